@@ -1,6 +1,6 @@
 """Differentially private Bayesian optimisation in JAX.
 
-``outsourcing``, ``problems``, ``training`` and ``tuning`` are imported where they are first asked for.
+``outsourcing``, ``problems``, ``training`` and ``tuning`` are imported on first use.
 """
 
 import importlib
@@ -91,7 +91,7 @@ _LAZY = ("outsourcing", "problems", "training", "tuning")
 
 
 def __getattr__(name: str) -> Any:
-    """A package that nothing has imported yet."""
+    """Import a package on first use."""
     if name not in _LAZY:
         raise AttributeError(f"module 'jaxdpbo' has no attribute {name!r}")
     return importlib.import_module(f"jaxdpbo.{name}")

@@ -231,7 +231,7 @@ def test_other_devices_do_not_take_the_key(path, monkeypatch):
     ):
         with monkeypatch.context() as patch:
             change(patch)
-            with pytest.raises(ValueError, match=r"of another in its devices$"):
+            with pytest.raises(ValueError, match=r"differs in its devices$"):
                 run(path)
     assert path.read_bytes() == content
 

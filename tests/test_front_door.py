@@ -583,7 +583,7 @@ def test_data_over_explicit_axes_are_taken():
         ("minimize", {"progress": 1}, "progress must be True or False, got 1"),
         ("minimize", {"diagnostics": "no"}, "diagnostics must be True or False, got 'no'"),
         ("minimize", {"insecure_key": None}, "insecure_key must be True or False, got None"),
-        ("minimize", {"executor": 5}, "executor must be one of concurrent.futures, got int"),
+        ("minimize", {"executor": 5}, "executor must be a concurrent.futures.Executor, got int"),
         ("minimize", {"resume": 5}, "resume must be the snapshot of a RunInterrupted, got int"),
     ],
 )

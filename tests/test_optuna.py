@@ -183,7 +183,7 @@ def fewer(params, data):
     return losses(params, data[data > 0.25])  # a shape that depends on the records
 
 
-@pytest.mark.parametrize(("of_users", "said"), [(raising, "ValueError"), (fewer, "another shape than one a user")])
+@pytest.mark.parametrize(("of_users", "said"), [(raising, "ValueError"), (fewer, "must have the shape")])
 def test_losses_that_fail_are_not_quoted(of_users, said, caplog):
     optuna.logging.set_verbosity(optuna.logging.DEBUG)
     optuna.logging.enable_propagation()

@@ -45,7 +45,7 @@ def test_a_share_is_spent_on_the_loss_at_the_answer(method):
         search=jaxdpbo.Search(steps=6, batch=2, method=method, estimate_share=0.1, noise="float"),
     )
     assert forecast.estimate_noise == pytest.approx(deviation)
-    assert f"{deviation:.2g} either way" in str(forecast)
+    assert f"standard deviation of {deviation:.2g}" in str(forecast)
     assert forecast.evaluations <= 12
 
 

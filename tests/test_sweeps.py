@@ -229,7 +229,7 @@ def test_common_random_numbers_are_an_attack_and_say_so(options):
     assert np.all(found == exact)
     np.testing.assert_allclose(found / (reach[1] - reach[0]), np.sum(CLIPPED), rtol=0.02)  # rounding to whole units
     assert [each.notion for each in guarantees] == ["none", "none"]
-    assert all("one key for several configs" in each.no_guarantee_reason for each in guarantees)
+    assert all("the same key for several configs" in each.no_guarantee_reason for each in guarantees)
 
 
 ON_THREE_DEVICES = """

@@ -1,7 +1,7 @@
-"""Run an algorithm on an objective: in one compiled program, around any Python callable, or many times over.
+"""Run an algorithm on an objective: in a compiled program, around any Python callable, or many times.
 
-A driver checks and converts once, then passes clean arrays on. The keys of step ``t`` come from
-``fold_in(key, t)``, so a run resumed from a snapshot draws the keys it would have drawn.
+A driver checks and converts its arguments once, then passes clean arrays on. The keys of step ``t`` come from
+``fold_in(key, t)``, so a run resumed from a snapshot draws the same keys as an uninterrupted run.
 """
 
 from jaxdpbo.drivers.compiled_run import pure_run

@@ -1,10 +1,10 @@
-"""A compiled run in parts, its snapshot in a file between them: killed at any point, it goes on to the same release.
+"""Split a compiled run into parts and store a snapshot after each: a killed run resumes to the same release.
 
-All that is drawn follows from the key, which the file holds, so a part that is computed again is the same part: however
-often a run is killed, one transcript leaves. The file says which run it is of: the program, the numbers, the data, the
-key, and the devices, each kind of which rounds in its own way. Another run is refused, since two runs by one key would
-have the same noise. It holds the users' losses and the key, is closed to others, and is deleted before the release is
-given out.
+The file holds the key, and the key determines everything that the run draws. A part computed twice is therefore the
+same part, and a run has a single transcript however often you resume. The file also identifies the run: the program,
+the numbers, the data, the key and the devices, since kinds of devices round differently. Another run is refused: two
+runs under the same key would have the same noise. The file holds the users' losses and the key. Only its owner can
+read the file, and the driver deletes the file before returning the release.
 """
 
 import hashlib
@@ -27,26 +27,26 @@ from jaxdpbo import _files
 from jaxdpbo.drivers import compiled_run, result, sharding
 from jaxdpbo.types import Algorithm, Config, Objective, State
 
-PARTS = 20  # at most
-NAMED_ONLY = "pure_callback", "io_callback", "buffer_callback", "ffi_call"  # a text has no more of what they call
+PARTS = 20  # the largest number of parts
+NAMED_ONLY = "pure_callback", "io_callback", "buffer_callback", "ffi_call"  # only a name in a text
 PRINTS = {
     "program": "its program", "numbers": "its numbers", "data": "its data", "key": "its key", "devices": "its devices",
 }  # fmt: skip
 
 
 class CheckpointedRun(NamedTuple):
-    """A run that has a file.
+    """A run with a checkpoint file.
 
     Attributes:
-      path: of the file.
-      name: of the run, drawn when the file was made: what a charge is for.
-      prints: which run it is: a digest of each of ``PRINTS``.
-      key: of the run;
+      path: the file.
+      name: the name of the run in the ledger's charge, drawn with the file.
+      prints: a digest of each of ``PRINTS``, which identify the run.
+      key: the key of the run.
       keys: its children, for the start, the steps and the release.
-      done: how many steps were taken.
-      snapshot: after them.
-      info: of each, with a leading axis.
-      fresh: the file was made just now.
+      done: the number of steps taken.
+      snapshot: the snapshot after these steps.
+      info: ``Info`` of these steps, with a leading axis.
+      fresh: True if this call made the file.
     """
 
     path: Path
@@ -70,61 +70,60 @@ def begin(
     *,
     drawn: bool,
 ) -> CheckpointedRun:
-    """The run that the file is of, or a new file; ``drawn`` says that ``key`` is nobody's, and the file's will do.
+    """Read the run from its file, or make the file. If ``key`` was ``drawn``, the key in the file is used.
 
     Raises:
-      TypeError: ``path`` is none.
-      ValueError: the file belongs to another user, is open to others, is a link or none of this kind, or is of another
-        run; says what differs. Or the program calls Python or foreign code, whose functions no file can tell from each
-        other.
+      TypeError: ``path`` is not a path.
+      ValueError: the file belongs to another account, is open to others, is a link or not a checkpoint, or is of
+        another run; names the difference. Or the program calls Python or foreign code: a file cannot tell such
+        functions apart.
     """
     if not isinstance(path, (str, Path)):
         raise TypeError(f"checkpoint must be a path, got {type(path).__name__}")
     path = Path(path).absolute()
-    own = _children(key)
-    start = _start(algorithm, own[0], config)
+    keys = _children(key)
+    start = _start(algorithm, keys[0], config)
     traced = (
-        _start.trace(algorithm, *_shapes((own[0], config))),
-        _part.trace(algorithm, objective, *_shapes((own[1], config, data, start)), _size(config), 0),
-        _release.trace(algorithm, *_shapes((own[2], config, start.state))),
+        _start.trace(algorithm, *_shapes((keys[0], config))),
+        _part.trace(algorithm, objective, *_shapes((keys[1], config, data, start)), _size(config), 0),
+        _release.trace(algorithm, *_shapes((keys[2], config, start.state))),
     )
-    if any(_calls_foreign_code(each.jaxpr.jaxpr) for each in traced):
+    if any(_calls_foreign_code(stage.jaxpr.jaxpr) for stage in traced):
         raise ValueError(
             "checkpoint must not be given where the program calls Python or foreign code (pure_callback, io_callback, "
-            "ffi_call): the file could not tell it from another, and two runs by one key have the same noise; run_loop "
-            "needs no file"
+            "ffi_call), since the file cannot identify such code: use run_loop with ledger= to resume"
         )
     prints = _prints(_programs(traced), config, data, None if drawn else key)
-    begun = CheckpointedRun(path, os.urandom(16).hex(), prints, key, own, 0, start, None, True)
+    new_run = CheckpointedRun(path, os.urandom(16).hex(), prints, key, keys, 0, start, None, True)
     try:
-        _files.write_once(path, _content(begun), _files.PRIVATE)
+        _files.write_once(path, _content(new_run), _files.PRIVATE)
     except FileExistsError:
-        return _read(begun, traced[1].out_info[1])
-    return begun
+        return _read(new_run, traced[1].out_info[1])
+    return new_run
 
 
 def finish(
     begun: CheckpointedRun, algorithm: Algorithm, objective: Objective, config: Config, data: Any
 ) -> tuple[Any, ...]:
-    """``(release, snapshot, info)`` of ``pure_run``; the file has the snapshot after every part."""
+    """Run the steps left, storing the snapshot after each part, and return ``(release, snapshot, info)``."""
     size = _size(config)
     while begun.done < config.steps:
         after, info = _part(algorithm, objective, begun.keys[1], config, data, begun.snapshot, size, begun.done)
-        count = min(size, config.steps - begun.done)  # a step beyond the last changes nothing
+        count = min(size, config.steps - begun.done)  # steps beyond the last change nothing
         info = jax.tree.map(lambda leaf, count=count: np.asarray(leaf)[:count], info)
-        known = info if begun.info is None else jax.tree.map(lambda *both: np.concatenate(both), begun.info, info)
-        begun = begun._replace(done=begun.done + count, snapshot=after, info=known)
+        infos = info if begun.info is None else jax.tree.map(lambda *both: np.concatenate(both), begun.info, info)
+        begun = begun._replace(done=begun.done + count, snapshot=after, info=infos)
         _files.replace(begun.path, _content(begun), _files.PRIVATE)
     return _release(algorithm, begun.keys[2], config, begun.snapshot.state), begun.snapshot, begun.info
 
 
 def delete(begun: CheckpointedRun) -> None:
-    """What is left of a run that ended."""
+    """Delete the file of a run that has ended."""
     _files.unlink(begun.path)
 
 
 def _size(config: Config) -> int:
-    """Steps in a part."""
+    """The number of steps in a part."""
     return -(-config.steps // PARTS)
 
 
@@ -152,17 +151,17 @@ def _release(algorithm: Algorithm, key: jax.Array, config: Config, state: State)
 
 
 def _shapes(tree: Any) -> Any:
-    """Wherever its arrays lie: where that is has a print of its own."""
+    """The shapes and dtypes of a tree, without its devices, which have a digest of their own."""
     return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf), jnp.result_type(leaf)), tree)
 
 
 def _programs(traced: Sequence[jax.stages.Traced]) -> list[Any]:
-    """Their texts, and what they close over, which texts of later versions of JAX may leave out."""
-    return [part for each in traced for part in (each.lower().as_text().encode(), *each.jaxpr.consts)]
+    """The texts of programs and their constants, which later versions of JAX may leave out of the text."""
+    return [part for stage in traced for part in (stage.lower().as_text().encode(), *stage.jaxpr.consts)]
 
 
 def _calls_foreign_code(jaxpr: Jaxpr) -> bool:
-    """Whether what is computed, or done, follows from a function that no text shows."""
+    """True if a program calls a function by name only, so that its text does not identify the function."""
     inside = (
         part for equation in jaxpr.eqns for part in jax.tree.leaves(list(equation.params.values()), is_leaf=_is_program)
     )
@@ -176,42 +175,42 @@ def _is_program(part: Any) -> bool:
 
 
 def _prints(programs: list[Any], config: Config, data: Any, key: jax.Array | None) -> dict[str, str]:
-    said = (
+    identity = (
         programs,
         jax.tree.leaves(config),
         jax.tree.leaves(data),
         [] if key is None else [_words(key)],
         _devices(data),
     )
-    return {name: _digest(parts) for name, parts in zip(PRINTS, said, strict=True)}
+    return {name: _digest(parts) for name, parts in zip(PRINTS, identity, strict=True)}
 
 
 def _devices(data: Any) -> list[bytes]:
-    """All by which the same program may round otherwise."""
-    found = sharding.find_mesh(data)
-    one = sharding.local_devices()[0] if found is None else found.devices.flat[0]
-    placed = [str(getattr(getattr(leaf, "sharding", None), "spec", None)) for leaf in jax.tree.leaves(data)]
-    compiled = jax.__version__, metadata.version("jaxlib"), os.environ.get("XLA_FLAGS", "")
-    kind = _processor() if one.platform == "cpu" else f"{one.platform} {one.device_kind}"
-    return [f"{kind} {found and found.shape} {placed} {compiled}".encode()]
+    """Everything about devices and compiler that can change how a program rounds."""
+    mesh = sharding.find_mesh(data)
+    device = sharding.local_devices()[0] if mesh is None else mesh.devices.flat[0]
+    specs = [str(getattr(getattr(leaf, "sharding", None), "spec", None)) for leaf in jax.tree.leaves(data)]
+    compiler = jax.__version__, metadata.version("jaxlib"), os.environ.get("XLA_FLAGS", "")
+    kind = _processor() if device.platform == "cpu" else f"{device.platform} {device.device_kind}"
+    return [f"{kind} {mesh and mesh.shape} {specs} {compiler}".encode()]
 
 
 def _processor() -> str:
-    """What XLA compiles for, where the system says so."""
-    said = Path("/proc/cpuinfo")
-    lines = said.read_text().splitlines() if said.exists() else []
-    named = {line for line in lines if line.startswith(("model name", "flags", "Features"))}
-    return f"cpu {platform.machine()} {platform.processor()} {sorted(named)}"
+    """The processor that XLA compiles for, as far as the system names it."""
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text().splitlines() if path.exists() else []
+    described = {line for line in lines if line.startswith(("model name", "flags", "Features"))}
+    return f"cpu {platform.machine()} {platform.processor()} {sorted(described)}"
 
 
 def _digest(parts: list[Any]) -> str:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for part in parts:
         if isinstance(part, jax.Array) and jnp.issubdtype(part.dtype, jax.dtypes.prng_key):
             part = _words(part)
         array = np.frombuffer(part, np.uint8) if isinstance(part, bytes) else np.asarray(part)
-        found.update(f"{array.dtype}{array.shape}".encode() + np.ascontiguousarray(array).tobytes())
-    return found.hexdigest()
+        digest.update(f"{array.dtype}{array.shape}".encode() + np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
 
 
 # The file
@@ -226,26 +225,32 @@ def _content(begun: CheckpointedRun) -> bytes:
 
 
 def _read(asked: CheckpointedRun, info: Any) -> CheckpointedRun:
-    """What the file says of the run that was asked for; ``info`` is of the kind of one part's."""
+    """Read the run from its file, or raise if the file is of another run; ``info`` has the shapes of one part."""
     content = _files.read_private(asked.path)
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
-            found = dict(file)
-        other = [said for part, said in PRINTS.items() if str(found[part]) != asked.prints[part]]
-        key = jax.random.wrap_key_data(jnp.asarray(found["words"]), impl=jax.random.key_impl(asked.key))
-        name, done = str(found["name"]), int(found["done"])
-        stood = jax.tree.map(jnp.asarray, _leaves(found, "state", asked.snapshot)) if not other else None
-        known = _leaves(found, "info", info) if done and not other else None
+            arrays = dict(file)
+        other = [label for part, label in PRINTS.items() if str(arrays[part]) != asked.prints[part]]
+        key = jax.random.wrap_key_data(jnp.asarray(arrays["words"]), impl=jax.random.key_impl(asked.key))
+        name, done = str(arrays["name"]), int(arrays["done"])
+        snapshot = jax.tree.map(jnp.asarray, _leaves(arrays, "state", asked.snapshot)) if not other else None
+        infos = _leaves(arrays, "info", info) if done and not other else None
     except (KeyError, EOFError, TypeError, ValueError, zipfile.BadZipFile) as error:
-        raise ValueError(f"checkpoint must be a file of run_scan, and {asked.path.name} is none") from error
-    if stood is None:
-        raise ValueError(f"checkpoint must be of this run: {asked.path.name} is of another in {', '.join(other)}")
-    return asked._replace(name=name, key=key, keys=_children(key), done=done, snapshot=stood, info=known, fresh=False)
+        raise ValueError(
+            f"checkpoint must be a file of run_scan, and {asked.path.name} is none: give another path"
+        ) from error
+    if snapshot is None:
+        raise ValueError(
+            f"checkpoint must be of this run, or a new path: {asked.path.name} differs in {', '.join(other)}"
+        )
+    return asked._replace(
+        name=name, key=key, keys=_children(key), done=done, snapshot=snapshot, info=infos, fresh=False
+    )
 
 
-def _leaves(found: dict[str, np.ndarray], kind: str, like: Any) -> Any:
+def _leaves(arrays: dict[str, np.ndarray], kind: str, like: Any) -> Any:
     leaves, shape = jax.tree.flatten(like)
-    return jax.tree.unflatten(shape, [found[f"{kind} {number}"] for number in range(len(leaves))])
+    return jax.tree.unflatten(shape, [arrays[f"{kind} {number}"] for number in range(len(leaves))])
 
 
 def _words(key: jax.Array) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""A run as a pure function, for programs of any kind; and one step of any algorithm."""
+"""A whole run as a pure function, and a single step of any algorithm."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from jaxdpbo.types import Algorithm, Config, Data, Memory, Objective, Query
 
 
 def begin(algorithm: Algorithm, key: jax.Array, config: Config) -> result.Snapshot:
-    """Before the first step."""
+    """The snapshot before the first step."""
     users = config.users
     memory = () if algorithm.contribute is None or users is None else algorithm.remember(config, users)
     return result.Snapshot(algorithm.init(key, config), memory)
@@ -22,7 +22,7 @@ def begin(algorithm: Algorithm, key: jax.Array, config: Config) -> result.Snapsh
 def learn(
     algorithm: Algorithm, key: jax.Array, config: Config, before: result.Snapshot, query: Query, values: jax.Array
 ) -> tuple[result.Snapshot, Any]:
-    """The rest of a step once its ``query`` is evaluated, and its ``Info``: what users add up to, noised, and told."""
+    """Finish a step after its ``query`` was evaluated: sum over users, add noise, update the state; return ``Info``."""
     state, memory = before
     if algorithm.contribute is None:
         state, info = algorithm.tell(key, config, state, query, values)
@@ -35,23 +35,23 @@ def learn(
 
 
 def recall(algorithm: Algorithm, config: Config, memory: Memory, query: Query, values: jax.Array) -> Memory:
-    """The memory after a step that was told before: nothing is drawn, and no total is returned."""
+    """The memory after a step on record, without drawing noise or returning a total."""
     return contribute(algorithm, config, query, memory, values)[1]
 
 
 def contribute(
     algorithm: Algorithm, config: Config, query: Query, memory: Memory, values: jax.Array
 ) -> tuple[totals.Total, Memory]:
-    """``algorithm.contribute`` of all users."""
-    given = algorithm.contribute
-    assert given is not None
-    return sharding.sum_over_users(lambda public, own: given(*public, *own), (config, query), (memory, values))
+    """Sum ``algorithm.contribute`` over all users."""
+    function = algorithm.contribute
+    assert function is not None
+    return sharding.sum_over_users(lambda public, own: function(*public, *own), (config, query), (memory, values))
 
 
 def _total(
     algorithm: Algorithm, key: jax.Array, config: Config, memory: Memory, query: Query, values: jax.Array
 ) -> tuple[totals.Total, Query, Memory, jax.Array]:
-    """The total of all users, the query it is of, their memory, and the key for the noise."""
+    """The total of all users, its (refined) query, the users' memory, and the key for the noise."""
     types.check_values(values, *jnp.shape(values)[:-1], users=config.users)
     if query.survey is not None:
         key, refine_key = jax.random.split(key)
@@ -59,7 +59,7 @@ def _total(
         def refine() -> Query:
             survey = algorithm.survey
             if survey is None or algorithm.refine is None:
-                raise TypeError("an algorithm whose queries have a survey must have the functions survey and refine")
+                raise TypeError("an algorithm with a survey in its queries must have the functions survey and refine")
             counted, _ = sharding.sum_over_users(
                 lambda public, own: (survey(*public, *own), ()), (config, query), (memory, values)
             )
@@ -73,8 +73,9 @@ def _total(
 def pure_run(
     algorithm: Algorithm, objective: Objective, key: jax.Array, config: Config, data: Data
 ) -> tuple[Any, result.Snapshot, Any]:
-    """The pure function inside ``run_scan``: a whole run, for ``jax.jit``, ``jax.vmap`` and ``jax.lax.map`` over keys,
-    configs and data. Traced data that are sharded lie on axes of kind ``Auto``.
+    """Run an algorithm as a pure function: for ``jax.jit``, ``jax.vmap`` and ``jax.lax.map`` over keys, configs, data.
+
+    ``run_scan`` compiles this function. If traced data are sharded, the axes of their mesh must be of kind ``Auto``.
 
     Returns:
       ``(release, snapshot, info)``. Only the release may be published; ``info`` has a leading axis of steps.
@@ -94,7 +95,7 @@ def run_steps(
     before: result.Snapshot,
     times: jax.Array,
 ) -> tuple[result.Snapshot, Any]:
-    """The steps ``times (t,)`` of a run, from where it stood; ``key`` is that of all steps of the run."""
+    """Run the steps ``times (t,)`` from a snapshot; all steps of a run share ``key``."""
 
     def step(before, t):
         ask_key, tell_key = jax.random.split(jax.random.fold_in(key, t))
@@ -108,10 +109,10 @@ def run_steps(
 
 
 def _map_points(objective: Objective, points: jax.Array, data: Any, space: Any) -> jax.Array:
-    """The values at each of ``points (b, d)``: one after the other on a CPU, together elsewhere.
+    """The values at each of ``points (b, d)``: in a loop on a CPU, vectorised elsewhere.
 
-    Not for speed: a batched LAPACK call of jaxlib 0.10.2 waits for tasks on the pool of threads that it occupies, so
-    that as many calls as the pool has threads (two host devices, or two independent factorisations) wait for ever.
+    The loop avoids a deadlock. A batched LAPACK call of jaxlib 0.10.2 waits for tasks on the thread pool occupied by
+    the call. As many calls as the pool has threads (two host devices, or two factorisations) wait for ever.
     """
 
     def evaluate(point):
@@ -120,7 +121,7 @@ def _map_points(objective: Objective, points: jax.Array, data: Any, space: Any) 
         except Exception as error:
             error.add_note(f"the objective was traced at a point of shape {point.shape}")
             raise
-        said = f"objective must return an array of real numbers, got {type(returned).__name__}"
+        message = f"objective must return an array of real numbers, got {type(returned).__name__}"
         try:
             values = jnp.asarray(returned)
         except (TypeError, ValueError):
@@ -128,8 +129,8 @@ def _map_points(objective: Objective, points: jax.Array, data: Any, space: Any) 
         else:
             if not jnp.iscomplexobj(values):
                 return values
-            said = f"objective must return real numbers, got {values.dtype}"
-        raise TypeError(said)
+            message = f"objective must return real numbers, got {values.dtype}"
+        raise TypeError(message)
 
     on_cpu = sharding.local_devices()[0].platform == "cpu"
     return jax.lax.map(evaluate, points) if on_cpu else jax.vmap(evaluate)(points)

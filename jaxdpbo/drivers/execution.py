@@ -1,4 +1,4 @@
-"""How a run is executed: its key, and what happens between its steps."""
+"""Options for the execution of a run: its key, steps, checkpoint and diagnostics."""
 
 from concurrent.futures import Executor
 from dataclasses import dataclass, fields, replace
@@ -14,10 +14,10 @@ AUTO = "auto"
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Execution:
-    """Say how a driver executes a run. No option changes what the release guarantees, except a key of your own.
+    """Say how a driver executes a run. No option changes the guarantee of the release, except a key of your own.
 
-    A driver refuses options that it cannot use. ``run_scan`` and ``sweep`` run one compiled program, without steps from
-    Python. ``run_loop`` and ``minimize(..., traceable=False)`` call your function from Python, step by step.
+    Each driver refuses options without effect on its runs. ``run_scan`` and ``sweep`` run a single compiled program,
+    without steps from Python. ``run_loop``, and ``minimize`` with ``traceable=False``, call your function from Python.
 
     >>> import jax
     >>> from jaxdpbo import Execution
@@ -25,14 +25,14 @@ class Execution:
     Execution(insecure_key=True)
 
     Attributes:
-      key: a typed key for tests and sweeps. By default the operating system draws one.
+      key: a typed key for tests and sweeps. By default the operating system draws a key.
       insecure_key: permit a key of a generator without a security claim, such as ``jax.random.key(0)``, though the
         noise is exact. The guarantee then names the generator.
-      traceable: for ``minimize``. True compiles the whole run into one program. False calls the loss from Python.
+      traceable: for ``minimize``. True compiles the whole run into a single program. False calls the loss from Python.
         "auto" compiles if JAX can trace the loss. JAX traces by shapes and dtypes alone, so the choice never depends
         on the users' values. Say False for a loss with side effects.
       executor: evaluates the points of a batch at once: threads, processes or a cluster's own. A process pool pickles
-        loss and data for every point, so pass a way to find the data rather than the data.
+        loss and data for every point, so pass a path to the data rather than the data.
       progress: show a bar of steps; needs the ``progress`` extra. The bar counts steps and shows nothing of the data.
       resume: the ``snapshot`` of a ``RunInterrupted``. Call the driver again with the same arguments to resume from
         there. Use each snapshot once: resuming twice under two keys spends the remaining steps twice.
@@ -54,8 +54,8 @@ class Execution:
     def __repr__(self) -> str:
         """Show the options that were set, but neither the key nor the raw snapshot."""
         secret = ("key", "resume")
-        shown = [f"{name}={getattr(self, name)!r}" for name in set_options(self) if name not in secret]
-        return f"Execution({', '.join(shown)})"
+        options = [f"{name}={getattr(self, name)!r}" for name in set_options(self) if name not in secret]
+        return f"Execution({', '.join(options)})"
 
 
 _DEFAULTS = {option.name: option.default for option in fields(Execution)}
@@ -67,16 +67,16 @@ def set_options(run: Execution) -> list[str]:
 
 
 def check_execution(driver: str, run: Execution | None, *usable: str) -> Execution:
-    """The options of a run, by default ``Execution()``.
+    """Check the options of a run and return them, by default ``Execution()``.
 
     Args:
-      driver: its name, for messages.
-      run: as the caller gave it.
+      driver: the name of the driver, for messages.
+      run: the caller's argument.
       usable: the options that the driver can use.
 
     Raises:
-      TypeError: ``run`` is no ``Execution``, or an option is of the wrong type.
-      ValueError: an option is set that the driver cannot use.
+      TypeError: ``run`` is not an ``Execution``, or an option has the wrong type.
+      ValueError: the driver cannot use an option.
     """
     if run is None:
         return Execution()
@@ -88,7 +88,7 @@ def check_execution(driver: str, run: Execution | None, *usable: str) -> Executi
     if not isinstance(run.resume, Snapshot | None):
         raise TypeError(f"resume must be the snapshot of a RunInterrupted, got {type(run.resume).__name__}")
     if run.executor is not None and not hasattr(run.executor, "submit"):
-        raise TypeError(f"executor must be one of concurrent.futures, got {type(run.executor).__name__}")
+        raise TypeError(f"executor must be a concurrent.futures.Executor, got {type(run.executor).__name__}")
     flags = {name: _checks.flag(name, getattr(run, name)) for name in ("insecure_key", "progress", "diagnostics")}
     traceable = run.traceable if isinstance(run.traceable, str) else _checks.flag("traceable", run.traceable)
     if isinstance(traceable, str) and traceable != AUTO:

@@ -1,4 +1,4 @@
-"""A run around any Python callable: step by step, resumable, a batch at once through an executor."""
+"""Run an algorithm around any Python callable: step by step, resumable, with batches evaluated by an executor."""
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
@@ -18,7 +18,7 @@ from jaxdpbo.privacy.ledger import LedgerError
 from jaxdpbo.privacy.recording import Recording
 from jaxdpbo.types import Algorithm, Config, Data, Objective, Query, Tree
 
-REFUSALS = LedgerError, result.ObjectiveError, separable.NotSeparable  # they say what to do, and stop a run
+REFUSALS = LedgerError, result.ObjectiveError, separable.NotSeparable  # stop a run; their messages say what to do
 
 
 @_silence.debug_checks_off()
@@ -49,29 +49,29 @@ def run_loop(
     Args:
       algorithm: such as ``jaxdpbo.dp_gibo.algorithm``.
       objective: ``(point (d,), data) -> values``, one point at a time; masked points are not evaluated. The driver
-        silences prints, warnings and logs of the objective, since these may quote records. A value that is no real
-        number counts as NaN.
+        silences prints, warnings and logs of the objective, since these may quote records. A value other than a
+        real number counts as NaN.
       data: passed to the objective untouched.
       config: from the algorithm's ``config(...)``.
       user_axes: as for ``run_scan``, for an objective that JAX can trace.
       ledger: ``Recording(path, run)``: charge the whole run to a ledger (``privacy.ledger``) before the first step.
         If the process is killed, or the objective raises, make the same call again: the driver returns the release if
-        there is one, and otherwise resumes after the recorded steps, evaluating their points again. A failure after
+        there is one, and otherwise resumes after the recorded steps and evaluates their points again. A failure after
         the noise of a step is drawn and before the step is recorded ends the run. You may give neither ``key`` nor
         ``resume``.
       run: ``Execution(key, insecure_key, executor, progress, resume, diagnostics)``. To resume on the same data with
         the same noise, give the same key again. An executor does not change the path, and stays open at the end.
-        Diagnostics are of the steps of this call, and None for a release that comes from the ledger.
+        Diagnostics are of the steps of this call, and None for a release from the ledger.
 
     Raises:
       TypeError: ``key`` is not a typed key, or its generator has no security claim.
       ValueError: the ``resume`` snapshot does not belong to ``config``; ``key`` or ``resume`` with a ledger; data on
-        several processes; an option of ``run`` that needs one compiled program.
+        several processes; an option of ``run`` for compiled programs.
       ImportError: the extra that ``progress`` needs is missing.
       ObjectiveError: the first values are not real numbers of the shape that the algorithm needs; nothing was drawn.
       separable.NotSeparable: see ``run_scan``; nothing was drawn.
-      ledger.LedgerError: the budget does not suffice, the ledger holds another run of this name, or one that ended
-        while noise was drawn, or another process works on the run.
+      ledger.LedgerError: the budget does not suffice, the ledger holds another run of this name, the run ended while
+        noise was drawn, or another process works on the run.
       RunInterrupted: the objective raised (Ctrl-C included) or returned values of another shape later, or the
         covariance of the evaluated points could not be factored.
     """
@@ -85,7 +85,7 @@ def run_loop(
     )  # steps before may be unchecked
     bar = _checks.extra("tqdm", "progress", "progress=True").tqdm if run.progress else None
     if ledger is not None and (run.key is not None or run.resume is not None):
-        raise ValueError("key and resume must not be given with a ledger: the ledger says how the run goes on")
+        raise ValueError("key and resume must not be given with a ledger: the same call resumes from the ledger")
     key, statement = keys.for_release(run.key, statement, run.insecure_key)
     init_key, loop_key, release_key = run_keys(key)
     fresh: result.Snapshot = begin(algorithm, init_key, config)
@@ -94,13 +94,13 @@ def run_loop(
     setup = _Setup(algorithm, objective, data, config, run.executor, bar, loop_key, release_key, run.diagnostics)
     if ledger is not None:
         return _run_on_record(setup, statement, start, ledger)
-    if int(start.state.public.step):  # nobody can say any more where the keys of the earlier steps came from
+    if int(start.state.public.step):  # the source of the keys of earlier steps is unknown
         statement = statement.assuming(guarantee.KEY_SECRET)
     return _run_plain(setup, statement, start)
 
 
 class _Setup(NamedTuple):
-    """What stays the same from step to step."""
+    """The constants of a run."""
 
     algorithm: Algorithm
     objective: Objective
@@ -138,17 +138,17 @@ def _run_plain(setup: _Setup, statement: guarantee.Guarantee, before: result.Sna
 def _run_on_record(
     setup: _Setup, statement: guarantee.Guarantee, before: result.Snapshot, recording: Recording
 ) -> result.Run:
-    """Pay, replay the steps on record, draw the others on record, and store the release before anybody sees it.
+    """Charge the run, replay recorded steps, draw and record the others, and store the release before returning it.
 
-    Public states come from the record. A step on record is evaluated again only where users carry something from step
-    to step, or the state holds something raw: the record has neither.
+    Public states come from the record. The users' memory and the raw state are not on record: if the algorithm has
+    either, recorded steps are evaluated again.
     """
     algorithm, config, infos, shape = setup.algorithm, setup.config, [], None
     like = jax.eval_shape(algorithm.release, setup.release_key, config, before.state)
     record = recorded_run.begin(recording, algorithm, config, statement, before.state.public)
-    done = recorded_run.load_release(record, like)
-    if done is not None:
-        return _finish(setup, statement, done)
+    stored = recorded_run.load_release(record, like)
+    if stored is not None:
+        return _finish(setup, statement, stored)
     for t in _steps(setup, before):
         ask_key, tell_key = step_keys(setup.loop_key, t)
         replayed = t < len(record.publics)
@@ -159,7 +159,7 @@ def _run_on_record(
             query = ask(algorithm, ask_key, config, before.state)
             check = None if infos else partial(_check_first, setup, tell_key, before, query)
             values, shape = _evaluate(setup, query, shape, check)
-            if replayed and algorithm.contribute is not None:  # no noise is drawn for a step that was released
+            if replayed and algorithm.contribute is not None:  # a released step draws no noise again
                 memory = recall(algorithm, config, before.memory, query, values)
                 before = _replay_step(before._replace(memory=memory), record.publics[t])
                 continue
@@ -184,21 +184,21 @@ def _run_on_record(
     return _finish(setup, statement, released, before, info)
 
 
-def _replay_step(found: result.Snapshot, public: Any) -> result.Snapshot:
-    """The snapshot after a step whose public state is on record."""
-    return found._replace(state=found.state._replace(public=public))
+def _replay_step(before: result.Snapshot, public: Any) -> result.Snapshot:
+    """The snapshot after a step, with its public state from the record."""
+    return before._replace(state=before.state._replace(public=public))
 
 
 def _interruption(
     t: int, config: Config, error: BaseException, before: result.Snapshot | None = None
 ) -> result.RunInterrupted:
-    """Build the error that says at which step the run stopped and how to resume: ``before`` it, or from the record."""
+    """Build the error for a run stopped at step ``t``: resume from the snapshot ``before``, or from the record."""
     advice = "" if before is None else " with run=Execution(resume=error.snapshot)"
     message = f"stopped at step {t} of {config.steps} on {type(error).__name__}; to resume, make the same call{advice}"
     return result.RunInterrupted(message, before, t)
 
 
-# Each of these is one program: what runs outside of one is compiled operation by operation.
+# Each is compiled whole: outside of jit, JAX compiles every operation separately.
 run_keys = jax.jit(lambda key: tuple(jax.random.split(key, 3)))
 step_keys = jax.jit(lambda loop_key, t: tuple(jax.random.split(jax.random.fold_in(loop_key, t))))
 begin = jax.jit(compiled_run.begin, static_argnums=0)
@@ -212,21 +212,21 @@ def _check_snapshot(snapshot: result.Snapshot, fresh: result.Snapshot) -> None:
     """Raise a ValueError if ``snapshot`` has other shapes, or other noise, than a ``fresh`` one of this config."""
     if jax.tree.map(_shape_and_dtype, snapshot) != jax.tree.map(_shape_and_dtype, fresh):
         raise ValueError("resume must be a snapshot of a run with this config: its shapes differ")
-    begun, budget = snapshot.state.public.budget, fresh.state.public.budget
-    if budget is not None and (changed := calibration.describe_noise_change(begun, budget)):
+    resumed_budget, budget = snapshot.state.public.budget, fresh.state.public.budget
+    if budget is not None and (changed := calibration.describe_noise_change(resumed_budget, budget)):
         raise ValueError(f"resume must be a snapshot of a run with the noise of this config, got {changed}")
 
 
 def _evaluate(
     setup: _Setup, query: Query, shape: tuple[int, ...] | None, check: Callable[[Any], tuple[int, ...] | None] | None
 ) -> tuple[np.ndarray, tuple[int, ...] | None]:
-    """Values ``(b, ...)`` at the query's points, zeros at masked ones, which are not evaluated; and ``shape``.
+    """Evaluate the query's points: return values ``(b, ...)``, with zeros at masked points, and ``shape``.
 
     Args:
-      setup: of the run.
-      query: of this step.
-      shape: of the values at a point, where it is known.
-      check: gets what was returned first, before another point is evaluated, and says ``shape``.
+      setup: the constants of the run.
+      query: the query of this step.
+      shape: the shape of the values at a point, if known.
+      check: receives the first value before the next point is evaluated, and returns ``shape``.
     """
     objective, data, config, executor = setup.objective, setup.data, setup.config, setup.executor
     points, mask, dtype = np.asarray(query.points, np.float64), np.asarray(query.mask), query.points.dtype
@@ -235,18 +235,18 @@ def _evaluate(
     raw = (
         _evaluate_points(executor, objective, places, data)
         if executor
-        else (_call(objective, each, data) for each in places)
+        else (_call(objective, place, data) for place in places)
     )
-    found = []
+    losses = []
     for value in raw:
-        if check is not None and not found:
+        if check is not None and not losses:
             shape = check(value)
-        found.append(_user_values.to_losses("objective", value, shape, dtype))
-    shapes = {value.shape for value in found} or {() if config.users is None else (config.users,)}
+        losses.append(_user_values.to_losses("objective", value, shape, dtype))
+    shapes = {value.shape for value in losses} or {() if config.users is None else (config.users,)}
     if len(shapes) > 1:
         raise ValueError(f"objective must return values of one shape, got {sorted(shapes)}")
     values = np.zeros((len(points), *shapes.pop()), dtype)
-    for row, value in zip(rows, found, strict=True):
+    for row, value in zip(rows, losses, strict=True):
         values[row] = value
     return values, shape
 
@@ -254,17 +254,17 @@ def _evaluate(
 def _check_first(
     setup: _Setup, key: jax.Array, before: result.Snapshot, query: Query, returned: Any
 ) -> tuple[int] | None:
-    """``(n,)`` where the values are one loss for each user, otherwise None.
+    """Check the first value: return ``(n,)`` if the objective gives a loss per user, otherwise None.
 
     Raises:
-      ObjectiveError: the algorithm takes no such values, by their shape.
-      TypeError: an ``Info`` that lacks a field.
+      ObjectiveError: the algorithm cannot use values of this shape.
+      TypeError: ``Info`` lacks a field.
     """
     users = None if setup.config.users is None else (setup.config.users,)
     listed = not isinstance(returned, (np.ndarray, jax.Array)) or not _user_values.is_numeric(returned)
-    wanted = users if users and listed and _takes(setup, key, before, query, users) else None
+    expected = users if users and listed and _takes(setup, key, before, query, users) else None
     try:
-        shape = _user_values.to_losses("objective", returned, wanted, query.points.dtype).shape
+        shape = _user_values.to_losses("objective", returned, expected, query.points.dtype).shape
         result.check_info(_shape_of_info(setup, key, before, query, shape))
     except result.ObjectiveError:
         raise
@@ -282,7 +282,7 @@ def _takes(setup: _Setup, key: jax.Array, before: result.Snapshot, query: Query,
 
 
 def _shape_of_info(setup: _Setup, key: jax.Array, before: result.Snapshot, query: Query, shape: tuple[int, ...]) -> Any:
-    """The ``Info`` of values of a shape, by shapes alone; ObjectiveError where the algorithm takes none."""
+    """The shapes of ``Info`` for values of a shape. Raise an ObjectiveError if the algorithm cannot use this shape."""
     values = jax.ShapeDtypeStruct((len(query.points), *shape), query.points.dtype)
     try:
         result.expect_no_mean("objective", shape, setup.config.users)
@@ -293,8 +293,8 @@ def _shape_of_info(setup: _Setup, key: jax.Array, before: result.Snapshot, query
 
 
 def _stack(infos: list[Any]) -> Any:
-    """One ``Info`` with a leading axis of steps; None of no steps."""
-    return jax.tree.map(lambda *leaves: np.stack(leaves), *infos) if infos else None  # jnp: a program for each shape
+    """Stack the ``Info`` of all steps along a leading axis; None for no steps."""
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *infos) if infos else None  # jnp compiles each shape
 
 
 def _finish(
@@ -315,7 +315,7 @@ def _call(objective: Objective, point: Any, data: Any) -> Any:
 
 
 def _evaluate_points(executor: Executor, objective: Objective, points: list[Any], data: Any) -> list[Any]:
-    """Values in the order of the points; where one fails, what has not begun is cancelled."""
+    """Values in the order of the points. If a point fails, waiting evaluations are cancelled."""
     futures = [executor.submit(_call, objective, point, data) for point in points]
     try:
         return [future.result() for future in futures]
@@ -325,7 +325,7 @@ def _evaluate_points(executor: Executor, objective: Objective, points: list[Any]
 
 
 def _steps(setup: _Setup, before: result.Snapshot) -> Iterable[int]:
-    """The steps left after a snapshot, under a bar where one is wanted."""
+    """The steps left after a snapshot, with a progress bar if requested."""
     start = int(before.state.public.step)
     steps = range(start, setup.config.steps)
     return steps if setup.bar is None else setup.bar(steps, initial=start, total=setup.config.steps, unit="step")

@@ -1,7 +1,7 @@
-"""The search that ``minimize`` runs: which method, with which configs. Only public numbers choose.
+"""Choose the method of ``minimize`` and build its config, from public numbers alone.
 
 ====================  ===========================================================  =====================================
-method                how it searches                                              needs
+method                search                                                       needs
 ====================  ===========================================================  =====================================
 "local"               DP-GIBO in box units from the middle: descent along noisy    real dimensions
                       gradients
@@ -9,7 +9,7 @@ method                how it searches                                           
                       private choice of the answer
 "choice"              a design, then rounds of points near the last private        ``loss_range``
                       choice
-"evaluations"         GP-UCB on noisy means, which you may all publish             ``loss_range``
+"evaluations"         GP-UCB on noisy means; you may publish all of them           ``loss_range``
 "in_order"            a design and one private choice: also epsilon-DP             ``loss_range``
 "auto"                "local" without a ``loss_range``. With "private": "local",   ``loss_range`` where a dimension is
                       or "evaluations" where a dimension is not real. With two     not real
@@ -17,7 +17,7 @@ method                how it searches                                           
                       by the sharpness of a private choice
 ====================  ===========================================================  =====================================
 
-"in_order" is ``private_search`` with one round, on a design of its own. To choose among your own candidates with a
+"in_order" is ``private_search`` with a single round, on a design of its own. To choose among your own candidates with a
 budget in ``epsilon``, use ``dp_gp_ucb.in_order_config``, a different mechanism.
 
 ``choice.sharpness`` measures how well a private choice works. With few users a choice is hardly better than a guess,
@@ -43,13 +43,13 @@ DESCENTS = (LOCAL, START)  # along gradients: for real dimensions alone
 METHODS: tuple[str, ...] = (LOCAL, START, CHOICE, EVALUATIONS, IN_ORDER)
 SCALING = (LOCAL, EVALUATIONS)  # find privately how much losses differ
 AUTO = "auto"
-SHARP = 50.0  # of a choice for CHOICE_SHARE: from here on a start is worth choosing
+SHARP = 50.0  # least sharpness of a choice for CHOICE_SHARE at which "auto" chooses a start
 CHOICE_SHARE = 0.1  # of mu^2, for the start, and again for the answer
 CLIP_SHARE = 0.25  # of the width of the loss range: half a side of the box seldom changes a loss by more
 DESIGN_SHARE = 0.15  # of the steps, for a start
 ROUNDS, FIRST_SHARE, LAST_SHARE = 4, 0.4, 0.25  # of "choice": rounds near the chosen point; of steps; of mu^2
-MAX_EVALUATIONS = 60  # of "evaluations": each one more makes all of them noisier
-SCALE_EVALUATIONS = 10  # of these, at most a fifth: on which losses are compared where their range is "private"
+MAX_EVALUATIONS = 60  # of "evaluations": more evaluations add noise to each
+SCALE_EVALUATIONS = 10  # of these, at most a fifth, compare losses if loss_range="private"
 CHOOSES = private_search.make_algorithm()
 STARTS = private_search.make_algorithm(dp_gibo.algorithm, dp_gibo.set_start)
 EVALUATES = private_evaluations.make_algorithm(gp_ucb.algorithm)
@@ -74,8 +74,8 @@ class Search:
       start: the point ``(d,)``, or the parameters of a ``Space``, where the search begins; by default the middle.
       clip_norm: ``B``, the clipping norm of one user's gradient: the change of a loss over half a side of the box.
         Choose ``B`` without the data. By default a quarter of the width of the loss range, or 1 without one. "private"
-        finds ``B`` from the users' gradients in the first step, for 5 % of ``mu^2`` (``dp_gibo.config``): use it if
-        you do not know the scale of the losses.
+        finds ``B`` from the users' gradients in the first step, for 5 % of ``mu^2`` (``dp_gibo.config``), for
+        losses of unknown scale.
       estimate_share: the share of ``mu^2``, in [0, 1), spent on a private estimate of the mean loss at the answer. One
         of the steps evaluates the answer, losses are clipped to the loss range, and the release is then a
         ``private_estimate.Release``, with the search's own release in ``inner``.
@@ -95,7 +95,7 @@ class Task(NamedTuple):
     """The task of a search.
 
     Attributes:
-      users: ``n``.
+      users: the number of users ``n``.
       mu: the GDP budget.
       space: a box, or a ``Space``.
       loss_range: ``(low, high)``, "private", or None.
@@ -108,7 +108,7 @@ class Task(NamedTuple):
 
 
 class _Problem(NamedTuple):
-    """A checked task, and the numbers of its search."""
+    """A checked task and the settings of its search."""
 
     users: int
     mu: float
@@ -123,13 +123,13 @@ class _Problem(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What ``minimize`` runs.
+    """The algorithm that ``minimize`` runs, and the reason for its choice.
 
     Attributes:
       method: of ``METHODS``.
-      reason: why, in words: public numbers alone.
-      algorithm: and
-      config: its config.
+      reason: the reason, from public numbers alone.
+      algorithm: with its config.
+      config: of ``algorithm``.
     """
 
     method: str
@@ -144,21 +144,21 @@ class Plan(NamedTuple):
 
     @property
     def descent(self) -> dp_gibo.Config | None:
-        """The config of DP-GIBO, where there is some."""
+        """The config of DP-GIBO; None for a method without a descent."""
         inner = getattr(self.search, "inner", self.search)
         return inner if isinstance(inner, dp_gibo.Config) else None
 
     def search_release(self, release: Any) -> Any:
-        """Of a release, what the search released, without the estimate."""
+        """The search's own release, without the estimate."""
         return release.inner if isinstance(release, private_estimate.Release) else release
 
 
 def plan(search: Search | None, task: Task) -> Plan:
-    """The method, its config, and the reason for both.
+    """Choose the method and build its config.
 
     Raises:
-      ValueError: an unknown method, a method that lacks an argument, or an argument out of range.
-      TypeError: an argument of the wrong type.
+      ValueError: the method is unknown or lacks an argument, or an argument is out of range.
+      TypeError: an argument has the wrong type.
     """
     if not isinstance(search, Search | None):
         raise TypeError(f"search must be a Search, got {type(search).__name__}")
@@ -192,14 +192,14 @@ def plan(search: Search | None, task: Task) -> Plan:
 
 
 def _choose(method: str, problem: _Problem, real: bool) -> tuple[str, str]:
-    """The method, and by which public numbers."""
+    """The method and the reason, in public numbers."""
     if method != AUTO:
         return method, "as asked for"
     if problem.loss_range is None:
         if not real:
             raise ValueError(
-                "loss_range must be given where not all dimensions are real, since there is no gradient along the "
-                "others: give loss_range=(low, high) of a user's loss, or 'private'"
+                "loss_range must be given where not all dimensions are real, since other dimensions have no "
+                "gradient: give loss_range=(low, high) of a user's loss, or 'private'"
             )
         return LOCAL, "no loss_range was given"
     if _is_private(problem):
@@ -210,10 +210,10 @@ def _choose(method: str, problem: _Problem, real: bool) -> tuple[str, str]:
     if math.isinf(problem.mu):
         return START, "there is no noise"
     sharp = choice.sharpness(problem.mu * math.sqrt(CHOICE_SHARE), high - low, problem.users)
-    said = f"a choice for {100 * CHOICE_SHARE:g} % of mu^2 has a sharpness of {sharp:.3g}, "
+    reason = f"a choice for {100 * CHOICE_SHARE:g} % of mu^2 has a sharpness of {sharp:.3g}, "
     if sharp < SHARP or problem.steps < 3:
-        return LOCAL, said + f"less than {SHARP:g}" * (sharp < SHARP) + "and there are few steps" * (sharp >= SHARP)
-    return START, said + f"at least {SHARP:g}"
+        return LOCAL, reason + f"less than {SHARP:g}" * (sharp < SHARP) + "and there are few steps" * (sharp >= SHARP)
+    return START, reason + f"at least {SHARP:g}"
 
 
 def _check_needs(method: str, problem: _Problem, real: bool) -> None:
@@ -224,26 +224,27 @@ def _check_needs(method: str, problem: _Problem, real: bool) -> None:
         raise ValueError(f"loss_range must be two numbers for method={method!r}, got {problem.loss_range!r}")
     if method in DESCENTS and not real:
         raise ValueError(
-            f"method must not be {method!r} where dimensions are not real: there is no gradient along them"
+            f"method must not be {method!r} where dimensions are not real, since these have no gradient: give "
+            "method='choice' or 'evaluations'"
         )
     if method not in DESCENTS and isinstance(problem.clip_norm, str):
-        raise ValueError(f"clip_norm must not be {problem.clip_norm!r} for method={method!r}, which has no gradients")
+        raise ValueError(f"clip_norm must not be {problem.clip_norm!r} for method={method!r}: it has no gradients")
 
 
 def _is_private(problem: _Problem) -> bool:
-    """Whether the scale of the losses is to be found; other text is refused."""
+    """True if the search finds the scale of the losses privately. Raise a ValueError for other text."""
     return isinstance(problem.loss_range, str) and bool(
         _checks.choice("loss_range", problem.loss_range, (private_scale.PRIVATE,))
     )
 
 
 def _levels(problem: _Problem, shares: list[float]) -> list[float]:
-    """Of ``mu^2``."""
+    """The ``mu`` of each share of ``mu^2``."""
     return calibration.split_levels(problem.mu, shares, jnp.result_type(float))
 
 
 def _add_estimate(problem: _Problem, level: float, algorithm: Algorithm, config: Any) -> tuple[Algorithm, Any]:
-    """With the estimate, where one is problem for."""
+    """Add the private estimate, unless its ``level`` is 0."""
     if not level:
         return algorithm, config
     estimate = private_estimate.config(
@@ -253,7 +254,7 @@ def _add_estimate(problem: _Problem, level: float, algorithm: Algorithm, config:
 
 
 def _start(space: Any, start: Any, box: np.ndarray) -> np.ndarray | None:
-    """The start as a point ``(d,)`` inside of the box; None for the middle."""
+    """The start as a point ``(d,)`` in the box; None for the middle."""
     if start is None:
         return None
     point = space.point(start) if space is not None and isinstance(start, dict) else start
@@ -303,9 +304,9 @@ def _start_then_local(problem: _Problem) -> tuple[Algorithm, Any]:
 def _choice(problem: _Problem) -> tuple[Algorithm, Any]:
     later = min(ROUNDS, problem.steps - 1)
     first = max(problem.steps - later * max(1, round((1 - FIRST_SHARE) * problem.steps / ROUNDS)), 1)
-    each = (problem.steps - first) // max(later, 1)
-    rounds = [_design(problem, problem.steps - later * each)]
-    rounds += [_near(problem, each, 0.5**number, number) for number in range(1, later + 1)]
+    steps = (problem.steps - first) // max(later, 1)
+    rounds = [_design(problem, problem.steps - later * steps)]
+    rounds += [_near(problem, steps, 0.5**number, number) for number in range(1, later + 1)]
     if not later:
         return CHOOSES, _search(problem, rounds, [problem.mu])
     shares = [(1 - LAST_SHARE) / later] * later + [LAST_SHARE]
@@ -354,7 +355,7 @@ def _search(problem: _Problem, rounds: list[private_search.Round], levels: list[
 
 
 def _design(problem: _Problem, steps: int) -> private_search.Round:
-    """The start, and points of a Sobol sequence in the box."""
+    """A round of the start and points of a Sobol sequence in the box."""
     (low, high), count = problem.box, steps * problem.batch
     start = _checks.middle(problem.box) if problem.start is None else problem.start
     fresh = np.concatenate([start[None], low + (high - low) * sobol(count, len(low), 0)])[:count]
@@ -362,7 +363,7 @@ def _design(problem: _Problem, steps: int) -> private_search.Round:
 
 
 def _near(problem: _Problem, steps: int, reach: float, number: int) -> private_search.Round:
-    """Points around the one chosen last: half of the coordinates, one at least, move by up to ``reach`` half sides."""
+    """A round near the last chosen point: half of the coordinates (at least 1) move by up to ``reach`` half sides."""
     (low, high), count = problem.box, steps * problem.batch
     rng = np.random.default_rng(number)
     offset = reach * (high - low) / 2 * (2 * sobol(count, len(low), number) - 1)
@@ -374,6 +375,6 @@ def _near(problem: _Problem, steps: int, reach: float, number: int) -> private_s
 
 def sobol(count: int, dimension: int, seed: int) -> np.ndarray:
     """Points ``(count, d)`` of a scrambled Sobol sequence in the unit box; public."""
-    from scipy.stats import qmc  # as long to import as this package, so where it is used
+    from scipy.stats import qmc  # takes as long to import as jaxdpbo
 
     return qmc.Sobol(dimension, rng=seed).random_base2(max(1, math.ceil(math.log2(count))))[:count]

@@ -20,7 +20,7 @@ from jaxdpbo.privacy.separable import Blocks, ByPerson
 from jaxdpbo.space import Space
 from jaxdpbo.types import ArrayLike, Bounds, Data, Objective, Tree
 
-STEPWISE = "executor", "progress", "resume"  # options that need a run from Python
+STEPWISE = "executor", "progress", "resume"  # options for steps from Python
 OPTIONS = tuple(option.name for option in fields(Execution))
 
 
@@ -49,9 +49,9 @@ def minimize(
     >>> run.release.point.shape, run.guarantee.epsilon(delta=1e-5) <= 3
     ((1,), True)
 
-    Formal guarantee: ``(epsilon, delta)``-DP or ``mu``-GDP, replace-one, for the users whose losses are evaluated.
-    ``Run.guarantee`` states it, with its assumptions. NaN and infinite losses are permitted, and count as the
-    algorithm's clipping says.
+    Formal guarantee: ``(epsilon, delta)``-DP or ``mu``-GDP, replace-one, for the users with evaluated losses.
+    ``Run.guarantee`` states it, with its assumptions. NaN and infinite losses are permitted: the
+    algorithm's clipping gives their value.
 
     The descent of "local" differs from Algorithm 1 as published (``dp_gibo.config(box_units=False)`` with ``run_scan``
     or ``run_loop``): it scales the box to ``[-1, 1]^d``, updates by coordinate AdaGrad with half a side as step, and
@@ -61,18 +61,18 @@ def minimize(
       loss: ``(point (d,), data) -> losses (n,)``; entry ``i`` must depend on user ``i``'s record alone. With a
         ``Space`` the loss gets a dict of parameters in place of the point. Wrap the loss of one user in ``per_user``.
       data: the users' records: a pytree of arrays, without lists. Arrays of objects or texts become float64, with NaN
-        for every element that is no number. With ``Execution(traceable=False)`` any object, passed untouched.
-      space: a ``Space``, or a dict of dimensions by name; or a finite box: pairs ``[(low, high), ...]`` or rows
-        ``(2, d)`` where ``d`` is not 2, and ``{"low": (d,), "high": (d,)}`` or ``scipy.optimize.Bounds`` for any ``d``.
+        for every element other than a number. With ``Execution(traceable=False)`` any object, passed untouched.
+      space: a ``Space``, or a dict of dimensions by name; or a finite box: pairs ``[(low, high), ...]`` or, unless
+        ``d`` is 2, rows ``(2, d)``; for any ``d`` ``{"low": (d,), "high": (d,)}`` or ``scipy.optimize.Bounds``.
       epsilon: the budget, with ``delta``. The guarantee's epsilon at ``delta`` is at most this number.
       delta: in (0, 1); without a default. Must be below ``1 / users``, unless you pass a ``LargeDelta``.
       mu: the GDP budget, in place of ``epsilon`` and ``delta``; ``inf`` for no noise.
       loss_range: ``(low, high)`` of a user's loss, chosen without the users' data; required by all methods but
         "local". A private choice counts differences between a user's losses up to this width. "private", for methods
         "local" and "evaluations", finds how much losses differ, for 5 % of ``mu^2``.
-      users: ``n``. By default that of ``by_person`` or ``blocks``, or the leading length that all leaves of ``data``
-        share.
-      user_axes: which axis of each leaf of ``data`` counts users, see ``run_scan``.
+      users: the number of users ``n``; by default taken from ``by_person`` or ``blocks``, or the common leading length
+        of all leaves of ``data``.
+      user_axes: the axis of users in each leaf of ``data``, see ``run_scan``.
       search: ``Search(...)``: method, steps, start and the like.
       ledger: ``Recording(path, run)``: charge the run to a ledger before the run begins, see ``run_loop``.
       run: ``Execution(...)``: key, executor, progress and the like.
@@ -103,22 +103,22 @@ def minimize(
     task = methods.Task(count, level, space, loss_range)
     plan = requested_budget.configure(lambda mu: methods.plan(search, task._replace(mu=mu)), level, epsilon, delta)
     guarantee.expect_budget(plan.algorithm.privacy(plan.config), epsilon, delta)
-    done = _run_plan(plan, loss, data, ledger, run)
-    note = "" if plan.descent is None else path_note(plan.search_release(done.release).path, plan.descent)
-    return done._replace(note=note, method=f"{plan.method}: {plan.reason}")
+    finished = _run_plan(plan, loss, data, ledger, run)
+    note = "" if plan.descent is None else path_note(plan.search_release(finished.release).path, plan.descent)
+    return finished._replace(note=note, method=f"{plan.method}: {plan.reason}")
 
 
 def _check_tracing(run: Execution) -> None:
-    """Refuse options that need different ways to run.
+    """Refuse options that exclude each other.
 
     Raises:
-      ValueError: an option needs a run from Python and another one compiled program.
+      ValueError: an option needs steps from Python, and another needs a compiled program.
     """
     stepwise = [name for name in set_options(run) if name in STEPWISE]
     if stepwise and (run.traceable is True or run.checkpoint is not None):
         compiled = "traceable=True" if run.checkpoint is None else "checkpoint"
         raise ValueError(
-            f"{', '.join(stepwise)} must not be given with {compiled}: one compiled program has no steps; give "
+            f"{', '.join(stepwise)} must not be given with {compiled}: a compiled program has no steps; give "
             "traceable=False" + " and ledger= to resume" * (run.checkpoint is not None)
         )
     if run.checkpoint is not None and not run.traceable:
@@ -126,15 +126,17 @@ def _check_tracing(run: Execution) -> None:
 
 
 def _run_plan(plan: methods.Plan, loss: Objective, data: Any, ledger: Recording | None, run: Execution) -> result.Run:
-    """Run a plan in one compiled program, or from Python if the loss cannot be traced or ``run`` asks for steps.
+    """Run a plan in a compiled program, or from Python if the loss cannot be traced or ``run`` asks for steps.
 
     Raises:
-      ValueError: one program was asked for, and blocks of a learner cannot be traced.
+      ValueError: the caller asked for a compiled program, and JAX cannot trace the learner of ``blocks``.
     """
     must = run.traceable is True or run.checkpoint is not None
-    opaque = isinstance(loss, Blocks) and not loss.traceable  # there every failure, a failed trace too, is a loss
+    opaque = isinstance(loss, Blocks) and not loss.traceable  # blocks turn every failure, tracing included, into a loss
     if must and opaque:
-        raise ValueError("traceable must not be True for blocks of a learner that is not: blocks(..., traceable=True)")
+        raise ValueError(
+            "traceable must not be True for this learner: if JAX can trace it, give blocks(..., traceable=True)"
+        )
     stepwise = any(name in STEPWISE for name in set_options(run))
     trying = must or (run.traceable == AUTO and not stepwise and not opaque)
     traced = _to_traceable(loss, data, plan.config, must=must) if trying else None
@@ -145,7 +147,7 @@ def _run_plan(plan: methods.Plan, loss: Objective, data: Any, ledger: Recording 
 
 
 def _users(users: int | None, loss: Objective, data: Any) -> int:
-    """``n``: as given, of ``by_person`` or ``blocks``, or the leading length of all leaves."""
+    """The number of users: as given, of ``by_person`` or ``blocks``, or the leading length of all leaves."""
     if users is not None:
         return _checks.size("users", users)
     if isinstance(loss, ByPerson):
@@ -154,8 +156,8 @@ def _users(users: int | None, loss: Objective, data: Any) -> int:
         return loss.count
     leading = {tuple(getattr(leaf, "shape", ()))[:1] for leaf in _user_values.leaves(data)}
     if len(leading) != 1 or leading == {()}:
-        found = ", ".join(sorted(str(length[0]) if length else "none" for length in leading)) or "no arrays"
-        raise ValueError(f"users must be given where the leaves of data share no leading length, got {found}")
+        lengths = ", ".join(sorted(str(length[0]) if length else "none" for length in leading)) or "no arrays"
+        raise ValueError(f"users must be given where the leaves of data share no leading length, got {lengths}")
     return _checks.size("users", max(shape[0] for shape in leading if shape))
 
 
@@ -173,7 +175,7 @@ def _to_traceable(loss: Objective, data: Any, config: Any, *, must: bool) -> Any
     point = jax.ShapeDtypeStruct((_dimension(config),), jnp.result_type(float))
     try:
         returned = jax.eval_shape(lambda point, data: loss(spaces.place(config.space, point), data), point, arrays)
-    except Exception as error:  # not JAX's own alone: scikit-learn refuses a tracer with a ValueError
+    except Exception as error:  # any kind: scikit-learn refuses a tracer with a ValueError
         if not must:
             return None
         error.add_note(_describe_call(config))
@@ -213,7 +215,7 @@ def _describe_call(config: Any) -> str:
 
 
 def _dimension(config: Any) -> int:
-    """``d``; of private evaluations, and with an estimate, it is the inner algorithm that has a box."""
+    """The dimension ``d``; private evaluations and estimates take the box of their inner algorithm."""
     while not hasattr(config, "bounds"):
         config = config.inner
     return config.bounds.shape[1]

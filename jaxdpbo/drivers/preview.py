@@ -1,8 +1,8 @@
-"""Before a budget is spent: how large the noise of ``minimize`` is against all that it could hide.
+"""Predict the noise of ``minimize`` before you spend a budget.
 
-Everything here is computed from public numbers, or from a release: nothing reads the users' losses. That the losses are
-NaN, that all users are refused or that the loss is flat are facts about the users' records: no result may say so. What
-may be said is what everybody sees: ``path_note`` compares the released path with what noise alone gives.
+Everything here is computed from public numbers or from a release; nothing reads the users' losses. NaN losses, a
+refusal of all users and a flat loss are facts about the users' records, so no result may report these. ``path_note``
+compares the released path with pure noise: everybody who sees the release can do the same.
 """
 
 import math
@@ -19,33 +19,34 @@ from jaxdpbo.privacy import choice, clipping, guarantee, private_mean, requested
 from jaxdpbo.space import Space
 from jaxdpbo.types import ArrayLike, Bounds
 
-TARGET = 0.25  # noise over the largest gradient: a rule of thumb for ``users_needed``, not a theorem
-SUMMED = 1000  # steps that are added up one by one
-ACCUMULATED = 0.1  # what ``optax.adagrad`` begins its sum of squares at
+TARGET = 0.25  # of noise over the largest gradient: a rule of thumb for ``users_needed``, not a theorem
+SUMMED = 1000  # steps in an exact sum; an integral covers the others
+ACCUMULATED = 0.1  # initial sum of squares of ``optax.adagrad``
 NO_DIFFERENT = (
-    "the released path is no different from what noise alone gives: a flat loss, losses that are not finite, a start "
-    "at a minimum, or too few users for the budget (jaxdpbo.preview shows the noise beforehand)"
+    "the released path is no different from noise alone: a flat loss, losses that are not finite, a start at a "
+    "minimum, or too few users for the budget (jaxdpbo.preview shows the noise before you spend a budget)"
 )
 
 
 class Preview(NamedTuple):
-    """What ``minimize`` would do with these public numbers.
+    """The method and the noise of ``minimize`` with these public numbers.
 
     Attributes:
-      guarantee: of the run.
-      method: that would run, and by which public numbers it is chosen.
-      evaluations: of the objective.
-      deviation: standard deviation of the noise on one coordinate of a step's mean gradient, in units of the clip
+      guarantee: the guarantee of the run.
+      method: the method, and the public numbers behind its choice.
+      evaluations: the number of evaluations of the loss.
+      deviation: standard deviation of the noise on a coordinate of a step's mean gradient, in units of the clipping
         norm. This and the next two are None without a descent.
       relative_noise: the norm of a step's noise, root mean square, over ``clip_norm``, the largest mean gradient.
-      wander: how far noise alone moves a parameter in all steps, over half its side of the box: 1 is anywhere.
-      loss_noise: over the width of ``loss_range``, what noise does to the loss: of a descent, from the middle of the
-        box to a corner; of the last private choice, by how much it misses the best point seen, in expectation and at
-        most; of evaluations, the deviation of one. None where no range was given, or the clip norm is found privately.
-      estimate_noise: the standard deviation of the estimate of the loss at the answer; None where none is asked for.
-      users: ``n``.
+      wander: the distance that noise alone moves a parameter in all steps, over half its side of the box: 1 is
+        anywhere.
+      loss_noise: the effect of noise on the loss, over the width of ``loss_range``. Of a descent, from the middle of
+        the box to a corner; of the last private choice, an upper bound on the expected excess over the best point
+        seen; of evaluations, the deviation of each. None without a range, or if the clipping norm is found privately.
+      estimate_noise: the standard deviation of the estimate of the loss at the answer; None without an estimate.
+      users: the number of users ``n``.
       users_needed: ``n`` at which ``relative_noise``, or without a descent ``loss_noise``, would be a quarter.
-      helpful: whether that is at most 1.
+      helpful: True if the noise behind ``users_needed`` is at most 1.
     """
 
     guarantee: guarantee.Guarantee
@@ -61,25 +62,25 @@ class Preview(NamedTuple):
     helpful: bool
 
     def __str__(self) -> str:
-        """A paragraph."""
-        said = [
+        """Describe the prediction in a paragraph."""
+        sentences = [
             f"{self.evaluations} evaluations for {self.users} users, {self.guarantee.notion} {self.guarantee.level:g}.",
             f"Method {self.method}.",
         ]
         if self.relative_noise is not None and self.wander is not None:
-            said += [
+            sentences += [
                 f"The noise of a step is {self.relative_noise:.2g} times the largest gradient that clip_norm leaves;",
-                f"alone it moves a parameter by {100 * self.wander:.2g} % of half its side of the box.",
+                f"noise alone moves a parameter by {100 * self.wander:.2g} % of half its side of the box.",
             ]
         if self.loss_noise is not None:
-            said.append(f"In the loss it is {100 * self.loss_noise:.2g} % of the loss range.")
+            sentences.append(f"In the loss it is {100 * self.loss_noise:.2g} % of the loss range.")
         if self.estimate_noise is not None:
-            said.append(f"The loss at the answer is known to {self.estimate_noise:.2g} either way.")
+            sentences.append(f"The estimate of the loss has a standard deviation of {self.estimate_noise:.2g}.")
         if not self.helpful:
-            said.append("NOT HELPFUL: expect little more than a random point.")
+            sentences.append("NOT HELPFUL: expect little more than a random point.")
         if self.users < self.users_needed:
-            said.append(f"{self.users_needed} users would bring it down to a quarter.")
-        return " ".join(said)
+            sentences.append(f"With {self.users_needed} users the noise would fall to a quarter.")
+        return " ".join(sentences)
 
 
 def preview(
@@ -102,7 +103,7 @@ def preview(
     True
 
     Args:
-      users: ``n``.
+      users: the number of users ``n``.
       space: a box or a ``Space``, see ``minimize``.
       epsilon: the budget, with ``delta``, see ``minimize``.
       delta: in (0, 1); without a default.
@@ -111,8 +112,8 @@ def preview(
       search: as for ``minimize``.
 
     Raises:
-      ValueError: an argument out of range or of a wrong shape; names it.
-      TypeError: an argument of the wrong kind.
+      ValueError: an argument is out of range or has a wrong shape; names the argument.
+      TypeError: an argument has the wrong type.
     """
     users = _checks.size("users", users)
     level = requested_budget.requested_mu(mu, epsilon, delta, users=users, dtype=jnp.result_type(float))
@@ -144,10 +145,10 @@ def preview(
 
 
 def _loss_noise(plan: methods.Plan, loss_range: Any, deviation: float | None) -> float | None:
-    """See ``Preview``."""
+    """``loss_noise`` of ``Preview``."""
     if loss_range is None:
         return None
-    # Of evaluations over a range that is found, the noise is in units of that.
+    # If the search finds the range, the noise of evaluations is in units of this range.
     low, high = (-1.0, 1.0) if isinstance(loss_range, str) else _checks.interval("loss_range", loss_range)
     config = plan.search
     if isinstance(config, private_evaluations.Config):
@@ -162,7 +163,7 @@ def _loss_noise(plan: methods.Plan, loss_range: Any, deviation: float | None) ->
 
 
 def step_deviation(config: dp_gibo.Config) -> float:
-    """The standard deviation of the noise on one coordinate of what the optimizer gets in a step; 0 for no noise."""
+    """The standard deviation of the noise on a coordinate of the optimizer's gradient in a step; 0 for no noise."""
     budget = config.budget
     if budget.noise == "none":
         return 0.0
@@ -180,28 +181,28 @@ def _clip_norm(config: dp_gibo.Config) -> np.ndarray:
 
 
 def _wander(deviation: float, steps: int) -> float:
-    """What noise alone adds up to in AdaGrad's unit steps, root mean square; beyond ``SUMMED`` steps an integral."""
+    """The distance of AdaGrad's unit steps under noise alone, root mean square; an integral beyond ``SUMMED`` steps."""
     taken = np.arange(1, min(steps, SUMMED) + 1)
     total = float(np.sum(deviation**2 / (ACCUMULATED + taken * deviation**2)))
     if steps > SUMMED:  # the midpoint rule, within 1 / (24 SUMMED^2)
-        begun = ACCUMULATED + (SUMMED + 0.5) * deviation**2
-        total += math.log1p((steps - SUMMED) * deviation**2 / begun)
+        summed = ACCUMULATED + (SUMMED + 0.5) * deviation**2
+        total += math.log1p((steps - SUMMED) * deviation**2 / summed)
     return math.sqrt(total)
 
 
 def path_note(path: ArrayLike, config: dp_gibo.Config) -> str:
-    """What a released path shows of its own run, in words; "" where nothing.
+    """The warning that a released path is no different from noise alone, or "" if the path differs.
 
-    Formal guarantee: none is spent. It is a function of the release and of public numbers.
+    Formal guarantee: the note spends no budget. The note is a function of the release and of public numbers.
 
-    The steps are turned back into noised gradients by the rule of AdaGrad. Were they noise alone, their squares over
-    the variance of the noise would add up to a chi-squared variable of ``T d`` degrees of freedom; the note says so
-    where the sum is below that variable's quantile at 99.9 % (Wilson and Hilferty 1931). A coordinate that stops at
-    the box counts as what it moved.
+    The rule of AdaGrad turns the steps back into noised gradients. For pure noise, the sum of their squares over the
+    variance of the noise has a chi-squared distribution with ``T d`` degrees of freedom. The note warns if the sum is
+    at most the quantile at 99.9 % (Wilson and Hilferty 1931). A coordinate stopped by the box counts with the
+    distance moved.
 
     Args:
-      path: ``(T + 1, d)``, as released.
-      config: of the descent of the run.
+      path: the released path ``(T + 1, d)``.
+      config: the config of the run's descent.
     """
     points, box = np.asarray(path, np.float64), np.asarray(config.bounds, np.float64)
     moved = np.clip(np.abs(np.diff(points, axis=0)) / _checks.half_width(box), 0.0, 1 - 1e-9)

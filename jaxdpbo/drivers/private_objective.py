@@ -1,6 +1,6 @@
 """Private evaluations for any optimiser: a scalar function that noises a per-user loss and counts its budget.
 
-Unlike the other drivers it is an object with state, since your optimiser decides when to spend the budget.
+Unlike the other drivers ``PrivateObjective`` has state, since your optimiser decides when to spend the budget.
 """
 
 import json
@@ -33,11 +33,11 @@ from jaxdpbo.types import ArrayLike, Data, Tree
 
 
 class BudgetExhausted(RuntimeError):
-    """All evaluations of the budget are spent."""
+    """Raised after the last evaluation of the budget."""
 
 
 class Spent(NamedTuple):
-    """One released evaluation, which is public: the point, and the noised mean loss."""
+    """A released, public evaluation: the point and the noised mean loss."""
 
     point: Any
     value: float
@@ -46,7 +46,7 @@ class Spent(NamedTuple):
 class PrivateObjective:
     """A function ``objective(point) -> float``, the noised mean loss, that you can give to any optimiser.
 
-    Formal guarantee: ``mu``-GDP, replace-one, for all values that the object returns. The budget is split equally among
+    Formal guarantee: ``mu``-GDP, replace-one, for all returned values together. The budget is split equally among
     ``evaluations`` calls in advance. A call is charged before its noise is drawn, and also if the loss raises. Losses
     of a wrong shape are refused without a charge. Prints, warnings and logs of the loss are silenced. An exception of
     the loss reaches you unchanged, and may quote records. Threads may share one object. Processes may not: each copy
@@ -63,7 +63,7 @@ class PrivateObjective:
     (1, True)
 
     Attributes:
-      deviation: the standard deviation of the noise of one value.
+      deviation: the standard deviation of the noise of a value.
       guarantee: the guarantee of all evaluations together.
     """
 
@@ -92,14 +92,14 @@ class PrivateObjective:
           data: passed to ``loss`` untouched; with ``user_axes``, arrays as for ``run_scan``.
           evaluations: the number of calls.
           loss_range: ``(low, high)``, chosen without the users' data. Losses are clipped to this range, and NaN counts
-            as its middle, so no value shows that a loss was not finite. "private" finds the range from ``design`` when
+            as its middle, so no value reveals a non-finite loss. "private" finds the range from ``design`` when
             the object is made, for 5 % of ``mu^2``; values are then mean differences from the loss at ``design[0]``.
           design: two public points or more, at which the loss is called; only with ``loss_range="private"``.
-          users: the number of users ``n``, which is public.
+          users: the public number of users ``n``.
           user_axes: as for ``run_scan``, for a loss that JAX can trace at every point.
           mu: the GDP budget of all evaluations together; or give ``epsilon`` and ``delta``.
           epsilon: with ``delta``, in place of ``mu``: the largest ``mu`` that implies both, rounded down.
-          delta: in (0, 1), and below ``1 / users`` unless it is a ``LargeDelta``; it has no default.
+          delta: in (0, 1), and below ``1 / users`` unless you pass a ``LargeDelta``; has no default.
           noise: see ``config``.
           ledger: ``Recording(path, run)``: charge all evaluations to a ledger (``privacy.ledger``). To resume after a
             crash, make the object again with the same ``Recording``: earlier values are in ``spent``, and earlier
@@ -167,14 +167,12 @@ class PrivateObjective:
 
         Raises:
           BudgetExhausted: no evaluation is left.
-          RuntimeError: this process is not the one that made the object.
+          RuntimeError: another process made the object.
           TypeError: ``point`` cannot be recorded. Give numbers, text, arrays, or lists and dicts of them.
           ObjectiveError: the losses do not have the shape ``(n,)``; nothing is charged.
         """
         if os.getpid() != self._process:
-            raise RuntimeError(
-                "a PrivateObjective works in the process that made it: a fork would draw its noise twice"
-            )
+            raise RuntimeError("call a PrivateObjective in the process that made it: a fork would draw its noise twice")
         place = None if self._recording is None else _to_json(point)
         kept = jax.tree.map(_copy_array, point)
         with self._lock:
@@ -208,7 +206,7 @@ class PrivateObjective:
         return value
 
     def _charge(self) -> int:
-        """Charge one reserved evaluation and return its number, which selects its noise."""
+        """Charge a reserved evaluation and return its number, the index of its noise."""
         with self._lock:
             try:
                 self._note({"charged": self._charged + 1})
@@ -232,11 +230,11 @@ class PrivateObjective:
         return jnp.asarray(losses)
 
     def _find_range(self, design: Sequence[Any]) -> None:
-        """Find the range of losses, or read it from the record: it is found once per run."""
+        """Find the range of losses, once per run; later calls read the range from the record."""
         if self._high is None and self._range_charged:
             raise ledgers.LedgerError(
                 "the budget for the range is spent, and no range is on record: a crash lost it, or another thread is "
-                "about to find it; a run of another name begins anew"
+                "about to find it; after a crash give ledger= another run name and a budget of its own"
             )
         points = design if self._high is None else design[:1]
         losses = jnp.stack([self._check_losses(self._call(point)) for point in points])
@@ -273,7 +271,7 @@ class PrivateObjective:
 
     @property
     def loss_range(self) -> tuple[float, float]:
-        """The public range that losses, or their differences from those at ``design[0]``, are clipped to."""
+        """The public clipping range of losses, or of their differences from the losses at ``design[0]``."""
         return float(self._config.low), float(self._config.high)
 
     @property
@@ -289,16 +287,16 @@ class PrivateObjective:
             return tuple(self._spent)
 
     def __repr__(self) -> str:
-        """Show the guarantee and the counts, no data."""
+        """Show the guarantee and the counts, but no data."""
         return f"PrivateObjective({self.guarantee.claim}; {self.remaining} of {self._evaluations} evaluations left)"
 
     def __reduce__(self) -> Any:
-        """Refuse."""
-        raise TypeError("a PrivateObjective cannot be pickled: two copies would spend one budget twice")
+        """Refuse to pickle."""
+        raise TypeError("a PrivateObjective cannot be pickled, since two copies would spend one budget twice")
 
 
 def _to_json(point: Any) -> Any:
-    """Convert a point to JSON types. Raise a TypeError if it has none, before anything is charged."""
+    """Convert a point to JSON types. Raise a TypeError if JSON has no such type, before anything is charged."""
     try:
         plain = jax.tree.map(lambda leaf: np.asarray(leaf).tolist(), point)
         json.dumps(plain, allow_nan=False)

@@ -1,11 +1,11 @@
-"""A run on record: paid for in a ledger before it begins, its public states kept, its release given out again.
+"""Record a run in a ledger: charge it before the first draw, keep its public states, return its release again.
 
-All that ever leaves under one charge is one transcript. ``run_scan`` draws everything in one program: an attempt that
-fails has spent its charge. ``run_loop`` writes down that a step is about to be drawn, draws it, and writes down the
-``public`` part of the state before anybody uses it. A failure outside that moment, in an evaluation say, loses nothing:
-the run goes on, asks and evaluates again for the ``private`` part, and takes the public part from the record, so that
-nobody sees two draws of one step. A failure inside it ends the run there: what was drawn may have been seen, and how
-often a step was drawn until it went well would be an output of its own. Nothing raw is written.
+A charge pays for a single transcript. ``run_scan`` draws everything in a single program, so a failed attempt has spent
+its charge. ``run_loop`` notes each step before drawing its noise, then stores the ``public`` part of the new state
+before anybody uses the state. A failure outside of a draw, in an evaluation for example, loses nothing: the run
+resumes, evaluates again for the raw part of the state and takes the public part from the record, so nobody sees two
+draws of the same step. A failure during a draw ends the run: the noise may have been seen, and the number of attempts
+at a step would be a further output. Nothing raw is written.
 """
 
 import base64
@@ -22,13 +22,13 @@ from jaxdpbo.types import Algorithm, Config, Tree
 
 
 class RecordedRun(NamedTuple):
-    """How far a charged run of ``run_loop`` has gone.
+    """The progress of a charged run of ``run_loop``.
 
     Attributes:
-      recording: its ledger, and its name there.
-      release: what was stored as its release, None if nothing.
-      steps: how many lines stand under its charge.
-      publics: the public states after the steps taken, first to last.
+      recording: the ledger and the name of the run.
+      release: the stored release, None before the end.
+      steps: the number of lines under the charge.
+      publics: the public states after the steps taken, in order.
     """
 
     recording: recordings.Recording
@@ -40,12 +40,12 @@ class RecordedRun(NamedTuple):
 def begin(
     recording: recordings.Recording, algorithm: Algorithm, config: Config, statement: guarantee.Guarantee, fresh: Tree
 ) -> RecordedRun:
-    """Charge a run that goes step by step, or find how far it went; ``fresh`` is a public state of its shape.
+    """Charge a stepwise run, or read its progress; ``fresh`` is a public state of the same shape.
 
     Raises:
-      ValueError: no name, or a guarantee that does not add up with others.
-      ledger.LedgerError: the budget does not suffice, the name stands for another run, or the run ended in a draw.
-      ledger.Damaged: its states are not what was written.
+      ValueError: the run has no name, or its guarantee does not compose with others.
+      ledger.LedgerError: the budget does not suffice, the name belongs to another run, or the run ended in a draw.
+      ledger.Damaged: the recorded states are corrupt.
     """
     recording, what = recordings.check_recording(recording), f"{_describe_run(algorithm, config)}, step by step"
     charged = recordings.charge(recording, what, statement, "run_loop", algorithm, config)
@@ -66,9 +66,9 @@ def begin(
         publics.append(before)
     if len(charged.steps) % 2 and charged.release is None:
         raise ledger.LedgerError(
-            f"{recording.path}: run {charged.run!r} stopped while {charged.steps[-1]['draws']} was drawn: it may have "
-            f"been seen, so the run ends there, {len(publics)} steps on record; what is left needs a name, and a "
-            "charge, of its own"
+            f"{recording.path}: run {charged.run!r} ended while {charged.steps[-1]['draws']} was drawn, with "
+            f"{len(publics)} steps on record, since somebody may have seen the draw: give ledger= another run name, "
+            "charged anew"
         )
     return RecordedRun(recording, charged.release, len(charged.steps), tuple(publics))
 
@@ -76,11 +76,11 @@ def begin(
 def begin_once(
     recording: recordings.Recording, algorithm: Algorithm, config: Config, statement: guarantee.Guarantee
 ) -> ledger.Charge:
-    """Charge a run that goes in one program.
+    """Charge a run in a single program.
 
     Raises:
-      ValueError: no name, or a guarantee that does not add up with others.
-      ledger.LedgerError: the budget does not suffice, or the name stands for another run or a failed attempt.
+      ValueError: the run has no name, or its guarantee does not compose with others.
+      ledger.LedgerError: the budget does not suffice, or the name belongs to another run or a failed attempt.
     """
     what = f"{_describe_run(algorithm, config)}, in one program"
     return recordings.charge_once(recording, what, statement, "run_scan", algorithm, config)
@@ -93,12 +93,12 @@ def begin_with_file(
     statement: guarantee.Guarantee,
     file: str,
 ) -> ledger.Charge:
-    """Charge a run whose state is in a file between its parts; the charge is for what that ``file`` draws alone.
+    """Charge a run in parts with a checkpoint; the charge pays only for the draws of this ``file``.
 
     Raises:
-      ValueError: no name, or a guarantee that does not add up with others.
-      ledger.LedgerError: the budget does not suffice, or the name stands for another run or one that another file,
-        which may be gone, began to draw.
+      ValueError: the run has no name, or its guarantee does not compose with others.
+      ledger.LedgerError: the budget does not suffice, or the name belongs to another run, or to a run begun with
+        another file (perhaps deleted).
     """
     what = f"{_describe_run(algorithm, config)}, in parts"
     run = recording, what, statement, "run_scan, in parts, of a file", algorithm, config
@@ -115,29 +115,29 @@ def begin_with_file(
 
 
 def note_step(checkpoint: RecordedRun, what: str) -> RecordedRun:
-    """On the disk before a step is drawn.
+    """Note in the ledger, before a draw, the step to be drawn.
 
     Raises:
-      ledger.Moved: another process goes on with this run.
+      ledger.Moved: another process has resumed this run.
     """
     return _note(checkpoint, {"draws": what})
 
 
 def store_state(checkpoint: RecordedRun, before: Any | None, after: Tree) -> RecordedRun:
-    """Put the public state after a step on the disk. ``before``: the one before it, or None."""
+    """Store the public state after a step. ``before`` is the previous public state, or None."""
     before = _zeros(after) if before is None else before
-    difference = np.bitwise_xor(_bytes(before), _bytes(after))  # most of a state stays as it was
+    difference = np.bitwise_xor(_bytes(before), _bytes(after))  # a step changes little of a state
     return _note(checkpoint, {"public": base64.b64encode(zlib.compress(difference.tobytes(), 1)).decode()})
 
 
 def store_release(recording: recordings.Recording, released: Tree) -> Any:
-    """Store a release before anybody sees it."""
+    """Store a release in the ledger and return the stored release."""
     stored = ledger.store_release(*recording, {"release": recordings.to_text(released)})
     return recordings.from_text(released, stored["release"])
 
 
 def load_release(charged: Any, like: Tree) -> Any:
-    """The release that was stored, of the shape of ``like``, or None."""
+    """The stored release in the shape of ``like``, or None."""
     return None if charged.release is None else recordings.from_text(like, charged.release["release"])
 
 
@@ -163,12 +163,12 @@ def _bytes(tree: Any) -> np.ndarray:
 def _apply_difference(tree: Any, difference: bytes) -> Any:
     data = _bytes(tree)
     if len(difference) != len(data):
-        raise ledger.Damaged("a public state on record is of other shapes than this run's")
+        raise ledger.Damaged("a public state on record has other shapes than this run's")
     data = np.bitwise_xor(data, np.frombuffer(difference, np.uint8)).tobytes()
     leaves, shape = jax.tree.flatten(tree)
-    found, start = [], 0
+    arrays, start = [], 0
     for leaf in leaves:
         end = start + leaf.dtype.itemsize * leaf.size
-        found.append(jnp.asarray(np.frombuffer(data[start:end], leaf.dtype).reshape(leaf.shape)))
+        arrays.append(jnp.asarray(np.frombuffer(data[start:end], leaf.dtype).reshape(leaf.shape)))
         start = end
-    return jax.tree.unflatten(shape, found)
+    return jax.tree.unflatten(shape, arrays)

@@ -1,4 +1,4 @@
-"""What every driver returns and raises."""
+"""Results and exceptions of the drivers, and the checks shared by all drivers."""
 
 import operator
 from typing import Any, NamedTuple
@@ -15,14 +15,14 @@ from jaxdpbo.types import Algorithm, Config, Data, Info, Memory, PublicState, St
 
 
 class Snapshot(NamedTuple):
-    """Where a run stands between two steps: the ``state``, and the ``memory`` of all users. Raw: never publish it."""
+    """The state of a run between two steps: ``state``, and the users' ``memory``. NOT PRIVATE: never publish it."""
 
     state: State
     memory: Memory
 
 
 class Diagnostics(NamedTuple):
-    """Raw: ``state`` and users' ``memory`` at the end, ``info`` of each step. NOT PRIVATE: never publish it."""
+    """Raw ``state`` and users' ``memory`` at the end, ``info`` of each step. NOT PRIVATE: never publish these."""
 
     state: State
     memory: Memory
@@ -30,15 +30,14 @@ class Diagnostics(NamedTuple):
 
 
 class Run(NamedTuple):
-    """What a run returns: all that may be published, and under which guarantee.
+    """The result of a run. You may publish everything but ``diagnostics``.
 
     Attributes:
-      release: of the algorithm.
-      guarantee: of the release.
-      diagnostics: None unless asked for; with it this tuple pickles private arrays.
-      note: what ``release`` itself shows of the run, in words, "" where nothing: see ``preview.path_note``. It is
-        computed from the release and public numbers alone.
-      method: which method ``minimize`` ran, and by which public numbers it was chosen; "" of other drivers.
+      release: the release of the algorithm.
+      guarantee: the guarantee of the release.
+      diagnostics: raw values, None by default. Pickling a ``Run`` with diagnostics writes private arrays.
+      note: a warning from the release and public numbers alone, or "": see ``preview.path_note``.
+      method: the method of ``minimize``, and the public numbers behind its choice; "" for other drivers.
     """
 
     release: Any
@@ -49,39 +48,39 @@ class Run(NamedTuple):
 
     def __repr__(self) -> str:
         """Show the guarantee, the method, the note and the release; never the diagnostics."""
-        told = {
+        details = {
             "method": self.method,
             "note": self.note,
             "diagnostics": "NOT PRIVATE, not shown" * bool(self.diagnostics),
         }
-        lines = [f"{name}: {text}" for name, text in told.items() if text]
+        lines = [f"{name}: {text}" for name, text in details.items() if text]
         return "\n".join([str(self.guarantee), *lines, f"release: {self.release}"])
 
 
 def name_params(released: Any, config: Config) -> Any:
-    """A release with the ``params`` at its ``point``, where a ``Space`` was searched: post-processing, on the host."""
+    """Add the ``params`` at the ``point`` of a release, for a search in a ``Space``: post-processing, on the host."""
     if config.space is None or released.point is None:
         return released
     return released._replace(params=config.space.params(released.point))
 
 
 class ObjectiveError(ValueError):
-    """The first values of an objective have the wrong shape or kind: one sentence, and nothing was drawn.
+    """The first values of an objective have the wrong shape or type. No noise was drawn.
 
-    A charge that a recording made stays, and the same call goes on under it.
+    A charge in a ledger stays. After you mend the objective, the same call resumes under this charge.
     """
 
 
 class RunInterrupted(RuntimeError):
-    """A run stopped on an exception, which is its ``__cause__``; ``snapshot`` is where it stood.
+    """A run stopped on an exception, its ``__cause__``.
 
-    ``run_loop(..., snapshot=error.snapshot)`` goes on from there. The snapshot is raw, so it is kept out of ``repr``,
-    ``str`` and pickles of this exception. It is None for a run on record, which goes on by its record alone: a second
-    way on would be a second transcript under one charge. ``step`` is the number of steps taken, where it is known.
+    To resume, give ``run_loop`` the argument ``run=Execution(resume=error.snapshot)``. The snapshot is raw, so
+    ``repr``, ``str`` and pickles of this exception leave it out. A run with a ledger has no snapshot and resumes from
+    the ledger alone, since a charge pays for a single transcript. ``step`` is the number of steps taken, if known.
     """
 
     def __init__(self, message: str, snapshot: Snapshot | None = None, step: int | None = None):
-        """``message`` says at which step; ``snapshot`` is of before it."""
+        """Keep the message, and the ``snapshot`` before the failed step."""
         super().__init__(message)
         self.snapshot, self.step = snapshot, step
 
@@ -91,21 +90,21 @@ class RunInterrupted(RuntimeError):
 
 
 def expect_host(driver: str, key: Any) -> None:
-    """Nothing, unless a driver is called under a trace.
+    """Raise if a driver is called under a trace.
 
     Raises:
-      RuntimeError: it is; says what to do.
+      RuntimeError: the call is traced; names the function to call instead.
     """
     if isinstance(key, Tracer):
         raise RuntimeError(
-            f"{driver} runs on the host and can not be traced: under jit, vmap or grad call "
+            f"{driver} runs on the host and cannot be traced: under jit, vmap or grad call "
             "drivers.pure_run(algorithm, objective, key, config, data)"
         )
     keys.refuse_trace("the key of a run")
 
 
 def state_guarantee(algorithm: Algorithm, objective: object, config: Config) -> guarantee.Guarantee:
-    """What a run guarantees; refuses what is no algorithm, no objective or no config before anything is spent."""
+    """The guarantee of a run. Raise a TypeError for a wrong algorithm, objective or config, before any spending."""
     if not isinstance(algorithm, Algorithm):
         raise TypeError(f"algorithm must be an Algorithm, such as dp_gibo.algorithm, got {type(algorithm).__name__}")
     if (algorithm.contribute is None) != (algorithm.perturb is None):
@@ -130,17 +129,17 @@ def state_guarantee(algorithm: Algorithm, objective: object, config: Config) -> 
 
 
 def expect_no_mean(name: str, shape: tuple[int, ...], users: int | None) -> None:
-    """Refuse one number where each user has a loss. ``users`` is None where the objective returns one value for all.
+    """Refuse a scalar in place of losses. ``users`` is None if the objective returns a single value for all users.
 
     Raises:
-      ValueError: there is one number; says that it may be the users' mean.
+      ValueError: the value is a scalar, perhaps the users' mean.
     """
     if users is not None and shape == ():
         raise ValueError(f"{name} must return one loss per user, not their mean: shape ({users},), got shape ()")
 
 
 def check_info(info: Info) -> Info:
-    """``info``, refused at trace time, before anything is drawn, where it lacks a field that the drivers read."""
+    """Return ``info``. Raise a TypeError at trace time, before any draw, if a field of the drivers is missing."""
     _require("the Info", info, Info)
     return info
 
@@ -154,27 +153,27 @@ def _require(name: str, value: object, contract: type) -> None:
 
 
 def to_arrays(data: Data) -> Any:
-    """``data`` as JAX arrays (``_user_values.to_jax``); what is sharded by user is so afterwards, see ``sharding``.
+    """Convert ``data`` to JAX arrays (``_user_values.to_jax``), still sharded by user, see ``sharding``.
 
     Raises:
-      TypeError: a list, or a leaf that is no array of numbers.
-      ValueError: a leaf is sharded along something else than its users.
+      TypeError: a leaf is a list, or not an array of numbers.
+      ValueError: a leaf is sharded along another axis than its users.
     """
     return sharding.place_users(_user_values.to_jax(data))
 
 
 def to_numpy(released: Tree) -> Any:
-    """A release as every driver returns it, compiled or not: NumPy arrays, floats as float64."""
+    """Convert a release to NumPy arrays, with floats as float64."""
     return jax.tree.map(
         lambda leaf: np.asarray(leaf, np.float64 if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf.dtype), released
     )
 
 
 def raise_on_failed_factorisation(info: Info | None, snapshot: Snapshot | None) -> None:
-    """A flag on public points, where an algorithm has one; the users' gradients then counted as zero.
+    """Raise a RunInterrupted if the covariance of the public points could not be factored.
 
-    ``info`` is None where no step was taken. ``snapshot`` is None for a run on record: what it drew leaves by its
-    record or not at all.
+    The users' gradients then counted as zero. ``info`` is None if no step was taken. ``snapshot`` is None for a run
+    with a ledger, since only the ledger may return draws.
     """
     failed = None if info is None else info.factorisation_failed
     if failed is not None and bool(np.any(np.asarray(failed))):

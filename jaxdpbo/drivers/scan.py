@@ -1,4 +1,4 @@
-"""A whole run in one compiled program."""
+"""Run an algorithm in a single compiled program."""
 
 import jax
 
@@ -42,23 +42,23 @@ def run_scan(
       objective: traceable ``(point (d,), data) -> values``, written for one point. For DP-GIBO and random search
         ``values (n,)`` are the users' losses. Define the objective once: each fresh lambda is compiled again.
       data: any pytree of arrays, without lists. Arrays of objects or texts become float64, with NaN for every element
-        that is no number. If the users of ``data`` are sharded over several devices, the run uses all of these.
+        other than a number. If the users of ``data`` are sharded over several devices, the run uses all of these.
       config: from the algorithm's ``config(...)``.
-      user_axes: which axis of each leaf of ``data`` counts users: a prefix of its tree as for ``jax.vmap``, with None
+      user_axes: the axis of users in each leaf of ``data``: a prefix of its tree as for ``jax.vmap``, with None
         for public leaves. The driver then checks the traced objective for operations that mix users
-        (``privacy.separable``), and the guarantee no longer assumes that users are kept apart. An objective made by
+        (``privacy.separable``), and the guarantee drops the assumption of separable losses. An objective of
         ``per_user`` is checked without this argument.
       ledger: ``Recording(path, run)``: charge the run to a ledger (``privacy.ledger``) before the run begins. A second
         call with the same ``Recording`` returns the first release. A run that fails, or is killed, has spent its
         charge, unless you gave a ``checkpoint``. You may give no ``key``.
-      run: ``Execution(key, insecure_key, checkpoint, diagnostics)``. Diagnostics are None for a release that comes
-        from the ledger.
+      run: ``Execution(key, insecure_key, checkpoint, diagnostics)``. Diagnostics are None for a release from
+        the ledger.
 
     Raises:
       ledger.LedgerError: the budget does not suffice, or the ledger holds another run of this name, or a failed run
         without a checkpoint.
       TypeError: ``key`` is not a typed key, or its generator has no security claim.
-      ValueError: the objective's values do not have the shape that the algorithm needs; a ``key`` with a ledger; data
+      ValueError: the objective's values do not have the algorithm's shape; a ``key`` with a ledger; data
         sharded along another axis than the users'; data on several processes with a ledger; a ``checkpoint`` of
         another run or other devices, with open permissions, or of a program that calls Python or foreign code.
       separable.NotSeparable: the objective may mix users; names the line.
@@ -81,29 +81,29 @@ def run_scan(
     key, statement = keys.for_release(key, statement, run.insecure_key)
     key, (statement,) = sharding.share_keys(data, key, statement)
     key, config = sharding.move_to_mesh(devices, (key, config))
-    begun = None
+    checkpointed = None
     if checkpoint is not None:
         statement = statement.assuming(guarantee.KEY_SECRET)
         with sharding.use_mesh(devices):
-            begun = checkpoints.begin(checkpoint, algorithm, objective, key, config, data, drawn=drawn)
+            checkpointed = checkpoints.begin(checkpoint, algorithm, objective, key, config, data, drawn=drawn)
     if ledger is not None:
         ledger = check_recording(ledger)
-        with sharding.use_mesh(devices):  # refuses before it costs
+        with sharding.use_mesh(devices):  # a failed trace costs nothing
             like, _, _ = _scan.eval_shape(algorithm, objective, key, config, data)
-        done = recorded_run.load_release(_charge(ledger, algorithm, config, statement, begun), like)
-        if done is not None:
-            return result.Run(result.name_params(result.to_numpy(done), config), statement)
+        stored = recorded_run.load_release(_charge(ledger, algorithm, config, statement, checkpointed), like)
+        if stored is not None:
+            return result.Run(result.name_params(result.to_numpy(stored), config), statement)
     with sharding.use_mesh(devices):
-        if begun is None:
+        if checkpointed is None:
             released, end, info = _scan(algorithm, objective, key, config, data)
         else:
-            released, end, info = checkpoints.finish(begun, algorithm, objective, config, data)
+            released, end, info = checkpoints.finish(checkpointed, algorithm, objective, config, data)
     result.raise_on_failed_factorisation(info, end if ledger is None else None)
     released = sharding.gather_release(devices, released)
     if ledger is not None:
         released = recorded_run.store_release(ledger, released)
-    if begun is not None:
-        checkpoints.delete(begun)
+    if checkpointed is not None:
+        checkpoints.delete(checkpointed)
     diagnosed = result.Diagnostics(end.state, end.memory, info) if run.diagnostics else None
     return result.Run(result.name_params(result.to_numpy(released), config), statement, diagnosed)
 
@@ -118,14 +118,14 @@ def _charge(
     if begun is None:
         return recorded_run.begin_once(recording, algorithm, config, statement)
     try:
-        charged = recorded_run.begin_with_file(recording, algorithm, config, statement, begun.name)
-    except (ValueError, LedgerError):  # refused. After all else, a full disk say, another call may run on it
+        charge = recorded_run.begin_with_file(recording, algorithm, config, statement, begun.name)
+    except (ValueError, LedgerError):  # after other failures, such as a full disk, a call may resume from the file
         if begun.fresh:
             checkpoints.delete(begun)
         raise
-    if charged.release is not None:
+    if charge.release is not None:
         checkpoints.delete(begun)
-    return charged
+    return charge
 
 
 _scan = jax.jit(compiled_run.pure_run, static_argnames=("algorithm", "objective"))

@@ -1,4 +1,4 @@
-"""Objectives that keep users apart: what a run evaluates, and what its guarantee then rests on."""
+"""Prepare objectives that keep users apart, and update the assumptions of the guarantee."""
 
 from dataclasses import replace
 
@@ -10,15 +10,15 @@ CONDITIONS = guarantee.SEPARABLE_LOSSES, guarantee.SEPARABLE_GAINS
 
 
 def prepare_objective(objective: Objective, data: Data, user_axes: Tree) -> tuple[Objective, Data]:
-    """The objective that a run evaluates, checked when it is traced where ``user_axes`` are given, and its data.
+    """Return the objective of a run, checked under tracing if you give ``user_axes``, and its data.
 
     Raises:
-      ValueError: one array is both public and the users'; ``user_axes`` for an objective that has its own.
+      ValueError: an array is both public and the users'; ``user_axes`` for an objective with its own.
     """
     rows = _row_objective(objective)
     if user_axes is not None:
         if isinstance(rows, separable.SeparableObjective):
-            raise ValueError(f"user_axes must not be given where the objective has its own, got {rows!r}")
+            raise ValueError(f"user_axes must not be given where the objective has its own user_axes, got {rows!r}")
         rows = separable.CheckedObjective(rows, user_axes)
         objective = objective.replace_objective(rows) if isinstance(objective, separable.ByPerson) else rows
     if not isinstance(rows, separable.SeparableObjective):
@@ -30,13 +30,13 @@ def prepare_objective(objective: Objective, data: Data, user_axes: Tree) -> tupl
 def update_assumptions(
     statement: guarantee.Guarantee, objective: Objective, *, shown: bool = True
 ) -> guarantee.Guarantee:
-    """``statement``, without what tracing the objective shows; ``shown`` is False where a step was not traced."""
+    """Remove the assumptions checked by tracing; ``shown`` is False if some step was not traced."""
     if not set(CONDITIONS) & set(statement.assumptions):
         return statement
-    if isinstance(objective, separable.Blocks):  # whose entries are not those of people: a row is in one block
-        whose = (guarantee.WHOSE_ROWS,) if objective.grouped else ()
+    if isinstance(objective, separable.Blocks):  # an entry is a block, not a person; each row is in a single block
+        grouping = (guarantee.WHOSE_ROWS,) if objective.grouped else ()
         of_all = _without_conditions(replace(statement, protects=guarantee.ALL_ROWS))
-        return of_all.assuming(guarantee.BLOCKS_APART, *whose)
+        return of_all.assuming(guarantee.BLOCKS_APART, *grouping)
     if isinstance(objective, separable.ByPerson):
         statement = statement.assuming(guarantee.WHOSE_ROWS)
     if not (shown and isinstance(_row_objective(objective), separable.SeparableObjective)):
@@ -51,5 +51,5 @@ def _without_conditions(statement: guarantee.Guarantee) -> guarantee.Guarantee:
 
 
 def _row_objective(objective: Objective) -> Objective:
-    """What gives one entry a row of the data: a person's may be several."""
+    """The objective with an entry for each row; a person may have several rows."""
     return objective.rows if isinstance(objective, separable.ByPerson) else objective

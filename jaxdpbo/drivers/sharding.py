@@ -1,14 +1,14 @@
-"""Users over devices and processes: what is sharded by user stays where it is, and what leaves a device is a sum.
+"""Spread users over devices and processes: records stay on their device, and only sums leave a device.
 
-The caller shards the data, which is the one line that changes::
+Shard your data along the users; the rest of your program stays as it is::
 
     mesh = jax.make_mesh((8,), ("devices",))
     data = jax.device_put(data, jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("devices")))
 
-Whatever its axes are called and of which kind they are, a program sees a mesh of two of kind ``Auto``: one of users,
-over which XLA spreads all that has an entry for each, and one of runs, the axes that the data are not sharded along,
-for ``sweep``. Every device goes through its own users (``sum_over_users``); a step adds whole numbers over devices, and
-these add up in any order.
+You may name the axes of the mesh as you like, with axes of any kind. A program sees a mesh of two axes of kind
+``Auto``: users, over which XLA spreads every array with an entry per user, and runs, for ``sweep``, made of the axes
+along which the data are not sharded. Every device sums over its own users (``sum_over_users``). A step adds integers
+over devices, so their order makes no difference.
 """
 
 from collections.abc import Callable
@@ -26,13 +26,13 @@ from jaxdpbo import _user_values
 from jaxdpbo.privacy import guarantee, totals
 from jaxdpbo.types import Tree
 
-USERS_AXIS = "users"  # who traces under a mesh with such an axis has the users spread over its devices
+USERS_AXIS = "users"  # programs traced under a mesh with this axis spread the users over its devices
 RUNS_AXIS = "runs"
 Kept = TypeVar("Kept")
 
 
 def place_users(data: Tree) -> Any:
-    """Data on a mesh of users and runs, where a leaf of them is sharded; otherwise as they are.
+    """Move data to a mesh of users and runs if a leaf is sharded; return other data unchanged.
 
     Raises:
       ValueError: leaves lie on different devices, or are sharded along more than one axis.
@@ -41,7 +41,7 @@ def place_users(data: Tree) -> Any:
     if not sharded:
         return data
     if len({_layout(leaf.sharding.mesh) for leaf in sharded}) > 1:
-        raise ValueError("data must lie on one mesh, got leaves on several")
+        raise ValueError("data must lie on one mesh, got leaves on several meshes")
     names = {name for leaf in sharded for name in _names(leaf.sharding.spec)}
     users = _mesh(sharded[0].sharding.mesh, names)
 
@@ -57,12 +57,12 @@ def place_users(data: Tree) -> Any:
 
 
 def find_mesh(data: Tree) -> Mesh | None:
-    """The mesh that ``place_users`` put data on; None where they are not sharded."""
+    """The mesh of data from ``place_users``; None for data that are not sharded."""
     return next((leaf.sharding.mesh for leaf in jax.tree.leaves(data) if _is_sharded(leaf)), None)
 
 
 def local_devices() -> list[Any]:
-    """Of this process; what ``jax.default_device`` names alone, where it names any."""
+    """The devices of this process, or only those named by ``jax.default_device``."""
     named = jax.config.jax_default_device  # pyright: ignore[reportAttributeAccessIssue]
     if named is None or isinstance(named, str):
         return jax.local_devices(backend=named)
@@ -70,16 +70,16 @@ def local_devices() -> list[Any]:
 
 
 def use_mesh(found: Mesh | None) -> AbstractContextManager[Any]:
-    """What programs of such data are traced and called in."""
+    """The context in which to trace and call programs of data on a mesh."""
     return nullcontext() if found is None else jax.set_mesh(found)
 
 
 def move_to_mesh(found: Mesh | None, tree: Kept) -> Kept:
-    """What was made under a mesh that the caller set lies on that one: here on ``found``, a copy on each device."""
+    """Copy leaves from a mesh set by the caller to every device of ``found``; return other leaves unchanged."""
 
     def place(leaf: Any) -> Any:
-        given = getattr(leaf, "sharding", None)
-        if found is None or not isinstance(given, NamedSharding) or given.mesh == found:
+        sharding = getattr(leaf, "sharding", None)
+        if found is None or not isinstance(sharding, NamedSharding) or sharding.mesh == found:
             return leaf
         return jax.device_put(leaf, NamedSharding(found, PartitionSpec()))
 
@@ -87,7 +87,7 @@ def move_to_mesh(found: Mesh | None, tree: Kept) -> Kept:
 
 
 def gather_release(found: Mesh | None, tree: Any) -> Any:
-    """A release of programs of such data, for the caller to use beside anything, under whatever mesh."""
+    """Gather a release from a mesh, so that the caller can combine the release with any arrays under any mesh."""
     if found is None:
         return tree
     place = NamedSharding(found, PartitionSpec())
@@ -95,18 +95,18 @@ def gather_release(found: Mesh | None, tree: Any) -> Any:
 
 
 def sum_over_users(function: Callable[..., tuple[Any, Any]], public: Tree, own: Tree) -> tuple[Any, Any]:
-    """``function(public, own)``: a sum over users, and what each keeps.
+    """Evaluate ``function(public, own)``: a sum over users, and arrays with an entry per user.
 
-    Where users are spread over devices, each device adds up its own, and only the sums travel.
+    If users are spread over devices, each device sums over its own users, and only sums travel.
 
     Args:
-      function: of any of the users; returns a pytree that adds up over users (``privacy.totals``), and one of arrays
-        with users on the last axis.
+      function: takes any subset of the users; returns a pytree of sums over users (``privacy.totals``), and a pytree
+        of arrays with users on the last axis.
       public: a pytree, the same for all users.
       own: a pytree of arrays with users on the last axis.
     """
-    found, (users, *_) = jax.sharding.get_abstract_mesh(), [leaf.shape[-1] for leaf in jax.tree.leaves(own)]
-    if USERS_AXIS not in found.auto_axes or users % found.shape[USERS_AXIS]:
+    mesh, (users, *_) = jax.sharding.get_abstract_mesh(), [leaf.shape[-1] for leaf in jax.tree.leaves(own)]
+    if USERS_AXIS not in mesh.auto_axes or users % mesh.shape[USERS_AXIS]:
         return function(public, own)
 
     def user_specs(tree: Any) -> Any:
@@ -118,17 +118,17 @@ def sum_over_users(function: Callable[..., tuple[Any, Any]], public: Tree, own: 
 
     kept = user_specs(jax.eval_shape(function, public, own)[1])
     spread = jax.shard_map(
-        sum_on_device, mesh=found, in_specs=(PartitionSpec(), user_specs(own)), out_specs=(PartitionSpec(), kept),
+        sum_on_device, mesh=mesh, in_specs=(PartitionSpec(), user_specs(own)), out_specs=(PartitionSpec(), kept),
         axis_names={USERS_AXIS}, check_vma=False,
     )  # fmt: skip
     return spread(public, own)
 
 
 def expect_one_process(what: str, data: Tree) -> None:
-    """Nothing, unless a leaf of the data lies on several processes, in parts or in copies.
+    """Raise if a leaf of the data lies on several processes, in parts or in copies.
 
     Raises:
-      ValueError: one does: each process would draw noise, or charge, of its own, for one sum.
+      ValueError: a leaf lies on several processes: each would draw noise, or charge, for the same sum.
     """
     if _is_shared(data):
         raise ValueError(f"{what} must not be given users on several processes: each would draw or charge for itself")
@@ -137,24 +137,24 @@ def expect_one_process(what: str, data: Tree) -> None:
 def share_keys(
     data: Tree, keys: jax.Array, *statements: guarantee.Guarantee
 ) -> tuple[jax.Array, tuple[guarantee.Guarantee, ...]]:
-    """The keys of the first process, and what is stated of runs that pass keys and sums from one to another.
+    """Give all processes the keys of the first, and add the assumption that nobody reads the connection.
 
-    Two processes that drew noise of their own would each release the sum, or that of a copy, with different noise.
+    Two processes with different keys would each release the same sum with different noise.
     """
     if not _is_shared(data):
         return keys, statements
     words = multihost_utils.broadcast_one_to_all(jax.random.key_data(keys))
     same = jax.random.wrap_key_data(jnp.asarray(np.asarray(words)), impl=jax.random.key_impl(keys))
-    return same, tuple(each.assuming(guarantee.WIRE) for each in statements)
+    return same, tuple(statement.assuming(guarantee.WIRE) for statement in statements)
 
 
 def _layout(given: Mesh) -> tuple[Any, ...]:
-    """Of which kind its axes are makes no difference."""
+    """The axes and devices of a mesh, without the kinds of its axes."""
     return given.axis_names, given.devices.shape, tuple(given.devices.flat)
 
 
 def _mesh(given: Mesh, names: set[str]) -> Mesh:
-    """The same devices."""
+    """The mesh of users and runs on the same devices; the axes ``names`` become users."""
     axes = sorted(range(len(given.axis_names)), key=lambda axis: given.axis_names[axis] not in names)
     share = int(np.prod([given.shape[name] for name in names], dtype=int))
     return Mesh(np.transpose(given.devices, axes).reshape(share, -1), (USERS_AXIS, RUNS_AXIS))
@@ -166,9 +166,9 @@ def _names(spec: PartitionSpec) -> list[str]:
 
 
 def _is_shared(data: Tree) -> bool:
-    """By several processes."""
-    found = [each for leaf in _user_values.leaves(data) for each in (leaf if isinstance(leaf, list) else [leaf])]
-    arrays = [leaf for leaf in found if isinstance(leaf, jax.Array) and not isinstance(leaf, Tracer)]
+    """True if an array lies on several processes."""
+    leaves = [part for leaf in _user_values.leaves(data) for part in (leaf if isinstance(leaf, list) else [leaf])]
+    arrays = [leaf for leaf in leaves if isinstance(leaf, jax.Array) and not isinstance(leaf, Tracer)]
     return any(not leaf.is_fully_addressable for leaf in arrays)
 
 

@@ -1,4 +1,4 @@
-"""Many runs in one compiled program: seeds, budgets and step sizes, on one device or several."""
+"""Compile many runs into a single program: seeds, budgets and step sizes, on any number of devices."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -19,17 +19,17 @@ from jaxdpbo.privacy.keys import for_release, refuse_trace, secret_key
 from jaxdpbo.types import Algorithm, Config, Data, Objective, Tree
 
 POLICIES = ("map", "vmap", "shard")
-ONE_KEY = "one key for several configs: equal noise cancels, and the difference of two releases is the data"
-CALL_RUNS = 64  # on a device in one call: until a call returns XLA's CPU client keeps some 2 MB of each run
+ONE_KEY = "the same key for several configs: equal noise cancels, and the difference of two releases is the data"
+CALL_RUNS = 64  # on a device in a call: XLA's CPU client keeps some 2 MB of each run until the call returns
 
 
 class Sweep(NamedTuple):
-    """Many runs; leading axes ``(c, s)`` are configs and keys, ``(s,)`` where one config was given.
+    """The releases of many runs. Leading axes are configs and keys ``(c, s)``, or ``(s,)`` for a single config.
 
     Attributes:
-      release: as one run's, with the leading axes.
-      guarantees: of ONE run of each config. All the releases together spend what they compose to.
-      failed: True for a run whose covariance of evaluated points, a public quantity, could not be factored.
+      release: the releases, with the leading axes.
+      guarantees: the guarantee of a SINGLE run of each config. All releases together spend the composition.
+      failed: True for a run if the covariance of evaluated points, a public quantity, could not be factored.
     """
 
     release: Any
@@ -51,11 +51,11 @@ def sweep(
     policy: str | None = None,
     run: Execution | None = None,
 ) -> Sweep:
-    """``run_scan`` of ``c`` configs, ``s`` times each: one compilation, and memory for one run at a time.
+    """Run ``run_scan`` with ``c`` configs, ``s`` times each, in a single compilation.
 
-    No two runs share a key, so no noise cancels, and the releases spend what their guarantees compose to, all on the
-    same users: ``accounting.compose_gdp`` adds them up. For fresh data in every run, or figures of merit that are not
-    released, map a function of your own with ``distribute``.
+    Memory does not grow with the number of runs. No two runs share a key, so no noise cancels. All releases concern
+    the same users, so their guarantees compose: ``accounting.compose_gdp`` gives the total. For fresh data in every
+    run, or unreleased figures of merit, map a function of your own with ``distribute``.
 
     >>> import jax.numpy as jnp
     >>> from jaxdpbo import random_search, sweep
@@ -70,20 +70,20 @@ def sweep(
       algorithm: such as ``jaxdpbo.dp_gibo.algorithm``.
       objective: traceable, as for ``run_scan``.
       data: any pytree of arrays, shared by all runs.
-      configs: one config, or a sequence of ``c`` that differ in traced numbers only.
+      configs: a config, or a sequence of ``c`` configs; they may differ in traced numbers only.
       user_axes: as for ``run_scan``.
-      seeds: ``s``, how many runs of each config; needed unless ``keys`` are given.
+      seeds: ``s``, the number of runs of each config; required unless you give ``keys``.
       keys: typed keys ``(c, s)``, or ``(s,)`` for one config, all different, for tests and research. By default the
         operating system draws the keys. Every generator is permitted, and the guarantees name the generator.
       common_random_numbers: run every config with the same ``s`` keys, ``keys`` being ``(s,)``. Comparisons vary less,
         and every guarantee is "none", since the difference of two releases reveals the data.
       policy: see ``distribute``.
-      run: ``Execution(key=...)``: one typed key ``()``, split into the keys of all runs; for tests.
+      run: ``Execution(key=...)``: a typed key ``()``, split into the keys of all runs; for tests.
 
     Raises:
       TypeError: ``key`` or ``keys`` are not typed keys.
-      ValueError: ``configs`` is empty or differ in a static field or a shape, which it names, ``keys`` is of another
-        shape or has equal ones, keys given in two ways or without ``seeds``, an unknown ``policy``.
+      ValueError: ``configs`` are empty, or differ in a static field or a shape (names the field); ``keys`` have
+        another shape or are not all different; keys come in two ways or without ``seeds``; ``policy`` is unknown.
       separable.NotSeparable: see ``run_scan``.
       RuntimeError: under a trace.
     """
@@ -93,17 +93,17 @@ def sweep(
     listed = (configs,) if alone else tuple(configs)
     _expect_stackable(listed)
     common = _checks.flag("common_random_numbers", common_random_numbers)
-    statements = tuple(result.state_guarantee(algorithm, objective, one) for one in listed)
+    statements = tuple(result.state_guarantee(algorithm, objective, config) for config in listed)
     objective, data = separability.prepare_objective(objective, data, user_axes)
-    statements = tuple(separability.update_assumptions(one, objective) for one in statements)
+    statements = tuple(separability.update_assumptions(statement, objective) for statement in statements)
     data = result.to_arrays(data)
-    given, statements = sharding.share_keys(data, _keys_of_runs(len(listed), common, seeds, key, keys), *statements)
+    run_keys, statements = sharding.share_keys(data, _keys_of_runs(len(listed), common, seeds, key, keys), *statements)
     if common:
-        statements = tuple(guarantee.no_guarantee(each.protects, ONE_KEY) for each in statements)
+        statements = tuple(guarantee.no_guarantee(statement.protects, ONE_KEY) for statement in statements)
     elif key is not None or keys is not None:
-        statements = tuple(for_release(given[0, 0], each, insecure_key=True)[1] for each in statements)
-    count = given.shape[1]
-    pairs = jnp.repeat(jnp.arange(len(listed)), count), given.reshape(-1)
+        statements = tuple(for_release(run_keys[0, 0], statement, insecure_key=True)[1] for statement in statements)
+    count = run_keys.shape[1]
+    pairs = jnp.repeat(jnp.arange(len(listed)), count), run_keys.reshape(-1)
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *listed)
     shared = stacked, data
     release, failed = distribute(_one_run(algorithm, objective), pairs, shared, policy=policy)
@@ -113,23 +113,23 @@ def sweep(
 
 
 def _expect_stackable(configs: tuple[Any, ...]) -> None:
-    """Refuse configs that no one program runs.
+    """Refuse configs unless a single program can run all of them.
 
     Raises:
-      ValueError: there is none, or one differs from the first in a static field or a shape; names the field.
+      ValueError: ``configs`` are empty, or differ from the first in a static field or a shape; names the field.
     """
     if not configs:
-        raise ValueError("configs must be at least one, got 0")
+        raise ValueError("configs must be at least one config, got 0")
     for row, config in enumerate(configs[1:], start=1):
         if (difference := _difference("", configs[0], config)) is not None:
             raise ValueError(
                 f"configs must differ in traced numbers alone, got {difference} in configs[0] and configs[{row}]: "
-                "sweep those that share it apart"
+                "call sweep separately for each value"
             )
 
 
 def _difference(name: str, first: Any, other: Any) -> str | None:
-    """What keeps two configs from one program: the field, and what stands there in each; None where nothing does."""
+    """The first field that keeps two configs from a common program, with both values; None without such a field."""
     if type(first) is not type(other):
         return f"{name or 'a config'} of {type(first).__name__} and {type(other).__name__}"
     if is_dataclass(first):
@@ -141,12 +141,12 @@ def _difference(name: str, first: Any, other: Any) -> str | None:
     others, other_structure = jax.tree.flatten(other)
     if structure != other_structure:
         return f"{name} of {structure} and {other_structure}"
-    kinds = [[f"{jnp.result_type(leaf)}{list(jnp.shape(leaf))}" for leaf in each] for each in (leaves, others)]
+    kinds = [[f"{jnp.result_type(leaf)}{list(jnp.shape(leaf))}" for leaf in side] for side in (leaves, others)]
     return next((f"{name} of shape {one} and {two}" for one, two in zip(*kinds, strict=True) if one != two), None)
 
 
 def _parts(name: str, first: Any, other: Any) -> Iterator[tuple[bool, str, Any, Any]]:
-    """Of two configs of one type, each field: whether it is static, its dotted name, and what it holds in each."""
+    """For each field of two configs of the same type: True if static, the dotted name, and both values."""
     for field in fields(first):
         dotted = f"{name}.{field.name}".removeprefix(".")
         yield bool(field.metadata.get("static")), dotted, getattr(first, field.name), getattr(other, field.name)
@@ -155,14 +155,14 @@ def _parts(name: str, first: Any, other: Any) -> Iterator[tuple[bool, str, Any, 
 def _static_difference(name: str, first: Any, other: Any) -> str | None:
     if first == other:
         return None
-    said = (getattr(each, "__qualname__", None) or repr(each) for each in (first, other))
-    return f"{name}={' and '.join(said)}"
+    values = (getattr(value, "__qualname__", None) or repr(value) for value in (first, other))
+    return f"{name}={' and '.join(values)}"
 
 
 def _keys_of_runs(configs: int, common: bool, seeds: int | None, key: Any, keys: Any) -> jax.Array:
-    """Keys ``(c, s)``, all different; equal rows where ``common``."""
+    """Keys ``(c, s)``, all different, or with equal rows if ``common``."""
     if (seeds is None) == (keys is None) or (key is not None and keys is not None):
-        raise ValueError("seeds must be given, with or without key, or keys alone, which say how many there are")
+        raise ValueError("seeds must be given, with or without key, or keys alone")
     rows = () if common else (configs,)
     if keys is None:
         shape = *rows, _checks.size("seeds", seeds)
@@ -173,19 +173,19 @@ def _keys_of_runs(configs: int, common: bool, seeds: int | None, key: Any, keys:
 
 
 def _arrange_keys(keys: jax.Array, configs: int, common: bool) -> jax.Array:
-    """Keys as ``(c, s)``: of that shape, or one row ``(s,)`` for every config; ValueError for other shapes."""
+    """Arrange keys as ``(c, s)``; a row ``(s,)`` serves every config. Raise a ValueError for other shapes."""
     if keys.ndim == 1 and (common or configs == 1):
         return jnp.broadcast_to(keys[None], (configs, len(keys)))
     if common or keys.ndim != 2 or len(keys) != configs:
-        wanted = "(s,)" if common else f"({configs}, s), one for each run"
+        shape = "(s,)" if common else f"({configs}, s), one for each run"
         advice = "" if common or keys.ndim > 1 else "; common_random_numbers=True gives all configs the same noise"
-        raise ValueError(f"keys must have shape {wanted}, got shape {keys.shape}{advice}")
+        raise ValueError(f"keys must have shape {shape}, got shape {keys.shape}{advice}")
     return keys
 
 
 @cache
 def _one_run(algorithm: Algorithm, objective: Objective) -> Callable[[Any, Any], Any]:
-    """One function for each pair, so that sweeping again does not compile again."""
+    """The function of a single run, cached so that a second sweep does not compile again."""
 
     def run(pair, shared):
         (row, key), (configs, data) = pair, shared
@@ -200,48 +200,48 @@ def _one_run(algorithm: Algorithm, objective: Objective) -> Callable[[Any, Any],
 def distribute(
     function: Callable[[Any, Any], Any], inputs: Tree, shared: Tree = None, *, policy: str | None = None
 ) -> Any:
-    """``function(input, shared)`` for each leading index of ``inputs``, by one compiled program.
+    """Map ``function(input, shared)`` over the leading axis of ``inputs``, in a single compiled program.
 
     ========  ==========================================================================================
-    policy    the runs go
+    policy    order of the runs
     ========  ==========================================================================================
-    "map"     one after the other: on a CPU the working set of one run stays in its caches
-    "vmap"    side by side: for accelerators
-    "shard"   in equal shares over all local devices; in a share by "map" on CPUs, "vmap" elsewhere
+    "map"     sequential: on a CPU the working set of a run stays in its caches
+    "vmap"    vectorised: for accelerators
+    "shard"   in equal shares over all local devices; within a share "map" on CPUs, "vmap" elsewhere
     ========  ==========================================================================================
 
-    Where ``shared`` is sharded by user (``drivers.sharding``) every run is spread over these devices, and "shard" takes
-    the axes of the mesh that users do not lie along.
+    If ``shared`` is sharded by user (``drivers.sharding``), every run is spread over the devices of the users, and
+    "shard" uses the other axes of the mesh.
 
-    A call has at most 64 runs a device, so memory does not grow with their number. What a last call lacks repeats the
-    first runs, keys included, and those results are dropped. Inputs that hold equal keys get equal noise: for figures
-    of merit, never for releases.
+    A call has at most 64 runs per device, so memory does not grow with the number of runs. The last call is filled up
+    with the first runs, keys included, and their second results are dropped. Inputs with equal keys get equal noise:
+    use these for figures of merit, never for releases.
 
-    Where ``jax.default_device`` names a device there is no other. Without a policy: "shard" where there are several,
-    otherwise "map" on a CPU and "vmap" elsewhere. The choice for CPUs is measured (docs/benchmarks.md), the one for
-    accelerators is not: no accelerator was at hand.
+    If you set ``jax.default_device``, only this device is used. The default policy is "shard" on several devices,
+    otherwise "map" on a CPU and "vmap" elsewhere. The choice for CPUs is measured (docs/benchmarks.md), the choice for
+    accelerators is not.
 
-    A CPU is two devices where ``XLA_FLAGS=--xla_force_host_platform_device_count=2`` and ``NPROC=4`` are set before JAX
-    is imported. Without the second, where it has no more cores than devices, the default is "map": jaxlib's batched
-    LAPACK calls (0.10.2) wait for tasks on the pool of threads that they occupy, as many calls as threads wait for
-    ever, and ``NPROC`` is the size of that pool. The same can befall "vmap" on a CPU, which is slow there besides. A
-    function that factors no matrices in batches may be given ``policy="shard"`` without ``NPROC``, and is faster so.
+    To split a CPU into two devices, set ``XLA_FLAGS=--xla_force_host_platform_device_count=2`` and ``NPROC=4`` before
+    you import JAX. Without ``NPROC`` the default is "map" on a CPU with no more cores than devices. The reason is a
+    deadlock: jaxlib's batched LAPACK calls (0.10.2) wait for tasks on the thread pool occupied by these calls, and as
+    many calls as threads wait for ever. ``NPROC`` is the size of the pool. "vmap" on a CPU can deadlock too, and is
+    slow. For a function without batched factorisations, ``policy="shard"`` works without ``NPROC`` and is faster.
 
     Args:
-      function: pure and traceable, defined once: each fresh lambda is one more compilation. It returns arrays,
-        none of typed keys.
-      inputs: a pytree whose leaves share a leading axis of runs; typed keys may be among them.
-      shared: a pytree that every run gets whole.
-      policy: one of the table, or None.
+      function: pure and traceable, defined once, since each fresh lambda is compiled again. Returns arrays, but no
+        typed keys.
+      inputs: a pytree of arrays and typed keys with a common leading axis of runs.
+      shared: a pytree passed whole to every run.
+      policy: a policy of the table, or None for the default.
 
     Raises:
-      ValueError: an unknown policy, or leading axes that differ or are empty.
+      ValueError: ``policy`` is unknown, or leading axes of ``inputs`` differ or are empty.
     """
     counts = {np.shape(leaf)[:1] for leaf in jax.tree.leaves(inputs)}
     if len(counts) != 1 or counts & {(), (0,)}:
         raise ValueError(f"inputs must share one leading axis of at least 1, got {sorted(counts)}")
-    found = sharding.find_mesh(shared)
-    devices = Mesh(np.asarray(sharding.local_devices()), (sharding.RUNS_AXIS,)) if found is None else found
+    mesh = sharding.find_mesh(shared)
+    devices = Mesh(np.asarray(sharding.local_devices()), (sharding.RUNS_AXIS,)) if mesh is None else mesh
     most = devices.shape[sharding.RUNS_AXIS]
     on_cpu = devices.devices.flat[0].platform == "cpu"
     alone = "map" if on_cpu else "vmap"
@@ -250,23 +250,23 @@ def distribute(
     ((count,),) = counts
     share = most if chosen == "shard" else 1
     size = share * -(-count // (share * -(-count // (share * CALL_RUNS))))  # equal calls, each a multiple of the share
-    back = sharding.local_devices()[0] if found is None else NamedSharding(found, PartitionSpec())
-    where = devices if chosen == "shard" else found
+    back = sharding.local_devices()[0] if mesh is None else NamedSharding(mesh, PartitionSpec())
+    where = devices if chosen == "shard" else mesh
     shared, parts = sharding.move_to_mesh(where, shared), []
     for start in range(0, count, size):
-        rows = np.arange(start, start + size) % count  # what the last call lacks repeats the first runs
-        some = sharding.move_to_mesh(where, jax.tree.map(lambda leaf, rows=rows: jnp.asarray(leaf)[rows], inputs))
+        rows = np.arange(start, start + size) % count  # fill the last call with the first runs
+        batch = sharding.move_to_mesh(where, jax.tree.map(lambda leaf, rows=rows: jnp.asarray(leaf)[rows], inputs))
         with sharding.use_mesh(where):
             if chosen == "shard":
-                done = _run_in_shares(function, alone, some, shared)
+                results = _run_in_shares(function, alone, batch, shared)
             else:
-                done = _run_in_turn(function, chosen, some, shared)
-        parts.append(jax.tree.map(np.asarray, jax.device_put(done, back)))
-    return jax.tree.map(lambda *leaves: jnp.asarray(np.concatenate(leaves)[:count]), *parts)  # under any mesh
+                results = _run_in_turn(function, chosen, batch, shared)
+        parts.append(jax.tree.map(np.asarray, jax.device_put(results, back)))
+    return jax.tree.map(lambda *leaves: jnp.asarray(np.concatenate(leaves)[:count]), *parts)  # usable under any mesh
 
 
 def _cpu_threads() -> int:
-    """The size of XLA's pool, by its own rule."""
+    """The size of XLA's thread pool, by XLA's rule."""
     if "NPROC" in os.environ:
         return int(os.environ["NPROC"])
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -274,10 +274,10 @@ def _cpu_threads() -> int:
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _run_in_turn(function, policy, inputs, shared):
-    def one(each):
-        return function(each, shared)
+    def run(pair):
+        return function(pair, shared)
 
-    return jax.lax.map(one, inputs) if policy == "map" else jax.vmap(one)(inputs)
+    return jax.lax.map(run, inputs) if policy == "map" else jax.vmap(run)(inputs)
 
 
 @partial(jax.jit, static_argnums=(0, 1))

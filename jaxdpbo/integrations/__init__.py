@@ -1,1 +1,1 @@
-"""Doors for people who work in other libraries; each needs the extra of its name."""
+"""Private search in the interfaces of other libraries; each package needs the extra of its name."""

@@ -1,4 +1,4 @@
-"""Studies of noised values, and samplers that know the noise; needs the ``optuna`` extra."""
+"""Optuna studies of noised values, and samplers for known noise; needs the ``optuna`` extra."""
 
 from jaxdpbo.integrations.optuna.samplers import DParetoSampler, GPUCBSampler
 from jaxdpbo.integrations.optuna.study import Best, Observations, PrivateStudy, observations, private_study

@@ -1,4 +1,4 @@
-"""Optuna's distributions as coordinates of a unit box, and back to values that a study stores."""
+"""Convert values of Optuna's distributions to coordinates of the unit box, and back."""
 
 import math
 from typing import Any
@@ -8,7 +8,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 
 
 def levels(distribution: BaseDistribution) -> int | None:
-    """How many values it has; None for as many as there are floats."""
+    """The number of values of a distribution; None for a continuous distribution."""
     if isinstance(distribution, CategoricalDistribution):
         return len(distribution.choices)
     assert isinstance(distribution, (FloatDistribution, IntDistribution))
@@ -18,23 +18,23 @@ def levels(distribution: BaseDistribution) -> int | None:
 
 
 def encode(distribution: BaseDistribution, value: Any) -> float:
-    """The coordinate of a value in [0, 1], the middle of its interval where values are counted; clipped into it."""
+    """The coordinate of a value in [0, 1], clipped; discrete values take the middle of their interval."""
     if isinstance(distribution, CategoricalDistribution):
         return (distribution.to_internal_repr(value) + 0.5) / len(distribution.choices)
     assert isinstance(distribution, (FloatDistribution, IntDistribution))
     low, high, place = _ends(distribution)
-    at = math.log(value) if distribution.log and value > 0 else value
-    return float(np.clip((at - low) / (high - low), 0.0, 1.0)) if place else 0.5
+    number = math.log(value) if distribution.log and value > 0 else value
+    return float(np.clip((number - low) / (high - low), 0.0, 1.0)) if place else 0.5
 
 
 def decode(distribution: BaseDistribution, place: float) -> Any:
-    """The value at a coordinate: a Python number, or a choice."""
+    """The value at a coordinate: a Python number or a choice."""
     if isinstance(distribution, CategoricalDistribution):
         return distribution.choices[min(int(place * len(distribution.choices)), len(distribution.choices) - 1)]
     assert isinstance(distribution, (FloatDistribution, IntDistribution))
     low, high, _ = _ends(distribution)
-    at = low + place * (high - low)
-    value = math.exp(at) if distribution.log else at
+    number = low + place * (high - low)
+    value = math.exp(number) if distribution.log else number
     if distribution.step is not None:
         value = distribution.low + distribution.step * round((value - distribution.low) / distribution.step)
     value = min(max(value, distribution.low), distribution.high)
@@ -42,7 +42,7 @@ def decode(distribution: BaseDistribution, place: float) -> Any:
 
 
 def _ends(distribution: FloatDistribution | IntDistribution) -> tuple[float, float, bool]:
-    """Of the interval that the coordinate is spread over, half a step beyond the values; whether it has a length."""
+    """The ends of the coordinate's interval, half a step beyond the values, and True if they differ."""
     half = 0.5 * distribution.step if distribution.step is not None else 0.0
     low, high = distribution.low - half, distribution.high + half
     low, high = (math.log(low), math.log(high)) if distribution.log else (low, high)

@@ -1,8 +1,7 @@
-"""GP-UCB and DPareto as Optuna's samplers: of whatever values a study holds, so private where these are.
+"""GP-UCB and DPareto as Optuna samplers. A suggestion is as private as the values of the study.
 
-What a sampler suggests is post-processing of the stored values. GP-UCB knows the noise of values that a
-``private_study`` noised, from the trials; conditional parameters, and ranges that change, are drawn at random, as
-Optuna's own samplers do.
+Suggestions are post-processing of the stored values. In a ``private_study``, GP-UCB reads the noise of each value from
+its trial. As in Optuna's own samplers, conditional parameters and changing ranges are drawn at random.
 """
 
 import dataclasses
@@ -25,14 +24,14 @@ from jaxdpbo.integrations.optuna import coordinates
 from jaxdpbo.surrogate import gp, kernels, preprocessing
 from jaxdpbo.types import State
 
-DEVIATION = "jaxdpbo:noise_deviation"  # an attribute of a trial: of the noise of its value, public
-ROOM = 16  # programs are compiled for twice as many trials each time
+DEVIATION = "jaxdpbo:noise_deviation"  # attribute of a trial: the public standard deviation of the noise of its value
+ROOM = 16  # trials of the first program; each further program holds twice as many
 Params = dict[str, Any]
 Distributions = dict[str, BaseDistribution]
 
 
 class _Modelled(BaseSampler):
-    """Suggests by a model of the complete trials where there are enough, and at random otherwise."""
+    """Suggest by a model of the complete trials, or at random before ``startup_trials``."""
 
     def __init__(self, *, startup_trials: int, seed: int | None):
         self._startup_trials = _checks.size("startup_trials", startup_trials)
@@ -41,38 +40,44 @@ class _Modelled(BaseSampler):
         self._spaces = IntersectionSearchSpace()
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> Distributions:
-        """Parameters that all complete trials share, with the same distribution."""
+        """The parameters common to all complete trials, with the same distribution."""
         del trial
-        found = self._spaces.calculate(study)
-        return {name: distribution for name, distribution in found.items() if not distribution.single()}
+        shared = self._spaces.calculate(study)
+        return {name: distribution for name, distribution in shared.items() if not distribution.single()}
 
     def sample_relative(self, study: Study, trial: FrozenTrial, search_space: Distributions) -> Params:
-        """What the model suggests."""
+        """Suggest parameters by the model; none before ``startup_trials``."""
         del trial
         self._expect(study)
-        done = [
-            each
-            for each in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-            if search_space.keys() <= each.params.keys() and np.all(np.isfinite(each.values))
+        trials = [
+            past
+            for past in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+            if search_space.keys() <= past.params.keys() and np.all(np.isfinite(past.values))
         ]
-        if not search_space or len(done) < self._startup_trials:
+        if not search_space or len(trials) < self._startup_trials:
             return {}
         points = np.array(
-            [[coordinates.encode(of, each.params[name]) for name, of in search_space.items()] for each in done]
+            [
+                [coordinates.encode(distribution, past.params[name]) for name, distribution in search_space.items()]
+                for past in trials
+            ]
         )
         key = jax.random.key(int(self._rng.integers(2**31)))
-        found = self._propose(key, study, points, done)
-        return {name: coordinates.decode(of, at) for (name, of), at in zip(search_space.items(), found, strict=True)}
+        place = self._propose(key, study, points, trials)
+        return {
+            name: coordinates.decode(distribution, coordinate)
+            for (name, distribution), coordinate in zip(search_space.items(), place, strict=True)
+        }
 
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
-        """Uniform."""
+        """Draw a parameter uniformly."""
         self._expect(study)
         return self._independent.sample_independent(study, trial, param_name, param_distribution)
 
     def reseed_rng(self) -> None:
-        """For jobs that work at once."""
+        """Draw new seeds, for parallel jobs."""
         self._rng = np.random.default_rng()
         self._independent.reseed_rng()
 
@@ -84,7 +89,7 @@ class _Modelled(BaseSampler):
 
 
 class GPUCBSampler(_Modelled):
-    """GP-UCB (``algorithms.gp_ucb``) with the noise known: the kernel is refitted at every suggestion.
+    """Sample by GP-UCB (``algorithms.gp_ucb``) with known noise, refitting the kernel at every suggestion.
 
     >>> import optuna
     >>> from jaxdpbo.integrations.optuna import GPUCBSampler
@@ -95,13 +100,13 @@ class GPUCBSampler(_Modelled):
     3
 
     Args:
-      startup_trials: drawn at random before the first suggestion of the model.
-      noise_deviation: of the values of trials that do not say it; None to estimate it.
-      seed: of what is drawn; it is no secret.
+      startup_trials: the number of random trials before the first suggestion of the model.
+      noise_deviation: standard deviation of the noise for trials without this attribute; None to estimate the noise.
+      seed: the seed of suggestions, not a secret.
     """
 
     def __init__(self, *, startup_trials: int = 5, noise_deviation: float | None = None, seed: int | None = None):
-        """Check and keep."""
+        """Check the arguments."""
         super().__init__(startup_trials=startup_trials, seed=seed)
         self._deviation = None if noise_deviation is None else _checks.nonnegative("noise_deviation", noise_deviation)
 
@@ -110,24 +115,24 @@ class GPUCBSampler(_Modelled):
 
     def _propose(self, key: jax.Array, study: Study, points: np.ndarray, done: Sequence[FrozenTrial]) -> np.ndarray:
         sign = -1.0 if study.direction == StudyDirection.MINIMIZE else 1.0
-        utilities = sign * np.array([each.value for each in done], float)
+        utilities = sign * np.array([trial.value for trial in done], float)
         config, padded = _pad(points)
-        known = noise_deviation(done, self._deviation)
-        found = _suggest(key, config, padded, jnp.asarray(_fill(utilities, len(padded))), len(done), jnp.asarray(known))
-        return np.asarray(found, float)
+        deviation = jnp.asarray(noise_deviation(done, self._deviation))
+        point = _suggest(key, config, padded, jnp.asarray(_fill(utilities, len(padded))), len(done), deviation)
+        return np.asarray(point, float)
 
 
 class DParetoSampler(_Modelled):
-    """DPareto (``algorithms.dpareto``) for studies of two objectives, such as epsilon and error.
+    """Sample by DPareto (``algorithms.dpareto``), for studies of two objectives such as epsilon and error.
 
     Args:
-      startup_trials: drawn at random before the first suggestion of the models.
-      acquisition: of ``dpareto``: "hvpoi_transformed" or "ehvi".
-      seed: of what is drawn; it is no secret.
+      startup_trials: the number of random trials before the first suggestion of the models.
+      acquisition: the acquisition of ``dpareto``: "hvpoi_transformed" or "ehvi".
+      seed: the seed of suggestions, not a secret.
     """
 
     def __init__(self, *, startup_trials: int = 8, acquisition: str = "ehvi", seed: int | None = None):
-        """Check and keep."""
+        """Check the arguments."""
         super().__init__(startup_trials=startup_trials, seed=seed)
         self._acquisition = _checks.choice("acquisition", acquisition, ("ehvi", "hvpoi_transformed"))
 
@@ -136,8 +141,8 @@ class DParetoSampler(_Modelled):
             raise ValueError(f"DParetoSampler needs a study of two objectives, got {len(study.directions)}")
 
     def _propose(self, key: jax.Array, study: Study, points: np.ndarray, done: Sequence[FrozenTrial]) -> np.ndarray:
-        signs = np.array([1.0 if each == StudyDirection.MINIMIZE else -1.0 for each in study.directions])
-        values = signs * np.array([each.values for each in done], float)
+        signs = np.array([1.0 if direction == StudyDirection.MINIMIZE else -1.0 for direction in study.directions])
+        values = signs * np.array([trial.values for trial in done], float)
         low, scale = values.mean(axis=0), np.maximum(values.std(axis=0), 1e-12)
         standard = (values - low) / scale
         size = _room(len(done))
@@ -147,7 +152,7 @@ class DParetoSampler(_Modelled):
             proposals=1,
             acquisition=self._acquisition,
         )
-        found = _suggest_front(
+        point = _suggest_front(
             key,
             config,
             jnp.asarray(_fill(points, size)),
@@ -155,20 +160,20 @@ class DParetoSampler(_Modelled):
             len(done),
             jnp.asarray(standard.max(axis=0) + 0.1),
         )
-        return np.asarray(found, float)
+        return np.asarray(point, float)
 
 
 def noise_deviation(done: Sequence[FrozenTrial], otherwise: float | None) -> float:
-    """Of the noise of the trials' values, in the mean square; NaN where it is not known of all."""
-    found = [each.user_attrs.get(DEVIATION, otherwise) for each in done]
-    return float("nan") if None in found else float(np.sqrt(np.mean(np.square(np.asarray(found, float)))))
+    """The root mean square of the trials' noise deviations; NaN if a trial has none and ``otherwise`` is None."""
+    deviations = [trial.user_attrs.get(DEVIATION, otherwise) for trial in done]
+    return float("nan") if None in deviations else float(np.sqrt(np.mean(np.square(np.asarray(deviations, float)))))
 
 
 def posterior(points: np.ndarray, utilities: np.ndarray, deviation: float) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation at the points themselves, the kernel fitted and the noise known."""
+    """The posterior mean and standard deviation at the evaluated points, with a fitted kernel and known noise."""
     config, padded = _pad(points)
-    given = jnp.asarray(_fill(utilities, len(padded)))
-    mean, width = _posterior(jax.random.key(0), config, padded, given, len(points), jnp.asarray(deviation))
+    values = jnp.asarray(_fill(utilities, len(padded)))
+    mean, width = _posterior(jax.random.key(0), config, padded, values, len(points), jnp.asarray(deviation))
     return np.asarray(mean, float)[: len(points)], np.asarray(width, float)[: len(points)]
 
 
@@ -190,7 +195,7 @@ def _pad(points: np.ndarray) -> tuple[gp_ucb.Config, jax.Array]:
 
 
 def _fit(key, config, points, utilities, count, deviation):
-    """The state of GP-UCB after ``count`` trials, its kernel fitted; a deviation that is no number is fitted too."""
+    """The state of GP-UCB after ``count`` trials with a fitted kernel; a NaN ``deviation`` is fitted too."""
     mask = jnp.arange(points.shape[0]) < count
     standard = preprocessing.standardize(jnp.where(mask, utilities, 0.0), mask)  # not ranked: their noise is known
     spread = jnp.var(jnp.where(mask, utilities, 0.0), where=mask)
@@ -205,8 +210,8 @@ def _fit(key, config, points, utilities, count, deviation):
     after = gp.condition(model, points, mask)
     worked = jnp.all(jnp.isfinite(after.whitening))
     model = jax.tree.map(lambda new, old: jnp.where(worked, new, old), model, start)
-    known = jnp.where(mask, utilities, -jnp.inf)
-    return gp_ucb.Raw(model, gp.condition(model, points, mask), None, known, standard)
+    values = jnp.where(mask, utilities, -jnp.inf)
+    return gp_ucb.Raw(model, gp.condition(model, points, mask), None, values, standard)
 
 
 @jax.jit
@@ -231,8 +236,8 @@ def _posterior(key, config, points, utilities, count, deviation):
 def _suggest_front(key, config, points, standard, count, reference):
     mask = jnp.arange(points.shape[0]) < count
     zero = jnp.zeros(2, standard.dtype)
-    given = surrogates.Measured(
+    measured = surrogates.Measured(
         points, standard, mask, mask, zero, zero + 1.0, reference.astype(standard.dtype), config.model
     )
-    given = given._replace(models=surrogates.fit_models(config, given, count))
-    return surrogates.propose(key, config, given, surrogates.posterior(given))[0]
+    measured = measured._replace(models=surrogates.fit_models(config, measured, count))
+    return surrogates.propose(key, config, measured, surrogates.posterior(measured))[0]

@@ -1,7 +1,7 @@
-"""A study whose values are noised before Optuna sees them: what it stores, logs, shows and plots is private.
+"""Noise the values of a study before Optuna sees any: all that Optuna stores, logs, shows and plots is private.
 
-Two functions in place of Optuna's one: what is suggested, which is stored as it is, is said without the data; the
-losses get the data and the parameters, and no trial to report, prune or attach anything by.
+You write two functions in place of Optuna's objective. ``suggest`` gets the trial but no data, since Optuna stores
+suggestions as they are. ``losses`` get the parameters and the data, but no trial to report or attach records to.
 """
 
 import contextlib
@@ -24,24 +24,24 @@ from jaxdpbo.privacy.guarantee import Guarantee
 from jaxdpbo.privacy.recording import Recording
 from jaxdpbo.types import ArrayLike, Data
 
-GUARANTEE = "jaxdpbo:guarantee"  # an attribute of a trial: of all values of its budget together
-RAW = "study must hold no values but noised ones: some of its trials were evaluated without noise"
+GUARANTEE = "jaxdpbo:guarantee"  # attribute of a trial: the guarantee of all values of its budget together
+RAW = "study must hold noised values alone, but some of its trials were evaluated without noise: create a new study"
 Suggest = Callable[[Trial], dict[str, Any]]
 Losses = Callable[[dict[str, Any], Any], Any]
 
 
 class ObjectiveFailed(RuntimeError):
-    """The losses raised. The message has the kind of the error alone: Optuna logs what an error says."""
+    """Raised if the losses raised. The message names only the type of the error, since Optuna logs messages."""
 
 
 class Best(NamedTuple):
     """The best setting by the posterior mean of all values: post-processing.
 
     Attributes:
-      params: of the trial.
-      value: the posterior mean of its loss. The best of noised values themselves is lower than the truth.
-      deviation: of the posterior.
-      number: of the trial.
+      params: the parameters of the trial.
+      value: the posterior mean of its loss. The least noised value would be too low on average.
+      deviation: the standard deviation of the posterior.
+      number: the number of the trial.
     """
 
     params: dict[str, Any]
@@ -51,12 +51,12 @@ class Best(NamedTuple):
 
 
 class Observations(NamedTuple):
-    """Public.
+    """The complete trials of a private study. You may publish all of these.
 
     Attributes:
-      params: of each trial.
-      values: ``(m,)``, noised.
-      variances: ``(m,)``, of that noise.
+      params: the parameters of each trial.
+      values: ``(m,)``, the noised mean losses.
+      variances: ``(m,)``, the variances of the noise.
     """
 
     params: list[dict[str, Any]]
@@ -65,12 +65,12 @@ class Observations(NamedTuple):
 
 
 class PrivateStudy:
-    """Made by ``private_study``: a function of a trial for ``study.optimize``, that counts its budget.
+    """An objective for ``study.optimize`` that counts its budget; ``private_study`` makes it.
 
     Attributes:
-      study: Optuna's.
-      guarantee: what all values together give.
-      deviation: of the noise of one value.
+      study: the Optuna study.
+      guarantee: the guarantee of all values together.
+      deviation: the standard deviation of the noise of a value.
     """
 
     def __init__(self, study: Study, suggest: Suggest, losses: Losses, data: Data, options: dict[str, Any]):
@@ -84,20 +84,20 @@ class PrivateStudy:
 
     @property
     def remaining(self) -> int:
-        """Evaluations left."""
+        """The number of evaluations left."""
         return self._private.remaining
 
     def __call__(self, trial: Trial) -> float:
-        """The noised mean loss of a trial; of one that has a value, that value again.
+        """Return the noised mean loss of a trial; a trial evaluated before returns the same value again.
 
         Raises:
-          optuna.TrialPruned: no evaluation is left; the study is told to stop.
-          ObjectiveFailed: the losses raised. The evaluation stays charged, and the trial fails, which is stored: return
-            NaN for a user whose record can not be evaluated.
-            Losses of another shape than ``(n,)`` are not charged.
-          TypeError: ``suggest`` returned no dict.
-          ValueError: a trial of another study.
-          Exception: whatever ``suggest`` raises, before anything is charged.
+          optuna.TrialPruned: no evaluation is left, and the study stops.
+          ObjectiveFailed: the losses raised. The evaluation stays charged, and Optuna stores the failure: return NaN
+            for a user if the record cannot be evaluated. Losses of another shape than ``(n,)`` are not charged.
+          TypeError: ``suggest`` returned another type than a dict.
+          ValueError: the trial belongs to another study.
+          RuntimeError: another thread is evaluating the trial.
+          Exception: any exception of ``suggest``, before anything is charged.
         """
         if trial.study.study_name != self.study.study_name:
             raise ValueError(f"trial must be of the study {self.study.study_name!r}, got {trial.study.study_name!r}")
@@ -108,9 +108,9 @@ class PrivateStudy:
         with self._lock:
             if trial.number in self._running:
                 raise RuntimeError(f"trial {trial.number} is being evaluated")
-            known = [each.value for each in self._private.spent if _is_same(each.point, place)]
-            if known:
-                return known[0]
+            values = [spent.value for spent in self._private.spent if _is_same(spent.point, place)]
+            if values:
+                return values[0]
             self._running.add(trial.number)
         try:
             trial.set_user_attr(DEVIATION, self.deviation)
@@ -127,44 +127,49 @@ class PrivateStudy:
         return value
 
     def _evaluate(self, place: dict[str, Any]) -> float:
-        """The noised mean loss; a shape that the losses have may be of the records, and is not quoted."""
+        """The noised mean loss. Errors do not quote the shape of losses, which may depend on records."""
         with contextlib.suppress(ObjectiveError):
             return self._private(place)
-        raise ObjectiveFailed(f"losses of another shape than one a user from trial {place['trial']}")
+        raise ObjectiveFailed(f"losses of trial {place['trial']} must have the shape (n,), one for each user")
 
     def optimize(self, n_trials: int | None = None, *, n_jobs: int = 1, **options: Any) -> None:
-        """``study.optimize``, of as many trials as the budget has left, or fewer; it takes the same options."""
+        """Call ``study.optimize`` with at most as many trials as evaluations are left; the options are Optuna's."""
         left = self.remaining if n_trials is None else min(n_trials, self.remaining)
         with warnings.catch_warnings():
-            if (
-                n_jobs != 1
-            ):  # filters are the process's: a thread that restores its own would let another's warnings out
+            if n_jobs != 1:  # threads share the filters: restoring them in a thread would show another's warnings
                 warnings.simplefilter("ignore")
             if left:
                 self.study.optimize(self, n_trials=left, n_jobs=n_jobs, **options)
 
     def best(self) -> Best:
-        """The trial of least posterior mean, under a Gaussian process that knows the noise.
+        """The trial with the least posterior mean, under a Gaussian process with known noise.
 
         Raises:
-          ValueError: no trial is complete, some were evaluated without noise, or trials share no parameter.
+          ValueError: no trial is complete, some were evaluated without noise, or no parameter is common to all.
         """
-        done = _noised_trials(self.study)
+        trials = _noised_trials(self.study)
         shared = [
-            (name, of)
-            for name, of in done[0].distributions.items()
-            if all(each.distributions.get(name) == of for each in done)
+            (name, distribution)
+            for name, distribution in trials[0].distributions.items()
+            if all(trial.distributions.get(name) == distribution for trial in trials)
         ]
         if not shared:
-            raise ValueError("trials must share a parameter: there is no one space to compare them in")
-        points = np.array([[coordinates.encode(of, each.params[name]) for name, of in shared] for each in done])
-        values = np.array([each.value for each in done], float)
-        mean, width = posterior(points, -values, noise_deviation(done, None))
+            raise ValueError(
+                "trials must share a parameter with the same distribution, so that one space holds all of them"
+            )
+        points = np.array(
+            [
+                [coordinates.encode(distribution, trial.params[name]) for name, distribution in shared]
+                for trial in trials
+            ]
+        )
+        values = np.array([trial.value for trial in trials], float)
+        mean, width = posterior(points, -values, noise_deviation(trials, None))
         row = int(np.argmax(mean))
-        return Best(dict(done[row].params), -float(mean[row]), float(width[row]), done[row].number)
+        return Best(dict(trials[row].params), -float(mean[row]), float(width[row]), trials[row].number)
 
     def _user_losses(self, place: dict[str, Any], data: Any) -> Any:
-        """The losses of a trial; what they raise is not quoted."""
+        """The losses of a trial. The error does not quote their exception."""
         try:
             return _silence.settle(self._losses(dict(place["params"]), data))
         except _silence.STOPS:
@@ -172,20 +177,20 @@ class PrivateStudy:
         except BaseException as error:
             kind = type(error).__name__
         raise ObjectiveFailed(
-            f"{kind} from the losses of trial {place['trial']}; what else there is to say may be of a record"
+            f"{kind} from the losses of trial {place['trial']}; its message is withheld, since it may quote a record"
         )
 
     def _stop(self) -> None:
-        with contextlib.suppress(RuntimeError):  # asked and told by hand: there is no loop
+        with contextlib.suppress(RuntimeError):  # under study.ask and study.tell no loop can stop
             self.study.stop()
 
     def __repr__(self) -> str:
-        """Counts, no data."""
+        """Show the guarantee and the counts, but no data."""
         return f"PrivateStudy({self.study.study_name!r}, {self._private!r})"
 
 
 def observations(study: Study) -> Observations:
-    """The complete trials of a private study, for any surrogate that takes the variance of an observation.
+    """The complete trials of a private study, for any surrogate with a variance for each observation.
 
     Raises:
       ValueError: no trial is complete, or some were evaluated without noise.
@@ -197,10 +202,10 @@ def observations(study: Study) -> Observations:
     Traceback (most recent call last):
     ValueError: no trial is complete
     """
-    done = _noised_trials(study)
-    values = np.array([each.value for each in done], float)
-    deviations = np.array([each.user_attrs[DEVIATION] for each in done], float)
-    return Observations([dict(each.params) for each in done], values, np.square(deviations))
+    trials = _noised_trials(study)
+    values = np.array([trial.value for trial in trials], float)
+    deviations = np.array([trial.user_attrs[DEVIATION] for trial in trials], float)
+    return Observations([dict(trial.params) for trial in trials], values, np.square(deviations))
 
 
 def private_study(
@@ -219,10 +224,10 @@ def private_study(
     ledger: Recording | None = None,
     run: Execution | None = None,
 ) -> PrivateStudy:
-    """Evaluate the trials of a study privately: every value that it gets is a noised mean of users' losses.
+    """Evaluate the trials of a study privately: the study stores only noised means of users' losses.
 
-    Formal guarantee: that of ``PrivateObjective``: ``mu``-GDP, replace-one, of all values together, whatever a sampler,
-    a callback, a dashboard or a plot does with them.
+    Formal guarantee: as for ``PrivateObjective``, all values together are ``mu``-GDP, replace-one. Samplers, callbacks,
+    dashboards and plots are post-processing.
 
     >>> import numpy as np
     >>> import optuna
@@ -243,29 +248,28 @@ def private_study(
     (4, 0, True)
 
     Args:
-      study: of one objective to be minimised, with no values that were not noised.
-      suggest: ``trial -> params``. What it suggests is stored as it is: names, ranges and choices must be public.
+      study: a study with a single objective to minimise, and without values evaluated elsewhere.
+      suggest: ``trial -> params``. Optuna stores suggestions as they are, so names, ranges and choices must be public.
       losses: ``(params, data) -> losses (n,)``; entry ``i`` must depend on user ``i``'s record alone.
-      data: passed on untouched.
-      users: ``n``, public.
-      evaluations: how many trials the budget is split into.
-      loss_range: ``(low, high)``, chosen without the users' data: losses are clipped there.
-      mu: the GDP budget of all values together; or
-      epsilon: with
+      data: passed to ``losses`` untouched.
+      users: the public number of users ``n``.
+      evaluations: the number of trials; they share the budget equally.
+      loss_range: ``(low, high)``, chosen without the users' data. Losses are clipped to this range.
+      mu: the GDP budget of all values together; or give ``epsilon`` and ``delta``.
+      epsilon: with ``delta``, in place of ``mu``.
       delta: in (0, 1).
       noise: "exact", or "float" for research.
       ledger: ``Recording(path, run)``: charge a ledger. With the same ``Recording`` another process resumes the study.
       run: ``Execution(key, insecure_key)``, for tests.
 
     Raises:
-      ValueError: a study that maximises, has several objectives, or holds values that were not noised; a number out of
-        range.
-      TypeError: an argument of the wrong kind.
+      ValueError: the study maximises, has several objectives or holds values without noise; a number is out of range.
+      TypeError: an argument has the wrong type.
     """
     if not isinstance(study, Study):
         raise TypeError(f"study must be an optuna.Study, got {type(study).__name__}")
     if study.directions != [StudyDirection.MINIMIZE]:
-        raise ValueError("study must minimise one objective: losses are")
+        raise ValueError("study must minimise one objective: create it with direction='minimize'")
     if any(map(_is_raw, study.get_trials(deepcopy=False))):
         raise ValueError(RAW)
     options = {
@@ -283,22 +287,22 @@ def private_study(
 
 
 def _noised_trials(study: Study) -> list[FrozenTrial]:
-    """The complete trials; ValueError where there are none, or one that was added without noise."""
-    done = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-    if not done:
+    """The complete trials. Raise a ValueError if there are none, or if a value has no noise."""
+    trials = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    if not trials:
         raise ValueError("no trial is complete")
-    if any(map(_is_raw, done)):
+    if any(map(_is_raw, trials)):
         raise ValueError(RAW)
-    return done
+    return trials
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    """Whether two points are equal; arrays may be among their parameters, and are lists on record."""
+    """True if two points are equal. Arrays among the parameters may be lists in a ledger."""
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         return one.keys() == other.keys() and all(_is_same(one[name], other[name]) for name in one)
     return bool(np.array_equal(np.asarray(one), np.asarray(other)))
 
 
 def _is_raw(trial: FrozenTrial) -> bool:
-    """Whether a trial holds a value that nobody noised."""
+    """True if a trial holds a value without noise."""
     return bool(trial.values or trial.intermediate_values) and DEVIATION not in trial.user_attrs

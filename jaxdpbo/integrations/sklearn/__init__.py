@@ -1,4 +1,4 @@
-"""Private hyper-parameter search by scikit-learn's conventions; needs the ``sklearn`` extra."""
+"""Private hyper-parameter search in scikit-learn's interface; needs the ``sklearn`` extra."""
 
 from jaxdpbo.integrations.sklearn.losses import LOSSES
 from jaxdpbo.integrations.sklearn.scaling import scale

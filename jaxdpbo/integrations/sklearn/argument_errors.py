@@ -1,4 +1,4 @@
-"""Translate the arguments of scikit-learn's searches to those of ``PrivateSearchCV``, in error messages."""
+"""Name the arguments of ``PrivateSearchCV`` in errors for the arguments of scikit-learn's searches."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -11,7 +11,7 @@ from jaxdpbo.integrations.sklearn.losses import LOSSES
 from jaxdpbo.integrations.sklearn.type_aliases import Estimator, Loss
 
 Arguments = ParamSpec("Arguments")
-LOSS_OF = {  # scikit-learn's score -> the nearest loss of single records
+LOSS_OF = {  # scikit-learn's score -> the nearest loss of a record
     "accuracy": "zero_one", "balanced_accuracy": "zero_one", "neg_log_loss": "log_loss",
     "neg_mean_squared_error": "squared", "neg_root_mean_squared_error": "squared", "r2": "squared",
     "neg_mean_absolute_error": "absolute", "neg_median_absolute_error": "absolute",
@@ -36,9 +36,9 @@ CLASSIFIERS, REGRESSORS = ("log_loss", "hinge", "zero_one"), ("squared", "absolu
 
 
 def refuse_others(init: Callable[Arguments, None]) -> Callable[Arguments, None]:
-    """Wrap ``__init__`` so that its ``TypeError`` for an unknown argument says what to write instead.
+    """Wrap ``__init__`` so that the ``TypeError`` for an unknown argument names the argument to use.
 
-    The signature of ``__init__`` is kept, since scikit-learn reads the parameters from it.
+    The wrapper keeps the signature of ``__init__``, since scikit-learn reads the parameters there.
     """
     names = signature(init).parameters
 
@@ -54,17 +54,17 @@ def refuse_others(init: Callable[Arguments, None]) -> Callable[Arguments, None]:
 
 def _advice(name: str, value: Any) -> str:
     if name != "scoring":
-        return ADVICE.get(name, "see help(PrivateSearchCV) for what it takes")
+        return ADVICE.get(name, "see help(PrivateSearchCV) for its arguments")
     loss = LOSS_OF.get(value) if isinstance(value, str) else None
     spelling = "loss=, by name or as (estimator, X, y) -> losses (n,)" if loss is None else f"loss={loss!r}"
     return f"a score is of all records at once, and each record needs a loss of its own: give {spelling}"
 
 
 def expect_response(loss: Loss, estimator: Estimator) -> None:
-    """Refuse an estimator that lacks the method that a loss needs, before any budget is spent.
+    """Refuse an estimator without the method of the loss, before any budget is spent.
 
     Raises:
-      ValueError: the estimator lacks the method; names the losses that work.
+      ValueError: the estimator lacks the method; names usable losses.
     """
     if not isinstance(loss, str) or _responds(estimator, LOSSES[loss].response):
         return

@@ -1,4 +1,4 @@
-"""What a search evaluates: an estimator with some parameters, fitted to some rows, by its losses of others."""
+"""The objectives of a search: fit an estimator to some rows and measure its losses on others."""
 
 from typing import Any, NamedTuple
 
@@ -13,14 +13,14 @@ from jaxdpbo.privacy import separable
 
 
 class HeldOut(NamedTuple):
-    """Training rows, which are not protected, and validation rows.
+    """Training rows (NOT protected) and validation rows.
 
     Attributes:
       training: ``X`` and ``y``.
-      validation: ``X`` and ``y``, of which every label is its own: no other's type follows from it. The last row is
-        one that trains: it takes the place of a validation row that cannot be predicted.
-      split: which of them are whose.
-      fit_params: of the training rows.
+      validation: ``X`` and ``y``. No label changes the type of another label. The last row is a training row, and
+        replaces a validation row if the estimator cannot predict the validation row.
+      split: the split, with the user of each row.
+      fit_params: the parameters of ``fit`` for the training rows.
     """
 
     training: tuple[Rows, Targets]
@@ -30,14 +30,14 @@ class HeldOut(NamedTuple):
 
 
 class UserLosses(NamedTuple):
-    """``(params, rows) -> losses (n,)`` of the users; a name and numbers, so that processes can be given it."""
+    """The picklable objective ``(params, rows) -> losses (n,)`` of the users."""
 
     estimator: Estimator
     loss: type_aliases.Loss
     raises: bool
 
     def __call__(self, params: dict[str, Any], data: HeldOut) -> np.ndarray:
-        """Those of a fit that fails are the largest, whatever the range."""
+        """The losses of the users; infinite for all users if the fit fails."""
         try:
             model = self.fit_clone(params, data)
         except Exception:
@@ -47,14 +47,14 @@ class UserLosses(NamedTuple):
         return data.split.user_losses(losses.record_losses(self.loss, model, *data.validation, spare=True))
 
     def fit_clone(self, params: dict[str, Any], data: HeldOut) -> Estimator:
-        """A clone with these parameters, fitted to the training rows."""
+        """Fit a clone with these parameters to the training rows."""
         return clone_with_params(self.estimator, params).fit(*data.training, **data.fit_params)
 
 
 class BlockLoss(NamedTuple):
-    """``(params, training rows, held-out rows) -> mean loss``, a learner of ``blocks``.
+    """The learner ``(params, training rows, held-out rows) -> mean loss`` of ``blocks``.
 
-    ``loss_range`` clips the loss of a record, and one that is no number counts as its middle; None clips nothing.
+    Each record's loss is clipped to ``loss_range``, and NaN counts as its middle; None clips nothing.
     """
 
     estimator: Estimator
@@ -62,16 +62,16 @@ class BlockLoss(NamedTuple):
     loss_range: tuple[float, float] | None
 
     def __call__(self, params: dict[str, Any], train: "TakenRows", held_out: "TakenRows") -> float:
-        """Whatever a fit raises, ``blocks`` catches."""
+        """The mean loss of the held-out rows; ``blocks`` catches exceptions of the fit."""
         model = clone_with_params(self.estimator, params).fit(train.rows, train.targets, **train.fit_params)
-        found = losses.record_losses(self.loss, model, held_out.rows, held_out.elements)
+        values = losses.record_losses(self.loss, model, held_out.rows, held_out.elements)
         if self.loss_range is None:
-            return float(np.mean(found))
-        return float(np.mean(np.clip(np.where(np.isnan(found), np.mean(self.loss_range), found), *self.loss_range)))
+            return float(np.mean(values))
+        return float(np.mean(np.clip(np.where(np.isnan(values), np.mean(self.loss_range), values), *self.loss_range)))
 
 
 class TakenRows(NamedTuple):
-    """Some rows: with targets to fit to, and one by one."""
+    """Some rows, with ``targets`` for ``fit`` and ``elements``, the same targets as separate labels."""
 
     rows: Rows
     targets: Targets
@@ -80,7 +80,7 @@ class TakenRows(NamedTuple):
 
 
 class All(NamedTuple):
-    """All rows, as ``fit`` was given them."""
+    """All rows, as passed to ``fit``."""
 
     rows: Rows
     targets: Targets
@@ -88,20 +88,20 @@ class All(NamedTuple):
     column: bool
 
     def take(self, numbers: np.ndarray) -> TakenRows:
-        """Some of them."""
+        """The rows of these numbers."""
         rows, targets = take_rows(self.rows, self.targets, numbers, self.column)
         of_rows = _check_method_params(self.rows, self.fit_params, numbers)
         return TakenRows(rows, targets, losses.elements(self.targets, numbers), of_rows)
 
 
 def blocks_objective(learner: BlockLoss, rows: int, k: int, groups: Any, *, raises: bool) -> separable.Blocks:
-    """The objective of ``k`` blocks of ``rows`` rows."""
+    """The objective over ``rows`` rows cut into ``k`` blocks."""
     on_error = "raise" if raises else "worst"
     return separable.blocks(learner, rows, k, groups=groups, on_error=on_error, take=All.take)
 
 
 def take_rows(inputs: Rows, targets: Targets, rows: np.ndarray, column: bool) -> tuple[Rows, Targets]:
-    """``X`` and ``y`` of some rows, a ``y`` of one ``column`` flat; objects get the type that these rows alone need."""
+    """``X`` and ``y`` of some rows, with the dtype of these rows alone; with ``column``, ``y`` is flattened."""
     taken: Any = _safe_indexing(inputs, rows)
     if hasattr(taken, "infer_objects"):  # a frame
         taken = taken.infer_objects()
@@ -112,10 +112,10 @@ def take_rows(inputs: Rows, targets: Targets, rows: np.ndarray, column: bool) ->
 
 
 def _own_type(targets: Any) -> Any:
-    """Targets of the type that they alone need, not the one that other rows beside them needed.
+    """Convert targets to the type of these rows alone, independent of other rows.
 
-    Objects get the type of these rows, and texts their length. Whole numbers are integers: beside one label of .5 they
-    would be floats, and an estimator shows the type of its classes.
+    Objects get the type of these rows, and texts their length. Whole numbers become integers. Otherwise a label of .5
+    in another row would turn these into floats, and an estimator shows the type of its classes.
     """
     kind = getattr(getattr(targets, "dtype", None), "kind", "")
     if kind in "OUS" and kind:
@@ -127,6 +127,6 @@ def _own_type(targets: Any) -> Any:
 
 
 def clone_with_params(estimator: Estimator, params: dict[str, Any]) -> Estimator:
-    """A clone with these parameters."""
+    """Clone an estimator and set these parameters."""
     model: Any = clone(estimator)
     return model.set_params(**params)

@@ -1,4 +1,4 @@
-"""joblib as an executor: what is submitted runs when the first result is asked for, all at once."""
+"""Use joblib as an executor: all submitted calls run together when a first result is requested."""
 
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
@@ -8,36 +8,36 @@ from joblib import Parallel, delayed
 
 
 class Joblib(Executor):
-    """``n_jobs`` as everywhere in scikit-learn: whatever ``joblib.parallel_config`` says is used."""
+    """An executor with scikit-learn's ``n_jobs``; ``joblib.parallel_config`` applies."""
 
     def __init__(self, n_jobs: int | None):
-        """``n_jobs`` as of ``joblib.Parallel``."""
+        """Keep ``n_jobs``, an argument of ``joblib.Parallel``."""
         self.n_jobs = n_jobs
         self._waiting: list[tuple[_Later, Any]] = []
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """To be run with all others that wait."""
+        """Queue a call, to run with all other queued calls."""
         later = _Later(self)
         self._waiting.append((later, delayed(fn)(*args, **kwargs)))
         return later
 
     def run(self) -> None:
-        """Run what waits; nothing, where it was cancelled."""
+        """Run the queued calls, except cancelled calls."""
         waiting = [(later, call) for later, call in self._waiting if later.set_running_or_notify_cancel()]
         self._waiting = []
         try:
-            # max_nbytes: records must not lie in files that a crash leaves behind
-            found = Parallel(n_jobs=self.n_jobs, max_nbytes=None)(call for _, call in waiting)
+            # max_nbytes=None: a crash must not leave records in files
+            results = Parallel(n_jobs=self.n_jobs, max_nbytes=None)(call for _, call in waiting)
         except BaseException as error:
             for later, _ in waiting:
                 later.set_exception(error)
             return
-        for (later, _), each in zip(waiting, found, strict=True):
-            later.set_result(each)
+        for (later, _), value in zip(waiting, results, strict=True):
+            later.set_result(value)
 
 
 class _Later(Future[Any]):
-    """Begins when it is asked for."""
+    """A future that starts the queue when its result is requested."""
 
     def __init__(self, executor: Joblib):
         super().__init__()

@@ -1,9 +1,9 @@
-"""Losses of single records, each with a public range, and predictions that a bad record cannot stop.
+"""Losses of single records, each with a public range, and predictions safe from bad records.
 
-An error reveals something about the record that caused it, and warnings, prints and logs quote values, so predictions
-are silenced. If a prediction raises, bisection finds the bad rows. Then all rows are predicted once more, with a
+An error reveals something about its record, and warnings, prints and logs quote values, so predictions are
+silenced. If a prediction raises, bisection finds the bad rows. Then all rows are predicted once more, with a
 training row in the place of each bad row. Every prediction has the same number of rows: BLAS rounds differently for
-another number, which would change the losses of other records. The loss of a bad row is NaN, which counts as the middle
+another number and would change the losses of other records. The loss of a bad row is NaN, which counts as the middle
 of the range.
 """
 
@@ -24,12 +24,12 @@ AUTO = "auto"
 
 
 class Loss(NamedTuple):
-    """A loss of single records.
+    """A loss of a record.
 
     Attributes:
-      response: the estimator's method whose result is compared with the targets.
+      response: the method of the estimator to compare with the targets.
       compare: ``(estimator, targets (n,), responses) -> losses (n,)``.
-      range: the default range that losses are clipped to; None if a range depends on the units of the targets.
+      range: the default clipping range of losses; None if a range depends on the units of the targets.
     """
 
     response: str
@@ -72,7 +72,7 @@ def _floats(targets: np.ndarray) -> np.ndarray:
 
 
 def _is_class(estimator: Estimator, targets: np.ndarray) -> np.ndarray:
-    """True at the class of each target, ``(n, classes)``. A label that no training row has is False for all classes."""
+    """True at the class of each target, ``(n, classes)``; all False for a label without training rows."""
     return np.asarray(targets[:, None] == np.asarray(cast(Any, estimator).classes_)[None, :], bool)
 
 
@@ -89,7 +89,7 @@ def resolve_loss(loss: type_aliases.Loss, estimator: Estimator) -> type_aliases.
     """Resolve "auto" to the name of a loss; return any other name or function unchanged.
 
     Raises:
-      ValueError: the name is unknown, or it is "auto" for an estimator that is neither a classifier nor a regressor.
+      ValueError: the name is unknown, or "auto" for an estimator that is neither a classifier nor a regressor.
     """
     if callable(loss):
         return loss
@@ -99,14 +99,13 @@ def resolve_loss(loss: type_aliases.Loss, estimator: Estimator) -> type_aliases.
         return "log_loss" if hasattr(estimator, "predict_proba") else "zero_one"
     if is_regressor(estimator):
         return "squared"
-    raise ValueError("loss must be given for an estimator that is neither a classifier nor a regressor")
+    raise ValueError("loss must be given for an estimator that is neither a classifier nor a regressor, got 'auto'")
 
 
 def expect(loss: type_aliases.Loss, estimator: Estimator, inputs: Rows, targets: Targets) -> None:
     """Raise unless a fitted estimator's predictions have one loss per row. The rows must not be protected.
 
-    Pass ``targets`` as ``elements`` returns them, like those of protected rows, so that a loss that cannot take this
-    type fails here.
+    Pass ``targets`` from ``elements``, as for protected rows. A loss unable to take this type then fails here.
 
     Raises:
       ValueError: the loss is not one number per row, or is NaN for all rows.
@@ -114,9 +113,9 @@ def expect(loss: type_aliases.Loss, estimator: Estimator, inputs: Rows, targets:
     """
     losses = _losses(loss, estimator, inputs, targets)
     if losses.shape != (_rows(inputs),):
-        raise ValueError(f"loss must be one number a row, ({_rows(inputs)},), got shape {losses.shape}")
+        raise ValueError(f"loss must return one number a row, shape ({_rows(inputs)},), got shape {losses.shape}")
     if np.all(np.isnan(losses)):
-        raise ValueError("loss must be a number for some training row at least, got NaN for all")
+        raise ValueError("loss must be a number for at least one training row, got NaN for all")
 
 
 def to_column(targets: Targets) -> Targets:
@@ -141,8 +140,8 @@ def record_losses(
     Args:
       loss: the name of a loss, or a function.
       estimator: a fitted estimator.
-      inputs: ``n`` protected rows. With ``spare`` a training row follows them, which takes the place of bad rows;
-        without it all rows belong to one user, and a good row takes that place.
+      inputs: ``n`` protected rows. With ``spare`` a training row follows, to take the place of bad rows;
+        otherwise all rows belong to the same user, and a good row takes this place.
       targets: the targets of ``inputs``.
       spare: True if ``inputs`` and ``targets`` end with a training row.
     """
@@ -197,13 +196,13 @@ def _bad_rows(
     """
     if len(rows) == 1:
         return [int(rows[0])]
-    found = []
+    bad = []
     for half in np.array_split(rows, 2):
         batch = np.full(_rows(inputs) - (spare is not None), half[0] if spare is None else spare)
         batch[half] = half
         if _predict(loss, estimator, inputs, targets, batch) is None:
-            found += _bad_rows(loss, estimator, inputs, targets, half, spare)
-    return found
+            bad += _bad_rows(loss, estimator, inputs, targets, half, spare)
+    return bad
 
 
 def _predict(

@@ -1,4 +1,4 @@
-"""A setting that did best on blocks of rows, carried to all rows: post-processing, by numbers of rows alone."""
+"""Scale the best setting for blocks of rows to all rows: post-processing, by numbers of rows alone."""
 
 from collections.abc import Mapping
 from numbers import Real
@@ -16,21 +16,21 @@ EXPONENTS: dict[tuple[type, str], float] = {
 
 
 def scale(estimator: Estimator, params: Mapping[str, Any], rows_block: int, rows_all: int) -> dict[str, Any]:
-    """A setting for all rows, of one that did best on blocks of them.
+    """Scale the best setting for blocks of rows to all rows.
 
     ==================================  ==============================================
     parameter                           multiplied by ``rows_all / rows_block`` to the
     ==================================  ==============================================
     ``SGDClassifier``: ``eta0``         -1/4
     ``SGDClassifier``: ``alpha``        -3/4
-    any other, or no number             0: it stays
+    any other, or not a number          0: unchanged
     ==================================  ==============================================
 
-    Measured by ``scripts/bench blocks``: an exponent is here where it was better than 0 on every data set. For ``C`` of
-    a logistic regression and ``alpha`` of a ridge next to nothing could be gained; ``min_samples_leaf`` of trees and
-    forests and ``n_neighbors`` should have grown with the rows of one data set, and not with another's.
+    ``scripts/bench blocks`` measured the exponents; each exponent here was better than 0 on every data set. For ``C``
+    of a logistic regression and ``alpha`` of a ridge the gain was close to nothing. For ``min_samples_leaf`` of trees
+    and forests and for ``n_neighbors``, data sets disagree: growth helped on some data sets only.
 
-    Formal guarantee: that of ``params``, since numbers of rows are public.
+    Formal guarantee: the guarantee of ``params``, since numbers of rows are public.
 
     >>> from sklearn.linear_model import SGDClassifier
     >>> from jaxdpbo.integrations.sklearn import scale
@@ -38,14 +38,14 @@ def scale(estimator: Estimator, params: Mapping[str, Any], rows_block: int, rows
     {'alpha': 0.0125, 'l1_ratio': 0.5}
 
     Args:
-      estimator: whose ``params`` these are. Of a pipeline, or another that holds estimators, ``step__param``.
-      params: by name.
-      rows_block: that a model of a block was fitted to.
-      rows_all: that the last model is fitted to.
+      estimator: the estimator of ``params``; a pipeline, or any holder of estimators, has names ``step__param``.
+      params: parameters by name.
+      rows_block: the number of training rows in a block.
+      rows_all: the number of training rows of the final model.
 
     Raises:
-      ValueError: ``rows_block`` is more than ``rows_all``, or none.
-      TypeError: one of them is no whole number.
+      ValueError: ``rows_block`` is above ``rows_all``, or below 1.
+      TypeError: ``rows_block`` or ``rows_all`` is not a whole number.
     """
     block, rows = _checks.size("rows_block", rows_block), _checks.size("rows_all", rows_all)
     if block > rows:
@@ -59,7 +59,7 @@ def scale(estimator: Estimator, params: Mapping[str, Any], rows_block: int, rows
 
 
 def find_exponent(estimator: Estimator, name: str) -> float:
-    """Of a parameter of the estimator itself or, ``step__param``, of one that it holds."""
+    """The exponent of a parameter of an estimator, or ``step__param`` of a nested estimator."""
     holder, _, own = name.rpartition("__")
     owner = estimator.get_params().get(holder) if holder else estimator
     return EXPONENTS.get((type(owner), own), 0.0)

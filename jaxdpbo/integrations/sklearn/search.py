@@ -1,4 +1,4 @@
-"""``PrivateSearchCV``: a hyper-parameter search whose answer is differentially private for the validation records."""
+"""``PrivateSearchCV``: a hyper-parameter search with differential privacy for the validation records, or for all."""
 
 from collections.abc import Callable
 from copy import deepcopy
@@ -28,16 +28,16 @@ VALIDATION, ALL = "validation", "all"
 
 
 class _Ready(NamedTuple):
-    """What is searched.
+    """The prepared objective and data of a search.
 
     Attributes:
-      objective: of params and ``data``.
-      data: rows.
-      users: records, persons or blocks.
-      train: numbers of the rows that are not protected.
-      model: that knows its columns, where one does.
-      rests: assumptions of its own.
-      block_rows: that train in a block; None where there are none.
+      objective: a function of params and ``data``.
+      data: the rows.
+      users: the number of records, persons or blocks.
+      train: numbers of the rows without protection.
+      model: an estimator with the public names of its columns, if fitted.
+      rests: the search's own assumptions.
+      block_rows: the number of training rows in a block; None without blocks.
     """
 
     objective: Any
@@ -50,13 +50,13 @@ class _Ready(NamedTuple):
 
 
 class _OfRefitted:
-    """A method of the refitted estimator, or of the one that will be. Where it lacks the method, so does the search."""
+    """A method of the refitted estimator. The search has the method only if the estimator has it."""
 
     def __init__(self, method: Callable[..., Any]):
         self._method = method
 
     def __get__(self, search: Any, owner: Any = None) -> Any:
-        """The method; its error says why there is none."""
+        """Return the method, or raise an AttributeError with the reason for its absence."""
         if search is None:
             return self._method
         name, model = self._method.__name__, getattr(search, "best_estimator_", search.estimator)
@@ -73,14 +73,18 @@ class _OfRefitted:
 class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
     """Search the hyper-parameters of an estimator, with differential privacy for the validation records, or for all.
 
-    ``fit(X, y)`` splits the rows once. Estimators learn from the training rows, which are NOT protected; each
-    validation record (with ``groups``, all records of a group) gives a loss, and what is released, ``best_params_`` and
-    all else with a trailing underscore, is ``(epsilon, delta)``-DP or ``mu``-GDP for replacing one of those, but for
-    ``best_estimator_`` and ``classes_`` with ``refit=True``, which learn from them. With ``protect="all"`` rows are cut
-    into blocks (``jaxdpbo.blocks``), an estimator is fitted in each, and replacing one of ALL rows is protected, for
-    the price of smaller models and of noise that falls with the number of blocks.
-    There are no exact ``cv_results_`` and no ``best_score_``: they leak the records. A noised loss of the answer costs
-    a share of the budget (``estimate_share``). Each fit spends a budget: ``cross_val_score`` spends one a fold.
+    ``fit(X, y)`` splits the rows once. Estimators learn from the training rows, which are NOT protected. Each
+    validation record (with ``groups``, all records of a group) gives a loss. With ``protect="all"``, rows are cut into
+    blocks (``jaxdpbo.blocks``) with an estimator each. Blocks protect ALL rows, at the price of smaller models, and of
+    noise that falls with the number of blocks.
+
+    Formal guarantee: ``best_params_`` and all other attributes with a trailing underscore are together
+    ``(epsilon, delta)``-DP or ``mu``-GDP for replacing a validation record (with ``groups``, a group), or with
+    ``protect="all"`` any row. The exceptions are ``best_estimator_`` and ``classes_`` with ``refit=True``, which learn
+    from all rows.
+
+    The search has no ``cv_results_`` and no ``best_score_``, since exact scores leak the records. A noised loss of the
+    answer costs a share of the budget (``estimate_share``). Each fit spends a budget, ``cross_val_score`` in each fold.
 
     >>> from sklearn.datasets import load_breast_cancer
     >>> from sklearn.linear_model import LogisticRegression
@@ -97,33 +101,34 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
 
     Args:
       estimator: a classifier or regressor; cloned, never fitted itself. A ``Pipeline`` has ``step__param``.
-      space: a ``Space``, or a dict by parameter name of what it takes: dimensions, lists of choices, and frozen
-        ``uniform``, ``loguniform`` and ``randint`` of scipy.stats.
-      epsilon: with ``delta``, the budget;
-      delta: in (0, 1), far under one over the number of records;
-      mu: or the GDP budget.
-      n_iter: settings tried at most.
-      loss: of a record: "log_loss", "hinge", "zero_one", "squared", "absolute", or ``(estimator, X, y) -> losses
-        (n,)`` whose entry ``i`` depends on row ``i`` alone; a ``y`` that is no NumPy array comes as one of objects,
-        since a Series has the type that all its rows need. "auto" is "log_loss" for classifiers with
-        ``predict_proba``, "zero_one" for others, "squared" for regressors.
-      loss_range: ``(low, high)``, chosen without the data: losses are clipped there. Where not given, (0, 4) of a log
-        loss, (0, 2) of a hinge, (0, 1) of 0-1. "private" finds how much losses differ for 5 % of ``mu^2``.
-      cv: one split: ``ShuffleSplit(1)``, ``GroupShuffleSplit(1)``, ``PredefinedSplit``, or ``[(train, validation)]``.
-        Where not given, halves (of groups, where there are some), always the same ones. Noise falls with the number of
-        validation records.
-      protect: "validation", or "all": every row, those that train among them.
-      n_blocks: for "all": how many blocks; where not given a 30th of the rows, at most 100.
-      scale: for "all": carry what did best on blocks to all rows (``scale``, which says which parameters). False: all
-        stay.
-      refit: False: an estimator that is fitted to validation records leaks them, whatever was private before. "train"
-        fits ``best_estimator_`` to the training rows alone, which adds nothing to what is released; True to all rows,
-        which is outside of the guarantee.
-      error_score: "worst": a setting with which the estimator can not be fitted has the largest loss; "raise". The
-        middle of the space (of ``k`` categories the one at index ``k // 2``) is fitted before anything is spent, with
-        ``protect="validation"``: what it raises is raised.
-      n_jobs: as everywhere in scikit-learn, by joblib: settings of a batch at once.
-      verbose: not 0 shows a bar of steps; needs the ``progress`` extra.
+      space: a ``Space``, or a dict from parameter names to dimensions, lists of choices, or frozen ``uniform``,
+        ``loguniform`` and ``randint`` of scipy.stats.
+      epsilon: the budget, with ``delta``.
+      delta: in (0, 1), far below 1 over the number of records.
+      mu: the GDP budget, in place of ``epsilon`` and ``delta``.
+      n_iter: the largest number of settings to try.
+      loss: the loss of a record: "log_loss", "hinge", "zero_one", "squared", "absolute", or your own
+        ``(estimator, X, y) -> losses (n,)``; entry ``i`` must depend on row ``i`` alone. Your function gets a NumPy
+        array ``y`` as such, and any other ``y`` as an array of objects, since all rows of a Series determine its type.
+        "auto" is "log_loss" for classifiers with ``predict_proba``, "zero_one" for others, "squared" for regressors.
+      loss_range: ``(low, high)``, chosen without the data. Losses are clipped to this range. The default is (0, 4) for
+        "log_loss", (0, 2) for "hinge" and (0, 1) for "zero_one". "private" finds how much losses differ, for 5 % of
+        ``mu^2``.
+      cv: a single split: ``ShuffleSplit(1)``, ``GroupShuffleSplit(1)``, ``PredefinedSplit``, or
+        ``[(train, validation)]``. The default is a fixed split into halves (with ``groups``, halves of the groups).
+        Noise falls with the number of validation records.
+      protect: "validation", or "all" for every row, training rows included.
+      n_blocks: for "all", the number of blocks; by default a 30th of the rows, at most 100.
+      scale: for "all", scale ``best_params_`` from blocks to all rows (see ``scale`` for the parameters). False keeps
+        the setting.
+      refit: False by default, since an estimator fitted to validation records leaks these. "train" fits
+        ``best_estimator_`` to the training rows alone and releases nothing more. True fits ``best_estimator_`` to all
+        rows, outside of the guarantee.
+      error_score: "worst" gives a setting the largest loss if its fit fails; "raise" stops the search. With
+        ``protect="validation"``, ``fit`` first tries the middle of the space (of ``k`` categories, index ``k // 2``)
+        and raises any error before spending the budget.
+      n_jobs: as in scikit-learn, by joblib: the number of settings of a batch to fit in parallel.
+      verbose: 0, or any other number for a bar of steps; needs the ``progress`` extra.
       search: ``Search(method, batch, start, clip_norm, estimate_share, noise)``; ``n_iter`` takes the place of
         ``steps``. With an ``estimate_share``, ``best_loss_`` is a noised mean loss at ``best_params_``.
       ledger: ``Recording(path, run)``: charge the search to a ledger before the search begins. Use a name for one fit
@@ -132,12 +137,12 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         the operating system draws the key.
 
     Attributes:
-      best_params_: dict of Python scalars; with ``protect="all"`` and ``scale``, for as many rows as there are.
-      guarantee_: the statement, see ``Guarantee``.
-      release_: all that may be published; ``release_.params`` is the setting that was searched.
-      method_: which method ran, and why.
-      best_loss_: with an ``estimate_share``.
-      best_estimator_: with ``refit``; ``predict`` and the like are then its own.
+      best_params_: the best setting, a dict of Python scalars; with ``protect="all"`` and ``scale``, for all rows.
+      guarantee_: the guarantee, see ``Guarantee``.
+      release_: the release; ``release_.params`` is the best setting, before scaling.
+      method_: the method, and the reason for its choice.
+      best_loss_: the noised mean loss, with an ``estimate_share``.
+      best_estimator_: the fitted estimator, with ``refit``; ``predict`` and similar methods call this estimator.
     """
 
     @argument_errors.refuse_others
@@ -167,7 +172,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         """Keep the arguments; ``fit`` checks them.
 
         Raises:
-          TypeError: there are others, such as those of scikit-learn's searches; says what to give in their place.
+          TypeError: an argument is unknown, such as those of scikit-learn's searches; names the argument to use.
         """
         self.estimator = estimator
         self.space = space
@@ -190,28 +195,29 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         self.run = run
 
     def fit(self, X: Rows, y: Targets = None, **params: Any) -> "PrivateSearchCV":
-        """Search.
+        """Search and spend the budget.
 
         Args:
-          X: rows of features, whatever ``estimator`` takes.
+          X: rows of features, of any type known to ``estimator``.
           y: a target for each row.
-          params: ``groups`` and what ``estimator.fit`` and ``cv`` take; with metadata routing, by request. What has a
-            row for each record is split as the records are.
+          params: ``groups``, and parameters of ``estimator.fit`` and ``cv``; with metadata routing, by request. Values
+            for each record are split like the records.
 
         Raises:
-          ValueError: an argument out of range, unknown parameters of the estimator, a split that is not one.
-          TypeError: an argument of the wrong kind.
+          ValueError: an argument is out of range, a parameter of the estimator is unknown, or ``cv`` is not a single
+            split.
+          TypeError: an argument has the wrong type.
           RunInterrupted: with ``error_score="raise"``, a fit failed. The budget is spent.
         """
         _checks.choice("protect", self.protect, (VALIDATION, ALL))
         _checks.choice("error_score", self.error_score, ON_ERROR)
         _checks.flag("scale", self.scale)
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
-            delattr(self, name)  # of an earlier fit, which may have had another budget
+            delattr(self, name)  # results of an earlier fit, perhaps of another budget
         if not isinstance(self.refit, (bool, np.bool_)) and self.refit not in ("train",) * (self.protect != ALL):
             raise ValueError(f"refit must be True, False or, for protect='validation', 'train', got {self.refit!r}")
         if get_tags(self.estimator).input_tags.pairwise:
-            raise ValueError("estimator must take records, not distances between them: those are of two users")
+            raise ValueError("estimator must take records, not distances, since a distance depends on two users")
         space = self.space if isinstance(self.space, Space) else Space(self.space)
         X, y = indexable(X, losses.to_column(y))
         fit_params, split_params = self._route_params(params)
@@ -225,7 +231,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             refitted = fitting.take_rows(X, y, rows, isinstance(losses.resolve_loss(self.loss, self.estimator), str))
             self.best_estimator_ = chosen.fit(*refitted, **_check_method_params(X, fit_params, rows))
             ready = ready._replace(model=self.best_estimator_)
-        for name in ("n_features_in_", "feature_names_in_"):  # of the columns, which are public
+        for name in ("n_features_in_", "feature_names_in_"):  # columns are public
             if hasattr(ready.model, name):
                 setattr(self, name, getattr(ready.model, name))
         return self
@@ -233,7 +239,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
     def _prepare_validation(
         self, X: Rows, y: Targets, fit_params: Any, split_params: Any, middle: dict[str, Any]
     ) -> "_Ready":
-        """For validation records."""
+        """Prepare a search that protects validation records."""
         groups, loss = split_params.pop("groups", None), losses.resolve_loss(self.loss, self.estimator)
         split = splits.single_split(self.cv, _num_samples(X), groups, split_params, again=self.ledger is not None)
         training = fitting.take_rows(X, y, split.train, isinstance(loss, str))
@@ -241,49 +247,49 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         validation = _safe_indexing(X, measured), losses.elements(y, measured)
         data = fitting.HeldOut(training, validation, split, _check_method_params(X, fit_params, split.train))
         objective = fitting.UserLosses(self.estimator, loss, self.error_score == "raise")
-        # Of training rows alone, so whatever is wrong with the estimator is said here, before anything is spent.
+        # Only training rows: errors of the estimator are raised here, before anything is spent.
         model = objective.fit_clone(middle, data)
         argument_errors.expect_response(loss, model)
         losses.expect(loss, model, training[0], losses.elements(y, split.train))
-        whose = () if groups is None else (guarantee.WHOSE_ROWS,)
-        rests = (guarantee.OWN_ROWS, guarantee.PREDICTED_APART, guarantee.SPLIT_UNSEEN, *whose)
+        grouping = () if groups is None else (guarantee.WHOSE_ROWS,)
+        rests = (guarantee.OWN_ROWS, guarantee.PREDICTED_APART, guarantee.SPLIT_UNSEEN, *grouping)
         return _Ready(objective, data, split.users, split.train, model, rests)
 
     def _prepare_all_rows(
         self, X: Rows, y: Targets, fit_params: Any, split_params: Any, middle: dict[str, Any]
     ) -> "_Ready":
-        """For all rows, in blocks."""
+        """Prepare a search that protects all rows, in blocks."""
         if self.cv is not None:
-            raise ValueError("cv must not be given with protect='all': rows are cut into blocks")
+            raise ValueError("cv must not be given with protect='all': give n_blocks to cut the rows into blocks")
         groups, loss = split_params.pop("groups", None), losses.resolve_loss(self.loss, self.estimator)
-        found, count = self._range(loss), _num_samples(X)
-        clipped = None if isinstance(found, str) else _checks.interval("loss_range", found)
+        loss_range, count = self._range(loss), _num_samples(X)
+        clipped = None if isinstance(loss_range, str) else _checks.interval("loss_range", loss_range)
         learner = fitting.BlockLoss(self.estimator, loss, clipped)
         persons = count if groups is None else len(np.unique(np.asarray(groups)))
         k = separable.usual_count(persons) if self.n_blocks is None else self.n_blocks
         objective = fitting.blocks_objective(learner, count, k, groups, raises=self.error_score == "raise")
         data = fitting.All(X, y, fit_params, isinstance(loss, str))
-        model = fitting.clone_with_params(
-            self.estimator, middle
-        )  # unknown parameters are said before anything is spent
+        model = fitting.clone_with_params(self.estimator, middle)  # raises for unknown parameters
         argument_errors.expect_response(loss, model)
-        each = round(np.mean([len(block.train) for block in objective.partition]))  # alike, where there are no groups
-        return _Ready(objective, data, objective.count, np.arange(0), model, (), each)
+        block_rows = round(np.mean([len(block.train) for block in objective.partition]))  # equal blocks without groups
+        return _Ready(objective, data, objective.count, np.arange(0), model, (), block_rows)
 
     def _range(self, loss: Loss) -> Any:
-        """Of a record's loss."""
+        """The range of a record's loss."""
         usual = losses.LOSSES[loss].range if isinstance(loss, str) else None
-        found = usual if self.loss_range is None else self.loss_range
-        if found is None:
-            raise ValueError(f"loss_range must be given for loss={self.loss!r}, in the targets' units, or 'private'")
-        return found
+        loss_range = usual if self.loss_range is None else self.loss_range
+        if loss_range is None:
+            raise ValueError(
+                f"loss_range must be given for loss={self.loss!r}: (low, high) in the targets' units, or 'private'"
+            )
+        return loss_range
 
     def _checked_search(self) -> Search:
         search = Search() if self.search is None else self.search
         if not isinstance(search, Search):
             raise TypeError(f"search must be a Search, got {type(search).__name__}")
         if search.steps is not None:
-            raise ValueError("steps of search must not be given to PrivateSearchCV: give n_iter")
+            raise ValueError(f"search must not have steps, got steps={search.steps}: give n_iter to PrivateSearchCV")
         return search
 
     def _search(self, ready: "_Ready", space: Space) -> Run:
@@ -291,8 +297,8 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         batch = len(space.names) + 1 if search.batch is None else _checks.size("batch", search.batch)
         steps = _checks.size("n_iter", self.n_iter) // batch
         if not steps:
-            raise ValueError(f"n_iter must be at least {batch}, the settings of a batch, got {self.n_iter}")
-        jobs: Any = self.n_jobs  # None stands for joblib's context
+            raise ValueError(f"n_iter must be at least {batch}, the number of settings in a batch, got {self.n_iter}")
+        jobs: Any = self.n_jobs  # None means joblib's context
         executor = None if effective_n_jobs(jobs) == 1 else joblib_executor.Joblib(self.n_jobs)
         try:
             return minimize(
@@ -312,13 +318,13 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             if self.ledger is not None:
                 raise
             raise RunInterrupted(
-                f"fit stopped on {type(error.__cause__).__name__}: its budget is spent, and another fit spends anew; "
+                f"fit stopped on {type(error.__cause__).__name__}: its budget is spent, and another fit spends again; "
                 "with ledger= you can resume a fit",
                 step=error.step,
             ) from error.__cause__
 
     def _keep(self, run: Run, ready: "_Ready", rows: int) -> None:
-        """What may be published, and nothing else."""
+        """Keep the results that you may publish, and nothing else."""
         self.guarantee_ = run.guarantee.without(guarantee.SEPARABLE_LOSSES).assuming(*ready.rests)
         self.release_, self.best_params_, self.method_ = run.release, dict(run.release.params), run.method
         if ready.block_rows is not None and self.scale:
@@ -328,41 +334,41 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
 
     @_OfRefitted
     def predict(self, X: Rows) -> Any:
-        """Of ``best_estimator_``; only with ``refit``, like the others below."""
+        """Call ``predict`` of ``best_estimator_``; requires ``refit``, like the methods below."""
         return self._require_refit().predict(X)
 
     @_OfRefitted
     def predict_proba(self, X: Rows) -> Any:
-        """Of ``best_estimator_``."""
+        """Call ``predict_proba`` of ``best_estimator_``."""
         return self._require_refit().predict_proba(X)
 
     @_OfRefitted
     def predict_log_proba(self, X: Rows) -> Any:
-        """Of ``best_estimator_``."""
+        """Call ``predict_log_proba`` of ``best_estimator_``."""
         return self._require_refit().predict_log_proba(X)
 
     @_OfRefitted
     def decision_function(self, X: Rows) -> Any:
-        """Of ``best_estimator_``."""
+        """Call ``decision_function`` of ``best_estimator_``."""
         return self._require_refit().decision_function(X)
 
     @_OfRefitted
     def transform(self, X: Rows) -> Any:
-        """Of ``best_estimator_``."""
+        """Call ``transform`` of ``best_estimator_``."""
         return self._require_refit().transform(X)
 
     @_OfRefitted
     def score(self, X: Rows, y: Targets = None) -> float:
-        """Of ``best_estimator_``: an exact number, outside of the guarantee where validation records are among them."""
+        """The exact score of ``best_estimator_``, outside of the guarantee if ``X`` holds protected records."""
         return self._require_refit().score(X, y)
 
     @property
     def classes_(self) -> Any:
-        """Of ``best_estimator_``."""
+        """The classes of ``best_estimator_``."""
         return self._require_refit().classes_
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """To the estimator and to the splitter."""
+        """Route metadata to the estimator and to the splitter."""
         router = MetadataRouter(owner=self)
         router.add(estimator=self.estimator, method_mapping=MethodMapping().add(caller="fit", callee="fit"))
         if hasattr(self.cv, "split"):
@@ -370,11 +376,14 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         return router
 
     def __sklearn_tags__(self) -> Any:
-        """The estimator's."""
-        tags, of = super().__sklearn_tags__(), get_tags(self.estimator)
-        tags.estimator_type = of.estimator_type
-        tags.classifier_tags, tags.regressor_tags = deepcopy(of.classifier_tags), deepcopy(of.regressor_tags)
-        tags.input_tags.sparse = of.input_tags.sparse
+        """The tags of the estimator."""
+        tags, estimator_tags = super().__sklearn_tags__(), get_tags(self.estimator)
+        tags.estimator_type = estimator_tags.estimator_type
+        tags.classifier_tags, tags.regressor_tags = (
+            deepcopy(estimator_tags.classifier_tags),
+            deepcopy(estimator_tags.regressor_tags),
+        )
+        tags.input_tags.sparse = estimator_tags.input_tags.sparse
         return tags
 
     def _require_refit(self) -> Any:
@@ -382,12 +391,12 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         return self.best_estimator_
 
     def _route_params(self, params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What ``fit`` of the estimator gets, and what the splitter does."""
+        """The parameters of the estimator's ``fit``, and those of the splitter."""
         groups = {name: params[name] for name in ("groups",) if params.get(name) is not None}
         others = {name: value for name, value in params.items() if name != "groups"}
         if not _routing_enabled():
             return others, groups
-        if not hasattr(self.cv, "split"):  # the usual split takes groups, without being asked to
+        if not hasattr(self.cv, "split"):  # the default split takes groups without a request
             return dict(process_routing(self, "fit", **others).estimator.fit), groups
-        found = process_routing(self, "fit", **params)
-        return dict(found.estimator.fit), dict(found.splitter.split)
+        routed = process_routing(self, "fit", **params)
+        return dict(routed.estimator.fit), dict(routed.splitter.split)

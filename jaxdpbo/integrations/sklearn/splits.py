@@ -1,6 +1,6 @@
-"""One split into training rows, which are not protected, and validation rows, which are.
+"""Split rows once into training rows (NOT protected) and validation rows (protected).
 
-Which row is where must not depend on what the rows hold. A split by labels does: one changed label moves others.
+The split must not depend on the content of rows. A split by labels does: a changed label moves other rows.
 """
 
 from typing import Any, NamedTuple
@@ -10,20 +10,20 @@ from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit, StratifiedS
 
 KFOLDS = (
     "cv must be one split, such as ShuffleSplit(1) or PredefinedSplit, got {}: in k-fold cross-validation each record "
-    "also trains the models of the other folds, which no statement about validation records covers; "
-    "protect='all' does, by blocks of records"
+    "also trains the models of the other folds, and the guarantee for validation records does not cover training; "
+    "give protect='all' to protect all records, in blocks"
 )
-SEED = 0  # of the split where none is given: public, and the same each time
+SEED = 0  # of the default split: public and fixed
 
 
 class Split(NamedTuple):
-    """Rows.
+    """The numbers of training and validation rows, with the users of validation rows.
 
     Attributes:
-      train: ``(m,)``.
-      validation: ``(r,)``.
-      user: ``(r,)``, whose row each of ``validation`` is: 0 to ``n - 1``.
-      users: ``n``.
+      train: ``(m,)``, numbers of training rows.
+      validation: ``(r,)``, numbers of validation rows.
+      user: ``(r,)``, the user of each validation row, 0 to ``n - 1``.
+      users: the number of users ``n``.
     """
 
     train: np.ndarray
@@ -32,39 +32,39 @@ class Split(NamedTuple):
     users: int
 
     def user_losses(self, losses: np.ndarray) -> np.ndarray:
-        """``(n,)``, the mean loss of each user's rows, of ``losses (r,)``."""
+        """The mean loss ``(n,)`` of each user's rows, from ``losses (r,)``."""
         return np.bincount(self.user, losses, self.users) / np.bincount(self.user, minlength=self.users)
 
 
 def single_split(cv: Any, rows: int, groups: Any, arguments: dict[str, Any], *, again: bool) -> Split:
-    """The one split, by the number of rows and the groups alone; ``again`` says that it must be the same each time.
+    """Split by the number of rows and the groups alone; ``again`` requires the same split each time.
 
     Raises:
-      ValueError: more splits than one, a split by labels, no rows on one side, rows or a group on both, a split that
-        is another one each time where it must not be.
+      ValueError: ``cv`` gives several splits, splits by labels, leaves a side empty, puts a row or a group on both
+        sides or, with ``again``, changes between calls.
     """
     splitter = _splitter(cv, groups)
-    blank = np.zeros((rows, 1))  # to a splitter the rows hold nothing: it can not look
+    blank = np.zeros((rows, 1))  # hide the rows from the splitter
     arguments = arguments if groups is None else arguments | {"groups": groups}
     if (count := splitter.get_n_splits(blank, np.zeros(rows), **arguments)) != 1:
         raise ValueError(KFOLDS.format(f"{count} splits"))
     (train, validation), *others = (
-        [np.arange(rows)[each] for each in next(iter(splitter.split(blank, np.zeros(rows), **arguments)))]
+        [np.arange(rows)[side] for side in next(iter(splitter.split(blank, np.zeros(rows), **arguments)))]
         for _ in range(1 + again)
     )
     if any(not np.array_equal(validation, other) for _, other in others):
-        raise ValueError("cv must give the same split each time where a search is on record: set its random_state")
+        raise ValueError("cv must give the same split each time with ledger=: set its random_state")
     if not len(train) or not len(validation) or len(np.intersect1d(train, validation)):
         raise ValueError("cv must give training rows and validation rows, and none that are both")
-    whose = np.arange(rows) if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1].reshape(-1)
-    if groups is not None and len(np.intersect1d(whose[train], whose[validation])):
+    owner = np.arange(rows) if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1].reshape(-1)
+    if groups is not None and len(np.intersect1d(owner[train], owner[validation])):
         raise ValueError("cv must not put rows of one group on both sides: use GroupShuffleSplit(1)")
-    found, user = np.unique(whose[validation], return_inverse=True)
-    return Split(train, validation, user, len(found))
+    owners, user = np.unique(owner[validation], return_inverse=True)
+    return Split(train, validation, user, len(owners))
 
 
 def _splitter(cv: Any, groups: Any) -> Any:
-    """The splitter of ``cv``, halves by default; ValueError where it is k-fold or splits by labels."""
+    """The splitter of ``cv``, halves by default. Raise a ValueError for k-fold or a split by labels."""
     if cv is None:
         halves = ShuffleSplit if groups is None else GroupShuffleSplit
         cv = halves(1, test_size=0.5, random_state=SEED)
@@ -72,6 +72,6 @@ def _splitter(cv: Any, groups: Any) -> Any:
         raise ValueError(KFOLDS.format(cv))
     if isinstance(cv, StratifiedShuffleSplit):
         raise ValueError(
-            "cv must not split by labels: one record's label then moves other records; use ShuffleSplit(1)"
+            "cv must not split by labels, since a changed label would move other records: use ShuffleSplit(1)"
         )
     return check_cv(cv)

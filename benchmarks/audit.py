@@ -14,7 +14,7 @@ import numpy as np
 from tqdm import tqdm
 
 from benchmarks import audits, report
-from jaxdpbo.privacy import auditing
+from jaxdpbo.privacy import _auditing
 
 matplotlib.use("Agg")
 from matplotlib import pyplot
@@ -107,7 +107,7 @@ def _plot(found: list[audits.Found], path: Any) -> None:
     for axis, each in zip(panels, found, strict=False):
         row = each.row
         allowed = audits.claim("gdp" if row.sought == "mu" else "dp", row.claimed, delta=row.statement.delta)
-        axis.plot(rates, auditing.declared_trade_off(allowed, rates), color="black", linewidth=1, label="claimed")
+        axis.plot(rates, _auditing.declared_trade_off(allowed, rates), color="black", linewidth=1, label="claimed")
         ends = (np.append(np.insert(rates, 0, end), 1 - end) for rates, end in zip(each.curve, (0, 1), strict=True))
         colour = "C0" if row.holds else "C3"
         axis.plot(*ends, ".-", color=colour, markersize=3, linewidth=0.7, label="measured")

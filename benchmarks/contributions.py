@@ -20,16 +20,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks import report
-from jaxdpbo import algorithms
-from jaxdpbo.algorithms import (
-    dp_gd,
-    dp_gibo,
-    gp_ucb,
-    private_estimate,
-    private_evaluations,
-    private_search,
-)
-from jaxdpbo.privacy import wide_integers
+from jaxdpbo import _algorithms, dp_gd, dp_gibo, gp_ucb, private_estimate, private_evaluations, private_search
+from jaxdpbo.privacy import _wide_integers
 from jaxdpbo.types import Algorithm, Query
 
 PAGE = report.ROOT / "docs" / "contributions.md"
@@ -59,7 +51,7 @@ class Part(NamedTuple):
     words: str
     when: str
     function: str
-    pick: Callable[[Any], wide_integers.Wide]
+    pick: Callable[[Any], _wide_integers.Wide]
     norm: str
     bound: Callable[[Any], int]
 
@@ -166,8 +158,8 @@ def rows() -> list[Row]:
 
 def without() -> list[str]:
     """Algorithms without a ``contribute``."""
-    names = [module.name for module in pkgutil.iter_modules(algorithms.__path__)]
-    found = {name: getattr(import_module(f"jaxdpbo.algorithms.{name}"), "algorithm", None) for name in names}
+    names = [module.name for module in pkgutil.iter_modules(_algorithms.__path__)]
+    found = {name: getattr(import_module(f"jaxdpbo._algorithms.{name}"), "algorithm", None) for name in names}
     return sorted(name for name, algorithm in found.items() if algorithm is not None and algorithm.contribute is None)
 
 

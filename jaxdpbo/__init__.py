@@ -6,19 +6,30 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from jaxdpbo import drivers, privacy, space, surrogate
-from jaxdpbo.algorithms import (
+from jaxdpbo import (
+    _namespace,
+    accounting,
     dp_gd,
     dp_gibo,
     dp_gp_ucb,
     dpareto,
+    drivers,
     gp_ucb,
+    kernels,
+    ledger,
+    mechanisms,
     po_gp_ucb,
+    privacy,
     private_estimate,
     private_evaluations,
     private_search,
     random_search,
+    space,
+    surrogate,
+    transforms,
+    types,
 )
+from jaxdpbo._space import Space
 from jaxdpbo.drivers import (
     Execution,
     PrivateObjective,
@@ -32,16 +43,13 @@ from jaxdpbo.drivers import (
     run_scan,
     sweep,
 )
-from jaxdpbo.privacy import accounting, ledger, transforms
-from jaxdpbo.privacy.guarantee import Guarantee
-from jaxdpbo.privacy.keys import secret_key
-from jaxdpbo.privacy.requested_budget import LargeDelta
-from jaxdpbo.privacy.separable import blocks, by_person, per_user
-from jaxdpbo.space import Space
-from jaxdpbo.surrogate import kernels
+from jaxdpbo.privacy._guarantee import Guarantee
+from jaxdpbo.privacy._keys import secret_key
+from jaxdpbo.privacy._requested_budget import LargeDelta
+from jaxdpbo.privacy._separable import blocks, by_person, per_user
 
 if TYPE_CHECKING:
-    from jaxdpbo import outsourcing, problems, training, tuning
+    from jaxdpbo import integrations, outsourcing, plotting, problems, theory, training, tuning
 
 __version__ = "0.1.0"
 __all__ = [
@@ -63,11 +71,14 @@ __all__ = [
     "dpareto",
     "drivers",
     "gp_ucb",
+    "integrations",
     "kernels",
     "ledger",
+    "mechanisms",
     "minimize",
     "outsourcing",
     "per_user",
+    "plotting",
     "po_gp_ucb",
     "preview",
     "privacy",
@@ -82,12 +93,14 @@ __all__ = [
     "space",
     "surrogate",
     "sweep",
+    "theory",
     "training",
     "transforms",
     "tuning",
+    "types",
 ]
 
-_LAZY = ("outsourcing", "problems", "training", "tuning")
+_LAZY = ("integrations", "outsourcing", "plotting", "problems", "theory", "training", "tuning")
 
 
 def __getattr__(name: str) -> Any:
@@ -97,5 +110,4 @@ def __getattr__(name: str) -> Any:
     return importlib.import_module(f"jaxdpbo.{name}")
 
 
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__dir__ = _namespace.list_public(__name__)

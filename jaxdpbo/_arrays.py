@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 
-from jaxdpbo.types import ArrayLike, DTypeLike
+from jaxdpbo._types import ArrayLike, DTypeLike
 
 
 def to_device(value: ArrayLike, dtype: DTypeLike | None = None) -> jax.Array:

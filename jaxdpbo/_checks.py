@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from jaxdpbo.types import ArrayLike, DTypeLike, Unchecked
+from jaxdpbo._types import ArrayLike, DTypeLike, Unchecked
 
 MAX_SIZE = 2**53  # the largest size: above, floats skip whole numbers
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -164,7 +164,7 @@ def fraction(name: str, value: Unchecked) -> float:
     return result
 
 
-def choice(name: str, value: Unchecked, options: tuple[str, ...]) -> str:
+def one_of(name: str, value: Unchecked, options: tuple[str, ...]) -> str:
     """Check a value against the named options."""
     if not isinstance(value, str) or value not in options:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}, got {value!r}")

@@ -8,18 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxdpbo import _checks
-from jaxdpbo.algorithms.dpareto.run import USABLE, Release
+from jaxdpbo import _checks, _namespace
+from jaxdpbo._algorithms.dpareto.run import USABLE, Release
+from jaxdpbo._types import ArrayLike
 from jaxdpbo.drivers import Run
-from jaxdpbo.drivers.preview import Preview
-from jaxdpbo.privacy import auditing
-from jaxdpbo.privacy.guarantee import Guarantee
-from jaxdpbo.types import ArrayLike
+from jaxdpbo.drivers._preview import Preview
+from jaxdpbo.privacy import _auditing
+from jaxdpbo.privacy._guarantee import Guarantee
+
+__all__ = ["plot_audit", "plot_budget", "plot_front", "plot_path", "plot_previews", "plot_trade_off"]
+__dir__ = _namespace.list_public(__name__)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-RATES = np.linspace(0.0, 1.0, 401)  # type I error rates
+_RATES = np.linspace(0.0, 1.0, 401)  # type I error rates
 
 
 def plot_path(
@@ -74,19 +77,19 @@ def plot_front(release: Release, *, axes: "Axes | None" = None) -> "Axes":
 
 
 def plot_trade_off(
-    statement: Guarantee, *, measured: auditing.TradeOff | None = None, axes: "Axes | None" = None
+    statement: Guarantee, *, measured: _auditing.TradeOff | None = None, axes: "Axes | None" = None
 ) -> "Axes":
     """Plot the trade-off of a guarantee: the least type II error of any attack, for each type I error.
 
-    The diagonal is guessing. ``measured``, from ``auditing.trade_off``, shows an attack.
+    The diagonal is guessing. ``measured``, from ``_auditing.trade_off``, shows an attack.
 
     Raises:
       ValueError: a guarantee other than "gdp" or "dp".
     """
     drawn = _axes(axes)
-    drawn.plot(RATES, 1 - RATES, color="0.7", linestyle=":", label="guessing")
+    drawn.plot(_RATES, 1 - _RATES, color="0.7", linestyle=":", label="guessing")
     drawn.plot(
-        RATES, auditing.declared_trade_off(statement, RATES), color="C0", label=statement.claim.partition(" (")[0]
+        _RATES, _auditing.declared_trade_off(statement, _RATES), color="C0", label=statement.claim.partition(" (")[0]
     )
     if measured is not None:
         drawn.plot(measured.type_one, measured.type_two, color="C3", marker=".", linestyle="", label="an attack")
@@ -94,7 +97,7 @@ def plot_trade_off(
 
 
 def plot_audit(
-    audits: Sequence[auditing.Audit],
+    audits: Sequence[_auditing.Audit],
     statements: Sequence[Guarantee],
     names: Sequence[str],
     *,
@@ -117,7 +120,7 @@ def plot_audit(
         )
     shares = []
     for audit, statement in zip(audits, statements, strict=True):
-        notion = _checks.choice("notion", statement.notion, ("gdp", "dp"))
+        notion = _checks.one_of("notion", statement.notion, ("gdp", "dp"))
         shares.append((audit.mu if notion == "gdp" else audit.epsilon) / statement.level)
     drawn = _axes(axes)
     places = np.arange(len(shares))
@@ -162,7 +165,7 @@ def plot_budget(statement: Guarantee, *, axes: "Axes | None" = None) -> "Axes":
     Raises:
       ValueError: a guarantee of another notion.
     """
-    _checks.choice("notion", statement.notion, ("gdp",))
+    _checks.one_of("notion", statement.notion, ("gdp",))
     parts = statement.parts or (("all releases", statement.level),)
     drawn = _axes(axes)
     places = np.arange(len(parts))

@@ -21,11 +21,11 @@ from sklearn.model_selection import PredefinedSplit
 from training_cases import Trivial
 
 import jaxdpbo
-from jaxdpbo import Execution, Search, blocks, by_person, drivers, per_user, space, transforms, tuning
-from jaxdpbo.algorithms import dp_gibo
+from jaxdpbo import Execution, Search, blocks, by_person, dp_gibo, drivers, per_user, space, tuning
 from jaxdpbo.integrations.optuna import private_study
 from jaxdpbo.integrations.sklearn import PrivateSearchCV
-from jaxdpbo.privacy.accounting import stage
+from jaxdpbo.privacy import _transforms
+from jaxdpbo.privacy._accounting import stage
 
 SEEDED = {"key": jax.random.key(7), "insecure_key": True}
 ONE_BOX = [(0.0, 1.0)]
@@ -179,14 +179,14 @@ def in_blocks(records):
 
 
 CURATED = {
-    name: getattr(transforms, name)(centre=[0.0, 0.0], scale=1.0, epsilon=2.0)
+    name: getattr(_transforms, name)(centre=[0.0, 0.0], scale=1.0, epsilon=2.0)
     for name in ("product_laplace", "planar_laplace")
 }
 
 
 def curated(name, rows):
     def enter(records):
-        found = transforms.curate(SEEDED["key"], CURATED[name], rows(records), insecure_key=True)
+        found = _transforms.curate(SEEDED["key"], CURATED[name], rows(records), insecure_key=True)
         return np.asarray(found.z), found.guarantee
 
     return enter
@@ -273,60 +273,62 @@ def selected(records):
         return setting, records[setting % len(records)]
 
     found = tuning.private_selection(
-        run, [0, 1, 2], mean=2.0, eta=3.0, costs={"them": stage.gaussian(0.5)}, delta=1e-3, **SEEDED
+        run, [0, 1, 2], mean=2.0, eta=3.0, costs={"them": stage.gaussian_stage(0.5)}, delta=1e-3, **SEEDED
     )
     return found.setting, found.guarantees
 
 
-LOOP, SCAN = ("drivers.loop.run_loop",), ("drivers.scan.run_scan", "drivers.result.to_arrays")
-OBJECTIVE = ("drivers.private_objective.PrivateObjective",)
+LOOP, SCAN = ("drivers._loop.run_loop",), ("drivers._scan.run_scan", "drivers._result.to_arrays")
+OBJECTIVE = ("drivers._private_objective.PrivateObjective",)
 POINTS: dict[str, Point] = {
     "run_loop, losses in a list": Point(looped(given_back), LOOP),
     "run_loop, losses in an array of objects": Point(looped(given_back_as_objects), LOOP),
     "run_scan, data": Point(scanned(squares), SCAN),
-    "run_scan, a checkpoint": Point(with_checkpoint, ("drivers.checkpoint.begin", "drivers.checkpoint.finish")),
-    "run_scan, per_user": Point(scanned(per_user(of_one)), ("privacy.separable.objectives.PerUser",)),
-    "minimize, traced": Point(minimized(squares), ("drivers.minimize.minimize",)),
+    "run_scan, a checkpoint": Point(with_checkpoint, (
+        "drivers._checkpoint.begin_checkpoint", "drivers._checkpoint.finish",
+    )),
+    "run_scan, per_user": Point(scanned(per_user(of_one)), ("privacy._separable.objectives.PerUser",)),
+    "minimize, traced": Point(minimized(squares), ("drivers._minimize.minimize",)),
     "minimize, user_axes": Point(
         minimized(squares, user_axes=0),
-        ("drivers.separability.prepare_objective", "privacy.separable.objectives.CheckedObjective")
+        ("drivers._separability.prepare_objective", "privacy._separable.objectives.CheckedObjective")
     ),
-    "minimize, Python": Point(minimized(in_numpy), ("drivers.minimize.minimize",)),
-    "minimize, untouched": Point(minimized(given_back, list, traceable=False), ("drivers.minimize.minimize",)),
-    "sweep": Point(swept, ("drivers.sweep.sweep",)),
+    "minimize, Python": Point(minimized(in_numpy), ("drivers._minimize.minimize",)),
+    "minimize, untouched": Point(minimized(given_back, list, traceable=False), ("drivers._minimize.minimize",)),
+    "sweep": Point(swept, ("drivers._sweep.sweep",)),
     "PrivateObjective, losses in a list": Point(evaluated(given_back, list), OBJECTIVE),
     "PrivateObjective, user_axes": Point(evaluated(squares, objects, user_axes=0), OBJECTIVE),
     "private_study": Point(
-        studied, ("integrations.optuna.study.private_study", "integrations.optuna.study.PrivateStudy")
+        studied, ("integrations.optuna._study.private_study", "integrations.optuna._study.PrivateStudy")
     ),
-    "by_person": Point(of_persons, ("privacy.separable.by_person.ByPerson",)),
-    "blocks": Point(in_blocks, ("privacy.separable.blocks.Blocks",), counts=(6,)),
+    "by_person": Point(of_persons, ("privacy._separable.by_person.ByPerson",)),
+    "blocks": Point(in_blocks, ("privacy._separable.blocks.Blocks",), counts=(6,)),
     "curate, a list of rows": Point(
         curated("product_laplace", lambda records: [[record, 0.5] for record in records]),
-        ("privacy.transforms.curation.curate",),
+        ("privacy._transforms.curation.curate",),
     ),
     "curate, an array of objects": Point(
-        curated("planar_laplace", with_halves), ("privacy.transforms.curation.curate",)
+        curated("planar_laplace", with_halves), ("privacy._transforms.curation.curate",)
     ),
     "curate, a record as a row": Point(
         curated("product_laplace", lambda records: [[0.5, 0.5], *records]),
-        ("privacy.transforms.curation.curate",), numbers=False,
+        ("privacy._transforms.curation.curate",), numbers=False,
     ),
     "PrivateSearchCV, features": Point(
-        searched(False), ("integrations.sklearn.search.PrivateSearchCV.fit",), numbers=False
+        searched(False), ("integrations.sklearn._search.PrivateSearchCV.fit",), numbers=False
     ),
     "PrivateSearchCV, labels": Point(
-        searched(True), ("integrations.sklearn.search.PrivateSearchCV.fit",), numbers=False
+        searched(True), ("integrations.sklearn._search.PrivateSearchCV.fit",), numbers=False
     ),
     "PrivateSearchCV, targets": Point(
-        searched(True, Ridge(), loss_range=(0, 1)), ("integrations.sklearn.search.PrivateSearchCV.fit",), numbers=False
+        searched(True, Ridge(), loss_range=(0, 1)), ("integrations.sklearn._search.PrivateSearchCV.fit",), numbers=False
     ),
     "PrivateSearchCV, all rows": Point(
-        searched_in_blocks, ("integrations.sklearn.search.PrivateSearchCV.fit",), counts=(9,), numbers=False
+        searched_in_blocks, ("integrations.sklearn._search.PrivateSearchCV.fit",), counts=(9,), numbers=False
     ),
-    "tune_and_train": Point(tuned, ("tuning.tune.tune_and_train",), counts=(10,)),
-    "private_front": Point(fronted, ("tuning.front.private_front",), counts=(10,)),
-    "private_selection": Point(selected, ("tuning.selection.private_selection",), numbers=False),
+    "tune_and_train": Point(tuned, ("tuning._joint_tuning.tune_and_train",), counts=(10,)),
+    "private_front": Point(fronted, ("tuning._front.private_front",), counts=(10,)),
+    "private_selection": Point(selected, ("tuning._selection.private_selection",), numbers=False),
 }  # fmt: skip
 
 # Parameters that hold users' values, in whatever form.
@@ -334,54 +336,65 @@ PRIVATE = {"data", "losses", "inputs", "X", "y", "targets", "rows", "validation"
 # Why a public function with such a parameter has no case, by module.
 WITHOUT: dict[str, dict[str, str]] = {
     "inside of a run that has a case": {
-        "commands.tune": "halves prepare",
-        "drivers.sharding": "share_keys expect_one_process find_mesh place_users",
-        "drivers.compiled_run": "pure_run run_steps",
-        "drivers.sweep": "distribute",
-        "integrations.sklearn.fitting": "blocks_objective take_rows",
-        "integrations.sklearn.search": "PrivateSearchCV",
-        "integrations.sklearn.losses": "to_column elements expect record_losses",
-        "privacy.separable.blocks": "blocks cut usual_count",
-        "privacy.separable.by_person": "ByPerson.replace_objective",
-        "privacy.separable.separability_check": "Separable",
-        "privacy.separable.data_axes": "find_axes expect_one_role",
-        "privacy.transforms.curation": "project",
-        "tuning.training": "DPSGD.expect DPSGD.fit DPSGD.losses Training.expect Training.fit Training.losses",
+        "_commands.tune": "halves prepare",
+        "drivers._sharding": "share_keys expect_one_process find_mesh place_users",
+        "drivers._compiled_run": "pure_run run_steps",
+        "drivers._sweep": "distribute",
+        "integrations.sklearn._fitting": "blocks_objective take_rows",
+        "integrations.sklearn._search": "PrivateSearchCV",
+        "integrations.sklearn._losses": "to_column elements expect record_losses",
+        "privacy._separable.blocks": "blocks cut usual_count",
+        "privacy._separable.by_person": "ByPerson.replace_objective",
+        "privacy._separable.separability_check": "Separable",
+        "privacy._separable.data_axes": "find_axes expect_one_role",
+        "privacy._transforms.curation": "project",
+        "tuning._training": "DPSGD.expect DPSGD.fit DPSGD.losses Training.expect Training.fit Training.losses",
     },
     "pure functions of JAX arrays, whose dtypes and shapes are public": {
-        "privacy.choice": "relative_losses choose_row sum_losses",
-        "privacy.clipping": "weighted_clipped_sum",
-        "privacy.private_mean": "noisy_mean_loss sum_losses",
-        "privacy.private_scale": "count largest_differences median",
-        "surrogate.preprocessing": "mean_loss",
-        "training.models": "accuracy examples losses passes scores",
-        "training.permutation_sgd": "train",
-        "problems.kernel_svr": "loss",
+        "privacy._choice": "relative_losses choose_row sum_losses",
+        "privacy._clipping": "weighted_clipped_sum",
+        "privacy._private_mean": "noisy_mean_loss sum_clipped_losses",
+        "privacy._private_scale": "count_differences largest_differences median",
+        "surrogate._preprocessing": "finite_mean_loss",
+        "training._models": "accuracy examples losses passes model_scores",
+        "training._permutation_sgd": "train_by_permutation",
+        "problems._kernel_svr": "kernel_svr_loss",
     },
     "no users' values: shapes, counts, names, public rows, or released numbers": {
-        "algorithms.dp_gp_ucb.previews": "preview_release",
-        "commands.tables": "print_table",
-        "drivers.execution": "check_execution set_options",
-        "integrations.sklearn.splits": "single_split",
-        "outsourcing.protocol": "parse_answer",
-        "privacy.accounting.stage": "selection",
-        "privacy.fingerprints": "checksum",
-        "privacy.keys": "key_from_bytes",
-        "privacy.ledger": "charge note store_release",
-        "problems.kernel_svr": "bounds split",
-        "problems.splits": "divide",
-        "surrogate.gp": "extend jitter mask_rows stage_index write",
-        "surrogate.kernels": "matern32 matern52 polynomial rbf",
-        "surrogate.noisy_inputs": "make_kernel named_cells number_rows product_rbf rbf",
+        "_algorithms.dp_gp_ucb.previews": "preview_release",
+        "_commands.tables": "print_table",
+        "drivers._execution": "check_execution set_options",
+        "integrations.sklearn._splits": "single_split",
+        "outsourcing._protocol": "parse_answer",
+        "privacy._accounting.stage": "selection_stage",
+        "privacy._fingerprints": "checksum",
+        "privacy._keys": "key_from_bytes",
+        "privacy._ledger": "charge note store_release",
+        "problems._kernel_svr": "kernel_svr_bounds kernel_svr_split",
+        "problems._splits": "divide_rows",
+        "surrogate._gp": "extend jitter mask_rows stage_index write",
+        "surrogate._kernels": "matern32 matern52 polynomial rbf",
+        "surrogate._noisy_inputs": "make_kernel named_cells number_rows product_rbf noisy_rbf",
         "theory.po_gp_ucb": "rank_for_distances",
-        "training.models": "linear_svm logistic_regression mlp regression",
+        "training._models": "linear_svm logistic_regression mlp regression",
     },
     "for whoever holds the records: what they say is not released": {
-        "privacy.auditing": "replay",
-        "privacy.separable.separability_check": "check_separable",
-        "privacy.separable.separability_audit": "audit_separable",
-        "commands.demo": "run_evaluations run_gibo run_seed describe_privacy publication run_random_search",
+        "privacy._auditing": "replay",
+        "privacy._separable.separability_check": "check_separable",
+        "privacy._separable.separability_audit": "audit_separable",
+        "_commands.demo": "run_evaluations run_gibo run_seed describe_privacy publication run_random_search",
     },
+}
+
+
+HELPERS = {
+    "_checks",
+    "_files",
+    "_namespace",
+    "_silence",
+    "_user_values",
+    "privacy._accounting._grid",
+    "tuning._fitting",
 }
 
 
@@ -389,7 +402,7 @@ def entry_points() -> set[str]:
     """All public functions and methods that take users' values, by the names of their parameters."""
     found = set()
     for info in pkgutil.walk_packages(jaxdpbo.__path__, "jaxdpbo."):
-        if any(part.startswith("_") for part in info.name.split(".")):
+        if info.name.removeprefix("jaxdpbo.") in HELPERS:
             continue
         module = importlib.import_module(info.name)
         for name, value in vars(module).items():

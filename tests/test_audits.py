@@ -18,19 +18,18 @@ from scipy.stats import norm
 
 from benchmarks import audit, audits, report
 from benchmarks.audits import rows as harness
-from jaxdpbo import drivers
-from jaxdpbo.algorithms import dp_gd, dp_gibo, gp_ucb, private_evaluations
-from jaxdpbo.drivers import loop
+from jaxdpbo import accounting, dp_gibo, drivers, gp_ucb, private_evaluations
+from jaxdpbo._algorithms import dp_gd
+from jaxdpbo.drivers import _loop
 from jaxdpbo.privacy import (
-    accounting,
-    auditing,
-    choice,
-    clipping,
-    guarantee,
-    mechanisms,
-    private_mean,
-    private_scale,
-    sensitivity,
+    _auditing,
+    _choice,
+    _clipping,
+    _guarantee,
+    _mechanisms,
+    _private_mean,
+    _private_scale,
+    _sensitivity,
 )
 
 ROWS = {row.name: row for family in audits.FAMILIES.values() for row in family()}
@@ -85,12 +84,12 @@ def replayed(algorithm, config, wild, values_at=evaluated):
     published = []  # the public part of the first run's states
 
     def run(data):
-        first, snapshot = not published, loop.begin(algorithm, jax.random.key(1), config)
+        first, snapshot = not published, _loop.begin(algorithm, jax.random.key(1), config)
         statistic, seen = [], []
         for t in range(config.steps):
             ask_key, tell_key = jax.random.split(jax.random.fold_in(jax.random.key(2), t))
-            query = loop.ask(algorithm, ask_key, config, snapshot.state)
-            snapshot, info = loop.learn(algorithm, tell_key, config, snapshot, query, values_at(query.points, data))
+            query = _loop.ask(algorithm, ask_key, config, snapshot.state)
+            snapshot, info = _loop.learn(algorithm, tell_key, config, snapshot, query, values_at(query.points, data))
             state = snapshot.state
             raw = getattr(info, "gradient", None)
             moved = info.mean_loss if raw is None else raw
@@ -100,7 +99,7 @@ def replayed(algorithm, config, wild, values_at=evaluated):
             snapshot = snapshot._replace(state=state._replace(public=published[t]))
         return statistic, seen
 
-    return auditing.replay(run, records(), neighbour(wild))
+    return _auditing.replay(run, records(), neighbour(wild))
 
 
 def of_one_mechanism(config):
@@ -114,9 +113,9 @@ def declared(config):
     if hasattr(config, "low"):
         high, low = (FOUND, -FOUND) if found else (config.high, config.low)
         return (high - low) / config.users * config.batch**0.5
-    radius = clipping.reach(config.budget.radius, len(config.theta0), float) if config.budget.noise == "exact" else 1.0
+    radius = _clipping.reach(config.budget.radius, len(config.theta0), float) if config.budget.noise == "exact" else 1.0
     scale = float(config.budget.radius) / radius if config.budget.noise == "exact" else 1.0
-    return sensitivity.clipped_sum(FOUND if found else float(config.clip_norm)) * scale / config.users
+    return _sensitivity.clipped_sum(FOUND if found else float(config.clip_norm)) * scale / config.users
 
 
 def holds(found, steps=STEPS):
@@ -137,14 +136,14 @@ def test_a_scale_is_sought_among_one_number_of_each_user(name, wild, monkeypatch
     """Neighbours differ in one of them; all that comes later moves as it does for a scale that was given."""
     case, sought = CASES[name], []
 
-    honest = private_scale.count
+    honest = _private_scale.count_differences
 
     def count(numbers, present=None):
         jax.debug.callback(lambda given: sought.append(np.array(given)), numbers)
         return honest(numbers, present)
 
-    monkeypatch.setattr(private_scale, "count", count)
-    monkeypatch.setattr(private_scale, "median_of_counts", lambda *given: jnp.asarray(FOUND, given[-1]))
+    monkeypatch.setattr(_private_scale, "count_differences", count)
+    monkeypatch.setattr(_private_scale, "median_of_counts", lambda *given: jnp.asarray(FOUND, given[-1]))
     found = replayed(fresh(case.algorithm), case.config(1.0), wild)
     holds(found)
     assert found.moved > 0.01
@@ -178,20 +177,20 @@ def test_replays_of_what_pays_in_the_end_differ_in_raw_utilities_alone(name, wil
     config = case.config(1.0)
 
     def run(data):
-        snapshot, seen = loop.begin(case.algorithm, jax.random.key(1), config), []
+        snapshot, seen = _loop.begin(case.algorithm, jax.random.key(1), config), []
         for t in range(config.steps):
             ask_key, tell_key = jax.random.split(jax.random.fold_in(jax.random.key(2), t))
-            query = loop.ask(case.algorithm, ask_key, config, snapshot.state)
+            query = _loop.ask(case.algorithm, ask_key, config, snapshot.state)
             points = query.points if query.points.shape[1] == 2 else np.zeros((1, 2))
             values = gains(points, data, getattr(config, "users", None))
-            snapshot, _ = loop.learn(case.algorithm, tell_key, config, snapshot, query, values)
+            snapshot, _ = _loop.learn(case.algorithm, tell_key, config, snapshot, query, values)
             state = snapshot.state
             seen.append((state.public, query.mask, query if "in order" in name else query.points.shape))
-        released = loop.release(case.algorithm, jax.random.key(3), config, state)
+        released = _loop.release(case.algorithm, jax.random.key(3), config, state)
         shapes = jax.tree.map(lambda leaf: (leaf.shape, str(leaf.dtype)), released)
         return state.raw.utilities, (seen, shapes)
 
-    found = auditing.replay(run, records(), neighbour(wild), order=np.inf)
+    found = _auditing.replay(run, records(), neighbour(wild), order=np.inf)
     assert (found.differing, found.raised) == ((), "")
     if "in order" in name:
         assert 0.2 * float(config.point_sensitivity) < found.moved <= float(config.point_sensitivity) * (1 + 1e-12)
@@ -204,8 +203,8 @@ def fresh(algorithm):
 
 def plant(monkeypatch, name, planted):
     """In place of a function of ``clipping``; returns what compiles an algorithm with it, once for each plant."""
-    monkeypatch.setattr(clipping, name, planted)
-    in_place = tuple(getattr(clipping, each) for each in HONEST)
+    monkeypatch.setattr(_clipping, name, planted)
+    in_place = tuple(getattr(_clipping, each) for each in HONEST)
     return lambda algorithm: compiled_with(algorithm, in_place)
 
 
@@ -252,7 +251,7 @@ def unchecked(vectors, clip_norm, radius):
     return jnp.rint(vectors * (radius.astype(clip_norm.dtype) / clip_norm)).astype(jnp.int32)
 
 
-HONEST = {name: getattr(clipping, name) for name in ("clip_by_l2_norm", "quantise")}
+HONEST = {name: getattr(_clipping, name) for name in ("clip_by_l2_norm", "quantise")}
 
 
 @pytest.mark.parametrize("body", [descends, infers])
@@ -319,7 +318,7 @@ def test_trap_13_something_raw_steers_a_run(monkeypatch, planted):
 @pytest.mark.parametrize("noise", ["exact", "float"])
 def test_trap_13_a_range_taken_from_the_raw_losses(monkeypatch, noise):
     """Values standardised on the users' own losses: the declared range is then nobody's."""
-    case, honest = CASES["private evaluations"], private_mean.sum_losses
+    case, honest = CASES["private evaluations"], _private_mean.sum_clipped_losses
     config = private_evaluations.config(
         gp_ucb.algorithm, case.config(1.0).inner, users=USERS, mu=1.0, loss_range=(0.0, 3.0), noise=noise
     )
@@ -332,7 +331,7 @@ def test_trap_13_a_range_taken_from_the_raw_losses(monkeypatch, noise):
         holds(replayed(fresh(case.algorithm), config, "far"))
 
     body()
-    monkeypatch.setattr(private_mean, "sum_losses", standardised)
+    monkeypatch.setattr(_private_mean, "sum_clipped_losses", standardised)
     with pytest.raises(AssertionError):
         body()
 
@@ -357,7 +356,7 @@ def test_trap_20_the_selection_was_never_privatised(monkeypatch, name, mechanism
         assert audits.measured(ROWS[name], QUICK).verdict == "holds"
 
     body()
-    monkeypatch.setattr(mechanisms, mechanism, best)
+    monkeypatch.setattr(_mechanisms, mechanism, best)
     with pytest.raises(AssertionError):
         body()
 
@@ -366,7 +365,7 @@ HALVED = {  # half the noise that was paid for
     "rounded_gaussian": lambda honest: lambda key, shape, *width: honest(key, shape, *width) // 2,
     "discrete_laplace": lambda honest: lambda key, shape, rate: honest(key, shape, rate) // 2,
     "gaussian": lambda honest: lambda key, value, deviation: honest(key, value, deviation / 2),
-    "exact_exponential": lambda honest: lambda key, scores, rate: honest(key, 2 * scores - mechanisms.top(rate), rate),
+    "exact_exponential": lambda honest: lambda key, scores, rate: honest(key, 2 * scores - _mechanisms.top(rate), rate),
 }
 
 
@@ -383,7 +382,7 @@ HALVED = {  # half the noise that was paid for
 )
 def test_half_the_noise_is_seen(monkeypatch, name, mechanism):
     """So a pass of the rows means something."""
-    monkeypatch.setattr(mechanisms, mechanism, HALVED[mechanism](getattr(mechanisms, mechanism)))
+    monkeypatch.setattr(_mechanisms, mechanism, HALVED[mechanism](getattr(_mechanisms, mechanism)))
     assert audits.measured(ROWS[name], QUICK).verdict == "EXCEEDED"
 
 
@@ -393,14 +392,14 @@ def _twice(budget):
 
 def _favouring_the_best(key, budget, total, favoured=None):
     """A prior made of the data."""
-    return DRAW(key, budget, total, jnp.argmax(choice.scores(budget, total)))
+    return DRAW(key, budget, total, jnp.argmax(_choice.scores(budget, total)))
 
 
 def _wider(losses, width):
     return jnp.clip((losses - jnp.min(losses, axis=0)[None]) / width, 0, 20)
 
 
-DRAW, SUM_LOSSES, PURE_LEVEL = choice.draw, choice.sum_losses, choice.pure_level
+DRAW, SUM_LOSSES, PURE_LEVEL = _choice.draw, _choice.sum_losses, _choice.pure_level
 CHOICES = {
     # Whoever attacks knows the bug: a choice tells twice as much, and counts for twice as much.
     "the choices' budget doubled": {
@@ -419,7 +418,7 @@ def test_a_dishonest_choice_in_the_default_search_is_seen(monkeypatch, trials, b
     count = trials(f"the default search attacked: {bug}", QUICK, 100_000, 0)
     row = ROWS["private_search, exact" + ", mostly choices" * (count == QUICK)]
     for name, planted in CHOICES[bug].items():
-        monkeypatch.setattr(choice, name, planted)
+        monkeypatch.setattr(_choice, name, planted)
     assert audits.measured(row, count).verdict == "EXCEEDED"
 
 
@@ -485,27 +484,27 @@ def test_trap_29_a_key_used_twice(monkeypatch, driver):
 # The bounds themselves.
 def test_mu_and_epsilon_come_from_the_same_two_ends():
     low, high = 0.025**0.01, 1 - 0.025**0.01
-    found = auditing.epsilon_lower_bound(100, 0, 100)
+    found = _auditing.epsilon_lower_bound(100, 0, 100)
     assert found.mu == pytest.approx(norm.ppf(low) - norm.ppf(high))
     assert found.epsilon == pytest.approx(math.log(low / high))
-    assert auditing.epsilon_lower_bound(0, 100, 100)[:2] == (0.0, 0.0)
-    assert auditing.epsilon_lower_bound(50, 50, 100)[:2] == (0.0, 0.0)
+    assert _auditing.epsilon_lower_bound(0, 100, 100)[:2] == (0.0, 0.0)
+    assert _auditing.epsilon_lower_bound(50, 50, 100)[:2] == (0.0, 0.0)
     for delta in (0.0, 0.01):  # the other guess: what says "second" on the second more often than on the first
-        rare, common = (auditing.epsilon_lower_bound(*counts, 1000, delta=delta) for counts in ((600, 20), (980, 400)))
+        rare, common = (_auditing.epsilon_lower_bound(*counts, 1000, delta=delta) for counts in ((600, 20), (980, 400)))
         assert rare[:2] == pytest.approx(common[:2])
 
 
 def test_the_bound_on_mu_covers_as_often_as_it_says():
     rng, truth, count = np.random.default_rng(0), 1.0, 400
     counts = [rng.binomial(count, rate, size=1000) for rate in norm.cdf([truth / 2, -truth / 2])]
-    found = [auditing.epsilon_lower_bound(int(a), int(b), count).mu for a, b in zip(*counts, strict=True)]
+    found = [_auditing.epsilon_lower_bound(int(a), int(b), count).mu for a, b in zip(*counts, strict=True)]
     assert np.mean(np.array(found) > truth) <= 0.05
     assert np.mean(found) > 0.7 * truth
 
 
 def test_either_side_of_a_threshold_may_speak_for_the_first():
     first, second = np.random.default_rng(1).normal(size=(2, 4000)) + np.array([[1.0], [0.0]])
-    up, down = (auditing.threshold_audit(s * first, s * second, sought="mu") for s in (1.0, -1.0))
+    up, down = (_auditing.threshold_audit(s * first, s * second, sought="mu") for s in (1.0, -1.0))
     assert up.mu == pytest.approx(down.mu, abs=0.02)
     assert 0.75 < up.mu <= 1.0
     assert (up.trials, up.delta) == (2000, 0.0)
@@ -515,58 +514,60 @@ def test_trap_33_outcomes_are_not_judged_on_the_trials_that_ranked_them():
     """Many outcomes that say nothing: in hindsight some would."""
     rng = np.random.default_rng(3)
     drawn = rng.integers(0, 50, (100, 2, 400))
-    shown = [auditing.threshold_audit(*auditing.outcome_scores(*one)).epsilon for one in drawn]
+    shown = [_auditing.threshold_audit(*_auditing.outcome_scores(*one)).epsilon for one in drawn]
     assert np.mean(np.array(shown) > 0) <= 0.05
-    hindsight = [auditing.threshold_audit(*auditing.outcome_scores(*np.tile(one, (1, 2)))).epsilon for one in drawn]
+    hindsight = [_auditing.threshold_audit(*_auditing.outcome_scores(*np.tile(one, (1, 2)))).epsilon for one in drawn]
     assert np.mean(np.array(hindsight) > 0) > 0.5  # the judging half is the ranking one again
     outcomes = rng.choice(3, 4000, p=[0.6, 0.2, 0.2]), rng.choice(3, 4000, p=[0.2, 0.6, 0.2])
-    assert 0.8 < auditing.threshold_audit(*auditing.outcome_scores(*outcomes)).epsilon <= math.log(3)
+    assert 0.8 < _auditing.threshold_audit(*_auditing.outcome_scores(*outcomes)).epsilon <= math.log(3)
 
 
 def test_curves_lie_where_they_must():
     rng, rates = np.random.default_rng(4), np.linspace(0, 1, 11)
-    gdp, dp = (guarantee.guarantee(notion, 1.0, "replace_one", "rows") for notion in ("gdp", "dp"))
-    measured = auditing.trade_off(rng.normal(1, 1, 40_000), rng.normal(0, 1, 40_000))
-    np.testing.assert_allclose(measured.type_two, auditing.declared_trade_off(gdp, measured.type_one), atol=0.015)
-    noised = auditing.trade_off(*(rng.laplace(size=(2, 40_000)) + np.array([[1.0], [0.0]])))
-    assert np.all(noised.type_two > auditing.declared_trade_off(dp, noised.type_one) - 0.015)
+    gdp, dp = (_guarantee.guarantee(notion, 1.0, "replace_one", "rows") for notion in ("gdp", "dp"))
+    measured = _auditing.trade_off(rng.normal(1, 1, 40_000), rng.normal(0, 1, 40_000))
+    np.testing.assert_allclose(measured.type_two, _auditing.declared_trade_off(gdp, measured.type_one), atol=0.015)
+    noised = _auditing.trade_off(*(rng.laplace(size=(2, 40_000)) + np.array([[1.0], [0.0]])))
+    assert np.all(noised.type_two > _auditing.declared_trade_off(dp, noised.type_one) - 0.015)
     for statement in (gdp, dp):  # symmetric, from 1 to 0
-        curve = auditing.declared_trade_off(statement, rates)
-        np.testing.assert_allclose(auditing.declared_trade_off(statement, curve), rates, atol=1e-12)
+        curve = _auditing.declared_trade_off(statement, rates)
+        np.testing.assert_allclose(_auditing.declared_trade_off(statement, curve), rates, atol=1e-12)
     epsilon = 0.7  # what a curve allows at a point, and its delta: Dong et al. 2022, proposition 2.12
     delta = accounting.gdp_delta(1.0, epsilon)
     fine = np.linspace(0, 1, 10_001)
-    slack = guarantee.guarantee("dp", epsilon, "replace_one", "rows", delta=delta)
-    above = auditing.declared_trade_off(gdp, fine) - auditing.declared_trade_off(slack, fine)
+    slack = _guarantee.guarantee("dp", epsilon, "replace_one", "rows", delta=delta)
+    above = _auditing.declared_trade_off(gdp, fine) - _auditing.declared_trade_off(slack, fine)
     assert -1e-9 < np.min(above) < 1e-6
     lines = [  # the slack is added to delta at every epsilon: the curve is the envelope of their lines
         1.0 - (accounting.gdp_delta(1.0, epsilon) + 0.1) - math.exp(epsilon) * rates
         for epsilon in np.linspace(0, 9, 901)
     ]
     halves = np.max(lines, axis=0), np.max([np.interp(rates, line[::-1], rates[::-1]) for line in lines], axis=0)
-    slack = guarantee.guarantee("gdp", 1.0, "replace_one", "rows", delta=0.1)
+    slack = _guarantee.guarantee("gdp", 1.0, "replace_one", "rows", delta=0.1)
     np.testing.assert_allclose(
-        auditing.declared_trade_off(slack, rates), np.maximum(0.0, np.maximum(*halves)), atol=1e-4
+        _auditing.declared_trade_off(slack, rates), np.maximum(0.0, np.maximum(*halves)), atol=1e-4
     )
-    certain = guarantee.guarantee("dp", 800.0, "replace_one", "rows")  # its odds are beyond the floats
-    assert auditing.declared_trade_off(certain, np.array([0.0, 5e-324, 1.0])).tolist() == [1.0, 0.0, 0.0]
+    certain = _guarantee.guarantee("dp", 800.0, "replace_one", "rows")  # its odds are beyond the floats
+    assert _auditing.declared_trade_off(certain, np.array([0.0, 5e-324, 1.0])).tolist() == [1.0, 0.0, 0.0]
 
 
 def test_a_bound_refutes_what_is_below_it():
-    shown = auditing.epsilon_lower_bound(900, 100, 1000)
+    shown = _auditing.epsilon_lower_bound(900, 100, 1000)
     mu, epsilon = shown.mu, shown.epsilon
     claims = {"gdp": mu, "dp": epsilon, "metric_dp": epsilon / 3, "prior_averaged_dp": epsilon}
     for notion, level in claims.items():
         relation, unit = ("unit_distance", 1.0) if notion == "metric_dp" else ("replace_one", None)
         for factor, wrong in ((0.99, True), (1.01, False)):
-            statement = guarantee.guarantee(notion, level * factor, relation, "rows", unit=unit)
-            assert auditing.is_refuted(shown, statement, distance=3.0) == wrong
-    assert not auditing.is_refuted(shown, guarantee.no_guarantee("rows", "none was made"))
-    at_delta = auditing.epsilon_lower_bound(900, 100, 1000, delta=1e-5)
+            statement = _guarantee.guarantee(notion, level * factor, relation, "rows", unit=unit)
+            assert _auditing.is_refuted(shown, statement, distance=3.0) == wrong
+    assert not _auditing.is_refuted(shown, _guarantee.no_guarantee("rows", "none was made"))
+    at_delta = _auditing.epsilon_lower_bound(900, 100, 1000, delta=1e-5)
     for mu, wrong in ((0.1, True), (1e3, False)):  # with a slack of its own
-        assert auditing.is_refuted(at_delta, guarantee.guarantee("gdp", mu, "replace_one", "rows", delta=1e-6)) == wrong
+        assert (
+            _auditing.is_refuted(at_delta, _guarantee.guarantee("gdp", mu, "replace_one", "rows", delta=1e-6)) == wrong
+        )
     with pytest.raises(ValueError, match=r"delta must be at least the guarantee's 0.01, got 1e-05"):
-        auditing.is_refuted(at_delta, guarantee.guarantee("dp", 1.0, "replace_one", "rows", delta=0.01))
+        _auditing.is_refuted(at_delta, _guarantee.guarantee("dp", 1.0, "replace_one", "rows", delta=0.01))
 
 
 def test_a_replay_says_what_differs_and_how_far_it_moved():
@@ -574,15 +575,15 @@ def test_a_replay_says_what_differs_and_how_far_it_moved():
         return (data.sum(), [data[:2]]), {"count": len(data), "query": (np.zeros(2), None)}
 
     first = np.array([1.0, 2.0, 3.0])
-    assert auditing.replay(run, first, first.copy()) == auditing.Replay((), 0.0)
-    assert auditing.replay(run, first, first + [3, 0, 0]) == auditing.Replay((), pytest.approx(math.sqrt(18)))
-    assert auditing.replay(run, first, first + [3, 0, 0], order=np.inf).moved == 3
-    assert auditing.replay(run, first, np.append(first, 1.0)).differing == ("count",)
-    assert auditing.replay(run, first, first * np.nan).moved == math.inf
-    assert auditing.replay(run, first * np.nan, first * np.nan).moved == 0
+    assert _auditing.replay(run, first, first.copy()) == _auditing.Replay((), 0.0)
+    assert _auditing.replay(run, first, first + [3, 0, 0]) == _auditing.Replay((), pytest.approx(math.sqrt(18)))
+    assert _auditing.replay(run, first, first + [3, 0, 0], order=np.inf).moved == 3
+    assert _auditing.replay(run, first, np.append(first, 1.0)).differing == ("count",)
+    assert _auditing.replay(run, first, first * np.nan).moved == math.inf
+    assert _auditing.replay(run, first * np.nan, first * np.nan).moved == 0
     for other in ({"a": np.zeros(2, int)}, {"a": np.zeros(3)}, {"b": np.zeros(2)}, {}):  # though all are 0
-        assert "a" in auditing.replay(lambda rest: (0.0, rest), {"a": np.zeros(2)}, other).differing
-    assert auditing.replay(lambda size: (np.zeros(size), ()), 2, 3).moved == math.inf
+        assert "a" in _auditing.replay(lambda rest: (0.0, rest), {"a": np.zeros(2)}, other).differing
+    assert _auditing.replay(lambda size: (np.zeros(size), ()), 2, 3).moved == math.inf
 
 
 def test_success_or_failure_tells():
@@ -591,27 +592,27 @@ def test_success_or_failure_tells():
     def run(data):
         return (0.0, ()) if data >= 0 else {}[data] if data > -2 else [][int(data)]
 
-    assert auditing.replay(run, 0, -1) == auditing.Replay(("returned", "KeyError"), math.inf)
-    assert auditing.replay(run, -5, -1).differing == ("IndexError", "KeyError")
-    assert auditing.replay(run, -1, -1) == auditing.Replay((), 0.0, "KeyError")
+    assert _auditing.replay(run, 0, -1) == _auditing.Replay(("returned", "KeyError"), math.inf)
+    assert _auditing.replay(run, -5, -1).differing == ("IndexError", "KeyError")
+    assert _auditing.replay(run, -1, -1) == _auditing.Replay((), 0.0, "KeyError")
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: auditing.threshold_audit([1.0] * 4, [np.nan] * 4), "scores must not be NaN"),
-        (lambda: auditing.threshold_audit([1.0] * 4, [1.0] * 5), "two vectors of one length"),
-        (lambda: auditing.threshold_audit([1.0] * 4, [1.0] * 4, sought="rho"), "sought must be one of"),
-        (lambda: auditing.outcome_scores([1] * 3, [1] * 3), "at least 4"),
-        (lambda: auditing.declared_trade_off(guarantee.no_guarantee("rows", "none"), [0.1]), "notion must be one of"),
+        (lambda: _auditing.threshold_audit([1.0] * 4, [np.nan] * 4), "scores must not be NaN"),
+        (lambda: _auditing.threshold_audit([1.0] * 4, [1.0] * 5), "two vectors of one length"),
+        (lambda: _auditing.threshold_audit([1.0] * 4, [1.0] * 4, sought="rho"), "sought must be one of"),
+        (lambda: _auditing.outcome_scores([1] * 3, [1] * 3), "at least 4"),
+        (lambda: _auditing.declared_trade_off(_guarantee.no_guarantee("rows", "none"), [0.1]), "notion must be one of"),
         (
-            lambda: auditing.declared_trade_off(guarantee.guarantee("dp", 1.0, "replace_one", "rows"), [1.1]),
+            lambda: _auditing.declared_trade_off(_guarantee.guarantee("dp", 1.0, "replace_one", "rows"), [1.1]),
             r"type_one must lie in \[0, 1\]",
         ),
         (
-            lambda: auditing.is_refuted(
-                auditing.epsilon_lower_bound(9, 1, 10),
-                guarantee.guarantee("dp", 1.0, "replace_one", "rows"),
+            lambda: _auditing.is_refuted(
+                _auditing.epsilon_lower_bound(9, 1, 10),
+                _guarantee.guarantee("dp", 1.0, "replace_one", "rows"),
                 distance=0,
             ),
             "distance must be positive",

@@ -23,11 +23,11 @@ from benchmarks.reproductions.kusner import regret
 from benchmarks.reproductions.kusner import settings as kusner_settings
 from benchmarks.reproductions.sopa import fig2, fig3, fig4, fig5, settings
 from benchmarks.tables import verdicts
-from jaxdpbo import commands
-from jaxdpbo.commands import demo
-from jaxdpbo.privacy import guarantee
-from jaxdpbo.problems import kernel_svr
-from jaxdpbo.training import oracles, spaces
+from jaxdpbo import _commands
+from jaxdpbo._commands import demo
+from jaxdpbo.privacy import _guarantee
+from jaxdpbo.problems import _kernel_svr
+from jaxdpbo.training import _oracles, _spaces
 
 
 @pytest.fixture
@@ -39,15 +39,15 @@ def results(tmp_path, monkeypatch):
 def test_the_demo_compares_and_publishes_only_what_is_private(results, monkeypatch, capfd):
     losses = []
 
-    def watched(point, data, honest=kernel_svr.loss):
+    def watched(point, data, honest=_kernel_svr.kernel_svr_loss):
         losses.append(honest(point, data))
         return losses[-1]
 
     monkeypatch.setattr(demo, "STEPS", 2)
     monkeypatch.setattr(demo, "EVALUATIONS", 3)
     monkeypatch.setattr(demo, "SEEDS", range(1))
-    monkeypatch.setattr(kernel_svr, "loss", watched)
-    commands.main(["demo", "--folder", str(results / "demo")])
+    monkeypatch.setattr(_kernel_svr, "kernel_svr_loss", watched)
+    _commands.main(["demo", "--folder", str(results / "demo")])
     shown = capfd.readouterr()
     rows = {line.split("  ")[0]: line for line in shown.out.splitlines()}
     for method in (demo.GIBO, demo.EVALUATED):
@@ -61,7 +61,7 @@ def test_the_demo_compares_and_publishes_only_what_is_private(results, monkeypat
     published = json.loads((results / "demo" / "release.json").read_text())
     assert set(published) == {"hyper_parameters", "guarantee", "epsilon"}
     assert published["guarantee"]["notion"] == "gdp"
-    assert guarantee.KEY_SECRET not in published["guarantee"]["assumptions"]  # the published run drew its own key
+    assert _guarantee.KEY_SECRET not in published["guarantee"]["assumptions"]  # the published run drew its own key
     numbers = [
         *published["hyper_parameters"].values(),
         published["guarantee"]["level"],
@@ -69,7 +69,7 @@ def test_the_demo_compares_and_publishes_only_what_is_private(results, monkeypat
     ]
     raw = np.concatenate([np.append(one, one.mean()) for one in losses])
     assert not any(np.any(np.isclose(number, raw, rtol=1e-12, atol=0)) for number in numbers)
-    box = kernel_svr.bounds(datasets.load("diabetes").features.shape[1])
+    box = _kernel_svr.kernel_svr_bounds(datasets.load("diabetes").features.shape[1])
     assert np.all((numbers[:13] >= box[0]) & (numbers[:13] <= box[1]))
     assert (results / "demo" / "plot.png").stat().st_size > 10_000
 
@@ -468,7 +468,7 @@ def test_a_pool_that_was_stopped_goes_on_at_the_same_commit(results, monkeypatch
         if len(calls) in stop:
             raise KeyboardInterrupt
         noise = np.asarray(inputs[1].noise_multiplier)
-        return oracles.Errors(noise, noise / 2, noise * 2)
+        return _oracles.Errors(noise, noise / 2, noise * 2)
 
     monkeypatch.setattr(avent_tasks.drivers, "distribute", distribute)
     limits = {"LogReg+SGD": {"records": 60}}
@@ -477,7 +477,7 @@ def test_a_pool_that_was_stopped_goes_on_at_the_same_commit(results, monkeypatch
         avent_points.pool(s, "LogReg+SGD")
     points = avent_points.pool(s, "LogReg+SGD")
     assert calls == [32, 32, 32, 6]  # the second is made anew, the first is not
-    noise = spaces.HYPER_PARAMETERS.index("noise_multiplier")
+    noise = _spaces.HYPER_PARAMETERS.index("noise_multiplier")
     np.testing.assert_allclose(points.values[:, 1], points.settings[:, noise], rtol=1e-6)
     assert np.array_equal(avent_points.pool(s, "LogReg+SGD").values, points.values)
     assert len(calls) == 4

@@ -12,7 +12,7 @@ from option_groups import group_options
 
 import jaxdpbo
 from jaxdpbo import Execution, Search, blocks, ledger, minimize
-from jaxdpbo.privacy import guarantee, separable
+from jaxdpbo.privacy import _guarantee, _separable
 
 ROWS = np.random.default_rng(0).normal(size=(120, 3))
 PARAMS = np.array([0.3])
@@ -90,9 +90,9 @@ def test_a_learner_that_keeps_something_is_what_the_statement_assumes_away():
         search=Search(steps=3),
         run=Execution(traceable=False),
     )
-    assert guarantee.BLOCKS_APART in run.guarantee.assumptions
-    assert guarantee.SEPARABLE_LOSSES not in run.guarantee.assumptions
-    assert run.guarantee.protects == guarantee.ALL_ROWS
+    assert _guarantee.BLOCKS_APART in run.guarantee.assumptions
+    assert _guarantee.SEPARABLE_LOSSES not in run.guarantee.assumptions
+    assert run.guarantee.protects == _guarantee.ALL_ROWS
 
 
 def test_what_fails_is_the_largest_loss():
@@ -163,7 +163,7 @@ def test_a_learner_of_jax_is_fitted_to_all_blocks_at_once():
     run = minimize(
         at_once, np.append(ROWS, ROWS[:1], axis=0), [(0.0, 1.0)], mu=1, loss_range=(0, 1), search=Search(steps=3)
     )
-    assert run.guarantee.protects == guarantee.ALL_ROWS
+    assert run.guarantee.protects == _guarantee.ALL_ROWS
 
 
 @jax.custom_batching.custom_vmap
@@ -183,7 +183,7 @@ def test_a_learner_of_jax_holds_nothing_that_vmap_may_mix():
     def learner(params, train, held_out):
         return jnp.mean(jnp.minimum(jnp.abs(held_out @ weights - fitted(jnp.mean(train)) * params[0]), 1))
 
-    with pytest.raises(separable.NotSeparable, match="runs code that no analysis sees"):
+    with pytest.raises(_separable.NotSeparable, match="runs code that no analysis sees"):
         blocks(learner, 120, 10, traceable=True)(PARAMS, ROWS)
 
 
@@ -197,7 +197,7 @@ def test_the_rows_of_a_person_are_in_one_block():
     run = minimize(
         objective, ROWS, [(0.0, 1.0)], mu=1, loss_range=(0, 1), search=Search(steps=3), run=Execution(traceable=False)
     )
-    assert guarantee.WHOSE_ROWS in run.guarantee.assumptions
+    assert _guarantee.WHOSE_ROWS in run.guarantee.assumptions
 
 
 def test_the_partition_follows_from_numbers_alone():
@@ -214,12 +214,12 @@ def test_the_partition_follows_from_numbers_alone():
 def test_a_ledger_is_of_users_or_of_all_rows(tmp_path):
     objective, box = blocks(spread, 120, 30), [(0.0, 1.0)]
     options = {"mu": 0.5, "loss_range": (0, 1), "steps": 3, "traceable": False}
-    for name, protects in (("users", ledger.USERS), ("rows", guarantee.ALL_ROWS)):
+    for name, protects in (("users", ledger.USERS), ("rows", _guarantee.ALL_ROWS)):
         ledger.create(tmp_path / name, mu=1.0, protects=protects)
     with pytest.raises(ledger.LedgerError, match="protects"):
         minimize(objective, ROWS, box, **group_options(ledger=jaxdpbo.Recording(tmp_path / "users", "a"), **options))
     minimize(objective, ROWS, box, **group_options(ledger=jaxdpbo.Recording(tmp_path / "rows", "a"), **options))
-    assert guarantee.ALL_ROWS in ledger.describe(tmp_path / "rows")
+    assert _guarantee.ALL_ROWS in ledger.describe(tmp_path / "rows")
 
 
 @pytest.mark.parametrize(

@@ -16,13 +16,12 @@ from option_groups import group_options
 from protocol_cases import CASES, loss, records
 
 import jaxdpbo
-from jaxdpbo import _files, drivers
-from jaxdpbo.algorithms import dp_gd
-from jaxdpbo.drivers import Recording, checkpoint
-from jaxdpbo.privacy import guarantee, keys, ledger
+from jaxdpbo import _files, dp_gd, drivers
+from jaxdpbo.drivers import Recording, _checkpoint
+from jaxdpbo.privacy import _guarantee, _keys, _ledger
 
 CASE = CASES["dp_gd"]
-KEY = keys.key_from_bytes(bytes(range(32)))
+KEY = _keys.key_from_bytes(bytes(range(32)))
 
 
 class Killed(BaseException):
@@ -32,7 +31,7 @@ class Killed(BaseException):
 @pytest.fixture(autouse=True)
 def two_parts(monkeypatch):
     """Of two steps each, of which the last is beyond the run's three."""
-    monkeypatch.setattr(checkpoint, "PARTS", 2)
+    monkeypatch.setattr(_checkpoint, "PARTS", 2)
 
 
 @pytest.fixture
@@ -42,7 +41,7 @@ def path(tmp_path):
 
 @pytest.fixture
 def recording(tmp_path):
-    ledger.create(tmp_path / "ledger", notion="gdp", level=3.0, total_variation=1e-6)
+    _ledger.create(tmp_path / "ledger", notion="gdp", level=3.0, total_variation=1e-6)
     return Recording(tmp_path / "ledger", "run")
 
 
@@ -75,8 +74,8 @@ def killed_after(monkeypatch, count):
         return call
 
     for module, name in (
-        (_files, "write_once"), (_files, "replace"), (checkpoint, "_release"), (checkpoint, "delete"),
-        (ledger, "charge"), (ledger, "note"), (ledger, "store_release"),
+        (_files, "write_once"), (_files, "replace"), (_checkpoint, "_release"), (_checkpoint, "delete"),
+        (_ledger, "charge"), (_ledger, "note"), (_ledger, "store_release"),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, wrapped(getattr(module, name)))
 
@@ -113,9 +112,9 @@ def test_killed_at_any_point_it_goes_on_to_the_same_release(given, path, monkeyp
         if given:
             assert leaves(done.release) == leaves(run(path, key=KEY).release)
         elif not ended and held is not None:
-            key = jax.random.wrap_key_data(jnp.asarray(held), impl=keys.chacha20)
+            key = jax.random.wrap_key_data(jnp.asarray(held), impl=_keys.chacha20)
             assert leaves(done.release) == leaves(run(path, key=key).release)
-        assert guarantee.KEY_SECRET in done.guarantee.assumptions
+        assert _guarantee.KEY_SECRET in done.guarantee.assumptions
         assert not path.exists()
     assert count == 11  # 5 things, and the two parts write twice
 
@@ -125,15 +124,15 @@ def test_on_record_one_transcript_leaves_wherever_it_is_killed(count, path, reco
     drawn = []
     with monkeypatch.context() as patch:
         killed_after(patch, count)
-        patch.setattr(checkpoint, "_release", noting(drawn, checkpoint._release))
+        patch.setattr(_checkpoint, "_release", noting(drawn, _checkpoint._release))
         with pytest.raises(Killed) if count < 17 else nullcontext():
             run(path, ledger=recording)
     done = [run(path, ledger=recording, key=None) for _ in range(2)]
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint, "_release", noting(drawn, checkpoint._release))
+        patch.setattr(_checkpoint, "_release", noting(drawn, _checkpoint._release))
         done.append(run(path, ledger=recording))
     assert len({tuple(leaves(each.release)) for each in done} | set(drawn)) == 1
-    assert len(ledger.account(recording.path).spends) == 1
+    assert len(_ledger.account(recording.path).spends) == 1
     assert not path.exists()
 
 
@@ -151,7 +150,7 @@ def test_a_process_that_is_killed_leaves_a_file_closed_to_others(path):
     code = (
         "import os, signal, sys\n"
         "from jaxdpbo import _files\n"
-        "from jaxdpbo.drivers import checkpoint\n"
+        "from jaxdpbo.drivers import _checkpoint as checkpoint\n"
         "import test_checkpoint\n"
         "checkpoint.PARTS, write = 2, _files.replace\n"
         "def once(*arguments):\n"
@@ -226,8 +225,8 @@ def test_other_devices_do_not_take_the_key(path, monkeypatch):
         run(path, data=spread)
     for change in (
         lambda patch: patch.setenv("XLA_FLAGS", "--xla_cpu_max_isa=AVX2"),
-        lambda patch: patch.setattr(checkpoint.metadata, "version", lambda _: "0"),
-        lambda patch: patch.setattr(checkpoint, "_processor", lambda: "another"),
+        lambda patch: patch.setattr(_checkpoint.metadata, "version", lambda _: "0"),
+        lambda patch: patch.setattr(_checkpoint, "_processor", lambda: "another"),
     ):
         with monkeypatch.context() as patch:
             change(patch)
@@ -273,7 +272,7 @@ def test_on_record_a_run_whose_file_is_gone_is_spent(path, recording, monkeypatc
     stopped(path, monkeypatch, ledger=recording)
     path.unlink()
     for file in (path, None):
-        with pytest.raises(ledger.LedgerError):
+        with pytest.raises(_ledger.LedgerError):
             run(file, ledger=recording)
     assert not path.exists()
 
@@ -287,7 +286,7 @@ def test_on_record_no_other_file_goes_on(path, recording, monkeypatch):
         with pytest.raises(Killed):
             run(path, ledger=recording)
     assert path.exists()
-    with pytest.raises(ledger.LedgerError, match="was charged before and did not end"):
+    with pytest.raises(_ledger.LedgerError, match="was charged before and did not end"):
         run(path, ledger=recording)
 
 
@@ -314,11 +313,11 @@ def test_a_file_that_began_elsewhere_pays_for_no_second_transcript(path, recordi
 @pytest.mark.parametrize("ends", [True, False])
 def test_the_same_call_in_another_process_is_no_end_of_this_one(ends, path, recording, monkeypatch):
     """Between this one's charge and its note the other goes on with the same file: to the end, or it is killed."""
-    note, other = ledger.note, []
+    note, other = _ledger.note, []
 
     def late(*arguments):
         with monkeypatch.context() as patch:
-            patch.setattr(ledger, "note", note)
+            patch.setattr(_ledger, "note", note)
             if not ends:
                 killed_after(patch, 7)  # after its first part
             with nullcontext() if ends else pytest.raises(Killed):
@@ -327,11 +326,11 @@ def test_the_same_call_in_another_process_is_no_end_of_this_one(ends, path, reco
         return note(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(ledger, "note", late)
+        patch.setattr(_ledger, "note", late)
         released = run(path, ledger=recording).release
     other.append(run(path, ledger=recording))
     assert {tuple(leaves(each.release)) for each in other} == {tuple(leaves(released))}
-    assert len(ledger.account(recording.path).spends) == 1
+    assert len(_ledger.account(recording.path).spends) == 1
     assert not path.exists()
 
 
@@ -340,12 +339,12 @@ def test_a_disk_that_is_full_at_the_note_loses_no_budget(path, recording, monkey
         raise OSError("no space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(ledger, "note", full)
+        patch.setattr(_ledger, "note", full)
         with pytest.raises(OSError, match="no space"):
             run(path, ledger=recording)
     assert path.exists()
     assert leaves(run(path, ledger=recording).release) == leaves(run(path, ledger=recording).release)
-    assert len(ledger.account(recording.path).spends) == 1
+    assert len(_ledger.account(recording.path).spends) == 1
 
 
 def squares(point, data):

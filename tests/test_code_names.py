@@ -109,5 +109,5 @@ def test_names_in_docstrings_resolve():
 
 
 def test_a_planted_name_is_seen():
-    text = "`learner_sensitivity_of` and ``privacy.nowhere`` beside `minimize(loss)` and ``privacy.choice``"
+    text = "`learner_sensitivity_of` and ``privacy.nowhere`` beside `minimize(loss)` and ``privacy._choice``"
     assert [name for name in quoted(text) if unresolved(name, KNOWN)] == ["learner_sensitivity_of", "privacy.nowhere"]

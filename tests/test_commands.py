@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import jaxdpbo
-from jaxdpbo import commands, ledger
+from jaxdpbo import _commands, ledger
 
 ROOT = Path(__file__).parent.parent
 USERS = "the users whose losses are evaluated"
@@ -24,13 +24,13 @@ def path(tmp_path):
 
 
 def said(capsys, *arguments):
-    commands.main([str(argument) for argument in arguments])
+    _commands.main([str(argument) for argument in arguments])
     return capsys.readouterr().out
 
 
 def refusal(*arguments):
     with pytest.raises(SystemExit) as end:
-        commands.main([str(argument) for argument in arguments])
+        _commands.main([str(argument) for argument in arguments])
     return str(end.value)
 
 
@@ -41,13 +41,13 @@ def test_the_module_is_the_console_script():
     assert done.returncode == 1
     assert "nowhere.jsonl" in done.stderr
     assert "Traceback" not in done.stderr
-    assert 'jaxdpbo = "jaxdpbo.commands:main"' in (ROOT / "pyproject.toml").read_text()
+    assert 'jaxdpbo = "jaxdpbo._commands:main"' in (ROOT / "pyproject.toml").read_text()
 
 
-@pytest.mark.parametrize("name", commands.COMMANDS)
+@pytest.mark.parametrize("name", _commands.COMMANDS)
 def test_every_command_helps(capsys, name):
     with pytest.raises(SystemExit) as end:
-        commands.main([name, "--help"])
+        _commands.main([name, "--help"])
     assert end.value.code == 0
     assert f"usage: jaxdpbo {name}" in capsys.readouterr().out
 
@@ -55,12 +55,12 @@ def test_every_command_helps(capsys, name):
 def test_what_is_no_command_is_refused(capsys):
     for arguments in ([], ["audit"]):
         with pytest.raises(SystemExit) as end:
-            commands.main(arguments)
+            _commands.main(arguments)
         assert end.value.code == 2
     with pytest.raises(SystemExit):
-        commands.main(["--help"])
+        _commands.main(["--help"])
     shown = capsys.readouterr().out
-    assert all(name in shown for name in commands.COMMANDS)
+    assert all(name in shown for name in _commands.COMMANDS)
 
 
 def test_the_ledger_is_described_and_verified_against_a_head_noted_earlier(capsys, path):
@@ -86,7 +86,7 @@ def test_a_missing_extra_is_named(monkeypatch):
     for name in ("matplotlib", "tqdm"):
         with monkeypatch.context() as patched:
             patched.setitem(sys.modules, name, None)
-            extra = commands.EXTRAS[name]
+            extra = _commands.EXTRAS[name]
             assert f"{name} is missing: pip install -e '.[{extra}]' in the checkout of jaxdpbo" in refusal("demo")
 
 
@@ -104,6 +104,6 @@ def test_no_text_advises_to_install_by_a_name_that_no_index_has():
 
 def test_the_version_is_said(capsys):
     with pytest.raises(SystemExit) as end:
-        commands.main(["--version"])
+        _commands.main(["--version"])
     assert end.value.code == 0
     assert capsys.readouterr().out == f"jaxdpbo {jaxdpbo.__version__}\n"

@@ -11,8 +11,8 @@ import pytest
 from protocol_cases import CASES, records
 from transform_cases import KINDS
 
-from jaxdpbo import drivers, ledger, outsourcing
-from jaxdpbo.privacy import keys, transforms
+from jaxdpbo import drivers, ledger, outsourcing, transforms
+from jaxdpbo.privacy import _keys
 
 
 def loop_over(name):
@@ -48,7 +48,7 @@ def conversation(folder):
     number = len(list(folder.iterdir()))
     path = folder / f"released {number}"
     outsourcing.publish(path, transforms.curate(None, KINDS["planar_laplace"], records()))
-    published = outsourcing.read_published(path)
+    published = outsourcing.read_publication(path)
     ours, theirs = socket.socketpair()
     with ours, theirs, outsourcing.open_journal(folder / f"record {number}", published, b"x", 4) as record:
         near, far = (end.makefile("rw") for end in (ours, theirs))
@@ -63,7 +63,7 @@ def conversation(folder):
 
 
 def split_and_folded(_):
-    key = keys.secret_key()
+    key = _keys.secret_key()
     for step in range(3):
         one, two = jax.random.split(jax.random.fold_in(key, step))
         jax.random.bits(one, (3,)), jax.random.split(two, 5)

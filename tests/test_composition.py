@@ -10,8 +10,8 @@ import pytest
 from dp_accounting import dp_event, pld, rdp
 from oracles import composition as oracle
 
-from jaxdpbo.privacy import accounting
-from jaxdpbo.privacy.accounting import _grid, composition, stage
+from jaxdpbo import accounting
+from jaxdpbo.privacy._accounting import _grid, composition, stage
 
 DELTA = 1e-5
 CLOSE = 1 - 1e-13  # roots of one function, found in two ways
@@ -29,33 +29,38 @@ def by_grid(*stages, delta=DELTA):
 
 
 def training(rate=0.01, z=1.0, steps=1000, what="the training"):
-    return stage.sampled_gaussian(rate=rate, noise_multiplier=z, steps=steps, what=what)
+    return stage.sampled_gaussian_stage(rate=rate, noise_multiplier=z, steps=steps, what=what)
 
 
 @pytest.mark.parametrize("mus", [(0.5,), (0.3, 0.4), (1.0, 2.0, 2.0), (1e-3, 0.05), (5.0,)])
 @pytest.mark.parametrize("delta", [1e-7, 1e-5, 1e-2])
 def test_gaussian_stages_have_their_closed_form_and_the_grid_is_just_above(mus, delta):
     true = accounting.gdp_epsilon(math.hypot(*mus), delta)
-    stages = [stage.gaussian(mu) for mu in mus]
+    stages = [stage.gaussian_stage(mu) for mu in mus]
     found = accounting.total(stages, delta)
     assert found.by == "gaussian"
     assert true * CLOSE <= found.epsilon <= true * (1 + 1e-9)
     assert true <= by_grid(*stages, delta=delta) <= true * 1.002 + 1e-4
     # as curves that nobody knows the name of, each on the grid by its profile
-    unnamed = epsilon(*(stage.from_curve(one.profile) for one in stages), delta=delta)
+    unnamed = epsilon(*(stage.curve_stage(one.profile) for one in stages), delta=delta)
     assert true * CLOSE <= unnamed <= true * 1.006 + 1e-4
 
 
 @pytest.mark.parametrize(("level", "times"), [(0.1, 10), (0.5, 4), (0.05, 100), (1.0, 2), (2.0, 6)])
 def test_pure_stages_cost_what_randomised_responses_do(level, times):
     for delta in (1e-6, 1e-3, 0.1):
-        found = epsilon(*[stage.pure(level)] * times, delta=delta)
+        found = epsilon(*[stage.pure_stage(level)] * times, delta=delta)
         assert oracle.responses(level, times, found) <= delta
         assert oracle.responses(level, times, max(found * 0.99 - 1e-4, 0)) > delta or found == 0
 
 
 def test_different_kinds_cost_what_enumeration_says():
-    mixed = [stage.gaussian(0.5), stage.pure(0.3), stage.pure(0.7), stage.approximate(0.4, 1e-3)]
+    mixed = [
+        stage.gaussian_stage(0.5),
+        stage.pure_stage(0.3),
+        stage.pure_stage(0.7),
+        stage.approximate_stage(0.4, 1e-3),
+    ]
     hidden = np.array([1e-3, *(0.999 * oracle.response(0.4)[0]), 0.0])
     other = np.array([0.0, *(0.999 * oracle.response(0.4)[1]), 1e-3])
     for delta in (2e-3, 0.05):
@@ -70,7 +75,7 @@ def test_different_kinds_cost_what_enumeration_says():
 def test_a_training_and_a_search_cost_what_integration_says():
     for rate, z, steps, mu in ((0.1, 1.0, 1, 0.5), (0.3, 0.8, 2, 1.0)):
         for delta in (1e-4, 1e-2):
-            found = epsilon(training(rate, z, steps), stage.gaussian(mu), delta=delta)
+            found = epsilon(training(rate, z, steps), stage.gaussian_stage(mu), delta=delta)
             assert oracle.gaussian_after_steps(mu, rate, z, steps, found) <= delta * (1 + 1e-4)
             assert oracle.gaussian_after_steps(mu, rate, z, steps, 0.99 * found) > delta
 
@@ -87,41 +92,47 @@ def test_one_training_costs_what_its_accountant_says(rate, z, steps):
 
 
 def test_one_selection_costs_what_its_theorem_says():
-    for run in (stage.gaussian(0.5), training(steps=100), stage.pure(0.2)):
+    for run in (stage.gaussian_stage(0.5), training(steps=100), stage.pure_stage(0.2)):
         alone = accounting.selection_epsilon(LAW, run.profile, DELTA)
-        chosen = stage.selection(LAW, run, "the best of 16")
+        chosen = stage.selection_stage(LAW, run, "the best of 16")
         assert epsilon(chosen) <= alone * (1 + 1e-9)
         assert alone * (1 - 1e-4) <= by_grid(chosen) <= alone * 1.002  # symmetry knows a little more than the theorem
-        assert epsilon(chosen, stage.gaussian(0.5)) < alone + stage.gaussian(0.5).epsilon(DELTA)
-    both = accounting.compose_profile([stage.gaussian(0.3), stage.pure(0.2)])
-    assert epsilon(stage.selection(LAW, both)) > epsilon(stage.selection(LAW, stage.gaussian(0.3)))
+        assert epsilon(chosen, stage.gaussian_stage(0.5)) < alone + stage.gaussian_stage(0.5).epsilon(DELTA)
+    both = accounting.compose_profile([stage.gaussian_stage(0.3), stage.pure_stage(0.2)])
+    assert epsilon(stage.selection_stage(LAW, both)) > epsilon(stage.selection_stage(LAW, stage.gaussian_stage(0.3)))
 
 
 def test_a_range_has_the_profile_of_the_worst_of_its_pairs():
     for eta in (0.3, 1.0, 4.0):
-        profile = stage.bounded_range(eta).profile
+        profile = stage.bounded_range_stage(eta).profile
         for share in (0.0, 0.2, 0.5, 0.9):
             assert profile(share * eta) == pytest.approx(oracle.range_profile(eta, share * eta), rel=1e-4)
         assert profile(eta) == profile(2 * eta) == 0
-    assert stage.bounded_range(1.0).profile(0.5) == pytest.approx(0.077, abs=5e-4)
-    assert epsilon(*[stage.bounded_range(0.5)] * 8) < epsilon(*[stage.pure(0.5)] * 8)
+    assert stage.bounded_range_stage(1.0).profile(0.5) == pytest.approx(0.077, abs=5e-4)
+    assert epsilon(*[stage.bounded_range_stage(0.5)] * 8) < epsilon(*[stage.pure_stage(0.5)] * 8)
 
 
 def test_a_total_is_under_basic_composition_and_gaussian_levels():
-    stages = [stage.pure(0.2), stage.bounded_range(0.4), stage.gaussian(0.3)]
+    stages = [stage.pure_stage(0.2), stage.bounded_range_stage(0.4), stage.gaussian_stage(0.3)]
     mu = math.hypot(0.3, accounting.bounded_range_mu(0.4), accounting.bounded_range_mu(0.4))
     found = accounting.total(stages, DELTA)
     assert found.by == "grid"
     assert found.epsilon <= accounting.gdp_epsilon(mu, DELTA)
-    assert epsilon(stage.pure(0.2), stage.pure(0.3), delta=1e-12) == pytest.approx(0.5)
+    assert epsilon(stage.pure_stage(0.2), stage.pure_stage(0.3), delta=1e-12) == pytest.approx(0.5)
     tiny = accounting.total(stages, 1e-200)
     assert tiny.by in ("gaussian", "basic")
     assert math.isfinite(tiny.epsilon)
-    assert accounting.total([stage.pure(3.0)] * 300, 1e-300).by in ("gaussian", "basic")
+    assert accounting.total([stage.pure_stage(3.0)] * 300, 1e-300).by in ("gaussian", "basic")
 
 
 def test_the_order_of_stages_does_not_matter():
-    stages = [stage.gaussian(0.4), stage.pure(0.3), training(), stage.gaussian(0.3), stage.selection(LAW, training())]
+    stages = [
+        stage.gaussian_stage(0.4),
+        stage.pure_stage(0.3),
+        training(),
+        stage.gaussian_stage(0.3),
+        stage.selection_stage(LAW, training()),
+    ]
     found = [
         epsilon(*(stages[place] for place in order)) for order in ((0, 1, 2, 3, 4), (4, 3, 2, 1, 0), (2, 0, 4, 1, 3))
     ]
@@ -129,7 +140,7 @@ def test_the_order_of_stages_does_not_matter():
 
 
 def test_a_larger_delta_costs_less():
-    stages = [stage.gaussian(0.4), stage.pure(0.3), stage.approximate(0.2, 1e-9), training(steps=100)]
+    stages = [stage.gaussian_stage(0.4), stage.pure_stage(0.3), stage.approximate_stage(0.2, 1e-9), training(steps=100)]
     found = [epsilon(*stages, delta=10.0**power) for power in range(-9, 0)]
     assert all(after <= before * (1 + 1e-3) for before, after in itertools.pairwise(found))
     assert found[0] > 2 * found[-1]
@@ -137,7 +148,7 @@ def test_a_larger_delta_costs_less():
 
 def test_an_option_chosen_by_an_earlier_release_needs_one_curve():
     """Each option within the same (2, .525) after a response; whoever chooses by the response has .666."""
-    response, sharp, leak = stage.pure(1.0), stage.pure(2.5), stage.approximate(1e-9, 0.525)
+    response, sharp, leak = stage.pure_stage(1.0), stage.pure_stage(2.5), stage.approximate_stage(1e-9, 0.525)
     pairs = {
         "sharp": oracle.response(2.5),
         "leak": (np.array([0.525, 0.475, 0.0]), np.array([0.0, 0.475, 0.525])),
@@ -150,16 +161,16 @@ def test_an_option_chosen_by_an_earlier_release_needs_one_curve():
     assert max(each) == pytest.approx(0.525, abs=1e-3)  # what two totals promise, and adaptivity breaks
     assert max(each) < adaptive - 0.1
     curve = accounting.worst_profile([sharp.profile, leak.profile])
-    found = accounting.compose_profile([response, stage.from_curve(curve)])(2.0)
+    found = accounting.compose_profile([response, stage.curve_stage(curve)])(2.0)
     assert adaptive <= found <= adaptive + 0.01
-    assert epsilon(response, stage.from_curve(curve), delta=adaptive - 1e-3) > 2.0
+    assert epsilon(response, stage.curve_stage(curve), delta=adaptive - 1e-3) > 2.0
     assert epsilon(response, sharp, delta=0.53) <= 2.0
 
 
 def test_stages_that_leave_nothing_undisclosed_prove_nothing():
     """Of each outcome .9 may disclose the row: after some twenty, next to nothing is left of the losses."""
     for count in (5, 12, 40, 400):
-        stages = [stage.approximate(1.0, 0.9)] * count
+        stages = [stage.approximate_stage(1.0, 0.9)] * count
         assert epsilon(*stages, delta=0.5) == math.inf
         assert accounting.compose_profile(stages)(2.0) == pytest.approx(1.0, abs=0.1**count + 1e-11)
 
@@ -185,10 +196,10 @@ def test_no_composition_of_finite_pairs_is_above_its_total(trials):
             first, *options = pairs[0], *(random_pair(rng) for _ in pairs[0][0])
             truth = oracle.chosen(first, options)
             curve = accounting.worst_profile([partial(oracle.either, *option) for option in options])
-            stages = [stage.from_curve(profiles[0]), stage.from_curve(curve)]
+            stages = [stage.curve_stage(profiles[0]), stage.curve_stage(curve)]
         else:
             truth = oracle.composed(pairs)
-            stages = [stage.from_curve(profile) for profile in profiles]
+            stages = [stage.curve_stage(profile) for profile in profiles]
         bound = accounting.compose_profile(stages)
         for level in (0.0, 0.1, 0.5, 1.0, 2.0, 4.0):
             true = oracle.either(*truth, level)
@@ -205,9 +216,9 @@ def test_no_composition_of_finite_pairs_is_above_its_total(trials):
     ("profile", "least"),
     [
         (partial(accounting.gdp_delta, 0.7), 0.0),
-        (stage.pure(1.3).profile, 0.0),
-        (stage.approximate(0.4, 1e-3).profile, 0.0),
-        (stage.selection(LAW, training()).profile, 2.0),  # under that it is more than symmetry allows
+        (stage.pure_stage(1.3).profile, 0.0),
+        (stage.approximate_stage(0.4, 1e-3).profile, 0.0),
+        (stage.selection_stage(LAW, training()).profile, 2.0),  # under that it is more than symmetry allows
     ],
 )
 def test_the_pair_on_the_grid_has_a_profile_just_above_what_it_was_made_of(profile, least):
@@ -227,9 +238,11 @@ def test_the_pair_on_the_grid_has_a_profile_just_above_what_it_was_made_of(profi
 
 
 def test_a_curve_that_drops_too_fast_is_lowered_to_what_symmetry_allows():
-    steep = stage.from_curve(lambda at: 1.0 if at < 1 else 0.0)  # no more than pure DP of 1
+    steep = stage.curve_stage(lambda at: 1.0 if at < 1 else 0.0)  # no more than pure DP of 1
     assert (
-        stage.pure(1.0).profile(0.5) <= accounting.compose_profile([steep])(0.5) <= stage.pure(1.0).profile(0.5) + 5e-3
+        stage.pure_stage(1.0).profile(0.5)
+        <= accounting.compose_profile([steep])(0.5)
+        <= stage.pure_stage(1.0).profile(0.5) + 5e-3
     )
 
 
@@ -242,7 +255,7 @@ def test_foreign_events_are_what_that_library_says():
         (dp_event.LaplaceDpEvent(2.0), "add_or_remove", ADD),
     ):
         theirs = pld.PLDAccountant(named).compose(event)
-        found = stage.foreign(event, relation, "theirs")
+        found = stage.foreign_stage(event, relation, "theirs")
         for level in (0.05, 0.2, 0.7, 2.0):
             expected = theirs.get_delta(level)
             if relation == "add_or_remove":
@@ -253,14 +266,14 @@ def test_foreign_events_are_what_that_library_says():
                 )
             else:
                 assert expected * (1 - 1e-12) <= found.profile(level) <= expected * 1.001 + 1e-9
-    assert stage.foreign(dp_event.NonPrivateDpEvent(), "replace_one").epsilon(DELTA) == math.inf
-    assert stage.foreign(dp_event.NoOpDpEvent(), "replace_one").epsilon(DELTA) == 0
+    assert stage.foreign_stage(dp_event.NonPrivateDpEvent(), "replace_one").epsilon(DELTA) == math.inf
+    assert stage.foreign_stage(dp_event.NoOpDpEvent(), "replace_one").epsilon(DELTA) == 0
 
 
 def test_add_or_remove_becomes_replace_one_by_group_privacy_and_says_so():
     """Of a Gaussian of level 1 whose record moves both ways, replacing is a Gaussian of level 2: under the bound."""
-    there = stage.foreign(stage.gaussian(1.0).profile, "add_or_remove", "their training")
-    found = accounting.total([there, stage.gaussian(0.5, "the search")], DELTA)
+    there = stage.foreign_stage(stage.gaussian_stage(1.0).profile, "add_or_remove", "their training")
+    found = accounting.total([there, stage.gaussian_stage(0.5, "the search")], DELTA)
     assert found.epsilon >= accounting.gdp_epsilon(math.hypot(2.0, 0.5), DELTA)
     assert "group privacy" in found.items[0].how
     assert "their training" in str(found)
@@ -269,7 +282,7 @@ def test_add_or_remove_becomes_replace_one_by_group_privacy_and_says_so():
         single = accounting.gdp_delta(1.0, level)
         assert there.profile(2 * level) <= (1 + math.exp(level)) * single * (1 + 1e-6)
         assert there.profile(2 * level) >= accounting.gdp_delta(2.0, 2 * level)
-    twice = stage.foreign(partial(oracle.laplace_twice, 2.0), "add_or_remove")
+    twice = stage.foreign_stage(partial(oracle.laplace_twice, 2.0), "add_or_remove")
     assert twice.profile(2.0) == pytest.approx(0.0, abs=1e-12)
     assert twice.profile(0.8) == pytest.approx(
         min((1 + math.exp(e)) * oracle.laplace_twice(2.0, e) for e in (0.4,)), rel=1e-3
@@ -279,34 +292,34 @@ def test_add_or_remove_becomes_replace_one_by_group_privacy_and_says_so():
 def test_what_does_not_convert_is_refused_by_name():
     event = dp_event.GaussianDpEvent(1.0)
     with pytest.raises(ValueError, match="relation must be one of"):
-        stage.foreign(event, "replace_special")
+        stage.foreign_stage(event, "replace_special")
     with pytest.raises(ValueError, match="relation must be"):
-        stage.foreign(event, "unit_distance")
+        stage.foreign_stage(event, "unit_distance")
     with pytest.raises(ValueError, match="of must be an event that dp-accounting supports for add_or_remove"):
-        stage.foreign(dp_event.RandomizedResponseDpEvent(0.5, 3), "add_or_remove")
+        stage.foreign_stage(dp_event.RandomizedResponseDpEvent(0.5, 3), "add_or_remove")
     with pytest.raises(ValueError, match="of must be an event"):
-        stage.foreign(dp_event.UnsupportedDpEvent(), "replace_one")
+        stage.foreign_stage(dp_event.UnsupportedDpEvent(), "replace_one")
     with pytest.raises(TypeError, match="of must be a dp_accounting event or a profile"):
-        stage.foreign(1.0, "add_or_remove")
+        stage.foreign_stage(1.0, "add_or_remove")
     with pytest.raises(TypeError, match="a bare epsilon has no relation"):
-        accounting.total([stage.gaussian(0.5), 1.0], DELTA)
+        accounting.total([stage.gaussian_stage(0.5), 1.0], DELTA)
     with pytest.raises(TypeError, match="stages must be a list"):
-        accounting.total(stage.gaussian(0.5), DELTA)
+        accounting.total(stage.gaussian_stage(0.5), DELTA)
 
 
 def test_the_event_of_a_total_costs_at_least_the_total():
-    mixed = accounting.total([stage.gaussian(0.5), stage.pure(0.3), stage.bounded_range(0.4)], DELTA)
+    mixed = accounting.total([stage.gaussian_stage(0.5), stage.pure_stage(0.3), stage.bounded_range_stage(0.4)], DELTA)
     theirs = pld.PLDAccountant(ADD).compose(mixed.to_dp_event()).get_epsilon(DELTA)
     assert mixed.epsilon <= theirs <= 1.3 * mixed.epsilon
     trained = accounting.total(
-        [stage.gaussian(0.5), training(steps=100), stage.selection(LAW, stage.gaussian(0.5))], DELTA
+        [stage.gaussian_stage(0.5), training(steps=100), stage.selection_stage(LAW, stage.gaussian_stage(0.5))], DELTA
     )
     theirs = rdp.RdpAccountant(neighboring_relation=REPLACE).compose(trained.to_dp_event()).get_epsilon(DELTA)
     assert trained.epsilon <= theirs
-    nothing = accounting.total([stage.pure(0.0), stage.gaussian(0.0), training(steps=0)], DELTA)
+    nothing = accounting.total([stage.pure_stage(0.0), stage.gaussian_stage(0.0), training(steps=0)], DELTA)
     assert nothing.epsilon == 0
     assert pld.PLDAccountant(ADD).compose(nothing.to_dp_event()).get_epsilon(DELTA) == 0
-    everything = accounting.total([stage.gaussian(math.inf), training(z=0.0)], DELTA)
+    everything = accounting.total([stage.gaussian_stage(math.inf), training(z=0.0)], DELTA)
     assert everything.epsilon == math.inf
     assert (
         rdp.RdpAccountant(neighboring_relation=REPLACE).compose(everything.to_dp_event()).get_epsilon(DELTA) == math.inf
@@ -314,53 +327,63 @@ def test_the_event_of_a_total_costs_at_least_the_total():
     odd = accounting.total([training(rate=1 / math.pi, steps=3), training(rate=1.0, steps=2)], DELTA)
     batches = odd.to_dp_event().events[0].event
     assert batches.sample_size / batches.source_dataset_size >= 1 / math.pi
-    for one in (stage.from_curve(stage.pure(1.0).profile, "odd"), stage.approximate(1.0, 1e-9, "odd")):
+    for one in (stage.curve_stage(stage.pure_stage(1.0).profile, "odd"), stage.approximate_stage(1.0, 1e-9, "odd")):
         with pytest.raises(ValueError, match="stages must have dp-accounting events, got 'odd'"):
             accounting.total([one], DELTA).to_dp_event()
 
 
 def test_an_average_is_of_deltas():
-    profiles = [stage.gaussian(0.5).profile, stage.gaussian(1.5).profile]
+    profiles = [stage.gaussian_stage(0.5).profile, stage.gaussian_stage(1.5).profile]
     mean = accounting.average_profile([0.75, 0.25], profiles)
     for level in (0.0, 1.0, 5.0):
         expected = 0.75 * profiles[0](level) + 0.25 * profiles[1](level)
         assert expected <= mean(level) <= expected * (1 + 1e-9)
-    worst = stage.from_curve(accounting.worst_profile(profiles))
-    assert epsilon(stage.from_curve(mean)) < epsilon(worst)
-    assert stage.gaussian(1.5).epsilon(DELTA) * CLOSE <= epsilon(worst) <= 1.005 * stage.gaussian(1.5).epsilon(DELTA)
+    worst = stage.curve_stage(accounting.worst_profile(profiles))
+    assert epsilon(stage.curve_stage(mean)) < epsilon(worst)
+    assert (
+        stage.gaussian_stage(1.5).epsilon(DELTA) * CLOSE
+        <= epsilon(worst)
+        <= 1.005 * stage.gaussian_stage(1.5).epsilon(DELTA)
+    )
 
 
 def test_a_profile_that_says_nothing_proves_nothing():
     for nothing in (lambda at: math.nan, lambda at: 2.0, lambda at: -1.0, lambda at: 1.0):
-        assert epsilon(stage.from_curve(nothing)) == math.inf
-        assert epsilon(stage.from_curve(nothing), stage.gaussian(0.5)) == math.inf
-        assert epsilon(stage.foreign(nothing, "add_or_remove"), stage.gaussian(0.5)) == math.inf
-    assert epsilon() == epsilon(stage.gaussian(0.0)) == 0
-    assert epsilon(stage.approximate(0.0, 1e-6), stage.gaussian(0.5)) > stage.gaussian(0.5).epsilon(DELTA)
-    assert epsilon(stage.approximate(0.0, 1e-4), stage.gaussian(0.5)) == math.inf
-    assert epsilon(stage.gaussian(1e-12), stage.pure(0.5)) == pytest.approx(0.5, rel=1e-3)
+        assert epsilon(stage.curve_stage(nothing)) == math.inf
+        assert epsilon(stage.curve_stage(nothing), stage.gaussian_stage(0.5)) == math.inf
+        assert epsilon(stage.foreign_stage(nothing, "add_or_remove"), stage.gaussian_stage(0.5)) == math.inf
+    assert epsilon() == epsilon(stage.gaussian_stage(0.0)) == 0
+    assert epsilon(stage.approximate_stage(0.0, 1e-6), stage.gaussian_stage(0.5)) > stage.gaussian_stage(0.5).epsilon(
+        DELTA
+    )
+    assert epsilon(stage.approximate_stage(0.0, 1e-4), stage.gaussian_stage(0.5)) == math.inf
+    assert epsilon(stage.gaussian_stage(1e-12), stage.pure_stage(0.5)) == pytest.approx(0.5, rel=1e-3)
 
 
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: stage.gaussian(-1.0), ValueError, "mu must be at least zero"),
-        (lambda: stage.gaussian("1"), TypeError, "mu must be one real number"),
-        (lambda: stage.gaussian(1.0, ""), ValueError, "what must be one printable line"),
-        (lambda: stage.gaussian(1.0, 3), TypeError, "what must be text"),
-        (lambda: stage.pure(-1.0), ValueError, "epsilon must be"),
-        (lambda: stage.approximate(1.0, 0.0), ValueError, "delta must lie"),
-        (lambda: stage.bounded_range(0.0), ValueError, "eta must be positive"),
+        (lambda: stage.gaussian_stage(-1.0), ValueError, "mu must be at least zero"),
+        (lambda: stage.gaussian_stage("1"), TypeError, "mu must be one real number"),
+        (lambda: stage.gaussian_stage(1.0, ""), ValueError, "what must be one printable line"),
+        (lambda: stage.gaussian_stage(1.0, 3), TypeError, "what must be text"),
+        (lambda: stage.pure_stage(-1.0), ValueError, "epsilon must be"),
+        (lambda: stage.approximate_stage(1.0, 0.0), ValueError, "delta must lie"),
+        (lambda: stage.bounded_range_stage(0.0), ValueError, "eta must be positive"),
         (lambda: training(rate=2.0), ValueError, "rate must lie"),
-        (lambda: stage.selection((0, 0.1, 16), stage.pure(1.0)), TypeError, "law must be made by repetitions"),
-        (lambda: stage.selection(LAW, 0.5), TypeError, "run must be a function"),
-        (lambda: stage.from_curve(0.5), TypeError, "curve must be a function"),
+        (
+            lambda: stage.selection_stage((0, 0.1, 16), stage.pure_stage(1.0)),
+            TypeError,
+            "law must be made by repetitions",
+        ),
+        (lambda: stage.selection_stage(LAW, 0.5), TypeError, "run must be a function"),
+        (lambda: stage.curve_stage(0.5), TypeError, "curve must be a function"),
         (lambda: stage.average_profile([0.5, 0.6], [abs, abs]), ValueError, "weights must be at least zero"),
         (lambda: stage.average_profile([1.0], [abs, abs]), ValueError, "weights must have shape"),
         (lambda: stage.worst_profile([]), ValueError, "profiles must hold at least one"),
         (lambda: stage.worst_profile([0.5]), TypeError, "profiles must be a sequence of functions"),
         (lambda: accounting.total([], 0.0), ValueError, "delta must lie strictly"),
-        (lambda: accounting.compose_profile([0.5]), TypeError, "stages must be made by"),
+        (lambda: accounting.compose_profile([0.5]), TypeError, "stages must be accounting.Stage"),
     ],
 )
 def test_bad_arguments_are_named(call, error, message):

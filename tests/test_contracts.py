@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import pytest
 from protocol_cases import CASES, records
 
-from jaxdpbo import drivers
-from jaxdpbo.algorithms import private_estimate, private_evaluations, private_search, random_search
-from jaxdpbo.drivers import loop, result
-from jaxdpbo.privacy import ledger
-from jaxdpbo.types import Config, Info, PublicState, missing_fields
+from jaxdpbo import drivers, ledger, private_estimate, private_evaluations, private_search
+from jaxdpbo._algorithms import random_search
+from jaxdpbo._types import missing_fields
+from jaxdpbo.drivers import _loop, _result
+from jaxdpbo.types import Config, Info, PublicState
 
 CASE = CASES["dp_gd"]
 DRIVERS = {"scan": drivers.run_scan, "loop": drivers.run_loop}
@@ -64,11 +64,11 @@ def with_misspelt_info():
 def test_every_algorithm_has_the_fields_that_drivers_read(name):
     case = CASES[name]
     config, key = case.config(1.0), jax.random.key(0)
-    snapshot = loop.begin.eval_shape(case.algorithm, key, config)
+    snapshot = _loop.begin.eval_shape(case.algorithm, key, config)
     state = snapshot.state
     query = jax.eval_shape(case.algorithm.ask, key, config, state)
     values = jax.ShapeDtypeStruct((*query.mask.shape, *case.shape), query.points.dtype)
-    (after, _), info = loop.learn.eval_shape(case.algorithm, key, config, snapshot, query, values)
+    (after, _), info = _loop.learn.eval_shape(case.algorithm, key, config, snapshot, query, values)
     assert missing_fields(config, Config) == missing_fields(info, Info) == []
     assert missing_fields(state.public, PublicState) == missing_fields(after.public, PublicState) == []
     assert (state.public.budget is None) == (after.public.budget is None)
@@ -111,19 +111,19 @@ def test_a_config_without_users_is_refused():
         privacy=lambda config: CASE.algorithm.privacy(CASE.config(1.0)),
     )
     with pytest.raises(TypeError, match="the config of an algorithm must have the field 'users'"):
-        result.state_guarantee(algorithm, CASE.objective, Bare())
+        _result.state_guarantee(algorithm, CASE.objective, Bare())
 
 
 @pytest.mark.parametrize("missing", ["contribute", "perturb"])
 def test_an_algorithm_has_contribute_and_perturb_or_neither(missing):
     with pytest.raises(TypeError, match="must have both contribute and perturb, or neither"):
-        result.state_guarantee(CASE.algorithm._replace(**{missing: None}), CASE.objective, CASE.config(1.0))
+        _result.state_guarantee(CASE.algorithm._replace(**{missing: None}), CASE.objective, CASE.config(1.0))
 
 
 def test_what_init_returns_must_be_a_state():
     algorithm = CASE.algorithm._replace(init=lambda key, config: config.bounds)
     with pytest.raises(TypeError, match="init must return a State, got ShapeDtypeStruct"):
-        result.state_guarantee(algorithm, CASE.objective, CASE.config(1.0))
+        _result.state_guarantee(algorithm, CASE.objective, CASE.config(1.0))
 
 
 def test_a_tell_is_traced_once_though_its_shapes_are_looked_at():

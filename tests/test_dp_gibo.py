@@ -13,12 +13,12 @@ from oracles import kernels as kernel_oracle
 from scipy import stats
 
 from benchmarks.papers import location
-from jaxdpbo import drivers
+from jaxdpbo import drivers, kernels
+from jaxdpbo._algorithms import dp_gibo
 from jaxdpbo._checks import low_high
-from jaxdpbo.algorithms import dp_gibo
-from jaxdpbo.drivers import compiled_run, loop
-from jaxdpbo.privacy import clipping, mechanisms, sensitivity
-from jaxdpbo.surrogate import gradient_design, kernels
+from jaxdpbo.drivers import _compiled_run, _loop
+from jaxdpbo.privacy import _clipping, _mechanisms, _sensitivity
+from jaxdpbo.surrogate import _gradient_design
 
 USERS, STEPS, BATCH, DIMENSION = 7, 4, 3, 2
 BOUNDS = np.array([[-2.0] * DIMENSION, [2.0] * DIMENSION])
@@ -53,14 +53,14 @@ def rbf():
 
 def steps_of(chosen, data, seed=0, finite_from=None):
     """Every (snapshot before, query, values, tell key, snapshot after, info); infinite records until that step."""
-    snapshot, seen = loop.begin(dp_gibo.algorithm, key(seed), chosen), []
+    snapshot, seen = _loop.begin(dp_gibo.algorithm, key(seed), chosen), []
     for t in range(chosen.steps):
         ask_key, tell_key = jax.random.split(jax.random.fold_in(key(seed), t))
-        query = loop.ask(dp_gibo.algorithm, ask_key, chosen, snapshot.state)
+        query = _loop.ask(dp_gibo.algorithm, ask_key, chosen, snapshot.state)
         if t == finite_from:
             data = np.where(np.isinf(data), 0.5, data)
         values = evaluate(query.points, data)
-        after, info = loop.learn(dp_gibo.algorithm, tell_key, chosen, snapshot, query, values)
+        after, info = _loop.learn(dp_gibo.algorithm, tell_key, chosen, snapshot, query, values)
         seen.append((snapshot, query, values, tell_key, after, info))
         snapshot = after
     return seen
@@ -105,7 +105,7 @@ def gradients_of_many_keys(chosen, count):
     @jax.jit
     @jax.vmap
     def noise(one):
-        after, info = compiled_run.learn(dp_gibo.algorithm, one, chosen, before, query, values)
+        after, info = _compiled_run.learn(dp_gibo.algorithm, one, chosen, before, query, values)
         return (before.state.public.theta - after.state.public.theta) / chosen.step_size - info.gradient
 
     return np.asarray(noise(jax.random.split(key(5), count)))
@@ -167,11 +167,11 @@ def test_a_whole_run_leaks_mu_and_no_more(noise, trials):
 @pytest.mark.parametrize("factor", [0.5, 1 / np.sqrt(5)])
 def test_too_little_noise_is_seen_by_the_attack(monkeypatch, factor):
     """Sensitivity B / n for 2 B / n; each of the five steps given the whole budget."""
-    honest, exact = mechanisms.gaussian, mechanisms.rounded_gaussian
-    monkeypatch.setattr(mechanisms, "gaussian", lambda key, value, deviation: honest(key, value, factor * deviation))
+    honest, exact = _mechanisms.gaussian, _mechanisms.rounded_gaussian
+    monkeypatch.setattr(_mechanisms, "gaussian", lambda key, value, deviation: honest(key, value, factor * deviation))
     assert measured_mu(2_000, "float")[0] > MU
     less = lambda key, shape, sigma: jnp.rint(factor * exact(key, shape, sigma).astype(float)).astype(jnp.int32)  # noqa: E731
-    monkeypatch.setattr(mechanisms, "rounded_gaussian", less)
+    monkeypatch.setattr(_mechanisms, "rounded_gaussian", less)
     assert measured_mu(2_000, "exact")[0] > MU
 
 
@@ -191,9 +191,9 @@ def neighbours():
 def largest_move():
     """Replay on neighbours without noise: how far the first gradient moves, over ``2 B / n``."""
     chosen = config(mu=np.inf)
-    snapshot = loop.begin(dp_gibo.algorithm, key(), chosen)
-    query = loop.ask(dp_gibo.algorithm, key(), chosen, snapshot.state)
-    learn = jax.jit(lambda values: compiled_run.learn(dp_gibo.algorithm, key(), chosen, snapshot, query, values))
+    snapshot = _loop.begin(dp_gibo.algorithm, key(), chosen)
+    query = _loop.ask(dp_gibo.algorithm, key(), chosen, snapshot.state)
+    learn = jax.jit(lambda values: _compiled_run.learn(dp_gibo.algorithm, key(), chosen, snapshot, query, values))
     moves = []
     for base, other in neighbours():
         ((after, _), info), ((after_other, _), info_other) = learn(base), learn(other)
@@ -206,7 +206,7 @@ def largest_move():
             )
         ]
         assert set(differing) <= {"theta", "path", "optimizer"}  # all else public is the same, whatever a user does
-    return np.max(moves) / (sensitivity.clipped_sum(CLIP_NORM) / USERS)
+    return np.max(moves) / (_sensitivity.clipped_sum(CLIP_NORM) / USERS)
 
 
 def test_one_user_moves_the_gradient_by_at_most_the_declared_sensitivity():
@@ -231,7 +231,7 @@ def unguarded(weights, losses, clip_norm, radius, present):
 @pytest.mark.parametrize("bug", [unclipped, unguarded])
 def test_a_planted_clipping_bug_is_caught(monkeypatch, bug):
     """Raw gradients used; NaN defeats the clip."""
-    monkeypatch.setattr(clipping, "weighted_clipped_sum", bug)
+    monkeypatch.setattr(_clipping, "weighted_clipped_sum", bug)
     assert not largest_move() <= 1 + 1e-12
 
 
@@ -331,8 +331,8 @@ def test_algorithm_2_takes_the_smallest_batch_under_the_tolerance():
 def best_trace(chosen, before, public):
     """The trace of the best batch of ``chosen``, on what is known to a run of ``before``."""
     factorization, _ = dp_gibo.run._recall(before, public)
-    designs, mask = gradient_design.directions(chosen.batch, chosen.batch, DIMENSION), jnp.ones(chosen.batch, bool)
-    _, trace = gradient_design.propose(
+    designs, mask = _gradient_design.directions(chosen.batch, chosen.batch, DIMENSION), jnp.ones(chosen.batch, bool)
+    _, trace = _gradient_design.propose_points(
         chosen.model, factorization, public.theta, chosen.bounds, designs, mask, polish_steps=chosen.polish_steps
     )
     return trace
@@ -346,7 +346,7 @@ def test_algorithm_2_flags_a_cap_that_binds():
     assert np.all(run.diagnostics.info.batch_capped)
     before, query, values, tell_key, *_ = steps_of(chosen, records())[0]
     fewer = query._replace(mask=query.mask.at[-1].set(False))  # the cap can not have bound: not all were asked for
-    assert not loop.learn(dp_gibo.algorithm, tell_key, chosen, before, fewer, values)[1].batch_capped
+    assert not _loop.learn(dp_gibo.algorithm, tell_key, chosen, before, fewer, values)[1].batch_capped
     unlimited = drivers.run_scan(
         dp_gibo.algorithm, loss, records(), config(), run=drivers.Execution(key=key(), diagnostics=True)
     )
@@ -377,8 +377,8 @@ def test_iterates_and_queries_are_projected_into_the_box():
 
 def test_a_step_under_another_budget_releases_nothing():
     before, query, values, tell_key, *_ = steps_of(config(), records())[1]
-    query = loop.ask(dp_gibo.algorithm, key(), config(mu=MU / 2), before.state)
-    after, _ = loop.learn(dp_gibo.algorithm, tell_key, config(mu=MU / 2), before, query, values)
+    query = _loop.ask(dp_gibo.algorithm, key(), config(mu=MU / 2), before.state)
+    after, _ = _loop.learn(dp_gibo.algorithm, tell_key, config(mu=MU / 2), before, query, values)
     jax.tree.map(np.testing.assert_array_equal, after, before)
 
 

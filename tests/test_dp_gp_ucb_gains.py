@@ -10,10 +10,9 @@ from option_groups import group_options
 from oracles import integers
 from scipy.optimize import brentq
 
-from jaxdpbo import drivers, types
-from jaxdpbo.algorithms import dp_gp_ucb
-from jaxdpbo.algorithms.dp_gp_ucb import gains as exact
-from jaxdpbo.privacy import guarantee, wide_integers
+from jaxdpbo import dp_gp_ucb, drivers, types
+from jaxdpbo._algorithms.dp_gp_ucb import gains as exact
+from jaxdpbo.privacy import _guarantee, _wide_integers
 
 SEEDED = {"key": jax.random.key(0), "insecure_key": True, "diagnostics": True}
 WEIGHT = brentq(lambda w: w - 1 / (1 + np.exp(w)), 0, 1)  # argmin w^2 / 2 + log(1 + exp(-w)): training records are 1
@@ -67,14 +66,14 @@ def test_neighbours_whose_searches_part_are_within_the_sensitivity(noise):
     first, second = (largest(chosen, run.diagnostics.state) for run in runs)
     assert second - first == pytest.approx(0.1995, abs=1e-4)
     assert second - first <= float(chosen.value_sensitivity * chosen.scale) == 1.0
-    assert guarantee.PUBLIC_CONFIG in runs[0].guarantee.assumptions
+    assert _guarantee.PUBLIC_CONFIG in runs[0].guarantee.assumptions
     if noise == "exact":
         scores = [np.max(integers.value(*run.diagnostics.state.raw.scores)[0]) for run in runs]
         assert 0 < abs(scores[1] - scores[0]) <= int(chosen.value_units)
         assert int(chosen.value_units) * chosen.value_rate <= 1
 
 
-SCORE = jax.jit(exact.score)
+SCORE = jax.jit(exact.score_gains)
 
 
 def of_one_sum(chosen, gains):
@@ -162,7 +161,7 @@ def test_many_users_release_what_they_gained(trials):
     ])  # fmt: skip
     assert np.max(whole) > 2**32
     words = (whole & 0xFFFFFFFF).astype(np.uint32), (whole >> 32).astype(np.int32)
-    raw = state.raw._replace(scores=wide_integers.Wide(*map(jnp.asarray, words)))
+    raw = state.raw._replace(scores=_wide_integers.Wide(*map(jnp.asarray, words)))
     keys = jax.random.split(jax.random.key(1), 20)
     found = jax.jit(jax.vmap(dp_gp_ucb.algorithm.release, in_axes=(0, None, None)))(
         keys, chosen, state._replace(raw=raw)

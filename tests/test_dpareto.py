@@ -8,11 +8,11 @@ from oracles import pareto as oracle
 from protocol_cases import CASES
 
 from jaxdpbo import drivers
-from jaxdpbo.algorithms import dpareto
-from jaxdpbo.algorithms.dpareto import surrogates
-from jaxdpbo.algorithms.dpareto.run import MANY
-from jaxdpbo.drivers import loop
-from jaxdpbo.surrogate import batched_gp, gp, maximize, pareto
+from jaxdpbo._algorithms import dpareto
+from jaxdpbo._algorithms.dpareto import surrogates
+from jaxdpbo._algorithms.dpareto.run import MANY
+from jaxdpbo.drivers import _loop
+from jaxdpbo.surrogate import _batched_gp, _box_search, _gp, _pareto
 
 BOUNDS = np.array([[0.0, 1.0, -1.0], [1.0, 9.0, 1.0]])
 INTEGERS = [False, True, False]
@@ -32,7 +32,7 @@ def config(**changes):
         "initial_design": settings(SEEDS),
         "proposals": PROPOSALS,
         "integer_mask": INTEGERS,
-        "search": maximize.Search(200, 4, 12),
+        "search": _box_search.BoxSearch(200, 4, 12),
     }
     return dpareto.config(**(options | changes))
 
@@ -126,11 +126,11 @@ def test_the_surrogates_are_fitted_from_the_last_seed_on():
     case = CASES["dpareto"]
     chosen = case.config(1.0)
     seeds, fitted = len(chosen.initial_design), []
-    snapshot = loop.begin(case.algorithm, jax.random.key(0), chosen)
+    snapshot = _loop.begin(case.algorithm, jax.random.key(0), chosen)
     for step in range(chosen.steps):
-        query = loop.ask(case.algorithm, jax.random.key(step), chosen, snapshot.state)
+        query = _loop.ask(case.algorithm, jax.random.key(step), chosen, snapshot.state)
         values = jnp.asarray([[0.5 + step, 0.9 / (1 + step)]])
-        after, _ = loop.learn(case.algorithm, jax.random.key(step), chosen, snapshot, query, values)
+        after, _ = _loop.learn(case.algorithm, jax.random.key(step), chosen, snapshot, query, values)
         fitted.append(not all(jax.tree.leaves(jax.tree.map(np.array_equal, *(
             each.state.raw.models for each in (snapshot, after)
         )))))  # fmt: skip
@@ -141,11 +141,11 @@ def test_the_surrogates_are_fitted_from_the_last_seed_on():
 @pytest.mark.parametrize("batch", [1, 3])
 def test_what_whitens_the_settings_is_that_of_the_models_however_it_grew(batch):
     """After refits, which make every row anew, and after settings that came since the last of them."""
-    chosen = config(batch=batch, proposals=66, search=maximize.Search(8, 1, 1), fit_steps=1)
+    chosen = config(batch=batch, proposals=66, search=_box_search.BoxSearch(8, 1, 1), fit_steps=1)
     private = run(chosen, limit=0.9, beyond=(jnp.nan, 0.5)).diagnostics.state.raw
-    assert len(private.units) > max(batched_gp.BLOCK, MANY)
+    assert len(private.units) > max(_batched_gp.BLOCK, MANY)
     for model, whitening in zip(private.models, private.whitening, strict=True):
-        expected = gp.condition(model, private.units, private.failed != dpareto.UNMEASURED).whitening
+        expected = _gp.condition(model, private.units, private.failed != dpareto.UNMEASURED).whitening
         np.testing.assert_allclose(whitening, expected, atol=1e-7 * np.max(np.abs(expected)))
 
 
@@ -155,7 +155,7 @@ def test_what_a_front_leaves_is_the_same_of_epsilon_and_error_as_of_what_the_pro
     ok = private.failed == dpareto.USABLE
     given = surrogates.standardise_values(chosen, private.units, private.values, ok, ok, private.models)
     found = jax.jit(surrogates.undominated_region)(chosen, given).original
-    expected = pareto.strips(private.values, ok, chosen.reference)
+    expected = _pareto.strips(private.values, ok, chosen.reference)
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12)
 
@@ -215,8 +215,8 @@ def test_a_front_has_no_guarantee_and_says_why():
         ({"acquisition": "guess"}, ValueError, "acquisition must be one of"),
         ({"proposals": 0}, ValueError, "proposals must be at least 1"),
         ({"search": (8, 1, 1)}, TypeError, "search must be a maximize.Search, got tuple"),
-        ({"search": maximize.Search(8, 9, 1)}, ValueError, "num_restarts must be at most raw_samples = 8, got 9"),
-        ({"search": maximize.Search(8, 1, 0)}, ValueError, "ascent_steps must be at least 1"),
+        ({"search": _box_search.BoxSearch(8, 9, 1)}, ValueError, "num_restarts must be at most raw_samples = 8, got 9"),
+        ({"search": _box_search.BoxSearch(8, 1, 0)}, ValueError, "ascent_steps must be at least 1"),
     ],
 )
 def test_bad_configurations_are_named(changes, error, message):
@@ -240,7 +240,7 @@ def test_what_is_expected_afterwards_is_near_the_truth():
     chosen = config()
     released = run(chosen).release
     points = settings(50, 9)
-    mean, deviation = dpareto.predict(chosen, released, points)
+    mean, deviation = dpareto.predict_settings(chosen, released, points)
     truth = np.array([trade(point, 2.0) for point in points])
     apart = (np.log(truth[:, 0]) - mean[:, 0]) / deviation[:, 0]
     assert np.corrcoef(np.log(truth[:, 0]), mean[:, 0])[0, 1] > 0.9

@@ -16,12 +16,10 @@ import worker_cases
 from option_groups import group_options
 from protocol_cases import BOUNDS, CASES, DIMENSION, STEPS, USERS, loss, records
 
-from jaxdpbo import _user_values, drivers
+from jaxdpbo import _user_values, dp_gd, dp_gibo, drivers, kernels, ledger, private_evaluations, random_search
 from jaxdpbo._checks import low_high
-from jaxdpbo.algorithms import dp_gd, dp_gibo, private_evaluations, random_search
-from jaxdpbo.drivers import loop
-from jaxdpbo.privacy import accounting, calibration, guarantee, keys, ledger
-from jaxdpbo.surrogate import kernels
+from jaxdpbo.drivers import _loop
+from jaxdpbo.privacy import _accounting, _calibration, _guarantee, _keys
 
 CASE = CASES["dp_gibo"]
 SECRET = 0.987654321
@@ -257,7 +255,7 @@ def test_values_that_are_no_numbers_neither_raise_nor_are_quoted():
 
 def test_a_state_of_another_config_is_refused():
     other = CASES["dp_gibo, few points"]
-    stood = {"resume": loop.begin(other.algorithm, key(), other.config(1.0)), "insecure_key": True}
+    stood = {"resume": _loop.begin(other.algorithm, key(), other.config(1.0)), "insecure_key": True}
     with pytest.raises(ValueError, match="resume must be a snapshot of a run with this config"):
         drivers.run_loop(CASE.algorithm, loss, records(), CASE.config(1.0), **group_options(key=key(), **stood))
 
@@ -285,7 +283,7 @@ def descent(**changes):
 
 
 def mu_of(sigma, radius=100):
-    return accounting.rounded_gaussian_mu(2 * radius, sigma, STEPS) * (1 + 1e-9)
+    return _accounting.rounded_gaussian_mu(2 * radius, sigma, STEPS) * (1 + 1e-9)
 
 
 def searched(steps=2, batch=3, **changes):
@@ -317,29 +315,29 @@ def test_a_state_under_other_noise_is_refused(name):
     before, after = config(), config(**changes)
     if name == "sigma":
         assert before.budget.radius == after.budget.radius == 100
-    snapshot = loop.begin(algorithm, key(), before)
-    fresh = loop.begin(algorithm, key(), after)
+    snapshot = _loop.begin(algorithm, key(), before)
+    fresh = _loop.begin(algorithm, key(), after)
     assert jax.tree.map(jnp.shape, snapshot.state) == jax.tree.map(jnp.shape, fresh.state)
     snapshot = snapshot._replace(memory=fresh.memory)
     with pytest.raises(ValueError, match=message):
         drivers.run_loop(
             algorithm, loss, records(), after, run=drivers.Execution(key=key(), insecure_key=True, resume=snapshot)
         )
-    query = loop.ask(algorithm, key(), after, snapshot.state)
+    query = _loop.ask(algorithm, key(), after, snapshot.state)
     values = jnp.ones((1, DIMENSION, after.users) if config is descent else (after.batch, USERS))
-    unmoved, _ = loop.learn(algorithm, key(), after, snapshot, query, values)
+    unmoved, _ = _loop.learn(algorithm, key(), after, snapshot, query, values)
     jax.tree.map(np.testing.assert_array_equal, unmoved, snapshot)
-    query = loop.ask(algorithm, key(), after, fresh.state)
-    moved, _ = loop.learn(algorithm, key(), after, fresh, query, values)
+    query = _loop.ask(algorithm, key(), after, fresh.state)
+    moved, _ = _loop.learn(algorithm, key(), after, fresh, query, values)
     assert moved.state.public.step == 1
 
 
 def test_a_state_of_another_dtype_is_not_gone_on_from():
-    snapshot = loop.begin(dp_gd.algorithm, key(), descent(clip_norm=0.5))
+    snapshot = _loop.begin(dp_gd.algorithm, key(), descent(clip_norm=0.5))
     with jax.enable_x64(False):
         single = descent(clip_norm=0.5)
-        assert not calibration.same_noise(
-            snapshot.state.public.budget, calibration.noise_settings(single.budget, single.clip_norm)
+        assert not _calibration.same_noise(
+            snapshot.state.public.budget, _calibration.noise_settings(single.budget, single.clip_norm)
         )
         with pytest.raises(ValueError, match="its shapes differ"):
             drivers.run_loop(
@@ -352,13 +350,13 @@ def test_a_state_of_another_dtype_is_not_gone_on_from():
 
 
 def test_a_state_counts_any_number_of_users():
-    snapshots = [loop.begin(dp_gd.algorithm, key(), descent(users=users)) for users in (2**40, 2**40 + 1)]
-    assert not calibration.same_noise(*(snapshot.state.public.budget for snapshot in snapshots))
+    snapshots = [_loop.begin(dp_gd.algorithm, key(), descent(users=users)) for users in (2**40, 2**40 + 1)]
+    assert not _calibration.same_noise(*(snapshot.state.public.budget for snapshot in snapshots))
 
 
 def test_a_run_may_go_on_with_another_box_and_step_size():
     """They act on released values alone."""
-    snapshot = loop.begin(dp_gd.algorithm, key(), descent())
+    snapshot = _loop.begin(dp_gd.algorithm, key(), descent())
     other = descent(bounds=low_high(0.5 * BOUNDS), step_size=0.1)
     values = dp_gd.gradient_objective(loss)
     run = drivers.run_loop(
@@ -375,7 +373,7 @@ def test_a_resumed_run_rests_on_the_secrecy_of_its_first_key():
     resumed = drivers.run_loop(
         CASE.algorithm, loss, records(), CASE.config(1.0), run=drivers.Execution(resume=caught.value.snapshot)
     )
-    assert guarantee.KEY_SECRET in resumed.guarantee.assumptions
+    assert _guarantee.KEY_SECRET in resumed.guarantee.assumptions
 
 
 def test_a_finished_state_spends_nothing_more():
@@ -459,7 +457,7 @@ def test_keys_come_from_the_operating_system_unless_given(monkeypatch):
         drawn.append(key(7))
         return drawn[-1]
 
-    monkeypatch.setattr(keys, "secret_key", counted)
+    monkeypatch.setattr(_keys, "secret_key", counted)
     config = CASE.config(1.0)
     default = drivers.run_scan(CASE.algorithm, loss, records(), config)
     assert len(drawn) == 1
@@ -488,7 +486,7 @@ def test_minimize_by_scan_and_by_loop_agree():
     looped = minimize(users=USERS, traceable=False)
     np.testing.assert_allclose(looped.release.path, scanned.release.path, rtol=1e-6, atol=1e-7)
     assert scanned.guarantee.level == 1.0
-    assert guarantee.SEPARABLE_LOSSES in scanned.guarantee.assumptions
+    assert _guarantee.SEPARABLE_LOSSES in scanned.guarantee.assumptions
 
 
 def test_minimize_resumes():

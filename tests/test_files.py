@@ -10,14 +10,14 @@ import pytest
 from option_groups import group_options
 from protocol_cases import CASES, records
 
-from jaxdpbo import Recording, _files, drivers, outsourcing
-from jaxdpbo.commands import curator, streams
-from jaxdpbo.drivers import checkpoint as checkpoints
+from jaxdpbo import Recording, _files, drivers, ledger, outsourcing
+from jaxdpbo._commands import curator, streams
+from jaxdpbo.drivers import _checkpoint as checkpoints
 from jaxdpbo.outsourcing import ProtocolError
-from jaxdpbo.privacy import keys, ledger, run_lock
+from jaxdpbo.privacy import _keys, _run_lock
 
 ANOTHER = 12345  # a user
-KEY = keys.key_from_bytes(bytes(range(32)))
+KEY = _keys.key_from_bytes(bytes(range(32)))
 CASE = CASES["dp_gd"]
 ROWS = np.arange(6.0).reshape(3, 2)
 SECRET = b"31415926"  # stands in every file that may hold data or a key
@@ -95,7 +95,7 @@ def released(folder):
 
 
 def open_record(folder):
-    published = outsourcing.read_published(folder / "released.jsonl")
+    published = outsourcing.read_publication(folder / "released.jsonl")
     with outsourcing.open_journal(folder / "record.jsonl", published, SECRET, 5):
         pass
 
@@ -130,7 +130,7 @@ class Holder:
 
 
 def hold_lock(folder):
-    run_lock.hold(Recording(folder / "ledger.jsonl", "march"), Holder())
+    _run_lock.hold(Recording(folder / "ledger.jsonl", "march"), Holder())
 
 
 def lock(folder):

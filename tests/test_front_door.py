@@ -14,12 +14,11 @@ import scipy.stats
 from option_groups import group_options
 
 import jaxdpbo
-from jaxdpbo import Execution, drivers, ledger
+from jaxdpbo import Execution, dp_gibo, drivers, random_search
 from jaxdpbo._checks import box, low_high
-from jaxdpbo.algorithms import dp_gibo, random_search
-from jaxdpbo.drivers import methods
-from jaxdpbo.drivers.preview import NO_DIFFERENT, path_note, step_deviation
-from jaxdpbo.privacy import guarantee, requested_budget
+from jaxdpbo.drivers import _methods
+from jaxdpbo.drivers._preview import NO_DIFFERENT, path_note, step_deviation
+from jaxdpbo.privacy import _guarantee, _ledger, _requested_budget
 
 USERS = 40
 RECORDS = np.random.default_rng(0).uniform(0.0, 6.0, size=(USERS, 1))
@@ -46,7 +45,7 @@ def minimize(loss=loss, data=RECORDS, space=SIDE, **changes):
 def local(users, bounds, mu, steps):
     """The descent of ``minimize`` with batches of 2."""
     search = jaxdpbo.Search(method="local", steps=steps, batch=2, clip_norm=1.0, noise="float")
-    return methods.plan(search, methods.Task(users, mu, bounds, None)).config
+    return _methods.plan(search, _methods.Task(users, mu, bounds, None)).config
 
 
 # Budgets
@@ -70,7 +69,7 @@ DOORS = {
     "PrivateObjective": lambda folder, **budget: jaxdpbo.PrivateObjective(
         loss, RECORDS, **group_options(Execution, users=USERS, evaluations=2, loss_range=(0, 4), **budget)
     ),
-    "ledger.create": lambda folder, **budget: ledger.create(folder / "ledger.jsonl", **budget),
+    "ledger.create": lambda folder, **budget: _ledger.create(folder / "ledger.jsonl", **budget),
 }
 
 
@@ -122,12 +121,12 @@ def test_a_delta_of_one_over_the_users_is_refused_unless_said_so(door, tmp_path)
 def test_the_stated_epsilon_is_at_most_the_one_asked_for(dtype):
     for epsilon in (0.01, 0.3, 1.0, 3.0, 10.0, 20.0):
         for delta in (1e-9, 1e-5, 1e-3, 0.1):
-            mu = requested_budget.requested_mu(epsilon=epsilon, delta=delta, dtype=dtype)
+            mu = _requested_budget.requested_mu(epsilon=epsilon, delta=delta, dtype=dtype)
             assert float(dtype(mu)) == mu
-            for variation in (0.0, requested_budget.TOTAL_VARIATION):
-                stated = guarantee.guarantee("gdp", mu, "replace_one", "them", total_variation=variation)
+            for variation in (0.0, _requested_budget.TOTAL_VARIATION):
+                stated = _guarantee.guarantee("gdp", mu, "replace_one", "them", total_variation=variation)
                 assert stated.epsilon(delta) <= epsilon
-            above = guarantee.guarantee("gdp", mu * (1 + 1e-6), "replace_one", "them")
+            above = _guarantee.guarantee("gdp", mu * (1 + 1e-6), "replace_one", "them")
             assert above.epsilon(delta) > epsilon, "no more is given away than rounding needs"
 
 
@@ -146,11 +145,11 @@ def test_configs_and_objectives_state_at_most_what_was_asked_for(noise, epsilon,
 
 
 def test_a_statement_beyond_what_was_asked_for_is_refused():
-    stated = guarantee.guarantee("gdp", 1.0, "replace_one", "them", total_variation=1e-9)
-    guarantee.expect_budget(stated, None, None)
-    guarantee.expect_budget(stated, 10.0, 1e-5)
+    stated = _guarantee.guarantee("gdp", 1.0, "replace_one", "them", total_variation=1e-9)
+    _guarantee.expect_budget(stated, None, None)
+    _guarantee.expect_budget(stated, 10.0, 1e-5)
     with pytest.raises(ValueError, match="epsilon=4 at delta=1e-05 can not be guaranteed for so many draws"):
-        guarantee.expect_budget(stated, 4.0, 1e-5)
+        _guarantee.expect_budget(stated, 4.0, 1e-5)
 
 
 # Losses of any kind
@@ -396,30 +395,30 @@ def test_a_note_is_a_function_of_what_is_released():
 
 def test_the_ledgers_line_works_as_typed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    ledger.create("budget.jsonl", mu=2)
+    _ledger.create("budget.jsonl", mu=2)
     options = {"ledger": jaxdpbo.Recording("budget.jsonl", "march"), "noise": "exact"}
     first, again = (minimize(**options) for _ in range(2))
     np.testing.assert_array_equal(first.release.point, again.release.point)
     assert first.note == again.note
-    assert float(ledger.account("budget.jsonl").left.cost) == pytest.approx(3.0, abs=0.01)
+    assert float(_ledger.account("budget.jsonl").left.cost) == pytest.approx(3.0, abs=0.01)
     with pytest.raises(FileExistsError, match=r"second spend: 'budget\.jsonl'"):
-        ledger.create("budget.jsonl", mu=2)
+        _ledger.create("budget.jsonl", mu=2)
     with pytest.raises(FileNotFoundError, match=r"'nowhere/budget\.jsonl'"):
-        ledger.create("nowhere/budget.jsonl", mu=2)
-    with pytest.raises(ledger.BudgetExceeded, match=r"budget\.jsonl: run 'april' would spend"):
+        _ledger.create("nowhere/budget.jsonl", mu=2)
+    with pytest.raises(_ledger.BudgetExceeded, match=r"budget\.jsonl: run 'april' would spend"):
         minimize(ledger=jaxdpbo.Recording("budget.jsonl", "april"), mu=3.0, noise="exact")
 
 
 def test_a_ledger_of_epsilon_holds_what_implies_it(tmp_path):
     for epsilon, delta in ((0.5, 1e-6), (3.0, 1e-5)):
         path = tmp_path / f"{epsilon}.jsonl"
-        ledger.create(path, epsilon=epsilon, delta=delta)
-        budget = ledger.account(path).budget
-        stated = guarantee.guarantee(
+        _ledger.create(path, epsilon=epsilon, delta=delta)
+        budget = _ledger.account(path).budget
+        stated = _guarantee.guarantee(
             "gdp", float(budget.level), "replace_one", "them", total_variation=float(budget.total_variation)
         )
         assert 0.999 * epsilon < stated.epsilon(delta) <= epsilon
-        assert (budget.relation, budget.protects, budget.delta) == ("replace_one", guarantee.USERS, 0)
+        assert (budget.relation, budget.protects, budget.delta) == ("replace_one", _guarantee.USERS, 0)
 
 
 @pytest.mark.parametrize(
@@ -433,23 +432,23 @@ def test_a_ledger_of_epsilon_holds_what_implies_it(tmp_path):
 )
 def test_a_ledgers_budget_is_one_of_three(budget, message, tmp_path):
     with pytest.raises(ValueError, match=message):
-        ledger.create(tmp_path / "ledger.jsonl", **budget)
+        _ledger.create(tmp_path / "ledger.jsonl", **budget)
 
 
 def test_numbers_of_numpy_and_jax_are_python_numbers_on_record(tmp_path):
     path = tmp_path / "ledger.jsonl"
-    ledger.create(path, mu=np.int64(2))
-    spend = ledger.Spend((ledger.Event("gdp", jnp.asarray(1.0)),), "replace_one", ledger.USERS)
-    assert ledger.charge(path, "one", "a mean", spend).run == "one"
-    ledger.note(path, "one", 1, {"count": np.int64(3), "rows": np.arange(2)})
-    stored = ledger.store_release(path, "one", {"point": jnp.asarray([0.25]), "value": np.float32(0.5)})
+    _ledger.create(path, mu=np.int64(2))
+    spend = _ledger.Spend((_ledger.Event("gdp", jnp.asarray(1.0)),), "replace_one", _ledger.USERS)
+    assert _ledger.charge(path, "one", "a mean", spend).run == "one"
+    _ledger.note(path, "one", 1, {"count": np.int64(3), "rows": np.arange(2)})
+    stored = _ledger.store_release(path, "one", {"point": jnp.asarray([0.25]), "value": np.float32(0.5)})
     assert stored == {"point": [0.25], "value": 0.5}
-    assert ledger.charge(path, "one", "a mean", spend).steps == ({"count": 3, "rows": [0, 1]},)
+    assert _ledger.charge(path, "one", "a mean", spend).steps == ({"count": 3, "rows": [0, 1]},)
 
 
 def test_what_was_spent_comes_back_as_plain_dicts(tmp_path):
     path = tmp_path / "ledger.jsonl"
-    ledger.create(path, mu=2)
+    _ledger.create(path, mu=2)
     made = {"users": np.int64(4), "mu": np.float64(1.0), "evaluations": np.int64(4), "loss_range": (0, 1)}
 
     def objective(**changes):
@@ -529,10 +528,10 @@ def test_complex_losses_are_named():
 def test_a_missing_extra_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "tqdm", None)
     path = tmp_path / "ledger.jsonl"
-    ledger.create(path, mu=2)
+    _ledger.create(path, mu=2)
     with pytest.raises(ImportError, match=r"progress=True needs tqdm: pip install -e '\.\[progress\]' in the checkout"):
         minimize(ledger=jaxdpbo.Recording(path, "march"), noise="exact", progress=True)
-    assert not ledger.account(path).spends, "at once: nothing was charged"
+    assert not _ledger.account(path).spends, "at once: nothing was charged"
 
 
 def test_a_driver_under_a_trace_says_what_to_call():

@@ -7,7 +7,7 @@ import pytest
 from oracles import sampling as oracle
 from scipy.special import logsumexp
 
-from jaxdpbo.privacy.accounting import _grid, renyi, sampling
+from jaxdpbo.privacy._accounting import _grid, renyi, sampling
 
 DELTA = 1e-5
 

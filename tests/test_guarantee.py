@@ -7,14 +7,14 @@ import math
 import pytest
 from oracles import accounting as oracle
 
-from jaxdpbo.privacy import accounting, guarantee
-from jaxdpbo.privacy.guarantee import Guarantee
+from jaxdpbo import Guarantee, accounting
+from jaxdpbo.privacy import _guarantee
 
-GDP = guarantee.guarantee("gdp", 1.5, "replace_one", "validation users")
+GDP = _guarantee.guarantee("gdp", 1.5, "replace_one", "validation users")
 
 
 def of(notion, level, **rest):
-    return guarantee.guarantee(notion, level, "replace_one", "rows", **rest)
+    return _guarantee.guarantee(notion, level, "replace_one", "rows", **rest)
 
 
 @pytest.mark.parametrize("mu", [0.1, 1.0, 4.0])
@@ -43,7 +43,7 @@ def test_what_is_no_differential_privacy_does_not_convert(notion):
 
 
 def test_no_guarantee_is_an_infinite_epsilon_with_a_reason():
-    nothing = guarantee.no_guarantee("training rows", "mu = inf adds no noise")
+    nothing = _guarantee.no_guarantee("training rows", "mu = inf adds no noise")
     assert nothing.notion == "none"
     assert nothing.relation is None
     assert nothing.epsilon(1e-5) == nothing.level == math.inf
@@ -52,7 +52,7 @@ def test_no_guarantee_is_an_infinite_epsilon_with_a_reason():
 
 
 @pytest.mark.parametrize("delta", [0.0, 1.0, -0.1, math.nan])
-@pytest.mark.parametrize("made", [GDP, of("dp", 1.0), of("metric_dp", 1.0), guarantee.no_guarantee("rows", "none")])
+@pytest.mark.parametrize("made", [GDP, of("dp", 1.0), of("metric_dp", 1.0), _guarantee.no_guarantee("rows", "none")])
 def test_delta_must_be_a_probability(made, delta):
     with pytest.raises(ValueError, match="delta must"):
         made.epsilon(delta)
@@ -65,10 +65,10 @@ def test_more_delta_never_costs_more_epsilon():
 
 
 def test_assumptions_join_once_and_in_order():
-    first = GDP.assuming(guarantee.IDEAL_NOISE, guarantee.KEY_SECRET)
-    assert first.assumptions == (guarantee.IDEAL_NOISE, guarantee.KEY_SECRET)
-    again = first.assuming(guarantee.KEY_SECRET, "separable losses", "separable losses")
-    assert again.assumptions == (guarantee.IDEAL_NOISE, guarantee.KEY_SECRET, "separable losses")
+    first = GDP.assuming(_guarantee.IDEAL_NOISE, _guarantee.KEY_SECRET)
+    assert first.assumptions == (_guarantee.IDEAL_NOISE, _guarantee.KEY_SECRET)
+    again = first.assuming(_guarantee.KEY_SECRET, "separable losses", "separable losses")
+    assert again.assumptions == (_guarantee.IDEAL_NOISE, _guarantee.KEY_SECRET, "separable losses")
     assert GDP.assumptions == ()
     assert dataclasses.replace(again, assumptions=()) == GDP
     assert again.epsilon(1e-5) == GDP.epsilon(1e-5)
@@ -80,7 +80,7 @@ def test_the_sentence_says_every_number_and_condition():
         "protects: validation users (replace_one)",
         "in full: gdp 1.5",
     ]
-    conditional = of("gdp", 2.0, delta=1e-9, assumptions=(guarantee.IDEAL_NOISE, "the tide is out"))
+    conditional = of("gdp", 2.0, delta=1e-9, assumptions=(_guarantee.IDEAL_NOISE, "the tide is out"))
     assert conditional.claim == "gdp 2, delta=1e-09 (replace_one) for rows"
     first, *lines = str(conditional).splitlines()
     assert first.endswith(" at delta = 1e-05")  # at its own delta no Gaussian noise has an epsilon
@@ -88,7 +88,7 @@ def test_the_sentence_says_every_number_and_condition():
         "protects: rows (replace_one)",
         "in full: gdp 2, delta=1e-09",
         "assuming that",
-        f"- {guarantee.IDEAL_NOISE} [docs/assumptions.md#ideal-noise]",
+        f"- {_guarantee.IDEAL_NOISE} [docs/assumptions.md#ideal-noise]",
         "- the tide is out",
     ]
 
@@ -102,9 +102,9 @@ def test_the_summary_never_shows_less_than_the_epsilon(made, delta):
 
 
 def test_a_notion_without_an_epsilon_shows_its_claim():
-    metric = guarantee.guarantee("metric_dp", 2.0, "unit_distance", "locations", unit=50.0)
+    metric = _guarantee.guarantee("metric_dp", 2.0, "unit_distance", "locations", unit=50.0)
     assert str(metric) == metric.claim
-    assert str(guarantee.no_guarantee("rows", "mu = inf")) == "no privacy guarantee for rows: mu = inf"
+    assert str(_guarantee.no_guarantee("rows", "mu = inf")) == "no privacy guarantee for rows: mu = inf"
 
 
 @pytest.mark.parametrize(
@@ -113,8 +113,8 @@ def test_a_notion_without_an_epsilon_shows_its_claim():
         GDP.assuming("key secret"),
         of("gdp", 0.5, parts=[("one", 0.3), ("two", 0.4)]),
         of("dp", 0.5, delta=1e-6),
-        guarantee.guarantee("metric_dp", 2.0, "unit_distance", "locations", unit=50.0),
-        guarantee.no_guarantee("rows", "mu = inf"),
+        _guarantee.guarantee("metric_dp", 2.0, "unit_distance", "locations", unit=50.0),
+        _guarantee.no_guarantee("rows", "mu = inf"),
     ],
 )
 def test_json_brings_every_field_back(made):
@@ -124,7 +124,7 @@ def test_json_brings_every_field_back(made):
     fields["assumptions"] = tuple(fields["assumptions"])
     fields["parts"] = tuple(map(tuple, fields["parts"]))
     assert Guarantee(**fields) == made
-    assert guarantee.from_dict(fields) == made.assuming(guarantee.UNCHECKED)  # a file can say anything
+    assert _guarantee.guarantee_from_dict(fields) == made.assuming(_guarantee.UNCHECKED)  # a file can say anything
 
 
 @pytest.mark.parametrize(
@@ -147,11 +147,11 @@ def test_json_brings_every_field_back(made):
 )
 def test_a_statement_from_a_file_is_checked_like_any_other(changes, error):
     with pytest.raises(error):
-        guarantee.from_dict(of("gdp", 1.0).to_dict() | changes)
+        _guarantee.guarantee_from_dict(of("gdp", 1.0).to_dict() | changes)
 
 
 def test_statements_for_other_units_of_distance_are_not_equal():
-    near, far = (guarantee.guarantee("gdp", 1.0, "unit_distance", "rows", unit=unit) for unit in (1e-3, 1.0))
+    near, far = (_guarantee.guarantee("gdp", 1.0, "unit_distance", "rows", unit=unit) for unit in (1e-3, 1.0))
     assert near != far
     assert near.claim == "gdp 1 (unit_distance 0.001) for rows"
     assert str(near).splitlines()[1:] == ["protects: rows (unit_distance 0.001)", "in full: gdp 1"]
@@ -183,12 +183,12 @@ def test_a_statement_can_not_be_changed():
 def test_a_wrong_statement_is_refused_by_name(changes, error, message):
     right = {"notion": "gdp", "level": 1.0, "relation": "replace_one", "protects": "rows", "delta": 0.0}
     with pytest.raises(error, match=message):
-        guarantee.guarantee(**(right | changes))
+        _guarantee.guarantee(**(right | changes))
 
 
-@pytest.mark.parametrize("notion", guarantee.NOTIONS[:-1])
-@pytest.mark.parametrize("relation", guarantee.RELATIONS)
+@pytest.mark.parametrize("notion", _guarantee.NOTIONS[:-1])
+@pytest.mark.parametrize("relation", _guarantee.RELATIONS)
 def test_every_notion_and_relation_can_be_stated(notion, relation):
     unit = {"unit": 2} if relation == "unit_distance" else {}
-    made = guarantee.guarantee(notion, 1, relation, "rows", assumptions=["key secret"], **unit)
+    made = _guarantee.guarantee(notion, 1, relation, "rows", assumptions=["key secret"], **unit)
     assert (made.notion, made.relation, made.level, made.assumptions) == (notion, relation, 1.0, ("key secret",))

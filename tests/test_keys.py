@@ -15,15 +15,15 @@ import pytest
 from oracles import chacha20 as oracle
 from protocol_cases import CASES, records
 
-from jaxdpbo import drivers
-from jaxdpbo.privacy import guarantee, keys, mechanisms
+from jaxdpbo import drivers, mechanisms
+from jaxdpbo.privacy import _guarantee, _keys
 
 ROOT = Path(__file__).parent.parent
 BYTES = bytes(range(32))
-KEY = keys.key_from_bytes(BYTES)
-BITS, SPLIT, FOLD = keys.BITS, keys.SPLIT, keys.FOLD
+KEY = _keys.key_from_bytes(BYTES)
+BITS, SPLIT, FOLD = _keys.BITS, _keys.SPLIT, _keys.FOLD
 
-blocks = keys._blocks
+blocks = _keys._blocks
 
 
 def words(key):
@@ -69,7 +69,7 @@ def test_a_block_is_the_rfcs(vector):
     key, counter, nonce, expected = VECTORS[vector]
     key, expected = bytes.fromhex(key), np.frombuffer(bytes.fromhex(expected), "<u4")
     counters = jnp.array([counter, counter + 1], jnp.uint32)
-    found = blocks(words(keys.key_from_bytes(key)), counters, 0, nonce)
+    found = blocks(words(_keys.key_from_bytes(key)), counters, 0, nonce)
     np.testing.assert_array_equal(found[0], expected)
     np.testing.assert_array_equal(oracle.blocks(key, [counter], (0, 0, nonce))[0], expected)
     assert np.mean(np.asarray(found[1]) == expected) < 0.1
@@ -83,10 +83,10 @@ def test_rounds_are_those_of_the_rfcs_worked_example():
     )
     nonce = 0x09000000, 0x4A000000, 0
     assert hexes(oracle.blocks(BYTES, [1], nonce)) == expected
-    begun = np.array([*keys.CONSTANTS, *words(KEY), 1, *nonce], np.uint32).reshape(4, 4, 1)  # four rows, of one block
-    mixed = jax.jit(lambda rows: jax.lax.fori_loop(0, 10, lambda _, x: keys._double_round(x), rows))((*begun,))
+    begun = np.array([*_keys.CONSTANTS, *words(KEY), 1, *nonce], np.uint32).reshape(4, 4, 1)  # four rows, of one block
+    mixed = jax.jit(lambda rows: jax.lax.fori_loop(0, 10, lambda _, x: _keys._double_round(x), rows))((*begun,))
     assert hexes(np.stack(mixed) + begun) == expected
-    assert np.array(keys.CONSTANTS, "<u4").tobytes() == b"expand 32-byte k"
+    assert np.array(_keys.CONSTANTS, "<u4").tobytes() == b"expand 32-byte k"
 
 
 def test_every_word_of_a_long_draw_is_the_key_stream():
@@ -205,19 +205,19 @@ def test_a_key_is_typed_and_says_its_generator():
     assert jnp.issubdtype(KEY.dtype, jax.dtypes.prng_key)
     assert (KEY.shape, words(KEY).shape, words(KEY).dtype) == ((), (8,), np.uint32)
     assert words(KEY).astype("<u4").tobytes() == BYTES
-    assert jax.random.wrap_key_data(words(KEY), impl=keys.chacha20).dtype == KEY.dtype
-    assert keys.generator(KEY) == "chacha20"
-    assert keys.generator(jax.random.key(0)) == "threefry2x32"
-    assert keys.generator(jax.random.key(0, impl=keys.chacha20_test)) == "chacha20_test"
-    assert keys.is_secret_kind(KEY)
-    assert not keys.is_secret_kind(jax.random.key(0))
-    assert not keys.is_secret_kind(jax.random.key(0, impl=keys.chacha20_test))
+    assert jax.random.wrap_key_data(words(KEY), impl=_keys.chacha20).dtype == KEY.dtype
+    assert _keys.generator(KEY) == "chacha20"
+    assert _keys.generator(jax.random.key(0)) == "threefry2x32"
+    assert _keys.generator(jax.random.key(0, impl=_keys.chacha20_test)) == "chacha20_test"
+    assert _keys.is_secret_kind(KEY)
+    assert not _keys.is_secret_kind(jax.random.key(0))
+    assert not _keys.is_secret_kind(jax.random.key(0, impl=_keys.chacha20_test))
 
 
 def test_an_integer_makes_no_release_key():
     for made in (jax.random.key, jax.random.PRNGKey):
         with pytest.raises(TypeError, match=r"a chacha20 key is not made of a seed: use secret_key\(\)"):
-            made(0, impl=keys.chacha20)
+            made(0, impl=_keys.chacha20)
 
 
 def test_integer_seeds_would_collide_where_x64_is_off(float32):
@@ -226,9 +226,9 @@ def test_integer_seeds_would_collide_where_x64_is_off(float32):
 
 
 def test_the_test_generator_takes_integers_and_is_another_kind():
-    made = [jax.random.key(seed, impl=keys.chacha20_test) for seed in (0, 1, -1, 2**33)]
+    made = [jax.random.key(seed, impl=_keys.chacha20_test) for seed in (0, 1, -1, 2**33)]
     assert len({words(key).tobytes() for key in made}) == 4
-    np.testing.assert_array_equal(words(made[1]), words(jax.random.key(1, impl=keys.chacha20_test)))
+    np.testing.assert_array_equal(words(made[1]), words(jax.random.key(1, impl=_keys.chacha20_test)))
     drawn = jax.random.bits(made[0], (20,), jnp.uint32)
     np.testing.assert_array_equal(
         drawn, oracle.stream(words(made[0]).astype("<u4").tobytes(), 20, (0, 32, BITS))
@@ -237,16 +237,16 @@ def test_the_test_generator_takes_integers_and_is_another_kind():
 
 
 def test_secret_keys_are_typed_and_differ():
-    drawn = [keys.secret_key() for _ in range(50)]
-    assert all(keys.is_secret_kind(key) and key.shape == () for key in drawn)
+    drawn = [_keys.secret_key() for _ in range(50)]
+    assert all(_keys.is_secret_kind(key) and key.shape == () for key in drawn)
     assert len({words(key).tobytes() for key in drawn}) == 50
-    several = keys.secret_key((2, 3))
+    several = _keys.secret_key((2, 3))
     assert several.shape == (2, 3)
     assert len({row.tobytes() for row in words(several).reshape(6, 8)}) == 6
 
 
 def test_no_secret_key_is_drawn_while_jax_traces():
-    for draw in (keys.secret_key, lambda: keys.key_from_bytes(bytes(32))):
+    for draw in (_keys.secret_key, lambda: _keys.key_from_bytes(bytes(32))):
         with pytest.raises(RuntimeError, match="would be a constant of the program that JAX is tracing"):
             jax.eval_shape(draw)
 
@@ -258,22 +258,22 @@ def test_every_word_of_a_secret_key_is_the_operating_systems(monkeypatch):
         asked.append(count)
         return bytes(range(count))
 
-    monkeypatch.setattr(keys.os, "urandom", counting)
-    assert words(keys.secret_key()).astype("<u4").tobytes() == bytes(range(32))
-    assert words(keys.secret_key((3,))).astype("<u4").tobytes() == bytes(range(96))
+    monkeypatch.setattr(_keys.os, "urandom", counting)
+    assert words(_keys.secret_key()).astype("<u4").tobytes() == bytes(range(32))
+    assert words(_keys.secret_key((3,))).astype("<u4").tobytes() == bytes(range(96))
     assert asked == [32, 96]
 
 
 @pytest.mark.parametrize("data", [b"", bytes(range(100, 131)), bytes(range(100, 133)), bytes(64)])
 def test_bytes_of_another_length_make_no_key_and_are_not_shown(data):
     with pytest.raises(ValueError, match=rf"^data must be 32 bytes, got {len(data)}$"):
-        keys.key_from_bytes(data)
+        _keys.key_from_bytes(data)
 
 
 @pytest.mark.parametrize("data", [bytearray(32), "0" * 32, 5, None, np.zeros(8, np.uint32)])
 def test_only_bytes_make_a_key(data):
     with pytest.raises(TypeError, match=rf"^data must be bytes, got {type(data).__name__}$"):
-        keys.key_from_bytes(data)
+        _keys.key_from_bytes(data)
 
 
 def test_a_pickled_key_works_in_a_new_process_that_has_the_package(tmp_path):
@@ -300,62 +300,62 @@ print(keys.is_secret_kind(key), jax.random.bits(key, (2,), "uint32").tolist())
 
 
 # What a run's guarantee rests on, by the kind of its key: each row of the table in ``for_release``.
-EXACT = guarantee.guarantee(
+EXACT = _guarantee.guarantee(
     "gdp", 1.0, "replace_one", "rows",
-    assumptions=(guarantee.RANDOM_BITS, guarantee.PUBLIC_CONFIG),
+    assumptions=(_guarantee.RANDOM_BITS, _guarantee.PUBLIC_CONFIG),
 )  # fmt: skip
-FLOAT = guarantee.guarantee(
-    "gdp", 1.0, "replace_one", "rows", assumptions=(guarantee.IDEAL_NOISE, guarantee.PUBLIC_CONFIG)
+FLOAT = _guarantee.guarantee(
+    "gdp", 1.0, "replace_one", "rows", assumptions=(_guarantee.IDEAL_NOISE, _guarantee.PUBLIC_CONFIG)
 )
-NOTHING = guarantee.no_guarantee("rows", "for a test")
-WEAK = [jax.random.key(0), jax.random.key(0, impl="rbg"), jax.random.key(0, impl=keys.chacha20_test)]
+NOTHING = _guarantee.no_guarantee("rows", "for a test")
+WEAK = [jax.random.key(0), jax.random.key(0, impl="rbg"), jax.random.key(0, impl=_keys.chacha20_test)]
 KINDS = ["threefry2x32", "rbg", "chacha20_test"]
 
 
 @pytest.mark.parametrize("statement", [EXACT, FLOAT, NOTHING], ids=["exact", "float", "none"])
 @pytest.mark.parametrize("insecure", [False, True])
 def test_without_a_key_a_fresh_one_is_drawn_and_nothing_more_is_assumed(statement, insecure):
-    (first, kept), (second, _) = (keys.for_release(None, statement, insecure) for _ in range(2))
+    (first, kept), (second, _) = (_keys.for_release(None, statement, insecure) for _ in range(2))
     assert kept is statement
-    assert keys.is_secret_kind(first)
+    assert _keys.is_secret_kind(first)
     assert np.any(words(first) != words(second))
 
 
 @pytest.mark.parametrize("statement", [EXACT, FLOAT], ids=["exact", "float"])
 @pytest.mark.parametrize("insecure", [False, True])
 def test_a_chacha_key_must_be_secret(statement, insecure):
-    key, kept = keys.for_release(KEY, statement, insecure)
+    key, kept = _keys.for_release(KEY, statement, insecure)
     assert key is KEY
-    assert kept == statement.assuming(guarantee.KEY_SECRET)
+    assert kept == statement.assuming(_guarantee.KEY_SECRET)
 
 
 @pytest.mark.parametrize("key", WEAK, ids=KINDS)
 def test_a_key_of_another_generator_is_refused_where_noise_is_exact(key):
-    message = rf"^key must be None or a chacha20 key for exact noise, got a {keys.generator(key)} key: insecure"
+    message = rf"^key must be None or a chacha20 key for exact noise, got a {_keys.generator(key)} key: insecure"
     with pytest.raises(TypeError, match=message) as caught:
-        keys.for_release(key, EXACT, False)
+        _keys.for_release(key, EXACT, False)
     assert not any(str(word) in str(caught.value) for word in words(key) if word > 100)
 
 
 @pytest.mark.parametrize("key", WEAK, ids=KINDS)
 def test_a_permitted_key_of_another_generator_weakens_what_is_said(key):
-    used, kept = keys.for_release(key, EXACT, True)
+    used, kept = _keys.for_release(key, EXACT, True)
     assert used is key
     assert kept.assumptions == (
-        guarantee.PUBLIC_CONFIG,
-        guarantee.WEAK_KEY,
-        guarantee.KEY_SECRET,
+        _guarantee.PUBLIC_CONFIG,
+        _guarantee.WEAK_KEY,
+        _guarantee.KEY_SECRET,
     )
     for insecure in (False, True):
-        used, kept = keys.for_release(key, FLOAT, insecure)
+        used, kept = _keys.for_release(key, FLOAT, insecure)
         assert used is key
-        assert kept == FLOAT.assuming(guarantee.WEAK_KEY, guarantee.KEY_SECRET)
+        assert kept == FLOAT.assuming(_guarantee.WEAK_KEY, _guarantee.KEY_SECRET)
 
 
 @pytest.mark.parametrize("key", [KEY, *WEAK], ids=["chacha20", *KINDS])
 @pytest.mark.parametrize("insecure", [False, True])
 def test_where_there_is_no_guarantee_any_key_will_do(key, insecure):
-    assert keys.for_release(key, NOTHING, insecure) == (key, NOTHING)
+    assert _keys.for_release(key, NOTHING, insecure) == (key, NOTHING)
 
 
 @pytest.mark.parametrize(
@@ -371,7 +371,7 @@ def test_where_there_is_no_guarantee_any_key_will_do(key, insecure):
 @pytest.mark.parametrize("statement", [EXACT, FLOAT, NOTHING], ids=["exact", "float", "none"])
 def test_what_is_no_key_is_refused_whatever_is_stated(key, error, message, statement):
     with pytest.raises(error, match=message):
-        keys.for_release(key, statement, True)
+        _keys.for_release(key, statement, True)
 
 
 def released(run):
@@ -399,7 +399,7 @@ def test_a_default_run_draws_from_the_operating_system_and_from_nothing_else(mon
     runs = [run() for _ in range(2)]
     assert asked == [32, 32]
     assert released(runs[0]) != released(runs[1])
-    assert guarantee.KEY_SECRET not in runs[0].guarantee.assumptions
+    assert _guarantee.KEY_SECRET not in runs[0].guarantee.assumptions
     monkeypatch.setattr(os, "urandom", lambda count: BYTES[:count])
     assert released(run()) == released(run())
     assert random.getstate() == before
@@ -412,7 +412,7 @@ def test_a_run_with_the_same_key_is_the_same_and_says_that_the_key_must_be_secre
         for _ in range(2)
     ]
     assert released(runs[0]) == released(runs[1])
-    assert guarantee.KEY_SECRET in runs[0].guarantee.assumptions
+    assert _guarantee.KEY_SECRET in runs[0].guarantee.assumptions
     with pytest.raises(TypeError, match="key must be None or a chacha20 key for exact noise"):
         drivers.run_scan(
             case.algorithm, case.objective, records(), case.config(1.0), run=drivers.Execution(key=jax.random.key(0))
@@ -426,24 +426,24 @@ def reuse_is_an_error():
 
 
 def test_a_chacha_key_used_twice_is_caught_by_jax_too(reuse_is_an_error):
-    key = keys.secret_key()
+    key = _keys.secret_key()
     jax.random.bits(key)
     for use in (jax.random.bits, jax.random.split, lambda k: mechanisms.rounded_gaussian(k, (2,), 4)):
         with pytest.raises(jax.errors.KeyReuseError):
             use(key)
     with pytest.raises(jax.errors.KeyReuseError):
-        jax.jit(lambda k: jax.random.bits(k) + jax.random.bits(k))(keys.secret_key())
+        jax.jit(lambda k: jax.random.bits(k) + jax.random.bits(k))(_keys.secret_key())
 
 
 def test_a_statement_of_an_algorithm_is_of_keys_from_the_operating_system():
     """A loop of one's own asks ``for_release``, as the drivers do: a weak key is refused, or named."""
     stated = CASES["dp_gd"].algorithm.privacy(CASES["dp_gd"].config(1.0))
-    assert guarantee.RANDOM_BITS in stated.assumptions
-    assert not {guarantee.WEAK_KEY, guarantee.KEY_SECRET} & set(stated.assumptions)
+    assert _guarantee.RANDOM_BITS in stated.assumptions
+    assert not {_guarantee.WEAK_KEY, _guarantee.KEY_SECRET} & set(stated.assumptions)
     with pytest.raises(TypeError, match="key must be None or a chacha20 key for exact noise"):
-        keys.for_release(jax.random.key(1), stated, False)
-    _, honest = keys.for_release(jax.random.key(1), stated, True)
-    assert {guarantee.WEAK_KEY, guarantee.KEY_SECRET} < set(honest.assumptions)
-    assert guarantee.RANDOM_BITS not in honest.assumptions
-    assert keys.for_release(KEY, stated, False)[1] == stated.assuming(guarantee.KEY_SECRET)
-    assert keys.for_release(None, stated, False)[1] == stated
+        _keys.for_release(jax.random.key(1), stated, False)
+    _, honest = _keys.for_release(jax.random.key(1), stated, True)
+    assert {_guarantee.WEAK_KEY, _guarantee.KEY_SECRET} < set(honest.assumptions)
+    assert _guarantee.RANDOM_BITS not in honest.assumptions
+    assert _keys.for_release(KEY, stated, False)[1] == stated.assuming(_guarantee.KEY_SECRET)
+    assert _keys.for_release(None, stated, False)[1] == stated

@@ -10,11 +10,23 @@ from option_groups import group_options
 from scipy import stats
 
 import jaxdpbo
-from jaxdpbo import Space, by_person, drivers, per_user, space
-from jaxdpbo.algorithms import dp_gibo, dp_gp_ucb, dpareto, gp_ucb, private_evaluations, random_search
-from jaxdpbo.drivers import methods
-from jaxdpbo.privacy import guarantee, ledger
-from jaxdpbo.surrogate import maximize
+from jaxdpbo import (
+    Space,
+    by_person,
+    dp_gibo,
+    dp_gp_ucb,
+    dpareto,
+    drivers,
+    gp_ucb,
+    ledger,
+    per_user,
+    private_evaluations,
+    random_search,
+    space,
+)
+from jaxdpbo.drivers import _methods
+from jaxdpbo.privacy import _guarantee
+from jaxdpbo.surrogate import _box_search
 
 USERS = 60
 RECORDS = np.random.default_rng(0).normal([1.0, 2.0], 0.2, (USERS, 2))
@@ -53,21 +65,21 @@ def worded_loss(params, data):
 def plan(method="auto", **changes):
     given = {"users": 1000, "mu": 1.0, "space": BOX, "steps": 20, "clip_norm": 1.0, "loss_range": (0.0, 4.0)}
     grouped = group_options(method=method, **given | changes)
-    return methods.plan(grouped.pop("search"), methods.Task(**grouped))
+    return _methods.plan(grouped.pop("search"), _methods.Task(**grouped))
 
 
 @pytest.mark.parametrize(
     ("changes", "method", "reason"),
     [
-        ({}, methods.START, "a choice for 10 % of mu^2 has a sharpness of 63"),
-        ({"users": 300}, methods.LOCAL, "less than 50"),
-        ({"mu": 0.1}, methods.LOCAL, "less than 50"),
-        ({"loss_range": (0.0, 40.0)}, methods.LOCAL, "less than 50"),
-        ({"loss_range": None}, methods.LOCAL, "no loss_range was given"),
-        ({"space": MIXED}, methods.CHOICE, "not all dimensions are real"),
-        ({"space": Space({"x": space.real(0, 1)})}, methods.START, "sharpness"),
-        ({"mu": math.inf}, methods.START, "there is no noise"),
-        ({"steps": 2}, methods.LOCAL, "few steps"),
+        ({}, _methods.START, "a choice for 10 % of mu^2 has a sharpness of 63"),
+        ({"users": 300}, _methods.LOCAL, "less than 50"),
+        ({"mu": 0.1}, _methods.LOCAL, "less than 50"),
+        ({"loss_range": (0.0, 40.0)}, _methods.LOCAL, "less than 50"),
+        ({"loss_range": None}, _methods.LOCAL, "no loss_range was given"),
+        ({"space": MIXED}, _methods.CHOICE, "not all dimensions are real"),
+        ({"space": Space({"x": space.real(0, 1)})}, _methods.START, "sharpness"),
+        ({"mu": math.inf}, _methods.START, "there is no noise"),
+        ({"steps": 2}, _methods.LOCAL, "few steps"),
     ],
 )
 def test_the_rule_reads_public_numbers_alone(changes, method, reason):
@@ -76,7 +88,7 @@ def test_the_rule_reads_public_numbers_alone(changes, method, reason):
     assert reason in found.reason
 
 
-@pytest.mark.parametrize("method", methods.METHODS)
+@pytest.mark.parametrize("method", _methods.METHODS)
 def test_every_method_stays_within_its_budget_and_its_evaluations(method):
     found = plan(method, mu=0.7)
     stated = found.algorithm.privacy(found.config)
@@ -88,7 +100,7 @@ def test_every_method_stays_within_its_budget_and_its_evaluations(method):
     assert unbounded.algorithm.privacy(unbounded.config).notion == "none"
 
 
-@pytest.mark.parametrize("method", methods.METHODS)
+@pytest.mark.parametrize("method", _methods.METHODS)
 def test_float_noise_of_no_budget_is_no_noise(method):
     found = plan(method, mu=math.inf, noise="float", estimate_share=0.1)
     assert found.algorithm.privacy(found.config).notion == "none"
@@ -96,7 +108,7 @@ def test_float_noise_of_no_budget_is_no_noise(method):
 
 @pytest.mark.parametrize("mu", [0.05, 0.3, 0.7, 1.0, 3.3])
 def test_float_noise_in_float32_is_never_beyond_what_was_asked_for(float32, mu):
-    for method in methods.METHODS:
+    for method in _methods.METHODS:
         found = plan(method, mu=float(np.float32(mu)), noise="float", estimate_share=0.1)
         assert found.algorithm.privacy(found.config).level <= float(np.float32(mu)) * (1 + 1e-15)
 
@@ -107,11 +119,11 @@ def test_one_choice_is_pure_too():
     notion, epsilon = stated.also
     assert notion == "dp"
     assert stated.epsilon(0.3) < epsilon == stated.epsilon(1e-12)
-    assert guarantee.from_dict(stated.to_dict()).also == stated.also
+    assert _guarantee.guarantee_from_dict(stated.to_dict()).also == stated.also
     assert f"gdp {stated.level:g} and dp {epsilon:g}" in stated.claim
 
 
-@pytest.mark.parametrize("method", [methods.LOCAL, methods.START, methods.CHOICE, methods.IN_ORDER])
+@pytest.mark.parametrize("method", [_methods.LOCAL, _methods.START, _methods.CHOICE, _methods.IN_ORDER])
 def test_a_method_by_name_runs_the_same_compiled_and_from_python(method):
     options = {"method": method, "users": USERS} | SMALL
     compiled = jaxdpbo.minimize(loss, RECORDS, BOX[:2] + BOX[2:], **group_options(**options))
@@ -205,14 +217,14 @@ def test_names_and_people_go_together():
 
     options = SMALL | {"steps": 5}
     run = jaxdpbo.minimize(per_user(of_one), RECORDS, MIXED, **group_options(**options))
-    assert guarantee.OWN_ROWS in run.guarantee.assumptions
+    assert _guarantee.OWN_ROWS in run.guarantee.assumptions
     grouped = by_person(per_user(of_one), np.arange(USERS) // 2)
     assert (
-        guarantee.WHOSE_ROWS
+        _guarantee.WHOSE_ROWS
         in jaxdpbo.minimize(grouped, RECORDS, MIXED, **group_options(**options)).guarantee.assumptions
     )
     checked = jaxdpbo.minimize(named_loss, RECORDS, MIXED, **group_options(user_axes=0, **options))
-    assert guarantee.SEPARABLE_LOSSES not in checked.guarantee.assumptions
+    assert _guarantee.SEPARABLE_LOSSES not in checked.guarantee.assumptions
 
 
 def test_another_space_is_another_run_on_record(tmp_path):
@@ -228,8 +240,8 @@ def test_another_space_is_another_run_on_record(tmp_path):
         jaxdpbo.minimize(worded_loss, RECORDS, other, **group_options(**options))
 
 
-GRID = WORDS.snap(methods.sobol(8, 2, 0))
-SEARCH = maximize.Search(8, 1, 1)
+GRID = WORDS.snap(_methods.sobol(8, 2, 0))
+SEARCH = _box_search.BoxSearch(8, 1, 1)
 
 
 def _mean(params, data):

@@ -140,8 +140,8 @@ def test_the_scope_is_privacy_training_drivers_and_what_tell_and_release_do(ever
     modules = {one.module for one in everything}
     for folder in mutations.FOLDERS:
         with_code = {path.relative_to(ROOT).as_posix() for path in (ROOT / folder).rglob("*.py")}
-        assert {one for one in with_code if "/__init__" not in one} - modules <= {"jaxdpbo/drivers/result.py"}
-    dp_gibo = {one.function.split(".")[0] for one in everything if one.module.endswith("algorithms/dp_gibo/run.py")}
+        assert {one for one in with_code if "/__init__" not in one} - modules <= {"jaxdpbo/drivers/_result.py"}
+    dp_gibo = {one.function.split(".")[0] for one in everything if one.module.endswith("_algorithms/dp_gibo/run.py")}
     assert "tell" in dp_gibo
     assert dp_gibo <= {"tell", "release", "_next"}  # what ``ask`` calls too is not among them
     assert len({one.key for one in everything}) == len(everything)
@@ -173,22 +173,22 @@ def test_each_equivalent_mutant_is_one_and_says_why(everything):
 
 
 def test_tests_are_found_by_function_by_the_constant_it_names_and_by_import():
-    known = run.Map({"a": 1.0, "b": 2.0, "c": 40.0}, {"jaxdpbo/privacy/clipping.py::clip_and_sum": [1, 0]})
+    known = run.Map({"a": 1.0, "b": 2.0, "c": 40.0}, {"jaxdpbo/privacy/_clipping.py::clip_and_sum": [1, 0]})
 
     def tests_of(function, line=1):
-        given = mutations.Mutation("jaxdpbo/privacy/clipping.py", function, "", "", line, 0, 0, "", "")
+        given = mutations.Mutation("jaxdpbo/privacy/_clipping.py", function, "", "", line, 0, 0, "", "")
         return known.tests_of(given, ROOT)
 
     assert tests_of("clip_and_sum") == tests_of("clip_and_sum.inner") == ["b", "a"]
     assert "tests/test_clipping.py" in tests_of("another")
     assert run.Map({}, {}).tests_of(
-        mutations.Mutation("jaxdpbo/privacy/clipping.py", "f", "", "", 1, 0, 0, "", ""), ROOT
-    ) == run.importing("jaxdpbo/privacy/clipping.py", ROOT)
+        mutations.Mutation("jaxdpbo/privacy/_clipping.py", "f", "", "", 1, 0, 0, "", ""), ROOT
+    ) == run.importing("jaxdpbo/privacy/_clipping.py", ROOT)
     assert known.within(["c", "a", "b"], 42) == ["c", "a"]
 
 
 def test_the_map_puts_the_cheap_and_particular_first_and_red_tests_nowhere(tmp_path):
-    f, g = "jaxdpbo/privacy/clipping.py::f", "jaxdpbo/privacy/clipping.py::g"
+    f, g = "jaxdpbo/privacy/_clipping.py::f", "jaxdpbo/privacy/_clipping.py::g"
     entered = {
         "tests/test_a.py": {
             "tests/test_a.py::slow": {"green": True, "seconds": 3.0, "functions": [f, g]},

@@ -13,11 +13,10 @@ from option_groups import group_options
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.testing import pytest_samplers as suite
 
-from jaxdpbo import Execution, Recording
-from jaxdpbo.integrations.optuna import DParetoSampler, GPUCBSampler, coordinates, observations, private_study
-from jaxdpbo.integrations.optuna.samplers import DEVIATION, noise_deviation
-from jaxdpbo.integrations.optuna.study import GUARANTEE, ObjectiveFailed
-from jaxdpbo.privacy import ledger
+from jaxdpbo import Execution, Recording, ledger
+from jaxdpbo.integrations.optuna import DParetoSampler, GPUCBSampler, _coordinates, observations, private_study
+from jaxdpbo.integrations.optuna._samplers import DEVIATION, noise_deviation
+from jaxdpbo.integrations.optuna._study import GUARANTEE, ObjectiveFailed
 
 RECORDS = np.linspace(0.2, 0.4, 50)
 TESTED = {"users": 50, "loss_range": (0.0, 1.0), "noise": "float", "insecure_key": True}
@@ -58,23 +57,23 @@ DISTRIBUTIONS = [
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS, ids=str)
 def test_values_come_back_from_their_coordinates(distribution):
     for place in np.linspace(0, 1, 101):
-        value = coordinates.decode(distribution, place)
+        value = _coordinates.decode(distribution, place)
         assert distribution._contains(distribution.to_internal_repr(value))
         assert type(value) in (int, float, str, bool, type(None))
-        at = coordinates.encode(distribution, value)
+        at = _coordinates.encode(distribution, value)
         assert 0 <= at <= 1
-        assert coordinates.decode(distribution, at) == pytest.approx(value) if isinstance(value, float) else True
+        assert _coordinates.decode(distribution, at) == pytest.approx(value) if isinstance(value, float) else True
         if not isinstance(value, float):
-            assert coordinates.decode(distribution, at) is value or coordinates.decode(distribution, at) == value
-    ends = [coordinates.decode(distribution, place) for place in (0.0, 1.0)]
+            assert _coordinates.decode(distribution, at) is value or _coordinates.decode(distribution, at) == value
+    ends = [_coordinates.decode(distribution, place) for place in (0.0, 1.0)]
     if not isinstance(distribution, CategoricalDistribution):
         assert ends == pytest.approx([distribution.low, distribution.high])
-    assert coordinates.levels(distribution) is None or coordinates.levels(distribution) > 1
+    assert _coordinates.levels(distribution) is None or _coordinates.levels(distribution) > 1
 
 
 def test_a_range_of_one_value_has_a_coordinate():
     for distribution in (FloatDistribution(2.0, 2.0), FloatDistribution(2.0, 2.0, log=True), IntDistribution(2, 2)):
-        assert coordinates.decode(distribution, coordinates.encode(distribution, 2)) == 2
+        assert _coordinates.decode(distribution, _coordinates.encode(distribution, 2)) == 2
 
 
 def suggest(trial):

@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.trainings import opacus_sgd, rows
 from jaxdpbo import tuning
-from jaxdpbo.privacy import guarantee
+from jaxdpbo.privacy import _guarantee
 
 COUNTED = Path(__file__).with_name("opacus_counted.json")  # python -m benchmarks.trainings.opacus_sgd FILE
 RNG = np.random.default_rng(0)
@@ -47,7 +47,7 @@ def test_tuned_and_trained_under_one_statement(library, capfd):
     for each in found.guarantees:
         assert 6.0 < each.epsilon(delta=1e-4) <= 8.0
         assert set(training.assumptions()) <= set(each.assumptions)
-    assert {guarantee.IDEAL_NOISE, guarantee.POISSON_BATCHES, guarantee.FOREIGN_DRAWS} == set(training.assumptions())
+    assert {_guarantee.IDEAL_NOISE, _guarantee.POISSON_BATCHES, _guarantee.FOREIGN_DRAWS} == set(training.assumptions())
     assert {each.relation for each in found.guarantees} == {"replace_one"}
     assert "group privacy" in training.cost(setting, found.noise, 320).how
     assert capfd.readouterr() == ("", "")

@@ -24,9 +24,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transform_cases import KINDS
 
-from jaxdpbo import commands, outsourcing
+from jaxdpbo import _commands, outsourcing, transforms
 from jaxdpbo.outsourcing import ProtocolError
-from jaxdpbo.privacy import guarantee, transforms
+from jaxdpbo.privacy import _guarantee
 
 ROOT = Path(__file__).parent.parent
 INPUTS = np.random.default_rng(0).uniform(-3, 3, (40, 2))
@@ -42,7 +42,7 @@ def curated(kind="planar_laplace"):
 @pytest.fixture
 def published(tmp_path):
     outsourcing.publish(tmp_path / "released.jsonl", curated())
-    return outsourcing.read_published(tmp_path / "released.jsonl")
+    return outsourcing.read_publication(tmp_path / "released.jsonl")
 
 
 class Evaluations:
@@ -103,9 +103,9 @@ def conversation(tmp_path, published, evaluate, cut=math.inf, key=0):
 def test_what_is_published_is_read_back(tmp_path, kind):
     released = curated(kind)
     outsourcing.publish(tmp_path / "z", released)
-    read = outsourcing.read_published(tmp_path / "z").curated
+    read = outsourcing.read_publication(tmp_path / "z").curated
     np.testing.assert_array_equal(read.z, released.z)
-    assert read.guarantee == guarantee.from_dict(released.guarantee.to_dict())
+    assert read.guarantee == _guarantee.guarantee_from_dict(released.guarantee.to_dict())
     assert read.metadata.distribution == released.metadata.distribution
     assert (read.metadata.kind, read.metadata.scale) == (kind, released.metadata.scale)
     if released.metadata.projection is not None:
@@ -142,7 +142,7 @@ def test_a_damaged_file_is_refused(tmp_path, old, new, message):
     assert old in path.read_text()
     path.write_text(path.read_text().replace(old, new, 1))
     with pytest.raises(ProtocolError) as refusal:
-        outsourcing.read_published(path)
+        outsourcing.read_publication(path)
     assert str(refusal.value).startswith(message)
 
 
@@ -150,10 +150,10 @@ def test_a_file_cut_short_is_refused(tmp_path, published):
     path = tmp_path / "released.jsonl"
     path.write_bytes(path.read_bytes()[:-30])
     with pytest.raises(ProtocolError):
-        outsourcing.read_published(path)
+        outsourcing.read_publication(path)
     path.write_bytes(b"")
     with pytest.raises(ProtocolError):
-        outsourcing.read_published(path)
+        outsourcing.read_publication(path)
 
 
 def test_the_modeler_finds_a_good_row_and_the_curator_evaluates_each_once(tmp_path, published):
@@ -225,7 +225,7 @@ def test_nothing_that_is_said_breaks_the_curator(tmp_path_factory, lines):
     folder = tmp_path_factory.mktemp("said")
     outsourcing.publish(folder / "z", curated())
     evaluate = Evaluations()
-    replies = said_to(folder, outsourcing.read_published(folder / "z"), *lines, evaluate=evaluate)
+    replies = said_to(folder, outsourcing.read_publication(folder / "z"), *lines, evaluate=evaluate)
     assert all(set(reply) == {"error"} for reply in replies[1:])
     assert not evaluate.rows
 
@@ -237,7 +237,7 @@ def test_an_evaluation_that_fails_is_refused_without_its_reason_and_may_be_asked
     (_, refusal) = said_to(tmp_path, published, ask(1, 3), evaluate=fails)
     assert refusal == {"error": "the evaluation of row 3 failed: ask again"}
     with opened(tmp_path, published) as record, pytest.raises(ProtocolError) as raised:
-        outsourcing.curator._evaluate(record, fails, 3)
+        outsourcing._curator._evaluate(record, fails, 3)
     assert raised.value.__cause__ is raised.value.__context__ is None
     assert said_to(tmp_path, published, ask(1, 3))[-1]["output"] == OUTPUTS[3]
 
@@ -558,11 +558,11 @@ def test_a_connection_that_is_reset_has_ended():
 def test_a_statement_is_read_back_or_refused():
     for kind in KINDS.values():
         statement = json.loads(json.dumps(kind.guarantee.to_dict()))
-        assert guarantee.from_dict(statement) == kind.guarantee.assuming(guarantee.UNCHECKED)
+        assert _guarantee.guarantee_from_dict(statement) == kind.guarantee.assuming(_guarantee.UNCHECKED)
     with pytest.raises(ValueError, match="a guarantee has notion"):
-        guarantee.from_dict({"notion": "dp"})
+        _guarantee.guarantee_from_dict({"notion": "dp"})
     with pytest.raises(ValueError, match="level must not be NaN"):
-        guarantee.from_dict(KINDS["gaussian"].guarantee.to_dict() | {"level": math.nan})
+        _guarantee.guarantee_from_dict(KINDS["gaussian"].guarantee.to_dict() | {"level": math.nan})
 
 
 # The two programs
@@ -581,7 +581,7 @@ def curate(*arguments):
     """The curator in this process, which gets its standard streams back."""
     kept, streams = [os.dup(number) for number in range(3)], (sys.stdout, sys.stderr)
     try:
-        commands.main(["curator", *map(str, arguments)])
+        _commands.main(["curator", *map(str, arguments)])
     finally:
         if sys.stdout is not streams[0]:
             sys.stdout.close()
@@ -677,7 +677,7 @@ def test_the_two_programs_survive_being_killed(tmp_path, table):
     assert f"row {best['row']}: output" in told
     assert f"the modeler's answer is row {best['row']}" in told
     assert "guarantee: metric_dp 2, total variation at most 7.9e-31 (unit_distance 1)" in told
-    assert guarantee.KEY_SECRET not in told
+    assert _guarantee.KEY_SECRET not in told
 
 
 def test_the_modeler_hears_nothing_that_the_owners_code_prints(tmp_path, table):
@@ -772,7 +772,7 @@ import os, sys
 from pathlib import Path
 from jaxdpbo import outsourcing
 path = Path(sys.argv[1])
-published = outsourcing.read_published(path / "released.jsonl")
+published = outsourcing.read_publication(path / "released.jsonl")
 with outsourcing.open_journal(path / "record.jsonl", published, b"x", 6) as record:
     evaluate = lambda row: 1.0 if os.fork() else 1 / 0
     outsourcing.serve(record, evaluate, ['{"query": 1, "row": 3}'], outsourcing.sender(sys.stdout))
@@ -860,7 +860,7 @@ def test_a_curator_waits_for_the_one_that_has_the_record_open(tmp_path, table, m
 )
 def test_a_modeler_without_a_curator_says_so(capsys, command, message):
     with pytest.raises(SystemExit) as end:
-        commands.main(["modeler", "--lengthscale=1", "--curator", command])
+        _commands.main(["modeler", "--lengthscale=1", "--curator", command])
     assert message in f"{end.value}{capsys.readouterr().err}"
 
 
@@ -875,7 +875,7 @@ def test_a_table_may_lack_cells_and_is_published_once(tmp_path, table, monkeypat
             each.unlink()
         sys.modules.pop("slow", None)
         curate(*table)
-        assert len(outsourcing.read_published(tmp_path / "released.jsonl").curated.z) == len(INPUTS)
+        assert len(outsourcing.read_publication(tmp_path / "released.jsonl").curated.z) == len(INPUTS)
     for each in tmp_path.glob("record*"):
         each.unlink()
     (tmp_path / "table.csv").write_text("\n".join(lines[:-1]) + "\n")

@@ -24,7 +24,7 @@ assert abs(accounting.gdp_epsilon(1.0, 1e-5) - 4.3771781) < 1e-6
 assert accounting.sampled_gaussian_epsilon(rate=0.01, noise_multiplier=1.0, steps=100, delta=1e-5).epsilon < 3
 rows = transforms.curate(None, transforms.planar_laplace(centre=np.zeros(2), scale=1.0, epsilon=2.0), np.ones((4, 2)))
 assert np.all(np.isfinite(np.asarray(rows.z)))
-jaxdpbo.outsourcing.publish, jaxdpbo.training.dp_optim, jaxdpbo.problems.kernel_svr, jaxdpbo.privacy.auditing
+jaxdpbo.outsourcing.publish, jaxdpbo.training.train, jaxdpbo.problems.kernel_svr_loss, jaxdpbo.privacy.threshold_audit
 """
 
 
@@ -55,7 +55,7 @@ def built(folder):
 def test_wheel_and_sdist_give_the_example_in_an_empty_environment(full_only, tmp_path):
     wheel, sdist = built(tmp_path)
     names = zipfile.ZipFile(wheel).namelist()
-    assert {"jaxdpbo/py.typed", "jaxdpbo/commands/demo.py", "jaxdpbo/__main__.py"} <= set(names)
+    assert {"jaxdpbo/py.typed", "jaxdpbo/_commands/demo.py", "jaxdpbo/__main__.py"} <= set(names)
     assert {name.split("/")[0] for name in names} == {"jaxdpbo", f"jaxdpbo-{jaxdpbo.__version__}.dist-info"}
     with tarfile.open(sdist) as archive:
         packed = {name.split("/", 1)[1] for name in archive.getnames()}
@@ -78,7 +78,7 @@ def test_the_lowest_stated_versions_run_the_example(full_only, tmp_path):
 
 
 def test_the_metadata_say_what_a_package_index_shows():
-    assert PROJECT["scripts"] == {"jaxdpbo": "jaxdpbo.commands:main"}
+    assert PROJECT["scripts"] == {"jaxdpbo": "jaxdpbo._commands:main"}
     assert "Typing :: Typed" in PROJECT["classifiers"]
     assert (ROOT / "jaxdpbo" / "py.typed").exists()
     for extra, requirements in PROJECT["optional-dependencies"].items():

@@ -6,14 +6,13 @@ import pytest
 
 matplotlib.use("Agg")
 
-from jaxdpbo import dpareto, plotting, preview
-from jaxdpbo.algorithms import private_estimate, private_search
-from jaxdpbo.algorithms.dp_gibo.run import Release
+from jaxdpbo import dpareto, plotting, preview, private_estimate, private_search
+from jaxdpbo.dp_gibo import Release
 from jaxdpbo.drivers import Run
-from jaxdpbo.privacy import auditing, guarantee
+from jaxdpbo.privacy import _auditing, _guarantee
 
-GDP = guarantee.guarantee("gdp", 1.0, "replace_one", "people", parts=(("a", 0.6), ("b", 0.8)))
-DP = guarantee.guarantee("dp", 0.5, "replace_one", "people")
+GDP = _guarantee.guarantee("gdp", 1.0, "replace_one", "people", parts=(("a", 0.6), ("b", 0.8)))
+DP = _guarantee.guarantee("dp", 0.5, "replace_one", "people")
 
 
 def walk(seed):
@@ -50,17 +49,17 @@ def test_a_front_is_a_line_of_what_nothing_dominates():
 
 
 def test_a_trade_off_is_what_the_statement_says():
-    axes = plotting.plot_trade_off(GDP, measured=auditing.TradeOff(np.array([0.5]), np.array([0.4])))
+    axes = plotting.plot_trade_off(GDP, measured=_auditing.TradeOff(np.array([0.5]), np.array([0.4])))
     rates = axes.lines[1].get_xdata()
-    np.testing.assert_allclose(axes.lines[1].get_ydata(), auditing.declared_trade_off(GDP, rates))
+    np.testing.assert_allclose(axes.lines[1].get_ydata(), _auditing.declared_trade_off(GDP, rates))
     assert np.all(axes.lines[1].get_ydata() <= axes.lines[0].get_ydata() + 1e-12)
     assert len(axes.lines) == 3
     with pytest.raises(ValueError, match="notion"):
-        plotting.plot_trade_off(guarantee.no_guarantee("people", "none"))
+        plotting.plot_trade_off(_guarantee.no_guarantee("people", "none"))
 
 
 def test_an_audit_is_a_share_of_its_claim():
-    found = auditing.Audit(0.4, 1.2, 0.0, 1, 0, 10)
+    found = _auditing.Audit(0.4, 1.2, 0.0, 1, 0, 10)
     axes = plotting.plot_audit([found, found], [GDP, DP], ["one", "two"])
     assert [bar.get_width() for bar in axes.patches] == [1.2, 0.8]
     assert axes.patches[0].get_facecolor() != axes.patches[1].get_facecolor()  # one is refuted
@@ -77,6 +76,6 @@ def test_previews_are_sorted_by_users_and_a_budget_adds_up():
         plotting.plot_previews([])
     bars = plotting.plot_budget(GDP).patches
     np.testing.assert_allclose([bar.get_width() for bar in bars], [0.36, 0.64])
-    assert len(plotting.plot_budget(guarantee.guarantee("gdp", 1.0, "replace_one", "people")).patches) == 1
+    assert len(plotting.plot_budget(_guarantee.guarantee("gdp", 1.0, "replace_one", "people")).patches) == 1
     with pytest.raises(ValueError, match="notion"):
         plotting.plot_budget(DP)

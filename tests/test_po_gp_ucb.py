@@ -10,9 +10,8 @@ from oracles import dp_gp_ucb as oracle
 from oracles import kernels as kernel_oracle
 from oracles.ucb import beta_of_candidates
 
-from jaxdpbo import drivers
-from jaxdpbo.algorithms import po_gp_ucb
-from jaxdpbo.privacy import transforms
+from jaxdpbo import drivers, po_gp_ucb
+from jaxdpbo.privacy import _transforms
 from jaxdpbo.theory import po_gp_ucb as theory
 
 SIDE = 15
@@ -20,9 +19,9 @@ GRID = np.stack(np.meshgrid(np.linspace(0, 7.5, SIDE), np.linspace(0, 7.5, SIDE)
 LENGTHSCALE, NOISE, STEPS = 1.25, 1e-3, 20
 
 
-def curated(epsilon=3.0, seed=0, kind=transforms.planar_laplace, **options):
+def curated(epsilon=3.0, seed=0, kind=_transforms.planar_laplace, **options):
     chosen = kind(centre=np.full(2, 3.75), scale=1.0, epsilon=epsilon, **options)
-    return transforms.curate(jax.random.key(seed), chosen, GRID, insecure_key=True)
+    return _transforms.curate(jax.random.key(seed), chosen, GRID, insecure_key=True)
 
 
 def config(given, **changes):
@@ -43,8 +42,8 @@ def functions(count):
 
 def test_the_picks_are_the_oracles():
     """With the published transform the rows are taken for inputs."""
-    given = transforms.curate(
-        jax.random.key(0), transforms.random_projection(dimension=2, projected=4, epsilon=1e4, delta=1e-5), GRID
+    given = _transforms.curate(
+        jax.random.key(0), _transforms.random_projection(dimension=2, projected=4, epsilon=1e4, delta=1e-5), GRID
     )
     (utilities,) = functions(1)
     done = drivers.run_scan(
@@ -117,10 +116,10 @@ def test_the_best_rank_is_the_largest_whose_threshold_the_data_reach():
     grid *= 25 / np.linalg.norm(grid, axis=1).max()
     smallest = np.linalg.svd(grid - grid.mean(axis=0), compute_uv=False).min()
     assert smallest == pytest.approx(1030.88, abs=0.01)
-    found = [transforms.largest_rank(smallest, math.exp(power), 1e-5) for power in (0, 0.9, 1.1, 1.3, 1.5)]
+    found = [_transforms.largest_rank(smallest, math.exp(power), 1e-5) for power in (0, 0.9, 1.1, 1.3, 1.5)]
     assert found == [1, 7, 11, 15, 22]
-    assert transforms.threshold(11, math.exp(1.1), 1e-5) <= smallest < transforms.threshold(12, math.exp(1.1), 1e-5)
-    assert transforms.largest_rank(1.0, 1.0, 1e-5) == 0
+    assert _transforms.threshold(11, math.exp(1.1), 1e-5) <= smallest < _transforms.threshold(12, math.exp(1.1), 1e-5)
+    assert _transforms.largest_rank(1.0, 1.0, 1e-5) == 0
 
 
 def test_distances_keep_within_lemma_1_and_theorem_2():
@@ -134,12 +133,12 @@ def test_distances_keep_within_lemma_1_and_theorem_2():
         return np.sum((rows[apart[0]] - rows[apart[1]]) ** 2, axis=1)
 
     for epsilon in (1e9, 2e3):
-        chosen = transforms.random_projection(dimension=3, projected=rank, epsilon=epsilon, delta=1e-5)
+        chosen = _transforms.random_projection(dimension=3, projected=rank, epsilon=epsilon, delta=1e-5)
         smallest = np.linalg.svd(inputs - inputs.mean(axis=0), compute_uv=False).min()
         low, high = theory.distance_factors(0.4, smallest, chosen.threshold)
         assert (high > 1.4) == (smallest < chosen.threshold) == (epsilon < 1e9)
         for seed in range(20):
-            ratios = squared(np.asarray(transforms.curate(jax.random.key(seed), chosen, inputs).z)) / squared(inputs)
+            ratios = squared(np.asarray(_transforms.curate(jax.random.key(seed), chosen, inputs).z)) / squared(inputs)
             assert low <= ratios.min()
             assert ratios.max() <= high
 
@@ -174,8 +173,8 @@ def test_no_answer_that_is_private_for_any_replacement_beats_the_floor():
 def test_a_kernel_that_knows_the_cells_searches_better():
     """Rows that named the same cell are not the same row, as a kernel of places has it."""
     cells, count = np.stack(np.meshgrid([1.25, 3.75, 6.25], [1.25, 3.75, 6.25]), -1).reshape(-1, 2), 100
-    chosen = transforms.randomised_response(centre=np.zeros(2), scale=1.0, epsilon=6.0, cells=cells)
-    given = transforms.curate(jax.random.key(0), chosen, GRID, insecure_key=True)
+    chosen = _transforms.randomised_response(centre=np.zeros(2), scale=1.0, epsilon=6.0, cells=cells)
+    given = _transforms.curate(jax.random.key(0), chosen, GRID, insecure_key=True)
     keys, tables = jax.random.split(jax.random.key(2), count), functions(count)
     best, regrets = tables.max(axis=1), {}
     for aware in (True, False):

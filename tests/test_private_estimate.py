@@ -7,11 +7,11 @@ import pytest
 from option_groups import group_options
 
 import jaxdpbo
-from jaxdpbo import Space, drivers, space
-from jaxdpbo.algorithms import dp_gd, dp_gibo, dp_gp_ucb, private_estimate, private_search
-from jaxdpbo.drivers import methods
-from jaxdpbo.privacy import accounting, calibration, guarantee
-from jaxdpbo.privacy.calibration import RELEASES
+from jaxdpbo import Space, accounting, dp_gd, dp_gibo, dp_gp_ucb, drivers, space
+from jaxdpbo._algorithms import private_estimate, private_search
+from jaxdpbo.drivers import _methods
+from jaxdpbo.privacy import _calibration, _guarantee
+from jaxdpbo.privacy._calibration import RELEASES
 
 USERS = 400
 RECORDS = np.random.default_rng(0).normal([1.0, 2.0], 0.2, (USERS, 2))
@@ -112,28 +112,28 @@ PARTS = {
 }
 
 
-@pytest.mark.parametrize("method", methods.METHODS)
+@pytest.mark.parametrize("method", _methods.METHODS)
 def test_the_parts_are_the_mechanisms_of_the_method(method):
     """No noisy means where a search only chooses."""
     search = jaxdpbo.Search(method=method, steps=6, batch=2, estimate_share=0.1)
-    plan = methods.plan(search, methods.Task(USERS, 2.0, BOX, RANGE))
+    plan = _methods.plan(search, _methods.Task(USERS, 2.0, BOX, RANGE))
     stated = plan.algorithm.privacy(plan.config)
     assert [name for name, _ in stated.parts] == PARTS[method]
     assert accounting.compose_gdp_rounded_up(*dict(stated.parts).values()) == pytest.approx(stated.level, rel=1e-12)
 
 
 def test_a_clip_norm_that_is_found_first_is_a_part_of_each_search_around_it():
-    for method in (methods.LOCAL, methods.START):
+    for method in (_methods.LOCAL, _methods.START):
         search = jaxdpbo.Search(method=method, steps=6, batch=2, clip_norm="private", estimate_share=0.1)
-        plan = methods.plan(search, methods.Task(USERS, 2.0, BOX, RANGE))
+        plan = _methods.plan(search, _methods.Task(USERS, 2.0, BOX, RANGE))
         names = [name for name, _ in plan.algorithm.privacy(plan.config).parts]
         place = PARTS[method].index(RELEASES)
-        assert names == [*PARTS[method][:place], calibration.FIND_SCALE, *PARTS[method][place:]]
+        assert names == [*PARTS[method][:place], _calibration.FIND_SCALE, *PARTS[method][place:]]
 
 
 def test_an_algorithm_that_names_no_mechanism_is_the_search():
-    stated = guarantee.guarantee("gdp", 0.5, "replace_one", "users")
-    assert calibration.statement_parts(object(), stated) == (("the search", 0.5),)
+    stated = _guarantee.guarantee("gdp", 0.5, "replace_one", "users")
+    assert _calibration.statement_parts(object(), stated) == (("the search", 0.5),)
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ import pytest
 from option_groups import group_options
 from scipy.stats import kstest, norm
 
-from jaxdpbo import Execution, drivers
-from jaxdpbo.algorithms import gp_ucb, private_evaluations, random_search
-from jaxdpbo.drivers import BudgetExhausted, PrivateObjective, loop
-from jaxdpbo.privacy import accounting, guarantee, private_mean
+from jaxdpbo import Execution, accounting, drivers, gp_ucb, random_search
+from jaxdpbo._algorithms import private_evaluations
+from jaxdpbo.drivers import BudgetExhausted, PrivateObjective, _loop
+from jaxdpbo.privacy import _guarantee, _private_mean
 
 USERS, STEPS, RANGE = 200, 12, (0.0, 2.0)
 CANDIDATES = np.linspace(0.0, 1.0, 15)[:, None]
@@ -55,7 +55,7 @@ def test_one_record_for_each_inner_algorithm():
 def test_the_guarantee_is_unconditional_gdp():
     statement = ALGORITHM.privacy(config(2.0))
     assert (statement.notion, statement.level, statement.relation) == ("gdp", 2.0, "replace_one")
-    assert set(statement.assumptions) == {guarantee.IDEAL_NOISE, guarantee.PUBLIC_CONFIG, guarantee.SEPARABLE_LOSSES}
+    assert set(statement.assumptions) == {_guarantee.IDEAL_NOISE, _guarantee.PUBLIC_CONFIG, _guarantee.SEPARABLE_LOSSES}
     assert ALGORITHM.privacy(config(np.inf)).notion == "none"
 
 
@@ -98,9 +98,9 @@ def test_released_values_carry_the_declared_noise():
 def raw_means(losses):
     """Before the noise, and how many were moved."""
     chosen = config(np.inf, noise="none")
-    total, clipped = private_mean.sum_losses(chosen.budget, jnp.asarray(losses), chosen.low, chosen.high)
-    released = private_mean.skip_noise(chosen.budget, total)
-    return private_mean.mean_of_losses(chosen.budget, released, chosen.low, chosen.high), clipped
+    total, clipped = _private_mean.sum_clipped_losses(chosen.budget, jnp.asarray(losses), chosen.low, chosen.high)
+    released = _private_mean.skip_noise(chosen.budget, total)
+    return _private_mean.mean_of_losses(chosen.budget, released, chosen.low, chosen.high), clipped
 
 
 @pytest.mark.parametrize("junk", [np.nan, np.inf, -np.inf, 1e300, -7.0, 0.3])
@@ -130,14 +130,14 @@ def test_the_whole_state_is_what_was_released():
     found = run(config()).diagnostics
     assert found.state.raw == found.memory == ()
     chosen, key = config(), jax.random.key(5)
-    start = loop.begin(ALGORITHM, key, chosen)
-    query = loop.ask(ALGORITHM, key, chosen, start.state)
+    start = _loop.begin(ALGORITHM, key, chosen)
+    query = _loop.ask(ALGORITHM, key, chosen, start.state)
     states = []
     for shift in (0.0, 0.25):  # other users' losses, the same mean: the same everything
         losses = np.full((1, USERS), 0.75)
         losses[0, :100] += shift
         losses[0, 100:] -= shift
-        states.append(loop.learn(ALGORITHM, key, chosen, start, query, jnp.asarray(losses))[0])
+        states.append(_loop.learn(ALGORITHM, key, chosen, start, query, jnp.asarray(losses))[0])
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12), *states)
 
 
@@ -196,8 +196,8 @@ def test_the_wrapper_spends_and_then_refuses():
             private(0.5)
     assert [spent.value for spent in private.spent] == values
     assert private.guarantee.level == 1.0
-    assert guarantee.KEY_SECRET in private.guarantee.assumptions
-    assert guarantee.KEY_SECRET not in objective(key=None).guarantee.assumptions
+    assert _guarantee.KEY_SECRET in private.guarantee.assumptions
+    assert _guarantee.KEY_SECRET not in objective(key=None).guarantee.assumptions
     assert "0 of 3 evaluations left" in repr(private)
 
 

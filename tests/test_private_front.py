@@ -12,9 +12,9 @@ from oracles import pareto as oracle
 from training_cases import Trivial
 
 from jaxdpbo import Recording, accounting, ledger, tuning
-from jaxdpbo.privacy import guarantee
-from jaxdpbo.privacy.accounting import stage
-from jaxdpbo.tuning import _fitting, front, selection
+from jaxdpbo.privacy import _guarantee
+from jaxdpbo.privacy._accounting import stage
+from jaxdpbo.tuning import _fitting, _front, _selection
 
 X, Y = np.random.default_rng(0).normal(size=(400, 3)), np.zeros(400, int)
 SETTINGS, DELTA = [0.2, 0.4, 0.9], 1e-4
@@ -52,7 +52,7 @@ def test_all_trainings_together_cost_what_is_stated(levels):
     assert {each.protects for each in found.guarantees} == {_fitting.TRAIN, _fitting.VALIDATION}
     for each in found.guarantees:
         assert 2.9 < each.epsilon(delta=DELTA) <= 3.0
-        assert guarantee.WEAK_KEY in each.assumptions
+        assert _guarantee.WEAK_KEY in each.assumptions
     assert not exceeded(found, training.noises)
     np.testing.assert_array_equal(found.noises, training.noises)
     alone = [accounting.gdp_epsilon(1 / noise, DELTA) for noise in found.noises]
@@ -60,7 +60,7 @@ def test_all_trainings_together_cost_what_is_stated(levels):
 
 
 def test_a_search_that_does_not_stop_is_seen(monkeypatch):
-    monkeypatch.setattr(front, "_fits", lambda *_: True)
+    monkeypatch.setattr(_front, "_fits", lambda *_: True)
     training = Given()
     assert exceeded(searched(training=training, levels=LARGE), training.noises)
 
@@ -182,7 +182,7 @@ def test_a_training_that_fails_late_has_failed():
 def test_what_a_run_returned_is_waited_for(output):
     """JAX takes no dict apart whose keys have no order."""
     with pytest.raises(ValueError, match="I saw a row"):
-        selection.wait(output)
+        _selection.wait(output)
 
 
 def test_nothing_but_released_values_differs_between_neighbours(tmp_path, caplog, capfd, trials):
@@ -211,7 +211,7 @@ def test_nothing_but_released_values_differs_between_neighbours(tmp_path, caplog
             found = searched((data, Y), training=Telling(), ledgers={_fitting.TRAIN: Recording(path, "one")})
             (spend,) = ledger.account(path).spends
             kept = spend._replace(when="", who="", fingerprint="")
-            released = front.Front(*[()] * 6, guarantees=found.guarantees)
+            released = _front.Front(*[()] * 6, guarantees=found.guarantees)
             said.append((repr(released), pickle.dumps(released), caplog.text, tuple(capfd.readouterr()), repr(kept)))
     assert len(set(said)) == 1
     assert not warned
@@ -222,11 +222,11 @@ def test_a_training_without_a_level_is_refused_and_one_that_costs_nothing_is_not
 
     class Approximate(Trivial):
         def cost(self, setting, noise, records):
-            return stage.approximate(1 / noise, DELTA / 10)
+            return stage.approximate_stage(1 / noise, DELTA / 10)
 
     class Free(Trivial):
         def cost(self, setting, noise, records):
-            return stage.pure(0.0)
+            return stage.pure_stage(0.0)
 
     path = tmp_path / "budget"
     ledger.create(path, notion="dp", level=5.0, delta=1e-2, total_variation=1e-3, protects=_fitting.TRAIN)
@@ -238,9 +238,9 @@ def test_a_training_without_a_level_is_refused_and_one_that_costs_nothing_is_not
 
 def test_settings_are_placed_by_rank():
     mixed = [{"rate": 1e-3, "kind": "a"}, {"rate": 1.0, "kind": "b"}, {"rate": 50.0, "kind": "a"}]
-    np.testing.assert_array_equal(front._coordinates(mixed), [[0, 0], [0.5, 1], [1, 0]])
+    np.testing.assert_array_equal(_front._coordinates(mixed), [[0, 0], [0.5, 1], [1, 0]])
     with pytest.raises(ValueError, match="same names"):
-        front._coordinates([{"rate": 1.0}, {"speed": 1.0}])
+        _front._coordinates([{"rate": 1.0}, {"speed": 1.0}])
 
 
 @pytest.mark.parametrize(

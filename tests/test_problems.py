@@ -25,11 +25,10 @@ from benchmarks.papers import (
     logistic_regression,
     noisy,
 )
-from jaxdpbo import Execution
-from jaxdpbo.algorithms import random_search
+from jaxdpbo import Execution, random_search
 from jaxdpbo.drivers import run_loop, run_scan
-from jaxdpbo.problems import datasets as bundled
-from jaxdpbo.problems import gp_draws, kernel_svr
+from jaxdpbo.problems import _datasets as bundled
+from jaxdpbo.problems import _gp_draws, _kernel_svr
 
 
 def test_location_is_half_the_squared_distance():
@@ -62,7 +61,7 @@ def test_samples_follow_their_models():
 
 
 def diabetes(train=60, seed=0):
-    return kernel_svr.split(datasets.load("diabetes"), seed, train=train)
+    return _kernel_svr.kernel_svr_split(datasets.load("diabetes"), seed, train=train)
 
 
 def small_gp(key=0):
@@ -92,7 +91,7 @@ def test_each_loss_depends_on_its_own_record_alone():
         noisy.observed(location.loss), np.zeros(5), noise, lambda d: d.records, lambda d, r: d._replace(records=r)
     ) == [3]
     for objective, box, data in (
-        (kernel_svr.loss, kernel_svr.bounds(10), diabetes()),
+        (_kernel_svr.kernel_svr_loss, _kernel_svr.kernel_svr_bounds(10), diabetes()),
         (jax.jit(gp_regression.loss), gp_regression.bounds(), small_gp()),
     ):
         for field in ("validation", "validation_targets"):
@@ -112,7 +111,7 @@ def test_standardisation_reads_training_records_only():
     changed = whole.features.copy()
     order = np.random.default_rng(0).permutation(len(whole.targets))
     changed[order[60]] = 1e6  # the first validation record
-    before, after = diabetes(), kernel_svr.split(whole._replace(features=changed), 0, train=60)
+    before, after = diabetes(), _kernel_svr.kernel_svr_split(whole._replace(features=changed), 0, train=60)
     np.testing.assert_array_equal(after.train, before.train)
     np.testing.assert_array_equal(after.validation[1:], before.validation[1:])
     assert np.all(after.validation[0] != before.validation[0])
@@ -129,7 +128,7 @@ def test_the_machine_is_scikit_learns():
         point = np.concatenate([np.log(lengthscales), [epsilon, c, gamma]])
         machine = SVR(kernel="rbf", epsilon=epsilon, C=c, gamma=gamma).fit(scaled, split.train_targets)
         expected = (machine.predict(test) - split.validation_targets) ** 2
-        np.testing.assert_allclose(kernel_svr.loss(point, split), expected, rtol=1e-3, atol=1e-5)
+        np.testing.assert_allclose(_kernel_svr.kernel_svr_loss(point, split), expected, rtol=1e-3, atol=1e-5)
     assert len(machine.support_) == 0  # an epsilon that forgives all leaves a constant
 
 
@@ -139,11 +138,11 @@ def test_a_split_partitions():
     assert len(split.validation) == 342
     np.testing.assert_allclose(split.train.mean(axis=0), 0, atol=1e-12)
     np.testing.assert_allclose(split.train.std(axis=0), 1)
-    ordered = kernel_svr.split(datasets.load("diabetes"), 0, train=100, validation=20, ordered=True)
+    ordered = _kernel_svr.kernel_svr_split(datasets.load("diabetes"), 0, train=100, validation=20, ordered=True)
     assert len(ordered.validation) == 20
     for train, validation in ((443, None), (400, 43), (0, None), (10, 0)):
         with pytest.raises(ValueError, match=r"train|validation"):
-            kernel_svr.split(datasets.load("diabetes"), 0, train=train, validation=validation)
+            _kernel_svr.kernel_svr_split(datasets.load("diabetes"), 0, train=train, validation=validation)
 
 
 def test_features_are_drawn_without_looking():
@@ -151,31 +150,31 @@ def test_features_are_drawn_without_looking():
     other = datasets.Dataset(rng.normal(size=(442, 10)), rng.normal(size=442), "made up")
 
     def columns(dataset, seed, **choices):
-        drawn = kernel_svr.split(dataset, seed, train=60, features=4, **choices)
-        every = kernel_svr.split(dataset, seed, train=60, **choices)
+        drawn = _kernel_svr.kernel_svr_split(dataset, seed, train=60, features=4, **choices)
+        every = _kernel_svr.kernel_svr_split(dataset, seed, train=60, **choices)
         np.testing.assert_array_equal(drawn.validation_targets, every.validation_targets)
         return [np.flatnonzero(np.all(every.train == column[:, None], axis=0)).item() for column in drawn.train.T]
 
     assert columns(whole, 0) == columns(other, 0) == columns(other, 0, ordered=True)
     assert len({tuple(columns(other, seed)) for seed in range(8)}) == 8
-    drawn = np.bincount(np.concatenate([kernel_svr._columns(10, 4, seed) for seed in range(2_000)]), minlength=10)
+    drawn = np.bincount(np.concatenate([_kernel_svr._columns(10, 4, seed) for seed in range(2_000)]), minlength=10)
     assert stats.chisquare(drawn).pvalue > 0.01
-    assert kernel_svr.split(whole, 0, train=60, features=10).train.shape == (60, 10)
+    assert _kernel_svr.kernel_svr_split(whole, 0, train=60, features=10).train.shape == (60, 10)
     for features in (0, 11):
         with pytest.raises(ValueError, match="features must be at"):
-            kernel_svr.split(whole, 0, train=60, features=features)
+            _kernel_svr.kernel_svr_split(whole, 0, train=60, features=features)
 
 
 def test_a_constant_feature_stays_finite():
     data = datasets.Dataset(np.ones((20, 2)), np.arange(20.0), "made up")
-    assert np.all(np.isfinite(kernel_svr.split(data, 0, train=10).validation))
+    assert np.all(np.isfinite(_kernel_svr.kernel_svr_split(data, 0, train=10).validation))
 
 
 def test_bounds_are_appendix_c4():
-    box = kernel_svr.bounds(2)
+    box = _kernel_svr.kernel_svr_bounds(2)
     np.testing.assert_array_equal(box, [[-2, -2, 0.01, 0.1, 0.01], [2, 2, 1.0, 3.0, 5.0]])
     with pytest.raises(ValueError, match="features must be at least 1"):
-        kernel_svr.bounds(0)
+        _kernel_svr.kernel_svr_bounds(0)
 
 
 @pytest.mark.parametrize("chunk", [4, 128])  # two chunks and a remainder; less than one
@@ -412,7 +411,7 @@ def test_unknown_names_are_refused():
     with pytest.raises(ValueError, match="name must be one of"):
         datasets.load("patients")
     with pytest.raises(ValueError, match="name must be one of 'digits', 'breast_cancer', 'diabetes'"):
-        bundled.load("covtype")
+        bundled.load_dataset("covtype")
     with pytest.raises(ValueError, match="name must be one of"):
         datasets.table("patients")
 
@@ -495,8 +494,8 @@ def test_neither_machine_reads_another_users_record():
 
 
 def test_draws_on_a_grid_have_the_covariance_that_is_said():
-    drawn = np.asarray(gp_draws.draws(jax.random.key(0), 20_000, side=3.0, points=4, lengthscale=1.25))
-    grid = gp_draws.grid(3.0, 4)
+    drawn = np.asarray(_gp_draws.gp_draws(jax.random.key(0), 20_000, side=3.0, points=4, lengthscale=1.25))
+    grid = _gp_draws.gp_grid(3.0, 4)
     np.testing.assert_allclose([grid.min(axis=0), grid.max(axis=0)], [[-1.5, -1.5], [1.5, 1.5]])
     exact = np.exp(-np.sum((grid[:, None] - grid[None]) ** 2, axis=2) / (2 * 1.25**2))
     np.testing.assert_allclose(drawn.T @ drawn / len(drawn), exact, atol=0.04)

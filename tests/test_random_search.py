@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 from protocol_cases import BOUNDS, USERS, loss, records
 
-from jaxdpbo import drivers
+from jaxdpbo import drivers, random_search
 from jaxdpbo._checks import low_high
-from jaxdpbo.algorithms import random_search
 
 
 def config(**changes):

@@ -25,14 +25,13 @@ import pytest
 from option_groups import group_options
 from protocol_cases import CASES, STEPS, records
 
-from jaxdpbo import Execution, drivers, ledger
-from jaxdpbo.algorithms import private_evaluations
-from jaxdpbo.drivers import loop, recorded_run, result
-from jaxdpbo.privacy import guarantee, recording, run_lock, transforms
-from jaxdpbo.privacy.fingerprints import fingerprint
-from jaxdpbo.privacy.transforms import curation
+from jaxdpbo import Execution, drivers, private_evaluations
+from jaxdpbo.drivers import _loop, _recorded_run, _result
+from jaxdpbo.privacy import _guarantee, _ledger, _recording, _run_lock, _transforms
+from jaxdpbo.privacy._fingerprints import fingerprint
+from jaxdpbo.privacy._transforms import curation
 
-scan = import_module("jaxdpbo.drivers.scan")  # its function hides it
+scan = import_module("jaxdpbo.drivers._scan")  # its function hides it
 NAMES = ["dp_gibo", "dp_gd", "private evaluations", "dp_gp_ucb, in order"]
 SENTINEL = 0.123456789
 
@@ -45,7 +44,7 @@ def book(folder, name="dp_gibo", level=2):
     statement = CASES[name].algorithm.privacy(CASES[name].config(1.0))
     folder.mkdir(exist_ok=True)
     path = folder / "ledger.jsonl"
-    ledger.create(path, notion=statement.notion, level=level, relation=statement.relation, protects=statement.protects)
+    _ledger.create(path, notion=statement.notion, level=level, relation=statement.relation, protects=statement.protects)
     return path
 
 
@@ -90,15 +89,15 @@ def test_a_run_killed_at_any_evaluation_pays_once_and_releases_once(name, tmp_pa
         path = book(folder, name)
         with pytest.raises(Killed):
             go(case, path, watched(case, [], at))
-        assert [entry.released for entry in ledger.account(path).spends] == [False]
+        assert [entry.released for entry in _ledger.account(path).spends] == [False]
         run = go(case, path, watched(case, []))
-        account = ledger.account(path)
+        account = _ledger.account(path)
         assert [entry.released for entry in account.spends] == [True]
         third = []
         same(go(case, path, watched(case, third)), run)
         assert not third, "a release is given out again without an evaluation"
-        assert ledger.account(path) == account
-        assert guarantee.KEY_SECRET not in run.guarantee.assumptions
+        assert _ledger.account(path) == account
+        assert _guarantee.KEY_SECRET not in run.guarantee.assumptions
 
 
 def test_what_was_asked_before_a_kill_is_asked_again(tmp_path):
@@ -122,8 +121,8 @@ def test_the_path_goes_on_from_what_was_released(tmp_path):
 
 def test_without_its_record_a_run_would_noise_its_steps_again(tmp_path, monkeypatch):
     """The control of the test above: steps forgotten are drawn anew, and seen twice."""
-    real = recorded_run.begin
-    monkeypatch.setattr(recorded_run, "begin", lambda *arguments: real(*arguments)._replace(publics=()))
+    real = _recorded_run.begin_record
+    monkeypatch.setattr(_recorded_run, "begin_record", lambda *arguments: real(*arguments)._replace(publics=()))
     case, path, before = CASES["dp_gd"], book(tmp_path), []
     with pytest.raises(Killed):
         go(case, path, watched(case, before, STEPS))
@@ -137,8 +136,8 @@ def test_without_its_record_a_run_would_noise_its_steps_again(tmp_path, monkeypa
 class Failing:
     """Makes the n-th inner call of a run fail, before or after it is made, and counts what is drawn."""
 
-    PLACES = ((ledger, "charge"), (ledger, "note"), (ledger, "store_release"), (loop, "_evaluate"), (loop, "ask"),
-              (loop, "learn"), (loop, "release"), (scan, "_scan"))  # fmt: skip
+    PLACES = ((_ledger, "charge"), (_ledger, "note"), (_ledger, "store_release"), (_loop, "_evaluate"), (_loop, "ask"),
+              (_loop, "learn"), (_loop, "release"), (scan, "_scan"))  # fmt: skip
     DRAWS = ("learn", "release", "_scan")
     ERRORS = (Killed, KeyboardInterrupt, MemoryError, OSError)
 
@@ -169,14 +168,14 @@ class Failing:
 
 def states_of(path):
     """The lines that hold the public states of the one run in a ledger."""
-    return [line["content"]["public"] for line in ledger.read(path).lines if "public" in line.get("content", {})]
+    return [line["content"]["public"] for line in _ledger.read(path).lines if "public" in line.get("content", {})]
 
 
 def on_record(path, name="dp_gd"):
     """Those states, in the order in which they were written."""
     found, before = [], jax.tree.map(jnp.zeros_like, state_of(CASES[name]).public)
     for text in states_of(path):
-        before = recorded_run._apply_difference(before, zlib.decompress(base64.b64decode(text)))
+        before = _recorded_run._apply_difference(before, zlib.decompress(base64.b64decode(text)))
         found.append(before)
     return found
 
@@ -206,7 +205,7 @@ def expect_one_transcript(path, left, failing, name):
     left = left + [path_of(public) for public in on_record(path, name)]
     longest = max(left, key=len, default=np.zeros((0, 1)))
     assert all(np.array_equal(one, longest[: len(one)]) for one in left), "two transcripts"
-    assert len(ledger.account(path).spends) <= 1
+    assert len(_ledger.account(path).spends) <= 1
 
 
 def failed_at_random(folder, monkeypatch, draw, name="dp_gd"):
@@ -237,17 +236,17 @@ def tried_until_it_succeeds(*arguments):
     """A plant: an unfinished draw is forgiven, and drawn again."""
     try:
         return honest_begin(*arguments)
-    except ledger.LedgerError:
+    except _ledger.LedgerError:
         recording, *_ = arguments
-        steps = [line for line in ledger.read(recording.path).lines if line.get("kind") == "step"]
-        return recorded_run.RecordedRun(recording, None, len(steps), tuple(on_record(recording.path)))
+        steps = [line for line in _ledger.read(recording.path).lines if line.get("kind") == "step"]
+        return _recorded_run.RecordedRun(recording, None, len(steps), tuple(on_record(recording.path)))
 
 
-honest_begin = recorded_run.begin
+honest_begin = _recorded_run.begin_record
 PLANTS = {
-    "an unfinished draw is forgiven": (recorded_run, "begin", tried_until_it_succeeds),
-    "a failed program may run again": (recording, "charge_once", recording.charge),
-    "a draw is not written down first": (recorded_run, "note_step", lambda record, what: record),
+    "an unfinished draw is forgiven": (_recorded_run, "begin", tried_until_it_succeeds),
+    "a failed program may run again": (_recording, "charge_once", _recording.charge_run),
+    "a draw is not written down first": (_recorded_run, "note_step", lambda record, what: record),
 }
 
 
@@ -269,7 +268,7 @@ def test_an_interrupted_run_carries_no_state_and_the_other_driver_does_not_go_on
         return jnp.sum(jnp.square(data - point[None]), axis=1)
 
     def on_record_of(path):
-        return [line for line in ledger.read(path).lines if line.get("kind") == "step"]
+        return [line for line in _ledger.read(path).lines if line.get("kind") == "step"]
 
     box = {"low": [-1.0] * 2, "high": [1.0] * 2}
     options = {"mu": 1.0, "steps": STEPS, "ledger": drivers.Recording(path, "march")}
@@ -279,7 +278,7 @@ def test_an_interrupted_run_carries_no_state_and_the_other_driver_does_not_go_on
         drivers.minimize(loss, records(), box, **group_options(users=len(records()), traceable=False, **options))
     assert stopped.value.snapshot is None
     with pytest.raises(
-        ledger.LedgerError, match="charged with another fingerprint, for dp_gibo, 3 steps, step by step"
+        _ledger.LedgerError, match="charged with another fingerprint, for dp_gibo, 3 steps, step by step"
     ):
         drivers.minimize(loss, records(), box, **group_options(**options))
 
@@ -292,13 +291,13 @@ def test_a_program_that_failed_after_it_drew_has_spent_its_charge(tmp_path, monk
         raise drivers.RunInterrupted("the covariance of the evaluated points could not be factored", state)
 
     with monkeypatch.context() as patch:
-        patch.setattr(result, "raise_on_failed_factorisation", unlucky)
+        patch.setattr(_result, "raise_on_failed_factorisation", unlucky)
         first = attempt(drivers.run_scan, path, left)
         assert isinstance(first, drivers.RunInterrupted)
         assert first.snapshot is None
         again = [attempt(driver, path, left) for driver in (drivers.run_scan, drivers.run_loop) * 2]
     assert not left
-    assert [type(one) for one in again] == [ledger.LedgerError] * 4
+    assert [type(one) for one in again] == [_ledger.LedgerError] * 4
     assert "did not end: somebody may have seen its draws, so its budget is spent" in str(again[0])
 
 
@@ -309,26 +308,26 @@ def test_a_compiled_run_is_charged_and_given_out_again(tmp_path):
     same(drivers.run_scan(*given, ledger=drivers.Recording(path, "scan")), run)
     other = drivers.run_scan(*given, ledger=drivers.Recording(path, "another"))
     assert np.any(np.asarray(other.release.point) != np.asarray(run.release.point))
-    with pytest.raises(ledger.LedgerError, match="another fingerprint, for dp_gibo, 3 steps, in one program"):
+    with pytest.raises(_ledger.LedgerError, match="another fingerprint, for dp_gibo, 3 steps, in one program"):
         drivers.run_loop(*given, ledger=drivers.Recording(path, "scan"))
-    account = ledger.account(path)
+    account = _ledger.account(path)
     assert len(account.spends) == 2
     assert account.spent.cost < 2  # two runs of mu = 1, each a little less on the grid
-    assert "dp_gibo, 3 steps" in ledger.describe(path)
+    assert "dp_gibo, 3 steps" in _ledger.describe(path)
 
 
 def test_a_budget_that_does_not_suffice_stops_a_run_before_its_first_evaluation(tmp_path):
     case, path, seen = CASES["dp_gibo"], book(tmp_path, level="0.9"), []
-    with pytest.raises(ledger.BudgetExceeded, match="mu\\^2"):
+    with pytest.raises(_ledger.BudgetExceeded, match="mu\\^2"):
         go(case, path, watched(case, seen))
     assert not seen
-    assert not ledger.account(path).spends
+    assert not _ledger.account(path).spends
 
 
 def test_another_config_under_the_same_name_is_refused(tmp_path):
     case, path = CASES["dp_gibo"], book(tmp_path)
     go(case, path, watched(case, []))
-    with pytest.raises(ledger.LedgerError, match="another"):
+    with pytest.raises(_ledger.LedgerError, match="another"):
         drivers.run_loop(
             case.algorithm, case.objective, records(), case.config(0.9), ledger=drivers.Recording(path, "first")
         )
@@ -344,9 +343,9 @@ def test_a_second_process_that_goes_on_with_a_run_is_turned_away(tmp_path):
         return np.asarray(case.objective(jnp.asarray(point), data))
 
     intruder.been = False
-    with pytest.raises(ledger.LedgerError, match="has its release: nothing more may be drawn for it"):
+    with pytest.raises(_ledger.LedgerError, match="has its release: nothing more may be drawn for it"):
         go(case, path, intruder)
-    assert len(ledger.account(path).spends) == 1
+    assert len(_ledger.account(path).spends) == 1
 
 
 def test_nothing_raw_is_on_record(tmp_path):
@@ -357,12 +356,12 @@ def test_nothing_raw_is_on_record(tmp_path):
 
     go(case, path, secret)
     mark, *rest = sorted(tmp_path.iterdir())
-    assert (rest, mark.read_text()) == ([path], ledger.head(path))
+    assert (rest, mark.read_text()) == ([path], _ledger.head(path))
     state, config = state_of(case), case.config(1.0)
     recording, statement = drivers.Recording(path, "first"), case.algorithm.privacy(config)
-    record = recorded_run.begin(recording, case.algorithm, config, statement, state.public)
+    record = _recorded_run.begin_record(recording, case.algorithm, config, statement, state.public)
     assert len(record.publics) == STEPS
-    lines = [line["content"] for line in ledger.read(path).lines if line.get("kind") == "step"]
+    lines = [line["content"] for line in _ledger.read(path).lines if line.get("kind") == "step"]
     assert [set(line) for line in lines] == [{"draws"}, {"public"}] * STEPS + [{"draws"}]
     assert not any(np.any(np.isclose(leaf, SENTINEL, rtol=1e-9)) for leaf in jax.tree.leaves(record.publics))
     assert str(SENTINEL)[:8] not in path.read_text()
@@ -393,19 +392,19 @@ def test_what_a_ledger_cannot_hold_is_refused(driver, tmp_path):
             averaged.config(1.0),
             ledger=drivers.Recording(path, "x"),
         )
-    assert not ledger.account(path).spends
+    assert not _ledger.account(path).spends
 
 
 def test_arrays_are_read_back_bit_for_bit_and_damage_is_seen():
     tree = {"a": jnp.asarray([np.nan, -0.0, 5e-324]), "b": (jnp.arange(3, dtype=jnp.int32), jnp.zeros(()))}
-    text = recording.to_text(tree)
-    back = recording.from_text(tree, text)
+    text = _recording.to_text(tree)
+    back = _recording.from_text(tree, text)
     assert [np.asarray(x).tobytes() for x in jax.tree.leaves(back)] == [
         np.asarray(x).tobytes() for x in jax.tree.leaves(tree)
     ]
     for spoiled in (text[:-1], [text[0] | {"shape": [2]}, *text[1:]], [text[0] | {"data": "?"}, *text[1:]], [{}]):
-        with pytest.raises(ledger.Damaged):
-            recording.from_text(tree, spoiled)
+        with pytest.raises(_ledger.DamagedLedgerError):
+            _recording.from_text(tree, spoiled)
 
 
 def optimizer_of(rate):
@@ -552,8 +551,8 @@ def slow(point, data):
     print("asked", *[float(x).hex() for x in point], file=heard, flush=True)
     time.sleep(float(pause))
     return np.asarray(case.objective(jnp.asarray(point), data))
-where = drivers.Recording(path, "first")
-run = drivers.run_loop(case.algorithm, slow, jnp.asarray(records()), case.config(1.0), ledger=where)
+where = Recording(path, "first")
+run = run_loop(case.algorithm, slow, jnp.asarray(records()), case.config(1.0), ledger=where)
 print("released", *[float(x).hex() for x in np.asarray(run.release.path).ravel()], flush=True)
 """
 
@@ -584,7 +583,7 @@ def test_a_process_that_is_really_killed(tmp_path):
     same_run = go(CASES["dp_gd"], path, watched(CASES["dp_gd"], seen))
     assert lines[-1].split()[1:] == [float(x).hex() for x in np.asarray(same_run.release.path).ravel()]
     assert not seen
-    assert len(ledger.account(path).spends) == 1
+    assert len(_ledger.account(path).spends) == 1
 
 
 def printed(line):
@@ -646,12 +645,12 @@ def test_private_evaluations_go_on_in_another_process_where_they_stood(tmp_path)
     last(0.75)
     with pytest.raises(drivers.BudgetExhausted):
         private_objective(path)(1.0)
-    with pytest.raises(ledger.Moved):
+    with pytest.raises(_ledger.MovedLedgerError):
         first(0.3)  # it does not know what the others did
     assert first.remaining == 2, "what was refused is not charged"
     assert [float(one.point) for one in private_objective(path).spent] == [0.25, 0.75]
-    assert len(ledger.account(path).spends) == 1
-    with pytest.raises(ledger.LedgerError, match="another"):
+    assert len(_ledger.account(path).spends) == 1
+    with pytest.raises(_ledger.LedgerError, match="another"):
         private_objective(path, evaluations=4)
     with pytest.raises(ValueError, match="key must not be given"):
         private_objective(path, key=jax.random.key(0))
@@ -664,7 +663,7 @@ def spent_through(path, other, budget=4):
     for name in (path, path.with_name("other.jsonl")) * budget:
         try:
             values.append(private_objective(name, budget)(0.5))
-        except (ledger.LedgerError, OSError, drivers.BudgetExhausted):
+        except (_ledger.LedgerError, OSError, drivers.BudgetExhausted):
             continue
     return len(values)
 
@@ -675,7 +674,7 @@ def spent_through(path, other, budget=4):
         lambda path: path.with_name("other.jsonl").symlink_to(path),
         lambda path: path.with_name("other.jsonl").hardlink_to(path),
         lambda path: shutil.copy(path, path.with_name("other.jsonl")),
-        lambda path: [[file.unlink() for file in path.parent.iterdir() if file != path], ledger.adopt(path)],
+        lambda path: [[file.unlink() for file in path.parent.iterdir() if file != path], _ledger.adopt(path)],
         lambda path: path.rename(path.with_name("other.jsonl")),
     ],
     ids=["a symbolic link", "a hard link", "a copy", "all beside it deleted, and adopted", "another name"],
@@ -690,8 +689,8 @@ def test_a_curators_copy_gives_nothing_more(tmp_path):
     path, left = book(tmp_path), []
     attempt(drivers.run_scan, path, left)
     copy = Path(shutil.copy(path, tmp_path / "copy.jsonl"))
-    assert isinstance(attempt(drivers.run_scan, copy, left), ledger.LedgerError)
-    ledger.adopt(copy)
+    assert isinstance(attempt(drivers.run_scan, copy, left), _ledger.LedgerError)
+    _ledger.adopt(copy)
     attempt(drivers.run_scan, copy, left)
     np.testing.assert_array_equal(*left)  # given out again, not drawn
 
@@ -699,15 +698,15 @@ def test_a_curators_copy_gives_nothing_more(tmp_path):
 def test_what_was_returned_is_in_the_head(tmp_path):
     path = book(tmp_path)
     objective = private_objective(path)
-    heads = [ledger.head(path)]
+    heads = [_ledger.head(path)]
     for _ in range(2):
         objective(0.5)
-        heads.append(ledger.head(path))
+        heads.append(_ledger.head(path))
     assert len(set(heads)) == 3
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[:-2]))  # the last evaluation cut off
-    with pytest.raises(ledger.Damaged, match="does not hold the expected line"):
-        ledger.account(path, expected_head=heads[-1])
+    with pytest.raises(_ledger.DamagedLedgerError, match="does not hold the expected line"):
+        _ledger.account(path, expected_head=heads[-1])
 
 
 @pytest.mark.parametrize("back", ["over it", "after it was deleted"])
@@ -716,12 +715,12 @@ def test_a_reader_of_an_older_copy_sees_it_by_the_head_that_was_kept(back, tmp_p
     path = book(tmp_path)
     old = path.read_bytes()
     private_objective(path)(0.5)
-    kept = ledger.head(path)
+    kept = _ledger.head(path)
     if back == "after it was deleted":
         path.unlink()
     path.write_bytes(old)
-    with pytest.raises(ledger.Damaged, match="does not hold the expected line"):
-        ledger.account(path, expected_head=kept)
+    with pytest.raises(_ledger.DamagedLedgerError, match="does not hold the expected line"):
+        _ledger.account(path, expected_head=kept)
 
 
 def test_points_are_kept_as_they_were(tmp_path):
@@ -742,23 +741,23 @@ def test_points_are_kept_as_they_were(tmp_path):
 
 
 def test_curated_rows_that_failed_are_not_drawn_again(tmp_path, monkeypatch):
-    chosen = transforms.gaussian(centre=np.zeros(2), scale=1.0, epsilon=1.0, delta=1e-5, radius=2.0)
+    chosen = _transforms.gaussian(centre=np.zeros(2), scale=1.0, epsilon=1.0, delta=1e-5, radius=2.0)
     for number, failing in enumerate(["_release", "store_release"]):
         path = tmp_path / f"{number}.jsonl"
         stated = chosen.guarantee
-        ledger.create(path, notion="gdp", level=stated.level, relation="replace_one", protects=stated.protects)
+        _ledger.create(path, notion="gdp", level=stated.level, relation="replace_one", protects=stated.protects)
         with monkeypatch.context() as patch:
-            module = curation if failing == "_release" else ledger
+            module = curation if failing == "_release" else _ledger
             real = getattr(module, failing)
             patch.setattr(module, failing, lambda *rest, real=real: real(*rest) and 1 / 0)
             with pytest.raises(ZeroDivisionError):
-                transforms.curate(None, chosen, np.ones((3, 2)), ledger=drivers.Recording(path, "rows"))
+                _transforms.curate(None, chosen, np.ones((3, 2)), ledger=drivers.Recording(path, "rows"))
         if failing == "_release":
-            with pytest.raises(ledger.LedgerError, match="did not end"):
-                transforms.curate(None, chosen, np.ones((3, 2)), ledger=drivers.Recording(path, "rows"))
+            with pytest.raises(_ledger.LedgerError, match="did not end"):
+                _transforms.curate(None, chosen, np.ones((3, 2)), ledger=drivers.Recording(path, "rows"))
         else:  # it was stored: the same rows, not others
             one, two = (
-                transforms.curate(None, chosen, np.ones((3, 2)), ledger=drivers.Recording(path, "rows")).z
+                _transforms.curate(None, chosen, np.ones((3, 2)), ledger=drivers.Recording(path, "rows")).z
                 for _ in range(2)
             )
             np.testing.assert_array_equal(one, two)
@@ -770,7 +769,7 @@ sys.path[:0] = [{root!r}]
 import jax, numpy as np
 jax.config.update("jax_enable_x64", True)
 from jaxdpbo import Recording, drivers
-objective = drivers.PrivateObjective(
+objective = PrivateObjective(
     lambda point, data: data, np.zeros(4), users=4, mu=0.5, evaluations=3, loss_range=(0.0, 4.0),
     ledger=Recording(sys.argv[1], "bo"),
 )
@@ -789,11 +788,13 @@ def test_a_second_worker_is_refused_before_a_loss_is_evaluated(tmp_path):
         called.append(point)
         return data
 
-    with pytest.raises(run_lock.RunInUse, match="another process continues run 'bo', and only one worker may evaluate"):
+    with pytest.raises(
+        _run_lock.RunInUse, match="another process continues run 'bo', and only one worker may evaluate"
+    ):
         private_objective(path, loss=loss)
     link = tmp_path / "link.jsonl"
     link.symlink_to(path)
-    with pytest.raises(run_lock.RunInUse):
+    with pytest.raises(_run_lock.RunInUse):
         private_objective(link, loss=loss)
     assert not called
     private_objective(path, ledger=drivers.Recording(path, "another"))  # of its own budget
@@ -818,13 +819,13 @@ def test_a_second_worker_is_refused_before_a_loss_is_evaluated(tmp_path):
 @pytest.mark.parametrize("plant", ["a link", "a folder"])
 def test_a_planted_lock_is_refused(plant, tmp_path):
     path = book(tmp_path)
-    lock = run_lock._path(drivers.Recording(path, "bo"))
+    lock = _run_lock._path(drivers.Recording(path, "bo"))
     if plant == "a link":
         (tmp_path / "target").touch()
         lock.symlink_to(tmp_path / "target")
     else:
         lock.mkdir()
-    with pytest.raises(ledger.LedgerError, match="lock"):
+    with pytest.raises(_ledger.LedgerError, match="lock"):
         private_objective(path)
 
 
@@ -844,15 +845,15 @@ def test_a_fork_does_not_draw_the_same_noise(monkeypatch):
 def test_curated_rows_are_given_out_again(kind, tmp_path):
     public = {"centre": np.zeros(3), "scale": 1.0, "epsilon": 1.0, "radius": 2.0}
     public |= {} if kind == "product_laplace" else {"projected": 2, "delta": 1e-5}
-    chosen, path = getattr(transforms, kind)(**public), tmp_path / "ledger.jsonl"
+    chosen, path = getattr(_transforms, kind)(**public), tmp_path / "ledger.jsonl"
     statement, inputs = chosen.guarantee, np.random.default_rng(0).normal(size=(5, 3))
-    ledger.create(
+    _ledger.create(
         path, notion=statement.notion, level=statement.level, relation="replace_one", protects=statement.protects
     )
-    first, again = (transforms.curate(None, chosen, inputs, ledger=drivers.Recording(path, "rows")) for _ in range(2))
+    first, again = (_transforms.curate(None, chosen, inputs, ledger=drivers.Recording(path, "rows")) for _ in range(2))
     np.testing.assert_array_equal(first.z, again.z)
     assert first.metadata.distribution == again.metadata.distribution
     assert first.guarantee == again.guarantee
-    assert [entry.released for entry in ledger.account(path).spends] == [True]
-    with pytest.raises(ledger.BudgetExceeded):
-        transforms.curate(None, chosen, inputs, ledger=drivers.Recording(path, "more"))
+    assert [entry.released for entry in _ledger.account(path).spends] == [True]
+    with pytest.raises(_ledger.BudgetExceeded):
+        _transforms.curate(None, chosen, inputs, ledger=drivers.Recording(path, "more"))

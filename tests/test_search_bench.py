@@ -9,9 +9,9 @@ from benchmarks import report, tuning_peers
 from benchmarks.search import block_losses, blocks, cells, minimize, private_tuning, searches, tunings
 from benchmarks.search.problems import PROBLEMS, Problem
 from jaxdpbo import Space, accounting, space
-from jaxdpbo.integrations.sklearn import scaling
-from jaxdpbo.privacy import choice
-from jaxdpbo.privacy.accounting import gdp, stage
+from jaxdpbo.integrations.sklearn import _scaling
+from jaxdpbo.privacy import _choice
+from jaxdpbo.privacy._accounting import gdp, stage
 
 CALLS = []
 MIXED = Space({"x": space.real(0.0, 2.0), "kind": space.categorical("near", "far")})
@@ -101,10 +101,10 @@ def test_the_law_of_a_choice_is_that_of_its_integers():
     losses = np.random.default_rng(0).uniform(0, 4, (6, 25)) + np.arange(6)[:, None] / 3
     losses[2, :5], losses[3, 7] = np.inf, np.nan
     for mu in (0.25, 2.0):
-        budget = choice.budget(mu, "exact", dtype=float)
+        budget = _choice.budget(mu, "exact", dtype=float)
         exact = np.exp(
-            np.asarray(choice.scores(budget, choice.sum_losses(budget, losses, np.asarray(4.0))), float)
-            * float(choice.RATE)
+            np.asarray(_choice.scores(budget, _choice.sum_losses(budget, losses, np.asarray(4.0))), float)
+            * float(_choice.RATE)
         )
         np.testing.assert_allclose(block_losses.law(losses, 4.0, mu), exact / exact.sum(), rtol=0.05)
     assert block_losses.law(losses, 4.0, np.inf).tolist() == [1, 0, 0, 0, 0, 0]
@@ -130,7 +130,7 @@ def test_settings_are_carried_as_was_measured():
     measured = report.stored("bench_blocks")["exponents"]
     assert measured.keys() == block_losses.LEARNERS.keys()
     for name, learner in block_losses.LEARNERS.items():
-        assert scaling.find_exponent(learner.estimator, learner.parameter) == measured[name]["best"]
+        assert _scaling.find_exponent(learner.estimator, learner.parameter) == measured[name]["best"]
 
 
 def test_private_tuning_has_all_seeds_where_it_must_and_fewer_elsewhere():
@@ -155,6 +155,6 @@ def test_private_tuning_has_all_seeds_where_it_must_and_fewer_elsewhere():
 def test_the_published_bound_asks_for_more_noise_than_ours():
     """Of a run that is Gaussian, and of one that is sampled: each under the relation that its event is meant for."""
     law = accounting.repetitions(3.0, 24.0)
-    for run in (stage.gaussian(0.3), stage.sampled_gaussian(rate=0.01, noise_multiplier=2.0, steps=500)):
-        ours = accounting.total([stage.selection(law, run)], tunings.DELTA).epsilon
-        assert ours < tunings._published(stage.selection(law, run)) < 6 * ours
+    for run in (stage.gaussian_stage(0.3), stage.sampled_gaussian_stage(rate=0.01, noise_multiplier=2.0, steps=500)):
+        ours = accounting.total([stage.selection_stage(law, run)], tunings.DELTA).epsilon
+        assert ours < tunings._published(stage.selection_stage(law, run)) < 6 * ours

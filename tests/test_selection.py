@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 from oracles import accounting as oracle
 
-from jaxdpbo import Recording, accounting, ledger, tuning
-from jaxdpbo.privacy import auditing, guarantee, keys
-from jaxdpbo.privacy.accounting import stage
-from jaxdpbo.tuning import repetition
+from jaxdpbo import Recording, ledger, tuning
+from jaxdpbo.privacy import _accounting, _auditing, _guarantee, _keys
+from jaxdpbo.privacy._accounting import stage
+from jaxdpbo.tuning import _repetition
 
 PEOPLE = "the people"
 SETTINGS = [0.0, 1.0, 5.0]
-COST = stage.gaussian(0.5, "one run")
+COST = stage.gaussian_stage(0.5, "one run")
 
 
 def counted(setting, key, data=0.0):
@@ -36,14 +36,14 @@ def select(run=counted, settings=SETTINGS, seed=0, **options):
 
 @pytest.mark.parametrize(("eta", "mean"), [(-0.5, 4.0), (0.0, 3.0), (0.0, 16.0), (1.0, 16.0), (2.5, 8.0)])
 def test_the_table_is_the_law(eta, mean):
-    law = accounting.repetitions(eta, mean)
-    table = repetition.table(law)
+    law = _accounting.repetitions(eta, mean)
+    table = _repetition.table(law)
     counts = np.diff([0, *table.ends])
     assert min(counts) >= 0
     assert sum(counts) == 2**128
     found = np.array([float(Fraction(int(count), 2**128)) for count in counts])
-    np.testing.assert_allclose(found[:-1], accounting.repetition_probabilities(law, len(found) - 1), rtol=1e-9, atol=0)
-    assert accounting.tail_probability(law, len(found)) <= table.total_variation < 2e-21
+    np.testing.assert_allclose(found[:-1], _accounting.repetition_probabilities(law, len(found) - 1), rtol=1e-9, atol=0)
+    assert _accounting.tail_probability(law, len(found)) <= table.total_variation < 2e-21
     assert table.runs(0) == 1
     assert table.runs(2**128 - 1) == len(table.ends)
     for end in table.ends[:3]:
@@ -54,8 +54,8 @@ def test_the_table_is_the_law(eta, mean):
 @pytest.mark.parametrize("mean", [1.1, 4.0])
 def test_the_table_of_any_shape_is_as_near_to_its_law_as_it_says(eta, mean):
     """Shapes near 0 too, where the formula of the first probability is 0 / 0."""
-    law = accounting.repetitions(eta, mean)
-    table = repetition.table(law)
+    law = _accounting.repetitions(eta, mean)
+    table = _repetition.table(law)
     counts = [Decimal(int(count)) / 2**128 for count in np.diff([0, *table.ends])]
     exact = oracle.repetition_law(law.eta, law.gamma, 4000)
     counts += [Decimal(0)] * (len(exact) - len(counts))
@@ -65,7 +65,7 @@ def test_the_table_of_any_shape_is_as_near_to_its_law_as_it_says(eta, mean):
 
 
 def test_numbers_of_runs_and_settings_are_drawn_as_the_law_says():
-    law = accounting.repetitions(0.0, 4.0)
+    law = _accounting.repetitions(0.0, 4.0)
     seen, drawn = [], []
 
     def run(setting, key):
@@ -76,7 +76,7 @@ def test_numbers_of_runs_and_settings_are_drawn_as_the_law_says():
         before = len(drawn)
         select(run, [0, 1, 2], seed=seed)
         seen.append(len(drawn) - before)
-    chances = accounting.repetition_probabilities(law, 3)
+    chances = _accounting.repetition_probabilities(law, 3)
     for number, chance in enumerate(chances, start=1):
         assert abs(np.mean(np.array(seen) == number) - chance) < 4 * math.sqrt(chance / 600)
     assert abs(np.mean(seen) - 4) < 4 * np.std(seen) / math.sqrt(600)
@@ -85,22 +85,22 @@ def test_numbers_of_runs_and_settings_are_drawn_as_the_law_says():
 
 
 def test_the_best_run_leaves_with_the_statement_of_all():
-    found = select(settings=[0.0, 100.0], costs={PEOPLE: COST, "others": [COST, stage.gaussian(0.1)]})
+    found = select(settings=[0.0, 100.0], costs={PEOPLE: COST, "others": [COST, stage.gaussian_stage(0.1)]})
     assert found.output == {"model": found.score}
     assert found.setting == 0.0
     mine, others = found.guarantees
-    law = accounting.repetitions(0.0, 4.0)
-    assert mine.level == pytest.approx(accounting.selection_epsilon(law, COST.profile, 1e-5))
-    average = accounting.average_profile([0.5, 0.5], [COST.profile, stage.gaussian(0.1).profile])
-    assert others.level == pytest.approx(accounting.selection_epsilon(law, average, 1e-5))
+    law = _accounting.repetitions(0.0, 4.0)
+    assert mine.level == pytest.approx(_accounting.selection_epsilon(law, COST.profile, 1e-5))
+    average = _accounting.average_profile([0.5, 0.5], [COST.profile, stage.gaussian_stage(0.1).profile])
+    assert others.level == pytest.approx(_accounting.selection_epsilon(law, average, 1e-5))
     assert others.level < mine.level
     assert (mine.protects, mine.delta, mine.relation) == (PEOPLE, 1e-5, "replace_one")
-    for name in (guarantee.RUNS_UNKNOWN, guarantee.RUN_COST, guarantee.FAILS_BY_NOISE, guarantee.WEAK_KEY):
+    for name in (_guarantee.RUNS_UNKNOWN, _guarantee.RUN_COST, _guarantee.FAILS_BY_NOISE, _guarantee.WEAK_KEY):
         assert name in mine.assumptions
         assert name in others.assumptions
     secret = tuning.private_selection(counted, SETTINGS, mean=4.0, costs={PEOPLE: COST}, delta=1e-5)
-    assert guarantee.RANDOM_BITS in secret.guarantees[0].assumptions
-    assert guarantee.WEAK_KEY not in secret.guarantees[0].assumptions
+    assert _guarantee.RANDOM_BITS in secret.guarantees[0].assumptions
+    assert _guarantee.WEAK_KEY not in secret.guarantees[0].assumptions
     rough = select(run_total_variation=1e-10).guarantees[0]
     assert rough.total_variation == pytest.approx(4e-10)
 
@@ -168,7 +168,7 @@ def test_nothing_but_the_winner_differs_between_neighbours(tmp_path, caplog, cap
             caplog.clear()
             state = np.random.get_state()[1].copy()  # noqa: NPY002
             recording = {PEOPLE: Recording(path, "one")}
-            options = {"ledgers": recording, "key": keys.secret_key(), "settings": [0.0]}  # another K each time
+            options = {"ledgers": recording, "key": _keys.secret_key(), "settings": [0.0]}  # another K each time
             found = select(loud(float(number * 5)), **options)
             np.testing.assert_array_equal(np.random.get_state()[1], state)  # noqa: NPY002
             (spend,) = ledger.account(path).spends
@@ -228,7 +228,7 @@ def base(rare, factor, mean):
         both = pairs, [pair[::-1] for pair in pairs]
         return max(sum(max(a - math.exp(epsilon) * b, 0.0) for a, b in each) for each in both)
 
-    return {"mean": mean, "costs": {PEOPLE: stage.from_curve(profile)}, "delta": 1e-6}
+    return {"mean": mean, "costs": {PEOPLE: stage.curve_stage(profile)}, "delta": 1e-6}
 
 
 def test_an_attack_on_a_selection_does_not_exceed_its_claim(trials):
@@ -238,8 +238,8 @@ def test_an_attack_on_a_selection_does_not_exceed_its_claim(trials):
     assert claim.level == pytest.approx(1.84, abs=0.01)
     scores = attacked(count, lambda out, runs: out.score, 0.05, math.e, **options)
     for sign in (1.0, -1.0):
-        audit = auditing.threshold_audit(*(sign * each for each in scores), delta=1e-6, sought="epsilon")
-        assert not auditing.is_refuted(audit, claim)
+        audit = _auditing.threshold_audit(*(sign * each for each in scores), delta=1e-6, sought="epsilon")
+        assert not _auditing.is_refuted(audit, claim)
 
 
 @pytest.mark.parametrize("planted", ["runs shown", "forty runs"])
@@ -250,19 +250,19 @@ def test_planted_selections_are_caught(planted, trials, monkeypatch):
     options = base(rare, factor, mean)
     claim = select(**options).guarantees[0]
     if not shown:
-        monkeypatch.setattr(repetition.Table, "runs", lambda self, number: 40)
+        monkeypatch.setattr(_repetition.Table, "runs", lambda self, number: 40)
     scores = attacked(count, lambda out, runs: out.score * (runs >= least), rare, factor, **options)
-    audit = auditing.threshold_audit(*scores, delta=1e-6, sought="epsilon")
-    assert auditing.is_refuted(audit, claim), (audit, claim.level)
+    audit = _auditing.threshold_audit(*scores, delta=1e-6, sought="epsilon")
+    assert _auditing.is_refuted(audit, claim), (audit, claim.level)
 
 
 def test_an_unnoised_score_of_validation_rows_is_caught():
     """What ``RUN_COST`` assumes: the score leaves too."""
-    claim = select(costs={PEOPLE: stage.gaussian(0.5)}).guarantees[0]
+    claim = select(costs={PEOPLE: stage.gaussian_stage(0.5)}).guarantees[0]
     found = [[select(lambda setting, key, mean=mean: (None, mean), seed=seed).score for seed in range(400)]
              for mean in (0.5, 0.5 + 1 / 300)]  # fmt: skip
-    audit = auditing.threshold_audit(*map(np.array, found), delta=1e-5, sought="epsilon")
-    assert auditing.is_refuted(audit, claim)
+    audit = _auditing.threshold_audit(*map(np.array, found), delta=1e-5, sought="epsilon")
+    assert _auditing.is_refuted(audit, claim)
 
 
 @pytest.mark.parametrize(
@@ -273,7 +273,7 @@ def test_an_unnoised_score_of_validation_rows_is_caught():
         ({"costs": {}}, ValueError, "costs"),
         ({"costs": {PEOPLE: 0.5}}, TypeError, "costs"),
         ({"costs": {PEOPLE: [COST, COST]}}, ValueError, "costs"),
-        ({"costs": {PEOPLE: stage.from_curve(lambda epsilon: 0.5)}}, ValueError, "costs must be smaller"),
+        ({"costs": {PEOPLE: stage.curve_stage(lambda epsilon: 0.5)}}, ValueError, "costs must be smaller"),
         ({"settings": []}, ValueError, "settings"),
         ({"settings": "ab"}, ValueError, "settings"),
         ({"delta": 0.0}, ValueError, "delta"),

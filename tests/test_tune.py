@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from jaxdpbo import commands, space
-from jaxdpbo.commands import tune
+from jaxdpbo import _commands, space
+from jaxdpbo._commands import tune
 
 RNG = np.random.default_rng(0)
 ROWS = 60
@@ -82,13 +82,13 @@ def test_the_command_prints_a_setting_and_its_guarantee(tmp_path, capsys):
     path = table(tmp_path / "a.csv")
     line = ["tune", str(path), "--target", "bought", "--estimator", "sklearn.linear_model.LogisticRegression"]
     line += ["--space", "C=real:0.1:1.0", "--set", "max_iter=50", "--epsilon", "1", "--delta", "1e-5", "--n-iter", "4"]
-    commands.main([*line, "--quiet", "--json"])
+    _commands.main([*line, "--quiet", "--json"])
     out, err = capsys.readouterr()
     found = json.loads(out)
     assert 0.1 <= found["params"]["C"] <= 1.0
     assert found["guarantee"]["notion"] == "gdp"
     assert err == ""
-    commands.main([*line, "--quiet"])
+    _commands.main([*line, "--quiet"])
     first = capsys.readouterr().out.splitlines()[0]
     assert first.startswith("C = ")
     assert 0.1 <= float(first.removeprefix("C = ")) <= 1.0
@@ -97,5 +97,5 @@ def test_the_command_prints_a_setting_and_its_guarantee(tmp_path, capsys):
         (["--estimator", "SVC"], "must be an import path"),
     ):
         with pytest.raises(SystemExit):
-            commands.main([*line, *wrong, "--quiet"])
+            _commands.main([*line, *wrong, "--quiet"])
         assert said in capsys.readouterr().err

@@ -15,17 +15,17 @@ from benchmarks import tuning_peers
 from benchmarks.tuning_peers import blocks, trials
 from benchmarks.tuning_peers.trainings import DPSGD, InBlocks, Reaching
 from jaxdpbo import Recording, accounting, ledger, tuning
-from jaxdpbo.privacy import guarantee
-from jaxdpbo.privacy.accounting import stage
-from jaxdpbo.training import dp_optim, models
-from jaxdpbo.tuning import _fitting, tune
-from jaxdpbo.tuning import training as trainings
+from jaxdpbo.privacy import _guarantee
+from jaxdpbo.privacy._accounting import stage
+from jaxdpbo.training import _dp_optim, _models
+from jaxdpbo.tuning import _fitting, _joint_tuning
+from jaxdpbo.tuning import _training as trainings
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(400, 3))
 Y = (X[:, 0] > 0).astype(int)
 SETTINGS = [{"learning_rate": rate, "batch": 16, "epochs": 3, "clip_norm": 1.0} for rate in (1e-4, 0.5)]
-TRAINING = DPSGD(models.logistic_regression(3), classes=(0, 1))
+TRAINING = DPSGD(_models.logistic_regression(3), classes=(0, 1))
 SELECTION = "selection"  # the library's; the others are peers, and as private
 ROUTES = (SELECTION, *tuning_peers.ROUTES)
 
@@ -72,10 +72,10 @@ def test_all_that_leaves_is_within_what_was_asked_for(route):
     assert set(found.setting) == set(like)
     assert set(found.model[0]._fields) == {"weights", "bias"}
     protected = {each.protects for each in found.guarantees}
-    assert protected == ({_fitting.TRAIN, _fitting.VALIDATION} if route != "blocks" else {guarantee.ALL_ROWS})
+    assert protected == ({_fitting.TRAIN, _fitting.VALIDATION} if route != "blocks" else {_guarantee.ALL_ROWS})
     for each in found.guarantees:
         assert 1.8 < each.epsilon(delta=1e-4) <= 2.0
-        assert guarantee.WEAK_KEY in each.assumptions
+        assert _guarantee.WEAK_KEY in each.assumptions
     assert np.mean(TRAINING.losses(tuned(route=route, epsilon=12.0).model, (X, Y))) < 0.2
 
 
@@ -90,13 +90,13 @@ def test_noise_is_the_least_that_the_statement_allows():
 
 def test_a_selection_costs_what_its_parts_say():
     found = tuned(route="selection")
-    law = accounting.repetitions(tune.ETA, tune.MEAN_RUNS)
+    law = accounting.repetitions(_joint_tuning.ETA, _joint_tuning.MEAN_RUNS)
     training, validation = found.guarantees
     wanted = accounting.selection_epsilon(law, TRAINING.cost(found.setting, found.noise, 320).profile, 1e-4)
     assert training.level == pytest.approx(wanted, rel=1e-3)  # both settings have the same steps
     assert validation.level <= 3.0
-    variation = dp_optim.total_variation(TRAINING.model, 60)
-    assert training.total_variation >= tune.MEAN_RUNS * variation * (1 - 1e-9)
+    variation = _dp_optim.total_variation(TRAINING.model, 60)
+    assert training.total_variation >= _joint_tuning.MEAN_RUNS * variation * (1 - 1e-9)
 
 
 def test_trials_cost_what_their_parts_say():
@@ -108,7 +108,7 @@ def test_trials_cost_what_their_parts_say():
              for epsilon in small for each in SETTINGS]  # fmt: skip
     total = accounting.total([*costs, TRAINING.cost(found.setting, found.noise, 320)], 1e-4)
     assert found.guarantees[0].level == pytest.approx(total.epsilon, rel=0.01)
-    variation = dp_optim.total_variation(TRAINING.model, 60)
+    variation = _dp_optim.total_variation(TRAINING.model, 60)
     assert found.guarantees[0].total_variation >= (2 * count + 1) * variation * (1 - 1e-9)
     assert found.guarantees[1].level == pytest.approx(3.0, rel=0.01)
 
@@ -138,12 +138,12 @@ def test_a_reach_is_told_by_the_learning_rate_alone():
         tuned(training=Fixed([]), route="trials")
 
 
-@pytest.mark.parametrize("model", [models.logistic_regression(3), models.regression(3)])
+@pytest.mark.parametrize("model", [_models.logistic_regression(3), _models.regression(3)])
 def test_a_block_is_measured_by_its_own_rows_alone(model):
     """Whatever they hold: all blocks are one program."""
     rng = np.random.default_rng(5)
-    training = DPSGD(model, classes=None if model.loss == models.SQUARED else (0, 1))
-    labels = rng.integers(0, 2, (4, 20)).astype(float if model.loss == models.SQUARED else int)
+    training = DPSGD(model, classes=None if model.loss == _models.SQUARED else (0, 1))
+    labels = rng.integers(0, 2, (4, 20)).astype(float if model.loss == _models.SQUARED else int)
     features = rng.normal(size=(4, 20, 3))
     found = {}
     for junk in (0.0, 1e300, np.nan, np.inf):
@@ -160,7 +160,7 @@ def test_a_block_is_measured_by_its_own_rows_alone(model):
 
 def test_block_losses_are_the_oracles():
     """Whole blocks for batches, and no noise: every block's descent is its own."""
-    training, setting = DPSGD(models.logistic_regression(3), classes=(0, 1)), SETTINGS[1] | {"batch": 80, "epochs": 9}
+    training, setting = DPSGD(_models.logistic_regression(3), classes=(0, 1)), SETTINGS[1] | {"batch": 80, "epochs": 9}
     train, held_out = [(X[of].reshape(4, -1, 3), Y[of].reshape(4, -1)) for of in (slice(48), slice(48, 80))]
     found = training.block_losses([setting], [0.0], train, held_out, 80, jax.random.key(0))
     wanted = []
@@ -199,11 +199,11 @@ def test_a_route_takes_what_it_needs_of_a_training():
 
 def test_a_regression_is_tuned_by_its_squared_errors():
     targets, settings = 0.5 + 0.2 * X[:, 0], [SETTINGS[1] | {"clip_norm": 0.1}]
-    training = tuning.DPSGD(models.regression(3))
+    training = tuning.DPSGD(_models.regression(3))
     found = tuned((X, targets), training=training, settings=settings, route="selection", epsilon=12.0)
     losses = training.losses(found.model, (X, targets))
     assert np.mean(losses) < np.var(targets)
-    scores = np.asarray(models.scores(found.model, X))[:, 0]
+    scores = np.asarray(_models.model_scores(found.model, X))[:, 0]
     np.testing.assert_allclose(losses, np.minimum((scores - targets) ** 2, 1.0), rtol=1e-5)
     assert max(training.losses(found.model, (X, targets + 7.0))) == 1.0
     with pytest.raises(ValueError, match="labels must be floats"):
@@ -220,9 +220,9 @@ LIKE = Y.astype(np.uint8)
 def test_labels_are_read_in_one_way(classes, dtype):
     """Trained, scored and told apart as class numbers, which names of classes stand for."""
     labels = np.asarray(classes or (0, 1))[Y].astype(dtype)
-    training = tuning.DPSGD(models.logistic_regression(3), classes=classes)
+    training = tuning.DPSGD(_models.logistic_regression(3), classes=classes)
     training.expect((X, labels))
-    key, usual = jax.random.key(0), tuning.DPSGD(models.logistic_regression(3), classes=(0, 1))
+    key, usual = jax.random.key(0), tuning.DPSGD(_models.logistic_regression(3), classes=(0, 1))
     found, wanted = training.fit(SETTINGS[1], 0.05, (X, labels), key), usual.fit(SETTINGS[1], 0.05, (X, LIKE), key)
     jax.tree.map(np.testing.assert_array_equal, found, wanted)
     losses = training.losses(found, (X, labels))
@@ -236,7 +236,7 @@ def test_labels_in_an_array_of_objects_are_numbers():
     """One that is none would otherwise refuse, or retype, all others."""
     labels = Y.astype(object)
     labels[7] = None
-    given = {"training": tuning.DPSGD(models.logistic_regression(3), classes=(0, 1)), "key": jax.random.key(0)}
+    given = {"training": tuning.DPSGD(_models.logistic_regression(3), classes=(0, 1)), "key": jax.random.key(0)}
     found, usual = (tuned((X, each), insecure_key=True, **given) for each in (labels, Y.astype(float)))
     assert found.setting == usual.setting
     assert [type(leaf) for leaf in jax.tree.leaves(found.model)] == [
@@ -247,7 +247,7 @@ def test_labels_in_an_array_of_objects_are_numbers():
 @pytest.mark.parametrize("label", [0, 3, -1, 2**40])
 def test_a_label_of_no_class_moves_nothing_and_has_lost(label):
     """As a row that is not finite does; of both kinds of models. Nothing is raised: labels are private."""
-    for model, classes in ((models.logistic_regression(3), (1, 2)), (models.mlp(3, (4,), 3), (1, 2, 5))):
+    for model, classes in ((_models.logistic_regression(3), (1, 2)), (_models.mlp(3, (4,), 3), (1, 2, 5))):
         training, labels = tuning.DPSGD(model, classes=classes), np.asarray(classes)[Y]
         labels[7], left_out = label, X.copy()
         left_out[7] = np.nan
@@ -263,16 +263,16 @@ def test_a_label_of_no_class_moves_nothing_and_has_lost(label):
 @pytest.mark.parametrize(
     ("model", "classes", "labels", "kind", "said"),
     [
-        (models.logistic_regression(3), None, Y, ValueError, r"classes must be given for labels of int64: .*\(0, 1\)"),
-        (models.mlp(3, (4,), 3), None, Y > 0, ValueError, r"classes must be given for labels of bool: .*\(0, 1, 2\)"),
-        (models.logistic_regression(3), (1, 2), Y > 0, ValueError, "numbers that labels of bool can be"),
-        (models.logistic_regression(3), (-1, 1), LIKE, ValueError, "numbers that labels of uint8 can be"),
-        (models.logistic_regression(3), None, X[:, 0], ValueError, "classes must be given for labels of float64"),
-        (models.logistic_regression(3), (0, 1, 2), Y, ValueError, "classes must be 2 different numbers"),
-        (models.logistic_regression(3), (1, 1), Y, ValueError, "classes must be 2 different numbers"),
-        (models.logistic_regression(3), (0.0, 1.0), Y, TypeError, "classes must be an integer"),
-        (models.logistic_regression(3), "01", Y, TypeError, "classes must be a sequence"),
-        (models.regression(3), (0, 1), X[:, 0], ValueError, "classes must not be given for a regression"),
+        (_models.logistic_regression(3), None, Y, ValueError, r"classes must be given for labels of int64: .*\(0, 1\)"),
+        (_models.mlp(3, (4,), 3), None, Y > 0, ValueError, r"classes must be given for labels of bool: .*\(0, 1, 2\)"),
+        (_models.logistic_regression(3), (1, 2), Y > 0, ValueError, "numbers that labels of bool can be"),
+        (_models.logistic_regression(3), (-1, 1), LIKE, ValueError, "numbers that labels of uint8 can be"),
+        (_models.logistic_regression(3), None, X[:, 0], ValueError, "classes must be given for labels of float64"),
+        (_models.logistic_regression(3), (0, 1, 2), Y, ValueError, "classes must be 2 different numbers"),
+        (_models.logistic_regression(3), (1, 1), Y, ValueError, "classes must be 2 different numbers"),
+        (_models.logistic_regression(3), (0.0, 1.0), Y, TypeError, "classes must be an integer"),
+        (_models.logistic_regression(3), "01", Y, TypeError, "classes must be a sequence"),
+        (_models.regression(3), (0, 1), X[:, 0], ValueError, "classes must not be given for a regression"),
     ],
 )
 def test_classes_that_labels_cannot_have_are_refused_before_anything_is_charged(
@@ -294,8 +294,8 @@ def test_a_training_that_a_search_chose_is_under_one_curve():
     (stated,) = found.guarantees
     whole = accounting.gdp_mu(3.0, 1e-4)
     costs = [TRAINING.cost(each, trainings.noise_for(TRAINING, each, 400, 1.0, 1e-4), 400).profile for each in SETTINGS]
-    assert stage.from_curve(accounting.worst_profile(costs)).epsilon(1e-4) >= max(
-        stage.from_curve(c).epsilon(1e-4) for c in costs
+    assert stage.curve_stage(accounting.worst_profile(costs)).epsilon(1e-4) >= max(
+        stage.curve_stage(c).epsilon(1e-4) for c in costs
     )
     assert stated.level > accounting.gdp_epsilon(np.sqrt(blocks.SEARCH_SHARE) * whole, 1e-4)
 
@@ -311,7 +311,7 @@ def test_nothing_but_released_values_differs_between_neighbours(route, tmp_path,
             data, path, row = X.copy(), tmp_path / str(number), rng.integers(400)
             if number:
                 data[row] = rng.choice([1e300, np.nan, -np.inf, 5.0])
-            protects = guarantee.ALL_ROWS if route == "blocks" else _fitting.TRAIN
+            protects = _guarantee.ALL_ROWS if route == "blocks" else _fitting.TRAIN
             ledger.create(path, notion="dp", level=5.0, delta=1e-2, total_variation=1e-3, protects=protects)
             caplog.clear()
             seen = []
@@ -332,7 +332,7 @@ def test_no_row_is_told_by_what_float32_does_not_hold(route, junk, capfd):
     """Neither feature nor label: NumPy warns of a float64 that it casts to infinity."""
     data, labels = X.copy(), 0.5 + 0.2 * X[:, 0]
     data[7, 1] = labels[9] = junk
-    options = {"training": DPSGD(models.regression(3)), "route": route, "epsilon": 8.0}
+    options = {"training": DPSGD(_models.regression(3)), "route": route, "epsilon": 8.0}
     with jax.enable_x64(False), warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         assert tuned((data, labels), **options).model is not None
@@ -367,11 +367,11 @@ def test_blocks_at_once_that_fail_have_lost_unheard(capfd):
         ({"settings": [SETTINGS[0] | {"learning_rate": -1.0}]}, "learning_rate must be positive"),
         ({"settings": [SETTINGS[0] | {"clip_norm": 0.0}]}, "clip_norm must be positive"),
         ({"on_error": "ignore"}, "on_error must be"),
-        ({"training": DPSGD(models.mlp(3, (2**12,), 2), classes=(0, 1))}, "fewer than .* scores a layer"),
+        ({"training": DPSGD(_models.mlp(3, (2**12,), 2), classes=(0, 1))}, "fewer than .* scores a layer"),
     ],
 )
 def test_what_no_training_would_take_is_refused_before_anything_is_charged(options, said, route, tmp_path):
-    path, protects = tmp_path / "budget", guarantee.ALL_ROWS if route == "blocks" else _fitting.TRAIN
+    path, protects = tmp_path / "budget", _guarantee.ALL_ROWS if route == "blocks" else _fitting.TRAIN
     ledger.create(path, notion="dp", level=5.0, delta=1e-2, total_variation=1e-3, protects=protects)
     with pytest.raises(ValueError, match=said):
         tuned(route=route, ledgers={protects: Recording(path, "one")}, **options)
@@ -399,8 +399,10 @@ def test_what_is_trained_has_the_noise_that_is_stated(route):
     stated = found.guarantees[0].level
     if route == "selection":
         assert set(given) == {found.noise}
-        law = accounting.repetitions(tune.ETA, tune.MEAN_RUNS)
-        assert accounting.selection_epsilon(law, stage.gaussian(1 / found.noise).profile, 1e-4) <= stated * (1 + 1e-6)
+        law = accounting.repetitions(_joint_tuning.ETA, _joint_tuning.MEAN_RUNS)
+        assert accounting.selection_epsilon(law, stage.gaussian_stage(1 / found.noise).profile, 1e-4) <= stated * (
+            1 + 1e-6
+        )
     elif route == "trials":
         composed = accounting.compose_gdp([1 / noise for noise in given])
         assert accounting.gdp_epsilon(composed, 1e-4) == pytest.approx(stated, rel=0.01)
@@ -435,11 +437,11 @@ def test_rows_are_held_out_without_looking():
 
 def test_noise_in_floats_is_assumed_ideal():
     for route in ROUTES:
-        training = DPSGD(models.logistic_regression(3), classes=(0, 1), noise="float")
+        training = DPSGD(_models.logistic_regression(3), classes=(0, 1), noise="float")
         assert all(
-            guarantee.IDEAL_NOISE in each.assumptions for each in tuned(training=training, route=route).guarantees
+            _guarantee.IDEAL_NOISE in each.assumptions for each in tuned(training=training, route=route).guarantees
         )
-        assert not any(guarantee.IDEAL_NOISE in each.assumptions for each in tuned(route=route).guarantees)
+        assert not any(_guarantee.IDEAL_NOISE in each.assumptions for each in tuned(route=route).guarantees)
 
 
 @pytest.mark.parametrize(
@@ -457,7 +459,7 @@ def test_noise_in_floats_is_assumed_ideal():
 )
 @pytest.mark.parametrize("route", ROUTES)
 def test_rows_of_other_shapes_are_refused_before_anything_is_charged(rows, kind, said, route, tmp_path):
-    recording = {guarantee.ALL_ROWS: Recording(tmp_path / "none", "one")}
+    recording = {_guarantee.ALL_ROWS: Recording(tmp_path / "none", "one")}
     with pytest.raises(kind, match=said):
         tuned(rows, route=route, ledgers=recording)
     with pytest.raises(ValueError, match="validation must"):
@@ -467,7 +469,7 @@ def test_rows_of_other_shapes_are_refused_before_anything_is_charged(rows, kind,
 @pytest.mark.parametrize("name", ["optimizer", "noise"])
 def test_a_training_of_unknown_words_is_none(name):
     with pytest.raises(ValueError, match=name):
-        tuning.DPSGD(models.logistic_regression(3), classes=(0, 1), **{name: "adamw"})
+        tuning.DPSGD(_models.logistic_regression(3), classes=(0, 1), **{name: "adamw"})
 
 
 def test_a_delta_of_one_over_the_rows_is_refused_unless_said_so():

@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from jaxdpbo.privacy.accounting import stage
+from jaxdpbo.privacy._accounting import stage
 
 
 class Trivial:
     """Its settings are numbers, how far it goes; its model is its setting, and so is each row's loss."""
 
     def cost(self, setting, noise, records):
-        return stage.gaussian(1 / noise, "the training")
+        return stage.gaussian_stage(1 / noise, "the training")
 
     def total_variation(self, setting, records):
         return 1e-30

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from jaxdpbo.privacy import transforms
+from jaxdpbo import transforms
 
 PUBLIC = {"centre": np.zeros(2), "scale": 1.0, "epsilon": 2.0}
 KINDS = {

@@ -7,10 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.audits.rows import Row, claim, of_both, simulate
-from jaxdpbo import drivers
-from jaxdpbo.algorithms import dp_gd, dp_gibo, dp_gp_ucb, gp_ucb, private_estimate, private_evaluations, private_search
-from jaxdpbo.privacy import auditing, choice
-from jaxdpbo.surrogate import kernels
+from jaxdpbo import dp_gp_ucb, drivers, gp_ucb, kernels, private_search
+from jaxdpbo._algorithms import dp_gd, dp_gibo, private_estimate, private_evaluations
+from jaxdpbo.privacy import _auditing, _choice
 
 USERS, STEPS, STEP_SIZE = 2, 3, 1e-3
 WORST = np.array([1e6, 0.0]), np.array([-1e6, 0.0])  # slopes far beyond the clip, always of one sign
@@ -147,7 +146,7 @@ def _gains(release):
     def scores(trials):
         drawn = simulate(released, *data, trials)
         if release == "point":
-            return auditing.outcome_scores(*(found["row"] for found in drawn))
+            return _auditing.outcome_scores(*(found["row"] for found in drawn))
         return of_both(ratio, drawn)
 
     return Row(f"dp_gp_ucb, Algorithm 3 in order: {release}", dp_gp_ucb.algorithm.privacy(chosen), scores)
@@ -178,7 +177,7 @@ def _search(noise, shares, said=""):
 
     def ratio(found):
         """The logarithm of the likelihood ratio, but for the prior of the answer."""
-        of_start, of_answer = (choice.pure_level(each) for each in chosen.choices)
+        of_start, of_answer = (_choice.pure_level(each) for each in chosen.choices)
         clipped, deviation = 0.5 / USERS, 2 * 0.5 * math.sqrt(STEPS) / (USERS * middle)
         moved = 2 * clipped * found["moved"] / deviation**2
         return of_start / 2 * found["start"] + moved + of_answer / 2 * found["answer"]

@@ -7,7 +7,8 @@ import jax
 import numpy as np
 
 from benchmarks.audits.rows import BLOCK, Row, Scores
-from jaxdpbo.privacy import auditing, transforms
+from jaxdpbo import transforms
+from jaxdpbo.privacy import _auditing
 
 EPSILON, DELTA = 2.0, 1e-3
 CENTRE = np.zeros(2)
@@ -71,10 +72,10 @@ def _responses(chosen, trials):
         z = np.asarray(_curated(key, chosen, CELLS[0], CELLS[1]).z)
         return np.argmin(np.sum(np.square(z[:, None] - CELLS[None]), axis=2), axis=1)
 
-    return auditing.outcome_scores(*_in_blocks(block, trials))
+    return _auditing.outcome_scores(*_in_blocks(block, trials))
 
 
-def _curated(key, chosen, first, second) -> transforms.Curated:
+def _curated(key, chosen, first, second) -> transforms.CuratedRows:
     """Half a block of each: rows are noised each by itself."""
     return transforms.curate(key, chosen, np.repeat([first, second], BLOCK, axis=0), insecure_key=True)
 

@@ -18,9 +18,9 @@ import numpy as np
 
 from benchmarks.audits.algorithms import STEP_SIZE, WORST, either_end, slope_times_place
 from benchmarks.audits.rows import Row, claim
-from jaxdpbo import drivers
-from jaxdpbo.algorithms import dp_gd
-from jaxdpbo.privacy import accounting, clipping, guarantee, ledger
+from jaxdpbo import accounting, drivers, ledger
+from jaxdpbo._algorithms import dp_gd
+from jaxdpbo.privacy import _clipping, _guarantee
 
 BUDGETS = 0.3, 1.0  # of the two configs of a sweep
 SLOPES = dp_gd.gradient_objective(slope_times_place)
@@ -79,7 +79,7 @@ def _sum(gradients: np.ndarray, configs: list[dp_gd.Config]) -> np.ndarray:
 
 def _difference(gradients: np.ndarray, configs: list[dp_gd.Config]) -> np.ndarray:
     """In units of the grid, where equal noise would cancel."""
-    units = [float(clipping.grid_step(each.clip_norm, each.budget.radius, 1)) / each.users for each in configs]
+    units = [float(_clipping.grid_step(each.clip_norm, each.budget.radius, 1)) / each.users for each in configs]
     return gradients[1] / units[1] - gradients[0] / units[0]
 
 
@@ -87,7 +87,7 @@ def _difference(gradients: np.ndarray, configs: list[dp_gd.Config]) -> np.ndarra
 
 
 @cache
-def _statement() -> guarantee.Guarantee:
+def _statement() -> _guarantee.Guarantee:
     return dp_gd.privacy(_descent(1.0, 2))
 
 
@@ -117,7 +117,7 @@ def _each(trials: int, score: Callable[..., float]) -> tuple[np.ndarray, np.ndar
     return found[0], found[1]
 
 
-def _in_a_ledger(attack: Callable[..., Any], statement: guarantee.Guarantee, data: Any, draw: Any) -> Any:
+def _in_a_ledger(attack: Callable[..., Any], statement: _guarantee.Guarantee, data: Any, draw: Any) -> Any:
     with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
         path = Path(folder) / "ledger.jsonl"
         ledger.create(path, notion="gdp", level=2, relation="replace_one", protects=statement.protects)
@@ -180,7 +180,7 @@ def _objective(path: Path | None, losses: np.ndarray) -> drivers.PrivateObjectiv
 
 
 @cache
-def _objective_statement() -> guarantee.Guarantee:
+def _objective_statement() -> _guarantee.Guarantee:
     return _objective(None, np.zeros(2)).guarantee
 
 

@@ -5,9 +5,8 @@ import numpy as np
 
 from benchmarks.audits import algorithms
 from benchmarks.audits.rows import Row, claim, of_both, simulate
-from jaxdpbo import drivers
-from jaxdpbo.algorithms import dp_gp_ucb, gp_ucb, random_search
-from jaxdpbo.privacy import auditing, mechanisms, transforms
+from jaxdpbo import dp_gp_ucb, drivers, gp_ucb, mechanisms, random_search, transforms
+from jaxdpbo.privacy import _auditing
 
 ROWS = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 2.0], [0.5, 0.5]])
 TOLD = 1.0  # an epsilon that somebody might take for granted where nothing is claimed
@@ -57,7 +56,7 @@ def _worst_pair(number, variance):
 
     def scores(trials):
         drawn = simulate(row_of, np.array([900.0, -900.0]), np.array([-900.0, 900.0]), trials, together=False)
-        return auditing.outcome_scores(*drawn)
+        return _auditing.outcome_scores(*drawn)
 
     name = f"dp_gp_ucb, Algorithm {number}, on the worst pair (paper: corollary {number})"
     return Row(name, claim("dp", 1.0, delta=0.05), scores, holds=False)
@@ -116,4 +115,4 @@ def _seen(trials):
         return released.point[0]
 
     drawn = simulate(point, np.array([[1.0, 0.0], [0.0, 0.5]]), np.array([[0.0, 1.0], [0.0, 0.5]]), trials)
-    return auditing.outcome_scores(*(np.rint(found).astype(int) for found in drawn))
+    return _auditing.outcome_scores(*(np.rint(found).astype(int) for found in drawn))

@@ -6,9 +6,9 @@ import jax
 import numpy as np
 
 from benchmarks.audits.rows import Row, Scores, claim
-from jaxdpbo.privacy import accounting
-from jaxdpbo.privacy.accounting import stage
-from jaxdpbo.tuning import _fitting, front
+from jaxdpbo import accounting
+from jaxdpbo.privacy._accounting import stage
+from jaxdpbo.tuning import _fitting, _front
 
 RECORDS, EPSILON, DELTA = 50, 8.0, 1e-3
 SETTINGS, LEVELS, COUNT = (0.2, 0.8), np.array([2.0, 3.0, 4.0]), 6
@@ -19,7 +19,7 @@ class Count:
     """A training whose model is how many rows are 1, and noise; whose losses are its setting."""
 
     def cost(self, setting: Any, noise: float, records: int) -> stage.Stage:
-        return stage.gaussian(1 / noise, "a noised count")
+        return stage.gaussian_stage(1 / noise, "a noised count")
 
     def fit(self, setting: Any, noise: float, rows: Any, key: jax.Array) -> tuple[float, Any]:
         return float(np.sum(rows[0])) + noise * float(jax.random.normal(key)), setting
@@ -37,15 +37,15 @@ def rows() -> list[Row]:
 def _models(trials: int) -> Scores:
     """The likelihood ratio of all that left, every model by its noise, of no row that is 1 and of one."""
     asked = _fitting.TuningArguments(Count(), SETTINGS, EPSILON, DELTA, None, None, True, "raise")  # pyright: ignore
-    plan, labels = front._plan(asked, LEVELS, COUNT, DELTA, RECORDS, RECORDS), np.zeros(RECORDS, int)
+    plan, labels = _front._plan(asked, LEVELS, COUNT, DELTA, RECORDS, RECORDS), np.zeros(RECORDS, int)
     found = []
     for ones in (0, 1):
         features = (np.arange(RECORDS) < ones).astype(float)[:, None]
         both = (features, labels), (0 * features, labels)
-        fronts = (front._search(plan, both, jax.random.key(2 * trial + ones)) for trial in range(trials))
+        fronts = (_front._search(plan, both, jax.random.key(2 * trial + ones)) for trial in range(trials))
         found.append(np.array([_ratio(each) for each in fronts]))
     return found[0], found[1]
 
 
-def _ratio(found: front.Front) -> float:
+def _ratio(found: _front.Front) -> float:
     return sum((model[0] - 0.5) / noise**2 for model, noise in zip(found.models, found.noises.tolist(), strict=True))

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.audits.rows import Row, claim, of_both, simulate
-from jaxdpbo.privacy import accounting, auditing, clipping, mechanisms, private_scale, wide_integers
+from jaxdpbo.privacy import _accounting, _auditing, _clipping, _mechanisms, _private_scale, _wide_integers
 
 MOVED, RATE = 8, Fraction(1, 8)  # on the grid: one unit of epsilon
 TRUTH, CHANCES = Fraction(6, 10), (Fraction(6, 10), Fraction(2, 10), Fraction(2, 10))
@@ -20,29 +20,29 @@ FAR = 24  # cells, of the planar noise: a cone behind the first point, which is 
 
 def rows() -> list[Row]:
     return [
-        _added("gaussian, float", "gdp", 1.0, lambda key: mechanisms.gaussian(key, jnp.zeros(()), 1.0), 1.0),
-        _added("laplace, float", "dp", 1.0, lambda key: mechanisms.laplace(key, jnp.zeros(()), 1.0), 1.0),
+        _added("gaussian, float", "gdp", 1.0, lambda key: _mechanisms.gaussian(key, jnp.zeros(()), 1.0), 1.0),
+        _added("laplace, float", "dp", 1.0, lambda key: _mechanisms.laplace(key, jnp.zeros(()), 1.0), 1.0),
         *(
             _added(
                 f"rounded_gaussian, sigma {sigma}",
                 "gdp",
-                accounting.rounded_gaussian_mu(sigma, sigma),
-                lambda key, sigma=sigma: mechanisms.rounded_gaussian(key, (), sigma),
+                _accounting.rounded_gaussian_mu(sigma, sigma),
+                lambda key, sigma=sigma: _mechanisms.rounded_gaussian(key, (), sigma),
                 sigma,
             )
             for sigma in (4, 64)  # one table, and the sum of two
         ),
-        _added("discrete_laplace", "dp", 1.0, lambda key: mechanisms.discrete_laplace(key, (), RATE), MOVED),
-        _chosen("exponential, float", lambda key, scores: mechanisms.exponential(key, scores, 1.0, 1.0), 1.0, 3.0),
+        _added("discrete_laplace", "dp", 1.0, lambda key: _mechanisms.discrete_laplace(key, (), RATE), MOVED),
+        _chosen("exponential, float", lambda key, scores: _mechanisms.exponential(key, scores, 1.0, 1.0), 1.0, 3.0),
         _chosen(
             "exact_exponential",
-            lambda key, scores: mechanisms.exact_exponential(key, scores.astype(jnp.int32), RATE / 2),
+            lambda key, scores: _mechanisms.exact_exponential(key, scores.astype(jnp.int32), RATE / 2),
             MOVED,
             3 * MOVED,
         ),
         _chosen(
             "noisy_argmax (geometric)",
-            lambda key, scores: mechanisms.noisy_argmax(key, scores.astype(jnp.int32), RATE / 2),
+            lambda key, scores: _mechanisms.noisy_argmax(key, scores.astype(jnp.int32), RATE / 2),
             MOVED,
             MOVED,
         ),
@@ -57,14 +57,14 @@ def rows() -> list[Row]:
 
 def _scale() -> Row:
     """One user alone, whose number is below the whole grid or above it."""
-    budget = private_scale.budget(1.0, "exact", dtype=float)
+    budget = _private_scale.budget(1.0, "exact", dtype=float)
 
     def scores(trials):
-        median = partial(private_scale.median, budget=budget)
+        median = partial(_private_scale.median, budget=budget)
         ends = np.array([2.0**50]), np.array([0.0])
         return of_both(np.log2, simulate(lambda key, number: median(key, numbers=number), *ends, trials))
 
-    return Row("private_scale.median", claim("gdp", private_scale.level(budget)), scores)
+    return Row("private_scale.median", claim("gdp", _private_scale.level(budget)), scores)
 
 
 def _added(name: str, notion: str, level: float, noise: Callable[[Any], Any], moved: float) -> Row:
@@ -86,26 +86,26 @@ def _chosen(name: str, choose: Callable[[Any, Any], Any], moved: float, behind: 
     offset = 100.0 * moved  # exact_exponential counts from 0
 
     def scores(trials):
-        return auditing.outcome_scores(*simulate(choose, first + offset, second + offset, trials))
+        return _auditing.outcome_scores(*simulate(choose, first + offset, second + offset, trials))
 
     return Row(name, claim("dp", 1.0), scores)
 
 
 def _planar(trials):
     points = np.array([0, 0], np.int32), np.array([FAR, 0], np.int32)
-    drawn = simulate(lambda key, point: point + mechanisms.planar_laplace(key, 1, RATE)[0], *points, trials)
+    drawn = simulate(lambda key, point: point + _mechanisms.planar_laplace(key, 1, RATE)[0], *points, trials)
     return of_both(lambda z: np.linalg.norm(z - points[1], axis=1) - np.linalg.norm(z, axis=1), drawn)
 
 
 def _outcome(trials):
     def response(key, truth):
-        return (truth + mechanisms.outcome(key, (), CHANCES)) % len(CHANCES)
+        return (truth + _mechanisms.outcome(key, (), CHANCES)) % len(CHANCES)
 
-    return auditing.outcome_scores(*simulate(response, 0, 1, trials))
+    return _auditing.outcome_scores(*simulate(response, 0, 1, trials))
 
 
 def _sum_claim():
-    return claim("gdp", accounting.rounded_gaussian_mu(2 * RADIUS, WIDTH))
+    return claim("gdp", _accounting.rounded_gaussian_mu(2 * RADIUS, WIDTH))
 
 
 def _clipped_sum(trials):
@@ -113,8 +113,8 @@ def _clipped_sum(trials):
     losses = np.array([[1e6, 0.3, -0.2], [1e6, -0.1, 0.4]])
 
     def released(key, losses):
-        total, _, _ = clipping.weighted_clipped_sum(jnp.eye(2), losses, jnp.ones(()), jnp.int32(RADIUS))
-        noise = wide_integers.widen(mechanisms.rounded_gaussian(key, (2,), WIDTH))
-        return jnp.sum(wide_integers.to_float(wide_integers.add(total, noise), losses.dtype))
+        total, _, _ = _clipping.weighted_clipped_sum(jnp.eye(2), losses, jnp.ones(()), jnp.int32(RADIUS))
+        noise = _wide_integers.widen(_mechanisms.rounded_gaussian(key, (2,), WIDTH))
+        return jnp.sum(_wide_integers.to_float(_wide_integers.add(total, noise), losses.dtype))
 
     return simulate(released, losses, losses * np.array([[-1.0, 1.0, 1.0]]), trials)

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo.privacy import auditing, guarantee
+from jaxdpbo.privacy import _auditing, _guarantee
 
 BLOCK = 2_000  # trials in one call of a compiled program
 
@@ -28,7 +28,7 @@ class Row(NamedTuple):
     """
 
     name: str
-    statement: guarantee.Guarantee
+    statement: _guarantee.Guarantee
     scores: Callable[[int], Scores]
     distance: float = 1.0
     least: float = 0.5
@@ -49,8 +49,8 @@ class Found(NamedTuple):
     """What was measured, and what to make of it: "holds", "EXCEEDED", "BLIND" or "broken, as it must be"."""
 
     row: Row
-    audit: auditing.Audit
-    curve: auditing.TradeOff
+    audit: _auditing.Audit
+    curve: _auditing.TradeOff
     verdict: str
 
     @property
@@ -66,18 +66,18 @@ class Found(NamedTuple):
 def measured(row: Row, trials: int) -> Found:
     """Half of ``trials`` choose the attack, the other half judge it."""
     scores = row.scores(max(100, trials // row.slower))
-    audit = auditing.threshold_audit(*scores, delta=row.statement.delta, sought=row.sought)
-    found = Found(row, audit, auditing.trade_off(*scores), "")
+    audit = _auditing.threshold_audit(*scores, delta=row.statement.delta, sought=row.sought)
+    found = Found(row, audit, _auditing.trade_off(*scores), "")
     if row.holds:
-        refuted = auditing.is_refuted(audit, row.statement, distance=row.distance)
+        refuted = _auditing.is_refuted(audit, row.statement, distance=row.distance)
         blind = found.measured < row.least * row.claimed
         return found._replace(verdict="EXCEEDED" if refuted else "BLIND" if blind else "holds")
     return found._replace(verdict="broken, as it must be" if found.measured > row.claimed else "BLIND")
 
 
-def claim(notion: str, level: float, **more: Any) -> guarantee.Guarantee:
+def claim(notion: str, level: float, **more: Any) -> _guarantee.Guarantee:
     """A claim about the neighbours of a row."""
-    return guarantee.guarantee(notion, level, more.pop("relation", "replace_one"), "one of two neighbours", **more)
+    return _guarantee.guarantee(notion, level, more.pop("relation", "replace_one"), "one of two neighbours", **more)
 
 
 def simulate(

@@ -6,9 +6,8 @@ import jax
 import numpy as np
 
 from benchmarks.audits.rows import Row, Scores, claim
-from jaxdpbo import tuning
-from jaxdpbo.privacy import accounting
-from jaxdpbo.privacy.accounting import stage
+from jaxdpbo import accounting, tuning
+from jaxdpbo.privacy._accounting import stage
 
 RARE, FACTOR = 0.2, 4.0  # how often one run succeeds under one neighbour, and how much more often under the other
 MEAN, DELTA = 4.0, 1e-6
@@ -21,7 +20,7 @@ def rows() -> list[Row]:
 
 
 def _stated() -> float:
-    return tuning.selection.statements(accounting.repetitions(0.0, MEAN), [0], _cost(), DELTA)[0].level
+    return tuning._selection.statements(accounting.repetitions(0.0, MEAN), [0], _cost(), DELTA)[0].level
 
 
 def _cost() -> dict[str, stage.Stage]:
@@ -31,7 +30,7 @@ def _cost() -> dict[str, stage.Stage]:
         both = pairs, [pair[::-1] for pair in pairs]
         return max(sum(max(a - math.exp(epsilon) * b, 0.0) for a, b in each) for each in both)
 
-    return {"them": stage.from_curve(profile)}
+    return {"them": stage.curve_stage(profile)}
 
 
 def _winners(trials: int) -> Scores:

@@ -35,7 +35,7 @@ def load(name: str, *, seed: int = 0, test: int | None = None) -> TrainTest:
     Raises:
       ValueError: an unknown name, ``test`` that leaves nothing to train on.
     """
-    features, labels, source = _adult() if _checks.choice("name", name, NAMES) == "adult" else _mnist()
+    features, labels, source = _adult() if _checks.one_of("name", name, NAMES) == "adult" else _mnist()
     order = np.random.default_rng(seed).permutation(len(labels))
     wanted = 1605 if name == "adult" else 10_000
     size = _checks.size("test", test) if test is not None else min(wanted, len(labels) // 10)

@@ -13,8 +13,8 @@ import math
 import numpy as np
 
 from jaxdpbo import _checks
-from jaxdpbo.problems import kernel_svr, splits
-from jaxdpbo.problems.datasets import SKLEARN_HINT, Dataset
+from jaxdpbo.problems import Dataset, _kernel_svr, _splits
+from jaxdpbo.problems._datasets import SKLEARN_HINT
 
 C = (1e-2, 1e3)
 GAMMA = (1e-4, 1.0)
@@ -28,7 +28,7 @@ def bounds() -> np.ndarray:
 
 def split(
     dataset: Dataset, seed: int, *, train: int, validation: int | None = None, positive: float = COVTYPE_CLASS
-) -> splits.Split:
+) -> _splits.Split:
     """Train and validation records, standardised by the training records alone.
 
     Args:
@@ -42,12 +42,12 @@ def split(
       ValueError: more records than there are.
     """
     labels = np.where(dataset.targets == _checks.number("positive", positive), 1.0, -1.0)
-    first, second = splits.divide(len(labels), seed, train=train, validation=validation)
-    inputs = splits.standardise(dataset.features, first)
-    return splits.Split(inputs[first], labels[first], inputs[second], labels[second])
+    first, second = _splits.divide_rows(len(labels), seed, train=train, validation=validation)
+    inputs = _splits.standardise(dataset.features, first)
+    return _splits.Split(inputs[first], labels[first], inputs[second], labels[second])
 
 
-def loss(point: np.ndarray, data: splits.Split) -> np.ndarray:
+def loss(point: np.ndarray, data: _splits.Split) -> np.ndarray:
     """Errors ``(n,)``, each 0 or 1: entry ``i`` reads validation record ``i`` alone."""
     try:
         from sklearn.svm import SVC
@@ -55,8 +55,8 @@ def loss(point: np.ndarray, data: splits.Split) -> np.ndarray:
         raise ModuleNotFoundError(SKLEARN_HINT) from error
     c, gamma = math.exp(point[0]), math.exp(point[1])
     machine = SVC(kernel="precomputed", C=c)
-    machine.fit(kernel_svr.correlations(gamma, data.train, data.train), data.train_targets)
+    machine.fit(_kernel_svr.correlations(gamma, data.train, data.train), data.train_targets)
     with np.errstate(invalid="ignore", over="ignore"):  # a user who is not finite is classified wrongly
-        similar = kernel_svr.correlations(gamma, data.validation, data.train[machine.support_])
+        similar = _kernel_svr.correlations(gamma, data.validation, data.train[machine.support_])
         decisions = similar @ machine.dual_coef_[0] + machine.intercept_[0]
         return np.where(decisions * data.validation_targets > 0, 0.0, 1.0)

@@ -21,7 +21,7 @@ from benchmarks.reproductions import common
 from benchmarks.reproductions.avent import searches, tasks
 from benchmarks.search import cells, tunings
 from jaxdpbo import accounting, tuning
-from jaxdpbo.training import spaces
+from jaxdpbo.training import _spaces
 
 FIRST_SEED, SEEDS, EPSILONS = 9800, 10, (1.0, 2.0, 4.0, 8.0)
 PROBLEM, TASK = "adult", "LogReg+SGD"
@@ -59,7 +59,7 @@ def main(quick: bool) -> None:
         chosen={
             "delta": tunings.DELTA,
             "settings": tunings.settings_of(PROBLEM),
-            "levels, of epsilon": list(tuning.front.LEVELS),
+            "levels, of epsilon": list(tuning._front.LEVELS),
         },
         started=started,
         figures={"fronts": _picture(results)},
@@ -92,7 +92,7 @@ def _published(cell: cells.Cell) -> dict[str, Any]:
 
 def _unprotected(seed: int) -> dict[str, Any]:
     task = tasks.task(TASK, tunings.DELTA)
-    seeds = spaces.random_settings(task.space, SEARCH.seeds, seed)
+    seeds = _spaces.random_settings(task.space, SEARCH.seeds, seed)
     run = searches.search(task, seeds, SEARCH.proposals, 1, SEARCH.reference, seed)
     settings, values = np.asarray(run.release.points), np.asarray(run.release.values)
     front = values[searches.front_of(values)]

@@ -70,7 +70,7 @@ def compared(cell: cells.Cell) -> dict[str, Any]:
     from sklearn.ensemble import RandomForestClassifier
     from sklearn.model_selection import ShuffleSplit
 
-    from jaxdpbo.integrations.sklearn import LOSSES, PrivateSearchCV, losses, splits
+    from jaxdpbo.integrations.sklearn import LOSSES, PrivateSearchCV, _losses, _splits
 
     started = time.perf_counter()
     features, labels = _records(cell.problem)
@@ -81,12 +81,12 @@ def compared(cell: cells.Cell) -> dict[str, Any]:
     model = RandomForestClassifier(n_estimators=100, random_state=cell.seed)
     options = {"n_iter": 60, "cv": cv, "refit": "train", "insecure_seed": cell.seed}
     search = PrivateSearchCV(model, SPACE, epsilon=EPSILON, delta=DELTA, **options).fit(X, y)
-    train = splits.single_split(cv, rows, None, {}, again=False).train
+    train = _splits.single_split(cv, rows, None, {}, again=False).train
     usual = clone(model).fit(X[train], y[train])
     high = LOSSES["log_loss"].range[1]
 
     def loss(fitted: Any) -> float:
-        return float(np.mean(np.minimum(losses.record_losses("log_loss", fitted, others, truth), high)))
+        return float(np.mean(np.minimum(_losses.record_losses("log_loss", fitted, others, truth), high)))
 
     return {
         "private": loss(search.best_estimator_),

@@ -18,7 +18,7 @@ from benchmarks.reproductions import common
 from benchmarks.search import cells, searches
 from benchmarks.search.problems import PROBLEMS
 from jaxdpbo import Space
-from jaxdpbo.privacy.accounting import gdp
+from jaxdpbo.privacy._accounting import gdp
 
 FIRST_SEED, SEEDS = 8000, 20
 BUDGETS = (0.5, 1.0, 2.0, math.inf)

@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.papers import classification, datasets, gp_regression, kernel_svm, logistic_regression
 from jaxdpbo import Space, space
-from jaxdpbo.problems import kernel_svr, splits
+from jaxdpbo.problems import _kernel_svr, _splits
 
 MOST_LOG_LOSS = 4.0  # of a record, whatever a model says: its public range has an end
 MNIST_SIDE = 10  # pixels, after means over cells
@@ -78,10 +78,21 @@ class Problem(NamedTuple):
 
 
 def _svr(name: str, train: int, users: int, features: int, ordered: bool, steps: int, title: str) -> Problem:
-    def draw(seed: int) -> splits.Split:
-        return kernel_svr.split(loaded(name), seed, train=train, validation=users, ordered=ordered, features=features)
+    def draw(seed: int) -> _splits.Split:
+        return _kernel_svr.kernel_svr_split(
+            loaded(name), seed, train=train, validation=users, ordered=ordered, features=features
+        )
 
-    return Problem(title, kernel_svr.bounds(features), kernel_svr.loss, draw, users, (0.0, 4.0), steps, False)
+    return Problem(
+        title,
+        _kernel_svr.kernel_svr_bounds(features),
+        _kernel_svr.kernel_svr_loss,
+        draw,
+        users,
+        (0.0, 4.0),
+        steps,
+        False,
+    )
 
 
 @lru_cache
@@ -89,64 +100,66 @@ def loaded(name: str) -> datasets.Dataset:
     return datasets.load(name)
 
 
-def _lengthscales_simulated(seed: int) -> splits.Split:
+def _lengthscales_simulated(seed: int) -> _splits.Split:
     return _sampled(jax.random.key(seed))
 
 
 _sampled = jax.jit(lambda key: gp_regression.sample(key, 4500, 500)[0])
 
 
-def _lengthscales_real(name: str, train: int, users: int, features: int | None, seed: int) -> splits.Split:
+def _lengthscales_real(name: str, train: int, users: int, features: int | None, seed: int) -> _splits.Split:
     dataset = loaded(name)
     chosen = None if features is None else features
-    return kernel_svr.split(dataset, seed, train=train, validation=users, features=chosen)
+    return _kernel_svr.kernel_svr_split(dataset, seed, train=train, validation=users, features=chosen)
 
 
-def _pixels(seed: int) -> splits.Split:
+def _pixels(seed: int) -> _splits.Split:
     """Even digits from odd ones, by the means of 10 by 10 cells of their pixels."""
     dataset = loaded("mnist")
     images = dataset.features.reshape(-1, 28, 28)[:, 4:24, 4:24] / 255.0
     cells = images.reshape(-1, MNIST_SIDE, 2, MNIST_SIDE, 2).mean(axis=(2, 4)).reshape(len(images), -1)
     targets = np.where(dataset.targets % 2 == 0, 1.0, -1.0)
-    first, second = splits.divide(len(targets), seed, train=300, validation=3000)
-    inputs = splits.standardise(cells, first)
-    return splits.Split(inputs[first], targets[first], inputs[second], targets[second])
+    first, second = _splits.divide_rows(len(targets), seed, train=300, validation=3000)
+    inputs = _splits.standardise(cells, first)
+    return _splits.Split(inputs[first], targets[first], inputs[second], targets[second])
 
 
-def _adult(seed: int) -> splits.Split:
+def _adult(seed: int) -> _splits.Split:
     (features, labels), _, _, _ = classification.load("adult", seed=0)
-    first, second = splits.divide(len(labels), seed, train=2000, validation=10_000)
-    return splits.Split(features[first], labels[first], features[second], labels[second])
+    first, second = _splits.divide_rows(len(labels), seed, train=2000, validation=10_000)
+    return _splits.Split(features[first], labels[first], features[second], labels[second])
 
 
-def _log_losses(model: Any, data: splits.Split) -> np.ndarray:
+def _log_losses(model: Any, data: _splits.Split) -> np.ndarray:
     chances = model.fit(data.train, data.train_targets).predict_proba(data.validation)
     right = chances[np.arange(len(chances)), data.validation_targets.astype(int)]
     return -np.log(np.maximum(right, math.exp(-MOST_LOG_LOSS)))
 
 
-def forest_loss(params: dict[str, Any], data: splits.Split) -> np.ndarray:
+def forest_loss(params: dict[str, Any], data: _splits.Split) -> np.ndarray:
     from sklearn.ensemble import RandomForestClassifier
 
     return _log_losses(RandomForestClassifier(random_state=0, **params), data)
 
 
-def boosting_loss(params: dict[str, Any], data: splits.Split) -> np.ndarray:
+def boosting_loss(params: dict[str, Any], data: _splits.Split) -> np.ndarray:
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     return _log_losses(HistGradientBoostingClassifier(random_state=0, early_stopping=False, **params), data)
 
 
-def _covtype(seed: int) -> splits.Split:
+def _covtype(seed: int) -> _splits.Split:
     return kernel_svm.split(loaded("covtype"), seed, train=1000, validation=4000)
 
 
-def _cancer(seed: int) -> splits.Split:
+def _cancer(seed: int) -> _splits.Split:
     return logistic_regression.split(loaded("breast_cancer"), seed, train=200, validation=369)
 
 
-def _chicago(train: int) -> Callable[[int], splits.Split]:
-    return partial(kernel_svr.split, loaded("chicago"), train=train, validation=2849, ordered=True, features=30)
+def _chicago(train: int) -> Callable[[int], _splits.Split]:
+    return partial(
+        _kernel_svr.kernel_svr_split, loaded("chicago"), train=train, validation=2849, ordered=True, features=30
+    )
 
 
 PROBLEMS: dict[str, Problem] = {

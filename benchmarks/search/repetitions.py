@@ -17,7 +17,8 @@ from tqdm import tqdm
 from benchmarks import report
 from benchmarks.reproductions import common
 from benchmarks.search import tunings
-from jaxdpbo import accounting, tuning
+from jaxdpbo import tuning
+from jaxdpbo.privacy import _accounting
 
 FIRST_SEED, TRAININGS, SELECTIONS = 9700, 5, 20_000
 QUICK, PROBLEMS = ("ridership",), ("adult", "covertype", "ridership")  # of MNIST it takes an hour
@@ -61,16 +62,16 @@ def _row(name: str, epsilon: float, trainings: int) -> dict[str, Any]:
     ]
     return {
         "default": np.mean(usual),
-        "laws": [_selected(name, epsilon, accounting.repetitions(*law), trainings) for law in LAWS],
+        "laws": [_selected(name, epsilon, _accounting.repetitions(*law), trainings) for law in LAWS],
     }
 
 
-def _selected(name: str, epsilon: float, law: accounting.Repetitions, trainings: int) -> dict[str, float]:
+def _selected(name: str, epsilon: float, law: _accounting.Repetitions, trainings: int) -> dict[str, float]:
     training, rows, test = tunings.problem(name)
     settings = tuple(tunings.settings_of(name))
     train, scored = tuning._fitting.split_rows(rows, None)
     asked = tuning._fitting.TuningArguments(training, settings, epsilon, tunings.DELTA, None, None, True, "worst")
-    level, noises, _ = tuning.tune._calibrate(asked, len(train[1]), law)
+    level, noises, _ = tuning._joint_tuning._calibrate(asked, len(train[1]), law)
     scores, errors = np.empty((2, len(settings), trainings))
     for number, (setting, noise) in enumerate(zip(settings, noises, strict=True)):
         for seed in range(trainings):
@@ -79,7 +80,7 @@ def _selected(name: str, epsilon: float, law: accounting.Repetitions, trainings:
             scores[number, seed] = np.mean(training.losses(model, scored))
             errors[number, seed] = tunings.error_of(training, model, test)
     rng = np.random.default_rng(FIRST_SEED)
-    chances = accounting.repetition_probabilities(law, LONGEST)
+    chances = _accounting.repetition_probabilities(law, LONGEST)
     found = []
     for runs in 1 + rng.choice(LONGEST, SELECTIONS, p=chances / chances.sum()):
         drawn = rng.integers(len(settings), size=runs), rng.integers(trainings, size=runs)

@@ -16,9 +16,8 @@ import optax
 
 from benchmarks.search.cells import Cell
 from benchmarks.search.problems import PROBLEMS, Problem
-from jaxdpbo import Execution, Search, Space, minimize
-from jaxdpbo.algorithms import dp_gibo
-from jaxdpbo.drivers import methods, run_loop, run_scan
+from jaxdpbo import Execution, Search, Space, dp_gibo, minimize
+from jaxdpbo.drivers import _methods, run_loop, run_scan
 
 DEFAULT, RANDOM, BEFORE, UNTUNED = "minimize", "random search", "Algorithm 1's units", "default parameters"
 FREE = (RANDOM, UNTUNED)  # without noise, so the same for every mu
@@ -28,7 +27,7 @@ def names(problem: Problem) -> list[str]:
     """Those that can search it."""
     real = not isinstance(problem.searched, Space)
     found = [RANDOM, DEFAULT] + [BEFORE] * real + [UNTUNED] * (problem.default is not None)
-    return found + [name for name in methods.METHODS if real or name not in methods.DESCENTS]
+    return found + [name for name in _methods.METHODS if real or name not in _methods.DESCENTS]
 
 
 def timed(cell: Cell) -> dict[str, Any]:
@@ -59,7 +58,7 @@ def loss_of(problem: Problem, search: str, mu: float, seed: int) -> tuple[float,
         mu=mu,
         users=problem.users,
         loss_range=problem.loss_range,
-        search=Search(method=methods.AUTO if search == DEFAULT else search, steps=problem.steps, noise=noise),
+        search=Search(method=_methods.AUTO if search == DEFAULT else search, steps=problem.steps, noise=noise),
         run=Execution(key=key, insecure_key=True, traceable=problem.traceable),
     )
     where = run.release.params if isinstance(problem.searched, Space) else run.release.point

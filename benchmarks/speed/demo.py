@@ -5,15 +5,15 @@ import time
 import jax
 
 from benchmarks import report
-from jaxdpbo.commands import demo
-from jaxdpbo.problems import datasets
+from jaxdpbo._commands import demo
+from jaxdpbo.problems import _datasets
 
 
 def main(quick: bool) -> None:
     """The whole demo: it has no smaller size."""
     jax.config.update("jax_enable_x64", True)  # as scripts/demo has it
     started = time.perf_counter()
-    found = demo.compare(datasets.load("diabetes"))
+    found = demo.compare(_datasets.load_dataset("diabetes"))
     demo.show(found)
     privacy = demo.describe_privacy(found.run)
     methods = {

@@ -11,10 +11,8 @@ import numpy as np
 
 from benchmarks.speed import gp_ucb_problem as problem
 from benchmarks.speed.worker import serve
-from jaxdpbo import Execution
-from jaxdpbo.algorithms import gp_ucb
-from jaxdpbo.drivers import loop
-from jaxdpbo.surrogate import kernels
+from jaxdpbo import Execution, gp_ucb, kernels
+from jaxdpbo.drivers import _loop
 from jaxdpbo.types import Query
 
 
@@ -34,12 +32,12 @@ def run(function: str, seed: int, evaluations: int) -> dict:
         values.append(sought.value(point))
         return -values[-1]
 
-    snapshot = loop.begin(gp_ucb.algorithm, key, config)
+    snapshot = _loop.begin(gp_ucb.algorithm, key, config)
     for point in problem.initial_points(function, seed):
         query = Query(point[None], np.ones(1, bool))
         value = np.array([utility(point, None)])
-        snapshot, _ = loop.learn(gp_ucb.algorithm, key, config, snapshot, query, value)
-    loop.run_loop(gp_ucb.algorithm, utility, None, config, run=Execution(key=key, resume=snapshot))
+        snapshot, _ = _loop.learn(gp_ucb.algorithm, key, config, snapshot, query, value)
+    _loop.run_loop(gp_ucb.algorithm, utility, None, config, run=Execution(key=key, resume=snapshot))
     return {"seconds": time.perf_counter() - start, "values": values}
 
 

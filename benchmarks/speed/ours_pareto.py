@@ -12,8 +12,7 @@ import numpy as np
 
 from benchmarks.speed import pareto_problem as problem
 from benchmarks.speed.worker import serve
-from jaxdpbo import drivers
-from jaxdpbo.algorithms import dpareto
+from jaxdpbo import dpareto, drivers
 
 
 def oracle(point, data):

@@ -10,7 +10,7 @@ import numpy as np
 from benchmarks.speed import streamed_problem as problem
 from benchmarks.speed.worker import serve
 from jaxdpbo import dp_gd, secret_key
-from jaxdpbo.privacy import totals
+from jaxdpbo.privacy import _totals
 from jaxdpbo.types import Query, State
 
 DATA = jax.random.key(0)
@@ -25,12 +25,12 @@ def gradients(theta: jax.Array, shard: jax.Array) -> jax.Array:
 
 
 @jax.jit
-def contributed(config: dp_gd.Config, query: Query, total: totals.Total, shard: jax.Array) -> totals.Total:
+def contributed(config: dp_gd.Config, query: Query, total: _totals.UserTotal, shard: jax.Array) -> _totals.UserTotal:
     """The total with one shard more; of the last only as many users as there are."""
     assert ALGORITHM.contribute is not None
     present = shard * problem.SHARD + jnp.arange(problem.SHARD) < config.users
     found, _ = ALGORITHM.contribute(config, query, (), gradients(query.points[0], shard), present)
-    return totals.add(total, found)
+    return _totals.add(total, found)
 
 
 @jax.jit
@@ -40,7 +40,7 @@ def drawn(theta: jax.Array, seen: jax.Array, shard: jax.Array) -> jax.Array:
 
 
 @jax.jit
-def told(key: jax.Array, config: dp_gd.Config, state: State, query: Query, total: totals.Total) -> State:
+def told(key: jax.Array, config: dp_gd.Config, state: State, query: Query, total: _totals.UserTotal) -> State:
     """The noise, once, and the step."""
     assert ALGORITHM.perturb is not None
     return ALGORITHM.tell(config, state, query, ALGORITHM.perturb(key, config, query, total.whole))
@@ -54,7 +54,7 @@ def run(users: int) -> dict:
     state = ALGORITHM.init(DATA, config)
     assert ALGORITHM.contribute is not None
     query, nothing = ALGORITHM.ask(DATA, config, state), jnp.zeros((1, problem.DIMENSION, 1), jnp.float32)
-    nobody, _ = totals.make_zeros(ALGORITHM.contribute, config, query, (), nothing)
+    nobody, _ = _totals.make_zeros(ALGORITHM.contribute, config, query, (), nothing)
     jax.block_until_ready(told(secret_key(), config, state, query, contributed(config, query, nobody, jnp.int32(0))))
     jax.block_until_ready(drawn(query.points[0], jnp.float32(0), jnp.int32(0)))  # all is compiled
 

@@ -12,9 +12,7 @@ import numpy as np
 
 from benchmarks.speed import ucb_problem as problem
 from benchmarks.speed.worker import serve
-from jaxdpbo import drivers
-from jaxdpbo.algorithms import dp_gp_ucb
-from jaxdpbo.surrogate import kernels
+from jaxdpbo import dp_gp_ucb, drivers, kernels
 
 
 def config() -> dp_gp_ucb.Config:

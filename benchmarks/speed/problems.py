@@ -15,8 +15,8 @@ from tqdm import tqdm
 from benchmarks.papers import gp_regression, huber_regression, location, logistic_regression
 from benchmarks.speed import rows
 from jaxdpbo import per_user
-from jaxdpbo.privacy.separable import check_separable
-from jaxdpbo.problems import splits
+from jaxdpbo.privacy import check_separable
+from jaxdpbo.problems import _splits
 
 USERS, TRAIN, FEATURES = 100_000, 2_000, 30
 
@@ -27,13 +27,13 @@ def cases(quick):
     rng = np.random.default_rng(0)
     inputs, labels = rng.normal(size=(TRAIN + users, FEATURES)), np.sign(rng.normal(size=TRAIN + users))
     inputs /= np.maximum(1.0, np.linalg.norm(inputs, axis=1, keepdims=True))
-    classified = splits.Split(inputs[:TRAIN], labels[:TRAIN], inputs[TRAIN:], labels[TRAIN:])
+    classified = _splits.Split(inputs[:TRAIN], labels[:TRAIN], inputs[TRAIN:], labels[TRAIN:])
     process, lengthscales = gp_regression.sample(key, *((450, 50) if quick else ()))
     return {
         f"location, n={users}": (location, jnp.zeros(5), location.sample(key, users), 0),
         f"huber_regression, n={users}": (huber_regression, jnp.zeros(4), huber_regression.sample(key, users), 0),
-        f"logistic_regression, n={users}": (logistic_regression, jnp.zeros(1), classified, splits.OF_USERS),
-        f"gp_regression, n={len(process.validation)}": (gp_regression, lengthscales, process, splits.OF_USERS),
+        f"logistic_regression, n={users}": (logistic_regression, jnp.zeros(1), classified, _splits.OF_USERS),
+        f"gp_regression, n={len(process.validation)}": (gp_regression, lengthscales, process, _splits.OF_USERS),
     }
 
 

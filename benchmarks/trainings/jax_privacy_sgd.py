@@ -10,8 +10,8 @@ from jax_privacy import batch_selection, clipping, noise_addition
 from jax_privacy.experimental import accounting
 
 from benchmarks.trainings import rows as of_rows
-from jaxdpbo.privacy import guarantee
-from jaxdpbo.privacy.accounting import stage
+from jaxdpbo.privacy import _guarantee
+from jaxdpbo.privacy._accounting import stage
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class JaxPrivacySGD:
 
     def assumptions(self):
         """The noise is in floats; batches are drawn by NumPy."""
-        return guarantee.IDEAL_NOISE, guarantee.POISSON_BATCHES, guarantee.FOREIGN_DRAWS
+        return _guarantee.IDEAL_NOISE, _guarantee.POISSON_BATCHES, _guarantee.FOREIGN_DRAWS
 
     def expect(self, rows):
         of_rows.expect(rows, self.features)
@@ -48,7 +48,7 @@ class JaxPrivacySGD:
 @lru_cache
 def _cost(noise, steps, rate):
     event = accounting.dpsgd_event(noise, steps, sampling_prob=rate)
-    return stage.foreign(event, "add_or_remove", "the training by jax-privacy")
+    return stage.foreign_stage(event, "add_or_remove", "the training by jax-privacy")
 
 
 def _trained(setting, noise, rows, key):

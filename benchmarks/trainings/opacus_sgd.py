@@ -15,8 +15,8 @@ import jax
 import numpy as np
 
 from benchmarks.trainings import rows as of_rows
-from jaxdpbo.privacy import guarantee
-from jaxdpbo.privacy.accounting import stage
+from jaxdpbo.privacy import _guarantee
+from jaxdpbo.privacy._accounting import stage
 
 EXAMPLE = {"learning_rate": 0.5, "batch": 32, "epochs": 2, "clip_norm": 1.0}, 1.3, 400  # setting, noise, records
 
@@ -41,7 +41,7 @@ class OpacusSGD:
 
     def assumptions(self):
         """All randomness is torch's, whose generator has a seed of 32 bits."""
-        return guarantee.IDEAL_NOISE, guarantee.POISSON_BATCHES, guarantee.FOREIGN_DRAWS
+        return _guarantee.IDEAL_NOISE, _guarantee.POISSON_BATCHES, _guarantee.FOREIGN_DRAWS
 
     def expect(self, rows):
         of_rows.expect(rows, self.features)
@@ -55,7 +55,7 @@ class OpacusSGD:
 
 @lru_cache
 def _cost(noise, rate, steps):
-    return stage.foreign(event([(noise, rate, steps)]), "add_or_remove", "the training by Opacus")
+    return stage.foreign_stage(event([(noise, rate, steps)]), "add_or_remove", "the training by Opacus")
 
 
 def event(history):

@@ -21,9 +21,9 @@ import jax
 
 from benchmarks.tuning_peers import blocks, trials
 from jaxdpbo import _checks
-from jaxdpbo.privacy import recording
-from jaxdpbo.tuning import _fitting, selection
-from jaxdpbo.tuning.training import Rows, Setting
+from jaxdpbo.privacy import _recording
+from jaxdpbo.tuning import _fitting, _selection
+from jaxdpbo.tuning._training import Rows, Setting
 
 ROUTES = {"blocks": blocks.tuned, "trials": trials.tuned}
 # How many trainings' and searches' noise counts.
@@ -39,17 +39,17 @@ def tune_and_train(
     epsilon: float,
     delta: float,
     on_error: str = "worst",
-    ledgers: Mapping[str, recording.Recording] | None = None,
+    ledgers: Mapping[str, _recording.Recording] | None = None,
     key: jax.Array | None = None,
     insecure_key: bool = False,
     **options: Any,
-) -> _fitting.Tuned:
+) -> _fitting.TuningResult:
     """As ``tuning.tune_and_train``, by another route; "blocks" takes ``k``, "trials" takes ``validation``."""
     rows, validation = _fitting.check_rows(training, rows, options.pop("validation", None))
     if validation is not None:
         options["validation"] = validation
-    settings = selection.check_settings(settings)
-    on_error = _checks.choice("on_error", on_error, selection.ON_ERROR)
+    settings = _selection.check_settings(settings)
+    on_error = _checks.one_of("on_error", on_error, _selection.ON_ERROR)
     asked = _fitting.TuningArguments(training, settings, epsilon, delta, ledgers, key, insecure_key, on_error)
     asked = asked._replace(delta=_fitting.ideal_delta(asked, TIMES[route], len(rows[1])))
     return ROUTES[route](asked, rows, **options)

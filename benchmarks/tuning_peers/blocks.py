@@ -8,18 +8,17 @@ import jax
 import numpy as np
 
 from benchmarks.tuning_peers.trainings import InBlocks
-from jaxdpbo import Execution, _silence
-from jaxdpbo.algorithms import private_search
+from jaxdpbo import Execution, _silence, accounting, private_search
 from jaxdpbo.drivers import run_loop
-from jaxdpbo.privacy import accounting, guarantee, keys, separable
-from jaxdpbo.privacy.accounting import stage
-from jaxdpbo.tuning import _fitting, selection
-from jaxdpbo.tuning.training import Rows
+from jaxdpbo.privacy import _guarantee, _keys, _separable
+from jaxdpbo.privacy._accounting import stage
+from jaxdpbo.tuning import _fitting, _selection
+from jaxdpbo.tuning._training import Rows
 
 SEARCH_SHARE = 0.15  # of mu^2, for the search
 
 
-def tuned(asked: _fitting.TuningArguments, rows: Rows, k: int | None = None) -> _fitting.Tuned:
+def tuned(asked: _fitting.TuningArguments, rows: Rows, k: int | None = None) -> _fitting.TuningResult:
     """Of ``k`` blocks; where not given a 30th of the rows, at most 100."""
     training = asked.training
     if not isinstance(training, InBlocks):
@@ -27,8 +26,8 @@ def tuned(asked: _fitting.TuningArguments, rows: Rows, k: int | None = None) -> 
     records = len(rows[1])
     whole = accounting.gdp_mu(asked.epsilon, asked.delta)
     of_search, of_training = np.sqrt(SEARCH_SHARE) * whole, np.sqrt(1 - SEARCH_SHARE) * whole
-    count = separable.usual_count(records) if k is None else k
-    separable.cut(records, count)  # what it refuses, it refuses before anything is charged
+    count = _separable.usual_count(records) if k is None else k
+    _separable.cut(records, count)  # what it refuses, it refuses before anything is charged
     points = np.arange(len(asked.settings), dtype=float)[:, None]
     design = private_search.Round(points, 0 * points, np.zeros(points.shape, bool))
     config = private_search.config(
@@ -44,7 +43,7 @@ def tuned(asked: _fitting.TuningArguments, rows: Rows, k: int | None = None) -> 
     search = algorithm.privacy(config)
 
     def stages(costs: Sequence[stage.Stage]) -> list[stage.Stage]:
-        return [stage.gaussian(search.level, "the search"), _fitting.worst_stage("the training", costs)]
+        return [stage.gaussian_stage(search.level, "the search"), _fitting.worst_stage("the training", costs)]
 
     noises, costs = _fitting.calibrate(
         asked,
@@ -54,22 +53,22 @@ def tuned(asked: _fitting.TuningArguments, rows: Rows, k: int | None = None) -> 
         lambda of: accounting.total(stages(of), asked.delta).epsilon,
     )
     variation = max(asked.training.total_variation(each, records) for each in asked.settings) + search.total_variation
-    stated = guarantee.from_total(
+    stated = _guarantee.guarantee_from_total(
         accounting.total(stages(costs), asked.delta),
-        guarantee.ALL_ROWS,
-        assumptions=(guarantee.RANDOM_BITS, guarantee.FAILS_BY_NOISE, guarantee.BLOCKS_APART),
+        _guarantee.ALL_ROWS,
+        assumptions=(_guarantee.RANDOM_BITS, _guarantee.FAILS_BY_NOISE, _guarantee.BLOCKS_APART),
         total_variation=variation,
     )
     stated = stated.assuming(*asked.training.assumptions())
-    secret, stated = keys.for_release(asked.key, stated, asked.insecure_key)
+    secret, stated = _keys.for_release(asked.key, stated, asked.insecure_key)
     of_run, of_blocks, of_last, of_globals = jax.random.split(secret, 4)
 
-    selection.charge(asked.ledgers, (stated,), "tune and train by blocks", asked.settings)
+    _selection.charge_selection(asked.ledgers, (stated,), "tune and train by blocks", asked.settings)
     table = _block_losses(training, asked, rows, noises, count, of_blocks)
     found = run_loop(algorithm, _looked_up, table, config, run=Execution(key=of_run, insecure_key=True)).release
     chosen = round(float(found.point[0]))
     model = _fitting.fit_silently(asked, asked.settings[chosen], noises[chosen], rows, of_last, of_globals)
-    return _fitting.Tuned(model, asked.settings[chosen], noises[chosen], (stated,))
+    return _fitting.TuningResult(model, asked.settings[chosen], noises[chosen], (stated,))
 
 
 def _block_losses(
@@ -79,7 +78,7 @@ def _block_losses(
 
     One program trains all blocks, which have one size. Its output is silenced; if it fails, every loss is the largest.
     """
-    partition = separable.cut(len(rows[1]), count)
+    partition = _separable.cut(len(rows[1]), count)
     train, held_out = (tuple(leaf[np.stack(of)] for leaf in rows) for of in zip(*partition, strict=True))
     settings = deepcopy(asked.settings)
     with _silence.isolate():

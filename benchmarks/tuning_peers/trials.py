@@ -11,18 +11,19 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.tuning_peers.trainings import Reaching
-from jaxdpbo.privacy import accounting, calibration, guarantee, keys
-from jaxdpbo.privacy.accounting import stage
-from jaxdpbo.tuning import _fitting, selection
+from jaxdpbo import accounting
+from jaxdpbo.privacy import _calibration, _guarantee, _keys
+from jaxdpbo.privacy._accounting import stage
+from jaxdpbo.tuning import _fitting, _selection
 from jaxdpbo.tuning._fitting import TRAIN, VALIDATION
-from jaxdpbo.tuning.training import Rows, Setting
+from jaxdpbo.tuning._training import Rows, Setting
 
 SHARE = 0.25  # of mu^2, for all trials
 COUNT = 4  # settings that are tried, at either budget
 RATIO = 2.0  # of the second budget's mu to the first's
 
 
-def tuned(asked: _fitting.TuningArguments, rows: Rows, validation: Rows | None = None) -> _fitting.Tuned:
+def tuned(asked: _fitting.TuningArguments, rows: Rows, validation: Rows | None = None) -> _fitting.TuningResult:
     """Scored on ``validation``; on a fifth of ``rows`` where not given."""
     training = asked.training
     if not isinstance(training, Reaching):
@@ -42,22 +43,24 @@ def tuned(asked: _fitting.TuningArguments, rows: Rows, validation: Rows | None =
     noises, costs = _fitting.calibrate(
         asked, records, accounting.gdp_epsilon(levels[2], asked.delta), asked.delta, lambda of: of_all(of).epsilon
     )
-    budget = calibration.budget(
+    budget = _calibration.budget(
         whole, _fitting.NOISE, users=users, steps=2 * count, dimension=1, dtype=jnp.result_type(float)
     )
-    of_scores = calibration.statement(budget, VALIDATION)
+    of_scores = _calibration.statement(budget, VALIDATION)
     of_noise = (2 * count + 1) * max(training.total_variation(each, records) for each in asked.settings)
-    scored = accounting.total([stage.gaussian(of_scores.level, "noised scores")], asked.delta)
-    rests = (guarantee.RANDOM_BITS, guarantee.FAILS_BY_NOISE, *training.assumptions())
-    rests += (guarantee.ROWS_APART,) if given else ()
+    scored = accounting.total([stage.gaussian_stage(of_scores.level, "noised scores")], asked.delta)
+    rests = (_guarantee.RANDOM_BITS, _guarantee.FAILS_BY_NOISE, *training.assumptions())
+    rests += (_guarantee.ROWS_APART,) if given else ()
     stated = (
-        guarantee.from_total(of_all(costs), TRAIN, assumptions=rests, total_variation=of_noise),
-        guarantee.from_total(scored, VALIDATION, assumptions=rests, total_variation=of_scores.total_variation),
+        _guarantee.guarantee_from_total(of_all(costs), TRAIN, assumptions=rests, total_variation=of_noise),
+        _guarantee.guarantee_from_total(
+            scored, VALIDATION, assumptions=rests, total_variation=of_scores.total_variation
+        ),
     )
-    secret, first = keys.for_release(asked.key, stated[0], asked.insecure_key)
+    secret, first = _keys.for_release(asked.key, stated[0], asked.insecure_key)
     stated = (first, *(one.assuming(*first.assumptions) for one in stated[1:]))
     of_draw, of_trials, of_last, of_last_globals = jax.random.split(secret, 4)
-    selection.charge(asked.ledgers, stated, "tune and train by trials", asked.settings)
+    _selection.charge_selection(asked.ledgers, stated, "tune and train by trials", asked.settings)
     drawn = np.asarray(jax.random.permutation(of_draw, len(asked.settings)))[:count]
     best = []
     for tier, of_tier in enumerate(small):
@@ -70,7 +73,7 @@ def tuned(asked: _fitting.TuningArguments, rows: Rows, validation: Rows | None =
         best.append(int(drawn[int(np.argmin(scores))]))
     setting = _extrapolated(training, asked.settings, best, levels, records)
     model = _fitting.fit_silently(asked, setting, noises[best[1]], rows, of_last, of_last_globals)
-    return _fitting.Tuned(model, setting, noises[best[1]], stated)
+    return _fitting.TuningResult(model, setting, noises[best[1]], stated)
 
 
 def _extrapolated(

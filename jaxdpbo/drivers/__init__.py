@@ -4,21 +4,23 @@ A driver checks and converts its arguments once, then passes clean arrays on. Th
 ``fold_in(key, t)``, so a run resumed from a snapshot draws the same keys as an uninterrupted run.
 """
 
-from jaxdpbo.drivers.compiled_run import pure_run
-from jaxdpbo.drivers.execution import Execution
-from jaxdpbo.drivers.loop import run_loop
-from jaxdpbo.drivers.methods import Search
-from jaxdpbo.drivers.minimize import minimize
-from jaxdpbo.drivers.preview import Preview, preview
-from jaxdpbo.drivers.private_objective import BudgetExhausted, PrivateObjective, Spent
-from jaxdpbo.drivers.result import Diagnostics, ObjectiveError, Run, RunInterrupted, Snapshot
-from jaxdpbo.drivers.scan import run_scan
-from jaxdpbo.drivers.sweep import Sweep, distribute, sweep
-from jaxdpbo.privacy.recording import Recording
+from jaxdpbo import _namespace
+from jaxdpbo.drivers._compiled_run import pure_run
+from jaxdpbo.drivers._execution import Execution
+from jaxdpbo.drivers._loop import run_loop
+from jaxdpbo.drivers._methods import Search
+from jaxdpbo.drivers._minimize import minimize
+from jaxdpbo.drivers._preview import Preview, preview
+from jaxdpbo.drivers._private_objective import BudgetExhausted, Evaluation, PrivateObjective
+from jaxdpbo.drivers._result import Diagnostics, ObjectiveError, Run, RunInterrupted, Snapshot
+from jaxdpbo.drivers._scan import run_scan
+from jaxdpbo.drivers._sweep import Sweep, distribute, sweep
+from jaxdpbo.privacy._recording import Recording
 
 __all__ = [
     "BudgetExhausted",
     "Diagnostics",
+    "Evaluation",
     "Execution",
     "ObjectiveError",
     "Preview",
@@ -28,7 +30,6 @@ __all__ = [
     "RunInterrupted",
     "Search",
     "Snapshot",
-    "Spent",
     "Sweep",
     "distribute",
     "minimize",
@@ -38,3 +39,4 @@ __all__ = [
     "run_scan",
     "sweep",
 ]
+__dir__ = _namespace.list_public(__name__)

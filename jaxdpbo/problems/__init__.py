@@ -1,5 +1,9 @@
 """The objective and records of ``jaxdpbo demo``, and the example of ``jaxdpbo curator``."""
 
-from jaxdpbo import _lazy
+from jaxdpbo import _namespace
+from jaxdpbo.problems._datasets import Dataset, load_dataset
+from jaxdpbo.problems._gp_draws import gp_draws, gp_grid
+from jaxdpbo.problems._kernel_svr import kernel_svr_bounds, kernel_svr_loss
 
-__getattr__, __dir__ = _lazy.lazy_modules(__name__, __path__)
+__all__ = ["Dataset", "gp_draws", "gp_grid", "kernel_svr_bounds", "kernel_svr_loss", "load_dataset"]
+__dir__ = _namespace.list_public(__name__)

@@ -1,5 +1,48 @@
-"""Gaussian process models of the objective, and how to search them. No privacy here: see ``jaxdpbo.privacy``."""
+"""Gaussian processes for an optimiser of your own: posteriors, gradients, acquisitions and Pareto fronts.
 
-from jaxdpbo import _lazy
+Nothing here is private by itself: see ``jaxdpbo.privacy`` and ``jaxdpbo.PrivateObjective``. Kernels are in
+``jaxdpbo.kernels``.
+"""
 
-__getattr__, __dir__ = _lazy.lazy_modules(__name__, __path__)
+from jaxdpbo import _namespace
+from jaxdpbo.surrogate._acquisition import (
+    beta_of_box,
+    beta_of_candidates,
+    expected_hypervolume_improvement,
+    expected_improvement,
+    hvpoi,
+    probability_of_improvement,
+    ucb,
+)
+from jaxdpbo.surrogate._box_search import BoxSearch, best_candidate, search_box
+from jaxdpbo.surrogate._gp import Factorization, GPModel, append, condition, fit, log_marginal_likelihood, predict
+from jaxdpbo.surrogate._gradient import GradientPosterior, gradient_information, gradient_posterior
+from jaxdpbo.surrogate._pareto import Strips, hypervolume, is_non_dominated, strips
+
+__all__ = [
+    "BoxSearch",
+    "Factorization",
+    "GPModel",
+    "GradientPosterior",
+    "Strips",
+    "append",
+    "best_candidate",
+    "beta_of_box",
+    "beta_of_candidates",
+    "condition",
+    "expected_hypervolume_improvement",
+    "expected_improvement",
+    "fit",
+    "gradient_information",
+    "gradient_posterior",
+    "hvpoi",
+    "hypervolume",
+    "is_non_dominated",
+    "log_marginal_likelihood",
+    "predict",
+    "probability_of_improvement",
+    "search_box",
+    "strips",
+    "ucb",
+]
+__dir__ = _namespace.list_public(__name__)

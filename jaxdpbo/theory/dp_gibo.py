@@ -19,7 +19,20 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jaxdpbo import _checks
+from jaxdpbo import _checks, _namespace
+
+__all__ = [
+    "adaptive_mean_squared_gradient_bound",
+    "adaptive_suboptimality_bound",
+    "bias_radius",
+    "distance_bound",
+    "geometric_radius",
+    "mean_squared_gradient_bound",
+    "noise_radius",
+    "noise_term",
+    "suboptimality_bound",
+]
+__dir__ = _namespace.list_public(__name__)
 
 
 def _positive(name, value):

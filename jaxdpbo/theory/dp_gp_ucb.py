@@ -1,6 +1,6 @@
 """Utility bounds of Kusner et al. (2015) for DP-GP-UCB, corrected. No guarantee rests on them.
 
-The bounds hold where the events of ``privacy.prior_averaged_constants`` do. That module also has the sensitivities
+The bounds hold where the events of ``privacy._prior_averaged_constants`` do. That module also has the sensitivities
 taken here, in units of the prior's standard deviation. Theorem 2's proof bounds the largest posterior mean by an
 observation; the bound here goes through the confidence bounds, and is about the utility of the released point rather
 than its posterior mean.
@@ -8,7 +8,10 @@ than its posterior mean.
 
 import math
 
-from jaxdpbo import _checks
+from jaxdpbo import _checks, _namespace
+
+__all__ = ["point_shortfall", "selection_shortfall", "value_error"]
+__dir__ = _namespace.list_public(__name__)
 
 
 @_checks.takes(

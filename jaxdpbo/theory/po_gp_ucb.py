@@ -1,15 +1,25 @@
 """Regret bounds of Kharkovskii et al. (2020) for PO-GP-UCB with the random projection.
 
 The bounds concern utility alone. They do not depend on theorem 1 (privacy), which is false: see
-``privacy.transforms``. ``failure`` is the probability of a bound not holding.
+``transforms``. ``failure`` is the probability of a bound not holding.
 """
 
 import math
 
 import numpy as np
 
-from jaxdpbo import _checks
-from jaxdpbo.types import ArrayLike
+from jaxdpbo import _checks, _namespace
+from jaxdpbo._types import ArrayLike
+
+__all__ = [
+    "diagonally_dominant",
+    "distance_factors",
+    "distortion_for_regret",
+    "rank_for_distances",
+    "replace_one_regret_floor",
+    "simple_regret_bound",
+]
+__dir__ = _namespace.list_public(__name__)
 
 
 @_checks.takes(rows=_checks.size, distortion=_checks.number, failure=_checks.number)

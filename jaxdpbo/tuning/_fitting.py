@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo import _silence, _user_values
-from jaxdpbo.privacy import accounting, calibration, guarantee, private_mean, recording
-from jaxdpbo.privacy.accounting import stage
-from jaxdpbo.tuning import selection
-from jaxdpbo.tuning import training as trainings
-from jaxdpbo.tuning.training import Rows, Setting, Training
+from jaxdpbo.privacy import _accounting, _calibration, _guarantee, _private_mean, _recording
+from jaxdpbo.privacy._accounting import stage
+from jaxdpbo.tuning import _selection
+from jaxdpbo.tuning import _training as trainings
+from jaxdpbo.tuning._training import Rows, Setting, Training
 
 TRAIN, VALIDATION = "training rows", "validation rows"
 HELD_OUT = 0.2  # of the rows, where no validation rows are given
@@ -25,7 +25,7 @@ LEAST_ROWS = 10
 SHRUNK = 0.985  # factor on the cost of a training, until the total fits
 
 
-class Tuned(NamedTuple):
+class TuningResult(NamedTuple):
     """Everything you may publish.
 
     Attributes:
@@ -38,7 +38,7 @@ class Tuned(NamedTuple):
     model: Any
     setting: Setting
     noise: float
-    guarantees: tuple[guarantee.Guarantee, ...]
+    guarantees: tuple[_guarantee.Guarantee, ...]
 
 
 class TuningArguments(NamedTuple):
@@ -48,7 +48,7 @@ class TuningArguments(NamedTuple):
     settings: tuple[Setting, ...]
     epsilon: float
     delta: float
-    ledgers: Mapping[str, recording.Recording] | None
+    ledgers: Mapping[str, _recording.Recording] | None
     key: jax.Array | None
     insecure_key: bool
     on_error: str
@@ -108,7 +108,7 @@ def split_rows(rows: Rows, validation: Rows | None) -> tuple[Rows, Rows]:
     return (train_x, train_y), (held_x, held_y)
 
 
-def score(training: Training, model: Any, rows: Rows, budget: calibration.SumBudget, key: jax.Array) -> float:
+def score(training: Training, model: Any, rows: Rows, budget: _calibration.SumBudget, key: jax.Array) -> float:
     """Noised mean loss on ``rows``, a release of ``budget``.
 
     Raises:
@@ -120,7 +120,7 @@ def score(training: Training, model: Any, rows: Rows, budget: calibration.SumBud
 
 
 def score_silently(
-    asked: TuningArguments, model: Any, rows: Rows, budget: calibration.SumBudget, key: jax.Array
+    asked: TuningArguments, model: Any, rows: Rows, budget: _calibration.SumBudget, key: jax.Array
 ) -> float:
     """Compute ``score`` silently; inf for a failed model."""
     with _silence.isolate():
@@ -140,8 +140,8 @@ def fit_silently(
     """Train a model silently; None if the training fails: an exception may quote rows."""
     with _silence.isolate():
         try:
-            selection.seed_globals(of_globals)
-            return selection.wait(asked.training.fit(deepcopy(setting), noise, rows, key))
+            _selection.seed_globals(of_globals)
+            return _selection.wait(asked.training.fit(deepcopy(setting), noise, rows, key))
         except _silence.STOPS:
             raise
         except BaseException:
@@ -162,7 +162,7 @@ def costs(asked: TuningArguments, noises: Sequence[float], records: int) -> list
 
 def worst_stage(what: str, costs: Sequence[stage.Stage]) -> stage.Stage:
     """Cost of a training with a drawn setting, or a setting chosen from releases: a curve above all costs."""
-    return stage.from_curve(accounting.worst_profile([cost.profile for cost in costs]), what)
+    return stage.curve_stage(_accounting.worst_profile([cost.profile for cost in costs]), what)
 
 
 def calibrate(
@@ -180,6 +180,6 @@ def calibrate(
 
 
 @jax.jit
-def _noisy_mean(key: jax.Array, budget: calibration.SumBudget, losses: jax.Array) -> jax.Array:
+def _noisy_mean(key: jax.Array, budget: _calibration.SumBudget, losses: jax.Array) -> jax.Array:
     zero = jnp.zeros((), losses.dtype)
-    return private_mean.noisy_mean_loss(key, budget, losses[None], zero, zero + 1)[0]
+    return _private_mean.noisy_mean_loss(key, budget, losses[None], zero, zero + 1)[0]

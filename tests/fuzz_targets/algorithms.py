@@ -1,4 +1,4 @@
-"""Rows of ``jaxdpbo.algorithms``."""
+"""Rows of ``jaxdpbo._algorithms``."""
 
 import math
 
@@ -32,27 +32,24 @@ from fuzz_targets.valid_values import (
     small,
     wide,
 )
-from jaxdpbo import Execution, drivers, space
-from jaxdpbo._checks import low_high
-from jaxdpbo.algorithms import (
+from jaxdpbo import (
+    Execution,
     dp_gd,
-    dp_gibo,
     dp_gp_ucb,
-    dpareto,
-    gp_ucb,
+    drivers,
+    kernels,
     po_gp_ucb,
     private_estimate,
-    private_evaluations,
     private_search,
     random_search,
-)
-from jaxdpbo.drivers import loop
-from jaxdpbo.privacy import (
-    keys,
-    prior_averaged_constants,
+    space,
     transforms,
 )
-from jaxdpbo.surrogate import kernels, maximize
+from jaxdpbo._algorithms import dp_gibo, dpareto, gp_ucb, private_evaluations
+from jaxdpbo._checks import low_high
+from jaxdpbo.drivers import _loop
+from jaxdpbo.privacy import _keys, _prior_averaged_constants
+from jaxdpbo.surrogate import _box_search
 
 NO_NUMBERS = (
     np.array([[0j, 0], [1, 1]]), [[0j, 0.0], [1.0, 1.0]], [["0", "0"], ["1", "1"]], np.array([["0"], ["1"]]),
@@ -76,7 +73,7 @@ def configs() -> dict[str, Target]:
         "noise": either("exact", "float"),
     }  # fmt: skip
     search = {"raw_samples": either(8, 9), "num_restarts": either(1, 2), "ascent_steps": few}
-    searched_box = {"search": st.builds(maximize.Search, either(8, 9), either(1, 2), few)}
+    searched_box = {"search": st.builds(_box_search.BoxSearch, either(8, 9), either(1, 2), few)}
     kernel = {"kernel": either(kernels.rbf, kernels.matern52), "kernel_params": st.none()}
     gibo = {
         "batch": st.none() | few, "noise_variance": positive, "tolerance": st.none() | positive,
@@ -96,17 +93,17 @@ def configs() -> dict[str, Target]:
         "point_share": probability, "noise_variance": either(0.0, 0.1), "centre": wide, "scale": positive,
         "noise": either("exact", "float"),
     }  # fmt: skip
-    paper = {"decay": st.none(), "constants": either(*prior_averaged_constants.CONSTANTS)}
+    paper = {"decay": st.none(), "constants": either(*_prior_averaged_constants.CONSTANTS)}
     gains = {
         "users": count, "epsilon": epsilon, "largest_gain": positive, "noise": either("exact", "float"),
     }  # fmt: skip
     searched_gains = {
         "steps": few, "gain_lipschitz": positive | just(math.inf), "loss_lipschitz": positive | just(math.inf),
         "acquisition": either("ucb", "expected_improvement"), "beta": positive,
-        "constants": either(*prior_averaged_constants.CONSTANTS),
+        "constants": either(*_prior_averaged_constants.CONSTANTS),
     }  # fmt: skip
     curated = transforms.curate(
-        keys.key_from_bytes(bytes(32)), transforms.gaussian(centre=[0.0, 0.0], scale=1.0, epsilon=2.0, delta=0.1),
+        _keys.key_from_bytes(bytes(32)), transforms.gaussian(centre=[0.0, 0.0], scale=1.0, epsilon=2.0, delta=0.1),
         CANDIDATES[:4],
     )  # fmt: skip
     inner = gp_ucb.config(steps=3, candidates=CANDIDATES[:4])
@@ -132,9 +129,9 @@ def configs() -> dict[str, Target]:
         "dp_gibo.config": Target(
             dp_gibo.config, descent | gibo | kernel, words=named, check=promises(dp_gibo.algorithm), weight=3
         ),
-        "space.real": Target(space.real, {"low": just(0.5), "high": st.floats(1, 9), "log": st.booleans()}),
-        "space.integer": Target(space.integer, {"low": just(1), "high": st.integers(2, 9), "log": st.booleans()}),
-        "space.categorical": Target(
+        "_space.real": Target(space.real, {"low": just(0.5), "high": st.floats(1, 9), "log": st.booleans()}),
+        "_space.integer": Target(space.integer, {"low": just(1), "high": st.integers(2, 9), "log": st.booleans()}),
+        "_space.categorical": Target(
             lambda one, other: space.categorical(one, other),
             {"one": just("a"), "other": either(None, True, 1.5, "b")},
             fixed=("one", "other"),
@@ -202,7 +199,7 @@ def configs() -> dict[str, Target]:
                 "bounds": boxes(),
                 "release": just("point"),
                 "grid": distinct(),
-                "search": st.builds(maximize.Search, **search),
+                "search": st.builds(_box_search.BoxSearch, **search),
             },
             words=named,
             weight=2,
@@ -263,7 +260,9 @@ def configs() -> dict[str, Target]:
             weight=0.5,
         ),
         "dpareto.config": Target(
-            dpareto.config, front | {"search": either(maximize.Search(8, 1, 1), maximize.Search(9, 2, 3))}, weight=2
+            dpareto.config,
+            front | {"search": either(_box_search.BoxSearch(8, 1, 1), _box_search.BoxSearch(9, 2, 3))},
+            weight=2,
         ),
         "dpareto.best_setting": Target(
             dpareto.best_setting,
@@ -273,7 +272,7 @@ def configs() -> dict[str, Target]:
             weight=0.3,
         ),
         "dpareto.predict": Target(
-            dpareto.predict, of_a_search | places, fixed=("config", "released", "points"), nan=True, weight=0.3
+            dpareto.predict_settings, of_a_search | places, fixed=("config", "released", "points"), nan=True, weight=0.3
         ),
         "dpareto.improvement": Target(
             dpareto.improvement, of_a_search | places, fixed=("config", "released", "points"), nan=True, weight=0.3
@@ -313,12 +312,12 @@ def protocols() -> dict[str, Target]:
     found = {}
     for name, case in CASES.items():
         config = case.config(1.0)
-        start = loop.begin.eval_shape(case.algorithm, jax.random.key(0), config)
+        start = _loop.begin.eval_shape(case.algorithm, jax.random.key(0), config)
         query = jax.eval_shape(case.algorithm.ask, jax.random.key(0), config, start.state)
 
         def learn(shape, case=case, config=config, start=start, query=query):
             values = jax.ShapeDtypeStruct(shape, jnp.result_type(float))
-            return str(loop.learn.eval_shape(case.algorithm, jax.random.key(0), config, start, query, values))
+            return str(_loop.learn.eval_shape(case.algorithm, jax.random.key(0), config, start, query, values))
 
         shapes = st.lists(st.integers(0, 7), max_size=4).map(tuple)
         found[f"tell of {name}"] = Target(

@@ -11,23 +11,20 @@ from protocol_cases import CANDIDATES
 from fuzz_targets.odd_values import anything, odd_private
 from fuzz_targets.target import Target, finite
 from fuzz_targets.valid_values import any_float, constant, either, few, just, secret
-from jaxdpbo import outsourcing
-from jaxdpbo.outsourcing import protocol as spoken
-from jaxdpbo.privacy import (
-    keys,
-    transforms,
-)
+from jaxdpbo import outsourcing, transforms
+from jaxdpbo.outsourcing import _protocol as spoken
+from jaxdpbo.privacy import _keys
 
 
 def parties(folder: Path) -> dict[str, Target]:
     number = itertools.count()
     curated = transforms.curate(
-        keys.key_from_bytes(bytes(32)), transforms.gaussian(centre=[0.0, 0.0], scale=1.0, epsilon=2.0, delta=0.1),
+        _keys.key_from_bytes(bytes(32)), transforms.gaussian(centre=[0.0, 0.0], scale=1.0, epsilon=2.0, delta=0.1),
         CANDIDATES[:4],
     )  # fmt: skip
     path = folder / "released"
     outsourcing.publish(path, curated)
-    content, published = path.read_bytes(), outsourcing.read_published(path)
+    content, published = path.read_bytes(), outsourcing.read_publication(path)
     header = json.loads(content.splitlines()[0])
 
     @st.composite
@@ -65,7 +62,7 @@ def parties(folder: Path) -> dict[str, Target]:
         place = fresh()
         place.write_bytes(content)
         try:
-            return outsourcing.read_published(place).curated.z
+            return outsourcing.read_publication(place).curated.z
         finally:
             place.unlink()
 
@@ -148,7 +145,7 @@ def parties(folder: Path) -> dict[str, Target]:
             check=finite, weight=4, **refused,
         ),
         "read_published of a path": Target(
-            outsourcing.read_published, {"path": just(path)}, odd={"path": wrong_paths}, named=False,
+            outsourcing.read_publication, {"path": just(path)}, odd={"path": wrong_paths}, named=False,
             raises=(OSError, outsourcing.ProtocolError),
         ),
         "publish": Target(

@@ -27,18 +27,18 @@ from fuzz_targets.valid_values import (
     words,
 )
 from jaxdpbo.privacy import (
-    accounting,
-    calibration,
-    choice,
-    guarantee,
-    keys,
-    mechanisms,
-    private_scale,
-    requested_budget,
-    sensitivity,
-    separable,
+    _accounting,
+    _calibration,
+    _choice,
+    _guarantee,
+    _keys,
+    _mechanisms,
+    _private_scale,
+    _requested_budget,
+    _sensitivity,
+    _separable,
 )
-from jaxdpbo.privacy.mechanisms import tables
+from jaxdpbo.privacy._mechanisms import tables
 
 
 def printed_lines(found, assumptions):
@@ -48,7 +48,7 @@ def printed_lines(found, assumptions):
 
 
 def accountants() -> dict[str, Target]:
-    a = accounting
+    a = _accounting
     sampled = {"rate": st.floats(1e-4, 1.0), "noise_multiplier": st.floats(0.3, 10), "steps": st.integers(0, 500)}
     training = st.lists(st.tuples(st.floats(0.01, 1.0), st.floats(0.5, 5.0), st.integers(0, 50)), max_size=2)
     return {
@@ -86,7 +86,7 @@ def accountants() -> dict[str, Target]:
             check=at_least_zero,
         ),
         "permutation_sgd": Target(
-            sensitivity.permutation_sgd,
+            _sensitivity.permutation_sgd,
             {"regularisation": positive, "records": st.integers(10, 10**5), "batch": few,
                 "bound": either("tight", "paper")},
             check=at_least_zero,
@@ -111,7 +111,7 @@ def accountants() -> dict[str, Target]:
 
 
 def selections() -> dict[str, Target]:
-    a = accounting
+    a = _accounting
     law = st.builds(a.repetitions, eta=st.floats(-0.9, 5.0), mean=st.floats(1.5, 100.0))
     profile = st.floats(0.1, 3.0).map(lambda mu: partial(a.gdp_delta, mu))
     one = {"law": law, "profile": profile}
@@ -128,14 +128,14 @@ def selections() -> dict[str, Target]:
 
 
 def compositions() -> dict[str, Target]:
-    a, s = accounting, accounting.stage
+    a, s = _accounting, _accounting.stage
     sampled = {"rate": st.floats(1e-4, 1.0), "noise_multiplier": st.floats(0.3, 10), "steps": st.integers(0, 500)}
     law = st.builds(a.repetitions, eta=st.floats(-0.9, 5.0), mean=st.floats(1.5, 100.0))
-    made = st.builds(s.gaussian, small) | st.builds(s.pure, small) | st.builds(s.bounded_range, small)
-    made |= st.builds(s.approximate, small, st.floats(1e-9, 0.1)) | st.builds(s.sampled_gaussian, **sampled)
+    made = st.builds(s.gaussian_stage, small) | st.builds(s.pure_stage, small) | st.builds(s.bounded_range_stage, small)
+    made |= st.builds(s.approximate_stage, small, st.floats(1e-9, 0.1)) | st.builds(s.sampled_gaussian_stage, **sampled)
     profile = made.map(lambda one: one.profile)
-    made |= st.builds(s.selection, law, made) | st.builds(s.foreign, profile, either(*s.RELATIONS))
-    stages = st.lists(made | st.builds(s.from_curve, profile), max_size=3)
+    made |= st.builds(s.selection_stage, law, made) | st.builds(s.foreign_stage, profile, either(*s.RELATIONS))
+    stages = st.lists(made | st.builds(s.curve_stage, profile), max_size=3)
     odd = {"stages": anything() | st.lists(anything(), max_size=2)}
     wrong = anything().filter(lambda value: not callable(value))
     what = {"what": words}
@@ -145,7 +145,7 @@ def compositions() -> dict[str, Target]:
         "gdp_level": Target(a.gdp_level, {"stages": stages, "delta": probability}, odd=odd, weight=0.3,
             check=at_least_zero),
         "from_total": Target(
-            lambda stages, delta: guarantee.from_total(a.total(stages, delta), "them"),
+            lambda stages, delta: _guarantee.guarantee_from_total(a.total(stages, delta), "them"),
             {"stages": stages, "delta": probability}, odd=odd, weight=0.3, check=is_guarantee),
         "compose_profile": Target(a.compose_profile, {"stages": stages}, odd=odd, weight=0.3, check=is_profile),
         "sampled_gaussian_profile": Target(a.sampled_gaussian_profile, sampled, tame=("steps",), weight=0.3,
@@ -154,15 +154,17 @@ def compositions() -> dict[str, Target]:
             "profiles": st.lists(profile, min_size=2, max_size=2)}, odd={"profiles": wrong}, check=is_profile),
         "worst_profile": Target(a.worst_profile, {"profiles": st.lists(profile, min_size=1, max_size=3)},
             odd={"profiles": wrong}, check=is_profile),
-        "stage.gaussian": Target(s.gaussian, {"mu": positive} | what, check=is_stage),
-        "stage.pure": Target(s.pure, {"epsilon": epsilon} | what, check=is_stage),
-        "stage.approximate": Target(s.approximate, {"epsilon": epsilon, "delta": probability} | what, check=is_stage),
-        "stage.bounded_range": Target(s.bounded_range, {"eta": positive} | what, check=is_stage),
-        "stage.sampled_gaussian": Target(s.sampled_gaussian, sampled | what, check=is_stage, weight=0.3,
+        "stage.gaussian": Target(s.gaussian_stage, {"mu": positive} | what, check=is_stage),
+        "stage.pure": Target(s.pure_stage, {"epsilon": epsilon} | what, check=is_stage),
+        "stage.approximate": Target(
+            s.approximate_stage, {"epsilon": epsilon, "delta": probability} | what, check=is_stage),
+        "stage.bounded_range": Target(s.bounded_range_stage, {"eta": positive} | what, check=is_stage),
+        "stage.sampled_gaussian": Target(s.sampled_gaussian_stage, sampled | what, check=is_stage, weight=0.3,
             tame=("steps",)),
-        "stage.selection": Target(s.selection, {"law": law, "run": made} | what, odd={"run": wrong}, check=is_stage),
-        "stage.from_curve": Target(s.from_curve, {"curve": profile} | what, odd={"curve": wrong}, check=is_stage),
-        "stage.foreign": Target(s.foreign, {"of": profile, "relation": either(*s.RELATIONS)} | what,
+        "stage.selection": Target(
+            s.selection_stage, {"law": law, "run": made} | what, odd={"run": wrong}, check=is_stage),
+        "stage.from_curve": Target(s.curve_stage, {"curve": profile} | what, odd={"curve": wrong}, check=is_stage),
+        "stage.foreign": Target(s.foreign_stage, {"of": profile, "relation": either(*s.RELATIONS)} | what,
             odd={"of": wrong}, check=is_stage, weight=0.3),
     }  # fmt: skip
 
@@ -182,17 +184,17 @@ def statements() -> dict[str, Target]:
         "total_variation": st.floats(0, 1e-20),
     }
     full = {
-        "notion": either(*guarantee.NOTIONS[:-1]),
+        "notion": either(*_guarantee.NOTIONS[:-1]),
         "level": positive,
         "relation": just("replace_one"),
         "unit": st.none(),
     }
     distant = full | {"relation": just("unit_distance"), "unit": positive}
     made = st.one_of(
-        st.builds(guarantee.guarantee, **each, protects=words, **options) for each in (full, full, distant)
+        st.builds(_guarantee.guarantee, **each, protects=words, **options) for each in (full, full, distant)
     )
     ideal = st.builds(
-        lambda level: guarantee.guarantee("gdp", level, "replace_one", "them", total_variation=1e-25), positive
+        lambda level: _guarantee.guarantee("gdp", level, "replace_one", "them", total_variation=1e-25), positive
     )
     fields = made.map(lambda one: one.to_dict())
 
@@ -206,14 +208,17 @@ def statements() -> dict[str, Target]:
             some[name] = draw(anything())
         return some
 
-    names = tuple(guarantee.Guarantee.__dataclass_fields__) + ("guarantee", "of the JSON")
+    names = tuple(_guarantee.Guarantee.__dataclass_fields__) + ("guarantee", "of the JSON")
     return {
-        "guarantee": Target(guarantee.guarantee, full | {"protects": words} | options, check=is_guarantee),
-        "guarantee of a unit": Target(guarantee.guarantee, distant | {"protects": words} | options, check=is_guarantee),
+        "guarantee": Target(_guarantee.guarantee, full | {"protects": words} | options, check=is_guarantee),
+        "guarantee of a unit": Target(
+            _guarantee.guarantee, distant | {"protects": words} | options, check=is_guarantee
+        ),
         "no_guarantee": Target(
-            guarantee.no_guarantee, {"protects": words, "no_guarantee_reason": words}, check=is_guarantee),
+            _guarantee.no_guarantee, {"protects": words, "no_guarantee_reason": words}, check=is_guarantee),
         "from_dict": Target(
-            guarantee.from_dict, {"fields": fields}, odd={"fields": wrong_fields() | anything()}, words=names,
+            _guarantee.guarantee_from_dict, {"fields": fields},
+            odd={"fields": wrong_fields() | anything()}, words=names,
             check=is_guarantee,
         ),
         "Guarantee.epsilon": Target(
@@ -221,62 +226,62 @@ def statements() -> dict[str, Target]:
             check=at_least_zero,
         ),
         "Guarantee of anything, printed": Target(
-            lambda **fields: str(guarantee.guarantee(**fields)), distant | {"protects": words} | options,
+            lambda **fields: str(_guarantee.guarantee(**fields)), distant | {"protects": words} | options,
             check=lambda found, given: [line.isprintable() for line in found.splitlines()]
             == [True] * printed_lines(found, given.get("assumptions", ())),
         ),
-        "row_distance": Target(sensitivity.row_distance, {"radius": st.none() | positive}, check=at_least_zero),
+        "row_distance": Target(_sensitivity.row_distance, {"radius": st.none() | positive}, check=at_least_zero),
         "budget": Target(
-            calibration.budget,
-            {"mu": small, "noise": either(*calibration.NOISES), "dimension": few, "steps": few, "releases": few,
+            _calibration.budget,
+            {"mu": small, "noise": either(*_calibration.NOISES), "dimension": few, "steps": few, "releases": few,
              "users": count, "dtype": either(np.float64, np.float32), "find_scale": st.booleans()},
             fixed=("dimension", "releases", "dtype"),
         ),
         "private_scale.budget": Target(
-            private_scale.budget,
+            _private_scale.budget,
             {"mu": small, "noise": just("exact"), "users": count, "dtype": either(np.float64, np.float32)},
             fixed=("noise", "dtype"), words=("scale",),
         ),
         "choice.budget": Target(
-            choice.budget,
+            _choice.budget,
             {"mu": small, "noise": just("exact"), "users": count, "dtype": either(np.float64, np.float32)},
             fixed=("noise", "dtype"), words=("choice",),
         ),
         "choice.sharpness": Target(
-            choice.sharpness, {"mu": small, "width": positive, "users": count}, check=at_least_zero
+            _choice.choice_sharpness, {"mu": small, "width": positive, "users": count}, check=at_least_zero
         ),
         "requested_mu": Target(
-            requested_budget.requested_mu,
+            _requested_budget.requested_mu,
             {"mu": st.none(), "epsilon": epsilon, "delta": st.floats(1e-9, 0.9),
-             "total_variation": either(requested_budget.TOTAL_VARIATION, 2.0**-64),
+             "total_variation": either(_requested_budget.TOTAL_VARIATION, 2.0**-64),
              "dtype": either(np.float64, np.float32)},
             fixed=("total_variation", "dtype"), check=at_least_zero,
         ),
         "expect_small_delta": Target(
-            requested_budget.expect_small_delta,
-            {"delta": probability | probability.map(requested_budget.LargeDelta), "users": count},
+            _requested_budget.expect_small_delta,
+            {"delta": probability | probability.map(_requested_budget.LargeDelta), "users": count},
             fixed=("delta", "users"),
         ),
         "requested_mu mu": Target(
-            requested_budget.requested_mu, {"mu": positive, "epsilon": st.none(), "delta": st.none()},
+            _requested_budget.requested_mu, {"mu": positive, "epsilon": st.none(), "delta": st.none()},
             check=at_least_zero
         ),
         "guarantee.expect_budget": Target(
-            guarantee.expect_budget, {"stated": ideal, "epsilon": st.none() | epsilon, "delta": probability},
+            _guarantee.expect_budget, {"stated": ideal, "epsilon": st.none() | epsilon, "delta": probability},
             fixed=("stated", "epsilon", "delta"),
         ),
         "secret_key": Target(
-            keys.secret_key, {"shape": either((), (2,), (1, 2))}, tame=("shape",),
+            _keys.secret_key, {"shape": either((), (2,), (1, 2))}, tame=("shape",),
             odd={"shape": st.sampled_from([None, -1, 3, (-1,), ("a",), (1.5,), (True,), 2.5, "ab", [2], (0,), (None,),
                 b"a"])},
         ),
         "key_from_bytes": Target(
-            keys.key_from_bytes, {"data": st.binary(min_size=32, max_size=32)}, private=("data",),
+            _keys.key_from_bytes, {"data": st.binary(min_size=32, max_size=32)}, private=("data",),
             odd={"data": st.sampled_from([b"8642097531", "8642097531", 8642097531, bytearray(b"86420" * 7), None,
                 [86420]])},
         ),
         "for_release": Target(
-            keys.for_release, {"key": secret(), "statement": ideal, "insecure_key": st.booleans()},
+            _keys.for_release, {"key": secret(), "statement": ideal, "insecure_key": st.booleans()},
             fixed=("statement",), check=lambda found, _: is_guarantee(found[1], None),
         ),
     }  # fmt: skip
@@ -286,7 +291,7 @@ def groupings() -> dict[str, Target]:
     rows = st.lists(st.integers(0, 5), min_size=1, max_size=4).map(np.asarray)
     return {
         "by_person": Target(
-            separable.by_person,
+            _separable.by_person,
             {
                 "objective": just(lambda point, rows: rows), "person_of_row": rows, "persons": either(6, 9),
                 "average": st.booleans(),
@@ -294,7 +299,7 @@ def groupings() -> dict[str, Target]:
             check=lambda found, _: found.persons > found.person_of_row.max() and found.person_of_row.min() >= 0,
         ),
         "blocks": Target(
-            lambda **options: separable.blocks(mean_of_block, **options),
+            lambda **options: _separable.blocks(mean_of_block, **options),
             {
                 "rows": just(12), "k": either(2, 3, 6), "groups": either(None, np.arange(12) // 2),
                 "traceable": just(False), "on_error": either("worst", "raise"),
@@ -311,7 +316,7 @@ def mean_of_block(params, train, held_out):
 
 
 def noises() -> dict[str, Target]:
-    m, shape = mechanisms, either((), (3,))
+    m, shape = _mechanisms, either((), (3,))
     scores = floats_of(5, elements=any_float).map(jnp.asarray)
     whole_scores = st.lists(st.integers(-(2**31), 2**31 - 1), min_size=5, max_size=5).map(
         lambda x: jnp.asarray(x, jnp.int32)

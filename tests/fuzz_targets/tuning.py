@@ -8,7 +8,7 @@ from training_cases import Trivial
 from fuzz_targets.target import Target, is_guarantee
 from fuzz_targets.valid_values import either, just, probability, secret
 from jaxdpbo import tuning
-from jaxdpbo.privacy.accounting import stage
+from jaxdpbo.privacy._accounting import stage
 
 ROWS = np.zeros((60, 2)), np.zeros(60, int)
 
@@ -19,7 +19,7 @@ def tunings() -> dict[str, Target]:
     return {
         "private_selection": Target(
             lambda **options: tuning.private_selection(noised, **options),
-            law | keyed | {"settings": either([0.0], [1.0, 2.0]), "costs": just({"them": stage.gaussian(0.5)})},
+            law | keyed | {"settings": either([0.0], [1.0, 2.0]), "costs": just({"them": stage.gaussian_stage(0.5)})},
             words=("law", "runs"), check=stated, weight=0.5,
         ),
         "tune_and_train": Target(

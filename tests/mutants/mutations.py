@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 FOLDERS = ("jaxdpbo/privacy", "jaxdpbo/training", "jaxdpbo/drivers")
-ALGORITHMS = "jaxdpbo/algorithms"
+ALGORITHMS = "jaxdpbo/_algorithms"
 ROOTS = ("tell", "release", "__call__")  # of an algorithm: where its users' values come in, and what goes out
 MODULE = "<module>"
 

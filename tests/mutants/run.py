@@ -229,7 +229,7 @@ def importing(module: str, root: Path = ROOT) -> list[str]:
                 names |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module:
                 names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-        names -= {"jaxdpbo", "jaxdpbo.privacy", "jaxdpbo.algorithms"}
+        names -= {"jaxdpbo", "jaxdpbo.privacy", "jaxdpbo._algorithms"}
         if dotted in names or any(dotted.startswith(name + ".") for name in names):
             found.append((dotted not in names, (root / path).stat().st_size, path))
     return [path for _, _, path in sorted(found)][:FILES]
@@ -288,7 +288,7 @@ def write_map(entered: dict[str, dict[str, Any]], path: Path, inside: set[str] |
                 by_function.setdefault(function, []).append(name)
     for function, names in by_function.items():
         module = Path(function.partition("::")[0])
-        own = tuple(f"tests/test_{name}.py" for name in (module.stem, module.parent.name))
+        own = tuple(f"tests/test_{name}.py" for name in (module.stem.lstrip("_"), module.parent.name.lstrip("_")))
         names.sort(key=lambda name: cost[name])
         times: Counter = Counter()
         turn = {}  # what costs nothing; a case of each test, and of those in its own file thirty; then another

@@ -5,7 +5,7 @@ import numpy as np
 from benchmarks import report
 from benchmarks.reproductions import common
 from benchmarks.reproductions.avent import fronts, points, searches, tasks
-from jaxdpbo.privacy import accounting
+from jaxdpbo import accounting
 
 
 def main(seeds: int | None, quick: bool) -> None:

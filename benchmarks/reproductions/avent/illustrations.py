@@ -15,8 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.papers import classification
-from jaxdpbo.privacy import accounting, mechanisms, sensitivity
-from jaxdpbo.training import oracles, permutation_sgd
+from jaxdpbo import accounting, mechanisms
+from jaxdpbo.privacy import _sensitivity
+from jaxdpbo.training import _oracles, _permutation_sgd
 
 
 class Illustration(NamedTuple):
@@ -42,7 +43,9 @@ def regression(s: SimpleNamespace) -> Illustration:
     @jax.jit
     def trained(gammas):
         def one(key, gamma):
-            return permutation_sgd.train(key, *train, gamma, jnp.zeros((), jnp.float32), passes=s.passes)
+            return _permutation_sgd.train_by_permutation(
+                key, *train, gamma, jnp.zeros((), jnp.float32), passes=s.passes
+            )
 
         return jax.vmap(lambda gamma: jax.vmap(lambda key: one(key, gamma))(order_keys))(gammas)
 
@@ -64,7 +67,7 @@ def regression(s: SimpleNamespace) -> Illustration:
         error = errors(keys, jnp.asarray(weights), jnp.asarray(deviations, jnp.float32))
         epsilon = [
             accounting.learner_epsilon(
-                sensitivity=sensitivity.permutation_sgd(regularisation=gamma, records=len(y), bound="paper"),
+                sensitivity=_sensitivity.permutation_sgd(regularisation=gamma, records=len(y), bound="paper"),
                 standard_deviation=deviation, delta=s.delta,
             )
             for gamma, deviation in zip(gammas, deviations, strict=True)
@@ -90,7 +93,7 @@ def sparse_vector(s: SimpleNamespace) -> Illustration:
         def one(given):
             key, count, total = given
             keys = jax.random.split(key, repeats)
-            return oracles.sparse_vector_errors(keys, count, total, queries=s.queries, ones=s.ones).mean
+            return _oracles.sparse_vector_errors(keys, count, total, queries=s.queries, ones=s.ones).mean
 
         return jax.lax.map(one, (keys, answers, noise))
 

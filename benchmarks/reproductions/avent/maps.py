@@ -13,7 +13,7 @@ from benchmarks.reproductions import common
 from benchmarks.reproductions.avent import illustrations, points, searches, settings
 from benchmarks.reproductions.avent.illustrations import Illustration
 from jaxdpbo import drivers
-from jaxdpbo.algorithms import dpareto
+from jaxdpbo._algorithms import dpareto
 
 FITTED = 100  # gradient steps of the one fit
 NAMES = "log10 epsilon", "error"
@@ -70,7 +70,7 @@ def surrogate(item: str, title: str, make, quick: bool) -> None:
     released = drivers.run_loop(
         dpareto.algorithm, objective, None, config, run=drivers.Execution(key=jax.random.key(0))
     ).release
-    mean, _ = (np.asarray(part) for part in dpareto.predict(config, released, jnp.asarray(grid)))
+    mean, _ = (np.asarray(part) for part in dpareto.predict_settings(config, released, jnp.asarray(grid)))
     gains = np.asarray(dpareto.improvement(config, released, jnp.asarray(grid)))
     following, value = np.asarray(released.points)[-1], np.asarray(released.values)[-1]
     volumes = {

@@ -8,9 +8,8 @@ import numpy as np
 from benchmarks import report
 from benchmarks.reproductions import common
 from benchmarks.reproductions.avent import points, searches, settings, tasks
-from jaxdpbo import drivers
-from jaxdpbo.algorithms import dpareto
-from jaxdpbo.training import spaces
+from jaxdpbo import dpareto, drivers
+from jaxdpbo.training import _spaces
 
 NAME = "LogReg+SGD"
 
@@ -39,7 +38,7 @@ def main(seeds: int | None, quick: bool) -> None:
 
 def of_one(s, task: tasks.Task, seed: int) -> tuple[float, float, float]:
     """Seconds in all, of which in place of a training, and in the accountant."""
-    seeded = spaces.random_settings(task.space, s.seeds, seed)
+    seeded = _spaces.random_settings(task.space, s.seeds, seed)
     spent = {"oracle": 0.0, "accountant": 0.0}
 
     def objective(setting, task):
@@ -54,7 +53,7 @@ def of_one(s, task: tasks.Task, seed: int) -> tuple[float, float, float]:
 
     config = dpareto.config(
         bounds=searches.widened(task.space.bounds, seeded), initial_design=seeded, proposals=s.proposals,
-        reference=(s.reference[0], min(s.reference[1], 0.999)), integer_mask=spaces.INTEGER_MASK,
+        reference=(s.reference[0], min(s.reference[1], 0.999)), integer_mask=_spaces.INTEGER_MASK,
     )  # fmt: skip
     start = time.perf_counter()
     drivers.run_loop(dpareto.algorithm, objective, task, config, run=drivers.Execution(key=jax.random.key(seed)))

@@ -16,7 +16,7 @@ import numpy as np
 from benchmarks import report
 from benchmarks.reproductions import common
 from benchmarks.reproductions.avent import searches, tasks
-from jaxdpbo.training import spaces
+from jaxdpbo.training import _spaces
 
 SEARCH_SEED, POOL_SEED, GRID_SEED, AGAIN_SEED = 1, 2, 3, 4
 SEEDS = {"search": SEARCH_SEED, "pool": POOL_SEED, "grid": GRID_SEED, "again": AGAIN_SEED}
@@ -37,7 +37,7 @@ def task_of(s: SimpleNamespace, name: str) -> tasks.Task:
 def pool(s: SimpleNamespace, name: str, accountant: str = "ours") -> Points:
     """Random settings, measured."""
     task, count = task_of(s, name), s.pools.get(name, s.pool)
-    settings = spaces.random_settings(task.space, count, POOL_SEED)
+    settings = _spaces.random_settings(task.space, count, POOL_SEED)
 
     def found(done):
         said = f"{name}, {count} random settings"
@@ -50,7 +50,7 @@ def pool(s: SimpleNamespace, name: str, accountant: str = "ours") -> Points:
 def gridded(s: SimpleNamespace, name: str, size: int) -> Points:
     """The grid of ``size`` values of each hyper-parameter, measured."""
     task = task_of(s, name)
-    settings = spaces.grid_settings(task.space, size)
+    settings = _spaces.grid_settings(task.space, size)
 
     def found(done):
         said = f"{name}, grid of {len(settings)}"
@@ -64,7 +64,7 @@ def searched(s: SimpleNamespace, name: str, accountant: str = "ours", seed: int 
     task = task_of(s, name)._replace(accountant=accountant)
 
     def found(_):
-        seeds = spaces.random_settings(task.space, s.seeds, seed)
+        seeds = _spaces.random_settings(task.space, s.seeds, seed)
         reference = (s.reference[0], min(s.reference[1], 0.999))
         run = searches.search(task, seeds, s.proposals, s.repeats, reference, seed)
         return np.asarray(run.release.points), np.asarray(run.release.values)

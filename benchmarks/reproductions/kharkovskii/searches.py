@@ -10,11 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.papers import curator_tables
-from jaxdpbo import drivers
-from jaxdpbo.algorithms import po_gp_ucb
-from jaxdpbo.privacy import guarantee, transforms
-from jaxdpbo.problems import gp_draws
-from jaxdpbo.surrogate import gp, kernels
+from jaxdpbo import drivers, kernels, po_gp_ucb
+from jaxdpbo.privacy import _guarantee, _transforms
+from jaxdpbo.problems import _gp_draws
+from jaxdpbo.surrogate import _gp
 
 RUNS = 64  # curated at once: every run has released rows of its own
 UNPAID = (
@@ -61,10 +60,10 @@ def problem_of(s: SimpleNamespace) -> Problem:
 
 def synthetic(s: SimpleNamespace) -> Problem:
     """A draw of the process on a grid for each run, seen through noise."""
-    inputs = gp_draws.grid(s.side, s.points)
+    inputs = _gp_draws.gp_grid(s.side, s.points)
     factor = s.largest_norm / np.linalg.norm(inputs, axis=1).max()
     draw_key, noise_key = jax.random.split(jax.random.key(0))
-    truth = gp_draws.draws(draw_key, s.runs, side=s.side, points=s.points, lengthscale=s.lengthscale)
+    truth = _gp_draws.gp_draws(draw_key, s.runs, side=s.side, points=s.points, lengthscale=s.lengthscale)
     noise = math.sqrt(s.noise_variance) * jax.random.normal(noise_key, truth.shape)
     source = (
         f"draws of a Gaussian process on a {s.points} x {s.points} grid, side {s.side:g}, lengthscale {s.lengthscale}"
@@ -79,7 +78,7 @@ def fitted(s: SimpleNamespace, table: curator_tables.Table) -> Problem:
     standard = (table.inputs - table.inputs.mean(axis=0)) / table.inputs.std(axis=0)
     middle, spread = table.outputs[rows].mean(), table.outputs[rows].std()
     values = (table.outputs - middle) / spread
-    start = gp.Model(kernels.rbf, kernels.stationary(1.0, dimension), jnp.asarray(0.1))
+    start = _gp.GPModel(kernels.rbf, kernels.stationary(1.0, dimension), jnp.asarray(0.1))
     model = _fit(jax.random.key(0), start, jnp.asarray(standard[rows]), jnp.asarray(values[rows]))
     isotropic = standard / np.asarray(model.params.lengthscale)
     factor = s.largest_norm / np.linalg.norm(isotropic, axis=1).max()
@@ -90,17 +89,17 @@ def fitted(s: SimpleNamespace, table: curator_tables.Table) -> Problem:
 
 @jax.jit
 def _fit(key, model, points, values):
-    return gp.fit(key, model, points, values, jnp.ones(len(points), bool), num_restarts=4, steps=100)
+    return _gp.fit(key, model, points, values, jnp.ones(len(points), bool), num_restarts=4, steps=100)
 
 
-def paper(problem: Problem, projected: int, epsilon: float, delta: float) -> transforms.Config:
+def paper(problem: Problem, projected: int, epsilon: float, delta: float) -> _transforms.Config:
     """The published transform."""
     dimension = problem.inputs.shape[1]
-    return transforms.random_projection(dimension=dimension, projected=projected, epsilon=epsilon, delta=delta)
+    return _transforms.random_projection(dimension=dimension, projected=projected, epsilon=epsilon, delta=delta)
 
 
 def regrets(
-    s: SimpleNamespace, problem: Problem, chosen: transforms.Config | None, *, aware: bool = True
+    s: SimpleNamespace, problem: Problem, chosen: _transforms.Config | None, *, aware: bool = True
 ) -> np.ndarray:
     """Simple regret ``(runs, T)``: of the best row asked for so far, in standard deviations; None curates nothing.
 
@@ -115,10 +114,10 @@ def _some(s, problem, chosen, aware, keys, start):
     some = slice(start, start + RUNS)
     configs = [
         po_gp_ucb.config(
-            in_the_clear(problem.inputs) if chosen is None else transforms.curate(key, chosen, problem.inputs),
+            in_the_clear(problem.inputs) if chosen is None else _transforms.curate(key, chosen, problem.inputs),
             steps=s.steps,
             lengthscale=problem.lengthscale,
-            noise_variance=max(problem.noise_variance, gp.jitter(problem.truth.dtype)),
+            noise_variance=max(problem.noise_variance, _gp.jitter(problem.truth.dtype)),
             noise_aware=aware,
             delta=s.ucb_delta,
         )
@@ -142,10 +141,10 @@ def at_random(s: SimpleNamespace, problem: Problem) -> np.ndarray:
     return np.asarray(jnp.max(problem.truth, axis=1, keepdims=True) - best)
 
 
-def in_the_clear(inputs: np.ndarray) -> transforms.Curated:
+def in_the_clear(inputs: np.ndarray) -> _transforms.CuratedRows:
     """No transform at all."""
-    nothing = guarantee.no_guarantee(transforms.ROWS, "the rows are sent as they are")
-    return transforms.Curated(jnp.asarray(inputs), transforms.Metadata("identity", None, None, 1.0), nothing)
+    nothing = _guarantee.no_guarantee(_transforms.ROWS, "the rows are sent as they are")
+    return _transforms.CuratedRows(jnp.asarray(inputs), _transforms.Metadata("identity", None, None, 1.0), nothing)
 
 
 def mean_and_error(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

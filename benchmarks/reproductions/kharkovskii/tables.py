@@ -13,7 +13,7 @@ from tqdm import tqdm
 from benchmarks import report
 from benchmarks.reproductions import common
 from benchmarks.reproductions.kharkovskii import searches, settings
-from jaxdpbo.privacy import transforms
+from jaxdpbo.privacy import _transforms
 
 PRINTED_RUNS = 50  # on one function, and printed without errors: taken to vary as ours
 ALLOWED = {1: 10, 2: 15, 3: 20, 4: 10, 5: 15, 6: 20, 7: 10, 8: 15, 9: 20}  # the printed largest r, by table
@@ -27,7 +27,7 @@ def main(number: int, seeds: int | None, quick: bool) -> None:
     title = f"Table {number}: simple regret after {s.steps} iterations by r, {s.data}"
     out = common.Report(settings, item, title, quick, problem.source)
     epsilon = epsilon_for(s, problem, ALLOWED[number])
-    largest = transforms.largest_rank(problem.smallest, epsilon, s.delta)
+    largest = _transforms.largest_rank(problem.smallest, epsilon, s.delta)
     print(
         f"epsilon = {epsilon:.4g} (printed: {s.epsilon:.4g}), delta = {s.delta:g}; smallest singular value "
         f"{problem.smallest:.2f}: the largest r of the rule is {largest}, the printed one {ALLOWED[number]}"
@@ -86,7 +86,7 @@ def epsilon_for(s: SimpleNamespace, problem: searches.Problem, allowed: int) -> 
     """The printed epsilon on the grid, elsewhere the smallest at which ``allowed`` is within the rule."""
     if s.data == "synthetic":
         return s.epsilon
-    return transforms.threshold(allowed, 1.0, s.delta) / problem.smallest * (1 + 1e-9)
+    return _transforms.threshold(allowed, 1.0, s.delta) / problem.smallest * (1 + 1e-9)
 
 
 def picture(s, means_of, clear, largest):

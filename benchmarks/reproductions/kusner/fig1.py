@@ -15,7 +15,8 @@ from benchmarks import report
 from benchmarks.papers import datasets, kernel_svm
 from benchmarks.reproductions import common
 from benchmarks.reproductions.kusner import settings
-from jaxdpbo.surrogate import gp, kernels, two_task
+from jaxdpbo import kernels
+from jaxdpbo.surrogate import _gp, _two_task
 
 CAVEAT = (
     "One record moves an accuracy by at most 1/m, so a k1 close to 1 is forced, whatever the models: no evidence that\n"
@@ -43,7 +44,7 @@ def main(seeds: int | None, quick: bool) -> None:
     print(f"accuracies from {right.mean(axis=1).min():.3f} to {right.mean(axis=1).max():.3f}\n")
 
     dtype = jnp.result_type(float)
-    model = gp.Model(kernels.matern52, kernels.stationary(s.lengthscale, 2), jnp.asarray(s.noise_variance, dtype))
+    model = _gp.GPModel(kernels.matern52, kernels.stationary(s.lengthscale, 2), jnp.asarray(s.noise_variance, dtype))
     correlations = np.array([*s.correlations, *(1.0 - 10.0**-k for k in s.exponents)])
     curves, moved = {}, {}
     for size in s.sizes:
@@ -81,7 +82,7 @@ def main(seeds: int | None, quick: bool) -> None:
     )
 
 
-likelihoods = jax.jit(two_task.log_marginal_likelihood)
+likelihoods = jax.jit(_two_task.two_task_log_likelihood)
 
 
 def drawn(right, size, sets, rng):

@@ -21,10 +21,8 @@ from benchmarks import report
 from benchmarks.papers import datasets, gp_regression, kernel_svm, logistic_regression
 from benchmarks.reproductions import common
 from benchmarks.reproductions.kusner import settings
-from jaxdpbo import drivers
-from jaxdpbo.algorithms import dp_gibo, dp_gp_ucb, gp_ucb, private_evaluations
-from jaxdpbo.privacy import accounting
-from jaxdpbo.problems import kernel_svr
+from jaxdpbo import accounting, dp_gibo, dp_gp_ucb, drivers, gp_ucb, private_evaluations
+from jaxdpbo.problems import _kernel_svr
 
 GP_UCB_PRIVATE, IN_ORDER, EVALUATIONS = "DP-GP-UCB", "all candidates, Algorithm 3", "private evaluations"
 GIBO, CHOICE, FREE = "DP-GIBO", "random choice", "GP-UCB"
@@ -74,7 +72,7 @@ def problems(s) -> dict[str, Problem]:
         return logistic_regression.split(cancer, seed, **sizes("logistic", cancer))
 
     def diabetes_split(seed):
-        return kernel_svr.split(diabetes, seed, **sizes("lengthscales", diabetes))
+        return _kernel_svr.kernel_svr_split(diabetes, seed, **sizes("lengthscales", diabetes))
 
     def forest_split(seed):
         return kernel_svm.split(forest, seed, positive=positive, **sizes("svm", forest))

@@ -12,10 +12,9 @@ from benchmarks import report
 from benchmarks.papers import gp_regression, huber_regression, location
 from benchmarks.reproductions import common
 from benchmarks.reproductions.sopa import settings
-from jaxdpbo import drivers
-from jaxdpbo.algorithms import dp_gibo
-from jaxdpbo.drivers import methods
-from jaxdpbo.privacy import private_scale
+from jaxdpbo import dp_gibo, drivers
+from jaxdpbo.drivers import _methods
+from jaxdpbo.privacy import _private_scale
 
 DESCENT = 500  # steps of Adam to the best point of a box, not private
 GOOD, PRIVATE = "good", "found privately"
@@ -37,7 +36,7 @@ def main(seeds: int | None, quick: bool) -> None:
         given = {GOOD: good, "100 times": 100 * good, "a hundredth": good / 100}
         ran = over([config(clip_norm=clip_norm) for clip_norm in given.values()], range(seeds), name)["regret"]
         found[name] = dict(zip(given, ran, strict=True))
-        found[name][PRIVATE] = over([config(clip_norm=private_scale.PRIVATE)], range(seeds), PRIVATE)["regret"][0]
+        found[name][PRIVATE] = over([config(clip_norm=_private_scale.PRIVATE)], range(seeds), PRIVATE)["regret"][0]
     means = {
         name: {of: common.interval(np.mean, regrets) for of, regrets in each.items()} for name, each in found.items()
     }
@@ -59,8 +58,8 @@ def main(seeds: int | None, quick: bool) -> None:
         seeds=[0, seeds],
         tuning=tuning,
         chosen=chosen,
-        factor=private_scale.FACTOR,
-        share=private_scale.SHARE,
+        factor=_private_scale.FACTOR,
+        share=_private_scale.SHARE,
         mean={
             name: {of: {"regret": one[0], "95%": one[1:]} for of, one in each.items()} for name, each in means.items()
         },
@@ -91,8 +90,8 @@ def configured(s: Any, box: np.ndarray, clip_norm: float | str) -> dp_gibo.Confi
     """As ``minimize`` runs it, from a corner's side of the box."""
     start = box[0] + 0.75 * (box[1] - box[0])
     box = {"low": box[0], "high": box[1]}
-    return methods.local_config(
-        methods.MinimizeArguments(s.users, s.mu, box, s.steps, s.batch, clip_norm, None, start, "exact")
+    return _methods.local_config(
+        _methods.MinimizeArguments(s.users, s.mu, box, s.steps, s.batch, clip_norm, None, start, "exact")
     )
 
 

@@ -10,10 +10,8 @@ from benchmarks import report
 from benchmarks.papers import location
 from benchmarks.reproductions import common
 from benchmarks.reproductions.sopa import settings
-from jaxdpbo import drivers
-from jaxdpbo.algorithms import dp_gibo
-from jaxdpbo.privacy import clipping
-from jaxdpbo.surrogate import kernels
+from jaxdpbo import dp_gibo, drivers, kernels
+from jaxdpbo.privacy import _clipping
 
 
 def main(seeds: int | None, quick: bool) -> None:
@@ -85,7 +83,7 @@ def run(given, records):
         return jnp.mean(location.loss(theta, records))
 
     def clipped(theta):
-        return jnp.mean(clipping.clip_by_l2_norm((theta - records).T, config.clip_norm)[0], axis=1)
+        return jnp.mean(_clipping.clip_by_l2_norm((theta - records).T, config.clip_norm)[0], axis=1)
 
     moved = (path[:-1] - path[1:]) / config.step_size
     return {

@@ -10,9 +10,7 @@ from benchmarks import report
 from benchmarks.papers import huber_regression
 from benchmarks.reproductions import common
 from benchmarks.reproductions.sopa import settings
-from jaxdpbo import drivers
-from jaxdpbo.algorithms import dp_gd, dp_gibo
-from jaxdpbo.surrogate import kernels
+from jaxdpbo import dp_gd, dp_gibo, drivers, kernels
 
 GIBO, GD, PLAIN = "DP-GIBO", "DP-GD", "gradient descent"  # the last is DP-GD at mu = inf: clipped, no noise
 REWEIGHTINGS = 200

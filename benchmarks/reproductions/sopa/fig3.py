@@ -20,13 +20,12 @@ from benchmarks import report
 from benchmarks.papers import datasets
 from benchmarks.reproductions import common
 from benchmarks.reproductions.sopa import settings
-from jaxdpbo import Execution, Search, drivers, minimize
-from jaxdpbo.algorithms import dp_gibo, random_search
-from jaxdpbo.problems import kernel_svr, splits
-from jaxdpbo.surrogate import descent
+from jaxdpbo import Execution, Search, dp_gibo, drivers, minimize, random_search
+from jaxdpbo.problems import _kernel_svr, _splits
+from jaxdpbo.surrogate import _descent
 
 SEARCH, DEFAULT = "random search", "minimize, mu=1"
-AVERAGED = descent.OUTPUTS.index("last_half_mean")
+AVERAGED = _descent.OUTPUTS.index("last_half_mean")
 
 
 class Problem(NamedTuple):
@@ -46,9 +45,9 @@ def loaded(dataset: str) -> datasets.Dataset:
 
 
 @lru_cache(maxsize=1)
-def records(problem: Problem) -> splits.Split:
+def records(problem: Problem) -> _splits.Split:
     """A worker keeps the last one: a run evaluates one problem 500 times."""
-    return kernel_svr.split(
+    return _kernel_svr.kernel_svr_split(
         loaded(problem.dataset),
         problem.seed,
         train=problem.train,
@@ -59,7 +58,7 @@ def records(problem: Problem) -> splits.Split:
 
 
 def losses(point: np.ndarray, problem: Problem) -> np.ndarray:
-    return kernel_svr.loss(point, records(problem))
+    return _kernel_svr.kernel_svr_loss(point, records(problem))
 
 
 def mean_loss(point: np.ndarray, problem: Problem) -> float:
@@ -103,7 +102,7 @@ def main(seeds: int | None, quick: bool) -> None:
                 return gibo(box_units(s, problem, boxed[method]), problem, pool, said)[AVERAGED]
             options = done["tuning"][method]["chosen"]
             found = gibo(published(s, problem, methods[method], options), problem, pool, said)
-            return found[descent.OUTPUTS.index(options["output"])]
+            return found[_descent.OUTPUTS.index(options["output"])]
 
         shown = [*methods, SEARCH, *boxed, DEFAULT]
         for seed in seeds:
@@ -171,7 +170,7 @@ def tune(s: Any, method: str, mu: float, small: Problem, pool: Executor) -> dict
             problem = small._replace(seed=seed)
             ends.append([curve[-1] for curve in gibo(published(s, problem, mu, one), problem, pool, said)])
         scores.append(np.mean(ends, axis=0))
-    options = [one | {"output": output} for one in tried for output in descent.OUTPUTS]
+    options = [one | {"output": output} for one in tried for output in _descent.OUTPUTS]
     _, record = common.choose(f"{method} by mean final loss", options, np.ravel(scores), seeds)
     return common.plain(record | {"train": small.train, "users": small.users, "mu": mu})
 
@@ -209,7 +208,7 @@ def box_units(s: Any, problem: Problem, mu: float) -> dp_gibo.Config:
 
 
 def gibo(config: dp_gibo.Config, problem: Problem, pool: Executor, said: str) -> np.ndarray:
-    """``(2, T + 1)``: the mean loss of what would be released after each step, by each of ``descent.OUTPUTS``."""
+    """``(2, T + 1)``: the mean loss of what would be released after each step, by each of ``_descent.OUTPUTS``."""
     _, _, key = begun(problem)
     print(said)
     run = drivers.run_loop(
@@ -258,7 +257,7 @@ def searched(s: Any, problem: Problem, pool: Executor, said: str) -> np.ndarray:
 def begun(problem: Problem) -> tuple[np.ndarray, jax.Array, jax.Array]:
     """The box, the start, the key of the run."""
     start_key, key = jax.random.split(jax.random.key(problem.seed))
-    bounds = kernel_svr.bounds(problem.features)
+    bounds = _kernel_svr.kernel_svr_bounds(problem.features)
     return bounds, jax.random.uniform(start_key, bounds.shape[1:], minval=bounds[0], maxval=bounds[1]), key
 
 

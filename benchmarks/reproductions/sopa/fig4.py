@@ -11,9 +11,8 @@ from benchmarks import report
 from benchmarks.papers import gp_regression
 from benchmarks.reproductions import common
 from benchmarks.reproductions.sopa import lengthscales, settings
-from jaxdpbo import Execution, Search, drivers, minimize
-from jaxdpbo.algorithms import gp_ucb
-from jaxdpbo.surrogate import descent, kernels
+from jaxdpbo import Execution, Search, drivers, gp_ucb, kernels, minimize
+from jaxdpbo.surrogate import _descent
 
 GIBO, UCB, SEARCH, DEFAULT = "DP-GIBO, mu=1", "GP-UCB", "random search", "minimize, mu=1"
 BOXED = {1.0: "in box units, mu=1", np.inf: "in box units, mu=inf"}
@@ -62,7 +61,7 @@ def main(seeds: int | None, quick: bool) -> None:
     untuned = [(lengthscales.box_units(s, mu=mu), exact) for mu in BOXED]
     found = common.over_seeds(draw, lengthscales.run_gibo, untuned, seeds, "in box units")
     for name, runs in zip(BOXED.values(), found["curve"], strict=True):
-        curves[name] = runs[:, descent.OUTPUTS.index("last_half_mean")]
+        curves[name] = runs[:, _descent.OUTPUTS.index("last_half_mean")]
 
     found = common.over_seeds(draw, lengthscales.run_search, [(lengthscales.search(s), exact)], seeds, SEARCH)
     curves[SEARCH], reference = found["curve"][0], found["reference"][0]

@@ -16,9 +16,9 @@ import optax
 
 from benchmarks.papers import gp_regression, noisy
 from benchmarks.reproductions import common
-from jaxdpbo import drivers
-from jaxdpbo.algorithms import dp_gibo, random_search
-from jaxdpbo.surrogate import descent, kernels
+from jaxdpbo import dp_gibo, drivers, kernels
+from jaxdpbo._algorithms import random_search
+from jaxdpbo.surrogate import _descent
 
 OBJECTIVE = noisy.observed(gp_regression.loss)
 SOURCE = "drawn from a Gaussian process, afresh each seed"
@@ -80,7 +80,9 @@ def box_units(s: Any, *, mu: float) -> dp_gibo.Config:
 
 
 def run_gibo(given, drawn):
-    """``curve (2, T + 1)``: the mean loss of what would be released after each step, by each of ``descent.OUTPUTS``."""
+    """``curve (2, T + 1)``: the mean loss of what would be released after each step, by each of
+    ``_descent.OUTPUTS``.
+    """
     key, (config, noise) = given
     records, start, _ = drawn
     noise_key, key = jax.random.split(key)
@@ -121,11 +123,11 @@ def mean_losses(points: jax.Array, records: Any) -> jax.Array:
 def tune_gibo(s, draw, tried, make, seeds, said, at=-1):
     """The options, ``output`` among them, of least mean loss after step ``at``; ``make(**options)`` is what is run."""
     found = common.over_seeds(draw, run_gibo, [make(**one) for one in tried], seeds, f"tuning {said}")
-    options = [one | {"output": output} for one in tried for output in descent.OUTPUTS]
+    options = [one | {"output": output} for one in tried for output in _descent.OUTPUTS]
     scores = np.mean(found["curve"][..., at], axis=1).ravel()
     return common.choose(f"{said} by mean final loss", options, scores, seeds)
 
 
 def released(curves: np.ndarray, options: dict[str, Any]) -> np.ndarray:
     """Of ``curves (seeds, 2, T + 1)``, those of the chosen output."""
-    return curves[:, descent.OUTPUTS.index(options["output"])]
+    return curves[:, _descent.OUTPUTS.index(options["output"])]

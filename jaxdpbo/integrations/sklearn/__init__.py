@@ -1,7 +1,9 @@
 """Private hyper-parameter search in scikit-learn's interface; needs the ``sklearn`` extra."""
 
-from jaxdpbo.integrations.sklearn.losses import LOSSES
-from jaxdpbo.integrations.sklearn.scaling import scale
-from jaxdpbo.integrations.sklearn.search import PrivateSearchCV
+from jaxdpbo import _namespace
+from jaxdpbo.integrations.sklearn._losses import LOSSES
+from jaxdpbo.integrations.sklearn._scaling import scale
+from jaxdpbo.integrations.sklearn._search import PrivateSearchCV
 
 __all__ = ["LOSSES", "PrivateSearchCV", "scale"]
+__dir__ = _namespace.list_public(__name__)

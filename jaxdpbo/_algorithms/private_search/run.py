@@ -1,0 +1,287 @@
+"""Steps of the search: state, queries, and releases."""
+
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxdpbo import _types
+from jaxdpbo._algorithms.private_search import contribution
+from jaxdpbo._algorithms.private_search.configs import DESIGN_CHOICE, LAST_CHOICE, Config
+from jaxdpbo._types import Algorithm, Query, State
+from jaxdpbo.privacy import _accounting, _calibration, _choice, _guarantee, _totals
+from jaxdpbo.surrogate import _gp
+
+PAYS = "an algorithm that pays for every step, such as dp_gibo.algorithm"
+
+
+class Public(NamedTuple):
+    """Released values, and values independent of the users' data.
+
+    Attributes:
+      step: ``()`` steps taken.
+      budget: all noise settings at the start of the run.
+      inner: public state of the inner algorithm; ``()`` where there is none.
+      points: ``(m, d)``, queried so far.
+      evaluated: ``(m,)``, whether a point was evaluated: an inner algorithm may mask some.
+      chosen: ``(k,)``, the row of each choice, 0 before the choice.
+    """
+
+    step: jax.Array
+    budget: _calibration.NoiseSettings
+    inner: Any
+    points: jax.Array
+    evaluated: jax.Array
+    chosen: jax.Array
+
+
+class Info(NamedTuple):
+    """Diagnostics, NOT PRIVATE: ``mean_loss (b,)`` over users; ``factorisation_failed``: the inner algorithm's."""
+
+    mean_loss: jax.Array
+    factorisation_failed: jax.Array | None
+
+
+class Release(NamedTuple):
+    """Everything you may publish; the guarantee covers all of it.
+
+    Attributes:
+      point: ``(d,)``, chosen last.
+      start: ``(d,)``, chosen in the designs: ``point``, without an inner algorithm.
+      path: ``(T + 1, d)``, the inner algorithm's; None where there is none.
+      points: ``(m, d)``, all points evaluated.
+      params: ``point`` by name, if you searched a ``Space``; filled in by the drivers.
+    """
+
+    point: jax.Array
+    start: jax.Array
+    path: jax.Array | None
+    points: jax.Array
+    params: dict[str, Any] | None = None
+
+
+@lru_cache
+def make_algorithm(inner: Algorithm | None = None, set_start: Callable[..., State] | None = None) -> Algorithm:
+    """Make the algorithm; ``set_start(config, state, point)`` must move an inner state without steps.
+
+    Formal guarantee: GDP, replace-one, of all choices and the inner algorithm together.
+
+    ==========================================  ==============================================================
+    case                                        result
+    ==========================================  ==============================================================
+    ``state.public.step == T``                  the state unchanged: nothing more is released
+    started with other noise or rounds          the state unchanged: the guarantee is of one budget
+    a loss NaN or infinite                      see ``_choice.choose_row``, and the inner algorithm's own rule
+    a masked point                              is never chosen: the favoured row takes its place
+    an inner algorithm without GDP at each step refused here, or by ``init`` and ``privacy``
+    ``mu = inf``                                the best point evaluated: not private
+    ==========================================  ==============================================================
+    """
+    if (inner is None) != (set_start is None):
+        raise ValueError("set_start must be given with an inner algorithm, and only then")
+    if inner is not None and inner.contribute is None:
+        raise ValueError(f"inner must be {PAYS}")
+
+    functions = FUNCTIONS if inner is None else FUNCTIONS | FINDING
+    own = {name: _types.bind(function, inner) for name, function in functions.items()}
+    return Algorithm(**own, tell=_types.bind(_tell, inner, set_start))
+
+
+def _begin_inner(inner: Algorithm | None, key: jax.Array, config: Config) -> State:
+    return State(()) if inner is None else inner.init(key, config.inner)
+
+
+def _is_active(inner: Algorithm | None, config: Config, public: Public) -> jax.Array:
+    """Return whether a step is left under the starting budget, a function of the config alone."""
+    settings = _settings(config, _begin_inner(inner, jax.random.key(0), config).public)
+    return (public.step < config.steps) & _calibration.same_noise(public.budget, settings)
+
+
+def _inner_state(state: State) -> State:
+    return State(state.public.inner)
+
+
+def _init(inner: Algorithm | None, key: jax.Array, config: Config) -> State:
+    inside = _begin_inner(inner, key, config)
+    count, dimension, dtype = config.steps * config.batch, config.bounds.shape[1], config.width.dtype
+    public = Public(
+        step=jnp.zeros((), jnp.int32),
+        budget=_settings(config, inside.public),
+        inner=inside.public,
+        points=jnp.zeros((count, dimension), dtype),
+        evaluated=jnp.zeros(count, bool),
+        chosen=jnp.zeros(len(config.choices), jnp.int32),
+    )
+    return State(public)
+
+
+def _ask(inner: Algorithm | None, key: jax.Array, config: Config, state: State) -> Query:
+    public = state.public
+    active = _is_active(inner, config, public)
+
+    def design_query():
+        return _design_query(config, public)
+
+    def answers():
+        assert inner is not None
+        released = inner.release(key, config.inner, _inner_state(state))
+        return Query(_answers(released.point, released.path, config.batch), jnp.ones(config.batch, bool))
+
+    if inner is None:
+        query = design_query()
+    else:
+        asks = partial(inner.ask, key, config.inner, _inner_state(state))
+        blank = _totals.make_zeros(asks)
+
+        def fill(new_query):  # branches return trees of one structure
+            return blank._replace(points=new_query.points, mask=new_query.mask)
+
+        phases = (lambda: fill(design_query()), asks, lambda: fill(answers()))
+        query = jax.lax.switch(contribution.phase(config, public.step), phases)
+    number, favoured = _choice_due(config, public)
+    work = contribution.Work(active, public.step, jnp.where(active, number, 0), favoured, query.work)
+    survey = None if query.survey is None else query.survey & active
+    return query._replace(work=work, survey=survey)
+
+
+def _tell(
+    inner: Algorithm | None,
+    set_start: Callable[..., State] | None,
+    config: Config,
+    state: State,
+    query: Query,
+    released: contribution.Parts,
+) -> State:
+    work, public, inside = query.work, state.public, _inner_state(state)
+    active = work.active & _is_active(inner, config, public)
+    first = jnp.minimum(public.step, config.steps - 1) * config.batch
+    public = public._replace(
+        points=_gp.write(public.points, query.points, first, active),
+        evaluated=_gp.write(public.evaluated, query.mask, first, active),
+    )
+    row = jnp.where(public.evaluated[released.choice], released.choice, work.favoured)  # never a masked row
+    number = jnp.arange(1, len(config.choices) + 1, dtype=jnp.int32)
+    chosen = jnp.where(active & (number == work.number), row, public.chosen)
+    if inner is not None and set_start is not None:
+        tells = partial(inner.tell, config.inner, inside, contribution.inner_query(query), released.inner)
+        inside = jax.lax.cond(active & contribution.is_searching(config, query), tells, lambda: _inner_state(state))
+        start = set_start(config.inner, inside, public.points[chosen[len(config.rounds) - 1]])
+        moved = active & (public.step == config.design_steps - 1)
+        inside = jax.tree.map(lambda new, old: jnp.where(moved, new, old), start, inside)
+    step = jnp.where(active, public.step + 1, public.step)
+    return State(public._replace(step=step, inner=inside.public, chosen=chosen))
+
+
+def _inform(inner: Algorithm | None, config: Config, query: Query, total: _totals.UserTotal) -> Info:
+    failed = None
+    if inner is not None:
+        inside = _totals.UserTotal(total.whole.inner, total.facts.inner)
+        failed = inner.inform(config.inner, contribution.inner_query(query), inside).factorisation_failed
+        failed = None if failed is None else failed & contribution.is_searching(config, query)
+    return Info(total.facts.losses / config.users, failed)
+
+
+def _release(inner: Algorithm | None, key: jax.Array, config: Config, state: State) -> Release:
+    public = state.public
+    point, start = public.points[public.chosen[-1]], public.points[public.chosen[len(config.rounds) - 1]]
+    path = None if inner is None else inner.release(key, config.inner, _inner_state(state)).path
+    return Release(point, start, path, public.points)
+
+
+def _design_query(config: Config, public: Public) -> Query:
+    """Next points of the designs, some near the point chosen last."""
+    first = jnp.minimum(public.step * config.batch, sum(config.rounds) - config.batch)
+    fresh, offset, kept = (
+        jax.lax.dynamic_slice_in_dim(rows, first, config.batch) for rows in (config.fresh, config.offset, config.kept)
+    )
+    choices_made = jnp.sum(first >= jnp.asarray(np.cumsum(config.rounds), jnp.int32), dtype=jnp.int32)  # choices so far
+    near = public.points[public.chosen[jnp.maximum(choices_made - 1, 0)]][None] + offset
+    inside = jnp.clip(near, config.bounds[:1], config.bounds[1:])
+    return Query(jnp.where(kept, inside, fresh), jnp.ones(config.batch, bool))
+
+
+def _answers(point: jax.Array, path: jax.Array, batch: int) -> jax.Array:
+    """Candidate answers ``(b, d)``: ``point``, and the means of growing ends of ``path (T + 1, d)``."""
+    length = path.shape[0]
+    counts = [max(1, round((length - 1) * i / max(batch - 1, 1))) for i in range(batch - 1)]
+    weights = np.array([np.arange(length) >= length - count for count in counts], float).reshape(batch - 1, length)
+    means = jnp.asarray(weights / np.maximum(weights.sum(axis=1, keepdims=True), 1), path.dtype) @ path
+    return jnp.concatenate([point[None], means])
+
+
+def _choice_due(config: Config, public: Public) -> tuple[jax.Array, jax.Array]:
+    """Number of the choice at the end of this step, counted from 1 (0 for none), and its favoured row.
+
+    Each choice has its own step, and favours the row chosen before; the last favours the inner algorithm's answer.
+    """
+    number, favoured = jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32)
+    for place, end in enumerate(contribution.choice_ends(config)):
+        due = public.step == end // config.batch - 1
+        answer = place == len(config.rounds)
+        row = jnp.asarray(end - config.batch, jnp.int32) if answer else public.chosen[max(place - 1, 0)]
+        number = jnp.where(due, place + 1, number)
+        favoured = jnp.where(due, row if place else 0, favoured)
+    return number, favoured
+
+
+def _settings(config: Config, inner: Any) -> _calibration.NoiseSettings:
+    """All noise settings of the choices and of the inner algorithm."""
+
+    def counts(*values: Any) -> jax.Array:
+        return jnp.stack([jnp.asarray(value, jnp.int32) for value in values])
+
+    own = _calibration.NoiseSettings(
+        mu=jnp.stack([budget.mu for budget in config.choices]),
+        radius=counts(*(budget.units for budget in config.choices)),
+        sigma=counts(*(budget.digits for budget in config.choices)),
+        noise=counts(*(_calibration.NOISES.index(budget.noise) for budget in config.choices)),
+        users=counts(config.users),
+        steps=counts(config.steps, *config.rounds),
+        releases=counts(config.batch),
+        clip=config.width[None],
+    )
+    if not inner:
+        return own
+    if not isinstance(inner.budget, _calibration.NoiseSettings):
+        raise ValueError(f"inner must be {PAYS}")
+    return _calibration.join_settings(own, inner.budget)
+
+
+def _privacy(inner: Algorithm | None, config: Config) -> _guarantee.Guarantee:
+    """Compose all parts; no guarantee if any part has none."""
+    inner_guarantee = None if inner is None else inner.privacy(config.inner)
+    if config.width.ndim:
+        raise ValueError(f"privacy takes one config, got a width of shape {config.width.shape}")
+    if inner_guarantee is not None:
+        _guarantee.expect_gdp("inner", inner_guarantee)
+    if config.noise == "none" or (inner_guarantee is not None and inner_guarantee.notion == "none"):
+        return _guarantee.no_guarantee(_guarantee.USERS, "mu is infinite: no noise was added")
+    levels = [_choice.level(budget) for budget in config.choices]
+    parts = [(DESIGN_CHOICE, _accounting.compose_gdp_rounded_up(*levels[: len(config.rounds)]))]
+    if inner_guarantee is not None:
+        parts += [*_calibration.statement_parts(config.inner, inner_guarantee), (LAST_CHOICE, levels[-1])]
+    exact = config.noise == "exact"
+    assumptions = (
+        _guarantee.RANDOM_BITS if exact else _guarantee.IDEAL_NOISE,
+        _guarantee.PUBLIC_CONFIG,
+        _guarantee.SEPARABLE_LOSSES,
+    )
+    joint = _guarantee.guarantee(
+        "gdp", _accounting.compose_gdp_rounded_up(*(level for _, level in parts)), "replace_one", _guarantee.USERS,
+        assumptions=assumptions,
+        total_variation=len(levels) * _choice.TOTAL_VARIATION * exact
+        + (inner_guarantee.total_variation if inner_guarantee else 0.0),
+        parts=parts if len(parts) > 1 else (),
+        also=("dp", _choice.pure_level(config.choices[0])) if len(levels) == 1 else None,
+    )  # fmt: skip
+    return joint if inner_guarantee is None else joint.assuming(*inner_guarantee.assumptions)
+
+
+FUNCTIONS = {
+    "init": _init, "ask": _ask, "release": _release, "privacy": _privacy, "inform": _inform,
+    "contribute": contribution.contribute, "perturb": contribution.perturb, "remember": contribution.remember,
+}  # fmt: skip
+FINDING = {"survey": contribution.survey, "refine": contribution.refine}  # an inner algorithm may find its clip norm

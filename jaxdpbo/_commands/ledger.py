@@ -1,0 +1,39 @@
+"""``jaxdpbo ledger``: read and verify a ledger, for auditors. The command never writes."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from jaxdpbo.privacy import _ledger
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of this command."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    for name, summary in {
+        "describe": "print all spends with purpose, author and time, and the remaining budget",
+        "verify": "check every line; with --head, also find a line noted earlier",
+        "head": "print the hash of the last line, to keep elsewhere",
+    }.items():
+        action = actions.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
+        action.add_argument("path", type=Path, help="the path of the ledger")
+        if name == "verify":
+            action.add_argument(
+                "--head", help="an earlier output of 'jaxdpbo ledger head'; the ledger may have grown since"
+            )
+
+
+def run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+    """Print the answer; exit with status 1 if the file is damaged or no ledger."""
+    del parser
+    try:
+        if arguments.action == "describe":
+            print(_ledger.describe(arguments.path))
+        elif arguments.action == "head":
+            _ledger.account(arguments.path)
+            print(_ledger.head(arguments.path))
+        else:
+            account = _ledger.account(arguments.path, expected_head=arguments.head)
+            print(f"{arguments.path}: whole, {len(account.spends)} runs charged")
+    except (_ledger.LedgerError, OSError) as error:
+        sys.exit(f"jaxdpbo ledger: {error}")

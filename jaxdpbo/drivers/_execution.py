@@ -1,0 +1,96 @@
+"""Options for the execution of a run: its key, steps, checkpoint and diagnostics."""
+
+from concurrent.futures import Executor
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+import jax
+
+from jaxdpbo import _checks
+from jaxdpbo.drivers._result import Snapshot
+
+AUTO = "auto"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Execution:
+    """Say how a driver executes a run. No option changes the guarantee of the release, except a key of your own.
+
+    Each driver refuses options without effect on its runs. ``run_scan`` and ``sweep`` run a single compiled program,
+    without steps from Python. ``run_loop``, and ``minimize`` with ``traceable=False``, call your function from Python.
+
+    >>> import jax
+    >>> from jaxdpbo import Execution
+    >>> Execution(key=jax.random.key(0), insecure_key=True)
+    Execution(insecure_key=True)
+
+    Attributes:
+      key: a typed key for tests and sweeps. By default the operating system draws a key.
+      insecure_key: permit a key of a generator without a security claim, such as ``jax.random.key(0)``, though the
+        noise is exact. The guarantee then names the generator.
+      traceable: for ``minimize``. True compiles the whole run into a single program. False calls the loss from Python.
+        "auto" compiles if JAX can trace the loss. JAX traces by shapes and dtypes alone, so the choice never depends
+        on the users' values. Say False for a loss with side effects.
+      executor: evaluates the points of a batch at once: threads, processes or a cluster's own. A process pool pickles
+        loss and data for every point, so pass a path to the data rather than the data.
+      progress: show a bar of steps; needs the ``progress`` extra. The bar counts steps and shows nothing of the data.
+      resume: the ``snapshot`` of a ``RunInterrupted``. Call the driver again with the same arguments to resume from
+        there. Use each snapshot once: resuming twice under two keys spends the remaining steps twice.
+      checkpoint: a file for a long compiled run, written after every twentieth of the steps and deleted at the end.
+        After a crash, make the same call again to resume. The file holds the data and the key, so keep it as secret as
+        the data.
+      diagnostics: also return the raw state and per-step info, which are NOT private.
+    """
+
+    key: jax.Array | None = None
+    insecure_key: bool = False
+    traceable: bool | str = AUTO
+    executor: Executor | None = None
+    progress: bool = False
+    resume: Snapshot | None = None
+    checkpoint: str | Path | None = None
+    diagnostics: bool = False
+
+    def __repr__(self) -> str:
+        """Show the options that were set, but neither the key nor the raw snapshot."""
+        secret = ("key", "resume")
+        options = [f"{name}={getattr(self, name)!r}" for name in set_options(self) if name not in secret]
+        return f"Execution({', '.join(options)})"
+
+
+_DEFAULTS = {option.name: option.default for option in fields(Execution)}
+
+
+def set_options(run: Execution) -> list[str]:
+    """The names of the options that differ from their defaults."""
+    return [name for name, default in _DEFAULTS.items() if getattr(run, name) is not default]
+
+
+def check_execution(driver: str, run: Execution | None, *usable: str) -> Execution:
+    """Check the options of a run and return them, by default ``Execution()``.
+
+    Args:
+      driver: the name of the driver, for messages.
+      run: the caller's argument.
+      usable: the options that the driver can use.
+
+    Raises:
+      TypeError: ``run`` is not an ``Execution``, or an option has the wrong type.
+      ValueError: the driver cannot use an option.
+    """
+    if run is None:
+        return Execution()
+    if not isinstance(run, Execution):
+        raise TypeError(f"run must be an Execution, got {type(run).__name__}")
+    unusable = [name for name in set_options(run) if name not in usable]
+    if unusable:
+        raise ValueError(f"{driver} cannot use {', '.join(unusable)} of Execution, only {', '.join(usable)}")
+    if not isinstance(run.resume, Snapshot | None):
+        raise TypeError(f"resume must be the snapshot of a RunInterrupted, got {type(run.resume).__name__}")
+    if run.executor is not None and not hasattr(run.executor, "submit"):
+        raise TypeError(f"executor must be a concurrent.futures.Executor, got {type(run.executor).__name__}")
+    flags = {name: _checks.flag(name, getattr(run, name)) for name in ("insecure_key", "progress", "diagnostics")}
+    traceable = run.traceable if isinstance(run.traceable, str) else _checks.flag("traceable", run.traceable)
+    if isinstance(traceable, str) and traceable != AUTO:
+        raise ValueError(f"traceable must be True, False or 'auto', got {traceable!r}")
+    return replace(run, **flags, traceable=traceable)

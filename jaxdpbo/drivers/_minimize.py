@@ -1,0 +1,221 @@
+"""Private minimisation in one call, with defaults that work."""
+
+from dataclasses import fields, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from jaxdpbo import _checks, _user_values
+from jaxdpbo import _space as spaces
+from jaxdpbo._space import Space
+from jaxdpbo._types import ArrayLike, Bounds, Data, Objective, Tree
+from jaxdpbo.drivers import _methods, _result, _separability
+from jaxdpbo.drivers._execution import AUTO, Execution, check_execution, set_options
+from jaxdpbo.drivers._loop import run_loop
+from jaxdpbo.drivers._methods import Search
+from jaxdpbo.drivers._preview import path_note
+from jaxdpbo.drivers._scan import run_scan
+from jaxdpbo.privacy import _guarantee, _keys, _requested_budget
+from jaxdpbo.privacy._recording import Recording
+from jaxdpbo.privacy._separable import Blocks, ByPerson
+
+STEPWISE = "executor", "progress", "resume"  # options for steps from Python
+OPTIONS = tuple(option.name for option in fields(Execution))
+
+
+def minimize(
+    loss: Objective,
+    data: Data,
+    space: Bounds | Space,
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    mu: float | None = None,
+    loss_range: ArrayLike | str | None = None,
+    users: int | None = None,
+    user_axes: Tree = None,
+    search: Search | None = None,
+    ledger: Recording | None = None,
+    run: Execution | None = None,
+) -> _result.Run:
+    """Minimise the mean loss of all users over a box or a ``Space``, with differential privacy for each user.
+
+    >>> import numpy as np
+    >>> from jaxdpbo import Search, minimize
+    >>> def loss(point, data):
+    ...     return np.abs(data - point).sum(axis=1)
+    >>> run = minimize(loss, np.full((500, 1), 2.0), [(0, 6)], epsilon=3, delta=1e-5, search=Search(steps=4, batch=2))
+    >>> run.release.point.shape, run.guarantee.epsilon(delta=1e-5) <= 3
+    ((1,), True)
+
+    Formal guarantee: ``(epsilon, delta)``-DP or ``mu``-GDP, replace-one, for the users with evaluated losses.
+    ``Run.guarantee`` states it, with its assumptions. NaN and infinite losses are permitted: the
+    algorithm's clipping gives their value.
+
+    The descent of "local" differs from Algorithm 1 as published (``dp_gibo.config(box_units=False)`` with ``run_scan``
+    or ``run_loop``): it scales the box to ``[-1, 1]^d``, updates by coordinate AdaGrad with half a side as step, and
+    answers with the mean of the last half of the path.
+
+    Args:
+      loss: ``(point (d,), data) -> losses (n,)``; entry ``i`` must depend on user ``i``'s record alone. With a
+        ``Space`` the loss gets a dict of parameters in place of the point. Wrap the loss of one user in ``per_user``.
+      data: the users' records: a pytree of arrays, without lists. Arrays of objects or texts become float64, with NaN
+        for every element other than a number. With ``Execution(traceable=False)`` any object, passed untouched.
+      space: a ``Space``, or a dict of dimensions by name; or a finite box: pairs ``[(low, high), ...]`` or, unless
+        ``d`` is 2, rows ``(2, d)``; for any ``d`` ``{"low": (d,), "high": (d,)}`` or ``scipy.optimize.Bounds``.
+      epsilon: the budget, with ``delta``. The guarantee's epsilon at ``delta`` is at most this number.
+      delta: in (0, 1); without a default. Must be below ``1 / users``, unless you pass a ``LargeDelta``.
+      mu: the GDP budget, in place of ``epsilon`` and ``delta``; ``inf`` for no noise.
+      loss_range: ``(low, high)`` of a user's loss, chosen without the users' data; required by all methods but
+        "local". A private choice counts differences between a user's losses up to this width. "private", for methods
+        "local" and "evaluations", finds how much losses differ, for 5 % of ``mu^2``.
+      users: the number of users ``n``; by default taken from ``by_person`` or ``blocks``, or the common leading length
+        of all leaves of ``data``.
+      user_axes: the axis of users in each leaf of ``data``, see ``run_scan``.
+      search: ``Search(...)``: method, steps, start and the like.
+      ledger: ``Recording(path, run)``: charge the run to a ledger before the run begins, see ``run_loop``.
+      run: ``Execution(...)``: key, executor, progress and the like.
+
+    Returns:
+      ``Run(release, guarantee)``. ``release.point (d,)`` is the answer in NumPy float64, and ``release.params`` its
+      parameters in a ``Space``. ``method`` names the method and the reason for the choice. ``note`` warns if the
+      released path is no different from noise, see ``_preview.path_note``.
+
+    Raises:
+      ValueError: an argument is out of range or has a wrong shape; names the argument.
+      TypeError: an argument has the wrong type.
+      ledger.LedgerError: see ``run_loop``.
+      RunInterrupted: see ``run_loop``. An exception of the loss before the first step is raised unchanged if JAX could
+        not trace the loss.
+    """
+    run = check_execution("minimize", run, *OPTIONS)
+    if run.key is None:
+        _keys.refuse_trace("the key of a run")
+    if not callable(loss):
+        raise TypeError(f"loss must be a function of a point and data, got {type(loss).__name__}")
+    _check_tracing(run)
+    if run.traceable:
+        data = _user_values.to_data(data)
+    loss, data = _separability.prepare_objective(loss, data, user_axes)
+    count = _users(users, loss, data)
+    level = _requested_budget.requested_mu(mu, epsilon, delta, users=count, dtype=jnp.result_type(float))
+    task = _methods.Task(count, level, space, loss_range)
+    plan = _requested_budget.configure(lambda mu: _methods.plan(search, task._replace(mu=mu)), level, epsilon, delta)
+    _guarantee.expect_budget(plan.algorithm.privacy(plan.config), epsilon, delta)
+    finished = _run_plan(plan, loss, data, ledger, run)
+    note = "" if plan.descent is None else path_note(plan.search_release(finished.release).path, plan.descent)
+    return finished._replace(note=note, method=f"{plan.method}: {plan.reason}")
+
+
+def _check_tracing(run: Execution) -> None:
+    """Refuse options that exclude each other.
+
+    Raises:
+      ValueError: an option needs steps from Python, and another needs a compiled program.
+    """
+    stepwise = [name for name in set_options(run) if name in STEPWISE]
+    if stepwise and (run.traceable is True or run.checkpoint is not None):
+        compiled = "traceable=True" if run.checkpoint is None else "checkpoint"
+        raise ValueError(
+            f"{', '.join(stepwise)} must not be given with {compiled}: a compiled program has no steps; give "
+            "traceable=False" + " and ledger= to resume" * (run.checkpoint is not None)
+        )
+    if run.checkpoint is not None and not run.traceable:
+        raise ValueError("checkpoint must not be given with traceable=False: give ledger= to resume a run from Python")
+
+
+def _run_plan(plan: _methods.Plan, loss: Objective, data: Any, ledger: Recording | None, run: Execution) -> _result.Run:
+    """Run a plan in a compiled program, or from Python if the loss cannot be traced or ``run`` asks for steps.
+
+    Raises:
+      ValueError: the caller asked for a compiled program, and JAX cannot trace the learner of ``blocks``.
+    """
+    must = run.traceable is True or run.checkpoint is not None
+    opaque = isinstance(loss, Blocks) and not loss.traceable  # blocks turn every failure, tracing included, into a loss
+    if must and opaque:
+        raise ValueError(
+            "traceable must not be True for this learner: if JAX can trace it, give blocks(..., traceable=True)"
+        )
+    stepwise = any(name in STEPWISE for name in set_options(run))
+    trying = must or (run.traceable == AUTO and not stepwise and not opaque)
+    traced = _to_traceable(loss, data, plan.config, must=must) if trying else None
+    run = replace(run, traceable=AUTO)
+    if traced is not None:
+        return run_scan(plan.algorithm, loss, traced, plan.config, ledger=ledger, run=run)
+    return _run_in_python(plan, loss, data, ledger, run, tried=trying)
+
+
+def _users(users: int | None, loss: Objective, data: Any) -> int:
+    """The number of users: as given, of ``by_person`` or ``blocks``, or the leading length of all leaves."""
+    if users is not None:
+        return _checks.size("users", users)
+    if isinstance(loss, ByPerson):
+        return loss.persons
+    if isinstance(loss, Blocks):
+        return loss.count
+    leading = {tuple(getattr(leaf, "shape", ()))[:1] for leaf in _user_values.leaves(data)}
+    if len(leading) != 1 or leading == {()}:
+        lengths = ", ".join(sorted(str(length[0]) if length else "none" for length in leading)) or "no arrays"
+        raise ValueError(f"users must be given where the leaves of data share no leading length, got {lengths}")
+    return _checks.size("users", max(shape[0] for shape in leading if shape))
+
+
+def _to_traceable(loss: Objective, data: Any, config: Any, *, must: bool) -> Any:
+    """``data`` as JAX arrays, or None if JAX cannot trace the loss. Reads types and shapes alone.
+
+    Raises:
+      ValueError: the loss returns another shape than ``(n,)``.
+      TypeError: the loss returns complex numbers.
+      Exception: any exception of the loss, if the loss must be traced.
+    """
+    if not must and not all(map(_user_values.is_numeric, jax.tree.leaves(data))):
+        return None
+    arrays = _result.to_arrays(data)
+    point = jax.ShapeDtypeStruct((_dimension(config),), jnp.result_type(float))
+    try:
+        returned = jax.eval_shape(lambda point, data: loss(spaces.place(config.space, point), data), point, arrays)
+    except Exception as error:  # any kind: scikit-learn refuses a tracer with a ValueError
+        if not must:
+            return None
+        error.add_note(_describe_call(config))
+        raise
+    shape, dtype = getattr(returned, "shape", None), getattr(returned, "dtype", None)
+    if dtype is None and not must:
+        return None
+    if shape is not None:
+        _result.expect_no_mean("loss", shape, config.users)
+    if dtype is None or shape != (config.users,):
+        raise ValueError(f"loss must return losses of shape ({config.users},), got {shape}")
+    if jnp.issubdtype(dtype, jnp.complexfloating):
+        raise TypeError(f"loss must return real losses, got {dtype}")
+    return arrays
+
+
+def _run_in_python(
+    plan: _methods.Plan, loss: Objective, data: Any, ledger: Recording | None, run: Execution, *, tried: bool
+) -> _result.Run:
+    """``run_loop``. If tracing was tried before, an exception of the loss in the first step is raised unchanged."""
+    try:
+        return run_loop(plan.algorithm, loss, data, plan.config, ledger=ledger, run=run)
+    except _result.ObjectiveError as error:
+        raise _result.ObjectiveError(str(error).replace("objective", "loss", 1)) from None
+    except _result.RunInterrupted as error:
+        failed = error.__cause__
+        if not tried or error.step != 0 or not isinstance(failed, Exception):
+            raise
+    failed.add_note(_describe_call(plan.config))
+    raise failed from None
+
+
+def _describe_call(config: Any) -> str:
+    if config.space is not None:
+        return f"the loss was called with a dict of {', '.join(map(repr, config.space.names))}"
+    return f"the loss was called with a point of shape ({_dimension(config)},): one number for each side of the box"
+
+
+def _dimension(config: Any) -> int:
+    """The dimension ``d``; private evaluations and estimates take the box of their inner algorithm."""
+    while not hasattr(config, "bounds"):
+        config = config.inner
+    return config.bounds.shape[1]

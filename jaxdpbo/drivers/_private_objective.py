@@ -1,0 +1,315 @@
+"""Private evaluations for any optimiser: a scalar function that noises a per-user loss and counts its budget.
+
+Unlike the other drivers ``PrivateObjective`` has state, since your optimiser decides when to spend the budget.
+"""
+
+import json
+import os
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxdpbo import _arrays, _checks, _silence, _user_values
+from jaxdpbo._algorithms import private_evaluations
+from jaxdpbo._types import ArrayLike, Data, Tree
+from jaxdpbo.drivers import _result, _separability, _sharding
+from jaxdpbo.drivers._execution import Execution, check_execution
+from jaxdpbo.privacy import _calibration, _guarantee, _keys, _private_mean, _private_scale, _requested_budget, _run_lock
+from jaxdpbo.privacy import _ledger as ledgers
+from jaxdpbo.privacy import _recording as recordings
+
+
+class BudgetExhausted(RuntimeError):
+    """Raised after the last evaluation of the budget."""
+
+
+class Evaluation(NamedTuple):
+    """A released, public evaluation: the point and the noised mean loss."""
+
+    point: Any
+    value: float
+
+
+class PrivateObjective:
+    """A function ``objective(point) -> float``, the noised mean loss, that you can give to any optimiser.
+
+    Formal guarantee: ``mu``-GDP, replace-one, for all returned values together. The budget is split equally among
+    ``evaluations`` calls in advance. A call is charged before its noise is drawn, and also if the loss raises. Losses
+    of a wrong shape are refused without a charge. Prints, warnings and logs of the loss are silenced. An exception of
+    the loss reaches you unchanged, and may quote records. Threads may share one object. Processes may not: each copy
+    would count on its own and draw the same noise, so the object cannot be pickled, and does not work after a fork.
+
+    >>> import numpy as np
+    >>> from jaxdpbo import PrivateObjective
+    >>> def loss(point, data):
+    ...     return np.square(data - point)
+    >>> records = np.linspace(0, 1, 500)
+    >>> objective = PrivateObjective(loss, records, users=500, mu=1.0, evaluations=2, loss_range=(0, 1))
+    >>> value = objective(0.5)
+    >>> objective.remaining, objective.deviation < 0.01
+    (1, True)
+
+    Attributes:
+      deviation: the standard deviation of the noise of a value.
+      guarantee: the guarantee of all evaluations together.
+    """
+
+    @_silence.debug_checks_off()
+    def __init__(
+        self,
+        loss: Callable[[Any, Any], Any],
+        data: Data,
+        *,
+        evaluations: int,
+        loss_range: ArrayLike | str,
+        design: Sequence[Any] | None = None,
+        users: int,
+        user_axes: Tree = None,
+        mu: float | None = None,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        noise: str = "exact",
+        ledger: recordings.Recording | None = None,
+        run: Execution | None = None,
+    ):
+        """Check the arguments and split the budget.
+
+        Args:
+          loss: ``(point, data) -> losses (n,)``; entry ``i`` must depend on user ``i``'s record alone.
+          data: passed to ``loss`` untouched; with ``user_axes``, arrays as for ``run_scan``.
+          evaluations: the number of calls.
+          loss_range: ``(low, high)``, chosen without the users' data. Losses are clipped to this range, and NaN counts
+            as its middle, so no value reveals a non-finite loss. "private" finds the range from ``design`` when
+            the object is made, for 5 % of ``mu^2``; values are then mean differences from the loss at ``design[0]``.
+          design: two public points or more, at which the loss is called; only with ``loss_range="private"``.
+          users: the public number of users ``n``.
+          user_axes: as for ``run_scan``, for a loss that JAX can trace at every point.
+          mu: the GDP budget of all evaluations together; or give ``epsilon`` and ``delta``.
+          epsilon: with ``delta``, in place of ``mu``: the largest ``mu`` that implies both, rounded down.
+          delta: in (0, 1), and below ``1 / users`` unless you pass a ``LargeDelta``; has no default.
+          noise: see ``config``.
+          ledger: ``Recording(path, run)``: charge all evaluations to a ledger (``ledger``). To resume after a
+            crash, make the object again with the same ``Recording``: earlier values are in ``spent``, and earlier
+            charges count. Give no ``key``.
+          run: ``Execution(key, insecure_key)``, for tests.
+
+        Raises:
+          ledger.LedgerError: the budget does not suffice, or the ledger holds another run of this name.
+          run_lock.RunInUse: another process works on the recorded run.
+          ValueError: a number is out of range, a budget is given twice or not at all, ``key`` is given with a ledger,
+            or the data lie on several processes.
+          TypeError: ``key`` is not a typed key, or its generator has no security claim.
+        """
+        run = check_execution("PrivateObjective", run, "key", "insecure_key")
+        if run.key is None:
+            _keys.refuse_trace("the key of the evaluations")
+        _sharding.expect_one_process("PrivateObjective", data)
+        self._loss, self._data = _separability.prepare_objective(loss, data, user_axes)
+        self._users, self._evaluations = _checks.size("users", users), _checks.size("evaluations", evaluations)
+        low, high = private_evaluations.check_loss_range(loss_range)
+        find_scale = isinstance(loss_range, str)
+        if find_scale == (design is None) or (design is not None and len(design) < 2):
+            raise ValueError("design must be two points or more with loss_range='private', and not given otherwise")
+        dtype = jnp.result_type(float)
+        level = _requested_budget.requested_mu(mu, epsilon, delta, users=self._users, dtype=dtype)
+        sizes = {"users": self._users, "steps": self._evaluations, "dimension": 1}
+
+        def make_budget(mu: float) -> _calibration.SumBudget:
+            return _calibration.budget(mu, noise, **sizes, dtype=dtype, find_scale=find_scale)
+
+        budget = _requested_budget.configure(make_budget, level, epsilon, delta)
+        self._config = private_evaluations.Config(
+            None, budget, _arrays.to_device(low, dtype), _arrays.to_device(high, dtype)
+        )
+        if design is None:
+            self.deviation = self._deviation()
+        if ledger is not None and run.key is not None:
+            raise ValueError("key must not be given with a ledger: the operating system then draws the key")
+        statement = _separability.update_assumptions(private_evaluations.privacy(self._config), self._loss)
+        _guarantee.expect_budget(statement, epsilon, delta)
+        self._key, self.guarantee = _keys.for_release(run.key, statement, run.insecure_key)
+        self._recording = None if ledger is None else recordings.check_recording(ledger)
+        self._noted, self._process = 0, os.getpid()
+        self._lock, self._reserved, self._charged, self._spent = threading.Lock(), 0, 0, []
+        self._reference, self._range_charged, self._high = None, False, None
+        self._refusal: ledgers.LedgerError | None = None
+        if self._recording is not None:
+            _run_lock.hold(self._recording, self)
+            what = f"private evaluations, {self._evaluations} of one point"
+            design_text = () if design is None else (json.dumps([_to_json(point) for point in design]),)
+            public = "PrivateObjective", self._config, *design_text
+            charged = recordings.charge_run(self._recording, what, self.guarantee, *public)
+            self._recall(charged.steps)
+        if design is not None:
+            self._find_range(design)
+            self.deviation = self._deviation()
+
+    def _deviation(self) -> float:
+        config = self._config
+        return _private_mean.loss_deviation(config.budget, float(config.low), float(config.high))
+
+    @_silence.debug_checks_off()
+    def __call__(self, point: Any) -> float:
+        """Evaluate the loss at a point and return its noised mean.
+
+        Raises:
+          BudgetExhausted: no evaluation is left.
+          RuntimeError: another process made the object.
+          TypeError: ``point`` cannot be recorded. Give numbers, text, arrays, or lists and dicts of them.
+          ObjectiveError: the losses do not have the shape ``(n,)``; nothing is charged.
+        """
+        if os.getpid() != self._process:
+            raise RuntimeError("call a PrivateObjective in the process that made it: a fork would draw its noise twice")
+        place = None if self._recording is None else _to_json(point)
+        kept = jax.tree.map(_copy_array, point)
+        with self._lock:
+            if self._refusal is not None:
+                raise self._refusal
+            if self._reserved == self._evaluations:
+                raise BudgetExhausted(f"all {self._evaluations} evaluations are spent")
+            self._reserved += 1
+        try:
+            returned = self._call(point)
+        except BaseException:
+            self._charge()
+            raise
+        try:
+            losses = self._check_losses(returned)[None]
+        except _result.ObjectiveError:
+            with self._lock:
+                self._reserved -= 1
+            raise
+        except BaseException:
+            self._charge()
+            raise
+        number = self._charge()
+        if self._reference is not None:
+            losses = losses - self._reference[None]
+        key, config = jax.random.fold_in(self._key, number), self._config
+        value = float(_private_means(key, config.budget, losses, config.low, config.high)[0])
+        with self._lock:
+            self._note({"point": place, "value": value})
+            self._spent.append(Evaluation(kept, value))
+        return value
+
+    def _charge(self) -> int:
+        """Charge a reserved evaluation and return its number, the index of its noise."""
+        with self._lock:
+            try:
+                self._note({"charged": self._charged + 1})
+            except BaseException as error:
+                self._reserved -= 1
+                if isinstance(error, ledgers.LedgerError):  # the loss is not called again
+                    self._refusal = error
+                raise
+            number, self._charged = self._charged, self._charged + 1
+        return number
+
+    def _call(self, point: Any) -> Any:
+        return _silence.call(self._loss, point, self._data)
+
+    def _check_losses(self, returned: Any) -> jax.Array:
+        """The losses ``(n,)``. Raise an ObjectiveError if they have another shape."""
+        try:
+            losses = _user_values.to_losses("loss", returned, (self._users,), self._config.low.dtype)
+        except ValueError as error:
+            raise _result.ObjectiveError(str(error)) from None
+        return jnp.asarray(losses)
+
+    def _find_range(self, design: Sequence[Any]) -> None:
+        """Find the range of losses, once per run; later calls read the range from the record."""
+        if self._high is None and self._range_charged:
+            raise ledgers.LedgerError(
+                "the budget for the range is spent, and no range is on record: a crash lost it, or another thread is "
+                "about to find it; after a crash give ledger= another run name and a budget of its own"
+            )
+        points = design if self._high is None else design[:1]
+        losses = jnp.stack([self._check_losses(self._call(point)) for point in points])
+        self._reference = losses[0]
+        scale = self._config.budget.scale
+        if self._high is None and scale is not None:
+            self._note({"seeking": True})
+            numbers = _private_scale.largest_differences(losses[1:], losses[0])
+            key = jax.random.fold_in(self._key, self._evaluations)  # evaluations use the smaller numbers
+            self._high = float(_private_scale.FACTOR * _private_scale.median(key, scale, numbers))
+            self._note({"high": self._high})
+        assert self._high is not None
+        high = _arrays.to_device(self._high, self._config.high.dtype)
+        self._config = replace(self._config, low=-high, high=high)
+
+    def _note(self, line: dict[str, Any]) -> None:
+        """Write a public line to the ledger, before the caller acts on it."""
+        if self._recording is not None:
+            ledgers.note(*self._recording, self._noted + 1, line)
+            self._noted += 1
+
+    def _recall(self, steps: tuple[dict[str, Any], ...]) -> None:
+        """Restore the state from the lines that earlier objects of this run wrote."""
+        self._noted = len(steps)
+        for line in steps:
+            if "charged" in line:
+                self._reserved = self._charged = line["charged"]
+            elif "seeking" in line:
+                self._range_charged = True
+            elif "high" in line:
+                self._high = line["high"]
+            else:
+                self._spent.append(Evaluation(_from_json(line["point"]), line["value"]))
+
+    @property
+    def loss_range(self) -> tuple[float, float]:
+        """The public clipping range of losses, or of their differences from the losses at ``design[0]``."""
+        return float(self._config.low), float(self._config.high)
+
+    @property
+    def remaining(self) -> int:
+        """The number of evaluations left."""
+        with self._lock:
+            return self._evaluations - self._reserved
+
+    @property
+    def spent(self) -> tuple[Evaluation, ...]:
+        """All evaluations returned so far, in order. They are public."""
+        with self._lock:
+            return tuple(self._spent)
+
+    def __repr__(self) -> str:
+        """Show the guarantee and the counts, but no data."""
+        return f"PrivateObjective({self.guarantee.claim}; {self.remaining} of {self._evaluations} evaluations left)"
+
+    def __reduce__(self) -> Any:
+        """Refuse to pickle."""
+        raise TypeError("a PrivateObjective cannot be pickled, since two copies would spend one budget twice")
+
+
+def _to_json(point: Any) -> Any:
+    """Convert a point to JSON types. Raise a TypeError if JSON has no such type, before anything is charged."""
+    try:
+        plain = jax.tree.map(lambda leaf: np.asarray(leaf).tolist(), point)
+        json.dumps(plain, allow_nan=False)
+    except (TypeError, ValueError):
+        plain = point
+    else:
+        return plain
+    raise TypeError(f"point must be finite numbers, text, and lists or dicts of them on record, got {plain!r}")
+
+
+def _from_json(point: Any) -> Any:
+    """Invert ``_to_json``: a list of numbers becomes an array, everything else stays plain."""
+    try:
+        return np.asarray(point, np.float64) if isinstance(point, list) else point
+    except (TypeError, ValueError):  # a list of text, or of rows of different lengths
+        return point
+
+
+def _copy_array(leaf: Any) -> Any:
+    """Copy an array: an optimiser may write its next point into the same array."""
+    return np.array(leaf) if isinstance(leaf, np.ndarray) else leaf
+
+
+_private_means = jax.jit(_private_mean.noisy_mean_loss)

@@ -1,0 +1,55 @@
+"""Prepare objectives that keep users apart, and update the assumptions of the guarantee."""
+
+from dataclasses import replace
+
+from jaxdpbo._types import Data, Objective, Tree
+from jaxdpbo.drivers import _result
+from jaxdpbo.privacy import _guarantee, _separable
+
+CONDITIONS = _guarantee.SEPARABLE_LOSSES, _guarantee.SEPARABLE_GAINS
+
+
+def prepare_objective(objective: Objective, data: Data, user_axes: Tree) -> tuple[Objective, Data]:
+    """Return the objective of a run, checked under tracing if you give ``user_axes``, and its data.
+
+    Raises:
+      ValueError: an array is both public and the users'; ``user_axes`` for an objective with its own.
+    """
+    rows = _row_objective(objective)
+    if user_axes is not None:
+        if isinstance(rows, _separable.SeparableObjective):
+            raise ValueError(f"user_axes must not be given where the objective has its own user_axes, got {rows!r}")
+        rows = _separable.CheckedObjective(rows, user_axes)
+        objective = objective.replace_objective(rows) if isinstance(objective, _separable.ByPerson) else rows
+    if not isinstance(rows, _separable.SeparableObjective):
+        return objective, data
+    _separable.expect_one_role(data, rows.user_axes)
+    return objective, _result.to_arrays(data)
+
+
+def update_assumptions(
+    statement: _guarantee.Guarantee, objective: Objective, *, shown: bool = True
+) -> _guarantee.Guarantee:
+    """Remove the assumptions checked by tracing; ``shown`` is False if some step was not traced."""
+    if not set(CONDITIONS) & set(statement.assumptions):
+        return statement
+    if isinstance(objective, _separable.Blocks):  # an entry is a block, not a person; each row is in a single block
+        grouping = (_guarantee.WHOSE_ROWS,) if objective.grouped else ()
+        of_all = _without_conditions(replace(statement, protects=_guarantee.ALL_ROWS))
+        return of_all.assuming(_guarantee.BLOCKS_APART, *grouping)
+    if isinstance(objective, _separable.ByPerson):
+        statement = statement.assuming(_guarantee.WHOSE_ROWS)
+    if not (shown and isinstance(_row_objective(objective), _separable.SeparableObjective)):
+        return statement
+    return _without_conditions(statement).assuming(_guarantee.OWN_ROWS)
+
+
+def _without_conditions(statement: _guarantee.Guarantee) -> _guarantee.Guarantee:
+    for condition in CONDITIONS:
+        statement = statement.without(condition)
+    return statement
+
+
+def _row_objective(objective: Objective) -> Objective:
+    """The objective with an entry for each row; a person may have several rows."""
+    return objective.rows if isinstance(objective, _separable.ByPerson) else objective

@@ -1,0 +1,402 @@
+"""``PrivateSearchCV``: a hyper-parameter search with differential privacy for the validation records, or for all."""
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import replace
+from types import MethodType
+from typing import Any, NamedTuple
+
+import numpy as np
+from joblib import effective_n_jobs
+from sklearn.base import BaseEstimator, MetaEstimatorMixin
+from sklearn.utils import _safe_indexing, get_tags, indexable
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, _routing_enabled, process_routing
+from sklearn.utils.validation import _check_method_params, _num_samples, check_is_fitted
+
+from jaxdpbo import _checks
+from jaxdpbo._space import Space
+from jaxdpbo._types import ArrayLike
+from jaxdpbo.drivers import Execution, Run, RunInterrupted, Search, minimize
+from jaxdpbo.drivers._execution import check_execution
+from jaxdpbo.integrations.sklearn import _argument_errors, _fitting, _joblib_executor, _losses, _scaling, _splits
+from jaxdpbo.integrations.sklearn._type_aliases import Estimator, Loss, Rows, Targets
+from jaxdpbo.privacy import _guarantee, _separable
+from jaxdpbo.privacy._recording import Recording
+
+ON_ERROR = ("worst", "raise")
+VALIDATION, ALL = "validation", "all"
+
+
+class _Ready(NamedTuple):
+    """The prepared objective and data of a search.
+
+    Attributes:
+      objective: a function of params and ``data``.
+      data: the rows.
+      users: the number of records, persons or blocks.
+      train: numbers of the rows without protection.
+      model: an estimator with the public names of its columns, if fitted.
+      rests: the search's own assumptions.
+      block_rows: the number of training rows in a block; None without blocks.
+    """
+
+    objective: Any
+    data: Any
+    users: int
+    train: np.ndarray
+    model: Estimator
+    rests: tuple[str, ...]
+    block_rows: int | None = None
+
+
+class _OfRefitted:
+    """A method of the refitted estimator. The search has the method only if the estimator has it."""
+
+    def __init__(self, method: Callable[..., Any]):
+        self._method = method
+
+    def __get__(self, search: Any, owner: Any = None) -> Any:
+        """Return the method, or raise an AttributeError with the reason for its absence."""
+        if search is None:
+            return self._method
+        name, model = self._method.__name__, getattr(search, "best_estimator_", search.estimator)
+        if not search.refit:
+            raise AttributeError(
+                f"{name} is not there with refit=False, since no estimator is fitted: give refit='train', or fit one "
+                "with best_params_ yourself"
+            )
+        if not hasattr(model, name):
+            raise AttributeError(f"{name} is not there: {type(model).__name__} has none")
+        return MethodType(self._method, search)
+
+
+class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
+    """Search the hyper-parameters of an estimator, with differential privacy for the validation records, or for all.
+
+    ``fit(X, y)`` splits the rows once. Estimators learn from the training rows, which are NOT protected. Each
+    validation record (with ``groups``, all records of a group) gives a loss. With ``protect="all"``, rows are cut into
+    blocks (``jaxdpbo.blocks``) with an estimator each. Blocks protect ALL rows, at the price of smaller models, and of
+    noise that falls with the number of blocks.
+
+    Formal guarantee: ``best_params_`` and all other attributes with a trailing underscore are together
+    ``(epsilon, delta)``-DP or ``mu``-GDP for replacing a validation record (with ``groups``, a group), or with
+    ``protect="all"`` any row. The exceptions are ``best_estimator_`` and ``classes_`` with ``refit=True``, which learn
+    from all rows.
+
+    The search has no ``cv_results_`` and no ``best_score_``, since exact scores leak the records. A noised loss of the
+    answer costs a share of the budget (``estimate_share``). Each fit spends a budget, ``cross_val_score`` in each fold.
+
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from jaxdpbo import space
+    >>> from jaxdpbo.integrations.sklearn import PrivateSearchCV
+    >>> search = PrivateSearchCV(
+    ...     LogisticRegression(max_iter=50), {"C": space.real(1e-3, 1e2, log=True)}, epsilon=1, delta=1e-5, n_iter=8
+    ... )
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> sorted(search.fit(X[:, :4] / 100, y).best_params_)
+    ['C']
+    >>> search.guarantee_.epsilon(delta=1e-5) <= 1
+    True
+
+    Args:
+      estimator: a classifier or regressor; cloned, never fitted itself. A ``Pipeline`` has ``step__param``.
+      space: a ``Space``, or a dict from parameter names to dimensions, lists of choices, or frozen ``uniform``,
+        ``loguniform`` and ``randint`` of scipy.stats.
+      epsilon: the budget, with ``delta``.
+      delta: in (0, 1), far below 1 over the number of records.
+      mu: the GDP budget, in place of ``epsilon`` and ``delta``.
+      n_iter: the largest number of settings to try.
+      loss: the loss of a record: "log_loss", "hinge", "zero_one", "squared", "absolute", or your own
+        ``(estimator, X, y) -> losses (n,)``; entry ``i`` must depend on row ``i`` alone. Your function gets a NumPy
+        array ``y`` as such, and any other ``y`` as an array of objects, since all rows of a Series determine its type.
+        "auto" is "log_loss" for classifiers with ``predict_proba``, "zero_one" for others, "squared" for regressors.
+      loss_range: ``(low, high)``, chosen without the data. Losses are clipped to this range. The default is (0, 4) for
+        "log_loss", (0, 2) for "hinge" and (0, 1) for "zero_one". "private" finds how much losses differ, for 5 % of
+        ``mu^2``.
+      cv: a single split: ``ShuffleSplit(1)``, ``GroupShuffleSplit(1)``, ``PredefinedSplit``, or
+        ``[(train, validation)]``. The default is a fixed split into halves (with ``groups``, halves of the groups).
+        Noise falls with the number of validation records.
+      protect: "validation", or "all" for every row, training rows included.
+      n_blocks: for "all", the number of blocks; by default a 30th of the rows, at most 100.
+      scale: for "all", scale ``best_params_`` from blocks to all rows (see ``scale`` for the parameters). False keeps
+        the setting.
+      refit: False by default, since an estimator fitted to validation records leaks these. "train" fits
+        ``best_estimator_`` to the training rows alone and releases nothing more. True fits ``best_estimator_`` to all
+        rows, outside of the guarantee.
+      error_score: "worst" gives a setting the largest loss if its fit fails; "raise" stops the search. With
+        ``protect="validation"``, ``fit`` first tries the middle of the space (of ``k`` categories, index ``k // 2``)
+        and raises any error before spending the budget.
+      n_jobs: as in scikit-learn, by joblib: the number of settings of a batch to fit in parallel.
+      verbose: 0, or any other number for a bar of steps; needs the ``progress`` extra.
+      search: ``Search(method, batch, start, clip_norm, estimate_share, noise)``; ``n_iter`` takes the place of
+        ``steps``. With an ``estimate_share``, ``best_loss_`` is a noised mean loss at ``best_params_``.
+      ledger: ``Recording(path, run)``: charge the search to a ledger before the search begins. Use a name for one fit
+        to one data set: a second fit under the name returns the first answer.
+      run: ``Execution(key, insecure_key)``, FOR TESTS ALONE: anyone who knows the key can remove the noise. By default
+        the operating system draws the key.
+
+    Attributes:
+      best_params_: the best setting, a dict of Python scalars; with ``protect="all"`` and ``scale``, for all rows.
+      guarantee_: the guarantee, see ``Guarantee``.
+      release_: the release; ``release_.params`` is the best setting, before scaling.
+      method_: the method, and the reason for its choice.
+      best_loss_: the noised mean loss, with an ``estimate_share``.
+      best_estimator_: the fitted estimator, with ``refit``; ``predict`` and similar methods call this estimator.
+    """
+
+    @_argument_errors.refuse_others
+    def __init__(
+        self,
+        estimator: Estimator,
+        space: Space | dict[str, Any],
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        mu: float | None = None,
+        n_iter: int = 100,
+        loss: Loss = _losses.AUTO,
+        loss_range: ArrayLike | str | None = None,
+        cv: Any = None,
+        protect: str = "validation",
+        n_blocks: int | None = None,
+        scale: bool = True,
+        refit: bool | str = False,
+        error_score: str = "worst",
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        search: Search | None = None,
+        ledger: Recording | None = None,
+        run: Execution | None = None,
+    ):
+        """Keep the arguments; ``fit`` checks them.
+
+        Raises:
+          TypeError: an argument is unknown, such as those of scikit-learn's searches; names the argument to use.
+        """
+        self.estimator = estimator
+        self.space = space
+        self.epsilon = epsilon
+        self.delta = delta
+        self.mu = mu
+        self.n_iter = n_iter
+        self.loss = loss
+        self.loss_range = loss_range
+        self.cv = cv
+        self.protect = protect
+        self.n_blocks = n_blocks
+        self.scale = scale
+        self.refit = refit
+        self.error_score = error_score
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.search = search
+        self.ledger = ledger
+        self.run = run
+
+    def fit(self, X: Rows, y: Targets = None, **params: Any) -> "PrivateSearchCV":
+        """Search and spend the budget.
+
+        Args:
+          X: rows of features, of any type known to ``estimator``.
+          y: a target for each row.
+          params: ``groups``, and parameters of ``estimator.fit`` and ``cv``; with metadata routing, by request. Values
+            for each record are split like the records.
+
+        Raises:
+          ValueError: an argument is out of range, a parameter of the estimator is unknown, or ``cv`` is not a single
+            split.
+          TypeError: an argument has the wrong type.
+          RunInterrupted: with ``error_score="raise"``, a fit failed. The budget is spent.
+        """
+        _checks.one_of("protect", self.protect, (VALIDATION, ALL))
+        _checks.one_of("error_score", self.error_score, ON_ERROR)
+        _checks.flag("scale", self.scale)
+        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
+            delattr(self, name)  # results of an earlier fit, perhaps of another budget
+        if not isinstance(self.refit, (bool, np.bool_)) and self.refit not in ("train",) * (self.protect != ALL):
+            raise ValueError(f"refit must be True, False or, for protect='validation', 'train', got {self.refit!r}")
+        if get_tags(self.estimator).input_tags.pairwise:
+            raise ValueError("estimator must take records, not distances, since a distance depends on two users")
+        space = self.space if isinstance(self.space, Space) else Space(self.space)
+        X, y = indexable(X, _losses.to_column(y))
+        fit_params, split_params = self._route_params(params)
+        prepare = self._prepare_all_rows if self.protect == ALL else self._prepare_validation
+        ready = prepare(X, y, fit_params, split_params, space.params(np.full(len(space.names), 0.5)))
+        run = self._search(ready, space)
+        self._keep(run, ready, _num_samples(X))
+        if self.refit:
+            rows = ready.train if self.refit == "train" else np.arange(_num_samples(X))
+            chosen = _fitting.clone_with_params(self.estimator, self.best_params_)
+            refitted = _fitting.take_rows(X, y, rows, isinstance(_losses.resolve_loss(self.loss, self.estimator), str))
+            self.best_estimator_ = chosen.fit(*refitted, **_check_method_params(X, fit_params, rows))
+            ready = ready._replace(model=self.best_estimator_)
+        for name in ("n_features_in_", "feature_names_in_"):  # columns are public
+            if hasattr(ready.model, name):
+                setattr(self, name, getattr(ready.model, name))
+        return self
+
+    def _prepare_validation(
+        self, X: Rows, y: Targets, fit_params: Any, split_params: Any, middle: dict[str, Any]
+    ) -> "_Ready":
+        """Prepare a search that protects validation records."""
+        groups, loss = split_params.pop("groups", None), _losses.resolve_loss(self.loss, self.estimator)
+        split = _splits.single_split(self.cv, _num_samples(X), groups, split_params, again=self.ledger is not None)
+        training = _fitting.take_rows(X, y, split.train, isinstance(loss, str))
+        measured = np.append(split.validation, split.train[0])
+        validation = _safe_indexing(X, measured), _losses.elements(y, measured)
+        data = _fitting.ValidationTask(training, validation, split, _check_method_params(X, fit_params, split.train))
+        objective = _fitting.UserLosses(self.estimator, loss, self.error_score == "raise")
+        # Only training rows: errors of the estimator are raised here, before anything is spent.
+        model = objective.fit_clone(middle, data)
+        _argument_errors.expect_response(loss, model)
+        _losses.expect(loss, model, training[0], _losses.elements(y, split.train))
+        grouping = () if groups is None else (_guarantee.WHOSE_ROWS,)
+        rests = (_guarantee.OWN_ROWS, _guarantee.PREDICTED_APART, _guarantee.SPLIT_UNSEEN, *grouping)
+        return _Ready(objective, data, split.users, split.train, model, rests)
+
+    def _prepare_all_rows(
+        self, X: Rows, y: Targets, fit_params: Any, split_params: Any, middle: dict[str, Any]
+    ) -> "_Ready":
+        """Prepare a search that protects all rows, in blocks."""
+        if self.cv is not None:
+            raise ValueError("cv must not be given with protect='all': give n_blocks to cut the rows into blocks")
+        groups, loss = split_params.pop("groups", None), _losses.resolve_loss(self.loss, self.estimator)
+        loss_range, count = self._range(loss), _num_samples(X)
+        clipped = None if isinstance(loss_range, str) else _checks.interval("loss_range", loss_range)
+        learner = _fitting.BlockLoss(self.estimator, loss, clipped)
+        persons = count if groups is None else len(np.unique(np.asarray(groups)))
+        k = _separable.usual_count(persons) if self.n_blocks is None else self.n_blocks
+        objective = _fitting.blocks_objective(learner, count, k, groups, raises=self.error_score == "raise")
+        data = _fitting.RowTask(X, y, fit_params, isinstance(loss, str))
+        model = _fitting.clone_with_params(self.estimator, middle)  # raises for unknown parameters
+        _argument_errors.expect_response(loss, model)
+        block_rows = round(np.mean([len(block.train) for block in objective.partition]))  # equal blocks without groups
+        return _Ready(objective, data, objective.count, np.arange(0), model, (), block_rows)
+
+    def _range(self, loss: Loss) -> Any:
+        """The range of a record's loss."""
+        usual = _losses.LOSSES[loss].range if isinstance(loss, str) else None
+        loss_range = usual if self.loss_range is None else self.loss_range
+        if loss_range is None:
+            raise ValueError(
+                f"loss_range must be given for loss={self.loss!r}: (low, high) in the targets' units, or 'private'"
+            )
+        return loss_range
+
+    def _checked_search(self) -> Search:
+        search = Search() if self.search is None else self.search
+        if not isinstance(search, Search):
+            raise TypeError(f"search must be a Search, got {type(search).__name__}")
+        if search.steps is not None:
+            raise ValueError(f"search must not have steps, got steps={search.steps}: give n_iter to PrivateSearchCV")
+        return search
+
+    def _search(self, ready: "_Ready", space: Space) -> Run:
+        search, run = self._checked_search(), check_execution("PrivateSearchCV", self.run, "key", "insecure_key")
+        batch = len(space.names) + 1 if search.batch is None else _checks.size("batch", search.batch)
+        steps = _checks.size("n_iter", self.n_iter) // batch
+        if not steps:
+            raise ValueError(f"n_iter must be at least {batch}, the number of settings in a batch, got {self.n_iter}")
+        jobs: Any = self.n_jobs  # None means joblib's context
+        executor = None if effective_n_jobs(jobs) == 1 else _joblib_executor.Joblib(self.n_jobs)
+        try:
+            return minimize(
+                ready.objective,
+                ready.data,
+                space,
+                loss_range=self._range(_losses.resolve_loss(self.loss, self.estimator)),
+                mu=self.mu,
+                epsilon=self.epsilon,
+                delta=self.delta,
+                users=ready.users,
+                search=replace(search, steps=steps, batch=batch),
+                ledger=self.ledger,
+                run=replace(run, traceable=False, executor=executor, progress=bool(self.verbose)),
+            )
+        except RunInterrupted as error:
+            if self.ledger is not None:
+                raise
+            raise RunInterrupted(
+                f"fit stopped on {type(error.__cause__).__name__}: its budget is spent, and another fit spends again; "
+                "with ledger= you can resume a fit",
+                step=error.step,
+            ) from error.__cause__
+
+    def _keep(self, run: Run, ready: "_Ready", rows: int) -> None:
+        """Keep the results that you may publish, and nothing else."""
+        self.guarantee_ = run.guarantee.without(_guarantee.SEPARABLE_LOSSES).assuming(*ready.rests)
+        self.release_, self.best_params_, self.method_ = run.release, dict(run.release.params), run.method
+        if ready.block_rows is not None and self.scale:
+            self.best_params_ = _scaling.scale(self.estimator, self.best_params_, ready.block_rows, rows)
+        if self._checked_search().estimate_share:
+            self.best_loss_ = float(run.release.loss)
+
+    @_OfRefitted
+    def predict(self, X: Rows) -> Any:
+        """Call ``predict`` of ``best_estimator_``; requires ``refit``, like the methods below."""
+        return self._require_refit().predict(X)
+
+    @_OfRefitted
+    def predict_proba(self, X: Rows) -> Any:
+        """Call ``predict_proba`` of ``best_estimator_``."""
+        return self._require_refit().predict_proba(X)
+
+    @_OfRefitted
+    def predict_log_proba(self, X: Rows) -> Any:
+        """Call ``predict_log_proba`` of ``best_estimator_``."""
+        return self._require_refit().predict_log_proba(X)
+
+    @_OfRefitted
+    def decision_function(self, X: Rows) -> Any:
+        """Call ``decision_function`` of ``best_estimator_``."""
+        return self._require_refit().decision_function(X)
+
+    @_OfRefitted
+    def transform(self, X: Rows) -> Any:
+        """Call ``transform`` of ``best_estimator_``."""
+        return self._require_refit().transform(X)
+
+    @_OfRefitted
+    def score(self, X: Rows, y: Targets = None) -> float:
+        """The exact score of ``best_estimator_``, outside of the guarantee if ``X`` holds protected records."""
+        return self._require_refit().score(X, y)
+
+    @property
+    def classes_(self) -> Any:
+        """The classes of ``best_estimator_``."""
+        return self._require_refit().classes_
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Route metadata to the estimator and to the splitter."""
+        router = MetadataRouter(owner=self)
+        router.add(estimator=self.estimator, method_mapping=MethodMapping().add(caller="fit", callee="fit"))
+        if hasattr(self.cv, "split"):
+            router.add(splitter=self.cv, method_mapping=MethodMapping().add(caller="fit", callee="split"))
+        return router
+
+    def __sklearn_tags__(self) -> Any:
+        """The tags of the estimator."""
+        tags, estimator_tags = super().__sklearn_tags__(), get_tags(self.estimator)
+        tags.estimator_type = estimator_tags.estimator_type
+        tags.classifier_tags, tags.regressor_tags = (
+            deepcopy(estimator_tags.classifier_tags),
+            deepcopy(estimator_tags.regressor_tags),
+        )
+        tags.input_tags.sparse = estimator_tags.input_tags.sparse
+        return tags
+
+    def _require_refit(self) -> Any:
+        check_is_fitted(self, "best_estimator_")
+        return self.best_estimator_
+
+    def _route_params(self, params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The parameters of the estimator's ``fit``, and those of the splitter."""
+        groups = {name: params[name] for name in ("groups",) if params.get(name) is not None}
+        others = {name: value for name, value in params.items() if name != "groups"}
+        if not _routing_enabled():
+            return others, groups
+        if not hasattr(self.cv, "split"):  # the default split takes groups without a request
+            return dict(process_routing(self, "fit", **others).estimator.fit), groups
+        routed = process_routing(self, "fit", **params)
+        return dict(routed.estimator.fit), dict(routed.splitter.split)

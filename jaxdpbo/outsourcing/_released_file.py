@@ -1,0 +1,78 @@
+"""The released file: written once, fully checked by its reader."""
+
+import hashlib
+import json
+import math
+from pathlib import Path
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from jaxdpbo import _files, _input_noise
+from jaxdpbo.outsourcing._protocol import SCHEMA, VERSION, ProtocolError, expect_schema, parse
+from jaxdpbo.privacy import _guarantee, _transforms
+
+
+class Publication(NamedTuple):
+    """The released file: its content, and the SHA-256 of its bytes."""
+
+    curated: _transforms.CuratedRows
+    digest: str
+
+
+def publish(path: str | Path, curated: _transforms.CuratedRows) -> None:
+    """Write the result of ``curate`` to a new file, completely or not at all.
+
+    Raises:
+      FileExistsError: the file exists. A second release of the same rows is a second spend.
+    """
+    path = Path(path)
+    distribution, projection = curated.metadata.distribution, curated.metadata.projection
+    header = {
+        "schema": SCHEMA,
+        "version": VERSION,
+        "rows": len(curated.z),
+        "dimension": curated.z.shape[1],
+        "kind": curated.metadata.kind,
+        "distribution": None if distribution is None else distribution._asdict(),
+        "projection": None if projection is None else np.asarray(projection, float).tolist(),
+        "scale": curated.metadata.scale,
+        "guarantee": curated.guarantee.to_dict(),
+    }
+    lines = [json.dumps(header), *(json.dumps(row) for row in np.asarray(curated.z, float).tolist())]
+    _files.write_once(path, ("\n".join(lines) + "\n").encode())
+
+
+def read_publication(path: str | Path) -> Publication:
+    """Read and check a file written by ``publish``.
+
+    Raises:
+      ProtocolError: the file is no released file, has another version, or is damaged.
+    """
+    path = Path(path)
+    content = path.read_bytes()
+    try:
+        first, *rest = content.decode().splitlines()
+        header = parse(first)
+        expect_schema(header, path.name)
+        z = np.array([_vector(line, header["dimension"]) for line in rest])
+        if len(z) != header["rows"]:
+            raise ProtocolError(f"{path.name} has {len(z)} rows, its header says {header['rows']}")
+        distribution = (
+            None if header["distribution"] is None else _input_noise.distribution_from_dict(header["distribution"])
+        )
+        projection = None if header["projection"] is None else jnp.asarray(header["projection"])
+        metadata = _transforms.Metadata(str(header["kind"]), distribution, projection, float(header["scale"]))
+        statement = _guarantee.guarantee_from_dict(header["guarantee"])
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise ProtocolError(f"{path.name} is damaged: {error}") from error
+    curated = _transforms.CuratedRows(jnp.asarray(z, jnp.result_type(float)), metadata, statement)
+    return Publication(curated, hashlib.sha256(content).hexdigest())
+
+
+def _vector(line: str, dimension: int) -> list[float]:
+    numbers = json.loads(line)
+    if len(numbers) != dimension or not all(math.isfinite(number) for number in numbers):
+        raise ValueError(f"a row must be {dimension} finite numbers")
+    return numbers

@@ -1,0 +1,14 @@
+"""Output perturbation of a strongly convex learner: normal noise on an iterate of known sensitivity."""
+
+import math
+
+from jaxdpbo.privacy._accounting import gdp
+
+
+def learner_epsilon(*, sensitivity: float, standard_deviation: float, delta: float) -> float:
+    """Return the ``epsilon`` of a last iterate with normal noise: the exact Gaussian mechanism.
+
+    ``_sensitivity.permutation_sgd`` bounds ``sensitivity``. Without noise the result is inf.
+    """
+    mu = gdp.gaussian_mu(sensitivity, standard_deviation)
+    return math.inf if math.isinf(mu) else gdp.gdp_epsilon(mu, delta)

@@ -1,0 +1,216 @@
+"""Fingerprints of recorded runs: a hash of everything public behind a run.
+
+Fingerprints hash bytes, never names or ``repr``: two optimisers of one factory, numbers a bit apart and arrays too long
+to print make different runs, and a new run must not return an old release. A value without bytes to hash is refused.
+"""
+
+import dataclasses
+import enum
+import functools
+import hashlib
+import importlib
+import inspect
+import sys
+import types
+import zlib
+from collections.abc import Callable, Iterable
+from fractions import Fraction
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxdpbo._types import Tree
+
+LIBRARIES = ("jaxdpbo", "jax", "optax", "numpy", "scipy")  # hash their functions by name, and their versions
+PLAIN = bool, int, float, complex, str, bytes, Fraction, range
+NAMED = types.BuiltinFunctionType, types.ModuleType, np.dtype, np.ufunc, types.WrapperDescriptorType  # hash by name
+
+
+def fingerprint(public: object) -> str:
+    """The SHA-256 of everything public behind a run: arrays by their bytes, functions by code and all values they use.
+
+    The hash is equal in every process with the same versions of Python and of the libraries. Do not pass data or an
+    objective, since their values may be private, and a hash of private values is a release. The name of a run
+    identifies both, and you may fix a loss between two attempts.
+
+    Raises:
+      TypeError: ``public`` holds other values than numbers, text, arrays, functions and records of these.
+    """
+    return _digest((sys.version_info[:2], [_version(name) for name in LIBRARIES], public), ())
+
+
+def checksum(numbers: Tree, public: str) -> jax.Array:
+    """A checksum ``(2,)`` of 32 bits, of traced numbers and a text; against accidents, not against an adversary.
+
+    Raises:
+      TypeError: a leaf is no array of real numbers.
+    """
+    leaves = [jnp.asarray(leaf) for leaf in jax.tree.leaves(numbers)]
+    leaves = [leaf if leaf.dtype.itemsize >= 4 else leaf.astype(jnp.float32) for leaf in leaves]
+    words = jnp.concatenate([jax.lax.bitcast_convert_type(leaf, jnp.uint32).reshape(-1) for leaf in leaves])
+    place = jnp.arange(words.size, dtype=jnp.uint32)
+    weights = place * np.uint32(2), (place ^ (place >> np.uint32(7))) * np.uint32(0x9E3779B1)
+    sums = [jnp.sum(words * (weight | np.uint32(1)), dtype=jnp.uint32) for weight in weights]
+    return jnp.stack(sums) + np.uint32(zlib.crc32(public.encode()))
+
+
+def _digest(value: Any, within: tuple[Any, ...]) -> str:
+    digest = hashlib.sha256()
+    _feed(digest.update, value, within)
+    return digest.hexdigest()
+
+
+def _feed(update: Any, value: Any, within: tuple[Any, ...]) -> None:
+    """Feed every part after its kind and length, so that different values feed different bytes."""
+
+    def part(kind: str, content: bytes) -> None:
+        update(f"{kind}:{len(content)}:".encode() + content)
+
+    leaf = _leaf(value, within)
+    if leaf is not None:
+        part(*leaf)
+        return
+    kind = next((kind for kind in _KINDS if kind.holds(value)), None)
+    if kind is None:
+        kinds = " in ".join(type(outer).__qualname__ for outer in (value, *reversed(within[2:])))
+        raise TypeError(f"a {kinds} has no bytes to hash, so a ledger could not tell two of them apart")
+    if isinstance(value, types.CodeType):
+        part("code", value.co_code)
+    inside = *within, value
+    parts = *kind.parts(value), *sorted(_digest(inner, inside) for inner in kind.unordered(value))
+    part(kind.name, str(len(parts)).encode())
+    for inner in parts:
+        _feed(update, inner, inside)
+
+
+def _leaf(value: Any, within: tuple[Any, ...]) -> tuple[str, bytes] | None:
+    """Kind and bytes of a value without parts; None for a value with parts."""
+    if value is None or value is Ellipsis or isinstance(value, PLAIN):
+        return type(value).__name__, value if isinstance(value, bytes) else repr(value).encode()
+    if _is_array(value):
+        array = np.asarray(value)
+        return "array", f"{array.dtype}{array.shape}".encode() + np.ascontiguousarray(array).tobytes()
+    if any(value is outer for outer in within):  # a recursive function
+        return "again", str([value is outer for outer in within].index(True)).encode()
+    if callable(value) and _is_of_a_library(value):
+        return "library", _name(value)
+    if isinstance(value, NAMED):
+        return "name", _name(value)
+    if type(value) is object:  # a sentinel: all are equal
+        return "object", b""
+    return None
+
+
+class _Kind(NamedTuple):
+    """A kind of values: its test, and functions that list the ordered and the unordered parts of a value."""
+
+    name: str
+    holds: Callable[[Any], bool]
+    parts: Callable[[Any], tuple[Any, ...]]
+    unordered: Callable[[Any], Iterable[Any]] = lambda value: ()
+
+
+def _instance_check(*classes: type) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, classes)
+
+
+def _is_array(value: Any) -> bool:
+    """True for an array fully described by its dtype, shape and bytes."""
+    if not isinstance(value, (jax.Array, np.ndarray, np.generic)) or isinstance(value, np.ma.MaskedArray):
+        return False
+    return not jnp.issubdtype(value.dtype, jax.dtypes.prng_key) and not np.dtype(value.dtype).hasobject
+
+
+def _collect_values(function: types.FunctionType) -> tuple[Any, ...]:
+    """All inputs of a function besides its arguments, except modules: every fingerprint holds their versions."""
+    names = sorted(_names(function.__code__) & function.__globals__.keys())
+    used = [(name, function.__globals__[name]) for name in names]
+    cells = []
+    for cell in function.__closure__ or ():
+        try:
+            cells.append(("cell", cell.cell_contents))
+        except ValueError:  # not assigned yet, or never
+            cells.append("empty")
+    own = function.__code__, function.__defaults__, function.__kwdefaults__
+    hidden = {name: value for name, value in vars(function).items() if name != "__wrapped__"}
+    return *own, hidden, cells, [(name, value) for name, value in used if not isinstance(value, types.ModuleType)]
+
+
+def _names(code: types.CodeType) -> set[str]:
+    """The names used in code, with nested functions and comprehensions."""
+    inner = (constant for constant in code.co_consts if isinstance(constant, types.CodeType))
+    return set(code.co_names).union(*map(_names, inner))
+
+
+def _code_names(code: types.CodeType) -> tuple[Any, ...]:
+    counts = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags
+    return code.co_name, code.co_names, code.co_varnames, code.co_freevars, code.co_consts, counts
+
+
+def _fields(record: Any) -> tuple[Any, ...]:
+    return type(record), *((field.name, getattr(record, field.name)) for field in dataclasses.fields(record))
+
+
+def _parameters(signature: inspect.Signature) -> tuple[Any, ...]:
+    return tuple(
+        (parameter.name, parameter.kind.value, parameter.default) for parameter in signature.parameters.values()
+    )
+
+
+def _methods(kind: type) -> list[Any]:
+    """The methods of a caller's class; none for a library's class, hashed by name."""
+    if (
+        kind.__module__.split(".")[0] in (*LIBRARIES, "builtins")
+        or kind.__module__.split(".")[0] in sys.stdlib_module_names
+    ):
+        return []
+    methods = (types.FunctionType, staticmethod, classmethod, property)
+    return [(name, value) for name, value in sorted(vars(kind).items()) if isinstance(value, methods)]
+
+
+def _is_of_a_library(value: Any) -> bool:
+    """True if the name identifies a value: no captured values, and code fixed by the library's version."""
+    module = sys.modules.get(getattr(value, "__module__", None) or "")
+    by_name = getattr(module, getattr(value, "__qualname__", ""), None)
+    root = str(getattr(value, "__module__", "")).split(".")[0]
+    return by_name is value and (root in LIBRARIES or root in sys.stdlib_module_names)
+
+
+def _name(value: Any) -> bytes:
+    """The dotted name of a value. Omit the module of a script: an import gives the script another module name."""
+    module = str(getattr(value, "__module__", ""))
+    at = "" if module.startswith("__m") else module
+    return f"{at}.{getattr(value, '__qualname__', getattr(value, '__name__', value))}".encode()
+
+
+_KINDS = (  # the first match counts
+    _Kind("function", inspect.isfunction, _collect_values),
+    _Kind("names", inspect.iscode, _code_names),
+    _Kind("partial", _instance_check(functools.partial), attrgetter("func", "args", "keywords")),
+    _Kind("method", inspect.ismethod, attrgetter("__func__", "__self__")),
+    _Kind("class", inspect.isclass, lambda value: (_name(value), *_methods(value))),
+    _Kind("enum", _instance_check(enum.Enum), lambda value: (type(value), value.name)),
+    _Kind("record", dataclasses.is_dataclass, _fields),
+    _Kind("items", _instance_check(tuple, list), lambda value: (type(value), *value)),
+    _Kind("mapping", _instance_check(dict), lambda value: (type(value),), lambda value: value.items()),
+    _Kind("set", _instance_check(frozenset, set), lambda value: (), lambda value: value),
+    _Kind("slice", _instance_check(slice), attrgetter("start", "stop", "step")),
+    _Kind(
+        "descriptor",
+        _instance_check(staticmethod, classmethod, property),
+        lambda value: tuple(getattr(value, name, None) for name in ("__func__", "fget", "fset")),
+    ),
+    _Kind("signature", _instance_check(inspect.Signature), _parameters),
+    _Kind(  # compiled
+        "wrapped",
+        lambda value: callable(value) and getattr(value, "__wrapped__", None) is not None,
+        lambda value: (value.__wrapped__,),
+    ),
+)
+
+
+def _version(library: str) -> str:
+    return str(importlib.import_module(library).__version__)

@@ -1,0 +1,981 @@
+"""The ledger: a file of all privacy spends, each on disk before its release.
+
+One file of JSON lines on a local disk holds the budget, then the charges, the steps under each charge, and the
+releases. Processes only append lines, one process at a time. Each line holds its own SHA-256 and the SHA-256 of the
+previous line.
+
+The hashes detect any changed byte, and any removed, inserted, repeated or moved line. They cannot detect the removal of
+whole lines at the end, or a rewritten file with new hashes. Keep ``head(path)`` out of reach of everybody with write
+access to the file, and pass it to ``account`` as ``expected_head``: the chain up to that hash holds every past release.
+
+A charge pays for ONE transcript: after any failure, all releases under a charge form one sequence. The file records a
+step before the step draws noise, so no second draw can follow (``note``). A charged run of one step without a stored
+release is over. The ledger stores a release before anybody sees it, and returns the stored release on a retry.
+
+The file records its inode and a random id. A mark beside the file, ``ledger-<id>.head``, holds the hash of the last
+line. The ledger refuses to write to a copy until you ``adopt`` the copy: two copies would spend one budget twice. It
+also refuses a file without its mark, and an older copy in place of the file, even with the inode of the deleted file,
+because the older copy lacks the line named by the mark. Hard and symbolic links count as the same file. These checks
+guard against accidents: only ``expected_head`` detects a folder restored as a whole, with its mark and inodes.
+
+Only the owner writes a ledger: the ledger refuses a file, mark or symbolic link of another user, who may have written
+its content. Anybody with read access to a ledger, or to a copy, may verify it.
+
+A process killed during a write leaves a torn line, the beginning of a line. Nobody received an acknowledgement for it:
+readers skip the torn line, the next writer removes it. A line of full length without a newline at its end is damage.
+
+This module uses the standard library alone, nothing of this package: auditors load this one file, without JAX.
+"""
+
+import decimal
+import errno
+import getpass
+import hashlib
+import json
+import math
+import os
+import re
+import socket
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from fractions import Fraction
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+SCHEMA, VERSION = "jaxdpbo.privacy._ledger", 1
+LEVELS = {"gdp": "mu", "zcdp": "rho", "dp": "epsilon", "metric_dp": "epsilon"}  # the level's name, by notion
+COSTS = LEVELS | {"gdp": "mu^2"}  # the quantity to sum over releases
+USERS = "the users whose losses are evaluated; NOT the records a model is trained on"  # the default protected users
+BITS = 4096  # the most bits of a numerator or denominator: floats have fewer, and Python prints such integers in full
+
+Number: TypeAlias = Any  # an int, a Fraction, a float (by its binary value), or a string such as "0.1" or "1/10"
+
+_BEFORE_THE_FIRST = "0" * 64
+_START, _CONTENT, _HASH = '{"previous": "%s", "length": ', ', "content": ', ', "hash": "%s"}'
+_LINE = re.compile(rb'\{"previous": "[0-9a-f]{64}", "length": [0-9]+, "content": (\{.*\})(, "hash": "[0-9a-f]{64}"})')
+_HASH_LENGTH = len(_HASH % _BEFORE_THE_FIRST)
+_MARK = "ledger-%s.head"  # % id
+_ID = re.compile(r"[0-9a-f]{32}")
+_MAX_LINKS = 40  # as Linux
+
+
+class LedgerError(Exception):
+    """The request is not allowed, or the file is not a valid ledger; the ledger wrote nothing."""
+
+
+class BudgetExceeded(LedgerError):
+    """The budget does not suffice."""
+
+
+class DamagedLedgerError(LedgerError):
+    """The file differs from the written ledger."""
+
+
+class MovedLedgerError(LedgerError):
+    """Another process continued or ended the run."""
+
+
+class Chain(NamedTuple):
+    """The contents of a chain's lines, the last hash (which covers the whole file), and all hashes."""
+
+    lines: tuple[dict[str, Any], ...]
+    head: str
+    hashes: tuple[str, ...]
+
+
+class Event(NamedTuple):
+    """The exact cost of one mechanism; a spend consists of events.
+
+    A budget adds up events of its own notion.
+
+    Attributes:
+      type: the notion: "gdp", "zcdp", "dp" or "metric_dp".
+      level: mu, rho or epsilon.
+      delta: additive slack, as in ``Guarantee``.
+      total_variation: total variation distance from the ideal mechanism.
+    """
+
+    type: str
+    level: Number
+    delta: Number = 0
+    total_variation: Number = 0
+
+
+class Spend(NamedTuple):
+    """The cost of a release: its events, and the terms of its guarantee.
+
+    Attributes:
+      events: at least one ``Event``.
+      relation: the neighbouring relation.
+      protects: the protected users, in the ledger's words.
+      unit: for the relation "unit_distance", a distance in the units of the records; otherwise None.
+      assumptions: assumptions by name; a ledger's total depends on the assumptions of all its spends.
+    """
+
+    events: tuple[Event, ...]
+    relation: str
+    protects: str
+    unit: Number | None = None
+    assumptions: tuple[str, ...] = ()
+
+
+class Charge(NamedTuple):
+    """A recorded spend: its run, line number and hash; True if recorded earlier; its steps; its release, or None."""
+
+    run: str
+    number: int
+    hash: str
+    charged_before: bool
+    steps: tuple[dict[str, Any], ...]
+    release: dict[str, Any] | None
+
+
+class Amounts(NamedTuple):
+    """Additive amounts: mu^2 for "gdp", rho or epsilon for other notions; delta; total variation."""
+
+    cost: Fraction
+    delta: Fraction
+    total_variation: Fraction
+
+
+class Entry(NamedTuple):
+    """A spend of an account: line number, run, purpose, author, time, number of steps, and True if released."""
+
+    number: int
+    run: str
+    what: str
+    spend: Spend
+    fingerprint: str
+    who: str
+    when: str
+    steps: int
+    released: bool
+
+
+class Budget(NamedTuple):
+    """The budget of a ledger: additive amounts, and the terms required of every spend."""
+
+    notion: str
+    level: Fraction
+    delta: Fraction
+    total_variation: Fraction
+    relation: str
+    protects: str
+    unit: Fraction | None
+
+
+class Account(NamedTuple):
+    """A ledger's budget with its author and time, the adoptions, the spends, all their assumptions, and the sums."""
+
+    budget: Budget
+    by: str
+    when: str
+    adopted: tuple[str, ...]
+    spends: tuple[Entry, ...]
+    assumptions: tuple[str, ...]
+    spent: Amounts
+    left: Amounts
+    head: str
+
+
+# The ledger
+
+
+def create(
+    path: str | Path,
+    *,
+    mu: Number | None = None,
+    epsilon: float | None = None,
+    delta: Number | None = None,
+    notion: str | None = None,
+    level: Number | None = None,
+    total_variation: Number = 2**-64,
+    relation: str = "replace_one",
+    protects: str = USERS,
+    unit: Number | None = None,
+    by: str | None = None,
+) -> None:
+    """Create a ledger with a budget: additive amounts, as in ``Event``, and the terms required of every spend.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from jaxdpbo import ledger
+    >>> path = Path(tempfile.mkdtemp()) / "budget.jsonl"
+    >>> ledger.create(path, mu=2)
+    >>> ledger.account(path).left.cost  # mu^2 adds up
+    Fraction(4, 1)
+
+    Args:
+      path: the path of the new file.
+      mu: a budget of the notion "gdp".
+      epsilon: with ``delta``, a budget of the largest ``mu`` with this guarantee, rounded down; no default.
+      delta: in (0, 1) with ``epsilon``; with ``notion`` and ``level``, additive slack, by default 0.
+      notion: the notion of any other budget; give its ``level`` too.
+      level: see ``notion``.
+      total_variation: the most that the total variations of all spends may add up to.
+      relation: the neighbouring relation.
+      protects: the protected users; by default, in the wording of runs of this package.
+      unit: the unit of the relation "unit_distance".
+      by: the author; by default, the user and the machine.
+
+    Raises:
+      ValueError: the budget is given twice, in part or not at all, or a number is out of range.
+      FileExistsError: the file exists. A second budget for the same records is a second spend.
+      FileNotFoundError: the folder does not exist.
+    """
+    requested = _requested_budget(mu, epsilon, delta, notion, level, total_variation)
+    budget = _to_json(_exact(Spend((Event(*requested, total_variation),), relation, protects, unit)))
+    signed = {"when": _now(), "by": _text("by", _who() if by is None else by)}
+    _begin(path, {"schema": SCHEMA, "version": VERSION} | budget | signed)
+
+
+def _requested_budget(
+    mu: Any, epsilon: Any, delta: Any, notion: Any, level: Any, total_variation: Any
+) -> tuple[Any, Any, Any]:
+    """Notion, level and slack of a budget, typed in any of its three spellings."""
+    if mu is None and epsilon is None and not (notion is None and level is None):
+        if not isinstance(notion, str) or notion not in LEVELS:
+            raise ValueError(f"notion must be one of {', '.join(map(repr, LEVELS))}, got {notion!r}")
+        if level is None:
+            raise ValueError(f"level must be given with notion={notion!r}")
+        return notion, level, 0 if delta is None else delta
+    if notion is not None or level is not None:
+        raise ValueError("notion and level must not be given with mu or epsilon, which set a budget of notion 'gdp'")
+    if mu is not None and epsilon is None and delta is None:
+        return "gdp", _fraction("mu", mu), 0
+    from jaxdpbo.privacy._requested_budget import requested_mu  # here: auditors load this file alone, to read only
+
+    return (
+        "gdp",
+        requested_mu(mu, epsilon, delta, total_variation=float(_fraction("total_variation", total_variation))),
+        0,
+    )
+
+
+def charge(
+    path: str | Path, run: str, what: str, spend: Spend, *, fingerprint: str = "", timeout: float | None = None
+) -> Charge:
+    """Pay for a release before you draw it. Repeated charges of the same run cost nothing.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from jaxdpbo import ledger
+    >>> path = Path(tempfile.mkdtemp()) / "budget.jsonl"
+    >>> ledger.create(path, mu=2)
+    >>> spend = ledger.Spend((ledger.Event("gdp", 1),), "replace_one", ledger.USERS)
+    >>> paid = ledger.charge(path, "march", "a mean", spend)
+    >>> paid.charged_before, ledger.account(path).left.cost
+    (False, Fraction(3, 1))
+
+    Args:
+      path: the path of the ledger.
+      run: a name for the release.
+      what: a description of the release.
+      spend: the cost of the release.
+      fingerprint: a hash of everything public behind the release.
+      timeout: seconds to wait for other processes; by default without limit.
+
+    Raises:
+      BudgetExceeded: the budget does not suffice.
+      LedgerError: the spend differs from the budget in its notion or terms, the run was charged with another spend or
+        fingerprint, or the file is a copy.
+    """
+    spend, run, what = _exact(spend), _text("run", run), _text("what", what)
+    if not isinstance(fingerprint, str):
+        raise TypeError(f"fingerprint must be text, got a {type(fingerprint).__name__}")
+    with _open_ledger(path, writing=True, timeout=timeout) as opened:
+        current, kept = _account(opened)
+        _expect_same_kind(opened.path, current.budget, spend)
+        for entry in current.spends:
+            if entry.run != run:
+                continue
+            for name, equal in ("spend", entry.spend == spend), ("fingerprint", entry.fingerprint == fingerprint):
+                if not equal:
+                    raise LedgerError(
+                        f"{opened.path}: run {run!r} was charged with another {name}, for {entry.what}: give this "
+                        "release another run name"
+                    )
+            _settle(opened)  # its writer may have been killed before the flush to disk
+            return Charge(run, entry.number, opened.chain.hashes[entry.number - 1], True, *kept[run])
+        amounts = zip(
+            (COSTS[current.budget.notion], "delta", "total_variation"), _amounts(spend), current.left, strict=True
+        )
+        short = [f"{name} {_up(cost)} of {_down(left)} left" for name, cost, left in amounts if cost > left]
+        if short:
+            raise BudgetExceeded(f"{opened.path}: run {run!r} would spend {', '.join(short)}")
+        content = {"kind": "spend", "run": run, "what": what} | _to_json(spend)
+        digest = _append(opened, content | {"fingerprint": fingerprint, "who": _who(), "when": _now()})
+        return Charge(run, len(opened.chain.lines) + 1, digest, False, (), None)
+
+
+def note(path: str | Path, run: str, number: int, content: dict[str, Any], *, timeout: float | None = None) -> None:
+    """Record step ``number`` of a charged run, counted from 1: the draw about to be made, or the release made.
+
+    The step is on disk when ``note`` returns. If two processes continue one run, the second is refused before any draw.
+
+    Raises:
+      Moved: the run now has another number of steps, or its release.
+      LedgerError: the run was not charged.
+    """
+    run, content = _text("run", run), json.loads(_json("content", content))
+    with _open_ledger(path, writing=True, timeout=timeout) as opened:
+        steps, release = _find_charge(opened, run)
+        if release is not None:
+            raise MovedLedgerError(f"{opened.path}: run {run!r} has its release: nothing more may be drawn for it")
+        if type(number) is not int or number != len(steps) + 1:
+            raise MovedLedgerError(
+                f"{opened.path}: run {run!r} has {len(steps)} steps on record, got step {number!r}: another process "
+                "or an interrupted call continued the run"
+            )
+        _append(opened, {"kind": "step", "run": run, "number": number, "when": _now(), "content": content}, named=True)
+
+
+def store_release(
+    path: str | Path, run: str, payload: dict[str, Any], *, timeout: float | None = None
+) -> dict[str, Any]:
+    """Record the release of a charged run, and return the payload to publish: the FIRST one recorded.
+
+    Raises:
+      LedgerError: the run was not charged.
+    """
+    run, payload = _text("run", run), json.loads(_json("payload", payload))
+    with _open_ledger(path, writing=True, timeout=timeout) as opened:
+        _, release = _find_charge(opened, run)
+        if release is not None:
+            _settle(opened)
+            return release
+        _append(opened, {"kind": "release", "run": run, "when": _now(), "payload": payload})
+        return payload
+
+
+def adopt(path: str | Path, *, by: str | None = None) -> None:
+    """Make this copy of a ledger the valid file, after a move to another disk or from a backup.
+
+    Stop using the original: nobody adds up charges to two copies. The file records the adoption. If you adopt an older
+    copy, later spends are forgotten. The file gets a new id; ``adopt`` deletes the mark of the former id if it is in
+    the same folder, so that a former state of the file is refused.
+    """
+    with _open_ledger(path, writing=True, copies=True) as opened:
+        _account(opened)
+        signed = {"when": _now(), "by": _text("by", _who() if by is None else by)}
+        identity = _identity(opened.path, opened.descriptor)
+        place = _mark_place(identity)
+        mark = _create_mark(place, opened.chain.head)
+        try:
+            _append(opened._replace(mark=mark), {"kind": "adopted"} | identity | signed)
+        except BaseException:
+            place.unlink()
+            raise
+        finally:
+            os.close(mark)
+        former = _last_identity(opened.chain)
+        if former is not None and "id" in former:
+            _mark_place(former | {"folder": identity["folder"]}).unlink(missing_ok=True)
+
+
+def account(path: str | Path, *, expected_head: str | None = None) -> Account:
+    """Verify a ledger or a copy, and add up its spends.
+
+    Args:
+      path: the path of the ledger.
+      expected_head: an earlier result of ``head``; the ledger may have grown since.
+
+    Raises:
+      Damaged: the file differs from the written ledger, or holds no line with the expected hash.
+      LedgerError: the file is no ledger, or has another version.
+    """
+    with _open_ledger(path, writing=False) as opened:
+        if expected_head is not None and expected_head not in opened.chain.hashes:
+            raise DamagedLedgerError(
+                f"{opened.path} does not hold the expected line: the file was cut short or written anew"
+            )
+        return _account(opened)[0]
+
+
+def head(path: str | Path) -> str:
+    """The hash of the last line, which covers all charges and releases; keep it elsewhere."""
+    return read(path).head
+
+
+def describe(path: str | Path) -> str:
+    """Describe a ledger as text: each spend with author, time and release, the sums, the assumptions, and the head.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from jaxdpbo import ledger
+    >>> path = Path(tempfile.mkdtemp()) / "budget.jsonl"
+    >>> ledger.create(path, mu=2)
+    >>> print(ledger.describe(path))
+    gdp (replace_one) for ...
+    """
+    current = account(path)
+    budget = current.budget
+    sums = [["", COSTS[budget.notion], "delta", "total_variation"], ["budget", *map(_down, _budget_amounts(budget))]]
+    sums += [["spent", *map(_up, current.spent)], ["left", *map(_down, current.left)]]
+    rows = [["line", "run", "what", "spent", "delta", "total_variation", "steps", "released", "who", "when"]]
+    for entry in current.spends:
+        amounts = _amounts(entry.spend)
+        levels = " + ".join(f"{LEVELS[event.type]} {_up(event.level)}" for event in entry.spend.events)
+        numbers = levels, _up(amounts.delta), _up(amounts.total_variation), str(entry.steps)
+        released = "yes" if entry.released else "no"
+        rows.append([str(entry.number), entry.run, entry.what, *numbers, released, entry.who, entry.when])
+    relation = budget.relation if budget.unit is None else f"{budget.relation} {_up(budget.unit)}"
+    terms = f"{budget.notion} ({relation}) for {budget.protects}, begun {current.when} by {current.by}"
+    rests = ["", "The sums hold if:", *(f"- {name}" for name in current.assumptions)] if current.assumptions else []
+    lines = [terms, *current.adopted, "", *_table(sums), *rests, "", *_table(rows), "", f"head {current.head}"]
+    return "\n".join(lines)
+
+
+class _Kept(NamedTuple):
+    """The steps and the release of a charge."""
+
+    steps: tuple[dict[str, Any], ...]
+    release: dict[str, Any] | None
+
+
+def _find_charge(opened: "_Opened", run: str) -> _Kept:
+    _, kept = _account(opened)
+    if run not in kept:
+        raise LedgerError(f"{opened.path}: run {run!r} was not charged: nothing may be released for it")
+    return kept[run]
+
+
+def _account(opened: "_Opened") -> tuple[Account, dict[str, _Kept]]:
+    """Add up the lines of a ledger; return the account, and the steps and release of each charge."""
+    name = opened.path
+    header, *lines = opened.chain.lines
+    _expect_the_version(name, header)
+    number = 1
+    try:
+        budget, when, by = _budget(_spend(header)), header["when"], header["by"]
+        record = _Record(name, budget, {}, {}, {}, [])
+        for number, line in enumerate(lines, start=2):
+            _add_line(record, number, line)
+    except (KeyError, TypeError, ValueError, LedgerError) as error:
+        raise DamagedLedgerError(f"{name}: line {number} is not a valid ledger entry") from error
+    steps, releases = record.steps, record.releases
+    spends = tuple(
+        entry._replace(steps=len(steps[run]), released=run in releases) for run, entry in record.entries.items()
+    )
+    costs = [_amounts(entry.spend) for entry in spends]
+    spent = Amounts(*(sum((getattr(cost, name) for cost in costs), Fraction()) for name in Amounts._fields))
+    left = Amounts(*(has - used for has, used in zip(_budget_amounts(budget), spent, strict=True)))
+    assumptions = tuple(dict.fromkeys(name for entry in spends for name in entry.spend.assumptions))
+    current = Account(budget, by, when, tuple(record.adopted), spends, assumptions, spent, left, opened.chain.head)
+    return current, {run: _Kept(tuple(steps[run]), releases.get(run)) for run in record.entries}
+
+
+class _Record(NamedTuple):
+    """The content of a ledger's lines, by run."""
+
+    path: Path
+    budget: Budget
+    entries: dict[str, Entry]
+    steps: dict[str, list[dict[str, Any]]]
+    releases: dict[str, dict[str, Any]]
+    adopted: list[str]
+
+
+def _add_line(record: _Record, number: int, line: dict[str, Any]) -> None:
+    """Add a line to the record; raise ValueError, KeyError or LedgerError if the line is not valid at its place."""
+    _, budget, entries, steps, releases, adopted = record
+    kind, run = line["kind"], line.get("run", "")
+    if kind == "adopted":
+        adopted.append(f"a copy, adopted {line['when']} by {line['by']}")
+    elif kind == "spend" and run not in entries:
+        spend, words = _spend(line), (line["fingerprint"], line["who"], line["when"])
+        _expect_same_kind(record.path, budget, spend)
+        entries[run], steps[run] = Entry(number, run, line["what"], spend, *words, 0, released=False), []
+    elif kind == "step" and run not in releases and line["number"] == len(steps[run]) + 1:
+        steps[run].append(line["content"])
+    elif kind == "release" and run in entries and run not in releases:
+        releases[run] = line["payload"]
+    else:
+        raise ValueError(kind)
+
+
+def _budget(spend: Spend) -> Budget:
+    """Convert a header, read as a spend of one event, to a budget."""
+    (event,) = spend.events
+    if event.type not in LEVELS:
+        raise ValueError(event.type)
+    return Budget(*event, spend.relation, spend.protects, spend.unit)
+
+
+def _budget_amounts(budget: Budget) -> Amounts:
+    return _amounts(Spend((Event(*budget[:4]),), budget.relation, budget.protects))
+
+
+def _expect_the_version(name: Path, header: dict[str, Any]) -> None:
+    if header.get("schema") != SCHEMA:
+        raise LedgerError(f"{name} is not a {SCHEMA}")
+    if header.get("version") != VERSION:
+        raise LedgerError(f"{name} has version {header.get('version')}, this is version {VERSION}")
+
+
+def _expect_same_kind(path: Path, budget: Budget, spend: Spend) -> None:
+    for event in spend.events:
+        if event.type != budget.notion:
+            other = f": charge it to a ledger of notion {event.type!r}" if event.type in LEVELS else ""
+            raise LedgerError(f"{path}: the ledger's notion is {budget.notion!r}, the spend's is {event.type!r}{other}")
+    for name in ("relation", "unit", "protects"):
+        ours, theirs = getattr(budget, name), getattr(spend, name)
+        if ours != theirs:
+            ours, theirs = (_up(term) if isinstance(term, Fraction) else repr(term) for term in (ours, theirs))
+            raise LedgerError(f"{path}: the ledger's {name} is {ours}, the spend's is {theirs}")
+
+
+# The chain of lines
+
+
+def read(path: str | Path) -> Chain:
+    """Read and verify a chain.
+
+    Raises:
+      Damaged: the file differs from the written chain.
+    """
+    with _open_ledger(path, writing=False) as opened:
+        return opened.chain
+
+
+def _begin(path: str | Path, content: dict[str, Any]) -> None:
+    """Create a chain of one line with its identity, completely or not at all, without replacing a file.
+
+    The mark is on disk before the chain has its name: a process killed in between leaves no chain.
+    """
+    path = Path(path)
+    unfinished = path.with_name(f"{path.name}.{os.urandom(8).hex()}")
+    try:
+        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError as error:  # replace the unfinished file's name
+        raise OSError(error.errno, error.strerror, str(path)) from None
+    try:
+        _expect_guarded_folder(path)
+        identity = _identity(path, descriptor)
+        line, digest = _line(_BEFORE_THE_FIRST, content | identity)
+        _write(descriptor, line, 0)
+        os.fsync(descriptor)
+        place = _mark_place(identity)
+        os.close(_create_mark(place, digest))
+        try:
+            os.link(unfinished, path)  # a rename could replace an existing file
+        except BaseException as error:
+            place.unlink()
+            if not isinstance(error, FileExistsError):
+                raise
+            message = "the file exists, and a second budget for the same records would be a second spend"
+            raise FileExistsError(errno.EEXIST, message, str(path)) from None
+    finally:
+        os.close(descriptor)
+        unfinished.unlink()
+    _sync_folder(path)
+
+
+class _Opened(NamedTuple):
+    path: Path
+    descriptor: int
+    chain: Chain
+    end: int  # of the last whole line
+    torn: bool  # a torn line follows
+    mark: int | None  # a descriptor; None for readers, and for a chain without a mark
+
+
+@contextmanager
+def _open_ledger(
+    path: str | Path, *, writing: bool, timeout: float | None = None, copies: bool = False
+) -> Iterator[_Opened]:
+    """Open, lock and verify the file. Readers lock too: a writer could replace a torn line during the read."""
+    path, locks, mark = Path(path), _locks(), None
+    descriptor = _open_locked(path, locks, writing, timeout)
+    try:
+        try:
+            with open(descriptor, "rb", closefd=False) as stream:
+                content = stream.read()
+            chain, end = _verify(path, content)
+            if writing and not copies:
+                mark = _open_mark(path, descriptor, chain)
+            yield _Opened(path, descriptor, chain, end, end < len(content), mark)
+        finally:
+            locks.flock(descriptor, locks.LOCK_UN)  # a child forked by another thread would keep a closed lock
+    finally:
+        os.close(descriptor)
+        if mark is not None:
+            os.close(mark)
+
+
+def _locks() -> Any:
+    try:
+        import fcntl  # POSIX only
+    except ImportError as error:
+        raise LedgerError("a ledger needs POSIX file locks (fcntl), which this system lacks") from error
+    return fcntl
+
+
+def _open_locked(path: Path, locks: Any, writing: bool, timeout: float | None) -> int:
+    """Open and lock the file; reopen it if another process replaced it during the wait. Return its descriptor."""
+    mode = (locks.LOCK_EX if writing else locks.LOCK_SH) | (0 if timeout is None else locks.LOCK_NB)
+    until = math.inf if timeout is None else time.monotonic() + timeout
+    while True:
+        try:
+            descriptor = _open_own(_own_target(path), os.O_RDWR | os.O_APPEND) if writing else _open(path, os.O_RDONLY)
+        except FileNotFoundError as error:
+            raise FileNotFoundError(errno.ENOENT, "there is no ledger (ledger.create begins one)", str(path)) from error
+        try:
+            locks.flock(descriptor, mode)
+            if os.path.samestat(os.stat(path), os.fstat(descriptor)):
+                return descriptor
+        except BlockingIOError as error:
+            if time.monotonic() >= until:
+                os.close(descriptor)
+                raise LedgerError(f"another process has kept {path} locked for {timeout} s") from error
+            time.sleep(0.005)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def _open(path: Path, flags: int) -> int:
+    """Open a regular file and return its descriptor. Refuse others, such as a pipe, which could block."""
+    descriptor = os.open(path, flags | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise LedgerError(f"{path} must be a file")
+    return descriptor
+
+
+def _open_own(path: Path, flags: int) -> int:
+    """Open a file of this user, no link, in a folder where no other user can replace it; return its descriptor."""
+    _expect_guarded_folder(path)
+    descriptor = _open(path, flags | os.O_NOFOLLOW)
+    if os.fstat(descriptor).st_uid != os.geteuid():
+        os.close(descriptor)
+        raise LedgerError(
+            f"{path} must be yours, and belongs to another user, who may have written it: ledger.adopt your own copy, "
+            "or chown it if you wrote it"
+        )
+    return descriptor
+
+
+def _own_target(path: Path) -> Path:
+    """Resolve symbolic links; refuse links of other users."""
+    for _ in range(_MAX_LINKS):
+        status = os.lstat(path)
+        if not stat.S_ISLNK(status.st_mode):
+            return path
+        if status.st_uid != os.geteuid():
+            raise LedgerError(f"{path} must be yours, and is a symbolic link of another user: give the file itself")
+        path = path.parent / os.readlink(path)
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+
+
+def _expect_guarded_folder(path: Path) -> None:
+    """Refuse a folder where other users can replace files; the sticky bit, as on /tmp, prevents replacement."""
+    mode = os.stat(path.absolute().parent).st_mode
+    if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+        raise LedgerError(f"{path} must lie where no other user can replace it: chmod o-w its folder")
+
+
+def _identity(path: Path, descriptor: int) -> dict[str, Any]:
+    """The identity of a file, different for every copy: its inode, a random id, and the folder of its mark."""
+    folder = str(path.resolve().parent)
+    return {"inode": os.fstat(descriptor).st_ino, "id": os.urandom(16).hex(), "folder": folder}
+
+
+def _last_identity(chain: Chain) -> dict[str, Any] | None:
+    """The identity of the valid file, from the chain; None if the chain records none."""
+    return next((line for line in reversed(chain.lines) if "inode" in line), None)
+
+
+def _mark_place(identity: dict[str, Any]) -> Path:
+    return Path(identity["folder"]) / (_MARK % identity["id"])
+
+
+def _create_mark(place: Path, head: str) -> int:
+    """Create a mark, flush it to disk, and return its descriptor."""
+    descriptor = os.open(place, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        _write(descriptor, head.encode(), 0)
+        os.fsync(descriptor)
+    except BaseException:
+        os.close(descriptor)
+        place.unlink()
+        raise
+    _sync_folder(place)
+    return descriptor
+
+
+def _open_mark(path: Path, descriptor: int, chain: Chain) -> int | None:
+    """Open the mark of the valid file and return its descriptor; None for a chain from before marks existed.
+
+    Raises:
+      LedgerError: the file is a copy, its mark is missing, or it lacks lines written since.
+    """
+    identity = _last_identity(chain)
+    after = "call ledger.adopt(path) and use this file alone"
+    if identity is not None and identity["inode"] != os.fstat(descriptor).st_ino:
+        raise LedgerError(f"{path} is a copy: use the original, or {after}")
+    if identity is None or "id" not in identity:
+        return None
+    if not (isinstance(identity["id"], str) and _ID.fullmatch(identity["id"])):
+        raise DamagedLedgerError(f"{path} has an id that no ledger has")
+    beside = _mark_place(identity | {"folder": path.resolve().parent})
+    mark = None
+    for place in (beside, _mark_place(identity)):  # a hard link is elsewhere, and a folder may have moved
+        try:
+            mark = _open_own(place, os.O_RDWR)
+            break
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+    if mark is None:
+        raise LedgerError(
+            f"{path} lacks its mark {beside.name}, as after a delete and restore: put the mark back, or {after}"
+        )
+    if os.pread(mark, len(_BEFORE_THE_FIRST), 0).decode("ascii", "replace") not in chain.hashes:
+        os.close(mark)
+        raise LedgerError(
+            f"{path} is an older copy, as its mark {beside.name} says: put the newest back, or {after}, and later "
+            "spends are forgotten"
+        )
+    return mark
+
+
+class _Prefix(NamedTuple):
+    """Verified bytes of a file, by their hash, and their chain: only the rest of the file is parsed again."""
+
+    end: int
+    digest: bytes
+    chain: Chain
+
+
+_prefixes: dict[Path, _Prefix] = {}
+
+
+def _verify(path: Path, content: bytes) -> tuple[Chain, int]:
+    """The chain in a file, and the offset after its last whole line."""
+    prefix = _prefixes.get(path)
+    if prefix is None or hashlib.sha256(content[: prefix.end]).digest() != prefix.digest:
+        prefix = _Prefix(0, b"", Chain((), _BEFORE_THE_FIRST, ()))
+    *whole, tail = content[prefix.end :].split(b"\n")
+    lines, hashes, previous = [*prefix.chain.lines], [*prefix.chain.hashes], prefix.chain.head
+    for number, line in enumerate(whole, start=len(lines) + 1):
+        body, digest = line[:-_HASH_LENGTH], hashlib.sha256(line[:-_HASH_LENGTH]).hexdigest()
+        match = _LINE.fullmatch(line)
+        if not match or match[2] != (_HASH % digest).encode():
+            raise DamagedLedgerError(f"{path}: line {number} is damaged")
+        if not body.startswith((_START % previous).encode()):
+            raise DamagedLedgerError(f"{path}: line {number} does not follow the line before it")
+        try:
+            lines.append(json.loads(match[1].decode()))
+        except ValueError as error:
+            raise DamagedLedgerError(f"{path}: line {number} is not JSON") from error
+        hashes.append(digest)
+        previous = digest
+    if not lines or not _may_be_torn(tail, (_START % previous).encode()):
+        raise DamagedLedgerError(f"{path}: line {len(lines) + 1} is damaged")
+    chain, end = Chain(tuple(lines), previous, tuple(hashes)), len(content) - len(tail)
+    _prefixes[path] = _Prefix(end, hashlib.sha256(content[:end]).digest(), chain)
+    return chain, end
+
+
+def _may_be_torn(tail: bytes, start: bytes) -> bool:
+    """True if ``tail`` begins like the next line and is shorter than its declared length.
+
+    A whole line with a changed newline is therefore damage, not a torn line.
+    """
+    if len(tail) <= len(start):
+        return start.startswith(tail)
+    match = re.fullmatch(rb"([0-9]{1,12})(,.*)?", tail.removeprefix(start))
+    return match is not None and len(match[2] or b"") <= len(_CONTENT) + int(match[1]) + _HASH_LENGTH
+
+
+def _line(previous: str, content: dict[str, Any]) -> tuple[bytes, str]:
+    """A line and its hash, over all bytes before the hash."""
+    inner = _json("content", content)
+    body = f"{_START % previous}{len(inner)}{_CONTENT}{inner}"
+    digest = hashlib.sha256(body.encode()).hexdigest()
+    return f"{body}{_HASH % digest}\n".encode(), digest
+
+
+def _append(opened: _Opened, content: dict[str, Any], *, named: bool = False) -> str:
+    """Append a line, flush it to disk and return its hash. ``named``: the file's name is on disk already."""
+    line, digest = _line(opened.chain.head, content)
+    if opened.torn:
+        os.ftruncate(opened.descriptor, opened.end)
+    _write(opened.descriptor, line, opened.end)
+    if named:
+        os.fsync(opened.descriptor)
+    else:
+        _settle(opened)
+    if opened.mark is not None:
+        with suppress(OSError):  # the line is written; an outdated mark names an earlier line of the file
+            os.pwrite(opened.mark, digest.encode(), 0)
+    return digest
+
+
+def _write(descriptor: int, line: bytes, end: int) -> None:
+    """Write the whole line or nothing: remove a part written to a full disk."""
+    try:
+        if os.write(descriptor, line) < len(line):
+            raise OSError(errno.ENOSPC, "the line was not written in full")
+    except BaseException:
+        os.ftruncate(descriptor, end)
+        raise
+
+
+def _settle(opened: _Opened) -> None:
+    """Flush the file and its name to disk."""
+    os.fsync(opened.descriptor)
+    _sync_folder(opened.path)
+
+
+def _sync_folder(path: Path) -> None:
+    descriptor = os.open(path.resolve().parent, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+# Numbers and words
+
+
+def _exact(spend: Spend) -> Spend:
+    """Check a spend and convert its numbers to fractions."""
+    if not isinstance(spend, Spend) or not isinstance(spend.events, (tuple, list)) or not spend.events:
+        raise TypeError("spend must be a Spend of at least one Event")
+    unit = None if spend.unit is None else Fraction(float(_fraction("unit", spend.unit)))  # as in a ``Guarantee``
+    relation, protects = _text("relation", spend.relation), _text("protects", spend.protects)
+    if (relation == "unit_distance") != (unit is not None) or (unit is not None and unit <= 0):
+        raise ValueError(f"unit must be positive for 'unit_distance' and None elsewhere, got {spend.unit!r}")
+    if not isinstance(spend.assumptions, (tuple, list)):
+        raise TypeError(f"assumptions must be a tuple of names, got a {type(spend.assumptions).__name__}")
+    assumptions = tuple(_text("assumptions", name) for name in spend.assumptions)
+    return Spend(tuple(map(_exact_event, spend.events)), relation, protects, unit, assumptions)
+
+
+def _exact_event(event: Event) -> Event:
+    if not isinstance(event, Event):
+        raise TypeError(f"events must be of Event, got a {type(event).__name__}")
+    level, delta, total_variation = (
+        _fraction(name, getattr(event, name)) for name in ("level", "delta", "total_variation")
+    )
+    if not 0 <= delta < 1 or not 0 <= total_variation < 1:
+        raise ValueError(f"delta and variation must lie in [0, 1), got {event.delta!r} and {event.total_variation!r}")
+    if level <= 0:
+        raise ValueError(f"level must be positive, got {event.level!r}")
+    return Event(_text("type", event.type), level, delta, total_variation)
+
+
+def _fraction(name: str, value: Any) -> Fraction:
+    value = _plain(value) if getattr(value, "shape", ()) == () else value  # an array's list could exhaust memory
+    if isinstance(value, bool) or not isinstance(value, (int, float, str, Fraction)):
+        raise TypeError(f"{name} must be a number, or a string that is one, got {value!r}")
+    try:
+        exact = Fraction(value)
+    except (ValueError, OverflowError, ZeroDivisionError):
+        raise ValueError(f"{name} must be a finite number, got {value!r}") from None
+    if max(exact.numerator.bit_length(), exact.denominator.bit_length()) > BITS:
+        raise ValueError(f"{name} must be a fraction of numbers below 2^{BITS}")
+    return exact
+
+
+def _plain(value: Any) -> Any:
+    """Convert numbers of NumPy and JAX to Python's, and arrays to lists; return other values unchanged."""
+    convert = getattr(value, "tolist", None)
+    return convert() if callable(convert) else value
+
+
+def _amounts(spend: Spend) -> Amounts:
+    """The amounts of a spend with events of one notion."""
+    costs = (event.level**2 if event.type == "gdp" else event.level for event in spend.events)
+    slack = (sum((getattr(event, name) for event in spend.events), Fraction()) for name in ("delta", "total_variation"))
+    return Amounts(sum(costs, Fraction()), *slack)
+
+
+def _to_json(spend: Spend) -> dict[str, Any]:
+    """Convert to JSON types: each number as an exact fraction and, for readers, as a decimal rounded up."""
+    unit = None if spend.unit is None else _exact_and_decimal(spend.unit)
+    words = {"relation": spend.relation, "unit": unit, "protects": spend.protects}
+    return {"events": [_event_to_json(event) for event in spend.events]} | words | {"assumptions": [*spend.assumptions]}
+
+
+def _event_to_json(event: Event) -> dict[str, Any]:
+    return {"type": event.type} | {
+        name: _exact_and_decimal(getattr(event, name)) for name in ("level", "delta", "total_variation")
+    }
+
+
+def _exact_and_decimal(value: Fraction) -> list[str]:
+    return [f"{value.numerator}/{value.denominator}", _up(value)]
+
+
+def _spend(line: dict[str, Any]) -> Spend:
+    """Read and check a spend from ``_to_json``."""
+    unit = None if line["unit"] is None else _number(line["unit"])
+    events = tuple(map(_event, line["events"]))
+    return _exact(Spend(events, line["relation"], line["protects"], unit, tuple(line["assumptions"])))
+
+
+def _event(written: dict[str, Any]) -> Event:
+    numbers = (_number(written[name]) for name in ("level", "delta", "total_variation"))
+    return Event(written["type"], *numbers)
+
+
+def _number(written: list[str]) -> Fraction:
+    exact, _ = written
+    return _parse_fraction(exact)
+
+
+@lru_cache
+def _parse_fraction(text: str) -> Fraction:  # cached: a ledger repeats a few numbers thousands of times
+    if not isinstance(text, str):
+        raise TypeError("number must be text")
+    return _fraction("number", text)
+
+
+def _up(value: Fraction, rounding: str = decimal.ROUND_CEILING) -> str:
+    divide = decimal.Context(prec=6, rounding=rounding).divide
+    return str(divide(decimal.Decimal(value.numerator), decimal.Decimal(value.denominator)))
+
+
+def _down(value: Fraction) -> str:
+    return _up(value, decimal.ROUND_FLOOR)
+
+
+def _text(name: str, value: Any) -> str:
+    """Check text for a table."""
+    if not (isinstance(value, str) and value.isprintable() and 0 < len(value) <= 200):
+        raise ValueError(f"{name} must be 1 to 200 printable characters, got {value!r}")
+    return value
+
+
+def _json(name: str, value: Any) -> str:
+    """Encode as one line of strict JSON."""
+    if not isinstance(value, dict):
+        raise TypeError(f"{name} must be a dictionary, got a {type(value).__name__}")
+    try:
+        return json.dumps(value, allow_nan=False, default=_plain)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be JSON with finite numbers") from None
+
+
+def _table(rows: list[list[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def _who() -> str:
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        user = str(os.getuid())  # a container may have no name for the user
+    return f"{user}@{socket.gethostname()}"

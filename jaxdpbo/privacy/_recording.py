@@ -1,0 +1,150 @@
+"""Ledger entries of a run: its cost, its fingerprint, and its arrays as text, bit for bit."""
+
+import base64
+import math
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxdpbo._types import Tree
+from jaxdpbo.privacy import _accounting, _guarantee, _ledger
+from jaxdpbo.privacy._fingerprints import fingerprint
+
+
+class Recording(NamedTuple):
+    """The ledger that pays for a release, and the name of the run there.
+
+    Attributes:
+      path: the path of a ledger made by ``ledger.create``.
+      run: a name for the run with its data and objective; a retry under the same name does not pay twice.
+    """
+
+    path: str | Path
+    run: str
+
+
+def check_recording(recording: Any) -> Recording:
+    """Check a recording and make its path absolute, since an objective may change the working directory.
+
+    Raises:
+      TypeError: ``recording`` is no ``Recording``, or its ``path`` is no path.
+      ValueError: its ``run`` is no name.
+    """
+    if not isinstance(recording, Recording):
+        raise TypeError(f"ledger must be Recording(path, run), got {type(recording).__name__}")
+    if not isinstance(recording.run, str) or not recording.run:
+        raise ValueError(f"run must be given with a ledger, as a name of the release, got {recording.run!r}")
+    if not isinstance(recording.path, (str, Path)):
+        raise TypeError(f"path of a recording must be a path, got {recording.path!r}")
+    return Recording(Path(recording.path).absolute(), recording.run)
+
+
+def charge_run(recording: Recording, what: str, statement: _guarantee.Guarantee, *public: object) -> _ledger.Charge:
+    """Pay for all releases of a run, before the run begins.
+
+    A ledger of notion "gdp" also accepts a "dp" guarantee, with its delta. The charged GDP level is the ``also`` of the
+    guarantee, or the level of any pure DP mechanism, since its log-ratios have a range of ``2 epsilon``
+    (``accounting.bounded_range_mu``; docs/theorems.md). A ledger of notion "dp" accepts a "gdp" guarantee by its
+    ``also`` alone: a ``mu`` implies no single epsilon.
+
+    Args:
+      recording: the ledger, and the name of the run.
+      what: a description of the release.
+      statement: the guarantee of the run, charged as its cost.
+      public: all public values behind the release, such as the algorithm and its config.
+
+    Raises:
+      ValueError: no name, or a guarantee of a notion without composition in a ledger.
+      TypeError: a value in ``public`` has no bytes to hash, or ``recording`` is no ``Recording``.
+      ledger.LedgerError: the budget does not suffice, or the name belongs to another run.
+    """
+    path, run = check_recording(recording)
+    if statement.notion not in _ledger.LEVELS:
+        raise ValueError(
+            f"a ledger adds up {', '.join(_ledger.LEVELS)}; this run has {statement.notion!r}: {statement}"
+        )
+    event = _ledger.Event(*_level_for(path, statement), statement.delta, statement.total_variation)
+    spend = _ledger.Spend(
+        (event,), statement.relation or "", statement.protects, statement.unit, tuple(sorted(statement.assumptions))
+    )
+    return _ledger.charge(path, run, what, spend, fingerprint=fingerprint(public))
+
+
+def _level_for(path: str | Path, statement: _guarantee.Guarantee) -> tuple[str, float]:
+    """Notion and level to charge: of the ledger's notion if proved, else of the guarantee's (refused by the ledger)."""
+    levels = {statement.notion: statement.level} | dict([statement.also] if statement.also else [])
+    if "dp" in levels:
+        notion = _ledger.account(path).budget.notion
+        if notion in levels:
+            return notion, levels[notion]
+        if notion == "gdp" and math.isfinite(2 * levels["dp"]):
+            return notion, max(_accounting.bounded_range_mu(2 * levels["dp"]), _guarantee.LEAST)
+    return statement.notion, statement.level
+
+
+def charge_once(recording: Recording, what: str, statement: _guarantee.Guarantee, *public: object) -> _ledger.Charge:
+    """Charge for a release drawn in one step; refuse a second attempt if the first stored no release.
+
+    Somebody may have seen the draws of a failed attempt, and retrying until success is itself an output.
+
+    Raises:
+      ledger.LedgerError: see ``charge``; or the run was charged before and stored no release.
+    """
+    charged = charge_run(recording, what, statement, *public)
+    expect_first(recording, charged)
+    return charged
+
+
+def expect_first(recording: Recording, charged: _ledger.Charge) -> None:
+    """Raise if the run was charged before and stored no release.
+
+    Raises:
+      ledger.LedgerError: see above.
+    """
+    if charged.charged_before and charged.release is None:
+        raise _ledger.LedgerError(
+            f"{recording.path}: run {charged.run!r} was charged before and did not end: somebody may have seen its "
+            "draws, so its budget is spent; start a new attempt under another run name"
+        )
+
+
+def to_text(tree: Tree) -> list[dict[str, Any]]:
+    """Encode the arrays of a pytree for JSON."""
+    arrays = [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
+    return [
+        {
+            "dtype": str(array.dtype),
+            "shape": list(array.shape),
+            "data": base64.b64encode(np.ascontiguousarray(array).tobytes()).decode(),
+        }
+        for array in arrays
+    ]
+
+
+def from_text(like: Tree, written: list[dict[str, Any]]) -> Any:
+    """Decode arrays from ``to_text``, in the structure of ``like``.
+
+    Raises:
+      ledger.Damaged: the arrays have other shapes or dtypes than ``like``.
+    """
+    leaves, shape = jax.tree.flatten(like)
+    if not isinstance(written, list) or len(written) != len(leaves):
+        raise _ledger.DamagedLedgerError(
+            f"the ledger's entry must hold the {len(leaves)} arrays of this run, and does not"
+        )
+    return jax.tree.unflatten(shape, [jnp.asarray(_array(*pair)) for pair in zip(leaves, written, strict=True)])
+
+
+def _array(like: Any, written: Any) -> np.ndarray:
+    kinds = {"dtype": str, "shape": list, "data": str}
+    if not isinstance(written, dict) or {name: type(value) for name, value in written.items()} != kinds:
+        raise _ledger.DamagedLedgerError("the ledger's entry holds no array")
+    if (written["dtype"], written["shape"]) != (str(like.dtype), list(like.shape)):
+        raise _ledger.DamagedLedgerError("the ledger's entry holds arrays of other shapes than this run's")
+    try:
+        return np.frombuffer(base64.b64decode(written["data"], validate=True), like.dtype).reshape(like.shape)
+    except ValueError as error:
+        raise _ledger.DamagedLedgerError("the ledger's entry holds no array") from error

@@ -1,0 +1,139 @@
+"""Tune and train under one guarantee: it covers the released setting and model, for every row used by either."""
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from jaxdpbo import _checks
+from jaxdpbo.privacy import _accounting, _calibration, _guarantee, _keys, _recording
+from jaxdpbo.privacy._accounting import stage
+from jaxdpbo.privacy._requested_budget import expect_small_delta
+from jaxdpbo.tuning import _fitting, _selection
+from jaxdpbo.tuning._training import Rows, Setting, Training
+
+MEAN_RUNS, ETA = 24.0, 3.0  # ``scripts/bench repetitions``: with eta = 0, a third of all calls try a single setting
+
+
+def tune_and_train(
+    training: Training,
+    rows: Rows,
+    settings: Sequence[Setting],
+    *,
+    epsilon: float,
+    delta: float,
+    validation: Rows | None = None,
+    mean: float = MEAN_RUNS,
+    eta: float = ETA,
+    on_error: str = "worst",
+    ledgers: Mapping[str, _recording.Recording] | None = None,
+    key: jax.Array | None = None,
+    insecure_key: bool = False,
+) -> _fitting.TuningResult:
+    """Choose a setting and train with it, ``(epsilon, delta)``-DP in all.
+
+    Run a random, hidden number of private trainings with random settings, score each on held-out rows with noise, and
+    release only the best (``private_selection``).
+
+    Formal guarantee: everything returned is ``(epsilon, delta)``-DP, replace-one. Training rows and validation rows
+    each have a guarantee of their own, with its assumptions (among them: nobody learns the number of trainings).
+
+    >>> import numpy as np
+    >>> from jaxdpbo import training, tuning
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(4000, 5))
+    >>> y = (X[:, 0] > 0).astype(int)
+    >>> settings = [{"learning_rate": rate, "batch": 64, "epochs": 2, "clip_norm": 1.0} for rate in (0.01, 0.1, 1.0)]
+    >>> training = tuning.DPSGD(training.logistic_regression(5), classes=(0, 1))
+    >>> tuned = tuning.tune_and_train(training, (X, y), settings, epsilon=2, delta=1e-5)
+    >>> max(each.epsilon(delta=1e-5) for each in tuned.guarantees) <= 2
+    True
+
+    Args:
+      training: the training to tune, such as ``DPSGD``.
+      rows: ``(features, labels)``.
+      settings: a public list, of a fixed length.
+      epsilon: for everything returned.
+      delta: for everything returned.
+      validation: rows to score on; default: a fifth of ``rows``, by a public permutation of row numbers.
+      mean: mean number of trainings.
+      eta: see ``private_selection``.
+      on_error: "worst": a training that fails loses. "raise": for debugging on data without privacy needs.
+      ledgers: for each set of rows ("training rows", "validation rows"), the ledger charged with their guarantee
+        before the first training.
+      key: for tests; default: from the operating system.
+      insecure_key: see ``run_scan``.
+
+    Raises:
+      ValueError: an argument out of range, or a budget so small that no noise suffices.
+      TypeError: an argument of the wrong kind.
+      ledger.LedgerError: the budget does not suffice, or the name was used before.
+    """
+    settings = _selection.check_settings(settings)
+    typed_delta, epsilon, delta = delta, _checks.positive("epsilon", epsilon), _checks.probability("delta", delta)
+    on_error = _checks.one_of("on_error", on_error, _selection.ON_ERROR)
+    _keys.refuse_trace("the key of tune_and_train()")
+    rows, validation = _fitting.check_rows(training, rows, validation)
+    law = _accounting.repetitions(eta, mean)
+    expect_small_delta(typed_delta, len(rows[1]))
+    asked = _fitting.TuningArguments(training, settings, epsilon, delta, ledgers, key, insecure_key, on_error)
+    asked = asked._replace(delta=_fitting.ideal_delta(asked, law.mean + 1, len(rows[1])))
+    has_validation = validation is not None
+    rows, validation = _fitting.split_rows(rows, validation)
+    records, users = len(rows[1]), len(validation[1])
+    level, noises, costs = _calibrate(asked, records, law)
+    budget = _calibration.budget(level, _fitting.NOISE, users=users, steps=1, dimension=1, dtype=jnp.result_type(float))
+    score_guarantee = _calibration.statement(budget, _fitting.VALIDATION)
+
+    def run(number: int, key: jax.Array) -> tuple[Any, float]:
+        of_training, of_score = jax.random.split(key)
+        model = asked.training.fit(deepcopy(asked.settings[number]), noises[number], rows, of_training)
+        return model, _fitting.score(asked.training, model, validation, budget, of_score)
+
+    of_noise = max(asked.training.total_variation(setting, records) for setting in asked.settings)
+    selected = _selection.private_selection(
+        run,
+        range(len(asked.settings)),
+        mean=law.mean,
+        eta=law.eta,
+        costs={
+            _fitting.TRAIN: costs,
+            _fitting.VALIDATION: stage.gaussian_stage(score_guarantee.level, "a noised score"),
+        },
+        delta=asked.delta,
+        run_total_variation=of_noise + score_guarantee.total_variation,
+        assumptions=(*asked.training.assumptions(), *((_guarantee.ROWS_APART,) if has_validation else ())),
+        on_error=asked.on_error,
+        ledgers=asked.ledgers,
+        key=asked.key,
+        insecure_key=asked.insecure_key,
+    )
+    return _fitting.TuningResult(
+        selected.output, asked.settings[selected.setting], noises[selected.setting], selected.guarantees
+    )
+
+
+def _calibrate(
+    asked: _fitting.TuningArguments, records: int, law: _accounting.Repetitions
+) -> tuple[float, list[float], list[stage.Stage]]:
+    """Compute the GDP level of a score, and the noise and the cost of a training with each setting; no data."""
+    level, delta = _largest_mu(law, asked.epsilon, asked.delta), asked.delta / law.mean
+
+    def total_epsilon(costs: Sequence[stage.Stage]) -> float:
+        return _selection.statements(law, asked.settings, {_fitting.TRAIN: costs}, asked.delta)[0].level
+
+    noises, costs = _fitting.calibrate(asked, records, _accounting.gdp_epsilon(level, delta), delta, total_epsilon)
+    return level, noises, costs
+
+
+def _largest_mu(law: _accounting.Repetitions, epsilon: float, delta: float) -> float:
+    """Largest GDP level of one run that keeps the selection within ``(epsilon, delta)``."""
+    low, high = 0.0, 64.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        fits = _accounting.selection_epsilon(law, partial(_accounting.gdp_delta, middle), delta) <= epsilon
+        low, high = (middle, high) if fits else (low, middle)
+    return low

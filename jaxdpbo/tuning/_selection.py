@@ -1,0 +1,241 @@
+"""Private selection: run a random number of private runs, and release the best alone.
+
+Publishing many private models costs many times the budget of one. A selection hides the cost of the losers by keeping
+the number of runs secret (Liu and Talwar 2019; Papernot and Steinke 2022; the bound is ours, docs/theorems.md). So the
+number of runs, the losers, their number and their order appear nowhere: not in a result, a log, a progress bar, a
+ledger or an exception. Running time reveals them to anyone who can time the call (docs/threat-model.md).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from jaxdpbo import _checks, _silence
+from jaxdpbo.privacy import _accounting, _guarantee, _keys, _ledger
+from jaxdpbo.privacy import _recording as records
+from jaxdpbo.privacy._accounting import stage
+from jaxdpbo.tuning import _repetition
+
+ON_ERROR = ("worst", "raise")
+Run = Callable[[Any, jax.Array], tuple[Any, float]]
+Cost = stage.Stage | Sequence[stage.Stage]
+
+
+class SelectionResult(NamedTuple):
+    """Everything you may publish.
+
+    Attributes:
+      setting: of the best run.
+      output: of the best run, such as its model; None if every run failed.
+      score: of the best run, as returned: noised if measured on protected rows.
+      guarantees: a guarantee for each set of rows.
+    """
+
+    setting: Any
+    output: Any
+    score: float
+    guarantees: tuple[_guarantee.Guarantee, ...]
+
+
+def private_selection(
+    train_and_score: Run,
+    settings: Sequence[Any],
+    *,
+    mean: float,
+    costs: Mapping[str, Cost],
+    delta: float,
+    eta: float = 0.0,
+    run_total_variation: float = 0.0,
+    assumptions: tuple[str, ...] = (),
+    on_error: str = "worst",
+    ledgers: Mapping[str, records.Recording] | None = None,
+    key: jax.Array | None = None,
+    insecure_key: bool = False,
+) -> SelectionResult:
+    """Run a private training with random settings, a random number of times, and return the best run alone.
+
+    Formal guarantee: for each set of rows in ``costs``, ``(epsilon, delta)``-DP, replace-one, of everything returned,
+    with ``epsilon`` the ``accounting.selection_epsilon`` of the average profile of the settings. Assumptions, by name
+    in the guarantee: ``costs`` covers one run, its score included; the number of runs stays unknown; failure of a run
+    depends only on noised values.
+
+    >>> import jax
+    >>> from jaxdpbo import accounting, tuning
+    >>> def count(setting, key):  # a count of 40 people, noised; the best setting has the least
+    ...     noised = 40 + setting + 4 * float(jax.random.normal(key))  # floats are for examples alone
+    ...     return noised, noised
+    >>> cost = accounting.gaussian_stage(0.25, "one count")
+    >>> found = tuning.private_selection(count, [0, 50], mean=10, costs={"the people": cost}, delta=1e-5)
+    >>> found.setting in (0, 50)  # 0, unless none of a random number of runs tried it
+    True
+    >>> round(found.guarantees[0].level, 1)
+    1.4
+
+    Args:
+      train_and_score: ``(setting, key) -> (output, score)``, a private mechanism: everything that depends on protected
+        rows, the score too, is noised with ``key``. Lower scores are better; NaN is the worst.
+      settings: a public list of a fixed length, drawn from uniformly, with replacement. To search a box, pass a fixed
+        sample of it.
+      mean: mean number of runs, above 1.
+      costs: the cost of ONE run to each set of rows, by the name of the set: a ``stage`` for all settings, or a
+        sequence with a stage for each. Rows that train and rows that score have separate guarantees; rows in both roles
+        have one cost, composed (``accounting.curve_stage(accounting.compose_profile([...]))``).
+      delta: of each guarantee.
+      eta: shape of the truncated negative binomial distribution of the number of runs: 0 is logarithmic, 1 geometric. A
+        smaller ``eta`` gives a single run more often and costs less privacy at the same mean.
+      run_total_variation: bound on the total variation between one run's noise and ideal noise.
+      assumptions: of one run's cost, by name: ``_guarantee.IDEAL_NOISE`` for noise in floats.
+      on_error: "worst": a run that raises loses. "raise": for debugging on data without privacy needs.
+      ledgers: for each set of rows, where its guarantee is charged before the first run. No result is returned
+        again: a second call under the same name is refused.
+      key: for tests; default: from the operating system.
+      insecure_key: see ``run_scan``.
+
+    Raises:
+      ValueError: no settings, no costs, a number out of range, nothing proved at this ``delta``.
+      TypeError: an argument of the wrong kind.
+      ledger.LedgerError: a budget does not suffice, or a name belongs to another or an earlier selection.
+    """
+    if not callable(train_and_score):
+        raise TypeError(f"train_and_score must be a function, got {type(train_and_score).__name__}")
+    settings = check_settings(settings)
+    law = _accounting.repetitions(eta, mean)
+    table = _repetition.table(law)
+    variation = law.mean * _checks.nonnegative("run_total_variation", run_total_variation) + table.total_variation
+    guarantees = tuple(other.assuming(*assumptions) for other in statements(law, settings, costs, delta, variation))
+    keep = _checks.one_of("on_error", on_error, ON_ERROR) == "worst"
+    _keys.refuse_trace("the key of private_selection()")
+    secret, first = _keys.for_release(key, guarantees[0], insecure_key)
+    guarantees = (first, *(other.assuming(*first.assumptions) for other in guarantees[1:]))
+    charge_selection(ledgers, guarantees, "private selection", law, settings)
+    setting, output, score = _best(train_and_score, settings, table, secret, keep)
+    return SelectionResult(setting, output, score, guarantees)
+
+
+def statements(
+    law: _accounting.Repetitions,
+    settings: Sequence[Any],
+    costs: Mapping[str, Cost],
+    delta: float,
+    variation: float = 0.0,
+) -> tuple[_guarantee.Guarantee, ...]:
+    """Compute the guarantee of a selection for each set of rows; host arithmetic, no data.
+
+    Raises:
+      ValueError: no costs, a number of stages other than 1 or the number of settings, or nothing proved at this
+        ``delta``.
+      TypeError: a cost is not a stage.
+    """
+    if not isinstance(costs, Mapping) or not costs:
+        raise ValueError(f"costs must map each set of rows to the cost of one run, got {costs!r}")
+    guarantees = []
+    for whose, cost in costs.items():
+        of_one = (cost,) if isinstance(cost, stage.Stage) else tuple(cost) if isinstance(cost, Sequence) else ()
+        if not of_one or not all(isinstance(part, stage.Stage) for part in of_one):
+            raise TypeError(f"costs must be stages of jaxdpbo.accounting, got {cost!r} for {whose!r}")
+        if len(of_one) not in (1, len(settings)):
+            raise ValueError(f"costs must be one stage, or one for each of {len(settings)} settings, got {len(of_one)}")
+        profile = _accounting.average_profile([1 / len(of_one)] * len(of_one), [part.profile for part in of_one])
+        epsilon = _accounting.selection_epsilon(law, profile, delta)
+        if not np.isfinite(epsilon):
+            raise ValueError(f"costs must be smaller: nothing is proved for {whose!r} at delta={delta:g}")
+        rests = (_guarantee.RANDOM_BITS, _guarantee.PUBLIC_CONFIG, _guarantee.RUN_COST, _guarantee.RUNS_UNKNOWN)
+        guarantees.append(
+            _guarantee.guarantee(
+                "dp",
+                max(epsilon, np.finfo(float).tiny),
+                "replace_one",
+                whose,
+                assumptions=(*rests, _guarantee.FAILS_BY_NOISE),
+                delta=delta,
+                total_variation=variation,
+            )
+        )
+    return tuple(guarantees)
+
+
+def check_settings(settings: Sequence[Any]) -> tuple[Any, ...]:
+    """Check a list of one or more settings."""
+    if isinstance(settings, (str, Mapping)) or not isinstance(settings, Sequence) or not settings:
+        raise ValueError(f"settings must be a list of one or more, got {settings!r}")
+    return tuple(settings)
+
+
+def charge_selection(ledgers: Any, stated: Sequence[_guarantee.Guarantee], what: str, *public: object) -> None:
+    """Charge the ledgers for the whole selection, before the first run; no result is returned again.
+
+    Raises:
+      ValueError: a set of rows without a guarantee.
+      ledger.LedgerError: a budget does not suffice, or a name was used before.
+    """
+    checked = (
+        {} if ledgers is None else {whose: records.check_recording(value) for whose, value in dict(ledgers).items()}
+    )
+    by_rows = {entry.protects: entry for entry in stated}
+    if unknown := set(checked) - set(by_rows):
+        raise ValueError(f"ledgers must be of rows named in costs, got {', '.join(map(repr, sorted(unknown)))}")
+    for whose, recording in checked.items():
+        charged = records.charge_run(recording, what, by_rows[whose], *public)
+        if charged.charged_before:
+            raise _ledger.LedgerError(
+                f"{recording.path}: run {charged.run!r} was charged before, and its draws may have been seen: give a "
+                "new attempt its own name, with its own charge"
+            )
+
+
+def _best(run: Run, settings: tuple[Any, ...], table: _repetition.Table, key: jax.Array, keep: bool) -> tuple[Any, ...]:
+    """Setting, output and score of the best run; the first of equal runs."""
+    first, rest = jax.random.split(key)
+    best: tuple[Any, ...] = ()
+    with _silence.isolate():
+        for number in range(table.runs(_uniform(first))):
+            of_setting, of_run, of_globals = _keys_of(rest, number)
+            setting = settings[_uniform(of_setting) * len(settings) >> _repetition.BITS]
+            try:
+                seed_globals(of_globals)
+                output, score = run(deepcopy(setting), of_run)  # changes to a setting would reach the next run
+                output, score = wait(output), float(score)
+            except _silence.STOPS:
+                raise
+            except BaseException:
+                if not keep:
+                    raise
+                output, score = None, np.inf
+            score = np.inf if np.isnan(score) else score
+            if not best or score < best[2]:
+                best = setting, output, score
+    return best
+
+
+def seed_globals(key: jax.Array) -> None:
+    """Seed NumPy's and Python's generators for one run: ``isolate`` restores them, so all runs would draw the same."""
+    _silence.seed_generators(np.asarray(jax.random.key_data(key)))
+
+
+def wait(output: object) -> Any:
+    """Wait for the output of a run: a JAX program may fail after its function returned.
+
+    Arrays inside an object that is not a pytree are not waited for.
+    """
+    jax.block_until_ready(_leaves(output))
+    return output
+
+
+def _leaves(output: Any) -> list[Any]:
+    try:
+        return jax.tree.leaves(output)
+    except (TypeError, ValueError):  # a dict inside has keys without an order
+        inside = output.values() if isinstance(output, dict) else output if isinstance(output, (list, tuple)) else ()
+        return [leaf for item in inside for leaf in _leaves(item)]
+
+
+def _uniform(key: jax.Array) -> int:
+    """Draw a number of ``_repetition.BITS`` bits."""
+    return int.from_bytes(np.asarray(_bits(key)).tobytes(), "little")
+
+
+_bits = jax.jit(lambda key: jax.random.bits(key, (_repetition.BITS // 32,), "uint32"))
+_keys_of = jax.jit(lambda key, number: tuple(jax.random.split(jax.random.fold_in(key, number), 3)))

@@ -1,0 +1,174 @@
+"""The public surface: what the interface pages list is public, and nothing else."""
+
+import doctest
+import importlib
+import inspect
+import pkgutil
+import re
+import types
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+import jaxdpbo
+
+PAGES = Path(__file__).parent.parent / "docs" / "api"
+DIRECTIVE = re.compile(r"^\.\. auto(?:function|class|data):: (\w+)$", re.MULTILINE)
+PARALLEL = {  # names that several modules have by design: each algorithm's, and each kind of noise's
+    "Config", "Release", "algorithm", "config", "make_algorithm", "gaussian", "planar_laplace",
+}  # fmt: skip
+SMALL = 330  # names, aliases counted once
+
+
+def public_modules() -> list[str]:
+    """Modules of which no part of the name begins with an underscore, and that have names of their own."""
+    found = [jaxdpbo.__name__]
+    for module in pkgutil.walk_packages(jaxdpbo.__path__, "jaxdpbo."):
+        if not any(part.startswith("_") for part in module.name.split(".")):
+            found.append(module.name)
+    return found
+
+
+MODULES = public_modules()
+FOLDERS = {"jaxdpbo.integrations", "jaxdpbo.theory"}  # their modules are their names
+
+
+def public_names(module: types.ModuleType) -> dict[str, Any]:
+    """What a module exports, without its modules."""
+    values = {name: getattr(module, name) for name in module.__all__}
+    return {name: value for name, value in values.items() if not inspect.ismodule(value)}
+
+
+def own_names(module: types.ModuleType) -> set[str]:
+    """Names without an underscore that a module binds to functions and classes of its own."""
+    return {
+        name for name, value in vars(module).items()
+        if not name.startswith("_") and getattr(value, "__module__", None) == module.__name__
+    }  # fmt: skip
+
+
+def surface() -> Iterator[tuple[str, Any]]:
+    """Every public object once, by its first name."""
+    seen: set[int] = set()
+    for name in MODULES:
+        if name in FOLDERS:
+            continue
+        for own, value in public_names(importlib.import_module(name)).items():
+            if id(value) not in seen:
+                seen.add(id(value))
+                yield f"{name}.{own}", value
+
+
+SURFACE = dict(surface())
+CALLABLE = {name: value for name, value in SURFACE.items() if callable(value) and not get_args(value)}
+FUNCTIONS = {name: inspect.unwrap(value) for name, value in CALLABLE.items() if not inspect.isclass(value)}
+FUNCTIONS = {name: value for name, value in FUNCTIONS.items() if inspect.isfunction(value)}
+
+
+def listed(page: str) -> set[str]:
+    """The names that a page documents."""
+    return set(DIRECTIVE.findall(page))
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if name not in FOLDERS])
+def test_a_page_lists_what_its_module_exports(name):
+    page = (PAGES / f"{name}.md").read_text()
+    assert f".. automodule:: {name}\n" in page
+    names = public_names(importlib.import_module(name))
+    if name != "jaxdpbo":  # the page of the package has what both export
+        names = {own: value for own, value in names.items() if getattr(jaxdpbo, own, None) is not value}
+    assert listed(page) == names.keys()
+
+
+def test_every_page_is_of_a_public_module():
+    assert {page.stem for page in PAGES.glob("*.md")} == set(MODULES) - FOLDERS
+    index = (PAGES.parent / "api.md").read_text()
+    assert all(f"\napi/{name}\n" in index for name in set(MODULES) - FOLDERS)
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if name not in FOLDERS])
+def test_a_public_module_hides_nothing_and_shows_nothing_else(name):
+    """Its functions and classes are in ``__all__``, and ``dir`` shows these and Python's own names."""
+    module = importlib.import_module(name)
+    assert own_names(module) <= set(module.__all__) | {"__getattr__"}
+    assert {own for own in dir(module) if not own.startswith("__")} == set(module.__all__)
+
+
+@pytest.mark.parametrize("name", sorted(FOLDERS))
+def test_a_folder_shows_its_modules(name):
+    module = importlib.import_module(name)
+    inside = {each.rpartition(".")[2] for each in MODULES if each.startswith(f"{name}.")}
+    assert {own for own in dir(module) if not own.startswith("__")} == inside
+
+
+def test_a_planted_name_is_seen():
+    planted = types.ModuleType("jaxdpbo.planted")
+    exec("def helper(): ...\nclass _Own: ...\n__all__ = []", vars(planted))
+    assert own_names(planted) == {"helper"}
+    assert listed(".. autofunction:: one\n.. autoclass:: Two\n   :members: three\n") == {"one", "Two"}
+    assert not has_example(own_names) and has_example(jaxdpbo.minimize)
+    assert without_types(lambda a, *, b: a) == ["a", "b", "return"]
+
+
+def test_the_surface_is_small():
+    assert 100 < len(SURFACE) < SMALL
+
+
+def test_no_two_public_things_share_a_name():
+    count = Counter(name.rpartition(".")[2] for name in SURFACE)
+    assert {name for name, times in count.items() if times > 1} <= PARALLEL
+
+
+def has_example(thing: Any) -> bool:
+    return bool(doctest.DocTestParser().get_examples(inspect.unwrap(thing).__doc__ or ""))
+
+
+def results() -> set[str]:
+    """The names of classes that a public function or method returns: you read them, and make none."""
+    found = set()
+    for value in CALLABLE.values():
+        own = inspect.unwrap(value)
+        methods = [each for each in vars(own).values()] if inspect.isclass(own) else [own]
+        for method in methods:
+            method = method.fget if isinstance(method, property) else method
+            if inspect.isfunction(method):
+                found |= set(re.findall(r"\w+", str(inspect.signature(method).return_annotation)))
+    fields = {each for value in CALLABLE.values() if inspect.isclass(value)
+              for each in re.findall(r"\w+", str(getattr(value, "__annotations__", "")))}  # fmt: skip
+    return found | fields
+
+
+def test_public_functions_and_classes_have_an_example():
+    """A class needs none if it is an exception, a protocol, or the result of something public."""
+    returned = results()
+    without = [
+        name for name, value in CALLABLE.items()
+        if not has_example(value) and not (inspect.isclass(value) and (
+            issubclass(value, BaseException) or getattr(value, "_is_protocol", False) or value.__name__ in returned
+        ))
+    ]  # fmt: skip
+    assert sorted(set(without) - set(UNWRITTEN)) == []
+    assert sorted(set(UNWRITTEN) - set(without)) == [], "these have one now"
+
+
+@pytest.mark.parametrize("name", CALLABLE)
+def test_a_public_thing_has_a_docstring(name):
+    assert inspect.unwrap(CALLABLE[name]).__doc__
+
+
+def without_types(function: Any) -> list[str]:
+    """Parameters without an annotation, and "return"."""
+    signature = inspect.signature(function)
+    missing = [each.name for each in signature.parameters.values() if each.annotation is each.empty]
+    return missing + (["return"] if signature.return_annotation is signature.empty else [])
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_public_function_has_types(name):
+    assert without_types(FUNCTIONS[name]) == []
+
+
+UNWRITTEN: tuple[str, ...] = ()

@@ -105,6 +105,10 @@ def remember_nothing(config: Config, users: int) -> tuple[()]:
 class Facts(NamedTuple):
     """The default ``Info``: NOT PRIVATE.
 
+    >>> from jaxdpbo import types
+    >>> types.Facts({"clipped": 3}).facts
+    {'clipped': 3}
+
     Attributes:
       facts: the ``facts`` of ``contribute``, summed over all users.
       factorisation_failed: None.
@@ -168,7 +172,12 @@ class Algorithm(NamedTuple):
 
 
 def bind(function: Callable[..., Any], *first: Any) -> Callable[..., Any]:
-    """Bind the ``first`` arguments of a function, to build an algorithm from another algorithm."""
+    """Bind the ``first`` arguments of a function, to build an algorithm from another algorithm.
+
+    >>> from jaxdpbo import types
+    >>> types.bind(lambda a, b: a + b, 1)(2)
+    3
+    """
 
     @functools.wraps(function)
     def bound(*arguments: Any, **options: Any) -> Any:
@@ -194,6 +203,11 @@ class State(NamedTuple):
 
 class Query(NamedTuple):
     """The next points to evaluate, all fields public. ``ask`` makes the query; do not change single fields.
+
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo import types
+    >>> types.Query(jnp.zeros((1, 2)), jnp.ones(1, bool)).points.shape
+    (1, 2)
 
     Attributes:
       points: ``(b, d)`` points, all inside the box.

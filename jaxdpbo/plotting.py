@@ -83,6 +83,11 @@ def plot_trade_off(
 
     The diagonal is guessing. ``measured``, from ``_auditing.trade_off``, shows an attack.
 
+    >>> from jaxdpbo import plotting, privacy
+    >>> statement = privacy.guarantee("gdp", 1.0, "replace_one", "the users")
+    >>> len(plotting.plot_trade_off(statement).lines) > 0
+    True
+
     Raises:
       ValueError: a guarantee other than "gdp" or "dp".
     """
@@ -104,6 +109,13 @@ def plot_audit(
     axes: "Axes | None" = None,
 ) -> "Axes":
     """Plot lower bounds from attacks, relative to the guaranteed levels: a bar above 1 refutes the guarantee.
+
+    >>> from jaxdpbo import plotting, privacy
+    >>> statement = privacy.guarantee("gdp", 1.0, "replace_one", "the users")
+    >>> audit = privacy.epsilon_lower_bound(60, 40, 100)
+    >>> axes = plotting.plot_audit([audit], [statement], ["a mean"])
+    >>> len(axes.get_yticklabels()) + len(axes.get_xticklabels()) > 0
+    True
 
     Args:
       audits: the lower bounds.
@@ -134,6 +146,12 @@ def plot_audit(
 def plot_previews(found: Sequence[Preview], *, axes: "Axes | None" = None) -> "Axes":
     """Plot the noise of previewed searches against the number of users.
 
+    >>> import jaxdpbo
+    >>> from jaxdpbo import plotting
+    >>> found = [jaxdpbo.preview(users=users, bounds=[(0, 1)], loss_range=(0, 1), mu=1) for users in (100, 1000)]
+    >>> len(plotting.plot_previews(found).lines) > 0
+    True
+
     Args:
       found: previews from ``preview``, different in the number of users alone.
       axes: the matplotlib axes.
@@ -161,6 +179,13 @@ def plot_previews(found: Sequence[Preview], *, axes: "Axes | None" = None) -> "A
 
 def plot_budget(statement: Guarantee, *, axes: "Axes | None" = None) -> "Axes":
     """Plot the parts of a "gdp" budget as shares of ``mu^2``, with sum 1.
+
+    >>> import jaxdpbo
+    >>> from jaxdpbo import plotting, privacy
+    >>> statement = privacy.guarantee("gdp", 1.0, "replace_one", "the users", parts=[("search", 0.8),
+    ...     ("estimate", 0.6)])
+    >>> len(plotting.plot_budget(statement).patches) > 0
+    True
 
     Raises:
       ValueError: a guarantee of another notion.

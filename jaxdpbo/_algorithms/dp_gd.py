@@ -31,6 +31,12 @@ def gradient_objective(loss: Objective) -> Objective:
 
     Takes ``d`` directional derivatives at once. The same loss gives the same function, so nothing recompiles: define
     the loss once. With ``by_person``, differentiate the losses of each person's rows.
+
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo import dp_gd
+    >>> objective = dp_gd.gradient_objective(lambda point, data: (data - point[0]) ** 2)
+    >>> objective(jnp.array([1.0]), jnp.array([3.0, 0.0])).tolist()
+    [[-4.0, 2.0]]
     """
     if isinstance(loss, ByPerson):
         return loss.replace_objective(gradient_objective(loss.rows))

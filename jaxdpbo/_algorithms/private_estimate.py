@@ -162,6 +162,10 @@ def make_algorithm(inner: Algorithm) -> Algorithm:
     ``mu = inf``                                the clipped mean itself: not private
     an inner algorithm without GDP at each step refused here, or by ``init`` and ``privacy``
     ==========================================  ======================================================
+
+    >>> from jaxdpbo import dp_gd, private_estimate
+    >>> private_estimate.make_algorithm(dp_gd.algorithm).contribute is not None
+    True
     """
     if inner.contribute is None or inner.perturb is None:
         raise ValueError(f"inner must be {PAYS}")

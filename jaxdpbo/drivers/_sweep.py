@@ -227,6 +227,11 @@ def distribute(
     many calls as threads wait for ever. ``NPROC`` is the size of the pool. "vmap" on a CPU can deadlock too, and is
     slow. For a function without batched factorisations, ``policy="shard"`` works without ``NPROC`` and is faster.
 
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo import drivers
+    >>> drivers.distribute(lambda scale, data: scale * jnp.sum(data), jnp.arange(3.0), jnp.ones(2)).tolist()
+    [0.0, 2.0, 4.0]
+
     Args:
       function: pure and traceable, defined once, since each fresh lambda is compiled again. Returns arrays, but no
         typed keys.

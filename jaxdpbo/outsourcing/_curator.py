@@ -66,6 +66,10 @@ def frame(*parts: bytes | str | np.ndarray) -> bytes:
 
     Each part is written with its kind and length, an array with its dtype and shape.
 
+    >>> from jaxdpbo import outsourcing
+    >>> outsourcing.frame(b"a", "bc") == outsourcing.frame(b"ab", "c")
+    False
+
     Raises:
       TypeError: a part has another type, or is an array of objects or of named fields.
     """
@@ -85,6 +89,19 @@ def _pieces(part: bytes | str | np.ndarray) -> tuple[bytes, ...]:
 @contextmanager
 def open_journal(path: str | Path, published: Publication, private: bytes, queries: int) -> Iterator[Journal]:
     """Create a record, or open the record of the same released file, private data and number of queries. A context.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> from jaxdpbo import outsourcing, transforms
+    >>> config = transforms.planar_laplace(centre=[0.0, 0.0], scale=1.0, epsilon=5.0)
+    >>> curated = transforms.curate(None, config, np.zeros((3, 2)))
+    >>> path = Path(tempfile.mkdtemp()) / "released.jsonl"
+    >>> outsourcing.publish(path, curated)
+    >>> published = outsourcing.read_publication(path)
+    >>> with outsourcing.open_journal(path.with_name("record.jsonl"), published, b"the rows", 5) as journal:
+    ...     print(len(journal.answers))
+    0
 
     Args:
       path: the path of the record, for the curator's eyes only. A new record draws its key to ``<path>.key``.

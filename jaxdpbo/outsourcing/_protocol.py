@@ -35,6 +35,11 @@ def read_lines(stream: TextIO) -> Iterator[str]:
     """Yield the lines of a stream: a line too long as an empty line, an unfinished last line not at all.
 
     A broken stream, or other bytes than UTF-8, end the lines.
+
+    >>> import io
+    >>> from jaxdpbo import outsourcing
+    >>> [line.strip() for line in outsourcing.read_lines(io.StringIO("one" + chr(10)))]
+    ['one']
     """
     with suppress(ConnectionError, UnicodeDecodeError):
         while line := stream.readline(MAX_LINE_LENGTH):
@@ -48,7 +53,15 @@ def read_lines(stream: TextIO) -> Iterator[str]:
 
 
 def sender(stream: TextIO) -> Callable[[str], None]:
-    """Make a function to write lines to a stream without delay."""
+    """Make a function to write lines to a stream without delay.
+
+    >>> import io
+    >>> from jaxdpbo import outsourcing
+    >>> stream = io.StringIO()
+    >>> outsourcing.sender(stream)("one")
+    >>> stream.getvalue().strip()
+    'one'
+    """
 
     def send(line: str) -> None:
         stream.write(line + "\n")

@@ -24,6 +24,17 @@ class Publication(NamedTuple):
 def publish(path: str | Path, curated: _transforms.CuratedRows) -> None:
     """Write the result of ``curate`` to a new file, completely or not at all.
 
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> from jaxdpbo import outsourcing, transforms
+    >>> config = transforms.planar_laplace(centre=[0.0, 0.0], scale=1.0, epsilon=5.0)
+    >>> curated = transforms.curate(None, config, np.zeros((3, 2)))
+    >>> path = Path(tempfile.mkdtemp()) / "released.jsonl"
+    >>> outsourcing.publish(path, curated)
+    >>> len(path.read_text().splitlines())
+    4
+
     Raises:
       FileExistsError: the file exists. A second release of the same rows is a second spend.
     """
@@ -46,6 +57,17 @@ def publish(path: str | Path, curated: _transforms.CuratedRows) -> None:
 
 def read_publication(path: str | Path) -> Publication:
     """Read and check a file written by ``publish``.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> from jaxdpbo import outsourcing, transforms
+    >>> config = transforms.planar_laplace(centre=[0.0, 0.0], scale=1.0, epsilon=5.0)
+    >>> curated = transforms.curate(None, config, np.zeros((3, 2)))
+    >>> path = Path(tempfile.mkdtemp()) / "released.jsonl"
+    >>> outsourcing.publish(path, curated)
+    >>> outsourcing.read_publication(path).curated.z.shape
+    (3, 2)
 
     Raises:
       ProtocolError: the file is no released file, has another version, or is damaged.

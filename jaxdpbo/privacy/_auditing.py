@@ -71,6 +71,10 @@ class Replay(NamedTuple):
 def epsilon_lower_bound(correct: int, wrong: int, trials: int, *, delta: float = 0.0) -> Audit:
     """Bound from below the levels of ``(epsilon, delta)``-DP and GDP, by two one-sided Clopper-Pearson bounds.
 
+    >>> from jaxdpbo import privacy
+    >>> round(privacy.epsilon_lower_bound(900, 100, 1000).epsilon, 2)
+    1.99
+
     Raises:
       ValueError: counts that are not within ``trials``, a delta outside [0, 1).
     """
@@ -88,6 +92,13 @@ def epsilon_lower_bound(correct: int, wrong: int, trials: int, *, delta: float =
 
 def threshold_audit(first: np.ndarray, second: np.ndarray, *, delta: float = 0.0, sought: str = "epsilon") -> Audit:
     """Audit by the attack "the score is above a threshold", or below, whichever bounds more.
+
+    >>> import numpy as np
+    >>> from jaxdpbo import privacy
+    >>> rng = np.random.default_rng(0)
+    >>> found = privacy.threshold_audit(rng.normal(0, 1, 1000), rng.normal(1, 1, 1000), sought="mu")
+    >>> 0.5 < found.mu < 1.0
+    True
 
     Args:
       first: ``(trials,)`` scores from releases of the first data set.
@@ -129,6 +140,12 @@ def declared_trade_off(statement: _guarantee.Guarantee, type_one: np.ndarray) ->
 
     The slack ``delta`` of a "gdp" guarantee moves the curve by ``delta`` down and to the left (Dong et al. 2022,
     proposition 2.12: the envelope of its (epsilon, delta) curves).
+
+    >>> import numpy as np
+    >>> from jaxdpbo import privacy
+    >>> statement = privacy.guarantee("gdp", 1.0, "replace_one", "the users")
+    >>> privacy.declared_trade_off(statement, np.array([0.05, 0.5])).round(3).tolist()
+    [0.74, 0.159]
 
     Raises:
       ValueError: another notion, an error rate outside [0, 1].
@@ -194,6 +211,11 @@ def replay(run: Callable[[Any], tuple[Any, Any]], first: Tree, second: Tree, *, 
     ``run`` fixes its own key, the same in both calls. A declared sensitivity is refuted if ``moved`` is larger, or
     if ``differing`` is not empty: a query, a count, a shape, a dtype, an error in only one run. Both may raise the
     same error, and NaN at the same places is equal.
+
+    >>> import numpy as np
+    >>> from jaxdpbo import privacy
+    >>> privacy.replay(lambda data: (data.sum(), data.shape), np.zeros(3), np.array([1.0, 0.0, 0.0]))
+    Replay(differing=(), moved=1.0, raised='')
 
     Args:
       run: ``data -> (statistic, rest)``: the statistic before its noise, an array or a tree of them, and everything

@@ -87,6 +87,10 @@ def choice_sharpness(mu: float, width: float, users: int) -> float:
     The chosen point is worse than the best of ``m``, in expectation and if no difference is wider than ``width``, by
     at most ``log(m) / s`` (McSherry and Talwar 2007).
 
+    >>> from jaxdpbo import privacy
+    >>> round(privacy.choice_sharpness(1.0, 1.0, 1000), 2)
+    806.97
+
     Raises:
       ValueError: a number out of range.
       TypeError: an argument that is no number.

@@ -26,6 +26,12 @@ MOST_AT_ONCE = 2 * CHUNK
 def clip_by_l2_norm(vectors: jax.Array, clip_norm: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Project each column onto the ball of radius ``clip_norm`` (Algorithm 1, line 7 of Sopa et al. 2025).
 
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo import privacy
+    >>> clipped, norms, finite = privacy.clip_by_l2_norm(jnp.array([[3.0], [4.0]]), jnp.asarray(1.0))
+    >>> clipped.shape
+    (2, 1)
+
     Args:
       vectors: ``(d, n)``, a column for each user.
       clip_norm: ``B``, positive.

@@ -219,6 +219,10 @@ def guarantee(
 ) -> Guarantee:
     """Check the fields of a guarantee and build it.
 
+    >>> from jaxdpbo import privacy
+    >>> privacy.guarantee("gdp", 0.5, "replace_one", "the users").level
+    0.5
+
     Raises:
       ValueError: an unknown notion or relation, a level not positive and finite, a ``delta`` or ``total_variation``
         outside [0, 1), text other than one printable line, a "unit_distance" without ``unit`` or a unit elsewhere,
@@ -363,6 +367,11 @@ def expect_gdp(name: str, stated: Guarantee) -> None:
 
 def guarantee_from_dict(fields: dict[str, Any]) -> Guarantee:
     """Read and check a guarantee from ``to_dict``; add the assumption ``UNCHECKED``, since a file may hold anything.
+
+    >>> from jaxdpbo import privacy
+    >>> statement = privacy.guarantee("gdp", 0.5, "replace_one", "the users")
+    >>> privacy.guarantee_from_dict(statement.to_dict()).level
+    0.5
 
     Raises:
       ValueError: the fields are not those of a guarantee.

@@ -55,6 +55,10 @@ def secret_key(shape: tuple[int, ...] = ()) -> jax.Array:
 def key_from_bytes(data: bytes) -> jax.Array:
     """Make the ``chacha20`` key of 32 secret random bytes.
 
+    >>> from jaxdpbo import privacy
+    >>> privacy.key_from_bytes(bytes(range(32))).shape
+    ()
+
     Raises:
       TypeError: ``data`` is not bytes.
       ValueError: ``data`` is not 32 bytes long; the message quotes none.

@@ -108,6 +108,11 @@ class Event(NamedTuple):
 class Spend(NamedTuple):
     """The cost of a release: its events, and the terms of its guarantee.
 
+    >>> from jaxdpbo import ledger
+    >>> spend = ledger.Spend((ledger.Event("gdp", 1),), "replace_one", ledger.USERS)
+    >>> spend.events[0].type
+    'gdp'
+
     Attributes:
       events: at least one ``Event``.
       relation: the neighbouring relation.
@@ -339,6 +344,16 @@ def store_release(
 ) -> dict[str, Any]:
     """Record the release of a charged run, and return the payload to publish: the FIRST one recorded.
 
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from jaxdpbo import ledger
+    >>> path = Path(tempfile.mkdtemp()) / "budget.jsonl"
+    >>> ledger.create(path, mu=2)
+    >>> spend = ledger.Spend((ledger.Event("gdp", 1),), "replace_one", ledger.USERS)
+    >>> paid = ledger.charge(path, "march", "a mean", spend)
+    >>> ledger.store_release(path, "march", {"mean": 0.25})
+    {'mean': 0.25}
+
     Raises:
       LedgerError: the run was not charged.
     """
@@ -358,6 +373,15 @@ def adopt(path: str | Path, *, by: str | None = None) -> None:
     Stop using the original: nobody adds up charges to two copies. The file records the adoption. If you adopt an older
     copy, later spends are forgotten. The file gets a new id; ``adopt`` deletes the mark of the former id if it is in
     the same folder, so that a former state of the file is refused.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from jaxdpbo import ledger
+    >>> path = Path(tempfile.mkdtemp()) / "budget.jsonl"
+    >>> ledger.create(path, mu=2)
+    >>> copy = path.with_name("copy.jsonl")
+    >>> content = copy.write_bytes(path.read_bytes())
+    >>> ledger.adopt(copy, by="the auditor")
     """
     with _open_ledger(path, writing=True, copies=True) as opened:
         _account(opened)
@@ -380,6 +404,14 @@ def adopt(path: str | Path, *, by: str | None = None) -> None:
 def account(path: str | Path, *, expected_head: str | None = None) -> Account:
     """Verify a ledger or a copy, and add up its spends.
 
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from jaxdpbo import ledger
+    >>> path = Path(tempfile.mkdtemp()) / "budget.jsonl"
+    >>> ledger.create(path, mu=2)
+    >>> ledger.account(path).left.cost
+    Fraction(4, 1)
+
     Args:
       path: the path of the ledger.
       expected_head: an earlier result of ``head``; the ledger may have grown since.
@@ -397,7 +429,16 @@ def account(path: str | Path, *, expected_head: str | None = None) -> Account:
 
 
 def head(path: str | Path) -> str:
-    """The hash of the last line, which covers all charges and releases; keep it elsewhere."""
+    """The hash of the last line, which covers all charges and releases; keep it elsewhere.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from jaxdpbo import ledger
+    >>> path = Path(tempfile.mkdtemp()) / "budget.jsonl"
+    >>> ledger.create(path, mu=2)
+    >>> len(ledger.head(path))
+    64
+    """
     return read(path).head
 
 

@@ -17,6 +17,16 @@ from jaxdpbo.privacy._fingerprints import fingerprint
 class Recording(NamedTuple):
     """The ledger that pays for a release, and the name of the run there.
 
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> import jaxdpbo
+    >>> path = Path(tempfile.mkdtemp()) / "budget.jsonl"
+    >>> jaxdpbo.ledger.create(path, mu=2)
+    >>> recording = jaxdpbo.Recording(path, "march")
+    >>> recording.run
+    'march'
+
     Attributes:
       path: the path of a ledger made by ``ledger.create``.
       run: a name for the run with its data and objective; a retry under the same name does not pay twice.

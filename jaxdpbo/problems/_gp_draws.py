@@ -8,7 +8,12 @@ from jaxdpbo import _checks
 
 
 def gp_grid(side: float, points: int) -> np.ndarray:
-    """A grid of points ``(points^2, 2)`` on a square around the origin, with sides of length ``side``."""
+    """A grid of points ``(points^2, 2)`` on a square around the origin, with sides of length ``side``.
+
+    >>> from jaxdpbo import problems
+    >>> problems.gp_grid(1.0, 3).shape
+    (9, 2)
+    """
     side, points = _checks.positive("side", side), _checks.size("points", points)
     axis = np.linspace(-side / 2, side / 2, points)
     return np.stack(np.meshgrid(axis, axis, indexing="ij"), -1).reshape(-1, 2)
@@ -18,6 +23,11 @@ def gp_draws(key: jax.Array, count: int, *, side: float, points: int, lengthscal
     """Draws ``(count, points^2)`` of a squared-exponential process of variance 1 on ``grid(side, points)``.
 
     Exact: the covariance is the Kronecker product of the covariances of the two axes.
+
+    >>> import jax
+    >>> from jaxdpbo import problems
+    >>> problems.gp_draws(jax.random.key(0), 2, side=1.0, points=3, lengthscale=0.5).shape
+    (2, 9)
     """
     axis = jnp.linspace(-side / 2, side / 2, points)
     covariance = jnp.exp(-0.5 * jnp.square((axis[:, None] - axis[None, :]) / lengthscale))

@@ -48,7 +48,12 @@ def kernel_svr_split(
 
 
 def kernel_svr_bounds(features: int) -> np.ndarray:
-    """The box ``(2, p + 3)`` of appendix C.4."""
+    """The box ``(2, p + 3)`` of appendix C.4.
+
+    >>> from jaxdpbo import problems
+    >>> problems.kernel_svr_bounds(10).shape
+    (2, 13)
+    """
     return np.array([LOG_LENGTHSCALE] * _checks.size("features", features) + [EPSILON, C, GAMMA]).T
 
 

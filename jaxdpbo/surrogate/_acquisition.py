@@ -64,6 +64,10 @@ def beta_of_box(t: jax.Array | int, dimension: int) -> jax.Array:
 
     Kandasamy, Schneider and Poczos (2015), "High dimensional Bayesian optimisation and bandits via additive models".
     Schedules with a proof (Srinivas et al., theorem 2) explore too much to be useful.
+
+    >>> from jaxdpbo import surrogate
+    >>> round(float(surrogate.beta_of_box(1, 2)), 3)
+    0.277
     """
     return 0.2 * dimension * jnp.log(2.0 * jnp.asarray(t, jnp.result_type(float)))
 
@@ -90,6 +94,14 @@ def probability_of_improvement(mean: jax.Array, deviation: jax.Array, strips: St
     """Probability of a point being below the reference and not dominated.
 
     Couckuyt, Deschrijver and Dhaene (2014).
+
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo import surrogate
+    >>> front = jnp.array([[0.0, 1.0], [1.0, 0.0]])
+    >>> regions = surrogate.strips(front, jnp.ones(2, bool), jnp.array([2.0, 2.0]))
+    >>> mean, deviation = jnp.array([0.5, 0.5]), jnp.array([0.1, 0.1])
+    >>> round(float(surrogate.probability_of_improvement(mean, deviation, regions)), 2)
+    1.0
     """
     first, second = _edge_values(_below, mean, deviation, strips)
     return jnp.sum(_strip_values(first) * second)
@@ -106,6 +118,14 @@ def hvpoi(mean: jax.Array, deviation: jax.Array, strips: Strips, gain: jax.Array
 
     The probability is the same in all increasing transforms of the objectives; the ``gain ()`` is not. Compute ``gain``
     with ``gained_hypervolume`` of the mean, in the units that matter.
+
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo import surrogate
+    >>> front = jnp.array([[0.0, 1.0], [1.0, 0.0]])
+    >>> regions = surrogate.strips(front, jnp.ones(2, bool), jnp.array([2.0, 2.0]))
+    >>> mean, deviation = jnp.array([0.5, 0.5]), jnp.array([0.1, 0.1])
+    >>> round(float(surrogate.hvpoi(mean, deviation, regions, jnp.asarray(0.25))), 2)
+    0.25
     """
     return gain * probability_of_improvement(mean, deviation, strips)
 
@@ -119,7 +139,16 @@ def log_hvpoi(mean: jax.Array, deviation: jax.Array, strips: Strips, gain: jax.A
 
 
 def expected_hypervolume_improvement(mean: jax.Array, deviation: jax.Array, strips: Strips) -> jax.Array:
-    """Expected value of ``gained_hypervolume`` (Yang, Emmerich, Deutz and Back 2019, for minimisation)."""
+    """Expected value of ``gained_hypervolume`` (Yang, Emmerich, Deutz and Back 2019, for minimisation).
+
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo import surrogate
+    >>> front = jnp.array([[0.0, 1.0], [1.0, 0.0]])
+    >>> regions = surrogate.strips(front, jnp.ones(2, bool), jnp.array([2.0, 2.0]))
+    >>> mean, deviation = jnp.array([0.5, 0.5]), jnp.array([0.1, 0.1])
+    >>> round(float(surrogate.expected_hypervolume_improvement(mean, deviation, regions)), 2)
+    0.25
+    """
     first, second = _edge_values(_shortfall, mean, deviation, strips)
     return jnp.sum(_strip_values(first) * second)
 

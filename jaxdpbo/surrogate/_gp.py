@@ -145,6 +145,15 @@ def append(
     Uses ``b`` rows, masked ones included. Returns the posterior unchanged where fewer rows are free or ``when`` is
     False.
 
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo import kernels, surrogate
+    >>> model = surrogate.GPModel(kernels.rbf, kernels.stationary(1.0, 1), jnp.asarray(0.1))
+    >>> points, mask = jnp.array([[0.0], [1.0]]), jnp.ones(2, bool)
+    >>> first = surrogate.condition(model, points, jnp.array([True, False]))._replace(used=jnp.asarray(1))
+    >>> both = surrogate.append(model, first, points[1:], mask[1:])
+    >>> both.mask.tolist()
+    [True, True]
+
     Raises:
       ValueError: ``b`` above the capacity, at trace time.
     """
@@ -266,6 +275,15 @@ def predict(
 ) -> tuple[jax.Array, jax.Array]:
     """Posterior mean and variance of the latent function at ``points (k, d)``; ``condition`` has an example.
 
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo import kernels, surrogate
+    >>> model = surrogate.GPModel(kernels.rbf, kernels.stationary(1.0, 1), jnp.asarray(0.1))
+    >>> points, mask = jnp.array([[0.0], [1.0]]), jnp.ones(2, bool)
+    >>> factorization = surrogate.condition(model, points, mask)
+    >>> mean, variance = surrogate.predict(model, factorization, jnp.array([0.0, 1.0]), jnp.array([[0.5]]))
+    >>> mean.shape, variance.shape
+    ((1,), (1,))
+
     Args:
       model: the process before any evaluation.
       factorization: the evaluated points.
@@ -305,6 +323,13 @@ def log_marginal_likelihood(
     """Log marginal likelihood ``log p(values | points)``, a scalar, over the rows where ``mask (m,)`` is True.
 
     Reads the values: NOT private.
+
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo import kernels, surrogate
+    >>> model = surrogate.GPModel(kernels.rbf, kernels.stationary(1.0, 1), jnp.asarray(0.1))
+    >>> points, mask = jnp.array([[0.0], [1.0]]), jnp.ones(2, bool)
+    >>> surrogate.log_marginal_likelihood(model, points, jnp.array([0.0, 1.0]), mask).shape
+    ()
     """
     count = jnp.sum(mask, dtype=values.dtype)
     return log_density(covariance(model, points, mask), mask_rows(mask, values)) - 0.5 * count * math.log(2 * math.pi)
@@ -351,6 +376,16 @@ def fit(
     is ``initial``, with the signs of ``model``'s numbers (``model`` if omitted); the others are uniform. A finite
     ``scale`` is the standard deviation of a normal prior on each logarithm, around the number in ``model``: with fewer
     points than numbers, the likelihood alone fits anything.
+
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo import kernels, surrogate
+    >>> model = surrogate.GPModel(kernels.rbf, kernels.stationary(1.0, 1), jnp.asarray(0.1))
+    >>> points, mask = jnp.array([[0.0], [1.0]]), jnp.ones(2, bool)
+    >>> import jax
+    >>> better = surrogate.fit(jax.random.key(0), model, points, jnp.array([0.0, 1.0]), mask,
+    ...     num_restarts=2, steps=5)
+    >>> better.params.lengthscale.shape
+    (1,)
 
     Returns:
       The best model of the search; never worse than ``initial``.

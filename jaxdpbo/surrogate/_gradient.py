@@ -65,6 +65,14 @@ def gradient_information(model: _gp.GPModel, factorization: _gp.Factorization, t
     """Remaining uncertainty ``Tr(grad k_D(theta, theta) grad^T)`` of the gradient at ``theta``, a scalar.
 
     The bias of the gradient estimate is at most the RKHS norm of a loss times the root of this trace (Lemma A.2).
+
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo import kernels, surrogate
+    >>> model = surrogate.GPModel(kernels.rbf, kernels.stationary(1.0, 1), jnp.asarray(0.1))
+    >>> points, mask = jnp.array([[0.0], [1.0]]), jnp.ones(2, bool)
+    >>> factorization = surrogate.condition(model, points, mask)
+    >>> surrogate.gradient_information(model, factorization, jnp.zeros(1)).shape
+    ()
     """
     return jnp.trace(covariance(model, factorization, theta))
 
@@ -78,7 +86,17 @@ class GradientPosterior(NamedTuple):
 
 
 def gradient_posterior(model: _gp.GPModel, factorization: _gp.Factorization, theta: jax.Array) -> GradientPosterior:
-    """Compute everything that does not depend on the batch."""
+    """Compute everything that does not depend on the batch.
+
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo import kernels, surrogate
+    >>> model = surrogate.GPModel(kernels.rbf, kernels.stationary(1.0, 1), jnp.asarray(0.1))
+    >>> points, mask = jnp.array([[0.0], [1.0]]), jnp.ones(2, bool)
+    >>> factorization = surrogate.condition(model, points, mask)
+    >>> posterior = surrogate.gradient_posterior(model, factorization, jnp.zeros(1))
+    >>> type(posterior).__name__
+    'GradientPosterior'
+    """
     return GradientPosterior(theta, factorization, weights(model, factorization, theta))
 
 

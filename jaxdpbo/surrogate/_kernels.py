@@ -74,6 +74,11 @@ def stationary_from_box(extent: np.ndarray) -> Stationary:
     """Make lengthscales of ``sqrt(d) / 4`` of each side of ``extent (2, d)``: distances in a box grow as ``sqrt(d)``.
 
     The lengthscale is 1 along a side of no extent; the variance is 1.
+
+    >>> import numpy as np
+    >>> from jaxdpbo import kernels
+    >>> kernels.stationary_from_box(np.array([[0.0, 0.0], [1.0, 2.0]])).lengthscale.shape
+    (2,)
     """
     sides, dimension = extent[1] - extent[0], extent.shape[1]
     return stationary(np.where(sides > 0, sides * dimension**0.5 / 4, 1.0), dimension)
@@ -113,27 +118,59 @@ def check(kernel: Kernel, params: KernelParams, dimension: int) -> None:
 
 
 def rbf(params: Stationary, x: jax.Array, y: jax.Array) -> jax.Array:
-    """``variance exp(-r^2 / 2)`` with ``r^2 = sum((x - y)^2 / lengthscale^2)``."""
+    """``variance exp(-r^2 / 2)`` with ``r^2 = sum((x - y)^2 / lengthscale^2)``.
+
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo import kernels
+    >>> round(float(kernels.rbf(kernels.stationary(1.0, 1), jnp.zeros(1), jnp.ones(1))), 4)
+    0.6065
+    """
     return params.variance * _rbf_profile(_squared_distance(params, x, y))
 
 
 def matern32(params: Stationary, x: jax.Array, y: jax.Array) -> jax.Array:
-    """``variance (1 + a) exp(-a)`` with ``a = sqrt(3) r``. Its gradient process exists; sample paths are C^1."""
+    """``variance (1 + a) exp(-a)`` with ``a = sqrt(3) r``. Its gradient process exists; sample paths are C^1.
+
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo import kernels
+    >>> round(float(kernels.matern32(kernels.stationary(1.0, 1), jnp.zeros(1), jnp.ones(1))), 4)
+    0.4834
+    """
     return params.variance * _matern32_profile(_squared_distance(params, x, y))
 
 
 def matern52(params: Stationary, x: jax.Array, y: jax.Array) -> jax.Array:
-    """``variance (1 + a + a^2 / 3) exp(-a)`` with ``a = sqrt(5) r``; sample paths are C^2."""
+    """``variance (1 + a + a^2 / 3) exp(-a)`` with ``a = sqrt(5) r``; sample paths are C^2.
+
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo import kernels
+    >>> round(float(kernels.matern52(kernels.stationary(1.0, 1), jnp.zeros(1), jnp.ones(1))), 4)
+    0.524
+    """
     return params.variance * _matern52_profile(_squared_distance(params, x, y))
 
 
 def polynomial(params: Polynomial, x: jax.Array, y: jax.Array) -> jax.Array:
-    """``variance (x . y + offset)^degree``: a Gram matrix has rank at most ``comb(d + degree, degree)``."""
+    """``variance (x . y + offset)^degree``: a Gram matrix has rank at most ``comb(d + degree, degree)``.
+
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo import kernels
+    >>> params = kernels.polynomial_of_degree(2)
+    >>> float(kernels.polynomial(params, jnp.ones(1), jnp.ones(1)))
+    4.0
+    """
     return params.variance * (jnp.dot(x, y, precision="highest") + params.offset) ** params.degree
 
 
 def gram(kernel: Kernel, params: KernelParams, xs: jax.Array, ys: jax.Array) -> jax.Array:
-    """Gram matrix ``k(x_i, y_j)`` of points ``xs (p, d)`` and ``ys (q, d)``, shape ``(p, q)``."""
+    """Gram matrix ``k(x_i, y_j)`` of points ``xs (p, d)`` and ``ys (q, d)``, shape ``(p, q)``.
+
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo import kernels
+    >>> points = jnp.array([[0.0], [1.0]])
+    >>> kernels.gram(kernels.rbf, kernels.stationary(1.0, 1), points, points).shape
+    (2, 2)
+    """
     return jax.vmap(lambda x: jax.vmap(lambda y: kernel(params, x, y))(ys))(xs)
 
 

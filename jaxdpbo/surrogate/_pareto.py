@@ -30,13 +30,26 @@ def is_non_dominated(values: jax.Array, mask: jax.Array) -> jax.Array:
 
     A row dominates another if all its objectives are at most as large and some objective is smaller: equal rows do not
     dominate each other.
+
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo import surrogate
+    >>> surrogate.is_non_dominated(jnp.array([[0.0, 1.0], [1.0, 1.0]]), jnp.ones(2, bool)).tolist()
+    [True, False]
     """
     smaller = jnp.all(values[:, None] <= values[None, :], axis=2) & jnp.any(values[:, None] < values[None, :], axis=2)
     return mask & ~jnp.any(smaller & mask[:, None], axis=0)
 
 
 def strips(values: jax.Array, mask: jax.Array, reference: jax.Array) -> Strips:
-    """Strips of ``values (n, 2)`` where ``mask``; only rows below ``reference (2,)`` in both objectives count."""
+    """Strips of ``values (n, 2)`` where ``mask``; only rows below ``reference (2,)`` in both objectives count.
+
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo import surrogate
+    >>> front = jnp.array([[0.0, 1.0], [1.0, 0.0]])
+    >>> regions = surrogate.strips(front, jnp.ones(2, bool), jnp.array([2.0, 2.0]))
+    >>> regions.left.shape
+    (3,)
+    """
     inside = mask & jnp.all(values < reference[None], axis=1)
     first = jnp.where(inside, values[:, 0], reference[0])
     order = jnp.argsort(first)

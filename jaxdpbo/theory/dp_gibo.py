@@ -64,6 +64,10 @@ def noise_radius(*, clip_norm: float, steps: int, users: int, mu: float, dimensi
     """Bound the distance that noise moves a privatised gradient, for all steps at once (lemma A.3).
 
     ``2 B sqrt(T) / (n mu) (4 sqrt(d) + 2 sqrt(2 log(T / failure)))``; 0 at ``mu = inf``.
+
+    >>> from jaxdpbo.theory import dp_gibo
+    >>> round(dp_gibo.noise_radius(clip_norm=1.0, steps=10, users=1000, mu=1.0, dimension=2, failure=0.05), 4)
+    0.077
     """
     deviations = 4.0 * math.sqrt(dimension) + 2.0 * math.sqrt(2.0 * math.log(steps / failure))
     return 2.0 * clip_norm * math.sqrt(steps) / (users * mu) * deviations
@@ -78,7 +82,12 @@ def noise_radius(*, clip_norm: float, steps: int, users: int, mu: float, dimensi
     failure=_checks.probability,
 )
 def noise_term(*, clip_norm: float, steps: int, users: int, mu: float, dimension: int, failure: float) -> float:
-    """``V`` of theorem 3.2: ``M (2 + M / (2 B^2))`` with ``M = B`` times ``noise_radius``."""
+    """``V`` of theorem 3.2: ``M (2 + M / (2 B^2))`` with ``M = B`` times ``noise_radius``.
+
+    >>> from jaxdpbo.theory import dp_gibo
+    >>> round(dp_gibo.noise_term(clip_norm=1.0, steps=10, users=1000, mu=1.0, dimension=2, failure=0.05), 4)
+    0.1569
+    """
     radius = noise_radius(clip_norm=clip_norm, steps=steps, users=users, mu=mu, dimension=dimension, failure=failure)
     return radius * (2.0 * clip_norm + radius / 2.0)
 
@@ -86,6 +95,10 @@ def noise_term(*, clip_norm: float, steps: int, users: int, mu: float, dimension
 @_checks.takes(trace=_checks.nonnegative_or_infinite, rkhs_norm=_checks.nonnegative_or_infinite)
 def bias_radius(trace: float, *, rkhs_norm: float) -> float:
     """Bound the distance from the mean clipped gradient to the true one (lemma A.2): ``rkhs_norm sqrt(trace)``.
+
+    >>> from jaxdpbo.theory import dp_gibo
+    >>> dp_gibo.bias_radius(0.25, rkhs_norm=2.0)
+    1.0
 
     Args:
       trace: ``Tr(grad k_D(theta, theta) grad^T)``, as in ``Release.trace``; for noiseless observations.
@@ -107,6 +120,11 @@ def mean_squared_gradient_bound(
     """Bound ``Psi_T``, the mean of the squared gradient norms over the path (theorem 3.2).
 
     ``2 F_0 / (step_size T) + C^2 mean(traces) + 2 V``; the module docstring explains the first term.
+
+    >>> from jaxdpbo.theory import dp_gibo
+    >>> round(dp_gibo.mean_squared_gradient_bound([0.1, 0.1], initial_gap=1.0, step_size=0.1,
+    ...     rkhs_norm=1.0, noise=0.1), 3)
+    10.3
 
     Args:
       traces: one for each of the ``T`` steps.
@@ -131,6 +149,10 @@ def geometric_radius(
     """``r_geom`` of theorem 3.3, for a ``convexity``-strongly convex (tau) objective.
 
     ``C^2 step_size / 2 sum_t (1 - step_size tau)^(T-1-t) trace_t + V / tau``.
+
+    >>> from jaxdpbo.theory import dp_gibo
+    >>> round(dp_gibo.geometric_radius([0.1, 0.1], step_size=0.1, convexity=1.0, rkhs_norm=1.0, noise=0.1), 3)
+    0.11
     """
     _check_step(step_size, convexity)
     decay = (1.0 - step_size * convexity) ** np.arange(len(traces) - 1, -1, -1)
@@ -157,6 +179,11 @@ def suboptimality_bound(
     """Bound ``F_T``, the suboptimality of the last iterate (theorem 3.3).
 
     ``(1 - step_size tau)^T F_0 + r_geom``.
+
+    >>> from jaxdpbo.theory import dp_gibo
+    >>> round(dp_gibo.suboptimality_bound([0.1, 0.1], initial_gap=1.0, step_size=0.1, convexity=1.0,
+    ...     rkhs_norm=1.0, noise=0.1), 3)
+    0.92
     """
     radius = geometric_radius(traces, step_size=step_size, convexity=convexity, rkhs_norm=rkhs_norm, noise=noise)
     return (1.0 - step_size * convexity) ** len(traces) * initial_gap + radius
@@ -164,7 +191,12 @@ def suboptimality_bound(
 
 @_checks.takes(suboptimality=_checks.nonnegative_or_infinite, convexity=_checks.positive)
 def distance_bound(suboptimality: float, *, convexity: float) -> float:
-    """Bound ``||theta_T - theta*||`` by ``sqrt(2 F_T / tau)``, given ``suboptimality_bound(...)`` (corollary 3.4)."""
+    """Bound ``||theta_T - theta*||`` by ``sqrt(2 F_T / tau)``, given ``suboptimality_bound(...)`` (corollary 3.4).
+
+    >>> from jaxdpbo.theory import dp_gibo
+    >>> dp_gibo.distance_bound(0.5, convexity=1.0)
+    1.0
+    """
     return math.sqrt(2.0 * suboptimality / convexity)
 
 
@@ -182,6 +214,11 @@ def adaptive_mean_squared_gradient_bound(
     """Bound ``Psi_T`` for Algorithm 2, with every trace at most ``tolerance`` (corollary 3.6, first part).
 
     Theorem 3.2, each trace set to ``tolerance``. Does not apply to a run with ``Info.batch_capped``.
+
+    >>> from jaxdpbo.theory import dp_gibo
+    >>> round(dp_gibo.adaptive_mean_squared_gradient_bound(tolerance=0.1, steps=100, initial_gap=1.0,
+    ...     step_size=0.1, rkhs_norm=1.0, noise=0.1), 3)
+    0.5
     """
     tolerance = _checks.nonnegative("tolerance", tolerance)
     return mean_squared_gradient_bound(
@@ -211,6 +248,11 @@ def adaptive_suboptimality_bound(
     """Bound ``F_T`` for Algorithm 2 (corollary 3.6, second part).
 
     ``(1 - step_size tau)^T F_0 + C^2 tolerance / (2 tau) + V / tau``.
+
+    >>> from jaxdpbo.theory import dp_gibo
+    >>> round(dp_gibo.adaptive_suboptimality_bound(tolerance=0.1, steps=100, initial_gap=1.0,
+    ...     step_size=0.1, convexity=1.0, rkhs_norm=1.0, noise=0.1), 3)
+    0.15
     """
     _check_step(step_size, convexity)
     bias = rkhs_norm**2 * tolerance / (2.0 * convexity)

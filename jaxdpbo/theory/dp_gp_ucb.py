@@ -26,6 +26,10 @@ def point_shortfall(*, candidates: float, beta: float, sensitivity: float, epsil
 
     Theorem 2, corrected: ``2 sqrt(beta_{T+1}) + 2 sensitivity / epsilon (log c + log(1 / failure))``, with probability
     at least ``1 - share - failure``, ``share`` as in lemma 5.1.
+
+    >>> from jaxdpbo.theory import dp_gp_ucb
+    >>> round(dp_gp_ucb.point_shortfall(candidates=100, beta=4.0, sensitivity=0.1, epsilon=1.0, failure=0.05), 2)
+    5.52
     """
     return 2.0 * math.sqrt(beta) + selection_shortfall(candidates, sensitivity, epsilon, failure)
 
@@ -40,6 +44,10 @@ def selection_shortfall(candidates: float, sensitivity: float, epsilon: float, f
     """Bound how far below the best score the exponential mechanism draws, except with probability ``failure``.
 
     ``2 sensitivity / epsilon (log c + log(1 / failure))`` (McSherry and Talwar 2007; equation 5).
+
+    >>> from jaxdpbo.theory import dp_gp_ucb
+    >>> round(dp_gp_ucb.selection_shortfall(100, 0.1, 1.0, 0.05), 2)
+    1.52
     """
     return 2.0 * sensitivity / epsilon * (math.log(candidates) - math.log(failure))
 
@@ -56,5 +64,9 @@ def value_error(*, regret: float, noise_gap: float, sensitivity: float, epsilon:
 
     Holds with probability at least ``1 - shares - failure``: the shares of lemma 5.1 and half of the noise's. Theorem 8
     is about the largest evaluated gain: pass ``regret=0``.
+
+    >>> from jaxdpbo.theory import dp_gp_ucb
+    >>> round(dp_gp_ucb.value_error(regret=0.1, noise_gap=0.1, sensitivity=0.1, epsilon=1.0, failure=0.05), 2)
+    0.45
     """
     return regret + noise_gap / 2.0 - math.log(failure) * sensitivity / epsilon

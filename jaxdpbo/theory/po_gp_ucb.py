@@ -29,6 +29,10 @@ def rank_for_distances(rows: int, distortion: float, failure: float) -> int:
     At this rank, the projection scales all squared distances between ``n`` rows by factors between ``1 - distortion``
     and ``1 + distortion``.
 
+    >>> from jaxdpbo.theory import po_gp_ucb
+    >>> po_gp_ucb.rank_for_distances(100, 0.4, 0.05)
+    611
+
     Raises:
       ValueError: ``distortion`` not in (0, 1/2), ``failure`` not in (0, 1).
     """
@@ -46,13 +50,23 @@ def distance_factors(distortion: float, smallest_singular: float, threshold: flo
     """Least and largest factor by which squared distances are multiplied (theorem 2).
 
     ``1 - nu`` and ``(1 + nu) C'``, ``C' = 1 + omega^2 / sigma_min^2`` where ``sigma_min < omega``, else 1.
+
+    >>> from jaxdpbo.theory import po_gp_ucb
+    >>> tuple(round(factor, 3) for factor in po_gp_ucb.distance_factors(0.5, 1.0, 0.5))
+    (0.5, 1.5)
     """
     raised = 1.0 + (threshold / smallest_singular) ** 2 if smallest_singular < threshold else 1.0
     return 1.0 - distortion, (1.0 + distortion) * raised
 
 
 def diagonally_dominant(covariance: ArrayLike) -> bool:
-    """Return whether ``k_xx >= (sqrt(m - 1) + 1) sum_x' k_xx'`` in every row of ``covariance (m, m)``: definition 3."""
+    """Return whether ``k_xx >= (sqrt(m - 1) + 1) sum_x' k_xx'`` in every row of ``covariance (m, m)``: definition 3.
+
+    >>> import numpy as np
+    >>> from jaxdpbo.theory import po_gp_ucb
+    >>> po_gp_ucb.diagonally_dominant(np.eye(3))
+    True
+    """
     matrix = _checks.rows("covariance", covariance)
     if matrix.shape[0] != matrix.shape[1]:
         raise ValueError(f"covariance must be square, got {matrix.shape}")
@@ -63,7 +77,12 @@ def diagonally_dominant(covariance: ArrayLike) -> bool:
 
 @_checks.takes(regret=_checks.positive, diameter=_checks.positive, largest_output=_checks.positive)
 def distortion_for_regret(regret: float, diameter: float, largest_output: float) -> float:
-    """``nu = min(regret / (2 sqrt(3) d^2 L), 2 / d^2, 1/2)``, ``d`` the diameter over the lengthscale (theorem 3)."""
+    """``nu = min(regret / (2 sqrt(3) d^2 L), 2 / d^2, 1/2)``, ``d`` the diameter over the lengthscale (theorem 3).
+
+    >>> from jaxdpbo.theory import po_gp_ucb
+    >>> round(po_gp_ucb.distortion_for_regret(0.1, 1.0, 1.0), 4)
+    0.0289
+    """
     return min(regret / (2.0 * math.sqrt(3.0) * diameter**2 * largest_output), 2.0 / diameter**2, 0.5)
 
 
@@ -92,6 +111,11 @@ def simple_regret_bound(
     diagonally dominant covariances of the evaluated rows, ``sigma_min >= omega``, and a rank of
     ``rank_for_distances(n, distortion_for_regret(...), failure / 2)``.
 
+    >>> from jaxdpbo.theory import po_gp_ucb
+    >>> round(po_gp_ucb.simple_regret_bound(regret=0.1, steps=100, beta=4.0, information=5.0,
+    ...     noise_variance=0.1, first_constant=1.0, second_constant=1.0), 2)
+    3.46
+
     Args:
       regret: the ``epsilon_ucb`` used to choose the rank.
       steps: ``T``.
@@ -115,6 +139,10 @@ def replace_one_regret_floor(regrets: ArrayLike, steps: int, epsilon: float) -> 
     ``e^epsilon``, so ``T`` queries hit a set of probability ``p`` with probability at most ``T e^epsilon p``, even
     where the function is known. So the mean simple regret is at least the integral of ``max(0, 1 - T e^epsilon p(s))``
     over ``s``, with ``p(s)`` the share of rows of regret at most ``s``.
+
+    >>> from jaxdpbo.theory import po_gp_ucb
+    >>> round(po_gp_ucb.replace_one_regret_floor([0.0] + [1.0] * 999, 10, 1.0), 3)
+    0.973
 
     Args:
       regrets: ``(n,)``, the regret of every row, 0 for the best; the distribution of a row is uniform over these.

@@ -49,6 +49,11 @@ class Settings:
 def settings(*, steps: int, batch: int, learning_rate: float, noise_multiplier: float, clip_norm: float) -> Settings:
     """Check the numbers of one training.
 
+    >>> from jaxdpbo import training
+    >>> made = training.settings(steps=50, batch=8, learning_rate=0.5, noise_multiplier=1.0, clip_norm=1.0)
+    >>> int(made.steps)
+    50
+
     Raises:
       ValueError: a number out of range; names the argument.
       TypeError: ``steps`` or ``batch`` is not a whole number.

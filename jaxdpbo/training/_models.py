@@ -63,17 +63,31 @@ class Model:
 
 
 def logistic_regression(features: int) -> Model:
-    """Logistic regression: loss ``log(1 + exp(-y s))``, ``y = +-1``."""
+    """Logistic regression: loss ``log(1 + exp(-y s))``, ``y = +-1``.
+
+    >>> from jaxdpbo import training
+    >>> type(training.logistic_regression(5)).__name__
+    'Model'
+    """
     return Model((_checks.size("features", features), 1), "logistic")
 
 
 def linear_svm(features: int) -> Model:
-    """Linear SVM: loss ``max(0, 1 - y s)``, ``y = +-1``."""
+    """Linear SVM: loss ``max(0, 1 - y s)``, ``y = +-1``.
+
+    >>> from jaxdpbo import training
+    >>> type(training.linear_svm(5)).__name__
+    'Model'
+    """
     return Model((_checks.size("features", features), 1), "hinge")
 
 
 def mlp(features: int, hidden: Sequence[int], classes: int) -> Model:
     """ReLU layers and cross-entropy; Avent et al. (2020) use ``(1000,)`` and ``(128, 64)`` on MNIST.
+
+    >>> from jaxdpbo import training
+    >>> type(training.mlp(5, (3,), 2)).__name__
+    'Model'
 
     Raises:
       ValueError: fewer than two classes, an empty layer.
@@ -85,6 +99,10 @@ def mlp(features: int, hidden: Sequence[int], classes: int) -> Model:
 
 def regression(features: int, hidden: Sequence[int] = ()) -> Model:
     """Regression with loss ``(s - y)^2 / 2``: linear, or with ReLU layers.
+
+    >>> from jaxdpbo import training
+    >>> type(training.regression(5)).__name__
+    'Model'
 
     Raises:
       ValueError: an empty layer.
@@ -117,7 +135,18 @@ def losses(model: Model, params: Params, features: jax.Array, labels: jax.Array)
 
 
 def accuracy(params: Params, features: jax.Array, labels: jax.Array) -> jax.Array:
-    """Share ``()`` of examples classified correctly."""
+    """Share ``()`` of examples classified correctly.
+
+    >>> import jax
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo import training
+    >>> features, labels = jnp.array([[-1.0], [1.0]]), jnp.array([0, 1])
+    >>> settings = training.settings(steps=5, batch=2, learning_rate=1.0, noise_multiplier=0.01, clip_norm=1.0)
+    >>> params = training.train(jax.random.key(0), training.logistic_regression(1),
+    ...     training.examples(features, labels), settings, largest=2)
+    >>> float(training.accuracy(params, features, labels))
+    1.0
+    """
     outputs = model_scores(params, features)
     predicted = (outputs[:, 0] > 0).astype(labels.dtype) if outputs.shape[1] == 1 else jnp.argmax(outputs, axis=1)
     return jnp.mean(predicted == labels)
@@ -125,6 +154,11 @@ def accuracy(params: Params, features: jax.Array, labels: jax.Array) -> jax.Arra
 
 def examples(features: jax.Array, labels: jax.Array) -> Examples:
     """Prepare ``features (n, d)`` and ``labels (n,)``, once before training.
+
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo import training
+    >>> training.examples(jnp.ones((4, 2)), jnp.zeros(4, int)).features.shape
+    (4, 2)
 
     Raises:
       TypeError: ``features`` are neither float32 nor float64, at trace time: in half precision the guarantee covers

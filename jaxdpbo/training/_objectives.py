@@ -23,6 +23,14 @@ Objective = Callable[..., jax.Array]  # (point (5,), data: Data) -> (2,)
 class Data(NamedTuple):
     """Data for measurements. Nothing here is protected.
 
+    >>> import jax
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo import training
+    >>> features, labels = jnp.ones((4, 2)), jnp.zeros(4, int)
+    >>> data = training.Data(training.examples(features, labels), (features, labels), jax.random.key(0))
+    >>> data.train.features.shape
+    (4, 2)
+
     Attributes:
       train: of ``training.examples``.
       test: ``features (t, d)`` and ``labels (t,)``.

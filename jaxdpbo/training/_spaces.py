@@ -19,6 +19,12 @@ INTEGER_MASK = (True, True, False, False, False)
 class Ranges(NamedTuple):
     """Ranges ``bounds (2, 5)`` of the search, ``sampled (2, 5)`` of random settings, and their distributions.
 
+    >>> import numpy as np
+    >>> from jaxdpbo import training
+    >>> bounds = np.array([[1, 8, 5e-4, 0.1, 0.1], [64, 512, 5e-2, 16, 4]])
+    >>> training.Ranges(bounds, bounds, (128, 64), (10, 0.1, 0.1)).bounds.shape
+    (2, 5)
+
     Attributes:
       bounds: Table 1.
       sampled: Tables 3 and 4; a grid covers this range too.
@@ -49,7 +55,14 @@ SPACES = {
 
 
 def random_settings(space: Ranges, count: int, seed: int) -> np.ndarray:
-    """Draw ``(count, 5)`` independent settings."""
+    """Draw ``(count, 5)`` independent settings.
+
+    >>> import numpy as np
+    >>> from jaxdpbo import training
+    >>> bounds = np.array([[1, 8, 5e-4, 0.1, 0.1], [64, 512, 5e-2, 16, 4]])
+    >>> training.random_settings(training.Ranges(bounds, bounds, (128, 64), (10, 0.1, 0.1)), 3, seed=0).shape
+    (3, 5)
+    """
     count, rng = _checks.size("count", count), np.random.default_rng(_checks.size("seed", seed, minimum=0))
     low, high = space.sampled
 

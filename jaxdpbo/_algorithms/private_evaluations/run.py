@@ -145,6 +145,10 @@ def make_algorithm(inner: Algorithm) -> Algorithm:
     an inner algorithm with a ``contribute``    refused: no user's loss would reach it
     one with a flag ``factorisation_failed``    refused at trace time: nothing passes the flag on
     ==========================================  ======================================================
+
+    >>> from jaxdpbo import private_evaluations, random_search
+    >>> private_evaluations.make_algorithm(random_search.algorithm).contribute is not None
+    True
     """
     if inner.contribute is not None:
         raise ValueError("inner must be an algorithm that takes one value a point, such as gp_ucb.algorithm")

@@ -62,7 +62,15 @@ class Config:
 
 
 class Round(NamedTuple):
-    """Points of one round, ``(q, d)`` each: ``fresh``, or where ``kept`` the chosen point plus ``offset``."""
+    """Points of one round, ``(q, d)`` each: ``fresh``, or where ``kept`` the chosen point plus ``offset``.
+
+    >>> import numpy as np
+    >>> from jaxdpbo import private_search
+    >>> corners = np.array([[0.0, 0.0], [1.0, 1.0]])
+    >>> design = private_search.Round(corners, 0 * corners, np.zeros((2, 2), bool))
+    >>> design.fresh.shape
+    (2, 2)
+    """
 
     fresh: np.ndarray
     offset: np.ndarray

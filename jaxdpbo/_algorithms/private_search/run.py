@@ -79,6 +79,10 @@ def make_algorithm(inner: Algorithm | None = None, set_start: Callable[..., Stat
     an inner algorithm without GDP at each step refused here, or by ``init`` and ``privacy``
     ``mu = inf``                                the best point evaluated: not private
     ==========================================  ==============================================================
+
+    >>> from jaxdpbo import private_search
+    >>> private_search.make_algorithm().contribute is not None
+    True
     """
     if (inner is None) != (set_start is None):
         raise ValueError("set_start must be given with an inner algorithm, and only then")

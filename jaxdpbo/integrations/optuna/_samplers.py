@@ -125,6 +125,14 @@ class GPUCBSampler(_Modelled):
 class DParetoSampler(_Modelled):
     """Sample by DPareto (``dpareto``), for studies of two objectives such as epsilon and error.
 
+    >>> from jaxdpbo.integrations.optuna import DParetoSampler
+    >>> import optuna
+    >>> optuna.logging.set_verbosity(optuna.logging.WARNING)
+    >>> study = optuna.create_study(directions=["minimize", "minimize"], sampler=DParetoSampler(seed=0))
+    >>> study.optimize(lambda trial: (trial.suggest_float("x", 0, 1), 0.5), n_trials=2)
+    >>> len(study.trials)
+    2
+
     Args:
       startup_trials: the number of random trials before the first suggestion of the models.
       acquisition: the acquisition of ``dpareto``: "hvpoi_transformed" or "ehvi".

@@ -26,6 +26,10 @@ def gdp_delta(mu: float, epsilon: float) -> float:
     the rounding error, relative 1e-14 or so and at most 2e-12 above 1e-300. The result is 0 at ``mu = 0`` and for
     values far below the smallest double; 1 at ``mu = inf``.
 
+    >>> from jaxdpbo import accounting
+    >>> round(accounting.gdp_delta(0.5, 1.0), 6)
+    0.00683
+
     Raises:
       ValueError: ``mu`` or ``epsilon`` negative or NaN.
     """
@@ -48,6 +52,10 @@ def gdp_epsilon(mu: float, delta: float) -> float:
     ``gdp_delta(mu, gdp_epsilon(mu, delta)) <= delta`` always, and ``gdp_delta`` is itself rounded up.
     The result is 0 for large ``delta``; inf at ``mu = inf`` and above 1e150.
 
+    >>> from jaxdpbo import accounting
+    >>> round(accounting.gdp_epsilon(0.5, 1e-5), 3)
+    1.993
+
     Raises:
       ValueError: ``mu`` negative, ``delta`` not strictly between 0 and 1.
     """
@@ -68,6 +76,10 @@ def gdp_mu(epsilon: float, delta: float) -> float:
 
     ``gdp_delta(gdp_mu(epsilon, delta), epsilon) <= delta`` always.
 
+    >>> from jaxdpbo import accounting
+    >>> round(accounting.gdp_mu(3.0, 1e-5), 4)
+    0.7191
+
     Raises:
       ValueError: ``epsilon`` negative or infinite, ``delta`` not strictly between 0 and 1.
     """
@@ -83,7 +95,12 @@ def gdp_mu(epsilon: float, delta: float) -> float:
 
 
 def compose_gdp(mus: Iterable[float]) -> float:
-    """Return ``sqrt(sum mu_t^2)``: adaptive composition (Dong et al. 2022, cor. 3.3; Sopa et al. 2025, cor. 2.5)."""
+    """Return ``sqrt(sum mu_t^2)``: adaptive composition (Dong et al. 2022, cor. 3.3; Sopa et al. 2025, cor. 2.5).
+
+    >>> from jaxdpbo import accounting
+    >>> accounting.compose_gdp([3.0, 4.0])
+    5.0
+    """
     if not isinstance(mus, Iterable) or getattr(mus, "shape", None) == ():
         raise TypeError(f"mus must be an iterable of levels, got {mus!r}")
     return math.hypot(*(_nonnegative("mu", mu) for mu in mus))
@@ -95,12 +112,22 @@ def split_gdp(mu: float, steps: int) -> float:
 
 
 def gaussian_standard_deviation(sensitivity: float, mu: float) -> float:
-    """Return the noise scale ``sensitivity / mu`` for ``mu``-GDP at this l2 ``sensitivity``; 0 at ``mu = inf``."""
+    """Return the noise scale ``sensitivity / mu`` for ``mu``-GDP at this l2 ``sensitivity``; 0 at ``mu = inf``.
+
+    >>> from jaxdpbo import accounting
+    >>> accounting.gaussian_standard_deviation(1.0, 0.5)
+    2.0
+    """
     return _checks.positive("sensitivity", sensitivity) / _checks.positive("mu", mu, finite=False)
 
 
 def gaussian_mu(sensitivity: float, standard_deviation: float) -> float:
-    """Return the GDP level of Gaussian noise of this ``standard_deviation``; inf at 0."""
+    """Return the GDP level of Gaussian noise of this ``standard_deviation``; inf at 0.
+
+    >>> from jaxdpbo import accounting
+    >>> accounting.gaussian_mu(1.0, 4.0)
+    0.25
+    """
     sensitivity = _checks.positive("sensitivity", sensitivity)
     deviation = _nonnegative("standard_deviation", standard_deviation)
     return math.inf if deviation == 0 else sensitivity / deviation
@@ -112,6 +139,10 @@ def dp_event(mu: float, steps: int = 1) -> Any:
     Needs the ``accounting`` extra. The noise multiplier is noise over the sensitivity UNDER THE RUN'S OWN RELATION
     (2B/n for replace-one), so account for the event under dp-accounting's ADD_OR_REMOVE_ONE, with a Gaussian of
     sensitivity 1; under its REPLACE_ONE some accountants would double the sensitivity a second time.
+
+    >>> from jaxdpbo import accounting
+    >>> accounting.dp_event(0.5, steps=4)
+    SelfComposedDpEvent(event=GaussianDpEvent(noise_multiplier=4.0), count=4)
     """
     import dp_accounting  # an extra: import on use
 

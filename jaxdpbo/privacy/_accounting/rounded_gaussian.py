@@ -35,7 +35,12 @@ def largest_distance(mu: float, sigma: int, releases: int = 1) -> int:
 
 
 def compose_gdp_rounded_up(*levels: float) -> float:
-    """Return ``sqrt(sum mu_t^2)`` of GDP levels, rounded up: adaptive composition (Dong et al. 2022, corollary 3.3)."""
+    """Return ``sqrt(sum mu_t^2)`` of GDP levels, rounded up: adaptive composition (Dong et al. 2022, corollary 3.3).
+
+    >>> from jaxdpbo import accounting
+    >>> accounting.compose_gdp_rounded_up(3.0, 4.0) >= 5.0
+    True
+    """
     return _root_above(sum((Fraction(_checks.positive("level", level)) ** 2 for level in levels), Fraction(0)))
 
 

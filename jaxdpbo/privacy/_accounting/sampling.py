@@ -51,6 +51,11 @@ class Bound(NamedTuple):
 def sampled_gaussian_epsilon(*, rate: float, noise_multiplier: float, steps: int, delta: float) -> Bound:
     """Return the smallest proved ``epsilon`` of ``steps`` steps; inf where nothing is proved.
 
+    >>> from jaxdpbo import accounting
+    >>> bound = accounting.sampled_gaussian_epsilon(rate=0.01, noise_multiplier=1.0, steps=100, delta=1e-5)
+    >>> round(bound.epsilon, 2)
+    0.77
+
     Args:
       rate: ``q = m / n``, in [0, 1].
       noise_multiplier: ``z``, the noise's standard deviation over the sensitivity ``2 L / m``; at least 0.
@@ -180,6 +185,10 @@ def compose_epsilon(trainings: Sequence[tuple[float, float, int]], delta: float)
     divergences add up at every order, and the least over orders is returned. For a search, with choices that depend on
     measurements, expect at least this epsilon, without guarantee: a proof needs an order and a budget fixed in advance
     (Feldman and Zrnic 2021).
+
+    >>> from jaxdpbo import accounting
+    >>> round(accounting.compose_epsilon([(0.1, 1.0, 10), (0.1, 2.0, 10)], 1e-5), 3)
+    3.597
 
     Args:
       trainings: ``(rate, noise_multiplier, steps)`` of each.

@@ -26,6 +26,11 @@ def split_noise(noise: float, answers: int) -> tuple[float, float]:
 
 
 def sparse_vector_epsilon(noise: float, answers: int) -> float:
-    """Return ``1 / b1 + 2 C / b2 = (1 + (2 C)^(1/3)) (1 + (2 C)^(2/3)) / b`` for ``split_noise``."""
+    """Return ``1 / b1 + 2 C / b2 = (1 + (2 C)^(1/3)) (1 + (2 C)^(2/3)) / b`` for ``split_noise``.
+
+    >>> from jaxdpbo import accounting
+    >>> round(accounting.sparse_vector_epsilon(10.0, 2), 3)
+    0.911
+    """
     threshold, queries = split_noise(noise, answers)
     return QUERY / threshold + _sensitivity.between_scores(QUERY) * _checks.size("answers", answers) / queries

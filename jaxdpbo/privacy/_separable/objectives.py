@@ -54,7 +54,14 @@ class SeparableObjective:
 
 
 class CheckedObjective(SeparableObjective):
-    """An objective checked by ``check_separable`` at every trace; the checked program runs."""
+    """An objective checked by ``check_separable`` at every trace; the checked program runs.
+
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo import privacy
+    >>> loss = privacy.CheckedObjective(lambda point, data: (data - point[0]) ** 2, 0)
+    >>> loss(jnp.zeros(1), jnp.array([1.0, 2.0])).tolist()
+    [1.0, 4.0]
+    """
 
     function: Objective
 

@@ -91,7 +91,12 @@ def random_projection(*, dimension: int, projected: int, epsilon: float, delta: 
 
 @_checks.takes(projected=_checks.size, epsilon=_checks.positive, delta=_checks.probability)
 def threshold(projected: int, epsilon: float, delta: float) -> float:
-    """Return ``omega = 16 sqrt(r ln(2 / delta)) ln(16 r / delta) / epsilon``: line 5 of the published Algorithm 1."""
+    """Return ``omega = 16 sqrt(r ln(2 / delta)) ln(16 r / delta) / epsilon``: line 5 of the published Algorithm 1.
+
+    >>> from jaxdpbo import transforms
+    >>> round(transforms.threshold(2, 1.0, 1e-5), 3)
+    1184.121
+    """
     return 16.0 * math.sqrt(projected * math.log(2.0 / delta)) * math.log(16.0 * projected / delta) / epsilon
 
 

@@ -112,6 +112,13 @@ def project(key: jax.Array, config: Config, inputs: jax.Array) -> jax.Array:
 
     Kharkovskii et al. (2020), Algorithm 1, lines 2 to 10.
 
+    >>> import jax
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo import transforms
+    >>> config = transforms.random_projection(dimension=3, projected=2, epsilon=1.0, delta=1e-5)
+    >>> transforms.project(jax.random.key(0), config, jnp.ones((4, 3))).shape
+    (4, 2)
+
     Args:
       key: a typed key.
       config: of ``random_projection``.

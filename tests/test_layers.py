@@ -14,12 +14,12 @@ DOORS = {  # modules that import from the others what is public
     "private_estimate", "private_evaluations", "private_search", "random_search", "space", "transforms", "types",
 }  # fmt: skip
 FLOORS = {
-    "types": 0, "_arrays": 0, "_checks": 0, "_files": 0, "_lazy": 0, "_silence": 0, "_user_values": 0,
-    "input_noise": 0, "space": 0, "surrogate": 1, "privacy": 1, "theory": 1, "training": 2, "_algorithms": 3,
+    "_types": 0, "_arrays": 0, "_checks": 0, "_files": 0, "_namespace": 0, "_silence": 0, "_user_values": 0,
+    "_input_noise": 0, "_space": 0, "surrogate": 1, "privacy": 1, "theory": 1, "training": 2, "_algorithms": 3,
     "drivers": 4, "outsourcing": 4, "problems": 4, "plotting": 5, "tuning": 5, "integrations": 6, "_commands": 7,
     "__init__": 8, "__main__": 8, **dict.fromkeys(DOORS, 6),
 }  # fmt: skip
-SMALL = ("types", "_arrays", "_checks", "_user_values", "input_noise", "space")  # may import each other
+SMALL = ("_types", "_arrays", "_checks", "_user_values", "_input_noise", "_space")  # may import each other
 APART = {("surrogate", "privacy"), ("privacy", "surrogate")}
 EXTRAS = {"sklearn", "matplotlib", "tqdm", "dp_accounting", "optuna"}
 TOP_LEVEL = {

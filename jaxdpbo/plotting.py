@@ -148,7 +148,7 @@ def plot_previews(found: Sequence[Preview], *, axes: "Axes | None" = None) -> "A
 
     >>> import jaxdpbo
     >>> from jaxdpbo import plotting
-    >>> found = [jaxdpbo.preview(users=users, bounds=[(0, 1)], loss_range=(0, 1), mu=1) for users in (100, 1000)]
+    >>> found = [jaxdpbo.preview(users=users, space=[(0, 1)], loss_range=(0, 1), mu=1) for users in (100, 1000)]
     >>> len(plotting.plot_previews(found).lines) > 0
     True
 

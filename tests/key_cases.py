@@ -409,7 +409,7 @@ ENTERED = {
     ),
     "dp_gp_ucb": _of("_algorithms.dp_gp_ucb.run", *TOLD),
     "gp_ucb, box, users, refit": (
-        *_of("_algorithms.gp_ucb", *TOLD), "surrogate._gp.fit", "surrogate._box_search.multi_start",
+        *_of("_algorithms.gp_ucb", *TOLD), "surrogate._gp_fit.fit", "surrogate._box_search.multi_start",
         "surrogate._box_search.search_box",
     ),
     "private evaluations": (

@@ -11,7 +11,7 @@ from kernel_cases import NAMES, case
 from oracles import gp as oracle
 
 from jaxdpbo import kernels
-from jaxdpbo.surrogate import _batched_gp, _gp
+from jaxdpbo.surrogate import _batched_gp, _gp, _gp_fit
 
 CAPACITY, DIMENSION = 75, 3  # no multiple of a block
 NOISE = (1e-6, 1e-2)
@@ -102,7 +102,7 @@ def test_a_fit_is_that_of_gp_from_one_start(used):
     middle = [_gp.GPModel(kernels.matern52, kernels.stationary(0.7, 2), jnp.asarray(noise)) for noise in NOISE]
     begun = [replace(model, params=kernels.stationary([0.9, 0.5], 2)) for model in middle]
     found = _batched_gp.unstack(_fitted(middle, begun, points, values, mask, jnp.asarray(used, jnp.int32)))
-    slow = jax.jit(partial(_gp.fit, num_restarts=1, steps=5))
+    slow = jax.jit(partial(_gp_fit.fit, num_restarts=1, steps=5))
     for place in (0, 1):
         expected = slow(jax.random.key(0), middle[place], points, values[:, place], mask, initial=begun[place])
         for one, other in zip(jax.tree.leaves(found[place]), jax.tree.leaves(expected), strict=True):

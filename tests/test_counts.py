@@ -19,9 +19,6 @@ MANY = (
 )  # entry points and makers of configs may have more parameters
 LONG = {  # modules of more than 400 lines, and why
     "privacy/_ledger.py": "an auditor loads it alone, by its path",
-    "privacy/_guarantee.py": "examples",
-    "privacy/_transforms/configs.py": "examples",
-    "surrogate/_gp.py": "examples",
 }
 BRANCHING = """
 def chosen(a, b):

@@ -12,7 +12,7 @@ from scipy.linalg import solve_triangular
 from scipy.stats import multivariate_normal
 
 from jaxdpbo import kernels
-from jaxdpbo.surrogate import _gp
+from jaxdpbo.surrogate import _gp, _gp_fit
 
 CAPACITY, BATCH, DIMENSION, NOISE = 24, 4, 3, 1e-6
 
@@ -199,7 +199,7 @@ def test_fit_recovers_the_lengthscales_that_made_the_values():
 
 
 def fitted(seed, model, points, values, mask, **options):
-    return jax.jit(partial(_gp.fit, **options))(jax.random.key(seed), model, points, values, mask)
+    return jax.jit(partial(_gp_fit.fit, **options))(jax.random.key(seed), model, points, values, mask)
 
 
 def test_fit_is_never_worse_than_where_it_starts():
@@ -215,7 +215,7 @@ def test_fit_stays_within_its_factor():
     begun = prior_of([100.0, 2.0], 0.1)
     found = fitted(2, begun, *scene_of_fit, num_restarts=2, steps=100)
     for new, old in zip(jax.tree.leaves(found), jax.tree.leaves(begun), strict=True):
-        assert np.all(np.abs(np.log(new / old)) <= np.log(_gp.FIT_FACTOR) * (1 + 1e-12))
+        assert np.all(np.abs(np.log(new / old)) <= np.log(_gp_fit.FIT_FACTOR) * (1 + 1e-12))
     np.testing.assert_allclose(found.params.lengthscale[0], 1.0, rtol=1e-12)  # 0.4 is beyond what may be searched
 
 
@@ -245,7 +245,7 @@ def test_a_narrow_spread_holds_a_fit_where_it_was():
 )
 def test_fit_refuses_and_names(arguments, error, message):
     with pytest.raises(error, match=message):
-        _gp.fit(jax.random.key(0), *fit_scene(), **arguments)
+        _gp_fit.fit(jax.random.key(0), *fit_scene(), **arguments)
 
 
 @pytest.mark.parametrize("given", [1e-9, 1e-4, 0.3])

@@ -21,7 +21,7 @@ from jaxdpbo import _space as spaces
 from jaxdpbo._space import Space
 from jaxdpbo._types import Algorithm, ArrayLike, Bounds, Kernel, KernelParams, Query, State
 from jaxdpbo.privacy import _guarantee
-from jaxdpbo.surrogate import _box_search, _gp, _kernels, _preprocessing
+from jaxdpbo.surrogate import _box_search, _gp, _gp_fit, _kernels, _preprocessing
 from jaxdpbo.surrogate._acquisition import beta_of_box, beta_of_candidates, ucb, upper_bound
 
 FIT_SCALE = 1.0  # of the logarithms, around the given parameters
@@ -348,7 +348,7 @@ def _learn(raw, query, active):
 def _refit(key, config, raw):
     """Fit the most likely model and condition on the points under the fit; keep both unchanged where the fit fails."""
     before, values = raw.factorization, raw.values
-    model = _gp.fit(
+    model = _gp_fit.fit(
         key,
         config.model,
         before.points,

@@ -16,8 +16,7 @@ RELATIONS = ("replace_one", "unit_distance")
 LEAST = sys.float_info.min  # levels are positive
 DELTA = 1e-5  # the default delta of a summary
 
-# The protected users, in one wording, so that a ledger adds up all spends on the same people.
-USERS = _ledger.USERS
+USERS = _ledger.USERS  # one wording, so that a ledger adds up all spends on the same users
 ALL_ROWS = "all rows, training and validation"
 
 # Assumptions, in words for the people who answer for the data. A guarantee with no ``assumptions`` always holds.
@@ -173,10 +172,9 @@ class Guarantee:
         The epsilon is rounded up; pure DP shows delta = 0. A notion without an epsilon shows ``claim`` instead.
 
         >>> from jaxdpbo import privacy
-        >>> print(privacy.guarantee("gdp", 0.5, "replace_one", "voters; NOT their households").summary(1e-6))
+        >>> print(privacy.guarantee("gdp", 0.5, "replace_one", "voters").summary(1e-6))
         epsilon = 2.255 at delta = 1e-06
         protects: voters (replace_one)
-        does NOT protect: their households
         in full: gdp 0.5
 
         Raises:
@@ -292,20 +290,18 @@ def guarantee_from_total(
     ``STAGE_COSTS``, ``PUBLIC_CONFIG`` and ``assumptions``. No guarantee if nothing is proved at this ``delta``.
 
     >>> from jaxdpbo import accounting, privacy
-    >>> stages = [accounting.gaussian_stage(0.5, "a search"), accounting.pure_stage(0.3, "a choice")]
-    >>> total = accounting.total(stages, 1e-5)
-    >>> print(privacy.guarantee_from_total(total, "the rows").claim)
-    dp 2.22774 and gdp 0.5..., alone 1.99 for a search and 0.3 for a choice, delta=1e-05 (replace_one) for the rows
+    >>> total = accounting.total([accounting.gaussian_stage(0.5, "a search")], 1e-5)
+    >>> privacy.guarantee_from_total(total, "the rows").notion
+    'dp'
 
     Args:
       total: from ``accounting.total``; its stages must be all releases about these rows.
       protects: the protected users, in words.
       assumptions: the assumptions of the stages, by name, such as ``IDEAL_NOISE`` for noise in floats.
-      total_variation: a bound on the total variation between the noise of all stages together and ideal noise.
+      total_variation: a bound on the total variation between all noise and ideal noise.
 
     Raises:
       TypeError: ``total`` is no ``accounting.Total``.
-      ValueError: see ``guarantee``.
     """
     if not isinstance(total, _accounting.Total):
         raise TypeError(f"total must be made by accounting.total, got {total!r:.80}")
@@ -369,8 +365,7 @@ def guarantee_from_dict(fields: dict[str, Any]) -> Guarantee:
     """Read and check a guarantee from ``to_dict``; add the assumption ``UNCHECKED``, since a file may hold anything.
 
     >>> from jaxdpbo import privacy
-    >>> statement = privacy.guarantee("gdp", 0.5, "replace_one", "the users")
-    >>> privacy.guarantee_from_dict(statement.to_dict()).level
+    >>> privacy.guarantee_from_dict(privacy.guarantee("gdp", 0.5, "replace_one", "the users").to_dict()).level
     0.5
 
     Raises:

@@ -15,7 +15,8 @@ from jaxdpbo.surrogate._acquisition import (
     ucb,
 )
 from jaxdpbo.surrogate._box_search import BoxSearch, best_candidate, search_box
-from jaxdpbo.surrogate._gp import Factorization, GPModel, append, condition, fit, log_marginal_likelihood, predict
+from jaxdpbo.surrogate._gp import Factorization, GPModel, append, condition, log_marginal_likelihood, predict
+from jaxdpbo.surrogate._gp_fit import fit
 from jaxdpbo.surrogate._gradient import GradientPosterior, gradient_information, gradient_posterior
 from jaxdpbo.surrogate._pareto import Strips, hypervolume, is_non_dominated, strips
 

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
-from jaxdpbo.surrogate import _box_search, _gp, _kernels
+from jaxdpbo.surrogate import _box_search, _gp, _gp_fit, _kernels
 from jaxdpbo.surrogate._gp import GPModel, matmul
 
 BLOCK = 32  # rows: smaller blocks mean more iterations after a refit, larger blocks mean work on unused rows
@@ -145,7 +145,7 @@ def fit(
     def fit_one(problem):
         middle, start, targets = problem
         flat, unravel = ravel_pytree(middle)
-        span = 2.0 * math.log(_gp.FIT_FACTOR)
+        span = 2.0 * math.log(_gp_fit.FIT_FACTOR)
 
         def on_prefix(count):
             def value_and_gradient(numbers):

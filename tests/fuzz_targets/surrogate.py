@@ -11,7 +11,7 @@ from fuzz_targets.target import Target, finite
 from fuzz_targets.valid_values import any_float, either, few, floats_of, just, positive, probability
 from jaxdpbo import _input_noise
 from jaxdpbo.privacy import _clipping
-from jaxdpbo.surrogate import _acquisition, _box_search, _gp, _kernels, _noisy_inputs, _pareto, _preprocessing
+from jaxdpbo.surrogate import _acquisition, _box_search, _gp, _gp_fit, _kernels, _noisy_inputs, _pareto, _preprocessing
 
 
 def surrogates() -> dict[str, Target]:
@@ -49,7 +49,8 @@ def surrogates() -> dict[str, Target]:
             fixed=("response",),
         ),
         "gp.fit": Target(
-            lambda **o: _gp.fit(jax.random.key(0), _gp.GPModel(_kernels.rbf, one, jnp.asarray(0.1)), jnp.zeros((2, 2)),
+            lambda **o: _gp_fit.fit(
+                jax.random.key(0), _gp.GPModel(_kernels.rbf, one, jnp.asarray(0.1)), jnp.zeros((2, 2)),
                 jnp.zeros(2), jnp.ones(2, bool), **o),
             {"num_restarts": either(0, -1), "steps": just(1), "scale": just(1.0)},
             tame=("num_restarts", "steps"),

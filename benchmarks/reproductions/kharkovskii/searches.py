@@ -13,7 +13,7 @@ from benchmarks.papers import curator_tables
 from jaxdpbo import drivers, kernels, po_gp_ucb
 from jaxdpbo.privacy import _guarantee, _transforms
 from jaxdpbo.problems import _gp_draws
-from jaxdpbo.surrogate import _gp
+from jaxdpbo.surrogate import _gp, _gp_fit
 
 RUNS = 64  # curated at once: every run has released rows of its own
 UNPAID = (
@@ -89,7 +89,7 @@ def fitted(s: SimpleNamespace, table: curator_tables.Table) -> Problem:
 
 @jax.jit
 def _fit(key, model, points, values):
-    return _gp.fit(key, model, points, values, jnp.ones(len(points), bool), num_restarts=4, steps=100)
+    return _gp_fit.fit(key, model, points, values, jnp.ones(len(points), bool), num_restarts=4, steps=100)
 
 
 def paper(problem: Problem, projected: int, epsilon: float, delta: float) -> _transforms.Config:

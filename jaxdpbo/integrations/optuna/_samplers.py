@@ -22,7 +22,7 @@ from jaxdpbo._algorithms import dpareto, gp_ucb
 from jaxdpbo._algorithms.dpareto import surrogates
 from jaxdpbo._types import State
 from jaxdpbo.integrations.optuna import _coordinates
-from jaxdpbo.surrogate import _gp, _kernels, _preprocessing
+from jaxdpbo.surrogate import _gp, _gp_fit, _kernels, _preprocessing
 
 DEVIATION = "jaxdpbo:noise_deviation"  # attribute of a trial: the public standard deviation of the noise of its value
 ROOM = 16  # trials of the first program; each further program holds twice as many
@@ -211,7 +211,7 @@ def _fit(key, config, points, utilities, count, deviation):
     start = dataclasses.replace(
         config.model, noise_variance=jnp.where(jnp.isnan(share), config.model.noise_variance, jnp.maximum(share, 1e-6))
     )
-    fit = _gp.fit(key, start, points, standard, mask, num_restarts=2, steps=30, scale=gp_ucb.FIT_SCALE)
+    fit = _gp_fit.fit(key, start, points, standard, mask, num_restarts=2, steps=30, scale=gp_ucb.FIT_SCALE)
     model = dataclasses.replace(
         fit, noise_variance=jnp.where(jnp.isnan(share), fit.noise_variance, start.noise_variance)
     )

@@ -279,9 +279,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         usual = _losses.LOSSES[loss].range if isinstance(loss, str) else None
         loss_range = usual if self.loss_range is None else self.loss_range
         if loss_range is None:
-            raise ValueError(
-                f"loss_range must be given for loss={self.loss!r}: (low, high) in the targets' units, or 'private'"
-            )
+            raise ValueError(f"loss_range must be given for loss={self.loss!r}: (low, high), or 'private'")
         return loss_range
 
     def _checked_search(self) -> Search:

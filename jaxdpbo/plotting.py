@@ -34,6 +34,14 @@ def plot_path(
 ) -> "Axes":
     """Plot the released path of a descent, a line for each parameter; for several runs, medians and quartile bands.
 
+    >>> import numpy as np
+    >>> from jaxdpbo import Search, minimize, plotting
+    >>> def loss(point, data):
+    ...     return np.abs(data - point).sum(axis=1)
+    >>> run = minimize(loss, np.full((500, 1), 2.0), [(0, 6)], epsilon=3, delta=1e-5, search=Search(steps=4, batch=2))
+    >>> len(plotting.plot_path(run).lines)
+    1
+
     Args:
       runs: runs with a ``path (T + 1, d)`` in the release, as from ``dp_gibo``, alone or between choices.
       low: ``(d,)``, the lower ends of the box.
@@ -61,6 +69,13 @@ def plot_path(
 
 def plot_front(release: Release, *, axes: "Axes | None" = None) -> "Axes":
     """Plot epsilon and error of the settings measured by ``dpareto``, and the front as a line.
+
+    >>> import numpy as np
+    >>> from jaxdpbo import dpareto, plotting
+    >>> points, values, failed = np.array([[0.2], [0.8]]), np.array([[2.0, 0.1], [0.5, 0.4]]), np.zeros(2, int)
+    >>> release = dpareto.Release(points[0], points, values, failed, failed == 0, np.array(1.0), None)
+    >>> plotting.plot_front(release).get_xlabel()
+    'epsilon'
 
     Args:
       release: a release of ``dpareto``.

@@ -77,6 +77,17 @@ def pure_run(
 
     ``run_scan`` compiles this function. If traced data are sharded, the axes of their mesh must be of kind ``Auto``.
 
+    >>> import jax
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo import drivers, random_search
+    >>> def losses(point, data):
+    ...     return jnp.square(data - point[0])
+    >>> config = random_search.config(users=3, steps=2, batch=1, bounds=[(0.0, 1.0)])
+    >>> def point(key):
+    ...     return drivers.pure_run(random_search.algorithm, losses, key, config, jnp.ones(3))[0].point
+    >>> jax.vmap(point)(jax.random.split(jax.random.key(0), 4)).shape
+    (4, 1)
+
     Returns:
       ``(release, snapshot, info)``. Only the release may be published; ``info`` has a leading axis of steps.
     """

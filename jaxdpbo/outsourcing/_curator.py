@@ -150,6 +150,21 @@ def serve(
     A row queried before gets the same answer, without another evaluation. The curator does not authenticate ``lines``:
     make sure that only the modeler can write them.
 
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> from jaxdpbo import outsourcing, transforms
+    >>> config = transforms.planar_laplace(centre=[0.0, 0.0], scale=1.0, epsilon=5.0)
+    >>> path = Path(tempfile.mkdtemp()) / "released.jsonl"
+    >>> outsourcing.publish(path, transforms.curate(None, config, np.zeros((3, 2))))
+    >>> published = outsourcing.read_publication(path)
+    >>> sent = []
+    >>> with outsourcing.open_journal(path.with_name("record.jsonl"), published, b"the rows", 5) as journal:
+    ...     lines = ['{"query": 1, "row": 2}', '{"answer": 2}']
+    ...     answer = outsourcing.serve(journal, lambda row: 0.25, lines, sent.append)
+    >>> answer, len(sent)  # a greeting, and the output of row 2
+    (2, 2)
+
     Args:
       record: the record from ``open_journal``.
       evaluate: returns the output of a row. If ``evaluate`` raises, the query is refused without the reason, at no cost

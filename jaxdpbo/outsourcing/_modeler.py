@@ -47,6 +47,20 @@ def search(
 ) -> SearchAnswer:
     """Query the curator until all queries are answered; start with the answers of earlier contacts.
 
+    >>> import json
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> from jaxdpbo import outsourcing, transforms
+    >>> config = transforms.planar_laplace(centre=[0.0, 0.0], scale=1.0, epsilon=5.0)
+    >>> path = Path(tempfile.mkdtemp()) / "released.jsonl"
+    >>> outsourcing.publish(path, transforms.curate(None, config, np.zeros((3, 2))))
+    >>> published = outsourcing.read_publication(path)
+    >>> greeting = {"schema": "jaxdpbo.outsourcing", "version": 1, "released": published.digest, "rows": 3}
+    >>> lines = [json.dumps(greeting | {"queries": 1, "answers": [{"query": 1, "row": 2, "output": 0.25}]})]
+    >>> outsourcing.search(published, lines, lambda line: None, lengthscale=1.0, noise_variance=0.01).row
+    2
+
     Args:
       published: the released file.
       lines: the curator's lines.

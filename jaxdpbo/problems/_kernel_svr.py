@@ -58,7 +58,16 @@ def kernel_svr_bounds(features: int) -> np.ndarray:
 
 
 def kernel_svr_loss(point: np.ndarray, data: _splits.Split) -> np.ndarray:
-    """Squared errors ``(n,)`` of the validation records: entry ``i`` reads validation record ``i`` alone."""
+    """Squared errors ``(n,)`` of the validation records: entry ``i`` reads validation record ``i`` alone.
+
+    >>> from types import SimpleNamespace
+    >>> import numpy as np
+    >>> from jaxdpbo import problems
+    >>> rows, targets = np.eye(4), np.arange(4.0)
+    >>> data = SimpleNamespace(train=rows, train_targets=targets, validation=rows[:2], validation_targets=targets[:2])
+    >>> problems.kernel_svr_loss(problems.kernel_svr_bounds(4).mean(axis=0), data).shape
+    (2,)
+    """
     try:
         from sklearn.svm import SVR
     except ModuleNotFoundError as error:

@@ -234,7 +234,16 @@ algorithm = Algorithm(
 
 
 def set_start(config: Config, state: State, theta0: jax.Array) -> State:
-    """Replace the start of a state without steps by ``theta0 (d,)``, public or released before."""
+    """Replace the start of a state without steps by ``theta0 (d,)``, public or released before.
+
+    >>> import jax
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo import dp_gibo
+    >>> config = dp_gibo.config(users=50, steps=3, mu=1.0, bounds=[(0, 6)])
+    >>> state = dp_gibo.algorithm.init(jax.random.key(0), config)
+    >>> float(dp_gibo.set_start(config, state, jnp.array([1.5])).public.path[0, 0])  # in box units, from -1 to 1
+    -0.5
+    """
     theta = config.to_search(theta0[None])[0]
     public = state.public._replace(
         theta=theta,

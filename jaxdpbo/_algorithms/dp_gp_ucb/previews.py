@@ -38,6 +38,14 @@ class ReleasePreview(NamedTuple):
 def preview_release(config: Config, *, draws: int = 200, rows: int = 2000) -> ReleasePreview:
     """Preview ``release``, before you spend anything: reads no data.
 
+    >>> from jaxdpbo import dp_gp_ucb
+    >>> config = dp_gp_ucb.finite_config(
+    ...     steps=5, epsilon=1.0, delta=0.01, correlation=0.99, candidates=[[0.0], [0.5], [1.0]], noise_variance=0.1
+    ... )
+    >>> preview = dp_gp_ucb.preview_release(config, draws=20)
+    >>> preview.resolution > 0, round(preview.uniform_percent, 2)
+    (True, 0.33)
+
     Args:
       config: of the run. If ``best_percent`` is close to ``uniform_percent``, the draw carries almost no information.
       draws: of the prior.

@@ -29,7 +29,20 @@ class Prediction(NamedTuple):
 
 
 def predict_settings(config: Config, released: Release, points: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Mean and standard deviation ``(k, 2)`` of ``log epsilon`` and ``logit error`` at ``points (k, d)``."""
+    """Mean and standard deviation ``(k, 2)`` of ``log epsilon`` and ``logit error`` at ``points (k, d)``.
+
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo import dpareto, surrogate
+    >>> config = dpareto.config(
+    ...     bounds=[[0.0], [1.0]], initial_design=[[0.2], [0.8]], proposals=2, search=surrogate.BoxSearch(16, 1, 2)
+    ... )
+    >>> points, values = jnp.array([[0.2], [0.8]]), jnp.array([[2.0, 0.1], [0.5, 0.4]])  # epsilon and error
+    >>> failed = jnp.zeros(2, jnp.int32)
+    >>> release = dpareto.Release(points[0], points, values, failed, failed == 0, jnp.asarray(1.0), config.model)
+    >>> mean, deviation = dpareto.predict_settings(config, release, jnp.array([[0.5]]))
+    >>> mean.shape, deviation.shape
+    ((1, 2), (1, 2))
+    """
     return _predict(config, released, jnp.asarray(points, config.bounds.dtype))
 
 
@@ -57,6 +70,18 @@ def best_setting(key: jax.Array, config: Config, released: Release, *, epsilon: 
 
     The front has points only where the search measured; the surrogates predict everywhere (the open problem of Avent et
     al. 2020, section 6). NOT PRIVATE: reads the measured errors.
+
+    >>> import jax
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo import dpareto, surrogate
+    >>> config = dpareto.config(
+    ...     bounds=[[0.0], [1.0]], initial_design=[[0.2], [0.8]], proposals=2, search=surrogate.BoxSearch(16, 1, 2)
+    ... )
+    >>> points, values = jnp.array([[0.2], [0.8]]), jnp.array([[2.0, 0.1], [0.5, 0.4]])  # epsilon and error
+    >>> failed = jnp.zeros(2, jnp.int32)
+    >>> release = dpareto.Release(points[0], points, values, failed, failed == 0, jnp.asarray(1.0), config.model)
+    >>> dpareto.best_setting(jax.random.key(0), config, release, epsilon=1.0).point.shape
+    (1,)
 
     Args:
       key: for the search.

@@ -14,13 +14,14 @@ from benchmarks import prose, report
 ROOT = Path(__file__).parent.parent
 BOUNDS = ("clip_norm", "radius", "gradient_bound")  # twice one of these is what replacing one user moves
 # Which files of the package a call of minimize enters before the noise; and, of these, which users' losses pass:
-# those on the stack where the objective is evaluated for the run, and those entered from there on.
+# those on the stack where the objective is evaluated for the run, and those entered from there on. Its walk: the files
+# of the functions called from there on, one stay for all calls in a row of one file.
 ENTERED = """
 import json, sys
 from pathlib import Path
 import jax.numpy as jnp
 import jaxdpbo
-package, entered, passed, drawn = Path(jaxdpbo.__file__).parent, set(), set(), []
+package, entered, passed, walk, drawn = Path(jaxdpbo.__file__).parent, set(), set(), [], []
 def enter(frame, *places):
     if frame.f_code.co_filename.startswith(str(package)):
         for files in places:
@@ -28,10 +29,14 @@ def enter(frame, *places):
 def watch(frame, event, _):
     if event == "call" and not drawn:
         enter(frame, entered, passed)
+        file = frame.f_code.co_filename
+        if file.startswith(str(package)) and walk[-1:] != [file]:
+            walk.append(file)
         drawn.extend(["now"] if frame.f_code.co_name in ("rounded_gaussian", "discrete_gaussian") else [])
 def loss(point, data):
     if not drawn:
         passed.clear()
+        walk.clear()
         frame = sys._getframe()
         while frame := frame.f_back:
             enter(frame, passed)
@@ -39,7 +44,7 @@ def loss(point, data):
 sys.setprofile(watch)
 jaxdpbo.minimize(loss, jnp.ones((50, 3)), [[0, 0, 0], [6, 6, 6]], mu=1.0)
 sys.setprofile(None)
-print(json.dumps([len(entered), len(passed)]))
+print(json.dumps([len(entered), len(passed), len(walk), len(set(walk))]))
 """
 
 # Past participles that a function's name may end in, but none that is an imperative as well, such as "read" and "cut"
@@ -189,7 +194,7 @@ def counts(root: Path) -> dict[str, object]:
     paths = list(map(complexity, found))
     alone = [sys.executable, "-c", ENTERED]
     done = subprocess.run(alone, cwd=root, check=True, capture_output=True, text=True)
-    entered, passed = json.loads(done.stdout)
+    entered, passed, stays, places = json.loads(done.stdout)
     pages = prose.rates(path.read_text() for path in prose.pages(root))
     documented = prose.rates(map(prose.docstrings, files))
     return {
@@ -219,6 +224,9 @@ def counts(root: Path) -> dict[str, object]:
         "files that compute a sensitivity": sum(map(computes_a_sensitivity, trees.values())),
         "files that minimize enters before the noise": entered,
         "of these, files that users' losses pass": passed,
+        "walk of users' losses to the noise: stays": stays,
+        "walk of users' losses to the noise: files": places,
+        "walk of users' losses to the noise: returns": stays - places,
     }
 
 

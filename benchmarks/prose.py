@@ -14,6 +14,7 @@ NO_PROSE = (
     r"\$[^$]*\$",  # formulas
     r"(?<=\])\([^)]*\)",  # where a link leads
     r"(?m)^ *(>>>|\.\.\.) .*$",  # examples
+    r"\S*(_|::)\S*",  # names of code outside of backticks
 )
 WORD = re.compile(r"[A-Za-z][A-Za-z'-]*")
 

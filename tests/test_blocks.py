@@ -197,7 +197,7 @@ def test_the_rows_of_a_person_are_in_one_block():
     run = minimize(
         objective, ROWS, [(0.0, 1.0)], mu=1, loss_range=(0, 1), search=Search(steps=3), run=Execution(traceable=False)
     )
-    assert _guarantee.WHOSE_ROWS in run.guarantee.assumptions
+    assert _guarantee.ROW_OWNERS in run.guarantee.assumptions
 
 
 def test_the_partition_follows_from_numbers_alone():

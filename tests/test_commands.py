@@ -11,7 +11,7 @@ import jaxdpbo
 from jaxdpbo import _commands, ledger
 
 ROOT = Path(__file__).parent.parent
-USERS = "the users whose losses are evaluated"
+USERS = "the users with evaluated losses"
 
 
 @pytest.fixture

@@ -220,7 +220,7 @@ def test_names_and_people_go_together():
     assert _guarantee.OWN_ROWS in run.guarantee.assumptions
     grouped = by_person(per_user(of_one), np.arange(USERS) // 2)
     assert (
-        _guarantee.WHOSE_ROWS
+        _guarantee.ROW_OWNERS
         in jaxdpbo.minimize(grouped, RECORDS, MIXED, **group_options(**options)).guarantee.assumptions
     )
     checked = jaxdpbo.minimize(named_loss, RECORDS, MIXED, **group_options(user_axes=0, **options))

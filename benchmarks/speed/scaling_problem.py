@@ -142,7 +142,7 @@ SERIES = {
             {"steps": 50, "features": 100, "hidden": 30, "records": 20_000},
             "T (p b + 600 p (exact noise))",
             (0.0, 1.0),
-            "a batch above some 600: a parameter's noise costs as much whatever the batch",
+            "a batch above some 600: a parameter's noise costs the same for every batch",
         ),
         Series(
             "features",

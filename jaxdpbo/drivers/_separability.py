@@ -34,11 +34,11 @@ def update_assumptions(
     if not set(CONDITIONS) & set(statement.assumptions):
         return statement
     if isinstance(objective, _separable.Blocks):  # an entry is a block, not a person; each row is in a single block
-        grouping = (_guarantee.WHOSE_ROWS,) if objective.grouped else ()
+        grouping = (_guarantee.ROW_OWNERS,) if objective.grouped else ()
         of_all = _without_conditions(replace(statement, protects=_guarantee.ALL_ROWS))
         return of_all.assuming(_guarantee.BLOCKS_APART, *grouping)
     if isinstance(objective, _separable.ByPerson):
-        statement = statement.assuming(_guarantee.WHOSE_ROWS)
+        statement = statement.assuming(_guarantee.ROW_OWNERS)
     if not (shown and isinstance(_row_objective(objective), _separable.SeparableObjective)):
         return statement
     return _without_conditions(statement).assuming(_guarantee.OWN_ROWS)

@@ -28,7 +28,7 @@ PUBLIC_CONFIG = (
 SEPARABLE_LOSSES = "each user's loss is computed from that user's record alone"
 SEPARABLE_GAINS = "each user's gain is computed from that user's record alone"
 OWN_ROWS = "row i of the data was made from record i and public values alone, and everything declared public is public"
-WHOSE_ROWS = "the owner of each row, and the number of rows of each user, are public"
+ROW_OWNERS = "the owner of each row, and the number of rows of each user, are public"
 BLOCKS_APART = "a block's loss depends on its own rows and public values alone: its learner keeps nothing between calls"
 RUN_COST = "one run, including its score, costs these rows no more than stated for one run"
 STAGE_COSTS = "each stage costs these rows no more than stated, for all outputs of the stages before it"
@@ -60,7 +60,7 @@ PAGE = "docs/assumptions.md"  # the consequences of a false assumption, and who 
 SECTIONS = {
     IDEAL_NOISE: "ideal-noise", KEY_SECRET: "key-secret", PUBLIC_CONFIG: "public-configuration",
     SEPARABLE_LOSSES: "separable-losses", SEPARABLE_GAINS: "separable-gains", OWN_ROWS: "own-rows",
-    WHOSE_ROWS: "whose-rows", BLOCKS_APART: "blocks-apart", PREDICTED_APART: "predicted-apart",
+    ROW_OWNERS: "row-owners", BLOCKS_APART: "blocks-apart", PREDICTED_APART: "predicted-apart",
     **dict.fromkeys((RUN_COST, RUNS_UNKNOWN, FAILS_BY_NOISE, ROWS_APART), "private-selection"),
     STAGE_COSTS: "stage-costs", POISSON_BATCHES: "poisson-batches", FOREIGN_DRAWS: "foreign-draws",
     SPLIT_UNSEEN: "split-unseen", RANDOM_BITS: "key-generator", UNCHECKED: "unchecked", WEAK_KEY: "weak-key",
@@ -184,10 +184,10 @@ class Guarantee:
         if self.notion in ("gdp", "dp"):
             pure = self.notion == "dp" and not self.delta and not self.total_variation
             epsilon = self.level if pure else self.epsilon(delta)
-            whom, _, others = self.protects.partition("; NOT ")
+            users, _, others = self.protects.partition("; NOT ")
             lines = [
                 f"epsilon = {_round_up(epsilon)} at delta = {0.0 if pure else delta:g}",
-                f"protects: {whom} ({self._neighbours})",
+                f"protects: {users} ({self._neighbours})",
                 *([f"does NOT protect: {others}"] if others else []),
                 f"in full: {self.claim.removesuffix(f' ({self._neighbours}) for {self.protects}')}",
             ]

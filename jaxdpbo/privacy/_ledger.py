@@ -49,7 +49,7 @@ from typing import Any, NamedTuple, TypeAlias
 SCHEMA, VERSION = "jaxdpbo.privacy._ledger", 1
 LEVELS = {"gdp": "mu", "zcdp": "rho", "dp": "epsilon", "metric_dp": "epsilon"}  # the level's name, by notion
 COSTS = LEVELS | {"gdp": "mu^2"}  # the quantity to sum over releases
-USERS = "the users whose losses are evaluated; NOT the records a model is trained on"  # the default protected users
+USERS = "the users with evaluated losses; NOT the records a model is trained on"  # the default protected users
 BITS = 4096  # the most bits of a numerator or denominator: floats have fewer, and Python prints such integers in full
 
 Number: TypeAlias = Any  # an int, a Fraction, a float (by its binary value), or a string such as "0.1" or "1/10"

@@ -132,23 +132,23 @@ def statements(
     if not isinstance(costs, Mapping) or not costs:
         raise ValueError(f"costs must map each set of rows to the cost of one run, got {costs!r}")
     guarantees = []
-    for whose, cost in costs.items():
+    for name, cost in costs.items():
         of_one = (cost,) if isinstance(cost, stage.Stage) else tuple(cost) if isinstance(cost, Sequence) else ()
         if not of_one or not all(isinstance(part, stage.Stage) for part in of_one):
-            raise TypeError(f"costs must be stages of jaxdpbo.accounting, got {cost!r} for {whose!r}")
+            raise TypeError(f"costs must be stages of jaxdpbo.accounting, got {cost!r} for {name!r}")
         if len(of_one) not in (1, len(settings)):
             raise ValueError(f"costs must be one stage, or one for each of {len(settings)} settings, got {len(of_one)}")
         profile = _accounting.average_profile([1 / len(of_one)] * len(of_one), [part.profile for part in of_one])
         epsilon = _accounting.selection_epsilon(law, profile, delta)
         if not np.isfinite(epsilon):
-            raise ValueError(f"costs must be smaller: nothing is proved for {whose!r} at delta={delta:g}")
+            raise ValueError(f"costs must be smaller: nothing is proved for {name!r} at delta={delta:g}")
         rests = (_guarantee.RANDOM_BITS, _guarantee.PUBLIC_CONFIG, _guarantee.RUN_COST, _guarantee.RUNS_UNKNOWN)
         guarantees.append(
             _guarantee.guarantee(
                 "dp",
                 max(epsilon, np.finfo(float).tiny),
                 "replace_one",
-                whose,
+                name,
                 assumptions=(*rests, _guarantee.FAILS_BY_NOISE),
                 delta=delta,
                 total_variation=variation,
@@ -171,14 +171,12 @@ def charge_selection(ledgers: Any, stated: Sequence[_guarantee.Guarantee], what:
       ValueError: a set of rows without a guarantee.
       ledger.LedgerError: a budget does not suffice, or a name was used before.
     """
-    checked = (
-        {} if ledgers is None else {whose: records.check_recording(value) for whose, value in dict(ledgers).items()}
-    )
+    checked = {} if ledgers is None else {name: records.check_recording(value) for name, value in dict(ledgers).items()}
     by_rows = {entry.protects: entry for entry in stated}
     if unknown := set(checked) - set(by_rows):
         raise ValueError(f"ledgers must be of rows named in costs, got {', '.join(map(repr, sorted(unknown)))}")
-    for whose, recording in checked.items():
-        charged = records.charge_run(recording, what, by_rows[whose], *public)
+    for name, recording in checked.items():
+        charged = records.charge_run(recording, what, by_rows[name], *public)
         if charged.charged_before:
             raise _ledger.LedgerError(
                 f"{recording.path}: run {charged.run!r} was charged before, and its draws may have been seen: give a "

@@ -251,7 +251,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         model = objective.fit_clone(middle, data)
         _argument_errors.expect_response(loss, model)
         _losses.expect(loss, model, training[0], _losses.elements(y, split.train))
-        grouping = () if groups is None else (_guarantee.WHOSE_ROWS,)
+        grouping = () if groups is None else (_guarantee.ROW_OWNERS,)
         rests = (_guarantee.OWN_ROWS, _guarantee.PREDICTED_APART, _guarantee.SPLIT_UNSEEN, *grouping)
         return _Ready(objective, data, split.users, split.train, model, rests)
 

@@ -16,7 +16,7 @@ from jax.extend.core import JaxprEqn, Literal, Var
 Axes = Sequence[int | None]
 Rule = Callable[[JaxprEqn, Axes], int | str]
 
-DIFFERENT = "combines arrays whose users lie along different axes"
+DIFFERENT = "combines arrays with users along different axes"
 
 
 def atom_shape(variable: Var | Literal) -> tuple[int, ...]:

@@ -368,7 +368,7 @@ def test_minimize_resumes_from_its_checkpoint(path, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"progress": True}, "progress must not be given with checkpoint: one compiled program has no steps"),
+        ({"progress": True}, "progress must not be given with checkpoint: a compiled program has no steps"),
         ({"traceable": False}, "checkpoint must not be given with traceable=False: give ledger="),
     ],
 )

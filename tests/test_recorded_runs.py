@@ -244,7 +244,7 @@ def tried_until_it_succeeds(*arguments):
 
 honest_begin = _recorded_run.begin_record
 PLANTS = {
-    "an unfinished draw is forgiven": (_recorded_run, "begin", tried_until_it_succeeds),
+    "an unfinished draw is forgiven": (_recorded_run, "begin_record", tried_until_it_succeeds),
     "a failed program may run again": (_recording, "charge_once", _recording.charge_run),
     "a draw is not written down first": (_recorded_run, "note_step", lambda record, what: record),
 }
@@ -551,8 +551,8 @@ def slow(point, data):
     print("asked", *[float(x).hex() for x in point], file=heard, flush=True)
     time.sleep(float(pause))
     return np.asarray(case.objective(jnp.asarray(point), data))
-where = Recording(path, "first")
-run = run_loop(case.algorithm, slow, jnp.asarray(records()), case.config(1.0), ledger=where)
+where = drivers.Recording(path, "first")
+run = drivers.run_loop(case.algorithm, slow, jnp.asarray(records()), case.config(1.0), ledger=where)
 print("released", *[float(x).hex() for x in np.asarray(run.release.path).ravel()], flush=True)
 """
 
@@ -769,7 +769,7 @@ sys.path[:0] = [{root!r}]
 import jax, numpy as np
 jax.config.update("jax_enable_x64", True)
 from jaxdpbo import Recording, drivers
-objective = PrivateObjective(
+objective = drivers.PrivateObjective(
     lambda point, data: data, np.zeros(4), users=4, mu=0.5, evaluations=3, loss_range=(0.0, 4.0),
     ledger=Recording(sys.argv[1], "bo"),
 )

@@ -660,10 +660,10 @@ def test_a_problem_whose_users_go_in_chunks_is_not_shown_to_and_replays_as_if_it
     assert _separable.audit_separable(gp_regression.loss, [point], data, USERS, replace=replaced)
 
 
-@pytest.mark.parametrize("problem", [kernel_svm, _kernel_svr])
-def test_a_problem_in_python_replays_as_if_it_kept_users_apart(problem):
-    point = np.array([0.5] * (2 if problem is kernel_svm else 13))
-    assert _separable.audit_separable(problem.loss, [point], split(), USERS, replace=replaced)
+@pytest.mark.parametrize(("loss", "parameters"), [(kernel_svm.loss, 2), (_kernel_svr.kernel_svr_loss, 13)])
+def test_a_problem_in_python_replays_as_if_it_kept_users_apart(loss, parameters):
+    point = np.full(parameters, 0.5)
+    assert _separable.audit_separable(loss, [point], split(), USERS, replace=replaced)
 
 
 def replaced(data, row):

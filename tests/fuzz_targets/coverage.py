@@ -13,6 +13,7 @@ import jaxdpbo
 
 PACKAGE = "jaxdpbo."
 HELPERS = {
+    "_arrays",
     "_checks",
     "_files",
     "_namespace",
@@ -36,6 +37,9 @@ EXEMPT: dict[str, dict[str, str]] = {
         "_algorithms.private_search.contribution": "remember contribute survey refine perturb",
         "_algorithms.random_search": "init ask tell release privacy",
         "drivers._loop": "ask release run_keys step_keys",
+    },
+    "inside the rows of the drivers": {
+        "drivers._execution": "check_execution set_options",
     },
     "traced: arrays of a checked config, inside the rows of the drivers": {
         "_algorithms.dp_gibo.contribution": "current_clip_norm",
@@ -96,7 +100,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "drivers._recorded_run": (
             "begin_record begin_once begin_with_file note_step store_state record_release load_release"
         ),
-        "drivers._methods": "local_config sobol",
+        "drivers._methods": "sobol",
         "drivers._preview": "step_deviation",
         "drivers._result": (
             "state_guarantee check_info expect_host expect_no_mean to_arrays raise_on_failed_factorisation "

@@ -131,7 +131,7 @@ def runners(folder: Path) -> dict[str, Target]:
             ).release,
             shared | minimized | safe | {"user_axes": either(None, 1)},
             tame=("steps", "batch", "users"),
-            odd=odd_data | axes, words=(*known, "noise", "user_axes"), weight=2, **apart,
+            odd=odd_data | axes, words=(*known, "noise", "user_axes", "loss", "space", "start"), weight=2, **apart,
         ),
         "preview": Target(
             lambda **options: drivers.preview(**group_options(**options)),

@@ -5,6 +5,8 @@ difference costs, composed by code that shares nothing with the package's accoun
 the values are; and the worst neighbour costs 95 % of it at least, or users would pay for nothing.
 """
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +16,7 @@ from protocol_cases import CASES
 from tape import Tape
 
 from jaxdpbo.drivers import _loop
+from jaxdpbo.privacy import _guarantee, _mechanisms, _private_mean, _totals, _wide_integers
 
 ROUTES = {name: case for name, case in CASES.items() if case.private and case.algorithm.contribute is not None}
 HUGE = 1e12
@@ -42,11 +45,11 @@ def replacements(rng, first, step):
 
 
 def levels_of_neighbours(case, seed, monkeypatch):
-    """By neighbour, the levels of all draws of a run; and the guarantee's."""
+    """By neighbour, the levels of all draws of a run; the mechanisms; and the guarantee."""
     algorithm, config, rng = case.algorithm, case.config(1.0), np.random.default_rng(seed)
     key = jax.random.key(seed)
     state, fresh = _loop.begin(algorithm, key, config)
-    memories, levels = {}, {}
+    memories, levels, mechanisms = {}, {}, set()
 
     def run(name, tape, function, *arguments):
         with tape.running(play=name != "record") as draws:
@@ -55,6 +58,7 @@ def levels_of_neighbours(case, seed, monkeypatch):
             conformance.LEVELS[new.mechanism](old.onto, new.onto, new.scale)
             for new, (old, _) in zip(draws, tape.recorded, strict=True)
         )
+        mechanisms.update(draw.mechanism for draw in draws)
         return result
 
     for t in range(config.steps):
@@ -73,13 +77,75 @@ def levels_of_neighbours(case, seed, monkeypatch):
             total, memories[name] = algorithm.contribute(config, refined, memory, own)
             released = run(name, noise, algorithm.perturb, perturb_key, config, refined, total.whole)
         state = algorithm.tell(config, state, refined, released)
-    return levels, algorithm.privacy(config).level
+    return levels, mechanisms, algorithm.privacy(config)
+
+
+def check(case, monkeypatch, attained=0.95):
+    """Raises an AssertionError unless the draws of a run cost what its guarantee says."""
+    levels, mechanisms, stated = levels_of_neighbours(case, 0, monkeypatch)
+    composed = {neighbour: conformance.composed(found) for neighbour, found in levels.items()}
+    assert composed.pop("record") == 0.0
+    assert max(composed.values()) <= stated.level * (1 + 1e-6), f"more than is charged: {composed}"
+    assert max(composed.values()) >= attained * stated.level, f"less than is charged: {composed}"
+    assert ("float Gaussian" in mechanisms) == (_guarantee.IDEAL_NOISE in stated.assumptions), mechanisms
 
 
 @pytest.mark.parametrize("name", ROUTES)
 def test_what_is_drawn_is_what_is_charged(name, monkeypatch):
-    levels, stated = levels_of_neighbours(ROUTES[name], 0, monkeypatch)
-    composed = {neighbour: conformance.composed(found) for neighbour, found in levels.items()}
-    assert composed.pop("record") == 0.0
-    assert max(composed.values()) <= stated * (1 + 1e-6), composed
-    assert max(composed.values()) >= ATTAINED.get(name, 0.95) * stated, composed
+    check(ROUTES[name], monkeypatch, ATTAINED.get(name, 0.95))
+
+
+def restate(case, factor):
+    """The same draws under another level."""
+
+    def privacy(config):
+        stated = case.algorithm.privacy(config)
+        return replace(stated, level=factor * stated.level, parts=())
+
+    return case._replace(algorithm=case.algorithm._replace(privacy=privacy))
+
+
+def count_twice(case):
+    """Every user adds to the sum twice."""
+
+    def contribute(*arguments):
+        total, memory = case.algorithm.contribute(*arguments)
+        return total._replace(whole=_totals.add(total.whole, total.whole)), memory
+
+    return case._replace(algorithm=case.algorithm._replace(contribute=contribute))
+
+
+def half_the_noise(case, monkeypatch):
+    real = _private_mean._perturb
+    monkeypatch.setattr(
+        _private_mean, "_perturb", lambda key, budget, *rest: real(key, replace(budget, sigma=budget.sigma // 2), *rest)
+    )
+    return case
+
+
+def noise_in_floats(case, monkeypatch):
+    """Of the right size, and not exact."""
+
+    def perturb(key, budget, total, deviation):
+        mean = _wide_integers.to_float(total, deviation.dtype)
+        noised = _mechanisms.gaussian(key, mean, jnp.asarray(float(budget.sigma), mean.dtype))
+        return _wide_integers.widen(jnp.rint(noised).astype(jnp.int32))
+
+    monkeypatch.setattr(_private_mean, "_perturb", perturb)
+    return case
+
+
+PLANTS = {
+    "a step is not charged": lambda case, _: restate(case, (2 / 3) ** 0.5),
+    "a step too many is charged": lambda case, _: restate(case, (4 / 3) ** 0.5),
+    "users are counted twice": lambda case, _: count_twice(case),
+    "half of the noise": half_the_noise,
+    "noise in floats": noise_in_floats,
+}
+
+
+@pytest.mark.parametrize("plant", PLANTS)
+def test_a_planted_bug_is_seen(plant, monkeypatch):
+    case = PLANTS[plant](ROUTES["dp_gd"], monkeypatch)
+    with pytest.raises(AssertionError):
+        check(case, monkeypatch)

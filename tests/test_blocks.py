@@ -146,7 +146,7 @@ def test_a_learner_that_is_not_of_jax_is_not_traced():
         blocks(learner, 120, 30), ROWS, [(0.0, 1.0)], mu=20, loss_range=(0, 1), search=Search(steps=10, batch=2)
     )
     assert run.release.point[0] > 0.6
-    with pytest.raises(ValueError, match="traceable must not"):
+    with pytest.raises(ValueError, match="traceable needs a learner that JAX can trace"):
         minimize(blocks(learner, 120, 30), ROWS, [(0.0, 1.0)], mu=20, loss_range=(0, 1), run=Execution(traceable=True))
 
 

@@ -1,6 +1,7 @@
 """The front door: budgets by epsilon, losses of any kind, boxes in one reading, refusals of one sentence."""
 
 import math
+import pickle
 import re
 import sys
 
@@ -14,7 +15,7 @@ import scipy.stats
 from option_groups import group_options
 
 import jaxdpbo
-from jaxdpbo import Execution, dp_gibo, drivers, random_search
+from jaxdpbo import Execution, _arrays, dp_gibo, drivers, random_search
 from jaxdpbo._checks import box, low_high
 from jaxdpbo.drivers import _methods
 from jaxdpbo.drivers._preview import NO_DIFFERENT, path_note, step_deviation
@@ -614,3 +615,27 @@ def test_search_and_run_are_of_their_own_types():
         jaxdpbo.minimize(loss, RECORDS, SIDE, mu=1.0, search={"steps": 3})
     with pytest.raises(TypeError, match="run must be an Execution, got dict"):
         jaxdpbo.minimize(loss, RECORDS, SIDE, mu=1.0, run={"progress": True})
+
+
+def test_a_pickle_holds_neither_key_nor_snapshot():
+    key = jax.random.key(4711)
+    copy = pickle.loads(pickle.dumps(Execution(key=key, insecure_key=True, traceable=False)))
+    assert (copy.key, copy.insecure_key, copy.traceable) == (None, True, False)
+    assert repr(pickle.loads(pickle.dumps(Execution()))) == "Execution()"
+    with pytest.raises(TypeError, match="an Execution with resume cannot be pickled: the snapshot is raw"):
+        pickle.dumps(Execution(resume=drivers.Snapshot(np.array([0.4711]), np.array([0.4711]))))
+
+
+def test_options_from_a_pickle_or_a_text_are_their_defaults():
+    """An equal text is the default too."""
+    run = Execution(traceable="".join(["au", "to"]), key=jax.random.key(0), insecure_key=True)
+    config = random_search.config(users=USERS, steps=1, batch=1, bounds=SIDE)
+    assert drivers.run_scan(random_search.algorithm, loss, RECORDS, config, run=run).release.point.shape == (1,)
+
+
+def test_a_config_keeps_its_numbers_when_the_callers_array_changes():
+    array = np.array([[0.0], [3.0]])
+    config = random_search.config(users=USERS, steps=1, batch=1, bounds=array)
+    copied = _arrays.to_device(array)
+    array[:] = 9.0
+    assert np.asarray(config.bounds).tolist() == np.asarray(copied).tolist() == [[0.0], [3.0]]

@@ -440,12 +440,17 @@ def test_a_table_rounds_against_the_spender(tmp_path):
     assert json.loads(path.read_text().splitlines()[1])["content"]["events"][0]["level"] == ["1/3", "0.333334"]
 
 
+def test_a_ledger_says_what_it_is_in_words_that_no_rename_changes(tmp_path):
+    header = json.loads(begun(tmp_path).read_text().splitlines()[0])["content"]
+    assert (header["schema"], header["version"]) == ("jaxdpbo." + "ledger", 1)
+
+
 def test_a_file_of_something_else_is_refused(tmp_path):
     header = _ledger.read(begun(tmp_path)).lines[0]
     for content, message in (
-        ({"schema": "other"}, "a is not a jaxdpbo.privacy._ledger"),
-        ({"schema": "jaxdpbo.privacy._ledger", "version": 2}, "a has version 2, this is version 1"),
-        ({"schema": "jaxdpbo.privacy._ledger", "version": 1}, "a: line 1 is not a valid ledger entry"),
+        ({"schema": "other"}, "a is not a jaxdpbo.ledger"),
+        ({"schema": "jaxdpbo.ledger", "version": 2}, "a has version 2, this is version 1"),
+        ({"schema": "jaxdpbo.ledger", "version": 1}, "a: line 1 is not a valid ledger entry"),
         (header | {"events": []}, "a: line 1 is not a valid ledger entry"),
         (header | {"events": [header["events"][0] | {"type": "none"}]}, "a: line 1 is not a valid ledger entry"),
     ):

@@ -35,7 +35,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 from sklearn.utils.estimator_checks import check_estimator
 
-from jaxdpbo import Recording, Space, ledger, space
+from jaxdpbo import Recording, Space, ledger, secret_key, space
 from jaxdpbo.drivers import RunInterrupted
 from jaxdpbo.integrations.sklearn import LOSSES, PrivateSearchCV, _fitting, _joblib_executor, _losses, _splits, scale
 from jaxdpbo.privacy import _guarantee
@@ -717,3 +717,11 @@ def test_an_answer_is_made_of_plain_numbers_and_its_loss_costs_a_share():
     assert LOSSES["log_loss"].range == (0.0, 4.0)
     with pytest.raises(ValueError, match="n_iter must be at least 3"):
         search(searched=mixed).fit(X, Y)
+
+
+def test_a_key_of_a_search_is_for_tests_alone():
+    """Clones share it, so two fits on other data would have the same noise."""
+    made = search(key=secret_key(), insecure_key=False)
+    with pytest.raises(ValueError, match="key must be given with insecure_key=True, for tests alone: clones share it"):
+        made.fit(X, Y)
+    assert pickle.loads(pickle.dumps(search(key=jax.random.key(3)))).run.key is None

@@ -29,9 +29,14 @@ def loss(point, data):
     return {np}.log1p({np}.sum((data - point) ** 2, axis=1))
 
 bounds = np.array([[0.0] * {d}, [6.0] * {d}])
-run = jaxdpbo.minimize(loss, {records}, bounds=bounds, mu=1.0, {more})
+grouped = hasattr(jaxdpbo, "Search")  # an older checkout may not have it
+run = jaxdpbo.minimize(loss, {records}, bounds, mu=1.0, {more})
 print(run.release.point, run.guarantee, run.guarantee.epsilon(delta=1e-5))
 """
+
+
+IN_PYTHON = "users=2000, **({'run': jaxdpbo.Execution(traceable=False)} if grouped else {'traceable': False})"
+MANY_STEPS = "**({'search': jaxdpbo.Search(steps=45)} if grouped else {'steps': 45})"
 
 
 def problem(dimension: int, python: bool = False, more: str = "") -> str:
@@ -44,9 +49,13 @@ PARTS = {
     IMPORT: IMPORT,
     "import jaxdpbo": "import jaxdpbo",
     "README's example, d=3": EXAMPLE,
-    "the same in Python, traceable=False": problem(3, python=True, more="traceable=False, users=2000"),
+    "the same in Python, traceable=False": problem(
+        3,
+        python=True,
+        more=IN_PYTHON,
+    ),
     "d=20": problem(20),
-    "d=100, 45 steps": problem(100, more="steps=45"),
+    "d=100, 45 steps": problem(100, more=MANY_STEPS),
 }
 QUICK = tuple(PARTS)[:3]
 

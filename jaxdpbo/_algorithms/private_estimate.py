@@ -160,7 +160,7 @@ def make_algorithm(inner: Algorithm) -> Algorithm:
     a loss outside the range                    counts as the end of the range
     a loss NaN or infinite                      NaN counts as the middle, infinities as the ends
     ``mu = inf``                                the clipped mean itself: not private
-    an inner algorithm without GDP at each step refused here, or by ``init`` and ``privacy``
+    an inner algorithm without GDP in a step    refused here, or by ``init`` and ``privacy``
     ==========================================  ======================================================
 
     >>> from jaxdpbo import dp_gd, private_estimate

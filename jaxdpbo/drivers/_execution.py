@@ -3,6 +3,7 @@
 from concurrent.futures import Executor
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 import jax
 
@@ -14,10 +15,11 @@ AUTO = "auto"
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Execution:
-    """Say how a driver executes a run. No option changes the guarantee of the release, except a key of your own.
+    """Say how a driver executes a run.
 
-    Each driver refuses options without effect on its runs. ``run_scan`` and ``sweep`` run a single compiled program,
-    without steps from Python. ``run_loop``, and ``minimize`` with ``traceable=False``, call your function from Python.
+    A key of your own, ``resume`` and ``checkpoint`` add assumptions to the guarantee. Each driver refuses options
+    without effect on its runs. ``run_scan`` and ``sweep`` run a single compiled program, without steps from Python.
+    ``run_loop``, and ``minimize`` with ``traceable=False``, call your function from Python.
 
     >>> import jax
     >>> from jaxdpbo import Execution
@@ -29,8 +31,8 @@ class Execution:
       insecure_key: permit a key of a generator without a security claim, such as ``jax.random.key(0)``, though the
         noise is exact. The guarantee then names the generator.
       traceable: for ``minimize``. True compiles the whole run into a single program. False calls the loss from Python.
-        "auto" compiles if JAX can trace the loss. JAX traces by shapes and dtypes alone, so the choice never depends
-        on the users' values. Say False for a loss with side effects.
+        "auto" compiles if JAX can trace the loss. JAX traces ``data`` by shapes and dtypes alone, so the choice never
+        depends on their values. Say False for a loss with side effects.
       executor: evaluates the points of a batch at once: threads, processes or a cluster's own. A process pool pickles
         loss and data for every point, so pass a path to the data rather than the data.
       progress: show a bar of steps; needs the ``progress`` extra. The bar counts steps and shows nothing of the data.
@@ -51,6 +53,21 @@ class Execution:
     checkpoint: str | Path | None = None
     diagnostics: bool = False
 
+    def __deepcopy__(self, memo: object) -> "Execution":
+        """Return the same options: nothing in them changes, and a copied key would be a second one."""
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the options without the key: the copy draws its own from the operating system.
+
+        Raises:
+          TypeError: a raw snapshot is among them.
+        """
+        if self.resume is not None:
+            raise TypeError("an Execution with resume cannot be pickled: the snapshot is raw")
+        names = [name for name in set_options(self) if name != "key"]
+        return _make_execution, ({name: getattr(self, name) for name in names},)
+
     def __repr__(self) -> str:
         """Show the options that were set, but neither the key nor the raw snapshot."""
         secret = ("key", "resume")
@@ -58,12 +75,22 @@ class Execution:
         return f"Execution({', '.join(options)})"
 
 
+def _make_execution(options: dict[str, Any]) -> Execution:
+    """Make the copy of a pickle."""
+    return Execution(**options)
+
+
 _DEFAULTS = {option.name: option.default for option in fields(Execution)}
 
 
 def set_options(run: Execution) -> list[str]:
     """The names of the options that differ from their defaults."""
-    return [name for name, default in _DEFAULTS.items() if getattr(run, name) is not default]
+    return [name for name, default in _DEFAULTS.items() if not _is_default(getattr(run, name), default)]
+
+
+def _is_default(value: object, default: object) -> bool:
+    """True for an equal text too, as of a file or a pickle; arrays are not compared."""
+    return value is default or (isinstance(value, str) and value == default)
 
 
 def check_execution(driver: str, run: Execution | None, *usable: str) -> Execution:

@@ -193,7 +193,7 @@ def _interruption(
     t: int, config: Config, error: BaseException, before: _result.Snapshot | None = None
 ) -> _result.RunInterrupted:
     """Build the error for a run stopped at step ``t``: resume from the snapshot ``before``, or from the record."""
-    advice = "" if before is None else " with run=Execution(resume=error.snapshot)"
+    advice = "" if before is None else " with resume=error.snapshot added to its Execution"
     message = f"stopped at step {t} of {config.steps} on {type(error).__name__}; to resume, make the same call{advice}"
     return _result.RunInterrupted(message, before, t)
 

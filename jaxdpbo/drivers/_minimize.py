@@ -134,9 +134,8 @@ def _run_plan(plan: _methods.Plan, loss: Objective, data: Any, ledger: Recording
     must = run.traceable is True or run.checkpoint is not None
     opaque = isinstance(loss, Blocks) and not loss.traceable  # blocks turn every failure, tracing included, into a loss
     if must and opaque:
-        raise ValueError(
-            "traceable must not be True for this learner: if JAX can trace it, give blocks(..., traceable=True)"
-        )
+        option = "checkpoint" if run.checkpoint is not None else "traceable"
+        raise ValueError(f"{option} needs a learner that JAX can trace: give blocks(..., traceable=True)")
     stepwise = any(name in STEPWISE for name in set_options(run))
     trying = must or (run.traceable == AUTO and not stepwise and not opaque)
     traced = _to_traceable(loss, data, plan.config, must=must) if trying else None
@@ -199,6 +198,8 @@ def _run_in_python(
     try:
         return run_loop(plan.algorithm, loss, data, plan.config, ledger=ledger, run=run)
     except _result.ObjectiveError as error:
+        if not str(error).startswith("objective must"):  # of the loss itself
+            raise
         raise _result.ObjectiveError(str(error).replace("objective", "loss", 1)) from None
     except _result.RunInterrupted as error:
         failed = error.__cause__

@@ -100,7 +100,7 @@ class PrivateObjective:
 
         Raises:
           ledger.LedgerError: the budget does not suffice, or the ledger holds another run of this name.
-          run_lock.RunInUse: another process works on the recorded run.
+          RunInUse: another process works on the recorded run.
           ValueError: a number is out of range, a budget is given twice or not at all, ``key`` is given with a ledger,
             or the data lie on several processes.
           TypeError: ``key`` is not a typed key, or its generator has no security claim.

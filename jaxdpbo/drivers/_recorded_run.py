@@ -45,7 +45,7 @@ def begin_record(
     Raises:
       ValueError: the run has no name, or its guarantee does not compose with others.
       ledger.LedgerError: the budget does not suffice, the name belongs to another run, or the run ended in a draw.
-      ledger.Damaged: the recorded states are corrupt.
+      ledger.DamagedLedgerError: the recorded states are corrupt.
     """
     recording, what = recordings.check_recording(recording), f"{_describe_run(algorithm, config)}, step by step"
     charged = recordings.charge_run(recording, what, statement, "run_loop", algorithm, config)
@@ -118,7 +118,7 @@ def note_step(checkpoint: RecordedRun, what: str) -> RecordedRun:
     """Note in the ledger, before a draw, the step to be drawn.
 
     Raises:
-      ledger.Moved: another process has resumed this run.
+      ledger.MovedLedgerError: another process has resumed this run.
     """
     return _note(checkpoint, {"draws": what})
 

@@ -74,9 +74,10 @@ class ObjectiveError(ValueError):
 class RunInterrupted(RuntimeError):
     """A run stopped on an exception, its ``__cause__``.
 
-    To resume, give ``run_loop`` the argument ``run=Execution(resume=error.snapshot)``. The snapshot is raw, so
-    ``repr``, ``str`` and pickles of this exception leave it out. A run with a ledger has no snapshot and resumes from
-    the ledger alone, since a charge pays for a single transcript. ``step`` is the number of steps taken, if known.
+    To resume, make the same call with ``resume=error.snapshot`` added to its ``Execution``, as by
+    ``dataclasses.replace``. The snapshot is raw, so ``repr``, ``str`` and pickles of this exception leave it out. A run
+    with a ledger has no snapshot and resumes from the ledger alone, since a charge pays for a single transcript.
+    ``step`` is the number of steps taken, if known.
     """
 
     def __init__(self, message: str, snapshot: Snapshot | None = None, step: int | None = None):

@@ -8,7 +8,7 @@ from jaxdpbo.privacy._auditing import Audit, Replay, declared_trade_off, epsilon
 from jaxdpbo.privacy._choice import choice_sharpness
 from jaxdpbo.privacy._clipping import clip_by_l2_norm
 from jaxdpbo.privacy._guarantee import guarantee, guarantee_from_dict, guarantee_from_total
-from jaxdpbo.privacy._keys import key_from_bytes
+from jaxdpbo.privacy._keys import for_release, key_from_bytes
 from jaxdpbo.privacy._requested_budget import BudgetError
 from jaxdpbo.privacy._separable.blocks import Blocks
 from jaxdpbo.privacy._separable.by_person import ByPerson
@@ -33,6 +33,7 @@ __all__ = [
     "clip_by_l2_norm",
     "declared_trade_off",
     "epsilon_lower_bound",
+    "for_release",
     "guarantee",
     "guarantee_from_dict",
     "guarantee_from_total",

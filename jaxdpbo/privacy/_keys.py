@@ -80,6 +80,13 @@ def for_release(
     ``algorithm.privacy(config)`` is the guarantee for keys from ``secret_key``. If you call an algorithm's functions in
     your own loop, pass the guarantee here and publish the returned guarantee.
 
+    >>> from jaxdpbo import dp_gibo, privacy
+    >>> config = dp_gibo.config(users=500, steps=5, mu=1.0, bounds=[(0, 6)] * 3)
+    >>> stated = dp_gibo.algorithm.privacy(config)
+    >>> key, guarantee = privacy.for_release(None, stated, insecure_key=False)
+    >>> guarantee == stated
+    True
+
     ==========================  ==========================================================================
     ``key``                     result
     ==========================  ==========================================================================

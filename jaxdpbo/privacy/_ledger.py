@@ -46,7 +46,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-SCHEMA, VERSION = "jaxdpbo.privacy._ledger", 1
+SCHEMA, VERSION = "jaxdpbo.ledger", 1
 LEVELS = {"gdp": "mu", "zcdp": "rho", "dp": "epsilon", "metric_dp": "epsilon"}  # the level's name, by notion
 COSTS = LEVELS | {"gdp": "mu^2"}  # the quantity to sum over releases
 USERS = "the users with evaluated losses; NOT the records a model is trained on"  # the default protected users
@@ -323,7 +323,7 @@ def note(path: str | Path, run: str, number: int, content: dict[str, Any], *, ti
     The step is on disk when ``note`` returns. If two processes continue one run, the second is refused before any draw.
 
     Raises:
-      Moved: the run now has another number of steps, or its release.
+      MovedLedgerError: the run now has another number of steps, or its release.
       LedgerError: the run was not charged.
     """
     run, content = _text("run", run), json.loads(_json("content", content))

@@ -138,7 +138,7 @@ def from_text(like: Tree, written: list[dict[str, Any]]) -> Any:
     """Decode arrays from ``to_text``, in the structure of ``like``.
 
     Raises:
-      ledger.Damaged: the arrays have other shapes or dtypes than ``like``.
+      ledger.DamagedLedgerError: the arrays have other shapes or dtypes than ``like``.
     """
     leaves, shape = jax.tree.flatten(like)
     if not isinstance(written, list) or len(written) != len(leaves):

@@ -12,7 +12,7 @@ from benchmarks import report
 from benchmarks.papers import gp_regression, huber_regression, location
 from benchmarks.reproductions import common
 from benchmarks.reproductions.sopa import settings
-from jaxdpbo import dp_gibo, drivers
+from jaxdpbo import Search, dp_gibo, drivers
 from jaxdpbo.drivers import _methods
 from jaxdpbo.privacy import _private_scale
 
@@ -90,9 +90,8 @@ def configured(s: Any, box: np.ndarray, clip_norm: float | str) -> dp_gibo.Confi
     """As ``minimize`` runs it, from a corner's side of the box."""
     start = box[0] + 0.75 * (box[1] - box[0])
     box = {"low": box[0], "high": box[1]}
-    return _methods.local_config(
-        _methods.MinimizeArguments(s.users, s.mu, box, s.steps, s.batch, clip_norm, None, start, "exact")
-    )
+    search = Search(method="local", steps=s.steps, batch=s.batch, clip_norm=clip_norm, start=start)
+    return _methods.plan(search, _methods.Task(s.users, s.mu, box, None)).config
 
 
 def regret(loss: Any, box: np.ndarray, given: Any, data: Any) -> dict[str, jax.Array]:

@@ -76,7 +76,7 @@ def make_algorithm(inner: Algorithm | None = None, set_start: Callable[..., Stat
     started with other noise or rounds          the state unchanged: the guarantee is of one budget
     a loss NaN or infinite                      see ``_choice.choose_row``, and the inner algorithm's own rule
     a masked point                              is never chosen: the favoured row takes its place
-    an inner algorithm without GDP at each step refused here, or by ``init`` and ``privacy``
+    an inner algorithm without GDP in a step    refused here, or by ``init`` and ``privacy``
     ``mu = inf``                                the best point evaluated: not private
     ==========================================  ==============================================================
 

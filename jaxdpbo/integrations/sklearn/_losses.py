@@ -76,13 +76,19 @@ def _is_class(estimator: Estimator, targets: np.ndarray) -> np.ndarray:
     return np.asarray(targets[:, None] == np.asarray(cast(Any, estimator).classes_)[None, :], bool)
 
 
-LOSSES = {
-    "log_loss": Loss("predict_proba", _log_loss, (0.0, 4.0)),  # 4: a probability of 1.8 % or less
-    "hinge": Loss("decision_function", _hinge, (0.0, 2.0)),
-    "zero_one": Loss("predict", _zero_one, (0.0, 1.0)),
-    "squared": Loss("predict", _squared_error, None),
-    "absolute": Loss("predict", _absolute_error, None),
-}
+class NamedLosses(dict[str, Loss]):
+    """Losses of a record by name, each with the estimator's method that it compares, and a default range."""
+
+
+LOSSES = NamedLosses(
+    {
+        "log_loss": Loss("predict_proba", _log_loss, (0.0, 4.0)),  # 4: a probability of 1.8 % or less
+        "hinge": Loss("decision_function", _hinge, (0.0, 2.0)),
+        "zero_one": Loss("predict", _zero_one, (0.0, 1.0)),
+        "squared": Loss("predict", _squared_error, None),
+        "absolute": Loss("predict", _absolute_error, None),
+    }
+)
 
 
 def resolve_loss(loss: _type_aliases.Loss, estimator: Estimator) -> _type_aliases.Loss:

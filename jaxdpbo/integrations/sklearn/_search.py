@@ -119,8 +119,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         Noise falls with the number of validation records.
       protect: "validation", or "all" for every row, training rows included.
       n_blocks: for "all", the number of blocks; by default a 30th of the rows, at most 100.
-      scale: for "all", scale ``best_params_`` from blocks to all rows (see ``scale`` for the parameters). False keeps
-        the setting.
+      scale: for "all", scale ``best_params_`` from blocks to all rows (see ``scale``); False keeps the setting.
       refit: False by default, since an estimator fitted to validation records leaks these. "train" fits
         ``best_estimator_`` to the training rows alone and releases nothing more. True fits ``best_estimator_`` to all
         rows, outside of the guarantee.
@@ -131,10 +130,9 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
       verbose: 0, or any other number for a bar of steps; needs the ``progress`` extra.
       search: ``Search(method, batch, start, clip_norm, estimate_share, noise)``; ``n_iter`` takes the place of
         ``steps``. With an ``estimate_share``, ``best_loss_`` is a noised mean loss at ``best_params_``.
-      ledger: ``Recording(path, run)``: charge the search to a ledger before the search begins. Use a name for one fit
-        to one data set: a second fit under the name returns the first answer.
-      run: ``Execution(key, insecure_key)``, FOR TESTS ALONE: anyone who knows the key can remove the noise. By default
-        the operating system draws the key.
+      ledger: ``Recording(path, run)``: charge the search first; another fit under its name returns the first answer.
+      run: ``Execution(key=..., insecure_key=True)``, FOR TESTS ALONE: anyone who knows the key can remove the noise,
+        and clones share it.
 
     Attributes:
       best_params_: the best setting, a dict of Python scalars; with ``protect="all"`` and ``scale``, for all rows.
@@ -292,6 +290,8 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
 
     def _search(self, ready: "_Ready", space: Space) -> Run:
         search, run = self._checked_search(), check_execution("PrivateSearchCV", self.run, "key", "insecure_key")
+        if run.key is not None and not run.insecure_key:
+            raise ValueError("key must be given with insecure_key=True, for tests alone: clones share it")
         batch = len(space.names) + 1 if search.batch is None else _checks.size("batch", search.batch)
         steps = _checks.size("n_iter", self.n_iter) // batch
         if not steps:

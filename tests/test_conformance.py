@@ -6,6 +6,7 @@ the values are; and the worst neighbour costs 95 % of it at least, or users woul
 """
 
 from dataclasses import replace
+from fractions import Fraction
 
 import jax
 import jax.numpy as jnp
@@ -15,8 +16,9 @@ from oracles import conformance
 from protocol_cases import CASES
 from tape import Tape
 
+from jaxdpbo import Recording, ledger
 from jaxdpbo.drivers import _loop
-from jaxdpbo.privacy import _guarantee, _mechanisms, _private_mean, _totals, _wide_integers
+from jaxdpbo.privacy import _guarantee, _mechanisms, _private_mean, _recording, _totals, _wide_integers
 
 ROUTES = {name: case for name, case in CASES.items() if case.private and case.algorithm.contribute is not None}
 HUGE = 1e12
@@ -93,6 +95,29 @@ def check(case, monkeypatch, attained=0.95):
 @pytest.mark.parametrize("name", ROUTES)
 def test_what_is_drawn_is_what_is_charged(name, monkeypatch):
     check(ROUTES[name], monkeypatch, ATTAINED.get(name, 0.95))
+
+
+@pytest.mark.parametrize("name", ROUTES)
+def test_a_charge_is_the_whole_guarantee(name, tmp_path):
+    """The ledger adds up the level, the delta and the total variation, none rounded down."""
+    case, path = ROUTES[name], tmp_path / "ledger"
+    stated = case.algorithm.privacy(case.config(1.0))
+    ledger.create(path, notion="gdp", level=9, delta=0.5, total_variation=0.5, protects=stated.protects)
+    for run in ("one", "two"):
+        _recording.charge_run(Recording(path, run), "a run", stated, run)
+    spent = ledger.account(path).spent
+    assert Fraction(0) <= spent.cost - 2 * Fraction(stated.level) ** 2 <= Fraction(1, 10**12)
+    assert spent.total_variation >= 2 * Fraction(stated.total_variation)
+    assert spent.delta >= 2 * Fraction(stated.delta)
+
+
+@pytest.mark.parametrize("level", [0.1, 1.0, 2.0])
+@pytest.mark.parametrize("total_variation", [0.0, 1e-12, 1e-10])
+def test_an_epsilon_pays_for_the_total_variation_and_for_no_more(level, total_variation):
+    stated = _guarantee.guarantee("gdp", level, "replace_one", "users", total_variation=total_variation)
+    epsilon = stated.epsilon(1e-5)
+    assert conformance.delta_of(level, epsilon, total_variation) <= 1e-5 * (1 + 1e-9)
+    assert conformance.delta_of(level, 0.999 * epsilon, total_variation) > 1e-5
 
 
 def restate(case, factor):

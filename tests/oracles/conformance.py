@@ -34,3 +34,14 @@ LEVELS = {"exact Gaussian": gaussian_level, "float Gaussian": gaussian_level, "c
 def composed(levels):
     """The level of several draws together."""
     return float(np.sqrt(np.sum(np.square(levels))))
+
+
+def delta_of(level, epsilon, total_variation):
+    """The least delta of a mechanism of that Gaussian level, of which each world is that far from the ideal one.
+
+    Dong et al. 2022, corollary 1. An event of the real world ``x`` has at most ``P(ideal x) + tv``, and
+    ``P(ideal y) <= P(real y) + tv``, which ``e^epsilon`` multiplies: ``(1 + e^epsilon) tv`` together.
+    """
+    grown = np.exp(epsilon)
+    ideal = norm.cdf(level / 2 - epsilon / level) - grown * norm.cdf(-level / 2 - epsilon / level)
+    return float(ideal + (1 + grown) * total_variation)

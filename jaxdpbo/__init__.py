@@ -1,6 +1,7 @@
 """Differentially private Bayesian optimisation in JAX.
 
-``outsourcing``, ``problems``, ``training`` and ``tuning`` are imported on first use.
+The packages ``integrations``, ``outsourcing``, ``problems``, ``theory``, ``training`` and ``tuning``, and ``plotting``,
+are imported on first use.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""Lazy packages: import a module at its first use."""
+"""The attributes of packages: the public names alone, and modules imported at their first use."""
 
 import importlib
 import pkgutil

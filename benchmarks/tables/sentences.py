@@ -1,6 +1,11 @@
-"""Figures within sentences of the documents, read from stored results."""
+"""Figures within sentences of the documents: read from stored results, or computed from public numbers alone."""
 
 from benchmarks.tables.markdown import row_of, stored
+from jaxdpbo import preview
+from jaxdpbo.drivers._methods import START
+
+DELTA = 1e-5
+MOST_USERS = 2**14
 
 
 def sgd_accuracy() -> str:
@@ -52,10 +57,47 @@ def few_users_lost() -> str:
     return f"{sum(one['users'] < 400 for one in problems)} of the {len(problems)}"
 
 
+def _users_needed(epsilon: float) -> str:
+    """The numbers of users at which ``preview`` says that a step has little noise, for 3, 13 and 33 parameters."""
+    first, second, third = (
+        preview(users=200, space=[(0, 1)] * dimension, epsilon=epsilon, delta=DELTA).users_needed
+        for dimension in (3, 13, 33)
+    )
+    return f"{first}, {second} and {third}"
+
+
+def users_needed_at_one() -> str:
+    return _users_needed(1)
+
+
+def users_needed_at_three() -> str:
+    return _users_needed(3)
+
+
+def _users_for_a_start(epsilon: float) -> str:
+    """The fewest users with which ``minimize`` chooses a start, for losses in (0, 1): by bisection."""
+    few, enough = 1, MOST_USERS
+    while enough - few > 1:
+        users = (few + enough) // 2
+        delta = min(DELTA, 0.5 / users)
+        method = preview(users=users, space=[(0, 1)] * 3, loss_range=(0, 1), epsilon=epsilon, delta=delta).method
+        few, enough = (few, users) if method.startswith(START) else (users, enough)
+    return str(enough)
+
+
+def users_for_a_start_at_one() -> str:
+    return _users_for_a_start(1)
+
+
+def users_for_a_start_at_three() -> str:
+    return _users_for_a_start(3)
+
+
 SENTENCES = {
     one.__name__: one
     for one in (
         sgd_accuracy, sgd_small_batch, ucb_same_picks, outsourced_same_picks, outsourced_traffic, grid_regret,
-        random_settings_share, few_users_lost,
+        random_settings_share, few_users_lost, users_needed_at_one, users_needed_at_three, users_for_a_start_at_one,
+        users_for_a_start_at_three,
     )
 }  # fmt: skip

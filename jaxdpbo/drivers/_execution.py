@@ -53,12 +53,16 @@ class Execution:
     checkpoint: str | Path | None = None
     diagnostics: bool = False
 
+    def __copy__(self) -> "Execution":
+        """Return the same object: its options never change."""
+        return self
+
     def __deepcopy__(self, memo: object) -> "Execution":
-        """Return the same options: nothing in them changes, and a copied key would be a second one."""
+        """Return the same object: its options never change."""
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the options without the key: the copy draws its own from the operating system.
+        """Pickle the options without the key: a run of the copy draws a key from the operating system.
 
         Raises:
           TypeError: a raw snapshot is among them.

@@ -54,8 +54,6 @@ SCALE_EVALUATIONS = 10  # of these, at most a fifth, compare losses if loss_rang
 CHOOSES = private_search.make_algorithm()
 STARTS = private_search.make_algorithm(dp_gibo.algorithm, dp_gibo.set_start)
 EVALUATES = private_evaluations.make_algorithm(gp_ucb.algorithm)
-
-
 STEPS = 25
 
 
@@ -68,15 +66,16 @@ class Search:
     'local'
 
     Attributes:
-      method: "auto", "local", "start_then_local", "choice", "evaluations" or "in_order", see ``drivers._methods``.
+      method: "auto", "local", "start_then_local", "choice", "evaluations" or "in_order", see docs/which.md.
         "auto" chooses by public numbers, and ``Run.method`` names the choice and the reason.
       steps: ``T``, 25 by default. A search evaluates the loss at ``T b`` points at most.
       batch: ``b``, points a step; ``d + 1`` by default.
       start: the point ``(d,)``, or the parameters of a ``Space``, where the search begins; by default the middle.
+        "evaluations" has no start, and ignores this point.
       clip_norm: ``B``, the clipping norm of one user's gradient: the change of a loss over half a side of the box.
         Choose ``B`` without the data. By default a quarter of the width of the loss range, or 1 without one. "private"
         finds ``B`` from the users' gradients in the first step, for 5 % of ``mu^2`` (``dp_gibo.config``), for
-        losses of unknown scale.
+        losses of unknown scale. A number is ignored by methods without a descent.
       estimate_share: the share of ``mu^2``, in [0, 1), spent on a private estimate of the mean loss at the answer. One
         of the steps evaluates the answer, losses are clipped to the loss range, and the release is then a
         ``private_estimate.Release``, with the search's own release in ``inner``.

@@ -17,7 +17,7 @@ each test with a count, the number of cases, the least count of a case, and the 
 |---|---|---|---|---|
 """
 LINE = re.compile(r"^\| (\S+::\w+) \| (\d+) \| ([\d,]+) \| ([\d-]+) \| (\w+) \|$", re.MULTILINE)
-MUTANTS = re.compile(r"^`scripts/test --mutants`: .*$", re.MULTILINE)
+MUTANTS = re.compile(r"^## Mutants\n.*\Z", re.MULTILINE | re.DOTALL)
 
 
 def record(rows: list[dict[str, Any]], path: Path = ROWS, page: Path = PAGE) -> None:
@@ -38,24 +38,35 @@ def record(rows: list[dict[str, Any]], path: Path = ROWS, page: Path = PAGE) -> 
     write_page(page, lines, mutants_of(page))
 
 
-def record_mutants(counts: dict[str, Any], date: str, commit: str, page: Path = PAGE) -> None:
-    """Write on the page how many mutants of the package a test saw."""
-    sentence = (
-        f"`scripts/test --mutants`: {counts['count']} mutants, {counts['killed']} killed, {counts['time']} killed by "
-        f"time, {counts['survived']} survived, {counts['equivalent']} equivalent; {counts['score']:.1%} killed "
-        f"({date}, {commit[:8]})."
+def record_mutants(
+    packages: dict[str, dict[str, int]], command: str, date: str, commit: str, page: Path = PAGE
+) -> None:
+    """Write on the page how many mutants of each package a test saw."""
+    kinds = "drawn", "killed", "time", "survived", "equivalent"
+    rows = []
+    for name, counts in [*packages.items(), ("all", {kind: sum(c[kind] for c in packages.values()) for kind in kinds})]:
+        judged = counts["drawn"] - counts["equivalent"]
+        share = f"{(counts['killed'] + counts['time']) / judged:.1%}" if judged else ""
+        rows.append(f"| {name} | {' | '.join(str(counts[kind]) for kind in kinds)} | {share} |\n")
+    section = (
+        f"## Mutants\n\n`{command}` changes the package in small ways, one at a time, and runs the tests that enter\n"
+        f"the changed function ({date}, {commit[:8]}). An equivalent change alters nothing that a test could see; "
+        "`tests/mutants/equivalents.json` gives the reasons. The share is of the other changes.\n\n"
+        "| package | drawn | killed | killed by time | survived | equivalent | share killed |\n"
+        "|---|---|---|---|---|---|---|\n"
     )
-    write_page(page, {line[1]: line[0] for line in LINE.finditer(page.read_text())}, sentence)
+    lines = {line[1]: line[0] for line in LINE.finditer(page.read_text())}
+    write_page(page, lines, section + "".join(rows))
 
 
 def write_page(page: Path, lines: dict[str, str], mutants: str) -> None:
     """Write the lines of all tests that still exist."""
     rows = "".join(f"{line}\n" for test, line in sorted(lines.items()) if is_defined(test))
-    page.write_text(HEAD + rows + (f"\n{mutants}\n" if mutants else ""))
+    page.write_text(HEAD + rows + (f"\n{mutants}" if mutants else ""))
 
 
 def mutants_of(page: Path) -> str:
-    """The sentence on mutants, or nothing."""
+    """The section on mutants, or nothing."""
     found = MUTANTS.search(page.read_text()) if page.exists() else None
     return found[0] if found else ""
 

@@ -1,96 +1,198 @@
-"""A tape of what a mechanism draws, and onto what: recorded on one data set, played on a neighbour.
+"""A tape of what every mechanism draws, and onto what: recorded on one data set, played on its neighbours.
 
-While a tape runs, every exact or float draw of ``jaxdpbo.privacy._mechanisms`` is noted with its scale and the numbers
-it was drawn onto. Played, each draw gives what it gave when it was recorded, so a neighbour has the same transcript and
-all that differs is the data. Only for calls in Python, which run under ``jax.disable_jit``.
+While a tape runs, each mechanism of ``jaxdpbo.privacy._mechanisms`` calls back to the host when its program runs, with
+its key, its scale and the numbers that its noise is added to. Recorded, a draw gives what it would give. Played, it
+gives what it gave when it was recorded, so a neighbour has the same transcript and only the data differ. A key names
+its draw: the order does not matter, and programs are compiled as users' are.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+import pytest
+from jax.experimental import io_callback
 
+from jaxdpbo import _input_noise
 from jaxdpbo.privacy import _mechanisms, _wide_integers
 
 
 class Draw(NamedTuple):
-    """``onto``: the totals, means or scores, as NumPy."""
+    """``onto``: the totals, means or scores, as NumPy; of outcomes the probabilities."""
 
     mechanism: str
     scale: float
     onto: np.ndarray
 
 
+Pair = tuple[Draw, Draw]
+
+
 class Tape:
-    """``recorded``: the draws of the first data set, and what they gave."""
+    """The draws of one data set, by key."""
 
-    def __init__(self, monkeypatch):
-        self.recorded: list[tuple[Draw, Any]] = []
-        self._monkeypatch = monkeypatch
-        self._noise: tuple[Any, Any] | None = None  # drawn and not added yet: its deviation, and the integers
+    def __init__(self):
+        self._drawn: dict[bytes, tuple[Draw, Any]] = {}
+        self._pairs: dict[bytes, Pair] | None = None
+        self._mode, self._errors = "off", []
 
-    @contextmanager
-    def running(self, *, play: bool) -> Iterator[list[Draw]]:
-        """The draws in the block; played, they must be those on the tape but for what they are drawn onto."""
-        draws: list[Draw] = []
+    def record(self, enter: Callable[..., Any], *arguments: Any) -> tuple[Any, list[Draw]]:
+        """Run and note every draw; the result, and the draws."""
+        before = set(self._drawn)
+        result = self._run("record", enter, *arguments)
+        return result, [draw for key, (draw, _) in self._drawn.items() if key not in before]
 
-        def note(mechanism, scale, onto, draw):
-            number, new = len(draws), Draw(mechanism, float(scale), np.asarray(onto))
-            draws.append(new)
-            if not play:
-                self.recorded.append((new, draw()))
-            old, result = self.recorded[number]
-            assert (new.mechanism, new.scale, new.onto.shape) == (old.mechanism, old.scale, old.onto.shape)
+    def play(self, enter: Callable[..., Any], *arguments: Any) -> tuple[Any, list[Pair]]:
+        """Run on a neighbour with the recorded results; the result, and each draw beside the recorded one."""
+        self._pairs = {}
+        result = self._run("play", enter, *arguments)
+        return result, list(self._pairs.values())
+
+    def _run(self, mode, enter, *arguments):
+        self._mode = mode
+        try:
+            result = jax.block_until_ready(enter(*arguments))
+            jax.effects_barrier()
+        finally:
+            self._mode = "off"
+            errors, self._errors = self._errors, []  # a driver may have swallowed them
+        assert not errors, errors[0]
+        return result
+
+    def note(self, mechanism, key, scale, onto, result):
+        """What a program calls while it runs; on the host."""
+        result = jax.tree.map(np.asarray, result)
+        if self._mode == "off":
             return result
+        key, new = np.asarray(key).tobytes(), Draw(mechanism, float(scale), _whole(onto))
+        if self._mode == "record":
+            if key in self._drawn:
+                self._errors.append(f"two draws by one key: {mechanism}")
+            self._drawn[key] = new, result
+            return result
+        old, result = self._drawn.get(key, (None, result))
+        if old is None or (old.mechanism, old.scale, old.onto.shape) != (mechanism, new.scale, new.onto.shape):
+            self._errors.append(f"values decide what is drawn: {old}, then {new}")
+        else:
+            self._pairs[key] = old, new
+        return result
 
-        with self._monkeypatch.context() as patch, jax.disable_jit():
-            for owner, name in (
-                (_mechanisms, "gaussian"), (_mechanisms, "exact_exponential"), (_mechanisms, "rounded_gaussian"),
-                (_wide_integers, "widen"), (_wide_integers, "add"),
-            ):  # fmt: skip
-                patch.setattr(owner, name, getattr(self, f"_{name}")(getattr(owner, name), note))
-            yield draws
-        assert self._noise is None, "noise was drawn and added to nothing"
-        assert len(draws) == len(self.recorded)
 
-    def _gaussian(self, real, note):
-        def gaussian(key, value, deviation):
-            return note("float Gaussian", deviation, value, lambda: real(key, value, deviation))
+def _whole(onto) -> np.ndarray:
+    if isinstance(onto, _wide_integers.Wide):
+        return np.asarray(onto.high, np.int64) * 2**32 + np.asarray(onto.low, np.int64)
+    return np.asarray(onto)
 
-        return gaussian
 
-    def _exact_exponential(self, real, note):
-        def exact_exponential(key, scores, rate):
-            return note("choice", rate, scores, lambda: real(key, scores, rate))
+@jax.tree_util.register_pytree_node_class
+class Noise:
+    """Drawn, and added to nothing yet: it can only be added, or picked from a batch."""
 
-        return exact_exponential
+    def __init__(self, note, mechanism, scale, key, drawn):
+        self.note, self.mechanism = note, mechanism
+        self.scale, self.key, self.drawn = scale, key, drawn
 
-    def _rounded_gaussian(self, real, note):
-        def rounded_gaussian(key, shape, sigma, *bits):
-            assert self._noise is None, "noise was drawn and added to nothing"
-            with jax.disable_jit(False):  # thousands of times faster
-                self._noise = sigma, jax.jit(real, static_argnums=(1, 2, 3))(key, tuple(shape), sigma, *bits)
-            return self._noise[1]
+    def tree_flatten(self):
+        return (self.scale, self.key, self.drawn), (self.note, self.mechanism)
 
-        return rounded_gaussian
+    @classmethod
+    def tree_unflatten(cls, static, leaves):
+        return cls(*static, *leaves)
 
-    def _widen(self, real, note):
-        def widen(whole):
-            wide = real(whole)
-            if self._noise is not None and whole is self._noise[1]:
-                self._noise = self._noise[0], wide
-            return wide
+    def __getitem__(self, place):
+        leaves = (leaf[place] for leaf in (self.scale, self.key, self.drawn))
+        return Noise(self.note, self.mechanism, *leaves)
 
-        return widen
+    def __radd__(self, onto):
+        return self.added(onto, onto + self.drawn)
 
-    def _add(self, real, note):
-        def add(one, other):
-            if self._noise is None or other is not self._noise[1]:
-                return real(one, other)
-            (sigma, _), self._noise = self._noise, None
-            onto = np.asarray(one.high, np.int64) * 2**32 + np.asarray(one.low, np.int64)
-            return note("exact Gaussian", sigma, onto, lambda: real(one, other))
+    def added(self, onto, result):
+        return self.note(self.mechanism, self.key, self.scale, onto, result)
 
-        return add
+
+@contextmanager
+def running() -> Iterator[Callable[[], Tape]]:
+    """Within, programs call back to the newest tape; gives a function that makes one."""
+    tapes = [Tape()]
+
+    def call(mechanism, key, scale, onto, result):
+        return tapes[-1].note(mechanism, key, scale, onto, result)
+
+    def note(mechanism, key, scale, onto, result):
+        kinds = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), result)
+        scale = jnp.asarray(scale, jnp.result_type(float))
+        return io_callback(partial(call, mechanism), kinds, jax.random.key_data(key), scale, onto, result)
+
+    def fresh() -> Tape:
+        tapes.append(Tape())
+        return tapes[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        for owner, name, replacement in _replacements(note):
+            patch.setattr(owner, name, replacement)
+        jax.clear_caches()  # of programs without calls, then of those with
+        yield fresh
+    jax.clear_caches()
+
+
+def _replacements(note) -> Iterator[tuple[Any, str, Any]]:
+    """What stands in the places of the mechanisms."""
+    real = {name: getattr(_mechanisms, name) for name in _mechanisms.__all__}
+
+    def chosen(name, mechanism, rate_of):
+        def choose(key, scores, *scale):
+            return note(mechanism, key, rate_of(*scale), scores, real[name](key, scores, *scale))
+
+        return _mechanisms, name, choose
+
+    def added(name, mechanism):
+        def add(key, value, scale):
+            return note(mechanism, key, scale, value, real[name](key, value, scale))
+
+        return _mechanisms, name, add
+
+    def drawn(name, mechanism):
+        def draw(key, shape, scale, *bits):
+            leaf = jnp.asarray(float(scale), jnp.result_type(float))
+            return Noise(note, mechanism, leaf, key, real[name](key, shape, scale, *bits))
+
+        return _mechanisms, name, draw
+
+    yield added("gaussian", "float Gaussian")
+    yield added("laplace", "float Laplace")
+    yield chosen("exponential", "float choice", lambda epsilon, sensitivity: epsilon / (2 * sensitivity))
+    yield chosen("exact_exponential", "choice", float)
+    yield chosen("noisy_argmax", "choice", float)
+    yield drawn("rounded_gaussian", "exact Gaussian")
+    yield drawn("discrete_laplace", "exact Laplace")
+    yield drawn("planar_laplace", "exact planar Laplace")
+
+    def of_table(key, shape, table):
+        words = table[0, :2].astype(jnp.result_type(float))
+        half = words[0] * 2.0**-32 + words[1] * 2.0**-64  # of the least digit: 1 / (1 + e^rate)
+        return Noise(
+            note, "exact Laplace", jnp.log(1 / half - 1), key, real["discrete_laplace_from_table"](key, shape, table)
+        )
+
+    yield _mechanisms, "discrete_laplace_from_table", of_table
+
+    def of_distribution(key, distribution, count):
+        noise = draw_noise(key, distribution, count)
+        return Noise(note, f"float {distribution.kind}", jnp.asarray(distribution.scale, noise.dtype), key, noise)
+
+    draw_noise = _input_noise.draw_noise
+    yield _input_noise, "draw_noise", of_distribution
+
+    widen, add = _wide_integers.widen, _wide_integers.add
+    yield _wide_integers, "widen", lambda whole: whole if isinstance(whole, Noise) else widen(whole)
+    yield (
+        _wide_integers,
+        "add",
+        lambda one, other: (
+            other.added(one, add(one, widen(other.drawn))) if isinstance(other, Noise) else add(one, other)
+        ),
+    )

@@ -2,13 +2,11 @@
 
 import ast
 import json
-import re
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
-import evidence
 import pytest
 from mutants import mutations, run, session
 
@@ -136,14 +134,11 @@ def everything():
     return list(mutations.scope(ROOT))
 
 
-def test_the_scope_is_privacy_training_drivers_and_what_tell_and_release_do(everything):
+def test_the_scope_is_the_package(everything):
     modules = {one.module for one in everything}
-    for folder in mutations.FOLDERS:
-        with_code = {path.relative_to(ROOT).as_posix() for path in (ROOT / folder).rglob("*.py")}
-        assert {one for one in with_code if "/__init__" not in one} - modules <= {"jaxdpbo/drivers/_result.py"}
-    dp_gibo = {one.function.split(".")[0] for one in everything if one.module.endswith("_algorithms/dp_gibo/run.py")}
-    assert "tell" in dp_gibo
-    assert dp_gibo <= {"tell", "release", "_next"}  # what ``ask`` calls too is not among them
+    paths = {path.relative_to(ROOT).as_posix() for path in (ROOT / "jaxdpbo").rglob("*.py")}
+    assert modules <= paths
+    assert not [path for path in paths - modules if len((ROOT / path).read_text().splitlines()) > 100]
     assert len({one.key for one in everything}) == len(everything)
     assert {one.kind for one in everything} == {
         "constant", "comparison", "operator", "call", "keyword", "condition", "raise", "swapped keys", "key used twice",
@@ -304,9 +299,10 @@ def test_a_red_test_kills_a_no_op_survives_and_nothing_runs_twice(slot, tmp_path
     assert results.controls == {"tests/test_it.py::test_double": True}
     assert (slot.tree / "jaxdpbo/it.py").read_text() == PACKAGE
     counts = run.report(chosen, {}, results)
-    assert (counts["killed"], counts["time"], counts["survived"], counts["score"]) == (1, 1, 1, 0.6667)
+    assert counts == {"jaxdpbo": {"drawn": 3, "equivalent": 0, "killed": 1, "time": 1, "survived": 1, "none": 0}}
     assert "survived: jaxdpbo/it.py:13 in unseen" in capsys.readouterr().out
-    assert run.report(chosen, {chosen[2].name: "why"}, results)["score"] == 1.0
+    counts = run.report(chosen, {chosen[2].name: "why"}, results)["jaxdpbo"]
+    assert (counts["equivalent"], counts["survived"]) == (1, 0)
 
     lines = (tmp_path / "mutants.jsonl").read_text()
     monkeypatch.setattr(run, "examine", lambda *_: pytest.fail("run a second time"))
@@ -340,13 +336,6 @@ def test_recording_says_which_functions_each_test_enters(slot, tmp_path, apart):
     entered = {name.partition("::")[2]: one["functions"] for name, one in recorded[0]["tests"].items()}
     expected = {"test_double": ["_double"], "test_forever": ["forever"], "test_nothing": ["unseen"]}
     assert entered == {name: [f"jaxdpbo/it.py::{one}" for one in held] for name, held in expected.items()}
-
-
-def test_the_score_on_record_is_at_least_95_percent():
-    said = evidence.mutants_of(evidence.PAGE)
-    count, score = re.search(r": (\d+) mutants, .*; ([\d.]+)% killed", said).groups()
-    assert int(count) >= run.COUNT
-    assert float(score) >= 95
 
 
 def test_all_mutated_sources_that_are_drawn_are_python(everything):

@@ -14,9 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-FOLDERS = ("jaxdpbo/privacy", "jaxdpbo/training", "jaxdpbo/drivers")
-ALGORITHMS = "jaxdpbo/_algorithms"
-ROOTS = ("tell", "release", "__call__")  # of an algorithm: where its users' values come in, and what goes out
+PACKAGE = "jaxdpbo"
 MODULE = "<module>"
 
 COMPARISONS = {
@@ -105,17 +103,9 @@ class Mutation(NamedTuple):
 
 
 def scope(root: Path) -> Iterator[Mutation]:
-    """Every mutation of the modules that the score is about."""
-    for folder in FOLDERS:
-        for path in sorted((root / folder).rglob("*.py")):
-            yield from of_source(path.read_bytes(), path.relative_to(root).as_posix())
-    for path, wanted in steps(root).items():
-        found = of_source((root / path).read_bytes(), path)
-        yield from (one for one in found if any(_within(one.function, name) for name in wanted))
-
-
-def _within(function: str, name: str) -> bool:
-    return function == name or function.startswith(name + ".")
+    """Every mutation of the package."""
+    for path in sorted((root / PACKAGE).rglob("*.py")):
+        yield from of_source(path.read_bytes(), path.relative_to(root).as_posix())
 
 
 def of_source(source: bytes, module: str) -> Iterator[Mutation]:
@@ -336,33 +326,6 @@ def _hash(node: ast.AST) -> str:
     return hashlib.sha256(ast.unparse(bare).encode()).hexdigest()[:12]
 
 
-def steps(root: Path) -> dict[str, set[str]]:
-    """Of each module of ``algorithms/``, the functions ``ROOTS`` and those that only they call, directly or not."""
-    trees = {
-        path.relative_to(root).as_posix(): ast.parse(path.read_bytes()) for path in (root / ALGORITHMS).rglob("*.py")
-    }
-    functions = {(path, name): node for path, tree in trees.items() for name, node in _functions(tree)}
-    callers: dict[tuple[str, str], set[tuple[str, str]]] = {one: set() for one in functions}
-    for path, tree in trees.items():
-        known = _known(path, tree, trees)
-        for name, node in _functions(tree):
-            for used in _own(node):
-                if isinstance(used, ast.Name | ast.Attribute):
-                    target = known.get(_dotted(used))
-                    if target in functions and target != (path, name):
-                        callers[target].add((path, name))
-    inside = {one for one in functions if one[1].rpartition(".")[2] in ROOTS}
-    while True:
-        more = {one for one in functions if callers[one] and callers[one] <= inside} - inside
-        if not more:
-            break
-        inside |= more
-    chosen: dict[str, set[str]] = {}
-    for path, name in sorted(inside):
-        chosen.setdefault(path, set()).add(name)
-    return chosen
-
-
 def all_functions(tree: ast.AST, outer: str = "") -> Iterator[tuple[str, ast.AST]]:
     """Every function by qualified name, closures and methods among them."""
     for node in ast.iter_child_nodes(tree):
@@ -370,43 +333,6 @@ def all_functions(tree: ast.AST, outer: str = "") -> Iterator[tuple[str, ast.AST
         if isinstance(node, ast.FunctionDef):
             yield f"{outer}{node.name}", node
         yield from all_functions(node, f"{outer}{node.name}." if named else outer)
-
-
-def _functions(tree: ast.AST, outer: str = "") -> Iterator[tuple[str, ast.AST]]:
-    """Functions and methods by qualified name; a closure belongs to its function, save a root of ``ROOTS``."""
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.ClassDef):
-            yield from _functions(node, f"{outer}{node.name}.")
-        elif isinstance(node, ast.FunctionDef):
-            yield f"{outer}{node.name}", node
-            yield from (
-                (name, inner) for name, inner in _functions(node, f"{outer}{node.name}.") if inner.name in ROOTS
-            )
-
-
-def _own(node: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of a function, without the roots inside it."""
-    for child in ast.iter_child_nodes(node):
-        if not (isinstance(child, ast.FunctionDef) and child.name in ROOTS):
-            yield child
-            yield from _own(child)
-
-
-def _known(path: str, tree: ast.Module, trees: dict[str, ast.Module]) -> dict[str, tuple[str, str]]:
-    """What each dotted name of a module stands for, among the functions of ``algorithms/``."""
-    names = {name: (path, name) for name, _ in _functions(tree)}
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.ImportFrom) or not node.module:
-            continue
-        base = node.module.replace(".", "/")
-        for alias in node.names:
-            used = alias.asname or alias.name
-            if f"{base}.py" in trees:
-                names[used] = (f"{base}.py", alias.name)
-            elif f"{base}/{alias.name}.py" in trees:
-                other = f"{base}/{alias.name}.py"
-                names |= {f"{used}.{name}": (other, name) for name, _ in _functions(trees[other])}
-    return names
 
 
 def sample(

@@ -1,11 +1,11 @@
 """Mutants: one small change to the package at a time; a change that no test sees reveals a missing test.
 
-``scripts/test --mutants [N]`` draws N mutants (400 by default) of ``privacy/``, ``training/``, ``drivers/`` and of the
-code of ``tell`` and ``release`` of each algorithm. For each mutant, the command runs the tests that enter the changed
-function. It prints the survivors and appends results to ``results/mutants/mutants.jsonl``. A mutant with a result runs
-again only after its function has changed.
+``scripts/test --mutants [N] [--seed S]`` draws N mutants (300 by default) of the whole package. For each mutant, the
+command runs the tests that enter the changed function. It prints the survivors and the counts by package, and appends
+results to ``results/mutants/mutants.jsonl``. A mutant with a result runs again only after its function has changed.
 
-    scripts/test --mutants                     400 mutants; the score goes to docs/evidence.md when all have a result
+    scripts/test --mutants                     300 mutants; counts go to docs/evidence.md when all have a result
+    scripts/test --mutants 300 --seed 7        300 others
     scripts/test --mutants 20 --only gdp       20 mutants of modules or functions with "gdp" in the name
     scripts/test --mutants --again             run survivors again, after you have added tests
     scripts/test --mutants --map [FILES]       record again the tests that enter each function (all, or those of FILES)
@@ -39,7 +39,8 @@ from mutants import mutations, session  # noqa: E402
 
 EQUIVALENTS = ROOT / "tests" / "mutants" / "equivalents.json"
 KEPT = ROOT / "results" / "mutants"  # between runs: the map of tests, and a line for each mutant
-COUNT, SEED = 400, 0
+COUNT, SEED = 300, 0
+KINDS = "drawn", "equivalent", "killed", "time", "survived", "none"
 LIMIT = 120.0  # seconds for one process of a mutant; beyond, it is killed by time
 USUAL = (
     150.0  # seconds that one mutant's tests take without it, each in a process of its own; together they share programs
@@ -438,10 +439,12 @@ def equivalents(path: Path) -> dict[tuple[str, str, str], str]:
     return {(one["module"], one["function"], one["change"]): one["reason"] for one in json.loads(path.read_text())}
 
 
-def report(sample: list[mutations.Mutation], same: dict, results: Results) -> dict[str, Any]:
-    """Print the survivors and the counts; give the counts back."""
-    counts: Counter = Counter(equivalent=0, killed=0, time=0, survived=0, none=0)
+def report(sample: list[mutations.Mutation], same: dict, results: Results) -> dict[str, dict[str, int]]:
+    """Print the survivors and the counts; return the counts by package."""
+    packages: dict[str, dict[str, int]] = {}
     for one in sample:
+        counts = packages.setdefault(package_of(one.module), dict.fromkeys(KINDS, 0))
+        counts["drawn"] += 1
         if one.name in same:
             counts["equivalent"] += 1
             continue
@@ -451,14 +454,17 @@ def report(sample: list[mutations.Mutation], same: dict, results: Results) -> di
             before, _, after = one.change.partition(" -> ")
             short = f" ({line['left']} of {line['of']} not run, for time)" if line["left"] else ""
             print(f"survived: {one.module}:{one.line} in {one.function} [{one.kind}]{short}\n  - {before}\n  + {after}")
-    judged = len(sample) - counts["equivalent"] - counts["none"]
-    score = (counts["killed"] + counts["time"]) / max(judged, 1)
-    print(
-        f"{len(sample)} mutants: {counts['killed']} killed, {counts['time']} killed by time, "
-        f"{counts['survived']} survived, {counts['equivalent']} equivalent, {counts['none']} without a result; "
-        f"{score:.1%} killed"
-    )
-    return {**counts, "count": len(sample), "score": round(score, 4)}
+    for name, counts in packages.items():
+        judged = counts["drawn"] - counts["equivalent"] - counts["none"]
+        share = f", {(counts['killed'] + counts['time']) / judged:.1%} killed" if judged else ""
+        print(f"{name}: {', '.join(f'{number} {kind}' for kind, number in counts.items())}{share}")
+    return packages
+
+
+def package_of(module: str) -> str:
+    """Name of the package of a module; of a module at the top, "jaxdpbo"."""
+    parts = module.split("/")
+    return parts[1] if len(parts) > 2 else parts[0]
 
 
 def environment(writing: float) -> None:
@@ -469,7 +475,7 @@ def environment(writing: float) -> None:
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
         "JAX_PLATFORMS": "cpu",
         "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
-        "XLA_FLAGS": "--xla_cpu_use_fusion_emitters=false",
+        "XLA_FLAGS": "--xla_cpu_use_fusion_emitters=false --xla_cpu_max_isa=AVX",
         "OPENBLAS_NUM_THREADS": "1",
     }
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -519,10 +525,11 @@ def main(arguments: list[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="mutants-") as place:
         slots = copies(given.workers, Path(place))
         judge_all([one for one in sample if one.name not in same], given.again, known, results, slots)
-    counts = report(sample, same, results)
-    if given.count >= COUNT and not given.only and not counts["none"]:
+    packages = report(sample, same, results)
+    if given.count >= COUNT and not given.only and not any(counts["none"] for counts in packages.values()):
         commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
-        evidence.record_mutants(counts, datetime.date.today().isoformat(), commit)
+        command = f"scripts/test --mutants {given.count} --seed {given.seed}"
+        evidence.record_mutants(packages, command, datetime.date.today().isoformat(), commit)
     return 0
 
 

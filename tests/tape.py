@@ -158,7 +158,8 @@ def _replacements(note) -> Iterator[tuple[Any, str, Any]]:
     def drawn(name, mechanism):
         def draw(key, shape, scale, *bits):
             leaf = jnp.asarray(float(scale), jnp.result_type(float))
-            return Noise(note, mechanism, leaf, key, real[name](key, shape, scale, *bits))
+            full = f"{mechanism} of {bits[0]} bits" if bits and bits[0] != 128 else mechanism
+            return Noise(note, full, leaf, key, real[name](key, shape, scale, *bits))
 
         return _mechanisms, name, draw
 

@@ -54,6 +54,7 @@ def planar_epsilon(one, other, rate):
 
 LEVELS = {
     "exact Gaussian": gaussian_level,
+    "exact Gaussian of 64 bits": gaussian_level,
     "float Gaussian": gaussian_level,
     "choice": choice_level,
     "float choice": choice_level,
@@ -87,3 +88,12 @@ def delta_of(level, epsilon, total_variation=0.0):
     grown = np.exp(epsilon)
     ideal = norm.cdf(level / 2 - epsilon / level) - grown * norm.cdf(-level / 2 - epsilon / level)
     return float(ideal + (1 + grown) * total_variation)
+
+
+def epsilon_at(level, delta):
+    """The epsilon at which a Gaussian level has a delta."""
+    low, high = 0.0, 200.0
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if delta_of(level, middle) > delta else (low, middle)
+    return high

@@ -1,0 +1,562 @@
+"""Whole calls of every entry point for users' values: their draws, the guarantee they return, and the ledger's charge.
+
+As ``test_conformance``, which plays the steps of every algorithm on hundreds of neighbours; here a few neighbours, and
+everything between a caller's arguments and the noise: drivers, splits of a budget, compositions, sweeps, integrations.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optuna
+import pytest
+import tape
+from neighbour_cases import POINTS, entry_points
+from option_groups import group_options
+from oracles import conformance
+from oracles.accounting import repetition_law
+from protocol_cases import BOUNDS, CASES, low_high
+from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.model_selection import PredefinedSplit
+
+import jaxdpbo
+from benchmarks import tuning_peers
+from benchmarks.tuning_peers import trainings
+from jaxdpbo import (
+    Execution,
+    accounting,
+    blocks,
+    by_person,
+    drivers,
+    ledger,
+    private_search,
+    training,
+    transforms,
+    tuning,
+)
+from jaxdpbo.integrations.optuna import private_study
+from jaxdpbo.integrations.sklearn import PrivateSearchCV
+from jaxdpbo.privacy import _guarantee, _private_mean
+from jaxdpbo.privacy._mechanisms import tables
+from jaxdpbo.training import _dp_optim
+from jaxdpbo.tuning import _joint_tuning, _repetition
+
+KEY = {"key": jax.random.key(11), "insecure_key": True}
+USERS, HUGE = 6, 1e9
+BOX = low_high(BOUNDS)
+
+
+class Call(NamedTuple):
+    """A call of an entry point.
+
+    Attributes:
+      enter: ``(data, **options) -> (what leaves, guarantees)``; options are ``KEY``, or a ledger.
+      data: the first of all neighbours.
+      neighbours: each with the place of the guarantee that covers the difference.
+      names: the public functions that are entered, as ``neighbour_cases`` names them.
+      attained: the least share of the guarantee that some neighbour costs.
+    """
+
+    enter: Callable[..., tuple[Any, Sequence[_guarantee.Guarantee]]]
+    data: Any
+    neighbours: Sequence[tuple[int, Any]]
+    names: tuple[str, ...]
+    attained: float = 0.95
+
+
+@pytest.fixture(scope="module")
+def fresh():
+    with tape.running() as fresh:
+        yield fresh
+
+
+def own_losses(point, data):
+    """Of any sign at different points, as large as the record."""
+    return data[:, 0] * jnp.sin(40.0 * jnp.sum(point))
+
+
+def one_huge(sign: float = 1.0) -> np.ndarray:
+    data = np.random.default_rng(0).normal(size=(USERS, 1))
+    data[0] = sign * HUGE
+    return data
+
+
+MIRRORED = [(0, one_huge(-1.0)), (0, one_huge(np.nan)), (0, one_huge(0.0))]
+
+
+def minimized(**options):
+    def enter(data, **more):
+        chosen = {"mu": 1.0, "steps": 4, "batch": 3, "users": USERS, "user_axes": 0} | options | more
+        run = drivers.minimize(own_losses, data, BOX, **group_options(**chosen))
+        return (run.release, run.method), [run.guarantee]
+
+    return enter
+
+
+def driven(driver, name="dp_gibo", **options):
+    case = CASES[name]
+
+    def enter(data, **more):
+        chosen = options | more
+        run = driver(case.algorithm, own_losses, data, case.config(1.0), **group_options(Execution, **chosen))
+        return run.release, [run.guarantee]
+
+    return enter
+
+
+def by_two(data, **more):
+    """Two records a person."""
+    objective = by_person(lambda point, data: np.asarray(own_losses(point, data)), np.arange(USERS) // 2)
+    options = {"mu": 1.0, "steps": 3, "batch": 2, "loss_range": (-1.0, 1.0), "method": "in_order", "traceable": False}
+    run = drivers.minimize(objective, data, BOX, **group_options(**options, **more))
+    return run.release, [run.guarantee]
+
+
+def in_blocks(data, **more):
+    objective = blocks(lambda point, train, held_out: float(own_losses(point, train[:1])[0]), USERS, 3)
+    options = {"mu": 1.0, "steps": 3, "batch": 2, "loss_range": (-1.0, 1.0), "method": "in_order"}
+    run = drivers.minimize(objective, data, BOX, **group_options(**options, **more))
+    return run.release, [run.guarantee]
+
+
+def first_trained_row() -> int:
+    return int(blocks(lambda *_: 0.0, USERS, 3).partition[0].train[0])
+
+
+def with_row(row: int, value: float) -> np.ndarray:
+    data = one_huge(0.0)
+    data[row] = value
+    return data
+
+
+def evaluated(**options):
+    def enter(data, **more):
+        chosen = {"users": USERS, "mu": 1.0, "evaluations": 3, "loss_range": (-1.0, 1.0)} | options | more
+        private = drivers.PrivateObjective(own_losses, data, **group_options(Execution, **chosen))
+        return [private(np.array(point)) for point in ([0.1], [0.3], [0.1])], [private.guarantee]
+
+    return enter
+
+
+def studied(data, **more):
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    private = private_study(
+        optuna.create_study(sampler=optuna.samplers.RandomSampler(0)),
+        lambda trial: {"x": trial.suggest_float("x", 0, 1)},
+        lambda params, data: np.asarray(own_losses(np.array([params["x"]]), data)),
+        data,
+        **group_options(users=USERS, mu=1.0, evaluations=3, loss_range=(-1.0, 1.0), **more),
+    )
+    private.optimize()
+    return [trial.value for trial in private.study.trials], [private.guarantee]
+
+
+def searched(labels, **more):
+    """Each label is right by one setting and wrong by the other."""
+    inputs, fold = np.zeros((4 + len(labels), 1)), PredefinedSplit([-1] * 4 + [0] * len(labels))
+    search = PrivateSearchCV(
+        DummyClassifier(strategy="constant"), {"constant": [0, 1]}, n_iter=2, cv=fold, refit="train",
+        **group_options(mu=1.0, method="in_order", **more),
+    )  # fmt: skip
+    found = search.fit(inputs, np.concatenate([[0, 1, 0, 1], labels]))
+    return found.best_params_, [found.guarantee_]
+
+
+def searched_in_blocks(targets, **more):
+    search = PrivateSearchCV(
+        DummyRegressor(strategy="constant"), {"constant": [0.0, 1.0]}, n_iter=2, protect="all", n_blocks=2,
+        loss_range=(0, 1), **group_options(mu=1.0, method="in_order", **more),
+    )  # fmt: skip
+    found = search.fit(np.zeros((len(targets), 1)), targets)
+    return found.best_params_, [found.guarantee_]
+
+
+def curated(config):
+    def enter(rows, **more):
+        key = more.pop("key", None)
+        found = transforms.curate(key, config, rows, **more)
+        return found.z, [found.guarantee]
+
+    return enter
+
+
+CENTRED = {"centre": [0.0, 0.0], "scale": 1.0, "epsilon": 2.0}
+ROWS = np.array([[0.3, 1.0], [-0.7, 0.2], [1.5, -0.5]])
+
+
+def with_first(row: Sequence[float]) -> np.ndarray:
+    return np.concatenate([[row], ROWS[1:]])
+
+
+def near(distance: float) -> list[tuple[int, np.ndarray]]:
+    """Replacements of the first row at that distance."""
+    angles = np.linspace(0.0, 2 * np.pi, 200, endpoint=False)
+    return [(0, with_first(ROWS[0] + distance * np.array([np.cos(a), np.sin(a)]))) for a in angles]
+
+
+DIAGONAL = [(0, with_first(ROWS[0] + np.array(sign) / 2**0.5)) for sign in ([1, 1], [1, -1], [-1, 1], [-1, -1])]
+FAR = [(0, with_first(row)) for row in ([-1e9, -1e9], [1e300, 0.0], [np.nan, 1.0], [0.0, 0.0])]
+CURATE = ("privacy._transforms.curation.curate",)
+
+TARGETS, RECORDS = np.random.default_rng(1).normal(size=20), 20
+FEATURES = np.random.default_rng(2).normal(size=(RECORDS, 2))
+SETTINGS = [{"learning_rate": rate, "batch": RECORDS, "epochs": 3, "clip_norm": 1.0} for rate in (1e-3, 1e-2)]
+TUNED = {"epsilon": 3.0, "delta": 1e-3}
+
+
+def examples(label: float, held_out: float = 0.0):
+    """Rows to train and rows to score: the first of each has this label."""
+    features, labels = FEATURES.copy(), TARGETS.copy()
+    features[0], labels[0] = 1e3, label
+    others = np.zeros((RECORDS, 2)), np.concatenate([[held_out], np.full(RECORDS - 1, 0.5)])
+    return (features, labels), others
+
+
+def regression(noise: str = "exact"):
+    return tuning.DPSGD(training.regression(2), noise=noise)
+
+
+def fronted(data, **more):
+    rows, validation = data
+    found = tuning.private_front(
+        regression(), rows, SETTINGS, validation=validation, count=3, levels=[1.0, 2.0], **TUNED, **more
+    )
+    return (found.settings, found.errors, found.models), found.guarantees
+
+
+LOOP, SCAN, MINIMIZE = (f"drivers.{name}" for name in ("_loop.run_loop", "_scan.run_scan", "_minimize.minimize"))
+OBJECTIVE = "drivers._private_objective.PrivateObjective"
+SEARCH_CV = "integrations.sklearn._search.PrivateSearchCV.fit"
+BLOCK_ROW = first_trained_row()
+RANGE = {"loss_range": (-1.0, 1.0)}
+CALLS = {
+    "minimize, local": Call(minimized(), one_huge(), MIRRORED, (MINIMIZE,)),
+    "minimize, start_then_local": Call(
+        minimized(method="start_then_local", steps=5, **RANGE), one_huge(), MIRRORED, (MINIMIZE,)
+    ),
+    "minimize, choice": Call(minimized(method="choice", **RANGE), one_huge(), MIRRORED, (MINIMIZE,)),
+    "minimize, in_order, an estimate": Call(
+        minimized(method="in_order", estimate_share=0.3, **RANGE), one_huge(), MIRRORED, (MINIMIZE,)
+    ),
+    "minimize, evaluations": Call(minimized(method="evaluations", **RANGE), one_huge(), MIRRORED, (MINIMIZE,)),
+    "minimize, epsilon": Call(
+        minimized(method="in_order", mu=None, epsilon=1.0, delta=1e-5, **RANGE), one_huge(), MIRRORED, (MINIMIZE,)
+    ),
+    "run_scan": Call(driven(drivers.run_scan), one_huge(), MIRRORED, (SCAN,)),
+    "run_loop": Call(driven(drivers.run_loop), one_huge(), MIRRORED, (LOOP,)),
+    "by_person": Call(
+        by_two, one_huge(), [(0, with_row(0, -HUGE)), *MIRRORED], ("privacy._separable.by_person.ByPerson",)
+    ),
+    "blocks": Call(
+        in_blocks, with_row(BLOCK_ROW, HUGE), [(0, with_row(BLOCK_ROW, -HUGE))], ("privacy._separable.blocks.Blocks",)
+    ),
+    "PrivateObjective": Call(evaluated(), one_huge(), MIRRORED, (OBJECTIVE,)),
+    "PrivateObjective, private range": Call(
+        evaluated(loss_range="private", design=[np.zeros(1), np.full(1, 0.2)]), one_huge(), MIRRORED, (OBJECTIVE,), 0.9
+    ),
+    "private_study": Call(
+        studied, one_huge(), MIRRORED, (
+            "integrations.optuna._study.private_study", "integrations.optuna._study.PrivateStudy"
+        ),
+    ),
+    "PrivateSearchCV": Call(
+        searched, np.array([0, 1, 1, 0, 1, 0]), [(0, np.array([1, 1, 1, 0, 1, 0]))], (SEARCH_CV,)
+    ),
+    "PrivateSearchCV, all rows": Call(
+        searched_in_blocks, np.zeros(8), [(0, np.eye(8)[row]) for row in range(8)], (SEARCH_CV,)
+    ),
+    "curate, product_laplace": Call(
+        curated(transforms.product_laplace(**CENTRED)), ROWS, near(0.99999) + DIAGONAL, CURATE
+    ),
+    "curate, product_laplace of a ball": Call(
+        curated(transforms.product_laplace(**CENTRED, radius=2.0)), with_first([1e9, 1e9]), FAR, CURATE
+    ),
+    "curate, planar_laplace": Call(curated(transforms.planar_laplace(**CENTRED)), ROWS, near(0.99999), CURATE),
+    "curate, gaussian": Call(
+        curated(transforms.gaussian(**CENTRED, delta=1e-5, radius=4.0)), with_first([1e9, 1e9]), FAR, CURATE
+    ),
+    "private_front": Call(
+        fronted, examples(HUGE), [(0, examples(-HUGE)), (1, examples(HUGE, HUGE))],
+        ("tuning._front.private_front",), 0.5,
+    ),
+}  # fmt: skip
+
+
+def variation_of(draw: tape.Draw) -> float:
+    """The total variation of a draw from ideal noise, by the theorems about tables."""
+    size, rate = draw.onto.size, Fraction(draw.scale)
+    if draw.mechanism.startswith("exact Gaussian"):
+        bits = 64 if "64" in draw.mechanism else 128
+        return size * tables.gaussian_total_variation(int(draw.scale), bits)
+    if draw.mechanism == "exact Laplace":
+        return 2 * size * tables.geometric_total_variation(rate)
+    if draw.mechanism == "exact planar Laplace":
+        return len(draw.onto) * tables.planar_total_variation(rate)
+    return 2.0**-128 if draw.mechanism == "choice" else 0.0
+
+
+def priced(pairs: Sequence[tape.Pair]) -> list[tuple[Any, ...]]:
+    """As the oracle takes them."""
+    return [(new.mechanism, new.scale, old.onto, new.onto) for old, new in pairs]
+
+
+def share_of(stated: _guarantee.Guarantee, pairs: Sequence[tape.Pair]) -> float:
+    """What the draws cost, as a share of the guarantee in its own notion."""
+    pairs = priced(pairs)
+    if stated.notion == "gdp":
+        return conformance.level_of(pairs) / stated.level
+    if not stated.delta:
+        return conformance.epsilon_of(pairs) / stated.level
+    return conformance.epsilon_at(conformance.level_of(pairs), stated.delta) / stated.level
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_draws_what_it_states(name, fresh):
+    check(CALLS[name], fresh)
+
+
+def check(call: Call, fresh) -> dict[int, float]:
+    """The largest share of each guarantee that a neighbour costs; an AssertionError if it is more than all of it."""
+    recording = fresh()
+    (released, stated), draws = recording.record(lambda: call.enter(call.data, **KEY))
+    assert draws, "nothing is drawn"
+    shares = dict.fromkeys(range(len(stated)), 0.0)
+    for place, data in call.neighbours:
+        (of_other, again), pairs = recording.play(lambda data=data: call.enter(data, **KEY))
+        assert len(pairs) == len(draws), "values decide how much is drawn"
+        assert again == stated, "values decide what is stated"
+        same = jax.tree.map(lambda one, two: np.array_equal(one, two), released, of_other)
+        assert all(jax.tree.leaves(same)), "something but the draws depends on a record"
+        shares[place] = max(shares[place], share_of(stated[place], pairs))
+        changed = sum(variation_of(new) for old, new in pairs if not np.array_equal(old.onto, new.onto))
+        assert changed <= stated[place].total_variation * (1 + 1e-9), "the variation of noise is not stated"
+    floats = any(draw.mechanism.startswith("float") for draw in draws)
+    assert all(floats == (_guarantee.IDEAL_NOISE in each.assumptions) for each in stated)
+    assert max(shares.values()) <= 1 + 1e-6, f"more is drawn than is charged: {shares}"
+    assert min(shares.values()) >= call.attained, f"less is drawn than is charged: {shares}"
+    return shares
+
+
+def within(profile: Callable[[float], float], level: float) -> bool:
+    """Whether a profile is that of a Gaussian level, above it by at most 5 % of the level."""
+    at = [profile(epsilon) for epsilon in (0.1, 0.5, 1.0)]
+    least, most = ([conformance.delta_of(level * more, e) for e in (0.1, 0.5, 1.0)] for more in (1.0, 1 / 0.95))
+    return all(low * (1 - 1e-6) <= value <= high for low, value, high in zip(least, at, most, strict=True))
+
+
+def trained(noise: str, records: int = RECORDS, batch: int = RECORDS):
+    """A training alone, and its cost."""
+    algorithm, setting = regression(noise), SETTINGS[0] | {"batch": batch, "epochs": 4}
+
+    def enter(data):
+        return algorithm.fit(setting, 2.0, data[0], KEY["key"])
+
+    return enter, algorithm.cost(setting, 2.0, records)
+
+
+def training_levels(fresh, noise: str, **sizes) -> tuple[list[float], Any]:
+    """The level of each step between two mirrored examples; and what the training states."""
+    enter, cost = trained(noise, **sizes)
+    recording = fresh()
+    _, draws = recording.record(enter, examples(HUGE))
+    _, pairs = recording.play(enter, examples(-HUGE))
+    assert {draw.mechanism for draw in draws} == {"float Gaussian" if noise == "float" else "exact Gaussian of 64 bits"}
+    assert len(pairs) == len(draws) > 0
+    return [conformance.level_of(priced([pair])) for pair in pairs], cost
+
+
+@pytest.mark.parametrize("noise", ["exact", "float"])
+def test_a_training_of_whole_batches_draws_what_it_states(noise, fresh):
+    levels, cost = training_levels(fresh, noise)
+    assert within(cost.profile, float(np.linalg.norm(levels)))
+
+
+@pytest.mark.parametrize("noise", ["exact", "float"])
+def test_a_row_is_in_as_many_batches_as_are_charged_and_moves_each_by_the_sensitivity(noise, fresh):
+    levels, _ = training_levels(fresh, noise, batch=RECORDS // 4)
+    moved = [level for level in levels if level > 0]
+    assert len(levels) == 16
+    assert 1 <= len(moved) <= 8  # 4 on average
+    assert max(moved) <= (1 + 1e-6) / 2.0
+    assert min(moved) >= 0.95 / 2.0
+
+
+def tuned(data, **more):
+    rows, validation = data
+    found = tuning.tune_and_train(regression(), rows, SETTINGS, validation=validation, mean=3.0, **TUNED, **more)
+    return (found.model, found.setting), found.guarantees
+
+
+def test_each_run_of_a_selection_draws_what_a_run_costs(fresh, monkeypatch):
+    """And the number of runs has the law of the theorem (``test_selection_accounting`` is about its cost)."""
+    stated, real = {}, _joint_tuning._selection.private_selection
+    monkeypatch.setattr(
+        _joint_tuning._selection,
+        "private_selection",
+        lambda *arguments, **options: stated.update(options) or real(*arguments, **options),
+    )
+    recording = fresh()
+    (released, guarantees), draws = recording.record(lambda: tuned(examples(HUGE), **KEY))
+    (train, _), (_, score) = examples(-HUGE), examples(HUGE, HUGE)
+    for rows, data in (("training rows", (train, examples(HUGE)[1])), ("validation rows", (examples(HUGE)[0], score))):
+        (of_other, again), pairs = recording.play(lambda data=data: tuned(data, **KEY))
+        assert again == guarantees
+        assert all(jax.tree.leaves(jax.tree.map(np.array_equal, released, of_other)))
+        ends = [place for place, (draw, _) in enumerate(pairs) if draw.mechanism == "exact Gaussian"]
+        starts = [0, *(end + 1 for end in ends)]
+        runs = [pairs[start:end] for start, end in itertools.pairwise(starts)]
+        assert sum(map(len, runs)) == len(pairs) == len(draws)
+        (cost, *others) = stated["costs"][rows] if rows == "training rows" else [stated["costs"][rows]]
+        assert all(other.profile(0.5) == pytest.approx(cost.profile(0.5), rel=1e-3) for other in others)
+        for run in runs:
+            assert within(cost.profile, conformance.level_of(priced(run)))
+            variation = sum(variation_of(new) for _, new in run)
+            assert 0.5 * stated["run_total_variation"] <= variation <= stated["run_total_variation"] * (1 + 1e-9)
+    assert all(each.total_variation >= stated["mean"] * stated["run_total_variation"] for each in guarantees)
+    law = accounting.repetitions(stated["eta"], stated["mean"])
+    table = _repetition.table(law)
+    chances = np.diff([0, *table.ends]).astype(float) / 2.0**_repetition.BITS
+    wanted = list(map(float, repetition_law(law.eta, law.gamma, len(chances))))
+    np.testing.assert_allclose(chances, wanted, rtol=1e-9, atol=1e-20)
+    assert chances @ np.arange(1, len(chances) + 1) == pytest.approx(stated["mean"])
+
+
+def test_a_sweep_draws_what_each_config_states(fresh):
+    """Configs and seeds are rows of one program: every key is its own, and every noise its config's."""
+    case, levels = CASES["dp_gibo"], (0.5, 1.0)
+    configs = [case.config(level) for level in levels]
+
+    def enter(data):
+        return drivers.sweep(case.algorithm, own_losses, data, configs, seeds=2, run=Execution(key=jax.random.key(3)))
+
+    recording = fresh()
+    found, draws = recording.record(enter, one_huge())
+    assert len(draws) == 2 * sum(config.steps for config in configs)
+    _, pairs = recording.play(enter, one_huge(-1.0))
+    assert len(pairs) == len(draws)
+    costs = [conformance.level_of(priced([pair])) ** 2 for pair in pairs]
+    stated = [each.level**2 / config.steps for each, config in zip(found.guarantees, configs, strict=True)]
+    least, most = np.repeat(np.sort(stated), 2 * configs[0].steps) * [[0.95**2], [1 + 1e-6]]
+    assert all(least <= np.sort(costs))
+    assert all(np.sort(costs) <= most)
+
+
+def spend_of(path, stated: _guarantee.Guarantee, data, call: Call, recording: Any) -> ledger.Account:
+    """What a ledger says after a call that was charged to it."""
+    ledger.create(
+        path, notion=stated.notion, level=100, delta=0.5, total_variation=0.5, protects=stated.protects,
+        relation=stated.relation, unit=stated.unit,
+    )  # fmt: skip
+    call.enter(data, ledger=recording)
+    return ledger.account(path)
+
+
+@pytest.mark.parametrize("name", sorted(CALLS.keys() - {"run_scan", "private_front"}))
+def test_a_ledger_is_charged_the_whole_guarantee(name, tmp_path):
+    """Of the call that is made: the level, the delta and the total variation."""
+    call, path = CALLS[name], tmp_path / "ledger"
+    _, (stated,) = call.enter(call.data, **KEY)
+    spent = spend_of(path, stated, call.data, call, jaxdpbo.Recording(path, "run")).spent
+    charged = Fraction(stated.level) ** (2 if stated.notion == "gdp" else 1)
+    assert Fraction(0) <= spent.cost - charged <= Fraction(1, 10**12)
+    assert spent.total_variation >= Fraction(stated.total_variation)
+    assert spent.delta >= Fraction(stated.delta)
+
+
+PLAYED = {name for call in CALLS.values() for name in call.names} | {
+    "tuning._joint_tuning.tune_and_train",
+    "drivers._sweep.sweep",
+}
+# Entry points without a call of their own here, by the reason.
+UNPLAYED = {
+    "what is drawn is the caller's": "tuning._selection.private_selection",
+    "run_scan in parts: the bits of a run in one": "drivers._checkpoint.begin_checkpoint drivers._checkpoint.finish",
+    "inside of a call": "drivers._result.to_arrays privacy._separable.objectives.PerUser "
+    "drivers._separability.prepare_objective privacy._separable.objectives.CheckedObjective",
+}
+
+
+def test_every_entry_point_for_users_values_is_played():
+    """``neighbour_cases`` finds them by the names of their parameters."""
+    entered = {name for point in POINTS.values() for name in point.names}
+    assert entry_points() & PLAYED
+    assert entered - PLAYED == {name for names in UNPLAYED.values() for name in names.split()}
+
+
+def test_a_peers_blocks_state_the_variation_of_their_search(fresh):
+    """Beside a training in floats, which has none."""
+    recording, rows = fresh(), examples(HUGE)[0]
+    found, draws = recording.record(
+        lambda: tuning_peers.tune_and_train(
+            trainings.DPSGD(training.regression(2), noise="float"), rows, SETTINGS, route="blocks", k=2, **TUNED, **KEY
+        )
+    )
+    assert sum(map(variation_of, draws)) == 2.0**-128
+    assert found.guarantees[0].total_variation >= 2.0**-128
+
+
+def floats_for_integers(monkeypatch):
+    """Exact noise of DP-SGD drawn as floats, and rounded."""
+    monkeypatch.setattr(
+        _dp_optim, "_noise",
+        lambda key, count: jnp.rint(_dp_optim.SIGMA * jax.random.normal(key, (count,))).astype(jnp.int32),
+    )  # fmt: skip
+
+
+def half_the_sensitivity(monkeypatch):
+    """Of float DP-SGD: as if a row were removed and none put in its place."""
+    monkeypatch.setattr(_dp_optim._sensitivity, "clipped_sum", lambda clip_norm: clip_norm)
+
+
+def charge_of_one(monkeypatch):
+    """Of several evaluations of a step, the noise is for one."""
+    real = _private_mean.perturb_losses
+    monkeypatch.setattr(
+        _private_mean, "perturb_losses",
+        lambda key, budget, *rest: real(key, dataclasses.replace(budget, sigma=budget.sigma // 2), *rest),
+    )  # fmt: skip
+
+
+def variation_forgotten(monkeypatch):
+    """A search states none."""
+    real = private_search.make_algorithm
+
+    def make_algorithm(*arguments):
+        algorithm = real(*arguments)
+        return algorithm._replace(
+            privacy=lambda config: dataclasses.replace(algorithm.privacy(config), total_variation=0.0)
+        )
+
+    monkeypatch.setattr(private_search, "make_algorithm", make_algorithm)
+
+
+PLANTS = {
+    "float noise in exact DP-SGD": (
+        floats_for_integers, lambda fresh: test_a_training_of_whole_batches_draws_what_it_states("exact", fresh)
+    ),
+    "no factor of two in float DP-SGD": (
+        half_the_sensitivity, lambda fresh: test_a_training_of_whole_batches_draws_what_it_states("float", fresh)
+    ),
+    "half of the noise of each evaluation": (
+        charge_of_one, lambda fresh: check(CALLS["PrivateObjective"], fresh)
+    ),
+    "blocks without the variation of the search": (
+        variation_forgotten, test_a_peers_blocks_state_the_variation_of_their_search
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("plant", PLANTS)
+def test_a_planted_bug_is_seen(plant, fresh, monkeypatch):
+    change, play = PLANTS[plant]
+    jax.clear_caches()
+    change(monkeypatch)
+    with pytest.raises(AssertionError):
+        play(fresh)
+    monkeypatch.undo()
+    jax.clear_caches()

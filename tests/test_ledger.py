@@ -655,6 +655,11 @@ def test_each_line_is_one_write_that_is_on_the_disk_before_the_answer(tmp_path, 
     calls.clear()
     _ledger.account(path)
     assert not calls
+    _ledger.charge(path, "b", "w", spend())
+    for step in range(2):
+        calls.clear()
+        _ledger.note(path, "b", step + 1, {"step": step})
+        assert calls == ["write", "fsync", "pwrite"]  # the file's name is on the disk since its charge
 
 
 def test_a_ledger_is_begun_whole_or_not_at_all_and_never_over_another(tmp_path, monkeypatch):

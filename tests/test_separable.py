@@ -140,6 +140,22 @@ REFUSED = {
         lambda p, x: jax.ops.segment_sum(distance(p, x), jnp.argmax(x, 1), num_segments=USERS),
         "at a place that depends",
     ),
+    "segments by public ids": (
+        lambda p, x: jax.ops.segment_sum(distance(p, x), jnp.arange(USERS) // 2, num_segments=USERS),
+        "into others' places",
+    ),
+    "placed in reverse": (
+        lambda p, x: jnp.zeros(USERS).at[jnp.arange(USERS)[::-1]].set(distance(p, x)), "into others' places",
+    ),
+    "placed in their order": (
+        lambda p, x: jnp.zeros(USERS).at[jnp.arange(USERS)].set(distance(p, x)), "into others' places",
+    ),
+    "added in reverse": (
+        lambda p, x: distance(p, x).at[jnp.arange(USERS)[::-1]].add(x[:, 0]), "into others' places",
+    ),
+    "rows placed in reverse": (
+        lambda p, x: jnp.zeros((USERS, WIDTH)).at[jnp.arange(USERS)[::-1]].set(x)[:, 0], "into others' places",
+    ),
     "a branch by one record": (
         lambda p, x: jax.lax.cond(x[0, 0] > 0, lambda: distance(p, x), lambda: distance(2 * p, x)), "chooses a branch",
     ),

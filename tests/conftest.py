@@ -76,6 +76,7 @@ hypothesis.settings.register_profile("jaxdpbo", deadline=None, derandomize=True,
 hypothesis.settings.load_profile("jaxdpbo")
 
 _evidence: list[dict] = []
+_conformance: list[dict] = []
 _skipped: list[str] = []
 
 
@@ -154,6 +155,7 @@ def pytest_runtest_logreport(report):
         _skipped.append(report.nodeid)
     if report.when == "call" and report.passed:
         _evidence.extend(value for name, value in report.user_properties if name == "evidence")
+        _conformance.extend(value for name, value in report.user_properties if name == "conformance")
 
 
 def pytest_sessionfinish(session, exitstatus):
@@ -164,6 +166,9 @@ def pytest_sessionfinish(session, exitstatus):
     if session.config.getoption("--full"):  # a row is of a test that passed, whatever another does
         machine = f"{platform.machine()}, {os.cpu_count()} cores, {jax.default_backend()}, jax {jax.__version__}"
         evidence.record([row | {"machine": machine} | _of_today() for row in _evidence])
+        if _conformance:
+            today = _of_today()
+            evidence.record_conformance(_conformance, today["date"], today["commit"])
 
 
 def _of_today() -> dict:

@@ -17,7 +17,8 @@ each test with a count, the number of cases, the least count of a case, and the 
 |---|---|---|---|---|
 """
 LINE = re.compile(r"^\| (\S+::\w+) \| (\d+) \| ([\d,]+) \| ([\d-]+) \| (\w+) \|$", re.MULTILINE)
-MUTANTS = re.compile(r"^## Mutants\n.*\Z", re.MULTILINE | re.DOTALL)
+SECTION = re.compile(r"^## (.+?)\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
+CONFORMANCE, MUTANTS = "What is drawn is what is charged", "Mutants"
 
 
 def record(rows: list[dict[str, Any]], path: Path = ROWS, page: Path = PAGE) -> None:
@@ -35,7 +36,7 @@ def record(rows: list[dict[str, Any]], path: Path = ROWS, page: Path = PAGE) -> 
         first = min(cases, key=lambda row: row["date"])
         least = min(row["count"] for row in cases)
         lines[test] = f"| {test} | {len(cases)} | {least:,} | {first['date']} | {first['commit'][:8]} |"
-    write_page(page, lines, mutants_of(page))
+    write_page(page, lines, sections_of(page))
 
 
 def record_mutants(
@@ -48,27 +49,46 @@ def record_mutants(
         judged = counts["drawn"] - counts["equivalent"]
         share = f"{(counts['killed'] + counts['time']) / judged:.1%}" if judged else ""
         rows.append(f"| {name} | {' | '.join(str(counts[kind]) for kind in kinds)} | {share} |\n")
-    section = (
-        f"## Mutants\n\n`{command}` changes the package in small ways, one at a time, and runs the tests that enter\n"
+    text = (
+        f"`{command}` changes the package in small ways, one at a time, and runs the tests that enter\n"
         f"the changed function ({date}, {commit[:8]}). An equivalent change alters nothing that a test could see; "
         "`tests/mutants/equivalents.json` gives the reasons. The share is of the other changes.\n\n"
         "| package | drawn | killed | killed by time | survived | equivalent | share killed |\n"
         "|---|---|---|---|---|---|---|\n"
     )
+    _record_section(MUTANTS, text + "".join(rows), page)
+
+
+def record_conformance(rows: list[dict[str, Any]], date: str, commit: str, page: Path = PAGE) -> None:
+    """Write on the page what each route drew, and what it states and charges; rows of one route add up."""
+    routes: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        routes.setdefault(row["route"], {}).update(row)
+    names = "route", "draws", "neighbours", "composed", "stated", "charged"
+    lines = [f"| {' | '.join(str(row.get(name, '')) for name in names)} |\n" for _, row in sorted(routes.items())]
+    text = (
+        f"`scripts/test --full` records every draw of a run with what the noise was added to, and plays the run on\n"
+        f"neighbours ({date}, {commit[:8]}). Composed is what the worst neighbour's draws cost, by code that shares\n"
+        "nothing with the package's accounting; stated is the guarantee; charged is what a ledger adds up.\n\n"
+        "| route | draws | neighbours | composed | stated | charged |\n|---|---|---|---|---|---|\n"
+    )
+    _record_section(CONFORMANCE, text + "".join(lines), page)
+
+
+def _record_section(title: str, text: str, page: Path) -> None:
     lines = {line[1]: line[0] for line in LINE.finditer(page.read_text())}
-    write_page(page, lines, section + "".join(rows))
+    write_page(page, lines, sections_of(page) | {title: f"## {title}\n\n{text}"})
 
 
-def write_page(page: Path, lines: dict[str, str], mutants: str) -> None:
-    """Write the lines of all tests that still exist."""
+def write_page(page: Path, lines: dict[str, str], sections: dict[str, str]) -> None:
+    """Write the lines of all tests that still exist, and the sections by title."""
     rows = "".join(f"{line}\n" for test, line in sorted(lines.items()) if is_defined(test))
-    page.write_text(HEAD + rows + (f"\n{mutants}" if mutants else ""))
+    page.write_text("\n".join([HEAD + rows, *(text.rstrip() + "\n" for _, text in sorted(sections.items()))]))
 
 
-def mutants_of(page: Path) -> str:
-    """The section on mutants, or nothing."""
-    found = MUTANTS.search(page.read_text()) if page.exists() else None
-    return found[0] if found else ""
+def sections_of(page: Path) -> dict[str, str]:
+    """The sections below the table of counts, by title."""
+    return {found[1]: found[0] for found in SECTION.finditer(page.read_text())} if page.exists() else {}
 
 
 def is_defined(nodeid: str) -> bool:

@@ -6,6 +6,7 @@ gives what it gave when it was recorded, so a neighbour has the same transcript 
 its draw: the order does not matter, and programs are compiled as users' are.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -30,6 +31,12 @@ class Draw(NamedTuple):
 
 
 Pair = tuple[Draw, Draw]
+
+
+def summary(draws: list[Draw]) -> str:
+    """How many of each mechanism."""
+    counts = Counter(draw.mechanism for draw in draws)
+    return ", ".join(f"{count} {mechanism}" for mechanism, count in sorted(counts.items()))
 
 
 class Tape:

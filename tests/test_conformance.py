@@ -9,6 +9,8 @@ of the drivers, compiled. ``test_entry_points`` does the same for whole calls.
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +20,7 @@ import tape
 from oracles import conformance
 from protocol_cases import CASES
 
-from jaxdpbo import Recording, ledger
+from jaxdpbo import Recording, ledger, transforms
 from jaxdpbo.drivers import _loop
 from jaxdpbo.privacy import _guarantee, _mechanisms, _private_mean, _recording, _totals, _wide_integers
 
@@ -115,14 +117,14 @@ def cost_of(stated):
     return conformance.level_of if stated.notion == "gdp" else conformance.epsilon_of
 
 
-def check(case, fresh, attained=0.95, bases=1):
-    """Raises an AssertionError unless the draws of a run cost what its guarantee says."""
+def check(case, fresh, attained=0.95, bases=1) -> dict[str, Any]:
+    """A row of the table of routes; an AssertionError unless the draws of a run cost what its guarantee says."""
     config, worst = case.config(1.0), 0.0
     stated = case.algorithm.privacy(config)
     for seed in range(bases):
-        rng, key, tape = np.random.default_rng(seed), jax.random.key(seed), fresh()
+        rng, key, recording = np.random.default_rng(seed), jax.random.key(seed), fresh()
         values = data_set(rng, config, case, ordinary=seed % 2 == 0)
-        released, draws = tape.record(run, case, config, key, values)
+        released, draws = recording.record(run, case, config, key, values)
         assert draws, "nothing is drawn"
         for mechanism in {draw.mechanism for draw in draws}:
             assert mechanism.startswith("float") == (_guarantee.IDEAL_NOISE in stated.assumptions), mechanism
@@ -130,22 +132,79 @@ def check(case, fresh, attained=0.95, bases=1):
             other = [value.copy() for value in values]
             for value, own in zip(other, replaced, strict=True):
                 value[..., user] = own
-            of_other, pairs = tape.play(run, case, config, key, other)
+            of_other, pairs = recording.play(run, case, config, key, other)
             assert len(pairs) == len(draws), "values decide how much is drawn"
             same = jax.tree.map(lambda one, two: np.array_equal(one, two, equal_nan=True), released, of_other)
             assert all(jax.tree.leaves(same)), "something but the draws depends on a user"
             worst = max(worst, cost_of(stated)(priced(pairs)))
     assert worst <= stated.level * (1 + 1e-6), f"{worst} was drawn, more than {stated.level} is charged"
     assert worst >= attained * stated.level, f"{worst} was drawn, less than {stated.level} is charged"
+    return {
+        "draws": tape.summary(draws), "neighbours": 200 * bases, "composed": f"{worst:.4f}",
+        "stated": f"{stated.notion} {stated.level:.4f}",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ROUTES)
-def test_what_is_drawn_is_what_is_charged(name, fresh, bases):
-    check(ROUTES[name], fresh, ATTAINED.get(name, 0.95), bases)
+def test_what_is_drawn_is_what_is_charged(name, fresh, bases, record_property):
+    row = check(ROUTES[name], fresh, ATTAINED.get(name, 0.95), bases)
+    record_property("conformance", {"route": name} | row)
+
+
+@pytest.mark.parametrize("name", ["dp_gp_ucb", "dp_gp_ucb, exact utilities"])
+def test_a_prior_averaged_release_draws_what_it_states(name, fresh, bases):
+    """Between states as far apart as the sensitivity of its theorem: ``test_dp_gp_ucb_theory`` is about that."""
+    case, worst = CASES[name], 0.0
+    config, stated = case.config(1.0), case.algorithm.privacy(case.config(1.0))
+    point, value = float(config.point_sensitivity), float(config.value_sensitivity)
+    state = _loop.begin(case.algorithm, jax.random.key(0), config).state
+    rng, raw = np.random.default_rng(0), state.raw
+    state = state._replace(public=state.public._replace(step=jnp.asarray(config.steps, jnp.int32)))
+
+    def moved(means, utilities):
+        posterior = raw.posterior._replace(mean=jnp.asarray(means))
+        return state._replace(raw=raw._replace(posterior=posterior, utilities=jnp.asarray(utilities)))
+
+    means, utilities = rng.normal(size=raw.posterior.mean.shape), rng.normal(size=config.steps)
+    release_key, recording = jax.random.key(1), fresh()
+    recording.record(_loop.release, case.algorithm, release_key, config, moved(means, utilities))
+    for number in range(200 * bases):
+        share = rng.uniform(0.99, 1.0) if number % 2 else rng.uniform()
+        far = moved(
+            means + share * point * rng.choice([-1, 1], means.shape), utilities + share * value * rng.choice([-1, 1])
+        )
+        _, pairs = recording.play(_loop.release, case.algorithm, release_key, config, far)
+        worst = max(worst, conformance.epsilon_of(priced(pairs)))
+    assert 0.95 * stated.level <= worst <= stated.level * (1 + 1e-6)
+
+
+BALL = {"radius": 4.0, "scale": 1.0, "epsilon": 2.0}
+BALLS = {
+    "product_laplace": transforms.product_laplace(centre=[0.0] * 3, **BALL),
+    "planar_laplace": transforms.planar_laplace(centre=[0.0] * 2, **BALL),
+    "gaussian": transforms.gaussian(centre=[0.0] * 3, delta=1e-5, **BALL),
+    "private_projection": transforms.private_projection(centre=[0.0] * 3, projected=2, delta=1e-5, **BALL),
+}
+
+
+@pytest.mark.parametrize("kind", BALLS)
+def test_a_row_of_any_numbers_costs_what_its_transform_states(kind, fresh, bases):
+    """Of transforms with a radius, which protect rows however far apart they are: every pair has its own rows."""
+    config, rng, worst = BALLS[kind], np.random.default_rng(0), 0.0
+    stated, dimension = config.guarantee, len(config.centre)
+    for number in range(200 * bases):
+        row = extremes(rng, dimension) if number % 2 else 1e9 * rng.normal(size=dimension)
+        other = extremes(rng, dimension) if number % 4 == 1 else -row
+        recording, kept = fresh(), rng.normal(size=(1, dimension))
+        curate = partial(transforms.curate, jax.random.key(2), config, insecure_key=True)
+        recording.record(curate, np.concatenate([row[None], kept]))
+        _, pairs = recording.play(curate, np.concatenate([other[None], kept]))
+        worst = max(worst, cost_of(stated)(priced(pairs)))
+    assert 0.95 * stated.level <= worst <= stated.level * (1 + 1e-6)
 
 
 @pytest.mark.parametrize("name", ROUTES)
-def test_a_charge_is_the_whole_guarantee(name, tmp_path):
+def test_a_charge_is_the_whole_guarantee(name, tmp_path, record_property):
     """The ledger adds up the level, the delta and the total variation, none rounded down."""
     case, path = ROUTES[name], tmp_path / "ledger"
     stated = case.algorithm.privacy(case.config(1.0))
@@ -157,6 +216,8 @@ def test_a_charge_is_the_whole_guarantee(name, tmp_path):
     assert Fraction(0) <= spent.cost - 2 * charged <= Fraction(1, 10**12)
     assert spent.total_variation >= 2 * Fraction(stated.total_variation)
     assert spent.delta >= 2 * Fraction(stated.delta)
+    level = float(spent.cost / 2) ** (0.5 if stated.notion == "gdp" else 1)
+    record_property("conformance", {"route": name, "charged": f"{stated.notion} {level:.4f}"})
 
 
 @pytest.mark.parametrize("level", [0.1, 1.0, 2.0])

@@ -52,12 +52,15 @@ def test_evidence_keeps_the_counts_of_tests_that_are_there(tmp_path):
     evidence.record([{"test": "tests/test_numbers.py::test_that_is_gone", "count": 9} | today], rows, page)
     counts = {"drawn": 12, "killed": 8, "time": 1, "survived": 1, "equivalent": 2}
     evidence.record_mutants({"privacy": counts}, "scripts/test --mutants 12", **today, page=page)
+    parts = [{"route": "a", "draws": "2 choice", "neighbours": 9}, {"route": "a", "charged": "dp 1.0000"}]
+    evidence.record_conformance(parts, **today, page=page)
     rows.unlink()  # as in a fresh clone
     evidence.record([{"test": known, "count": 5} | today], rows, page)
     text = page.read_text()
     assert f"| {known} | 1 | 5 | 2026-01-02 | 01234567 |" in text
     assert "gone" not in text
-    assert "(2026-01-02, 01234567)" in text
+    assert text.count("(2026-01-02, 01234567)") == 2
+    assert "| a | 2 choice | 9 |  |  | dp 1.0000 |" in text
     assert "| all | 12 | 8 | 1 | 1 | 2 | 90.0% |" in text
     assert not evidence.is_defined("tests/test_gone.py::test_a_changed_number_is_seen")
 

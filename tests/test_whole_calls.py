@@ -316,12 +316,12 @@ def share_of(stated: _guarantee.Guarantee, pairs: Sequence[tape.Pair]) -> float:
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_call_draws_what_it_states(name, fresh):
-    check(CALLS[name], fresh)
+def test_a_call_draws_what_it_states(name, fresh, record_property):
+    record_property("conformance", {"route": name} | check(CALLS[name], fresh))
 
 
-def check(call: Call, fresh) -> dict[int, float]:
-    """The largest share of each guarantee that a neighbour costs; an AssertionError if it is more than all of it."""
+def check(call: Call, fresh) -> dict[str, Any]:
+    """A row of the table of routes; an AssertionError unless some neighbour costs each guarantee and none more."""
     recording = fresh()
     (released, stated), draws = recording.record(lambda: call.enter(call.data, **KEY))
     assert draws, "nothing is drawn"
@@ -339,7 +339,11 @@ def check(call: Call, fresh) -> dict[int, float]:
     assert all(floats == (_guarantee.IDEAL_NOISE in each.assumptions) for each in stated)
     assert max(shares.values()) <= 1 + 1e-6, f"more is drawn than is charged: {shares}"
     assert min(shares.values()) >= call.attained, f"less is drawn than is charged: {shares}"
-    return shares
+    return {
+        "draws": tape.summary(draws), "neighbours": len(call.neighbours),
+        "composed": ", ".join(f"{share * each.level:.4f}" for share, each in zip(shares.values(), stated, strict=True)),
+        "stated": ", ".join(f"{each.notion} {each.level:.4f}" for each in stated),
+    }  # fmt: skip
 
 
 def within(profile: Callable[[float], float], level: float) -> bool:
@@ -371,9 +375,17 @@ def training_levels(fresh, noise: str, **sizes) -> tuple[list[float], Any]:
 
 
 @pytest.mark.parametrize("noise", ["exact", "float"])
-def test_a_training_of_whole_batches_draws_what_it_states(noise, fresh):
+def test_a_training_of_whole_batches_draws_what_it_states(noise, fresh, record_property):
+    check_training(noise, fresh, record_property)
+
+
+def check_training(noise, fresh, record_property=lambda *_: None) -> None:
     levels, cost = training_levels(fresh, noise)
-    assert within(cost.profile, float(np.linalg.norm(levels)))
+    level = float(np.linalg.norm(levels))
+    assert within(cost.profile, level)
+    composed, stated = conformance.epsilon_at(level, 1e-5), cost.epsilon(1e-5)
+    row = {"composed": f"{composed:.4f}", "stated": f"dp {stated:.4f} at delta=1e-5", "neighbours": 1}
+    record_property("conformance", {"route": f"DP-SGD, {noise}", "draws": f"{len(levels)} Gaussian"} | row)
 
 
 @pytest.mark.parametrize("noise", ["exact", "float"])
@@ -392,7 +404,7 @@ def tuned(data, **more):
     return (found.model, found.setting), found.guarantees
 
 
-def test_each_run_of_a_selection_draws_what_a_run_costs(fresh, monkeypatch):
+def test_each_run_of_a_selection_draws_what_a_run_costs(fresh, monkeypatch, record_property):
     """And the number of runs has the law of the theorem (``test_selection_accounting`` is about its cost)."""
     stated, real = {}, _joint_tuning._selection.private_selection
     monkeypatch.setattr(
@@ -417,6 +429,10 @@ def test_each_run_of_a_selection_draws_what_a_run_costs(fresh, monkeypatch):
             assert within(cost.profile, conformance.level_of(priced(run)))
             variation = sum(variation_of(new) for _, new in run)
             assert 0.5 * stated["run_total_variation"] <= variation <= stated["run_total_variation"] * (1 + 1e-9)
+        row = {"draws": tape.summary([new for _, new in run]), "neighbours": 1}
+        row |= {"route": f"tune_and_train, a run, {rows}", "stated": f"dp {cost.epsilon(1e-5):.4f} at delta=1e-5"}
+        row |= {"composed": f"{conformance.epsilon_at(conformance.level_of(priced(run)), 1e-5):.4f}"}
+        record_property("conformance", row)
     assert all(each.total_variation >= stated["mean"] * stated["run_total_variation"] for each in guarantees)
     law = accounting.repetitions(stated["eta"], stated["mean"])
     table = _repetition.table(law)
@@ -457,7 +473,7 @@ def spend_of(path, stated: _guarantee.Guarantee, data, call: Call, recording: An
 
 
 @pytest.mark.parametrize("name", sorted(CALLS.keys() - {"run_scan", "private_front"}))
-def test_a_ledger_is_charged_the_whole_guarantee(name, tmp_path):
+def test_a_ledger_is_charged_the_whole_guarantee(name, tmp_path, record_property):
     """Of the call that is made: the level, the delta and the total variation."""
     call, path = CALLS[name], tmp_path / "ledger"
     _, (stated,) = call.enter(call.data, **KEY)
@@ -466,6 +482,8 @@ def test_a_ledger_is_charged_the_whole_guarantee(name, tmp_path):
     assert Fraction(0) <= spent.cost - charged <= Fraction(1, 10**12)
     assert spent.total_variation >= Fraction(stated.total_variation)
     assert spent.delta >= Fraction(stated.delta)
+    level = float(spent.cost) ** (0.5 if stated.notion == "gdp" else 1)
+    record_property("conformance", {"route": name, "charged": f"{stated.notion} {level:.4f}"})
 
 
 PLAYED = {name for call in CALLS.values() for name in call.names} | {
@@ -537,10 +555,10 @@ def variation_forgotten(monkeypatch):
 
 PLANTS = {
     "float noise in exact DP-SGD": (
-        floats_for_integers, lambda fresh: test_a_training_of_whole_batches_draws_what_it_states("exact", fresh)
+        floats_for_integers, lambda fresh: check_training("exact", fresh)
     ),
     "no factor of two in float DP-SGD": (
-        half_the_sensitivity, lambda fresh: test_a_training_of_whole_batches_draws_what_it_states("float", fresh)
+        half_the_sensitivity, lambda fresh: check_training("float", fresh)
     ),
     "half of the noise of each evaluation": (
         charge_of_one, lambda fresh: check(CALLS["PrivateObjective"], fresh)

@@ -4,7 +4,7 @@ A row is a claim, a pair of neighbours and an attack. ``measured`` runs it and s
 ``scripts/audit``; tests/test_audits.py runs the same rows with fewer trials.
 """
 
-from benchmarks.audits import algorithms, curators, driven, failures, fronts, mechanisms, selections, trainings
+from benchmarks.audits import algorithms, curators, driven, failures, fronts, mechanisms, one_run, selections, trainings
 from benchmarks.audits.rows import Found, Row, claim, measured
 
 FAMILIES = {
@@ -16,6 +16,7 @@ FAMILIES = {
     "fronts": fronts.rows,
     "drivers": driven.rows,
     "failures": failures.rows,
+    "one run": one_run.rows,
 }
 
 __all__ = ["FAMILIES", "Found", "Row", "claim", "measured"]

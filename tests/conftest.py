@@ -12,7 +12,7 @@ import hypothesis
 import jax
 import pytest
 
-jax.config.update("jax_enable_x64", True)
+jax.config.update("jax_enable_x64", os.environ.get("JAX_ENABLE_X64", "1") != "0")  # "0": as users run, --systems
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import numpy as np
 from jax.extend import core
 
 from jaxdpbo import _checks
@@ -28,8 +29,9 @@ class SeparableObjective:
         self._compiled = jax.jit(self._trace)
 
     def __call__(self, point: ArrayLike, data: Data) -> jax.Array:
-        """Evaluate the values at a point."""
-        return self._compiled(point, data)
+        """Evaluate the values at a point; a number too large for JAX's default dtype becomes infinite, in silence."""
+        with np.errstate(over="ignore"):  # NumPy's warning tells of a record, and jaxlib crashes where it is an error
+            return self._compiled(point, data)
 
     def _trace(self, point: Any, data: Any) -> jax.Array:
         raise NotImplementedError

@@ -149,7 +149,7 @@ def test_eager_and_jit_agree_on_a_step(name):
     jitted = jax.jit(step)()
     with jax.disable_jit():
         eager = step()
-    assert_close(eager, jitted, rtol(1e-7, 3000.0))
+    assert_close(eager, jitted, rtol(1e-7, 30_000.0))
 
 
 def test_one_compilation_for_twenty_budgets(case, compilations):

@@ -1,4 +1,4 @@
-"""How closely a result may be compared: the tests run in float64, and some of them in float32, as users' programs do."""
+"""How closely results are compared: tests run in float64, and some also in float32, as users' programs do."""
 
 import jax.numpy as jnp
 

@@ -18,7 +18,8 @@ ROWS = np.random.default_rng(0).normal(size=(len(PERSON), 2))
 POINT = np.array([0.3, -0.2])
 BOX = {"low": [-1.0, -1.0], "high": [1.0, 1.0]}
 OPTIONS = {"mu": 1.0, "steps": 2, "batch": 1}
-PROVED = {_guarantee.RANDOM_BITS, _guarantee.PUBLIC_CONFIG, _guarantee.OWN_ROWS}
+SHOWN = {_guarantee.OWN_ROWS, _guarantee.COMPILED_APART}
+PROVED = {_guarantee.RANDOM_BITS, _guarantee.PUBLIC_CONFIG, *SHOWN}
 
 
 def of_one(point, row):
@@ -110,9 +111,7 @@ def test_a_run_says_that_whose_rows_are_public_and_what_was_not_shown(name):
     run, grouped = RUNS[name], by_person(in_jax, PERSON)
     shown, assumed = run(grouped, user_axes=0).guarantee, run(grouped).guarantee
     assert set(shown.assumptions) == {*PROVED, _guarantee.ROW_OWNERS}
-    assert set(assumed.assumptions) == {*PROVED, _guarantee.ROW_OWNERS, _guarantee.SEPARABLE_LOSSES} - {
-        _guarantee.OWN_ROWS
-    }
+    assert set(assumed.assumptions) == {*PROVED, _guarantee.ROW_OWNERS, _guarantee.SEPARABLE_LOSSES} - SHOWN
     with pytest.raises(_separable.NotSeparable, match=r"reduce_sum .* reduces over users"):
         run(by_person(mixed, PERSON), user_axes=0)
 

@@ -480,13 +480,14 @@ def evaluated(objective):
 @pytest.mark.parametrize("name", RUNS)
 def test_a_run_whose_objective_is_checked_assumes_three_things(name):
     run = RUNS[name]
-    assert set(run(distance).assumptions) == {*LEFT, _guarantee.SEPARABLE_LOSSES} - {_guarantee.OWN_ROWS}
+    assert set(run(distance).assumptions) == {*LEFT, _guarantee.SEPARABLE_LOSSES} - SHOWN
     assert set(run(distance, user_axes=0).assumptions) == LEFT
     with pytest.raises(_separable.NotSeparable, match=r"reduce_sum .* reduces over users"):
         run(centred, user_axes=0)
 
 
-LEFT = {_guarantee.RANDOM_BITS, _guarantee.PUBLIC_CONFIG, _guarantee.OWN_ROWS}
+SHOWN = {_guarantee.OWN_ROWS, _guarantee.COMPILED_APART}
+LEFT = {_guarantee.RANDOM_BITS, _guarantee.PUBLIC_CONFIG, *SHOWN}
 
 
 def test_a_run_on_the_loss_of_one_person_assumes_the_same_and_finds_the_same():

@@ -35,13 +35,14 @@ def update_assumptions(
         return statement
     if isinstance(objective, _separable.Blocks):  # an entry is a block, not a person; each row is in a single block
         grouping = (_guarantee.ROW_OWNERS,) if objective.grouped else ()
+        grouping += (_guarantee.COMPILED_APART,) if objective.traceable else ()
         of_all = _without_conditions(replace(statement, protects=_guarantee.ALL_ROWS))
         return of_all.assuming(_guarantee.BLOCKS_APART, *grouping)
     if isinstance(objective, _separable.ByPerson):
         statement = statement.assuming(_guarantee.ROW_OWNERS)
     if not (shown and isinstance(_row_objective(objective), _separable.SeparableObjective)):
         return statement
-    return _without_conditions(statement).assuming(_guarantee.OWN_ROWS)
+    return _without_conditions(statement).assuming(_guarantee.OWN_ROWS, _guarantee.COMPILED_APART)
 
 
 def _without_conditions(statement: _guarantee.Guarantee) -> _guarantee.Guarantee:

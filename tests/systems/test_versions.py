@@ -1,0 +1,74 @@
+"""The versions that pyproject.toml states: each Python, and the lowest and the newest of every requirement."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+PYTHONS = re.findall(r"Programming Language :: Python :: (3\.\d+)", "\n".join(PROJECT["classifiers"]))
+OWN = f"{sys.version_info.major}.{sys.version_info.minor}"
+# Tests that enter every part of the package and every extra, in the order of a failure's worth.
+FILES = "front_door readme accounting keys separable key_uses sklearn optuna plotting ledger mechanisms drivers tune"
+TESTS = [f"tests/test_{name}.py" for name in FILES.split()]
+
+
+def interpreter(version: str) -> str | None:
+    """A Python of that version on this machine; None if there is none."""
+    if version == OWN:
+        return sys.executable
+    installed = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
+    for path in (shutil.which(f"python{version}"), *map(str, installed)):
+        if path and subprocess.run([path, "-c", ""], capture_output=True).returncode == 0:
+            return path
+    return None
+
+
+def bare_environment(folder: Path) -> dict[str, str]:
+    """Only what is installed, in float64, with a cache of programs for this environment alone."""
+    dropped = "PYTHONPATH", "PYTHONHOME", "XLA_FLAGS", "JAX_ENABLE_X64"
+    kept = {name: value for name, value in os.environ.items() if name not in dropped}
+    return kept | {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "JAX_COMPILATION_CACHE_DIR": str(folder / "programs")}
+
+
+def run_tests(folder: Path, python: str, *requirements: str) -> None:
+    """Install the requirements beside an interpreter and run ``TESTS``; skips are not judged here."""
+    environment, venv = bare_environment(folder), folder / "venv"
+    subprocess.run([python, "-m", "venv", str(venv)], check=True, env=environment)
+    own = str(venv / "bin" / "python")
+    install = [own, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *requirements]
+    done = subprocess.run(install, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    command = [own, "-m", "pytest", "-p", "no:cacheprovider", "--tb=short", *TESTS]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
+
+
+@pytest.mark.parametrize("version", PYTHONS)
+def test_a_stated_python_passes_with_the_newest_of_all(version, tmp_path):
+    python = interpreter(version)
+    if python is None:
+        pytest.skip("no such Python on this machine")
+    run_tests(tmp_path, python, f"{ROOT}[test]")
+
+
+def test_the_lowest_of_all_that_is_stated_passes(tmp_path):
+    requirements = [*PROJECT["dependencies"], *(each for extra in EXTRAS["test"] for each in requirements_of(extra))]
+    lowest = [re.sub(r"^([\w-]+)>=([\w.]+).*$", r"\1==\2", each) for each in requirements]
+    assert all("==" in each for each in lowest), lowest
+    run_tests(tmp_path, sys.executable, *lowest)
+
+
+def requirements_of(named: str) -> list[str]:
+    """A requirement, or those of the extras that it names."""
+    found = re.fullmatch(r"jaxdpbo\[(.*)\]", named)
+    if not found:
+        return [named]
+    return [each for extra in found[1].split(",") for inner in EXTRAS[extra] for each in requirements_of(inner)]

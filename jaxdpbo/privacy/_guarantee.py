@@ -61,7 +61,8 @@ PAGE = "docs/assumptions.md"  # the consequences of a false assumption, and who 
 SECTIONS = {
     IDEAL_NOISE: "ideal-noise", KEY_SECRET: "key-secret", PUBLIC_CONFIG: "public-configuration",
     SEPARABLE_LOSSES: "separable-losses", SEPARABLE_GAINS: "separable-gains", OWN_ROWS: "own-rows",
-    COMPILED_APART: "compiled-apart", ROW_OWNERS: "row-owners", BLOCKS_APART: "blocks-apart", PREDICTED_APART: "predicted-apart",
+    COMPILED_APART: "compiled-apart", ROW_OWNERS: "row-owners", BLOCKS_APART: "blocks-apart",
+    PREDICTED_APART: "predicted-apart",
     **dict.fromkeys((RUN_COST, RUNS_UNKNOWN, FAILS_BY_NOISE, ROWS_APART), "private-selection"),
     STAGE_COSTS: "stage-costs", POISSON_BATCHES: "poisson-batches", FOREIGN_DRAWS: "foreign-draws",
     SPLIT_UNSEEN: "split-unseen", RANDOM_BITS: "key-generator", UNCHECKED: "unchecked", WEAK_KEY: "weak-key",

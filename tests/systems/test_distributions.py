@@ -29,10 +29,6 @@ jaxdpbo.outsourcing.publish, jaxdpbo.training.train, jaxdpbo.problems.kernel_svr
 """
 
 
-# Not from a source distribution: what is about the repository, and what ``scripts/test`` runs optimised.
-LEFT = ["layers", "numbers", "mutants", "scripts", "readme"]
-
-
 class Published(NamedTuple):
     """The two files."""
 
@@ -86,7 +82,6 @@ def test_the_tests_pass_from_the_source_distribution(published, tmp_path):
     flags = "--xla_cpu_use_fusion_emitters=false --xla_cpu_max_isa=AVX --xla_cpu_parallel_codegen_split_count=1"
     ran(
         tree, sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--tb=short", "tests", "--ignore=tests/systems",
-        *(f"--ignore=tests/test_{name}.py" for name in LEFT),
         PYTHONPATH=str(tree), JAX_DISABLE_MOST_OPTIMIZATIONS="1", XLA_FLAGS=flags,
         JAX_COMPILATION_CACHE_DIR=str(ROOT / ".cache" / "jax-unoptimised"),
     )  # fmt: skip

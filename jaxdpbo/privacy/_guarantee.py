@@ -330,13 +330,8 @@ def guarantee_from_total(
 
 def no_guarantee(protects: str, no_guarantee_reason: str) -> Guarantee:
     """Build the guarantee of notion "none", with its reason."""
-    return Guarantee(
-        "none",
-        math.inf,
-        None,
-        _words("protects", protects),
-        no_guarantee_reason=_words("no_guarantee_reason", no_guarantee_reason),
-    )
+    reason = _words("no_guarantee_reason", no_guarantee_reason)
+    return Guarantee("none", math.inf, None, _words("protects", protects), no_guarantee_reason=reason)
 
 
 def expect_budget(stated: Guarantee, epsilon: float | None, delta: float | None) -> None:

@@ -46,6 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     report.print_table(header, [_cells(each) for each in found])
     print("\nA bound may exceed a claim that is attained in one audit of 20. An audit falsifies, it never certifies.")
     stem = "audit" if chosen.name is None else "audit_part"  # a part must not replace the whole
+    if chosen.name in audits.FAMILIES:
+        stem = f"audit_{chosen.name.replace(' ', '_')}"
     out = report.folder("audit")
     seconds = round(time.perf_counter() - start, 1)
     record = [_record(each) for each in found]
@@ -58,7 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         settings={"printed in the paper": {}, "chosen here": {"trials": chosen.trials, "name": chosen.name}},
         started=start,
     )
-    _plot(found, out / f"{stem}.png")
+    if drawn := [each for each in found if len(each.curve.type_one)]:
+        _plot(drawn, out / f"{stem}.png")
     wrong = [each.row.name for each in found if not each.right]
     print(f"{seconds:.0f} s; " + (f"WRONG: {'; '.join(wrong)}" if wrong else "all as it must be"))
     return int(bool(wrong))

@@ -319,6 +319,17 @@ def avent_accountants() -> str:
     )
 
 
+def audit_one_run() -> str:
+    rows = []
+    for row in stored("audit_one_run")["rows"]:
+        found = row["audit"]
+        claimed = f"{row['claimed']:.2f}"
+        if not row["must hold"]:
+            claimed += " (claimed by the planted program)"
+        rows.append((row["name"], claimed, f"{found['correct']} of {found['trials']}", f"{row['measured']:.2f}"))
+    return table(("", "guaranteed epsilon", "coins guessed right", "measured epsilon"), rows)
+
+
 def audit() -> str:
     rows = {one["name"]: one for one in stored("audit")["rows"]}
 

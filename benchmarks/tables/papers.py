@@ -390,6 +390,6 @@ BLOCKS = {
     for block in (
         demo, sopa_fig1, sopa_figures, sopa_clip_norms, kusner_fig1, kusner_regret, kharkovskii_table1,
         kharkovskii_regret, kharkovskii_loans, kharkovskii_paired, kharkovskii_replace_one, avent_table2, avent_luck,
-        avent_least, avent_fig6, avent_fig7, avent_accountants, audit,
+        avent_least, avent_fig6, avent_fig7, avent_accountants, audit, audit_one_run,
     )
 }  # fmt: skip

@@ -42,7 +42,7 @@ def fresh():
 @pytest.fixture
 def bases(trials):
     """Data sets, each with 200 neighbours."""
-    return trials("neighbouring pairs of a route, in hundreds", 2, 100, 0) // 2
+    return trials("neighbouring pairs of a route", 200, 10_000, 0) // 200
 
 
 def signs(rng, shape):

@@ -31,16 +31,20 @@ def interpreter(version: str) -> str | None:
     return None
 
 
-def bare_environment(folder: Path) -> dict[str, str]:
-    """Only what is installed, in float64, with a cache of programs for this environment alone."""
-    dropped = "PYTHONPATH", "PYTHONHOME", "XLA_FLAGS", "JAX_ENABLE_X64"
-    kept = {name: value for name, value in os.environ.items() if name not in dropped}
-    return kept | {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "JAX_COMPILATION_CACHE_DIR": str(folder / "programs")}
+def bare_environment() -> dict[str, str]:
+    """Only what is installed, in float64, and compiled as ``scripts/test`` does, by the programs that it has kept."""
+    dropped = "PYTHONPATH", "PYTHONHOME", "JAX_ENABLE_X64"
+    flags = "--xla_cpu_use_fusion_emitters=false --xla_cpu_max_isa=AVX --xla_cpu_parallel_codegen_split_count=1"
+    return {name: value for name, value in os.environ.items() if name not in dropped} | {
+        "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
+        "JAX_COMPILATION_CACHE_DIR": str(ROOT / ".cache" / "jax-unoptimised"),
+        "XLA_FLAGS": flags,
+    }
 
 
 def run_tests(folder: Path, python: str, *requirements: str) -> None:
     """Install the requirements beside an interpreter and run ``TESTS``; skips are not judged here."""
-    environment, venv = bare_environment(folder), folder / "venv"
+    environment, venv = bare_environment(), folder / "venv"
     subprocess.run([python, "-m", "venv", str(venv)], check=True, env=environment)
     own = str(venv / "bin" / "python")
     install = [own, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *requirements]

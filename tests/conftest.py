@@ -83,6 +83,11 @@ def pytest_addoption(parser):
     parser.addoption("--full", action="store_true", help="every count at its full size; writes docs/evidence.md")
 
 
+def pytest_ignore_collect(collection_path, config):
+    """``tests/systems`` runs where it is named: ``scripts/test --systems``."""
+    return True if collection_path.name == "systems" and not any("systems" in each for each in config.args) else None
+
+
 @pytest.fixture
 def trials(request, record_property):
     """``trials(what, quick, full, seed)``: how many cases to run; under ``--full`` it goes on record."""

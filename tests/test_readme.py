@@ -85,7 +85,7 @@ def unbound(source):
 
 
 def test_every_block_of_a_page_stands_alone():
-    """``scripts/docs`` runs each block alone; here no block may need a name from another."""
+    """``scripts/test --systems`` runs each block alone; here no block may need a name from another."""
     docs = runpy.run_path(str(ROOT / "docs" / "run_blocks.py"))
     blocks = [(path, block) for path in docs["pages"]() for block in docs["blocks"](path)]
     assert len(blocks) > 30

@@ -81,7 +81,8 @@ def test_the_tests_pass_from_the_source_distribution(published, tmp_path):
     (tree,) = tmp_path.iterdir()
     flags = "--xla_cpu_use_fusion_emitters=false --xla_cpu_max_isa=AVX --xla_cpu_parallel_codegen_split_count=1"
     ran(
-        tree, sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--tb=short", "tests", "--ignore=tests/systems",
+        tree, sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--tb=short", "tests",
         PYTHONPATH=str(tree), JAX_DISABLE_MOST_OPTIMIZATIONS="1", XLA_FLAGS=flags,
         JAX_COMPILATION_CACHE_DIR=str(ROOT / ".cache" / "jax-unoptimised"),
+        JAXDPBO_DATA=os.environ.get("JAXDPBO_DATA", str(ROOT.parent / "shared" / "data")),
     )  # fmt: skip

@@ -226,6 +226,7 @@ def test_cells_fit_where_the_sum_of_the_roots_does():
                 fits = _sensitivity.cells_fit(paid, apart, dimension, rounding, in_l1=in_l1)
                 assert fits == (paid >= least * (1 - 1e-12))
     assert not _sensitivity.cells_fit(1, Fraction(7), 2, Fraction(1))  # and no square makes a negative rest pass
+    assert _sensitivity.cells_fit(7 + 2, Fraction(7), 4, Fraction(1))  # what is moved exactly is paid for: sqrt(4) = 2
     assert _sensitivity.cells_apart(Fraction(9), math.inf) == 9
     assert _sensitivity.cells_apart(Fraction(9), 2.5) == 5
 

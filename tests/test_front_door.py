@@ -138,6 +138,13 @@ def test_at_epsilon_zero_twice_the_total_variation_is_reserved():
     assert mu == pytest.approx(2 * scipy.stats.norm.ppf((1 + 8e-4) / 2), rel=1e-6)
 
 
+def test_a_total_variation_that_takes_more_than_half_of_delta_is_refused():
+    budget = {"epsilon": 0.0, "total_variation": 1e-4}
+    assert _requested_budget.requested_mu(delta=4.1e-4, **budget) > 0
+    with pytest.raises(ValueError, match=r"delta must be at least 0\.00041, got 0\.0003"):
+        _requested_budget.requested_mu(delta=3e-4, **budget)
+
+
 @pytest.mark.parametrize("noise", ["exact", "float"])
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 1e-6), (3.0, 1e-5), (8.0, 1e-3)])
 def test_configs_and_objectives_state_at_most_what_was_asked_for(noise, epsilon, delta, request):

@@ -238,6 +238,8 @@ def test_the_sparse_vectors_split_spends_what_it_says():
         (lambda: epsilon(0.1, 1.0, 1.5), TypeError, "steps must be an integer"),
         (lambda: epsilon(0.1, 1.0, -1), ValueError, "steps must be at least 0"),
         (lambda: epsilon(0.1, 1.0, 1, 0.0), ValueError, "delta must lie strictly"),
+        (lambda: _accounting.compose_epsilon([(1.1, 1.0, 1)], DELTA), ValueError, r"rate must lie in \[0, 1\]"),
+        (lambda: _accounting.compose_epsilon([(-0.1, 1.0, 1)], DELTA), ValueError, r"rate must lie in \[0, 1\]"),
         (lambda: _accounting.split_noise(1.0, 2.5), TypeError, "answers must be an integer"),
         (lambda: _accounting.split_noise(0.0, 2), ValueError, "noise must be positive"),
         (

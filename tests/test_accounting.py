@@ -156,7 +156,7 @@ def test_a_delta_of_a_large_level_is_rounded_up_where_it_is_steepest():
     for distance in (0.1, 0.2, 0.3, 0.4, 0.5):
         epsilon = 30 * (15 - distance)
         exact, found = oracle.exact_delta(30.0, epsilon), Decimal(_accounting.gdp_delta(30.0, epsilon))
-        assert exact <= found <= exact + Decimal(1e-14)
+        assert exact <= found <= exact + Decimal("1e-14")
 
 
 def test_conversions_err_towards_less_privacy_in_the_last_digits(trials):

@@ -75,7 +75,7 @@ def test_the_pairs_divergence_is_the_integral_and_below_the_published(rate, z, o
 
 
 def test_even_moments_have_closed_forms():
-    """``E e^(k (x / z - 1 / (2 z^2))) = e^(k (k - 1) / (2 z^2))``, also where the noise is large and the moments small."""
+    """``E e^(k (x / z - 1 / (2 z^2))) = e^(k (k - 1) / (2 z^2))``, also where moments are small."""
     for z in (0.5, 1.0, 4.0, 50.0):
         second, fourth = np.exp(renyi._even_moments(z, np.array([2, 4])))
         unit = 1 / z**2

@@ -54,6 +54,12 @@ def designs(batch, dimension=DIMENSION):
     return jnp.asarray(_gradient_design.directions(batch, batch, dimension))
 
 
+def test_pairs_and_sides_go_both_ways_along_every_axis_before_any_radius_doubles():
+    pairs, _, sides = _gradient_design.directions(5, 6, 2)
+    np.testing.assert_array_equal(pairs, [[1, 0], [-1, 0], [0, 1], [0, -1], [2, 0], [0, 0]])
+    np.testing.assert_array_equal(sides, [[1, 0], [0, 1], [-1, 0], [0, -1], [2, 0], [0, 0]])
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_the_gain_is_the_fall_of_the_refactored_trace(name):
     for seed in range(4):

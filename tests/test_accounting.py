@@ -151,6 +151,14 @@ def test_the_calibrated_mu_keeps_epsilon_and_delta_always(trials):
     holds()
 
 
+def test_a_delta_of_a_large_level_is_rounded_up_where_it_is_steepest():
+    """Near ``epsilon = mu^2 / 2``, where ``mu / 2 - epsilon / mu`` loses digits and the density is largest."""
+    for distance in (0.1, 0.2, 0.3, 0.4, 0.5):
+        epsilon = 30 * (15 - distance)
+        exact, found = oracle.exact_delta(30.0, epsilon), Decimal(_accounting.gdp_delta(30.0, epsilon))
+        assert exact <= found <= exact + Decimal("1e-14")
+
+
 def test_conversions_err_towards_less_privacy_in_the_last_digits(trials):
     """Against 50 digits: each conversion is a bound, and no looser than floats must be."""
     count = trials("conversions of GDP compared with 50 digits", 150, 3000, 5)

@@ -12,6 +12,7 @@ from option_groups import group_options
 
 import jaxdpbo
 from jaxdpbo import Execution, Search, blocks, ledger, minimize
+from jaxdpbo.drivers import _separability
 from jaxdpbo.privacy import _guarantee, _separable
 
 ROWS = np.random.default_rng(0).normal(size=(120, 3))
@@ -93,6 +94,11 @@ def test_a_learner_that_keeps_something_is_what_the_statement_assumes_away():
     assert _guarantee.BLOCKS_APART in run.guarantee.assumptions
     assert _guarantee.SEPARABLE_LOSSES not in run.guarantee.assumptions
     assert run.guarantee.protects == _guarantee.ALL_ROWS
+
+
+def test_a_guarantee_of_users_becomes_one_of_all_rows():
+    of_users = _guarantee.guarantee("gdp", 1.0, "replace_one", "users", assumptions=(_guarantee.SEPARABLE_LOSSES,))
+    assert _separability.update_assumptions(of_users, blocks(spread, 120, 30)).protects == _guarantee.ALL_ROWS
 
 
 def test_what_fails_is_the_largest_loss():

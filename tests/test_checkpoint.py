@@ -92,6 +92,14 @@ def test_in_parts_it_is_the_run_that_it_is_in_one(name, path):
     assert not path.exists()
 
 
+def test_diagnostics_of_a_resumed_run_are_of_every_step(path, monkeypatch):
+    options = {"key": KEY, "diagnostics": True}
+    stopped(path, monkeypatch, **options)
+    resumed, whole = (run(path, **options).diagnostics.info for _ in range(2))
+    jax.tree.map(np.testing.assert_array_equal, resumed, whole)
+    assert len(resumed.gradient) == CASE.config(1.0).steps
+
+
 def words(path):
     """Of the key in a file, None where there is none."""
     return np.load(path)["words"] if path.exists() else None

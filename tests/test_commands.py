@@ -4,11 +4,14 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 import jaxdpbo
 from jaxdpbo import _commands, ledger
+from jaxdpbo._commands import demo
 
 ROOT = Path(__file__).parent.parent
 USERS = "the users with evaluated losses"
@@ -100,6 +103,20 @@ def test_no_text_advises_to_install_by_a_name_that_no_index_has():
             assert not [line for line in path.read_text().splitlines() if advice.search(line)], path
     for bad in ("pip install 'jaxdpbo[demo]'", "uv add jaxdpbo", "pip install jaxdpbo==0.1.0"):
         assert advice.search(bad)
+
+
+def test_the_demo_draws_random_search_as_the_best_loss_so_far(monkeypatch):
+    """Each step of random search is a batch of two points; before the first step stands the untuned loss."""
+    batches = SimpleNamespace(mean_loss=[[5.0, 3.0], [4.0, 6.0], [1.0, 9.0]])
+    found = SimpleNamespace(
+        release=SimpleNamespace(point=0.5, path=[0.0, 0.5], values=[2.0], points=np.array([0.5])),
+        diagnostics=SimpleNamespace(info=batches),
+    )
+    for name in ("run_gibo", "run_evaluations", "run_random_search"):
+        monkeypatch.setattr(demo, name, lambda *_: found)
+    drawn = demo.run_seed(None, lambda point: 10 * point, None, None, None, 4.0)
+    assert drawn[demo.SEARCH][0] == 5.0
+    np.testing.assert_array_equal(drawn[demo.SEARCH][1], [4.0, 3.0, 3.0, 1.0])
 
 
 def test_the_version_is_said(capsys):

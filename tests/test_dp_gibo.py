@@ -1,6 +1,7 @@
 """DP-GIBO against a per-user NumPy oracle, its noise distribution, its sensitivity, and what it refuses."""
 
 import functools
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,11 +14,11 @@ from oracles import kernels as kernel_oracle
 from scipy import stats
 
 from benchmarks.papers import location
-from jaxdpbo import drivers, kernels
+from jaxdpbo import drivers, kernels, types
 from jaxdpbo._algorithms import dp_gibo
 from jaxdpbo._checks import low_high
 from jaxdpbo.drivers import _compiled_run, _loop
-from jaxdpbo.privacy import _clipping, _mechanisms, _sensitivity
+from jaxdpbo.privacy import _clipping, _mechanisms, _sensitivity, _totals
 from jaxdpbo.surrogate import _gradient_design
 
 USERS, STEPS, BATCH, DIMENSION = 7, 4, 3, 2
@@ -49,6 +50,12 @@ def key(seed=0):
 
 def rbf():
     return kernel_oracle.rbf(np.full(DIMENSION, LENGTHSCALE), 1.0)
+
+
+class Work(NamedTuple):
+    """As much of the work of a query as diagnostics read."""
+
+    active: jax.Array
 
 
 def steps_of(chosen, data, seed=0, finite_from=None):
@@ -351,6 +358,16 @@ def test_algorithm_2_flags_a_cap_that_binds():
         dp_gibo.algorithm, loss, records(), config(), run=drivers.Execution(key=key(), diagnostics=True)
     )
     assert not np.any(unlimited.diagnostics.info.batch_capped)
+
+
+def test_a_cap_binds_where_all_of_its_points_leave_the_trace_above_the_tolerance():
+    chosen = config(tolerance=0.1)
+    facts = dp_gibo.contribution.Facts(jnp.zeros(BATCH), jnp.asarray(0), jnp.asarray(0))
+    total = _totals.UserTotal(jnp.zeros(DIMENSION), facts)
+    for asked, trace, capped in ((3, 0.2, True), (2, 0.2, False), (3, 0.05, False)):
+        local = dp_gibo.run.Local(jnp.zeros((BATCH, DIMENSION)), jnp.zeros((BATCH, BATCH)), jnp.asarray(trace))
+        query = types.Query(local.points, jnp.arange(BATCH) < asked, local=local, work=Work(jnp.asarray(True)))
+        assert bool(dp_gibo.algorithm.inform(chosen, query, total).batch_capped) == capped
 
 
 def test_the_last_half_is_averaged():

@@ -156,6 +156,11 @@ def test_guarantees_say_what_each_algorithm_earns():
     assert pure.epsilon(1e-9) == 1.0
     assert _guarantee.IDEAL_NOISE in pure.assumptions
     assert not any("Assumption 1" in name or "minimiser" in name for name in pure.assumptions)
+    for changes, computed in (
+        ({"noise": "exact"}, True), ({"noise": "float"}, False), ({"noise": "exact", "release": "value"}, False),
+    ):  # fmt: skip
+        stated = dp_gp_ucb.algorithm.privacy(config(noise_variance=0.01, **changes)).assumptions
+        assert (_guarantee.COMPUTED_MEAN in stated) == computed
     searched = dp_gp_ucb.algorithm.privacy(lambdas_config())
     assert any("exact minimiser" in name for name in searched.assumptions)
     anywhere = dp_gp_ucb.algorithm.privacy(search_config(gain_lipschitz=1.0))

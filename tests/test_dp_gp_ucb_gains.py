@@ -12,7 +12,7 @@ from scipy.optimize import brentq
 
 from jaxdpbo import dp_gp_ucb, drivers, types
 from jaxdpbo._algorithms.dp_gp_ucb import gains as exact
-from jaxdpbo.privacy import _guarantee, _wide_integers
+from jaxdpbo.privacy import _guarantee, _mechanisms, _wide_integers
 
 SEEDED = {"key": jax.random.key(0), "insecure_key": True, "diagnostics": True}
 WEIGHT = brentq(lambda w: w - 1 / (1 + np.exp(w)), 0, 1)  # argmin w^2 / 2 + log(1 + exp(-w)): training records are 1
@@ -260,6 +260,18 @@ def test_the_released_value_is_centred_and_fine():
     deviation = np.sqrt(2) / 100_000 / 8.0
     assert np.mean(values) == pytest.approx(0.3137, abs=4 * deviation / np.sqrt(2000) + 1e-6)
     assert np.std(values) == pytest.approx(deviation, rel=0.1)
+
+
+def test_without_noise_a_value_is_at_most_half_a_unit_from_the_largest_gain(monkeypatch):
+    monkeypatch.setattr(_mechanisms, "discrete_laplace", lambda key, shape, rate: jnp.zeros(shape, jnp.int32))
+    chosen = config(users=1, release="value")
+    (grid,), top = chosen.gain_grids, exact.largest_gain(chosen)
+    state = dp_gp_ucb.algorithm.init(jax.random.key(0), chosen)
+    for gain in (0.3137, 0.71, 0.999):
+        score = SCORE(exact.clip_gains(jnp.asarray([gain]), top), top, grid)
+        raw = state.raw._replace(scores=jax.tree.map(lambda word: word[None, None], score))
+        value = dp_gp_ucb.algorithm.release(jax.random.key(1), chosen, state._replace(raw=raw)).value
+        assert abs(value - gain) <= 0.501 * exact.unit(chosen, grid)
 
 
 class Failing:

@@ -265,6 +265,10 @@ def test_the_constants_over_a_box_by_hand():
     assert found.beta_offset == _prior_averaged_constants.box_confidence_beta(box, 1, shares.confidence)
     assert found.beta_slope == 12.0  # 4 + 4 d, as beta grows with log t
     assert found.regret == pytest.approx(_prior_averaged_constants.average_regret(0.25, beta, 3.0, 12) + 2 / 12)
+    # A query after the last observation: the net of step 13, each of its points at most 1 / 13^2 from any other point.
+    moved = _sensitivity.utilities(_prior_averaged_constants.net_size(box, 13, shares.confidence), 0.9, shares.gap)
+    largest = _sensitivity.largest_observation(found.regret, moved + 1 / 169, found.noise_gap)
+    assert found.value_sensitivity == pytest.approx(largest)
 
 
 def test_the_widths_over_a_box_by_hand():

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 from oracles import pareto as oracle
 from protocol_cases import CASES
+from scipy.special import logit
+from scipy.stats import norm
 
 from jaxdpbo import drivers
 from jaxdpbo._algorithms import dpareto
-from jaxdpbo._algorithms.dpareto import surrogates
+from jaxdpbo._algorithms.dpareto import configs, predictions, surrogates
 from jaxdpbo._algorithms.dpareto.run import MANY
 from jaxdpbo.drivers import _loop
 from jaxdpbo.surrogate import _batched_gp, _box_search, _gp, _pareto
@@ -187,6 +189,22 @@ def test_one_program_serves_anti_ideals_bounds_and_seeds(compilations):
     assert compilations["programs"] <= 6  # conversions of the data, not the search
 
 
+def test_surrogates_see_whole_numbers_as_whole():
+    """Of bounds 1 to 9: 3.4 is asked for as 3, a quarter of the side."""
+    np.testing.assert_allclose(configs.snap(config(), jnp.array([0.3, 0.3, 0.3])), [0.3, 0.25, 0.3])
+
+
+def test_the_best_setting_is_searched_from_the_best_that_was_measured_within_epsilon(monkeypatch):
+    """Of three: one has too large an epsilon, and one of the others less error."""
+    chosen = dpareto.config(bounds=[[0.0], [1.0]], initial_design=[[0.2], [0.5], [0.8]], proposals=1)
+    points, values = jnp.array([[0.2], [0.5], [0.8]]), jnp.array([[2.0, 0.1], [0.7, 0.3], [0.5, 0.4]])
+    usable = jnp.zeros(3, jnp.int32)
+    released = dpareto.Release(points[0], points, values, usable, usable == 0, jnp.asarray(1.0), chosen.model)
+    monkeypatch.setattr(_box_search, "sample_and_ascend", lambda *_, incumbent, **__: (incumbent, None))
+    found = jax.jit(predictions._best_setting.__wrapped__)(jax.random.key(0), chosen, released, jnp.asarray(1.0))
+    np.testing.assert_allclose(found.point, [0.5])
+
+
 def test_a_front_has_no_guarantee_and_says_why():
     statement = dpareto.algorithm.privacy(config())
     assert statement.notion == "none"
@@ -198,6 +216,12 @@ def test_a_front_has_no_guarantee_and_says_why():
     [
         ({"bounds": BOUNDS[::-1]}, ValueError, "bounds"),
         ({"initial_design": settings(SEEDS) + 5}, ValueError, "initial_design must be inside bounds"),
+        ({"initial_design": settings(SEEDS) - 9}, ValueError, "initial_design must be inside bounds"),
+        (
+            {"initial_design": settings(SEEDS)[:, :2]},
+            ValueError,
+            r"initial_design must be inside bounds, got .*\(6, 2\)",
+        ),
         (
             {"initial_design": settings(5), "batch": 3},
             ValueError,
@@ -255,6 +279,10 @@ def test_what_is_expected_afterwards_is_near_the_truth():
         assert found.epsilon[0] < found.epsilon[1] <= wanted * 1.01 < found.epsilon[2] * 2
         assert epsilon < 1.5 * wanted
         assert found.error[0] < found.error[1] < found.error[2]
+        mean, deviation = (each[0] for each in dpareto.predict_settings(chosen, released, found.point[None]))
+        ends = norm.ppf([0.025, 0.5, 0.975])
+        np.testing.assert_allclose(jnp.log(found.epsilon), mean[0] + deviation[0] * ends, rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(logit(found.error), mean[1] + deviation[1] * ends, rtol=1e-3, atol=1e-4)
         measured = np.asarray(released.values)[np.asarray(released.values)[:, 0] <= wanted, 1]
         assert error < measured.min() + 0.05
         assert found.point[1] == round(float(found.point[1]))

@@ -132,6 +132,19 @@ def test_the_stated_epsilon_is_at_most_the_one_asked_for(dtype):
             assert above.epsilon(delta) > epsilon, "no more is given away than rounding needs"
 
 
+def test_at_epsilon_zero_twice_the_total_variation_is_reserved():
+    """At epsilon = 0, delta is the total variation of two normals mu apart: ``2 Phi(mu / 2) - 1``."""
+    mu = _requested_budget.requested_mu(epsilon=0.0, delta=1e-3, total_variation=1e-4)
+    assert mu == pytest.approx(2 * scipy.stats.norm.ppf((1 + 8e-4) / 2), rel=1e-6)
+
+
+def test_a_total_variation_that_takes_more_than_half_of_delta_is_refused():
+    budget = {"epsilon": 0.0, "total_variation": 1e-4}
+    assert _requested_budget.requested_mu(delta=4.1e-4, **budget) > 0
+    with pytest.raises(ValueError, match=r"delta must be at least 0\.00041, got 0\.0003"):
+        _requested_budget.requested_mu(delta=3e-4, **budget)
+
+
 @pytest.mark.parametrize("noise", ["exact", "float"])
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 1e-6), (3.0, 1e-5), (8.0, 1e-3)])
 def test_configs_and_objectives_state_at_most_what_was_asked_for(noise, epsilon, delta, request):

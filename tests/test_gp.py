@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from kernel_cases import NAMES, VARIANCE, case, lengthscale
 from oracles import gp as oracle
+from oracles import kernels as kernel_oracle
 from scipy.linalg import solve_triangular
 from scipy.stats import multivariate_normal
 
@@ -420,3 +421,15 @@ def test_a_fit_keeps_the_sign_of_every_number():
 def slanted(params, x, y):
     """``exp`` of a negative number times a squared distance."""
     return params["size"] * jnp.exp(params["slope"] * jnp.sum(jnp.square(x - y))) + params["nothing"]
+
+
+def test_the_nearest_points_are_those_of_largest_correlation_not_of_largest_covariance():
+    """Of a polynomial the variance grows far out; a point that is masked comes last."""
+    made, rng = case("polynomial2", 2), np.random.default_rng(4)
+    points, theta = rng.normal(size=(9, 2)) * np.geomspace(0.2, 5.0, 9)[:, None], np.array([0.6, -0.3])
+    mask = np.arange(9) != 2
+    covariance = kernel_oracle.gram(made.oracle, points, theta[None])[:, 0]
+    correlation = covariance / np.sqrt(np.diagonal(kernel_oracle.gram(made.oracle, points, points)))
+    expected = np.argsort(np.where(mask, -correlation, np.inf), kind="stable")
+    assert set(expected[:3]) != set(np.argsort(-covariance)[:3])
+    np.testing.assert_array_equal(_gp.nearest(made.model(), points, mask, theta, 9), expected)

@@ -131,6 +131,11 @@ def test_a_refit_moves_the_numbers_and_the_posterior_follows():
     np.testing.assert_allclose(whitening @ covariance @ whitening.T, np.eye(STEPS), atol=1e-8)
 
 
+def test_equal_values_determine_no_scale_and_move_no_numbers():
+    model = scan(lambda point, data: 0.0 * data[0], boxed(refit_every=10)).diagnostics.state.raw.model
+    jax.tree.map(np.testing.assert_array_equal, model, boxed().model)
+
+
 def test_the_scale_of_the_values_does_not_matter():
     rows = [
         scan(scaled, config(), jnp.array([factor, shift])).diagnostics.state.raw.rows
@@ -302,8 +307,8 @@ def test_a_box_is_searched_as_well_by_groups(samples, restarts):
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
-        ({"bounds": BOUNDS}, ValueError, "exactly one of bounds and candidates"),
-        ({"candidates": None}, ValueError, "exactly one of bounds and candidates"),
+        ({"bounds": BOUNDS}, ValueError, "exactly one of bounds and candidates, got both$"),
+        ({"candidates": None}, ValueError, "exactly one of bounds and candidates, got neither$"),
         ({"candidates": CANDIDATES[0]}, ValueError, r"candidates must have shape \(c, d\), got \(2,\)"),
         ({"candidates": CANDIDATES * np.nan}, ValueError, "candidates must be finite"),
         ({"candidates": "here"}, TypeError, "candidates must be a"),

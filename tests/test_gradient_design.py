@@ -54,6 +54,12 @@ def designs(batch, dimension=DIMENSION):
     return jnp.asarray(_gradient_design.directions(batch, batch, dimension))
 
 
+def test_pairs_and_sides_go_both_ways_along_every_axis_before_any_radius_doubles():
+    pairs, _, sides = _gradient_design.directions(5, 6, 2)
+    np.testing.assert_array_equal(pairs, [[1, 0], [-1, 0], [0, 1], [0, -1], [2, 0], [0, 0]])
+    np.testing.assert_array_equal(sides, [[1, 0], [0, 1], [-1, 0], [0, -1], [2, 0], [0, 0]])
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_the_gain_is_the_fall_of_the_refactored_trace(name):
     for seed in range(4):
@@ -262,6 +268,20 @@ def test_without_earlier_points_pairs_reach_their_closed_form():
         polished = float(propose(*arguments, np.ones(pairs, bool), polish_steps=30)[1])
         assert 0.5 * optimum < start < 1.1 * optimum
         assert polished < 1.01 * optimum
+
+
+def test_a_start_for_a_rough_process_is_as_close_to_theta_as_pairs_should_be():
+    """Of Matern-3/2 the best pairs are about ``s^(1/3)`` away, a tenth of what is best for a squared exponential."""
+    noise, made, scales = 1e-6, case("matern32", DIMENSION), lengthscale(DIMENSION)
+    theta, pairs = np.zeros(DIMENSION), _gradient_design.directions(2 * DIMENSION, 2 * DIMENSION, DIMENSION)[0]
+
+    def left(h):
+        points = theta + h * scales * pairs
+        return oracle.trace(made.oracle, points, np.full(len(points), noise), theta)
+
+    arguments = (made.model(noise), _gp.empty(CAPACITY, DIMENSION, float), theta, WIDE, designs(2 * DIMENSION))
+    start = propose(*arguments, np.ones(2 * DIMENSION, bool), polish_steps=0)[1]
+    assert start < 1.1 * min(map(left, np.geomspace(1e-3, 1.0, 30)))
 
 
 def joint_search(model, factorization, theta, key, *, batch):

@@ -741,6 +741,14 @@ def test_a_copy_takes_no_charge_until_it_is_adopted(tmp_path):
         _ledger.adopt(tmp_path / "none")
 
 
+def test_a_ledger_in_no_folder_is_refused_by_its_own_name(tmp_path):
+    """Not by that of the unfinished file."""
+    path = tmp_path / "nowhere" / "budget.jsonl"
+    with pytest.raises(FileNotFoundError) as refused:
+        _ledger.create(path, notion="gdp", level=1, **WORDS)
+    assert refused.value.filename == str(path)
+
+
 @pytest.mark.parametrize("link", [Path.symlink_to, Path.hardlink_to])
 def test_links_are_the_same_file(tmp_path, link):
     path, other = small(tmp_path), tmp_path / "elsewhere" / "other.jsonl"

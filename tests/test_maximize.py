@@ -202,3 +202,20 @@ def test_ascents_begin_at_the_best_of_what_was_tried_and_at_what_must_be():
     low = jnp.array([[0.02]])
     np.testing.assert_allclose(found([0.0, 0.0, 1.0, 0.0], low), 0.55, atol=0.01)
     np.testing.assert_allclose(found([jnp.nan, -5.0, jnp.nan, jnp.nan], low), 0.35, atol=0.01)
+
+
+def test_half_of_the_samples_lie_a_twentieth_of_the_box_around_the_incumbent(monkeypatch):
+    """And the other half anywhere in the box."""
+    seen = []
+    monkeypatch.setattr(
+        _box_search, "ascend_from_best", lambda _, start, samples, *__, **___: seen.append(samples) or (start[0], 0.0)
+    )
+    lower, upper = jnp.array([-1.0, 10.0]), jnp.array([1.0, 50.0])
+    _box_search.sample_and_ascend(
+        jax.random.key(0), lambda point: jnp.sum(point), lower, upper, incumbent=jnp.array([0.0, 20.0]),
+        raw_samples=4000, num_restarts=1, steps=1,
+    )  # fmt: skip
+    far, near = np.split(np.asarray(seen[0]), 2)
+    np.testing.assert_allclose(near.mean(axis=0), [0.5, 0.25], atol=5 * 0.05 / 2000**0.5)
+    np.testing.assert_allclose(near.std(axis=0), 0.05, rtol=0.1)
+    np.testing.assert_allclose(np.quantile(far, [0.05, 0.5, 0.95], axis=0).T, [[0.05, 0.5, 0.95]] * 2, atol=0.05)

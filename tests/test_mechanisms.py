@@ -231,3 +231,5 @@ def test_the_exponential_mechanism_in_float32(float32):
     found = _mechanisms.exponential_log_probabilities(scores, 1.0, 1.0)
     assert found.dtype == jnp.float32
     assert np.all(np.isfinite(found))
+    found = _mechanisms.exponential_log_probabilities(jnp.array([0.0, jnp.nan, 0.0]), 1.0, 1.0)
+    np.testing.assert_allclose(np.exp(found), [0.5, 0.0, 0.5], rtol=1e-6)

@@ -314,6 +314,7 @@ def test_as_published_the_parameters_are_their_own_units():
     for back_and_forth in (chosen.to_search, chosen.to_parameters):
         np.testing.assert_array_equal(back_and_forth(points), points)
     np.testing.assert_array_equal(chosen.search_bounds, chosen.bounds)
+    assert chosen.gradient_unit == 1
 
 
 def test_points_stay_inside_whatever_rounding_does():

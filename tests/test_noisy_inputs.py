@@ -96,6 +96,11 @@ def test_a_law_is_read_back():
         assert _input_noise.distribution_from_dict(json.loads(json.dumps(distribution._asdict()))) == distribution
 
 
+def test_a_response_between_fewer_than_two_cells_is_refused():
+    with pytest.raises(ValueError, match="cells must be at least 2, got 1"):
+        _input_noise.response([[0.0, 1.0]], 0.6)
+
+
 def test_without_noise_worth_mentioning_it_is_the_kernel_itself():
     params = _noisy_inputs.noisy_inputs(_input_noise.distribution("gaussian", 1e-6, 2), 0.8)
     points = _noisy_inputs.number_rows(np.random.default_rng(1).normal(size=(8, 2)))

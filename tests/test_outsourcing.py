@@ -1,5 +1,6 @@
 """Two parties: what passes between them, what is refused and why, and that a stop loses and repeats nothing."""
 
+import argparse
 import fcntl
 import hashlib
 import hmac
@@ -14,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 import jax
@@ -25,6 +26,7 @@ from hypothesis import strategies as st
 from transform_cases import KINDS
 
 from jaxdpbo import _commands, outsourcing, transforms
+from jaxdpbo._commands import curator, modeler
 from jaxdpbo.outsourcing import ProtocolError
 from jaxdpbo.privacy import _guarantee
 
@@ -847,6 +849,50 @@ def test_a_curator_waits_for_the_one_that_has_the_record_open(tmp_path, table, m
         assert "the modeler's answer is row" not in told
     assert "the modeler's answer is row" in modeler.communicate(timeout=120)[1]
     assert modeler.returncode == 0
+
+
+def test_a_curator_is_started_again_as_long_as_it_answers_more(monkeypatch, capsys):
+    contacts = [2, 3, 3, 4]
+
+    def stop(arguments, curator, answers):
+        answers.extend(range(contacts.pop(0)))
+        raise outsourcing.CuratorStopped("stopped")
+
+    monkeypatch.setattr(modeler, "start", lambda command: nullcontext())
+    monkeypatch.setattr(modeler, "talk", stop)
+    with pytest.raises(outsourcing.CuratorStopped):
+        modeler.meet(None, [])
+    assert contacts == [4]
+    told = capsys.readouterr()
+    assert told.out == ""  # all that is for the modeler's owner goes to standard error
+    assert [line for line in told.err.splitlines() if "stopped after 3 answers: starting it again" in line]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--centre=0,0", "--unit=1"], "--inputs must be given with a table: it is public, and never estimated"),
+        (["--inputs=x,y", "--unit=1"], "--centre must be given with a table"),
+        (["--inputs=x,y", "--centre=0,0"], "--unit must be given with a table"),
+        (["--inputs=x,y", "--centre=0,0", "--unit=1"], "give either --output or --function with a table"),
+    ],
+)
+def test_a_table_is_not_read_before_all_public_numbers_are_given(tmp_path, capsys, given, said):
+    with pytest.raises(SystemExit) as end:
+        curate(tmp_path / "nowhere.csv", *given, "--epsilon=1", "--folder", tmp_path / "folder")
+    assert end.value.code == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "folder").exists()
+
+
+def test_the_curator_makes_the_published_projection_of_the_numbers_on_its_command_line():
+    parser = argparse.ArgumentParser()
+    curator.add_arguments(parser)
+    line = "table.csv --centre=0,0,0 --unit=2 --transform=random_projection --projected=2 --epsilon=1 --delta=1e-4"
+    made = curator.choose_transform(parser.parse_args(line.split()), 3)
+    expected = transforms.random_projection(dimension=3, projected=2, epsilon=1.0, delta=1e-4, scale=2.0)
+    assert (made.kind, made.dimension, made.scale, made.threshold) == ("random_projection", 2, 2.0, expected.threshold)
+    assert made.guarantee.notion == "none"
 
 
 @pytest.mark.parametrize(

@@ -190,6 +190,16 @@ def test_the_clip_norm_is_that_of_the_users_gradients_and_stays():
     assert 0.4 < np.median(norms) / found[0] < 1.3
 
 
+def test_counts_after_the_first_step_do_not_move_the_clip_norm():
+    """As in a loop of your own, which may refine at every step."""
+    config = dp_gd.config(users=60, steps=4, mu=2.0, bounds=BOX, clip_norm="private")
+    state, key = dp_gd.algorithm.init(jax.random.key(0), config), jax.random.key(1)
+    public = state.public._replace(step=state.public.step + 1, clip_norm=jnp.asarray(3.0))
+    query = dp_gd.algorithm.ask(key, config, state._replace(public=public))
+    counts = _private_scale.count_differences(jnp.full(60, 100.0))
+    assert dp_gd.algorithm.refine(key, config, query, counts).work.clip_norm == 3.0
+
+
 def test_minimize_finds_it_and_preview_knows_its_noise():
     run = minimize(loss, RECORDS, BOX, mu=4.0, search=Search(steps=4, batch=3, clip_norm="private"))
     assert run.guarantee.level <= 4.0

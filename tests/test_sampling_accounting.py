@@ -74,6 +74,23 @@ def test_the_pairs_divergence_is_the_integral_and_below_the_published(rate, z, o
         assert renyi._divergences(rate, z, np.array([whole]))[0] <= published * (1 + 1e-9)
 
 
+def test_even_moments_have_closed_forms():
+    """``E e^(k (x / z - 1 / (2 z^2))) = e^(k (k - 1) / (2 z^2))``, also where moments are small."""
+    for z in (0.5, 1.0, 4.0, 50.0):
+        second, fourth = np.exp(renyi._even_moments(z, np.array([2, 4])))
+        unit = 1 / z**2
+        assert second == pytest.approx(math.expm1(unit), rel=1e-9, abs=0)
+        if z < 10:  # of the closed form no digit is left
+            closed = math.expm1(6 * unit) - 4 * math.expm1(3 * unit) + 6 * math.expm1(unit)
+            assert fourth == pytest.approx(closed, rel=1e-9, abs=0)
+
+
+def test_a_rule_of_n_nodes_integrates_polynomials_up_to_degree_2n_minus_1():
+    nodes, weights = renyi.rule(3)
+    for degree in range(6):
+        assert weights @ nodes**degree == pytest.approx(1 / (degree + 1), rel=1e-12)
+
+
 def test_every_proof_is_above_ours_and_poisson_sampling_below(trials):
     """Poisson sampling at the same noise multiplier attains what one of our neighbours does."""
     count = trials("random settings of DP-SGD between two other accountants", 50, 500, 3)
@@ -238,6 +255,8 @@ def test_the_sparse_vectors_split_spends_what_it_says():
         (lambda: epsilon(0.1, 1.0, 1.5), TypeError, "steps must be an integer"),
         (lambda: epsilon(0.1, 1.0, -1), ValueError, "steps must be at least 0"),
         (lambda: epsilon(0.1, 1.0, 1, 0.0), ValueError, "delta must lie strictly"),
+        (lambda: _accounting.compose_epsilon([(1.1, 1.0, 1)], DELTA), ValueError, r"rate must lie in \[0, 1\]"),
+        (lambda: _accounting.compose_epsilon([(-0.1, 1.0, 1)], DELTA), ValueError, r"rate must lie in \[0, 1\]"),
         (lambda: _accounting.split_noise(1.0, 2.5), TypeError, "answers must be an integer"),
         (lambda: _accounting.split_noise(0.0, 2), ValueError, "noise must be positive"),
         (

@@ -167,6 +167,8 @@ def test_gains_of_steep_models_are_capped():
     assert _sensitivity.gains_along_lambda([0.1, 1.0], USERS, 2.0, **steep) == _sensitivity.gains_anywhere(USERS)
     endless = {"gain_lipschitz": math.inf, "loss_lipschitz": 1.0}
     assert _sensitivity.gains_along_lambda([0.1, 1.0], USERS, 2.0, **endless) == _sensitivity.gains_anywhere(USERS)
+    half = {"gain_lipschitz": 1.0, "loss_lipschitz": 1.0}  # over [1, 2], 1 / 2; a user of two adds the other half
+    assert _sensitivity.gains_along_lambda([1.0, 2.0], 2, 1.0, **half) == _sensitivity.gains_anywhere(2)
     assert _sensitivity.gains_along_lambda([1.0], USERS, 2.0, **endless).share == Fraction(1, USERS)
     with pytest.raises(ValueError, match="candidates must be positive, as each is a lambda, got 0"):
         _sensitivity.gains_along_lambda([0.0, 1.0], USERS, 2.0, **steep)
@@ -226,6 +228,7 @@ def test_cells_fit_where_the_sum_of_the_roots_does():
                 fits = _sensitivity.cells_fit(paid, apart, dimension, rounding, in_l1=in_l1)
                 assert fits == (paid >= least * (1 - 1e-12))
     assert not _sensitivity.cells_fit(1, Fraction(7), 2, Fraction(1))  # and no square makes a negative rest pass
+    assert _sensitivity.cells_fit(7 + 2, Fraction(7), 4, Fraction(1))  # what is moved exactly is paid for: sqrt(4) = 2
     assert _sensitivity.cells_apart(Fraction(9), math.inf) == 9
     assert _sensitivity.cells_apart(Fraction(9), 2.5) == 5
 

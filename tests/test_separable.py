@@ -133,6 +133,10 @@ REFUSED = {
     "nearest neighbours": (lambda p, x: jnp.sum((x[:, None] - x[None]) ** 2, -1).min(1), "different axes"),
     "a Gram matrix": (lambda p, x: (x @ x.T).sum(1), "multiplies users with users"),
     "a carry": (lambda p, x: jax.lax.scan(lambda c, r: (c + r.sum(), c), 0.0, x)[1], "carries values from one"),
+    "all others in each turn": (
+        lambda p, x: jax.lax.map(lambda row: jnp.sum(row[None] * x, axis=1), x)[:, 0],
+        "combines the record of one turn with other records",
+    ),
     "turned around": (lambda p, x: distance(p, x)[::-1], "reverses the order"),
     "rolled": (lambda p, x: jnp.roll(distance(p, x), 1), "takes a part of the users"),
     "until all are done": (lambda p, x: jax.vmap(lambda row: halved(p, row))(x), "until every user is done"),

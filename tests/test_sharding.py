@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
 import jax
@@ -126,6 +127,21 @@ def test_data_are_spread_over_users_alone(spec):
 def test_axes_of_one_leaf_are_axes_of_all():
     with pytest.raises(ValueError, match="along the axis of users alone"):
         _sharding.place_users([placed(PartitionSpec("a")), placed(PartitionSpec("b"))])
+
+
+@dataclass(frozen=True)
+class Device:
+    """As much of a device as a mesh needs."""
+
+    id: int
+
+
+def test_each_part_of_the_users_has_the_devices_of_its_row():
+    """Devices a row of the mesh apart hold other users, those of a row copies of the same users."""
+    devices = np.array([Device(number) for number in range(6)], object).reshape(3, 2)
+    for names, expected in (({"b"}, [[0, 2, 4], [1, 3, 5]]), ({"a"}, [[0, 1], [2, 3], [4, 5]])):
+        found = _sharding._mesh(Mesh(devices, ("a", "b")), names)
+        assert [[device.id for device in row] for row in found.devices] == expected
 
 
 def test_data_that_are_not_sharded_stay_as_they_are():

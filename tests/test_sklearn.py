@@ -37,7 +37,16 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from jaxdpbo import Recording, Space, ledger, secret_key, space
 from jaxdpbo.drivers import RunInterrupted
-from jaxdpbo.integrations.sklearn import LOSSES, PrivateSearchCV, _fitting, _joblib_executor, _losses, _splits, scale
+from jaxdpbo.integrations.sklearn import (
+    LOSSES,
+    PrivateSearchCV,
+    _argument_errors,
+    _fitting,
+    _joblib_executor,
+    _losses,
+    _splits,
+    scale,
+)
 from jaxdpbo.privacy import _guarantee
 
 RNG = np.random.default_rng(0)
@@ -246,6 +255,13 @@ def test_what_is_wrong_with_the_estimator_is_said_of_training_rows_alone(monkeyp
         search(searched={"D": space.real(0.1, 1.0)}).fit(X, Y)
     with pytest.raises(ValueError, match="loss='log_loss' needs predict_proba"):
         search(LinearSVC(), loss="log_loss").fit(X, Y)
+
+
+def test_the_last_step_of_a_pipeline_is_what_responds():
+    steps = StandardScaler(), StandardScaler()
+    _argument_errors.expect_response("log_loss", make_pipeline(*steps, LogisticRegression()))
+    with pytest.raises(ValueError, match="needs predict_proba, which Pipeline lacks"):
+        _argument_errors.expect_response("log_loss", make_pipeline(*steps, make_pipeline(*steps, LinearSVC())))
 
 
 @pytest.mark.parametrize("protect", ["validation", "all"])

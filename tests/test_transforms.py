@@ -324,6 +324,10 @@ def test_a_threshold_is_not_judged_on_the_trials_that_chose_it():
             ValueError, "projected must be under the dimension 2, got 2",
         ),
         (
+            lambda: _transforms.private_projection(centre=CENTRE, scale=1.0, projected=0, epsilon=1.0, delta=0.1),
+            ValueError, "projected must be at least 1, got 0",
+        ),
+        (
             lambda: _transforms.randomised_response(centre=CENTRE, scale=1.0, epsilon=1.0, cells=CELLS[:1]),
             ValueError, "cells must be at least 2",
         ),

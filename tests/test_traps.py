@@ -298,6 +298,7 @@ def test_an_epsilon_becomes_as_many_units_as_it_pays_for():
             found = _calibration.units("epsilon", float(epsilon), moves)
             paid = moves * int(found.units) * found.rate
             assert paid <= Fraction(float(epsilon))
+            assert Fraction(float(paid)) == paid  # a guarantee states it in a float: nothing is lost
             assert paid > Fraction(float(epsilon)) * Fraction(98, 100) or int(found.units) == _calibration.MAX_UNITS
             assert int(found.units) >= _calibration.MIN_UNITS
     with pytest.raises(ValueError, match="epsilon must be at least"):

@@ -67,6 +67,16 @@ def test_a_range_is_two_numbers_or_private():
             tune._loss_range(words)
 
 
+@pytest.mark.parametrize("missing", ["--target", "--estimator", "--epsilon", "--delta"])
+def test_no_budget_target_or_estimator_is_assumed(tmp_path, capsys, missing):
+    given = {"--target": "bought", "--estimator": "sklearn.svm.SVC", "--epsilon": "1", "--delta": "1e-5"}
+    words = [word for name, value in given.items() if name != missing for word in (name, value)]
+    with pytest.raises(SystemExit) as end:
+        _commands.main(["tune", str(table(tmp_path / "a.csv")), *words, "--space", "C=real:0.1:1.0"])
+    assert end.value.code == 2
+    assert f"the following arguments are required: {missing}" in capsys.readouterr().err
+
+
 def test_a_file_becomes_a_space(tmp_path):
     path = tmp_path / "space.toml"
     path.write_text(

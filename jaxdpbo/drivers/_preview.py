@@ -18,7 +18,9 @@ from jaxdpbo._types import ArrayLike, Bounds
 from jaxdpbo.drivers import _methods
 from jaxdpbo.drivers._methods import Search
 from jaxdpbo.privacy import _choice, _clipping, _guarantee, _private_mean, _requested_budget, _sensitivity
+from jaxdpbo.privacy._accounting import regret
 
+PERCENT = 0.01  # the regret of ``users_for_percent``
 TARGET = 0.25  # of noise over the largest gradient: a rule of thumb for ``users_needed``, not a theorem
 SUMMED = 1000  # steps in an exact sum; an integral covers the others
 ACCUMULATED = 0.1  # initial sum of squares of ``optax.adagrad``
@@ -44,6 +46,9 @@ class Preview(NamedTuple):
         the box to a corner; of the last private choice, an upper bound on the expected excess over the best point
         seen; of evaluations, the deviation of each. None without a range, or if the clipping norm is found privately.
       estimate_noise: the standard deviation of the estimate of the loss at the answer; None without an estimate.
+      regret_limit: the least regret that any search with this guarantee can promise on all data, for as many candidates
+        as evaluations, over the width of the losses' range; see ``_accounting.regret``.
+      users_for_percent: the number of users below which no search can promise a regret of 1 % of the range.
       users: the number of users ``n``.
       users_needed: ``n`` at which ``relative_noise``, or without a descent ``loss_noise``, would be a quarter.
       helpful: True if the noise behind ``users_needed`` is at most 1.
@@ -57,6 +62,8 @@ class Preview(NamedTuple):
     wander: float | None
     loss_noise: float | None
     estimate_noise: float | None
+    regret_limit: float
+    users_for_percent: int
     users: int
     users_needed: int
     helpful: bool
@@ -76,6 +83,10 @@ class Preview(NamedTuple):
             sentences.append(f"In the loss it is {100 * self.loss_noise:.2g} % of the loss range.")
         if self.estimate_noise is not None:
             sentences.append(f"The estimate of the loss has a standard deviation of {self.estimate_noise:.2g}.")
+        sentences.append(
+            f"No search with this guarantee can promise a regret below {100 * self.regret_limit:.2g} % of the loss "
+            f"range; 1 % takes {self.users_for_percent:,} users at least."
+        )
         if not self.helpful:
             sentences.append("NOT HELPFUL: expect little more than a random point.")
         if self.users < self.users_needed:
@@ -129,15 +140,20 @@ def preview(
     share = _loss_noise(plan, loss_range, deviation)
     counts = relative if relative is not None else share
     assert counts is not None  # a method without a descent needs a range
+    evaluations = plan.config.steps * plan.config.batch
+    levels = {stated.notion: stated.level} | dict([stated.also] if stated.also else [])
+    private = {"mu": levels.get("gdp", math.inf), "epsilon": levels.get("dp", math.inf)}
     return Preview(
         guarantee=stated,
         method=f"{plan.method}: {plan.reason}",
-        evaluations=plan.config.steps * plan.config.batch,
+        evaluations=evaluations,
         deviation=deviation,
         relative_noise=relative,
         wander=wander,
         loss_noise=share,
         estimate_noise=None if plan.search is plan.config else private_estimate.estimate_deviation(plan.config),
+        regret_limit=regret.least_regret(max(2, evaluations), users, **private),
+        users_for_percent=regret.users_for_regret(PERCENT, max(2, evaluations), **private),
         users=plan.config.users,
         users_needed=max(1, math.ceil(plan.config.users * counts / TARGET)),
         helpful=counts <= 1,

@@ -111,7 +111,7 @@ def _bound(rate: float, z: float, steps: int, delta: float) -> Bound:
         return Bound(math.inf, "gaussian")
     if rate == 1:
         return Bound(gdp.gdp_epsilon(math.sqrt(steps) / z, delta), "gaussian")
-    if steps * rate * scipy.special.erf(1.0 / (z * math.sqrt(8.0))) <= delta:
+    if steps * rate * scipy.special.erf(1.0 / (z * math.sqrt(8.0))) * _grid.ABOVE <= delta:
         return Bound(0.0, "union")
     if (
         z < MIN_NOISE_MULTIPLIER

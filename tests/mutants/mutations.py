@@ -345,6 +345,7 @@ def sample(
     folders: dict[str, list[Mutation]] = {}
     for one in mutations:
         folders.setdefault(one.module.rpartition("/")[0], []).append(one)
+    folders = dict(sorted(folders.items()))  # equal shares are raised in this order
     count = min(count, len(mutations))
     least = max(1, count // (3 * len(folders)))
     shares = {name: min(len(held), max(least, count * len(held) // len(mutations))) for name, held in folders.items()}
@@ -354,7 +355,7 @@ def sample(
         best = max(fits, key=lambda name: step * (count * len(folders[name]) / len(mutations) - shares[name]))
         shares[best] += step
     chosen = []
-    for name, held in sorted(folders.items()):
+    for name, held in folders.items():
         held.sort(key=lambda one: hashlib.sha256(f"{seed}|{'|'.join(one.name)}".encode()).hexdigest())
         chosen += islice(filter(usable, held), shares[name])
     return chosen

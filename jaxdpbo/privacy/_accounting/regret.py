@@ -41,7 +41,7 @@ def least_regret(candidates: int, users: int, *, mu: float = math.inf, epsilon: 
 
     >>> from jaxdpbo.privacy._accounting import regret
     >>> round(regret.least_regret(2, 1000, mu=1.0), 5)
-    0.00031
+    0.00032
     """
     candidates, users = _checks.size("candidates", candidates, minimum=2), _checks.size("users", users)
     mu, epsilon = _checks.positive("mu", mu, finite=False), _checks.positive("epsilon", epsilon, finite=False)

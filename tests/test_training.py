@@ -441,3 +441,17 @@ def test_epochs_are_the_papers_steps():
 def test_bad_settings_are_named(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+def test_noise_drawn_for_many_steps_at_once_is_that_of_each_step(monkeypatch):
+    """Large models draw in every step, with the same keys."""
+    made = _models.examples(jnp.asarray(np.random.default_rng(3).normal(size=(12, 2))), jnp.arange(12) % 2)
+    chosen = _dp_optim.settings(steps=5, batch=4, learning_rate=0.5, noise_multiplier=1.0, clip_norm=1.0)
+
+    def weights():
+        return _dp_optim.train(jax.random.key(5), _models.logistic_regression(2), made, chosen, largest=8)
+
+    together = jax.jit(weights)()
+    monkeypatch.setattr(_dp_optim, "TOGETHER", 0)
+    of_each = jax.jit(lambda: weights())()
+    jax.tree.map(np.testing.assert_array_equal, together, of_each)

@@ -508,3 +508,10 @@ def test_what_is_out_of_range_is_refused(options, kind, said):
         tuned(**options)
     with pytest.raises(ValueError, match="settings must have"):
         TRAINING.cost({"batch": 3}, 1.0, 400)
+
+
+def test_small_batches_share_a_program_and_a_score_of_zero_means_the_first_class():
+    assert [trainings._room(batch) for batch in (1, 2, 8, 9, 100)] == [8, 8, 8, 16, 128]
+    training = tuning.DPSGD(_models.logistic_regression(3), classes=(4, 7))
+    zero = jax.tree.map(np.zeros_like, _models.init_params(jax.random.key(0), training.model, float))
+    np.testing.assert_array_equal(training.losses(zero, (X[:3], np.array([4, 7, 4]))), [0.0, 1.0, 0.0])

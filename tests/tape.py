@@ -7,7 +7,7 @@ its draw: the order does not matter, and programs are compiled as users' are.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
@@ -31,6 +31,11 @@ class Draw(NamedTuple):
 
 
 Pair = tuple[Draw, Draw]
+
+
+def terms(pairs: Sequence[Pair]) -> list[tuple[str, float, np.ndarray, np.ndarray]]:
+    """Mechanism, scale, and both totals of each draw, as ``oracles.conformance`` takes them."""
+    return [(new.mechanism, new.scale, old.onto, new.onto) for old, new in pairs]
 
 
 def summary(draws: list[Draw]) -> str:
@@ -141,9 +146,11 @@ def running() -> Iterator[Callable[[], Tape]]:
     with pytest.MonkeyPatch.context() as patch:
         for owner, name, replacement in _replacements(note):
             patch.setattr(owner, name, replacement)
-        jax.clear_caches()  # of programs without calls, then of those with
-        yield fresh
-    jax.clear_caches()
+        jax.clear_caches()  # of programs that do not call back
+        try:
+            yield fresh
+        finally:
+            jax.clear_caches()  # of those that do
 
 
 def _replacements(note) -> Iterator[tuple[Any, str, Any]]:

@@ -98,7 +98,10 @@ def test_a_learner_that_keeps_something_is_what_the_statement_assumes_away():
 
 def test_a_guarantee_of_users_becomes_one_of_all_rows():
     of_users = _guarantee.guarantee("gdp", 1.0, "replace_one", "users", assumptions=(_guarantee.SEPARABLE_LOSSES,))
-    assert _separability.update_assumptions(of_users, blocks(spread, 120, 30)).protects == _guarantee.ALL_ROWS
+    for traceable in (False, True):
+        stated = _separability.update_assumptions(of_users, blocks(spread, 120, 30, traceable=traceable))
+        assert stated.protects == _guarantee.ALL_ROWS
+        assert (_guarantee.COMPILED_APART in stated.assumptions) == traceable
 
 
 def test_what_fails_is_the_largest_loss():

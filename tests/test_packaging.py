@@ -30,7 +30,7 @@ def private_imports() -> set[str]:
     return found
 
 
-def test_what_private_names_are_imported_from_has_an_upper_bound():
+def test_requirements_with_private_imports_have_upper_bounds():
     found = private_imports()
     assert {"jax", "sklearn"} <= found
     extras = PROJECT["optional-dependencies"].values()

@@ -482,7 +482,7 @@ def evaluated(objective):
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_a_run_whose_objective_is_checked_assumes_three_things(name):
+def test_a_run_whose_objective_is_checked_assumes_four_things(name):
     run = RUNS[name]
     assert set(run(distance).assumptions) == {*LEFT, _guarantee.SEPARABLE_LOSSES} - SHOWN
     assert set(run(distance, user_axes=0).assumptions) == LEFT

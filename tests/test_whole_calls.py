@@ -89,7 +89,7 @@ def one_huge(sign: float = 1.0) -> np.ndarray:
 MIRRORED = [(0, one_huge(-1.0)), (0, one_huge(np.nan)), (0, one_huge(0.0))]
 
 
-def minimized(**options):
+def call_minimize(**options):
     def enter(data, **more):
         chosen = {"mu": 1.0, "steps": 4, "batch": 3, "users": USERS, "user_axes": 0} | options | more
         run = drivers.minimize(own_losses, data, BOX, **group_options(**chosen))
@@ -98,7 +98,7 @@ def minimized(**options):
     return enter
 
 
-def driven(driver, name="dp_gibo", **options):
+def call_driver(driver, name="dp_gibo", **options):
     case = CASES[name]
 
     def enter(data, **more):
@@ -109,7 +109,7 @@ def driven(driver, name="dp_gibo", **options):
     return enter
 
 
-def by_two(data, **more):
+def call_by_person(data, **more):
     """Two records a person."""
     objective = by_person(lambda point, data: np.asarray(own_losses(point, data)), np.arange(USERS) // 2)
     options = {"mu": 1.0, "steps": 3, "batch": 2, "loss_range": (-1.0, 1.0), "method": "in_order", "traceable": False}
@@ -117,7 +117,7 @@ def by_two(data, **more):
     return run.release, [run.guarantee]
 
 
-def in_blocks(data, **more):
+def call_blocks(data, **more):
     objective = blocks(lambda point, train, held_out: float(own_losses(point, train[:1])[0]), USERS, 3)
     options = {"mu": 1.0, "steps": 3, "batch": 2, "loss_range": (-1.0, 1.0), "method": "in_order"}
     run = drivers.minimize(objective, data, BOX, **group_options(**options, **more))
@@ -134,7 +134,7 @@ def with_row(row: int, value: float) -> np.ndarray:
     return data
 
 
-def evaluated(**options):
+def call_objective(**options):
     def enter(data, **more):
         chosen = {"users": USERS, "mu": 1.0, "evaluations": 3, "loss_range": (-1.0, 1.0)} | options | more
         private = drivers.PrivateObjective(own_losses, data, **group_options(Execution, **chosen))
@@ -143,7 +143,7 @@ def evaluated(**options):
     return enter
 
 
-def studied(data, **more):
+def call_study(data, **more):
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     private = private_study(
         optuna.create_study(sampler=optuna.samplers.RandomSampler(0)),
@@ -156,7 +156,7 @@ def studied(data, **more):
     return [trial.value for trial in private.study.trials], [private.guarantee]
 
 
-def searched(labels, **more):
+def call_search_cv(labels, **more):
     """Each label is right by one setting and wrong by the other."""
     inputs, fold = np.zeros((4 + len(labels), 1)), PredefinedSplit([-1] * 4 + [0] * len(labels))
     search = PrivateSearchCV(
@@ -167,7 +167,7 @@ def searched(labels, **more):
     return found.best_params_, [found.guarantee_]
 
 
-def searched_in_blocks(targets, **more):
+def call_search_cv_of_all_rows(targets, **more):
     search = PrivateSearchCV(
         DummyRegressor(strategy="constant"), {"constant": [0.0, 1.0]}, n_iter=2, protect="all", n_blocks=2,
         loss_range=(0, 1), **group_options(mu=1.0, method="in_order", **more),
@@ -176,7 +176,7 @@ def searched_in_blocks(targets, **more):
     return found.best_params_, [found.guarantee_]
 
 
-def curated(config):
+def call_curate(config):
     def enter(rows, **more):
         key = more.pop("key", None)
         found = transforms.curate(key, config, rows, **more)
@@ -193,7 +193,7 @@ def with_first(row: Sequence[float]) -> np.ndarray:
     return np.concatenate([[row], ROWS[1:]])
 
 
-def near(distance: float) -> list[tuple[int, np.ndarray]]:
+def rows_at(distance: float) -> list[tuple[int, np.ndarray]]:
     """Replacements of the first row at that distance."""
     angles = np.linspace(0.0, 2 * np.pi, 200, endpoint=False)
     return [(0, with_first(ROWS[0] + distance * np.array([np.cos(a), np.sin(a)]))) for a in angles]
@@ -221,7 +221,7 @@ def regression(noise: str = "exact"):
     return tuning.DPSGD(training.regression(2), noise=noise)
 
 
-def fronted(data, **more):
+def call_private_front(data, **more):
     rows, validation = data
     found = tuning.private_front(
         regression(), rows, SETTINGS, validation=validation, count=3, levels=[1.0, 2.0], **TUNED, **more
@@ -235,53 +235,54 @@ SEARCH_CV = "integrations.sklearn._search.PrivateSearchCV.fit"
 BLOCK_ROW = first_trained_row()
 RANGE = {"loss_range": (-1.0, 1.0)}
 CALLS = {
-    "minimize, local": Call(minimized(), one_huge(), MIRRORED, (MINIMIZE,)),
+    "minimize, local": Call(call_minimize(), one_huge(), MIRRORED, (MINIMIZE,)),
     "minimize, start_then_local": Call(
-        minimized(method="start_then_local", steps=5, **RANGE), one_huge(), MIRRORED, (MINIMIZE,)
+        call_minimize(method="start_then_local", steps=5, **RANGE), one_huge(), MIRRORED, (MINIMIZE,)
     ),
-    "minimize, choice": Call(minimized(method="choice", **RANGE), one_huge(), MIRRORED, (MINIMIZE,)),
+    "minimize, choice": Call(call_minimize(method="choice", **RANGE), one_huge(), MIRRORED, (MINIMIZE,)),
     "minimize, in_order, an estimate": Call(
-        minimized(method="in_order", estimate_share=0.3, **RANGE), one_huge(), MIRRORED, (MINIMIZE,)
+        call_minimize(method="in_order", estimate_share=0.3, **RANGE), one_huge(), MIRRORED, (MINIMIZE,)
     ),
-    "minimize, evaluations": Call(minimized(method="evaluations", **RANGE), one_huge(), MIRRORED, (MINIMIZE,)),
+    "minimize, evaluations": Call(call_minimize(method="evaluations", **RANGE), one_huge(), MIRRORED, (MINIMIZE,)),
     "minimize, epsilon": Call(
-        minimized(method="in_order", mu=None, epsilon=1.0, delta=1e-5, **RANGE), one_huge(), MIRRORED, (MINIMIZE,)
+        call_minimize(method="in_order", mu=None, epsilon=1.0, delta=1e-5, **RANGE), one_huge(), MIRRORED, (MINIMIZE,)
     ),
-    "run_scan": Call(driven(drivers.run_scan), one_huge(), MIRRORED, (SCAN,)),
-    "run_loop": Call(driven(drivers.run_loop), one_huge(), MIRRORED, (LOOP,)),
+    "run_scan": Call(call_driver(drivers.run_scan), one_huge(), MIRRORED, (SCAN,)),
+    "run_loop": Call(call_driver(drivers.run_loop), one_huge(), MIRRORED, (LOOP,)),
     "by_person": Call(
-        by_two, one_huge(), [(0, with_row(0, -HUGE)), *MIRRORED], ("privacy._separable.by_person.ByPerson",)
+        call_by_person, one_huge(), [(0, with_row(0, -HUGE)), *MIRRORED], ("privacy._separable.by_person.ByPerson",)
     ),
     "blocks": Call(
-        in_blocks, with_row(BLOCK_ROW, HUGE), [(0, with_row(BLOCK_ROW, -HUGE))], ("privacy._separable.blocks.Blocks",)
+        call_blocks, with_row(BLOCK_ROW, HUGE), [(0, with_row(BLOCK_ROW, -HUGE))], ("privacy._separable.blocks.Blocks",)
     ),
-    "PrivateObjective": Call(evaluated(), one_huge(), MIRRORED, (OBJECTIVE,)),
+    "PrivateObjective": Call(call_objective(), one_huge(), MIRRORED, (OBJECTIVE,)),
     "PrivateObjective, private range": Call(
-        evaluated(loss_range="private", design=[np.zeros(1), np.full(1, 0.2)]), one_huge(), MIRRORED, (OBJECTIVE,), 0.9
+        call_objective(loss_range="private", design=[np.zeros(1), np.full(1, 0.2)]), one_huge(), MIRRORED,
+        (OBJECTIVE,), 0.9,
     ),
     "private_study": Call(
-        studied, one_huge(), MIRRORED, (
+        call_study, one_huge(), MIRRORED, (
             "integrations.optuna._study.private_study", "integrations.optuna._study.PrivateStudy"
         ),
     ),
     "PrivateSearchCV": Call(
-        searched, np.array([0, 1, 1, 0, 1, 0]), [(0, np.array([1, 1, 1, 0, 1, 0]))], (SEARCH_CV,)
+        call_search_cv, np.array([0, 1, 1, 0, 1, 0]), [(0, np.array([1, 1, 1, 0, 1, 0]))], (SEARCH_CV,)
     ),
     "PrivateSearchCV, all rows": Call(
-        searched_in_blocks, np.zeros(8), [(0, np.eye(8)[row]) for row in range(8)], (SEARCH_CV,)
+        call_search_cv_of_all_rows, np.zeros(8), [(0, np.eye(8)[row]) for row in range(8)], (SEARCH_CV,)
     ),
     "curate, product_laplace": Call(
-        curated(transforms.product_laplace(**CENTRED)), ROWS, near(0.99999) + DIAGONAL, CURATE
+        call_curate(transforms.product_laplace(**CENTRED)), ROWS, rows_at(0.99999) + DIAGONAL, CURATE
     ),
     "curate, product_laplace of a ball": Call(
-        curated(transforms.product_laplace(**CENTRED, radius=2.0)), with_first([1e9, 1e9]), FAR, CURATE
+        call_curate(transforms.product_laplace(**CENTRED, radius=2.0)), with_first([1e9, 1e9]), FAR, CURATE
     ),
-    "curate, planar_laplace": Call(curated(transforms.planar_laplace(**CENTRED)), ROWS, near(0.99999), CURATE),
+    "curate, planar_laplace": Call(call_curate(transforms.planar_laplace(**CENTRED)), ROWS, rows_at(0.99999), CURATE),
     "curate, gaussian": Call(
-        curated(transforms.gaussian(**CENTRED, delta=1e-5, radius=4.0)), with_first([1e9, 1e9]), FAR, CURATE
+        call_curate(transforms.gaussian(**CENTRED, delta=1e-5, radius=4.0)), with_first([1e9, 1e9]), FAR, CURATE
     ),
     "private_front": Call(
-        fronted, examples(HUGE), [(0, examples(-HUGE)), (1, examples(HUGE, HUGE))],
+        call_private_front, examples(HUGE), [(0, examples(-HUGE)), (1, examples(HUGE, HUGE))],
         ("tuning._front.private_front",), 0.5,
     ),
 }  # fmt: skip
@@ -300,14 +301,9 @@ def variation_of(draw: tape.Draw) -> float:
     return 2.0**-128 if draw.mechanism == "choice" else 0.0
 
 
-def priced(pairs: Sequence[tape.Pair]) -> list[tuple[Any, ...]]:
-    """As the oracle takes them."""
-    return [(new.mechanism, new.scale, old.onto, new.onto) for old, new in pairs]
-
-
 def share_of(stated: _guarantee.Guarantee, pairs: Sequence[tape.Pair]) -> float:
     """What the draws cost, as a share of the guarantee in its own notion."""
-    pairs = priced(pairs)
+    pairs = tape.terms(pairs)
     if stated.notion == "gdp":
         return conformance.level_of(pairs) / stated.level
     if not stated.delta:
@@ -346,14 +342,14 @@ def check(call: Call, fresh) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def within(profile: Callable[[float], float], level: float) -> bool:
+def is_tight(profile: Callable[[float], float], level: float) -> bool:
     """Whether a profile is that of a Gaussian level, above it by at most 5 % of the level."""
     at = [profile(epsilon) for epsilon in (0.1, 0.5, 1.0)]
     least, most = ([conformance.delta_of(level * more, e) for e in (0.1, 0.5, 1.0)] for more in (1.0, 1 / 0.95))
     return all(low * (1 - 1e-6) <= value <= high for low, value, high in zip(least, at, most, strict=True))
 
 
-def trained(noise: str, records: int = RECORDS, batch: int = RECORDS):
+def make_training(noise: str, records: int = RECORDS, batch: int = RECORDS):
     """A training alone, and its cost."""
     algorithm, setting = regression(noise), SETTINGS[0] | {"batch": batch, "epochs": 4}
 
@@ -365,13 +361,13 @@ def trained(noise: str, records: int = RECORDS, batch: int = RECORDS):
 
 def training_levels(fresh, noise: str, **sizes) -> tuple[list[float], Any]:
     """The level of each step between two mirrored examples; and what the training states."""
-    enter, cost = trained(noise, **sizes)
+    enter, cost = make_training(noise, **sizes)
     recording = fresh()
     _, draws = recording.record(enter, examples(HUGE))
     _, pairs = recording.play(enter, examples(-HUGE))
     assert {draw.mechanism for draw in draws} == {"float Gaussian" if noise == "float" else "exact Gaussian of 64 bits"}
     assert len(pairs) == len(draws) > 0
-    return [conformance.level_of(priced([pair])) for pair in pairs], cost
+    return [conformance.level_of(tape.terms([pair])) for pair in pairs], cost
 
 
 @pytest.mark.parametrize("noise", ["exact", "float"])
@@ -382,7 +378,7 @@ def test_a_training_of_whole_batches_draws_what_it_states(noise, fresh, record_p
 def check_training(noise, fresh, record_property=lambda *_: None) -> None:
     levels, cost = training_levels(fresh, noise)
     level = float(np.linalg.norm(levels))
-    assert within(cost.profile, level)
+    assert is_tight(cost.profile, level)
     composed, stated = conformance.epsilon_at(level, 1e-5), cost.epsilon(1e-5)
     row = {"composed": f"{composed:.4f}", "stated": f"dp {stated:.4f} at delta=1e-5", "neighbours": 1}
     record_property("conformance", {"route": f"DP-SGD, {noise}", "draws": f"{len(levels)} Gaussian"} | row)
@@ -398,7 +394,7 @@ def test_a_row_is_in_as_many_batches_as_are_charged_and_moves_each_by_the_sensit
     assert min(moved) >= 0.95 / 2.0
 
 
-def tuned(data, **more):
+def call_tune_and_train(data, **more):
     rows, validation = data
     found = tuning.tune_and_train(regression(), rows, SETTINGS, validation=validation, mean=3.0, **TUNED, **more)
     return (found.model, found.setting), found.guarantees
@@ -413,10 +409,10 @@ def test_each_run_of_a_selection_draws_what_a_run_costs(fresh, monkeypatch, reco
         lambda *arguments, **options: stated.update(options) or real(*arguments, **options),
     )
     recording = fresh()
-    (released, guarantees), draws = recording.record(lambda: tuned(examples(HUGE), **KEY))
+    (released, guarantees), draws = recording.record(lambda: call_tune_and_train(examples(HUGE), **KEY))
     (train, _), (_, score) = examples(-HUGE), examples(HUGE, HUGE)
     for rows, data in (("training rows", (train, examples(HUGE)[1])), ("validation rows", (examples(HUGE)[0], score))):
-        (of_other, again), pairs = recording.play(lambda data=data: tuned(data, **KEY))
+        (of_other, again), pairs = recording.play(lambda data=data: call_tune_and_train(data, **KEY))
         assert again == guarantees
         assert all(jax.tree.leaves(jax.tree.map(np.array_equal, released, of_other)))
         ends = [place for place, (draw, _) in enumerate(pairs) if draw.mechanism == "exact Gaussian"]
@@ -426,12 +422,12 @@ def test_each_run_of_a_selection_draws_what_a_run_costs(fresh, monkeypatch, reco
         (cost, *others) = stated["costs"][rows] if rows == "training rows" else [stated["costs"][rows]]
         assert all(other.profile(0.5) == pytest.approx(cost.profile(0.5), rel=1e-3) for other in others)
         for run in runs:
-            assert within(cost.profile, conformance.level_of(priced(run)))
+            assert is_tight(cost.profile, conformance.level_of(tape.terms(run)))
             variation = sum(variation_of(new) for _, new in run)
             assert 0.5 * stated["run_total_variation"] <= variation <= stated["run_total_variation"] * (1 + 1e-9)
         row = {"draws": tape.summary([new for _, new in run]), "neighbours": 1}
         row |= {"route": f"tune_and_train, a run, {rows}", "stated": f"dp {cost.epsilon(1e-5):.4f} at delta=1e-5"}
-        row |= {"composed": f"{conformance.epsilon_at(conformance.level_of(priced(run)), 1e-5):.4f}"}
+        row |= {"composed": f"{conformance.epsilon_at(conformance.level_of(tape.terms(run)), 1e-5):.4f}"}
         record_property("conformance", row)
     assert all(each.total_variation >= stated["mean"] * stated["run_total_variation"] for each in guarantees)
     law = accounting.repetitions(stated["eta"], stated["mean"])
@@ -455,14 +451,14 @@ def test_a_sweep_draws_what_each_config_states(fresh):
     assert len(draws) == 2 * sum(config.steps for config in configs)
     _, pairs = recording.play(enter, one_huge(-1.0))
     assert len(pairs) == len(draws)
-    costs = [conformance.level_of(priced([pair])) ** 2 for pair in pairs]
+    costs = [conformance.level_of(tape.terms([pair])) ** 2 for pair in pairs]
     stated = [each.level**2 / config.steps for each, config in zip(found.guarantees, configs, strict=True)]
     least, most = np.repeat(np.sort(stated), 2 * configs[0].steps) * [[0.95**2], [1 + 1e-6]]
     assert all(least <= np.sort(costs))
     assert all(np.sort(costs) <= most)
 
 
-def spend_of(path, stated: _guarantee.Guarantee, data, call: Call, recording: Any) -> ledger.Account:
+def charge_call(path, stated: _guarantee.Guarantee, data, call: Call, recording: Any) -> ledger.Account:
     """What a ledger says after a call that was charged to it."""
     ledger.create(
         path, notion=stated.notion, level=100, delta=0.5, total_variation=0.5, protects=stated.protects,
@@ -477,7 +473,7 @@ def test_a_ledger_is_charged_the_whole_guarantee(name, tmp_path, record_property
     """Of the call that is made: the level, the delta and the total variation."""
     call, path = CALLS[name], tmp_path / "ledger"
     _, (stated,) = call.enter(call.data, **KEY)
-    spent = spend_of(path, stated, call.data, call, jaxdpbo.Recording(path, "run")).spent
+    spent = charge_call(path, stated, call.data, call, jaxdpbo.Recording(path, "run")).spent
     charged = Fraction(stated.level) ** (2 if stated.notion == "gdp" else 1)
     assert Fraction(0) <= spent.cost - charged <= Fraction(1, 10**12)
     assert spent.total_variation >= Fraction(stated.total_variation)
@@ -518,7 +514,7 @@ def test_a_peers_blocks_state_the_variation_of_their_search(fresh):
     assert found.guarantees[0].total_variation >= 2.0**-128
 
 
-def floats_for_integers(monkeypatch):
+def draw_floats(monkeypatch):
     """Exact noise of DP-SGD drawn as floats, and rounded."""
     monkeypatch.setattr(
         _dp_optim, "_noise",
@@ -526,12 +522,12 @@ def floats_for_integers(monkeypatch):
     )  # fmt: skip
 
 
-def half_the_sensitivity(monkeypatch):
+def halve_sensitivity(monkeypatch):
     """Of float DP-SGD: as if a row were removed and none put in its place."""
     monkeypatch.setattr(_dp_optim._sensitivity, "clipped_sum", lambda clip_norm: clip_norm)
 
 
-def charge_of_one(monkeypatch):
+def halve_noise(monkeypatch):
     """Of several evaluations of a step, the noise is for one."""
     real = _private_mean.perturb_losses
     monkeypatch.setattr(
@@ -540,7 +536,7 @@ def charge_of_one(monkeypatch):
     )  # fmt: skip
 
 
-def variation_forgotten(monkeypatch):
+def drop_variation(monkeypatch):
     """A search states none."""
     real = private_search.make_algorithm
 
@@ -555,16 +551,16 @@ def variation_forgotten(monkeypatch):
 
 PLANTS = {
     "float noise in exact DP-SGD": (
-        floats_for_integers, lambda fresh: check_training("exact", fresh)
+        draw_floats, lambda fresh: check_training("exact", fresh)
     ),
     "no factor of two in float DP-SGD": (
-        half_the_sensitivity, lambda fresh: check_training("float", fresh)
+        halve_sensitivity, lambda fresh: check_training("float", fresh)
     ),
     "half of the noise of each evaluation": (
-        charge_of_one, lambda fresh: check(CALLS["PrivateObjective"], fresh)
+        halve_noise, lambda fresh: check(CALLS["PrivateObjective"], fresh)
     ),
     "blocks without the variation of the search": (
-        variation_forgotten, test_a_peers_blocks_state_the_variation_of_their_search
+        drop_variation, test_a_peers_blocks_state_the_variation_of_their_search
     ),
 }  # fmt: skip
 
@@ -574,7 +570,9 @@ def test_a_planted_bug_is_seen(plant, fresh, monkeypatch):
     change, play = PLANTS[plant]
     jax.clear_caches()
     change(monkeypatch)
-    with pytest.raises(AssertionError):
-        play(fresh)
-    monkeypatch.undo()
-    jax.clear_caches()
+    try:
+        with pytest.raises(AssertionError):
+            play(fresh)
+    finally:
+        monkeypatch.undo()
+        jax.clear_caches()

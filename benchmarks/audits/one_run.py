@@ -1,9 +1,9 @@
 """Whole calls, audited in few runs: many canaries at once, each one of two records by a coin.
 
 Steinke, Nasr and Jagielski (2023), for the replacement of a record: under ``(epsilon, delta)``-DP, a guess of a coin is
-right with probability ``e^epsilon / (1 + e^epsilon)`` at most, but for ``delta``, whatever the other coins are. A bound
-from below on epsilon follows from how many of the surest guesses are right (``jax_privacy.auditing``). The bound stays
-far below a guarantee that is attained: what it sees is a noise that is missing or much too small.
+right with probability ``e^epsilon / (1 + e^epsilon)`` at most, but for ``delta``, even if all other coins are known.
+The number of right guesses gives a lower bound on epsilon (``jax_privacy.auditing``). The bound stays far below a
+guarantee that is attained; the attack sees noise that is missing or much too small.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ Guesses = tuple[np.ndarray, np.ndarray]  # coins (m,), and how sure each is gues
 
 
 def rows() -> list[Row]:
-    """None where jax-privacy, of the extra dev, is not installed."""
+    """Return the rows; an empty list if jax-privacy, of the extra dev, is not installed."""
     try:
         import jax_privacy.auditing  # noqa: F401
     except ImportError:
@@ -37,27 +37,27 @@ def rows() -> list[Row]:
     trained = claim("dp", EPSILON, delta=DELTA)
     searched = claim("dp", _epsilon_of_search(), delta=DELTA)
     return [
-        Row("tune_and_train, in one run", trained, audit=lambda: _audit(_tuned()), least=0.0),
+        Row("tune_and_train, in one run", trained, audit=lambda: _audit(_attack_tuning()), least=0.0),
         Row(
             "tune_and_train, in one run, its noise forgotten", trained,
-            audit=lambda: _audit(_tuned(_without_noise_of_training)), holds=False,
+            audit=lambda: _audit(_attack_tuning(_remove_training_noise)), holds=False,
         ),
-        Row("minimize, in twenty runs", searched, audit=lambda: _audit(_searched()), least=0.0),
+        Row("minimize, in twenty runs", searched, audit=lambda: _audit(_attack_search()), least=0.0),
         Row(
             "minimize, in twenty runs, their noise forgotten", searched,
-            audit=lambda: _audit(_searched(_without_noise_of_sums)), holds=False,
+            audit=lambda: _audit(_attack_search(_remove_sum_noise)), holds=False,
         ),
     ]  # fmt: skip
 
 
 def _audit(guesses: Guesses) -> _auditing.Audit:
-    """Guess the surest coins, as many of each side."""
+    """Guess the surest coins, and bound epsilon from below."""
     from jax_privacy import auditing
 
     coins, scores = guesses
     sure = np.argsort(-np.abs(scores))[: round(GUESSED * len(coins))]
     right = (scores[sure] > 0) == (coins[sure] > 0)
-    # Every guess in, those that were wrong out: all that counts are the canaries, the guesses and the right ones.
+    # The bound depends on three counts: canaries, guesses and right guesses.
     silent = np.full(len(coins) - len(sure), -1.0)
     auditor = auditing.CanaryScoreAuditor(
         np.ones(right.sum()), np.concatenate([np.ones(len(sure) - right.sum()), silent])
@@ -66,7 +66,7 @@ def _audit(guesses: Guesses) -> _auditing.Audit:
     return _auditing.Audit(float(found), 0.0, DELTA, int(right.sum()), int((~right).sum()), len(sure))
 
 
-def _tuned(planted: Callable[[], AbstractContextManager] = nullcontext) -> Guesses:
+def _attack_tuning(planted: Callable[[], AbstractContextManager] = nullcontext) -> Guesses:
     """Every canary has a feature of its own, and a label by its coin: the weight of the feature tells the label."""
     coins = np.random.default_rng(0).integers(0, 2, CANARIES)
     rows = np.eye(CANARIES) * 1e3, coins
@@ -81,7 +81,7 @@ def _tuned(planted: Callable[[], AbstractContextManager] = nullcontext) -> Guess
     return coins, np.asarray(layer.weights)[:, 0]
 
 
-def _searched(planted: Callable[[], AbstractContextManager] = nullcontext) -> Guesses:
+def _attack_search(planted: Callable[[], AbstractContextManager] = nullcontext) -> Guesses:
     """Every user has a dimension of its own, in which the loss rises or falls by a coin."""
     coins = np.random.default_rng(1).integers(0, 2, (RUNS, USERS))
     with planted():
@@ -104,11 +104,11 @@ def _epsilon_of_search() -> float:
     return preview(users=USERS, space=SPACE, mu=MU, search=SEARCH).guarantee.epsilon(DELTA)
 
 
-def _without_noise_of_training() -> AbstractContextManager:
+def _remove_training_noise() -> AbstractContextManager:
     return _Planted(_dp_optim, "_noise", lambda key, count: jnp.zeros(count, jnp.int32))
 
 
-def _without_noise_of_sums() -> AbstractContextManager:
+def _remove_sum_noise() -> AbstractContextManager:
     def perturb(key, budget, total, deviation):
         del key, deviation
         return total if isinstance(total, _wide_integers.Wide) else total / budget.users
@@ -117,7 +117,7 @@ def _without_noise_of_sums() -> AbstractContextManager:
 
 
 class _Planted:
-    """A function replaced in all programs that are compiled meanwhile, and in no other."""
+    """Replace a function in the programs compiled inside the context, and in no others."""
 
     def __init__(self, *arguments):
         self._patch = mock.patch.object(*arguments)

@@ -35,6 +35,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
 import evidence  # noqa: E402
+from compilation import UNOPTIMISED  # noqa: E402
 from mutants import mutations, session  # noqa: E402
 
 EQUIVALENTS = ROOT / "tests" / "mutants" / "equivalents.json"
@@ -474,8 +475,7 @@ def environment(writing: float) -> None:
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": str(writing),
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
         "JAX_PLATFORMS": "cpu",
-        "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
-        "XLA_FLAGS": "--xla_cpu_use_fusion_emitters=false --xla_cpu_max_isa=AVX",
+        **UNOPTIMISED,
         "OPENBLAS_NUM_THREADS": "1",
     }
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

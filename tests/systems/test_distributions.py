@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from compilation import UNOPTIMISED
 
 import jaxdpbo
 
@@ -81,14 +82,16 @@ def test_wheel_and_source_give_the_example_in_an_empty_environment(published, tm
 def test_the_tests_pass_from_the_source_distribution(published, tmp_path):
     """Those of ``FILES``, unoptimised, by the programs that ``scripts/test`` has kept; every file can be collected."""
     with tarfile.open(published.source) as packed:
+        names = {name.split("/", 1)[1] for name in packed.getnames()}
         packed.extractall(tmp_path, filter="data")
+    assert {"pyproject.toml", "README.md", "LICENSE", "CITATION.cff", "jaxdpbo/py.typed"} <= names
     (tree,) = tmp_path.iterdir()
-    flags = "--xla_cpu_use_fusion_emitters=false --xla_cpu_max_isa=AVX --xla_cpu_parallel_codegen_split_count=1"
     ran(tree, sys.executable, "-m", "pytest", "--collect-only", "-q", "tests", PYTHONPATH=str(tree))
     ran(
         tree, sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--tb=short",
         *(f"tests/test_{name}.py" for name in FILES.split()),
-        PYTHONPATH=str(tree), JAX_DISABLE_MOST_OPTIMIZATIONS="1", XLA_FLAGS=flags,
+        **UNOPTIMISED,
+        PYTHONPATH=str(tree),
         JAX_COMPILATION_CACHE_DIR=str(ROOT / ".cache" / "jax-unoptimised"),
         JAXDPBO_DATA=os.environ.get("JAXDPBO_DATA", str(ROOT.parent / "shared" / "data")),
     )  # fmt: skip

@@ -9,6 +9,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from compilation import UNOPTIMISED
 
 ROOT = Path(__file__).parent.parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -34,12 +35,8 @@ def interpreter(version: str) -> str | None:
 def bare_environment() -> dict[str, str]:
     """Only what is installed, in float64, and compiled as ``scripts/test`` does, by the programs that it has kept."""
     dropped = "PYTHONPATH", "PYTHONHOME", "JAX_ENABLE_X64"
-    flags = "--xla_cpu_use_fusion_emitters=false --xla_cpu_max_isa=AVX --xla_cpu_parallel_codegen_split_count=1"
-    return {name: value for name, value in os.environ.items() if name not in dropped} | {
-        "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
-        "JAX_COMPILATION_CACHE_DIR": str(ROOT / ".cache" / "jax-unoptimised"),
-        "XLA_FLAGS": flags,
-    }
+    kept = {name: value for name, value in os.environ.items() if name not in dropped}
+    return kept | UNOPTIMISED | {"JAX_COMPILATION_CACHE_DIR": str(ROOT / ".cache" / "jax-unoptimised")}
 
 
 def run_tests(folder: Path, python: str, *requirements: str) -> None:

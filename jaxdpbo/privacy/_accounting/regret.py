@@ -11,8 +11,8 @@ import scipy
 
 from jaxdpbo import _checks
 
-FARTHEST = 40.0  # times a level, in users: beyond, both factors below are 0
-MOST = 10**7  # group sizes to try
+FARTHEST = 40.0  # times a level, in users: beyond, both probabilities below are 0
+SIZES = 4096  # group sizes to try: all up to some 700, then in steps of 0.2 %
 
 
 def least_regret(candidates: int, users: int, *, mu: float = math.inf, epsilon: float = math.inf) -> float:
@@ -34,7 +34,7 @@ def least_regret(candidates: int, users: int, *, mu: float = math.inf, epsilon: 
       epsilon: of pure DP; inf for none.
 
     Returns:
-      The largest of the bounds over ``m``; 0 without a level.
+      The largest of the bounds over many ``m``, each of them valid; 0 without a level.
 
     Raises:
       ValueError: a number out of range.
@@ -46,11 +46,11 @@ def least_regret(candidates: int, users: int, *, mu: float = math.inf, epsilon: 
     candidates, users = _checks.size("candidates", candidates, minimum=2), _checks.size("users", users)
     mu, epsilon = _checks.positive("mu", mu, finite=False), _checks.positive("epsilon", epsilon, finite=False)
     bounds = []
-    for level, wrong in ((mu, _wrong_by_mu), (epsilon, _wrong_by_epsilon)):
+    for level, error in ((mu, _mu_error), (epsilon, _epsilon_error)):
         if math.isfinite(level):
             farthest = math.ceil(FARTHEST * max(1.0, math.log(candidates)) / level)
-            sizes = np.arange(1, min(users, farthest, MOST) + 1, dtype=float)
-            bounds.append(float(np.max(sizes / users * wrong(sizes * level, candidates))))
+            sizes = np.unique(np.rint(np.geomspace(1, min(users, farthest), SIZES)))
+            bounds.append(float(np.max(sizes / users * error(sizes * level, candidates))))
     return max(bounds, default=0.0)
 
 
@@ -72,14 +72,15 @@ def users_for_regret(regret: float, candidates: int, *, mu: float = math.inf, ep
     return high
 
 
-def _wrong_by_mu(moved: np.ndarray, candidates: int) -> np.ndarray:
+def _mu_error(moved: np.ndarray, candidates: int) -> np.ndarray:
     """The probability of a wrong choice after group privacy for a level of ``moved``."""
-    of_two = scipy.stats.norm.cdf(-moved / 2)
-    of_many = scipy.stats.norm.cdf(-scipy.stats.norm.ppf(1 / candidates) - moved)
+    of_two = scipy.special.ndtr(-moved / 2)
+    of_many = scipy.special.ndtr(-scipy.special.ndtri(1 / candidates) - moved)
     return np.maximum(of_two, of_many)
 
 
-def _wrong_by_epsilon(moved: np.ndarray, candidates: int) -> np.ndarray:
+def _epsilon_error(moved: np.ndarray, candidates: int) -> np.ndarray:
+    """The probability of a wrong choice after group privacy for an epsilon of ``moved``."""
     of_two = scipy.special.expit(-moved)
     of_many = 1 - np.exp(np.minimum(moved - math.log(candidates), 0.0))
     return np.maximum(of_two, of_many)

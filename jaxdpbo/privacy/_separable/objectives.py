@@ -109,7 +109,7 @@ def per_user(loss: Callable[..., jax.Array], user_axes: Tree = 0, *, public_cons
 
     Entry ``i`` of the losses is a function of record ``i`` and of public values by construction. The guarantee of a run
     does not assume separable losses. It assumes ``_guarantee.OWN_ROWS`` instead, which no program can show: row ``i``
-    of ``data`` was made from record ``i``.
+    of ``data`` was made from record ``i``. It also assumes ``_guarantee.COMPILED_APART``: XLA keeps users apart.
 
     >>> import jax.numpy as jnp
     >>> from jaxdpbo import per_user

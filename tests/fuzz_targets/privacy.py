@@ -38,6 +38,7 @@ from jaxdpbo.privacy import (
     _sensitivity,
     _separable,
 )
+from jaxdpbo.privacy._accounting import regret
 from jaxdpbo.privacy._mechanisms import tables
 
 
@@ -78,6 +79,14 @@ def accountants() -> dict[str, Target]:
         "gdp_delta": Target(a.gdp_delta, {"mu": positive, "epsilon": epsilon}, check=unit),
         "gdp_epsilon": Target(a.gdp_epsilon, {"mu": positive, "delta": probability}, check=at_least_zero),
         "gdp_mu": Target(a.gdp_mu, {"epsilon": epsilon, "delta": probability}, check=at_least_zero),
+        "least_regret": Target(
+            regret.least_regret, {"candidates": st.integers(2, 10**6), "users": count, "mu": positive,
+                "epsilon": positive}, check=unit,
+        ),
+        "users_for_regret": Target(
+            regret.users_for_regret, {"regret": st.floats(1e-6, 0.5), "candidates": st.integers(2, 10**6),
+                "mu": positive, "epsilon": positive}, tame=("regret", "mu", "epsilon"), check=whole, weight=0.3,
+        ),
         "largest_distance": Target(
             a.largest_distance, {"mu": positive, "sigma": st.integers(1, 10**5), "releases": count}, check=whole
         ),

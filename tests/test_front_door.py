@@ -47,7 +47,7 @@ def minimize(loss=loss, data=RECORDS, space=SIDE, **changes):
 def local(users, bounds, mu, steps):
     """The descent of ``minimize`` with batches of 2."""
     search = jaxdpbo.Search(method="local", steps=steps, batch=2, clip_norm=1.0, noise="float")
-    return _methods.plan(search, _methods.Task(users, mu, bounds, None)).config
+    return _methods.plan(search, _methods.Task(users, _requested_budget.Requested(mu), bounds, None)).config
 
 
 # Budgets
@@ -161,10 +161,13 @@ def test_configs_and_objectives_state_at_most_what_was_asked_for(noise, epsilon,
 
 def test_a_statement_beyond_what_was_asked_for_is_refused():
     stated = _guarantee.guarantee("gdp", 1.0, "replace_one", "them", total_variation=1e-9)
-    _guarantee.expect_budget(stated, None, None)
-    _guarantee.expect_budget(stated, 10.0, 1e-5)
-    with pytest.raises(ValueError, match="epsilon=4 at delta=1e-05 can not be guaranteed for so many draws"):
-        _guarantee.expect_budget(stated, 4.0, 1e-5)
+    for epsilon in (10.0, 4.0):
+        requested = _requested_budget.Requested(1.0, epsilon, 1e-5)
+        if epsilon == 10.0:
+            assert _requested_budget.spend(lambda mu: mu, lambda _: stated, requested)[1].level < epsilon
+            continue
+        with pytest.raises(ValueError, match="epsilon=4 at delta=1e-05 can not be guaranteed for so many draws"):
+            _requested_budget.spend(lambda mu: mu, lambda _: stated, requested)
 
 
 # Losses of any kind
@@ -320,7 +323,7 @@ def test_what_is_no_box_is_named(spelling, message):
 
 
 def test_a_preview_shows_what_does_not_help():
-    options = {"space": [(0, 6)] * 3, "loss_range": (0, 4), "method": "local"}
+    options = {"space": [(0, 6)] * 3, "loss_range": (0, 4), "method": "local", "clip_norm": 1.0}
     poor, good = (
         jaxdpbo.preview(**group_options(users=20, mu=0.3, **options)),
         jaxdpbo.preview(**group_options(users=2000, mu=1.0, **options)),

@@ -3,14 +3,20 @@
 import dataclasses
 import json
 import math
+from dataclasses import replace
 
 import pytest
 from oracles import accounting as oracle
+from oracles import conformance
 
 from jaxdpbo import Guarantee, accounting
-from jaxdpbo.privacy import _guarantee
+from jaxdpbo.privacy import _composed_guarantee, _guarantee
 
 GDP = _guarantee.guarantee("gdp", 1.5, "replace_one", "validation users")
+CHOICE = _composed_guarantee.guarantee_from_stages([("a choice", "bounded_range", 0.5)], "rows")
+COMPOSED = _composed_guarantee.guarantee_from_stages(
+    [("a choice", "bounded_range", 0.5), ("a choice", "bounded_range", 0.25), ("a search", "gaussian", 0.25)], "rows"
+)
 
 
 def of(notion, level, **rest):
@@ -113,6 +119,9 @@ def test_a_notion_without_an_epsilon_shows_its_claim():
         GDP.assuming("key secret"),
         of("gdp", 0.5, parts=[("one", 0.3), ("two", 0.4)]),
         of("dp", 0.5, delta=1e-6),
+        COMPOSED,
+        COMPOSED.to_dp(1e-5),
+        CHOICE.to_dp(0.0),
         _guarantee.guarantee("metric_dp", 2.0, "unit_distance", "locations", unit=50.0),
         _guarantee.no_guarantee("rows", "mu = inf"),
     ],
@@ -122,7 +131,8 @@ def test_json_brings_every_field_back(made):
     assert set(fields) == {field.name for field in dataclasses.fields(Guarantee)}
     fields["level"] = float(fields["level"])
     fields["assumptions"] = tuple(fields["assumptions"])
-    fields["parts"] = tuple(map(tuple, fields["parts"]))
+    fields |= {name: tuple(map(tuple, fields[name])) for name in ("parts", "stages")}
+    fields["also"] = fields["also"] and tuple(fields["also"])
     assert Guarantee(**fields) == made
     assert _guarantee.guarantee_from_dict(fields) == made.assuming(_guarantee.UNCHECKED)  # a file can say anything
 
@@ -143,6 +153,12 @@ def test_json_brings_every_field_back(made):
         ({"parts": [("one", 0.6, 0.8)]}, TypeError),
         ({"also": 1.0}, TypeError),
         ({"also": [["dp"], 1.0]}, ValueError),
+        ({"stages": 1.0}, TypeError),
+        ({"stages": [["one", 0.5]]}, TypeError),
+        ({"stages": [["one", "pure", 0.5]]}, ValueError),
+        ({"stages": [["one", "gaussian", 1.1]]}, ValueError),  # more than the level
+        ({"stages": [["one\ntwo", "gaussian", 0.5]]}, ValueError),
+        ({"stages": [["one", "bounded_range", 1.0]], "also": ["dp", 0.9]}, ValueError),
     ],
 )
 def test_a_statement_from_a_file_is_checked_like_any_other(changes, error):
@@ -192,3 +208,33 @@ def test_every_notion_and_relation_can_be_stated(notion, relation):
     unit = {"unit": 2} if relation == "unit_distance" else {}
     made = _guarantee.guarantee(notion, 1, relation, "rows", assumptions=["key secret"], **unit)
     assert (made.notion, made.relation, made.level, made.assumptions) == (notion, relation, 1.0, ("key secret",))
+
+
+def test_stages_give_a_smaller_epsilon_than_their_level_and_never_less_than_an_attacker_shows():
+    for stages in ([0.25] * 5, [0.18, 0.211], [0.6]):
+        fields = [("a choice", "bounded_range", eta) for eta in stages] + [("a search", "gaussian", 0.1)]
+        stated = _composed_guarantee.guarantee_from_stages(fields, "rows")
+        plain = of("gdp", stated.level)
+        for delta in (1e-6, 1e-3):
+            shown = conformance.attained_epsilon(0.1, stages, delta)
+            assert shown <= stated.epsilon(delta) <= 1.12 * shown
+            assert stated.epsilon(delta) < 0.97 * plain.epsilon(delta)
+
+
+def test_as_dp_the_whole_guarantee_holds_at_its_delta_with_the_variation_of_its_noise():
+    for made in (GDP, COMPOSED, replace(COMPOSED, total_variation=1e-9), replace(GDP, total_variation=1e-9)):
+        stated = made.to_dp(1e-5)
+        assert (stated.notion, stated.also) == ("dp", ("gdp", made.level))
+        assert stated.level == made.epsilon(1e-5) == stated.epsilon(1e-5)
+        assert stated.delta + (1 + math.exp(stated.level)) * stated.total_variation <= 1e-5
+        assert stated.to_dp(1e-5) is stated
+        assert stated.epsilon(1e-3) <= 1.001 * of("gdp", made.level).epsilon(1e-3)
+        assert all(cost <= stated.level for _, cost in stated.parts)
+    assert CHOICE.to_dp(0.0).claim == "dp 0.5 and gdp 0.312979 (replace_one) for rows"
+    assert CHOICE.to_dp(1e-5).level < 0.5
+    with pytest.raises(ValueError, match="delta must"):
+        GDP.to_dp(0.0)
+    with pytest.raises(ValueError, match=r"delta must exceed the total variation of the noise, 0\.001"):
+        replace(GDP, total_variation=1e-3).to_dp(1e-5)
+    with pytest.raises(ValueError, match="a guarantee for to_dp must be GDP"):
+        _guarantee.guarantee("metric_dp", 2.0, "unit_distance", "locations", unit=50.0).to_dp(1e-5)

@@ -9,7 +9,7 @@ import scipy
 from oracles import composition as oracle
 
 from jaxdpbo import Recording, accounting, ledger
-from jaxdpbo.privacy import _guarantee
+from jaxdpbo.privacy import _composed_guarantee, _guarantee
 from jaxdpbo.privacy import _recording as recordings
 from jaxdpbo.privacy._accounting import stage
 from jaxdpbo.training import _dp_optim, _models, _oracles
@@ -91,7 +91,9 @@ def begun(path, **budget):
     return Recording(path, "one")
 
 
-STATED = _guarantee.guarantee_from_total(accounting.total([TRAINING, stage.pure_stage(0.2, "a choice")], DELTA), "rows")
+STATED = _composed_guarantee.guarantee_from_total(
+    accounting.total([TRAINING, stage.pure_stage(0.2, "a choice")], DELTA), "rows"
+)
 
 
 def spent(recording, statement):
@@ -154,7 +156,9 @@ def test_a_gaussian_ledger_takes_ten_trainings_where_basic_composition_takes_thr
 
 def test_a_total_is_a_statement_itemised_by_stage():
     total = accounting.total([TRAINING, stage.pure_stage(0.2, "a choice"), stage.pure_stage(0.0, "nothing")], DELTA)
-    said = _guarantee.guarantee_from_total(total, "rows", assumptions=(_guarantee.IDEAL_NOISE,), total_variation=1e-12)
+    said = _composed_guarantee.guarantee_from_total(
+        total, "rows", assumptions=(_guarantee.IDEAL_NOISE,), total_variation=1e-12
+    )
     assert (said.notion, said.level, said.delta, said.relation) == ("dp", total.epsilon, DELTA, "replace_one")
     assert [what for what, _ in said.parts] == ["a training", "a choice", "nothing"]
     assert [level for _, level in said.parts] == pytest.approx([item.epsilon for item in total.items])
@@ -170,7 +174,9 @@ def test_a_total_is_a_statement_itemised_by_stage():
 
 
 def test_stages_that_are_alike_are_one_part():
-    said = _guarantee.guarantee_from_total(accounting.total([stage.pure_stage(0.1, "a trial")] * 6, DELTA), "rows")
+    said = _composed_guarantee.guarantee_from_total(
+        accounting.total([stage.pure_stage(0.1, "a trial")] * 6, DELTA), "rows"
+    )
     ((what, alone),) = said.parts
     assert what == "a trial (each of 6)"
     assert alone == pytest.approx(0.1, rel=1e-4)
@@ -178,11 +184,11 @@ def test_stages_that_are_alike_are_one_part():
 
 def test_a_total_of_nothing_proved_is_no_guarantee():
     unknown = accounting.total([stage.gaussian_stage(math.inf, "everything")], DELTA)
-    assert _guarantee.guarantee_from_total(unknown, "rows").notion == "none"
-    free = _guarantee.guarantee_from_total(accounting.total([stage.gaussian_stage(0.0)], DELTA), "rows")
+    assert _composed_guarantee.guarantee_from_total(unknown, "rows").notion == "none"
+    free = _composed_guarantee.guarantee_from_total(accounting.total([stage.gaussian_stage(0.0)], DELTA), "rows")
     assert 0 < free.level < 1e-300
     with pytest.raises(TypeError, match="total must be made by accounting"):
-        _guarantee.guarantee_from_total(1.0, "rows")
+        _composed_guarantee.guarantee_from_total(1.0, "rows")
 
 
 def test_parts_of_a_dp_statement_cost_no_more_than_all():

@@ -25,7 +25,7 @@ from jaxdpbo import (
     space,
 )
 from jaxdpbo.drivers import _methods
-from jaxdpbo.privacy import _guarantee
+from jaxdpbo.privacy import _guarantee, _requested_budget
 from jaxdpbo.surrogate import _box_search
 
 USERS = 60
@@ -65,7 +65,9 @@ def worded_loss(params, data):
 def plan(method="auto", **changes):
     given = {"users": 1000, "mu": 1.0, "space": BOX, "steps": 20, "clip_norm": 1.0, "loss_range": (0.0, 4.0)}
     grouped = group_options(method=method, **given | changes)
-    return _methods.plan(grouped.pop("search"), _methods.Task(**grouped))
+    budget = {name: grouped.pop(name) for name in ("mu", "epsilon", "delta") if name in grouped}
+    requested = _requested_budget.request(**budget, users=grouped["users"])
+    return _methods.plan(grouped.pop("search"), _methods.Task(requested=requested, **grouped))
 
 
 @pytest.mark.parametrize(
@@ -118,7 +120,7 @@ def test_one_choice_is_pure_too():
     stated = found.algorithm.privacy(found.config)
     notion, epsilon = stated.also
     assert notion == "dp"
-    assert stated.epsilon(0.3) < epsilon == stated.epsilon(1e-12)
+    assert stated.epsilon(0.3) < epsilon == pytest.approx(stated.epsilon(1e-12), rel=1e-5)
     assert _guarantee.guarantee_from_dict(stated.to_dict()).also == stated.also
     assert f"gdp {stated.level:g} and dp {epsilon:g}" in stated.claim
 

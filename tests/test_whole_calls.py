@@ -8,6 +8,7 @@ import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -144,13 +145,14 @@ def call_objective(**options):
 
 
 def call_study(data, **more):
+    budget = {"mu": 1.0} | {name: more.pop(name) for name in PAIR if name in more}
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     private = private_study(
         optuna.create_study(sampler=optuna.samplers.RandomSampler(0)),
         lambda trial: {"x": trial.suggest_float("x", 0, 1)},
         lambda params, data: np.asarray(own_losses(np.array([params["x"]]), data)),
         data,
-        **group_options(users=USERS, mu=1.0, evaluations=3, loss_range=(-1.0, 1.0), **more),
+        **group_options(users=USERS, evaluations=3, loss_range=(-1.0, 1.0), **budget, **more),
     )
     private.optimize()
     return [trial.value for trial in private.study.trials], [private.guarantee]
@@ -158,10 +160,11 @@ def call_study(data, **more):
 
 def call_search_cv(labels, **more):
     """Each label is right by one setting and wrong by the other."""
+    budget = {"mu": 1.0} | {name: more.pop(name) for name in PAIR if name in more}
     inputs, fold = np.zeros((4 + len(labels), 1)), PredefinedSplit([-1] * 4 + [0] * len(labels))
     search = PrivateSearchCV(
         DummyClassifier(strategy="constant"), {"constant": [0, 1]}, n_iter=2, cv=fold, refit="train",
-        **group_options(mu=1.0, method="in_order", **more),
+        **group_options(method="in_order", **budget, **more),
     )  # fmt: skip
     found = search.fit(inputs, np.concatenate([[0, 1, 0, 1], labels]))
     return found.best_params_, [found.guarantee_]
@@ -234,6 +237,7 @@ OBJECTIVE = "drivers._private_objective.PrivateObjective"
 SEARCH_CV = "integrations.sklearn._search.PrivateSearchCV.fit"
 BLOCK_ROW = first_trained_row()
 RANGE = {"loss_range": (-1.0, 1.0)}
+PAIR = {"mu": None, "epsilon": 1.0, "delta": 1e-5}
 CALLS = {
     "minimize, local": Call(call_minimize(), one_huge(), MIRRORED, (MINIMIZE,)),
     "minimize, start_then_local": Call(
@@ -244,8 +248,21 @@ CALLS = {
         call_minimize(method="in_order", estimate_share=0.3, **RANGE), one_huge(), MIRRORED, (MINIMIZE,)
     ),
     "minimize, evaluations": Call(call_minimize(method="evaluations", **RANGE), one_huge(), MIRRORED, (MINIMIZE,)),
-    "minimize, epsilon": Call(
-        call_minimize(method="in_order", mu=None, epsilon=1.0, delta=1e-5, **RANGE), one_huge(), MIRRORED, (MINIMIZE,)
+    "minimize, local, epsilon": Call(call_minimize(**PAIR), one_huge(), MIRRORED, (MINIMIZE,)),
+    "minimize, start_then_local, epsilon": Call(
+        call_minimize(method="start_then_local", steps=5, **PAIR, **RANGE), one_huge(), MIRRORED, (MINIMIZE,)
+    ),
+    "minimize, choice, epsilon": Call(
+        call_minimize(method="choice", **PAIR, **RANGE), one_huge(), MIRRORED, (MINIMIZE,), 0.93
+    ),
+    "minimize, in_order, epsilon": Call(
+        call_minimize(method="in_order", **PAIR, **RANGE), one_huge(), MIRRORED, (MINIMIZE,)
+    ),
+    "minimize, in_order, an estimate, epsilon": Call(
+        call_minimize(method="in_order", estimate_share=0.3, **PAIR, **RANGE), one_huge(), MIRRORED, (MINIMIZE,)
+    ),
+    "minimize, evaluations, epsilon": Call(
+        call_minimize(method="evaluations", **PAIR, **RANGE), one_huge(), MIRRORED, (MINIMIZE,)
     ),
     "run_scan": Call(call_driver(drivers.run_scan), one_huge(), MIRRORED, (SCAN,)),
     "run_loop": Call(call_driver(drivers.run_loop), one_huge(), MIRRORED, (LOOP,)),
@@ -260,13 +277,20 @@ CALLS = {
         call_objective(loss_range="private", design=[np.zeros(1), np.full(1, 0.2)]), one_huge(), MIRRORED,
         (OBJECTIVE,), 0.9,
     ),
+    "PrivateObjective, epsilon": Call(call_objective(**PAIR), one_huge(), MIRRORED, (OBJECTIVE,)),
     "private_study": Call(
         call_study, one_huge(), MIRRORED, (
             "integrations.optuna._study.private_study", "integrations.optuna._study.PrivateStudy"
         ),
     ),
+    "private_study, epsilon": Call(
+        partial(call_study, **PAIR), one_huge(), MIRRORED, ("integrations.optuna._study.private_study",)
+    ),
     "PrivateSearchCV": Call(
         call_search_cv, np.array([0, 1, 1, 0, 1, 0]), [(0, np.array([1, 1, 1, 0, 1, 0]))], (SEARCH_CV,)
+    ),
+    "PrivateSearchCV, epsilon": Call(
+        partial(call_search_cv, **PAIR), np.array([0, 1, 1, 0, 1, 0]), [(0, np.array([1, 1, 1, 0, 1, 0]))], (SEARCH_CV,)
     ),
     "PrivateSearchCV, all rows": Call(
         call_search_cv_of_all_rows, np.zeros(8), [(0, np.eye(8)[row]) for row in range(8)], (SEARCH_CV,)
@@ -308,7 +332,7 @@ def share_of(stated: _guarantee.Guarantee, pairs: Sequence[tape.Pair]) -> float:
         return conformance.level_of(pairs) / stated.level
     if not stated.delta:
         return conformance.epsilon_of(pairs) / stated.level
-    return conformance.epsilon_at(conformance.level_of(pairs), stated.delta) / stated.level
+    return conformance.attained_by(pairs, stated.delta) / stated.level
 
 
 @pytest.mark.parametrize("name", CALLS)

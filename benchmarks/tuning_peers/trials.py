@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks.tuning_peers.trainings import Reaching
 from jaxdpbo import accounting
-from jaxdpbo.privacy import _calibration, _guarantee, _keys
+from jaxdpbo.privacy import _calibration, _composed_guarantee, _guarantee, _keys
 from jaxdpbo.privacy._accounting import stage
 from jaxdpbo.tuning import _fitting, _selection
 from jaxdpbo.tuning._fitting import TRAIN, VALIDATION
@@ -52,8 +52,8 @@ def tuned(asked: _fitting.TuningArguments, rows: Rows, validation: Rows | None =
     rests = (_guarantee.RANDOM_BITS, _guarantee.FAILS_BY_NOISE, *training.assumptions())
     rests += (_guarantee.ROWS_APART,) if given else ()
     stated = (
-        _guarantee.guarantee_from_total(of_all(costs), TRAIN, assumptions=rests, total_variation=of_noise),
-        _guarantee.guarantee_from_total(
+        _composed_guarantee.guarantee_from_total(of_all(costs), TRAIN, assumptions=rests, total_variation=of_noise),
+        _composed_guarantee.guarantee_from_total(
             scored, VALIDATION, assumptions=rests, total_variation=of_scores.total_variation
         ),
     )

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxdpbo import _arrays, _checks, _types
 from jaxdpbo._space import Space
 from jaxdpbo._types import Algorithm, ArrayLike, Memory, Query, State
-from jaxdpbo.privacy import _accounting, _calibration, _guarantee, _private_mean, _totals, _wide_integers
+from jaxdpbo.privacy import _calibration, _composed_guarantee, _guarantee, _private_mean, _totals, _wide_integers
 
 ESTIMATE = "the loss at the answer"  # name of a part of the guarantee
 PAYS = "an algorithm that pays for every step, such as dp_gibo.algorithm"
@@ -289,14 +289,11 @@ def _privacy(inner: Algorithm, config: Config) -> _guarantee.Guarantee:
     _guarantee.expect_gdp("inner", inner_guarantee)
     if "none" in (own.notion, inner_guarantee.notion):
         return _guarantee.no_guarantee(_guarantee.USERS, "mu is infinite: no noise was added")
-    return _guarantee.guarantee(
-        "gdp",
-        _accounting.compose_gdp_rounded_up(inner_guarantee.level, own.level),
-        "replace_one",
+    return _composed_guarantee.guarantee_from_stages(
+        [*_calibration.statement_stages(config.inner, inner_guarantee), (ESTIMATE, "gaussian", own.level)],
         _guarantee.USERS,
         assumptions=own.assumptions,
         total_variation=own.total_variation + inner_guarantee.total_variation,
-        parts=(*_calibration.statement_parts(config.inner, inner_guarantee), (ESTIMATE, own.level)),
     ).assuming(*inner_guarantee.assumptions)
 
 

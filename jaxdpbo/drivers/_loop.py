@@ -29,6 +29,7 @@ def run_loop(
     config: Config,
     *,
     user_axes: Tree = None,
+    delta: float | None = None,
     ledger: Recording | None = None,
     run: Execution | None = None,
 ) -> _result.Run:
@@ -54,6 +55,8 @@ def run_loop(
       data: passed to the objective untouched.
       config: from the algorithm's ``config(...)``.
       user_axes: as for ``run_scan``, for an objective that JAX can trace.
+      delta: state the guarantee of a GDP algorithm as ``(epsilon, delta)``-DP, as a ledger of notion "dp" needs, see
+        ``Guarantee.to_dp``.
       ledger: ``Recording(path, run)``: charge the whole run to a ledger (``ledger``) before the first step.
         If the process is killed, or the objective raises, make the same call again: the driver returns the release if
         there is one, and otherwise resumes after the recorded steps and evaluates their points again. A failure after
@@ -77,7 +80,7 @@ def run_loop(
     """
     usable = "key", "insecure_key", "executor", "progress", "resume", "diagnostics"
     run = check_execution("run_loop", run, *usable)
-    statement = _result.state_guarantee(algorithm, objective, config)
+    statement = _result.state_guarantee(algorithm, objective, config, delta)
     _sharding.expect_one_process("run_loop", data)
     objective, data = _separability.prepare_objective(objective, data, user_axes)
     statement = _separability.update_assumptions(

@@ -36,7 +36,7 @@ from jaxdpbo import _checks
 from jaxdpbo import _space as spaces
 from jaxdpbo._algorithms import dp_gibo, gp_ucb, private_estimate, private_evaluations, private_search
 from jaxdpbo._types import Algorithm, ArrayLike, Bounds
-from jaxdpbo.privacy import _calibration, _private_scale
+from jaxdpbo.privacy import _calibration, _guarantee, _private_scale, _requested_budget
 from jaxdpbo.privacy import _choice as choice
 
 LOCAL, START, CHOICE, EVALUATIONS, IN_ORDER = "local", "start_then_local", "choice", "evaluations", "in_order"
@@ -46,7 +46,7 @@ SCALING = (LOCAL, EVALUATIONS)  # find privately how much losses differ
 AUTO = "auto"
 SHARP = 50.0  # least sharpness of a choice for CHOICE_SHARE at which "auto" chooses a start
 CHOICE_SHARE = 0.1  # of mu^2, for the start, and again for the answer
-CLIP_SHARE = 0.25  # of the width of the loss range: half a side of the box seldom changes a loss by more
+CLIP_SHARE = 0.25  # of the width of the loss range, after a start: half a side of the box seldom changes a loss more
 DESIGN_SHARE = 0.15  # of the steps, for a start
 ROUNDS, FIRST_SHARE, LAST_SHARE = 4, 0.4, 0.25  # of "choice": rounds near the chosen point; of steps; of mu^2
 MAX_EVALUATIONS = 60  # of "evaluations": more evaluations add noise to each
@@ -73,9 +73,10 @@ class Search:
       start: the point ``(d,)``, or the parameters of a ``Space``, where the search begins; by default the middle.
         "evaluations" has no start, and ignores this point.
       clip_norm: ``B``, the clipping norm of one user's gradient: the change of a loss over half a side of the box.
-        Choose ``B`` without the data. By default a quarter of the width of the loss range, or 1 without one. "private"
-        finds ``B`` from the users' gradients in the first step, for 5 % of ``mu^2`` (``dp_gibo.config``), for
-        losses of unknown scale. A number is ignored by methods without a descent.
+        Choose a number without the data. "private" finds ``B`` from the users' gradients in the first step, for 5 % of
+        ``mu^2`` (``dp_gibo.config``). By default "private" for "local" with enough users for the budget (71 at ``mu =
+        1``), otherwise a quarter of the width of the loss range, or 1 without one. A number is ignored by methods
+        without a descent.
       estimate_share: the share of ``mu^2``, in [0, 1), spent on a private estimate of the mean loss at the answer. One
         of the steps evaluates the answer, losses are clipped to the loss range, and the release is then a
         ``private_estimate.Release``, with the search's own release in ``inner``.
@@ -96,13 +97,13 @@ class Task(NamedTuple):
 
     Attributes:
       users: the number of users ``n``.
-      mu: the GDP budget.
+      requested: the budget.
       space: a box, or a ``Space``.
       loss_range: ``(low, high)``, "private", or None.
     """
 
     users: int
-    mu: float
+    requested: _requested_budget.Requested
     space: Bounds
     loss_range: Any
 
@@ -130,12 +131,23 @@ class Plan(NamedTuple):
       reason: the reason, from public numbers alone.
       algorithm: with its config.
       config: of ``algorithm``.
+      guarantee: of the config, before anything is known about the loss and the key.
+      requested: the budget.
     """
 
     method: str
     reason: str
     algorithm: Algorithm
     config: Any
+    guarantee: _guarantee.Guarantee
+    requested: _requested_budget.Requested
+
+    @property
+    def delta(self) -> float | None:
+        """The delta to state, see ``Guarantee.to_dp``; None for GDP."""
+        if self.guarantee.notion != "dp":
+            return None
+        return self.requested.delta if self.guarantee.delta else 0.0
 
     @property
     def search(self) -> Any:
@@ -153,8 +165,13 @@ class Plan(NamedTuple):
         return release.inner if isinstance(release, private_estimate.Release) else release
 
 
-def plan(search: Search | None, task: Task) -> Plan:
-    """Choose the method and build its config.
+def plan(search: Search | None, task: Task, *, as_gdp: bool = False) -> Plan:
+    """Choose the method by the GDP level of the budget, and build the config that spends all of the budget.
+
+    Args:
+      search: the settings.
+      task: the task.
+      as_gdp: see ``_requested_budget.spend``.
 
     Raises:
       ValueError: the method is unknown or lacks an argument, or an argument is out of range.
@@ -171,7 +188,7 @@ def plan(search: Search | None, task: Task) -> Plan:
         raise ValueError(f"estimate_share must be in [0, 1), got {share:g}")
     whole = _Problem(
         users=_checks.size("users", task.users),
-        mu=_checks.positive("mu", task.mu, finite=False),
+        mu=task.requested.mu,
         space=bounds if space is None else space,
         box=box,
         loss_range=task.loss_range,
@@ -184,11 +201,17 @@ def plan(search: Search | None, task: Task) -> Plan:
     real = space is None or bool(np.all(space.real_axes))
     method, reason = _choose(search.method, whole, real)
     _check_needs(method, whole, real)
-    of_estimate, of_search = _levels(whole, [share, 1 - share]) if share else (0.0, whole.mu)
-    problem = whole._replace(mu=of_search, steps=whole.steps - bool(share))
-    if share and (whole.loss_range is None or _is_private(whole) or not problem.steps):
+    if share and (whole.loss_range is None or _is_private(whole) or whole.steps < 2):
         raise ValueError("estimate_share needs a loss_range of two numbers, and two steps or more")
-    return Plan(method, reason, *_add_estimate(whole, of_estimate, *_MAKERS[method](problem)))
+
+    def make(level: float) -> tuple[Algorithm, Any]:
+        return _add_estimate(share, whole._replace(mu=level), _MAKERS[method])
+
+    def state(made: tuple[Algorithm, Any]) -> _guarantee.Guarantee:
+        return made[0].privacy(made[1])
+
+    (algorithm, config), stated = _requested_budget.spend(make, state, task.requested, as_gdp=as_gdp)
+    return Plan(method, reason, algorithm, config, stated, task.requested)
 
 
 def _choose(method: str, problem: _Problem, real: bool) -> tuple[str, str]:
@@ -243,12 +266,14 @@ def _levels(problem: _Problem, shares: list[float]) -> list[float]:
     return _calibration.split_levels(problem.mu, shares, jnp.result_type(float))
 
 
-def _add_estimate(problem: _Problem, level: float, algorithm: Algorithm, config: Any) -> tuple[Algorithm, Any]:
-    """Add the private estimate, unless its ``level`` is 0."""
-    if not level:
-        return algorithm, config
+def _add_estimate(share: float, problem: _Problem, make: Any) -> tuple[Algorithm, Any]:
+    """The search that ``make`` makes, with an estimate for a ``share`` of ``mu^2``; 0 for no estimate."""
+    if not share:
+        return make(problem)
+    of_estimate, of_search = _levels(problem, [share, 1 - share])
+    algorithm, config = make(problem._replace(mu=of_search, steps=problem.steps - 1))
     estimate = private_estimate.config(
-        config, users=problem.users, mu=level, loss_range=problem.loss_range, noise=problem.noise
+        config, users=problem.users, mu=of_estimate, loss_range=problem.loss_range, noise=problem.noise
     )
     return private_estimate.make_algorithm(algorithm), estimate
 
@@ -261,7 +286,7 @@ def _start(space: Any, start: Any, box: np.ndarray) -> np.ndarray | None:
     return _checks.inside("start", _checks.from_box("start", point, box, _checks.middle), box)
 
 
-def _local_config(problem: _Problem) -> dp_gibo.Config:
+def _local_config(problem: _Problem, usual_norm: float | str) -> dp_gibo.Config:
     """DP-GIBO with defaults that work: coordinate AdaGrad in box units, the mean of the last half of the path."""
     return dp_gibo.config(
         users=problem.users,
@@ -269,7 +294,7 @@ def _local_config(problem: _Problem) -> dp_gibo.Config:
         mu=problem.mu,
         bounds=problem.space,
         batch=problem.batch,
-        clip_norm=_clip_norm(problem),
+        clip_norm=usual_norm if problem.clip_norm is None else problem.clip_norm,
         theta0=problem.start,
         optimizer=optax.adagrad,
         output="last_half_mean",
@@ -277,19 +302,17 @@ def _local_config(problem: _Problem) -> dp_gibo.Config:
     )
 
 
-def _clip_norm(problem: _Problem) -> float | str:
-    if problem.clip_norm is not None:
-        return problem.clip_norm
+def _local(problem: _Problem) -> tuple[Algorithm, Any]:
+    enough = problem.users >= _private_scale.users_needed(problem.mu)
+    norm = _private_scale.PRIVATE if enough or _is_private(problem) else _usual_norm(problem)
+    return dp_gibo.algorithm, _local_config(problem, norm)
+
+
+def _usual_norm(problem: _Problem) -> float:
     if problem.loss_range is None:
         return 1.0
-    if _is_private(problem):
-        return _private_scale.PRIVATE
     low, high = _checks.interval("loss_range", problem.loss_range)
     return CLIP_SHARE * (high - low)
-
-
-def _local(problem: _Problem) -> tuple[Algorithm, Any]:
-    return dp_gibo.algorithm, _local_config(problem)
 
 
 def _start_then_local(problem: _Problem) -> tuple[Algorithm, Any]:
@@ -298,7 +321,8 @@ def _start_then_local(problem: _Problem) -> tuple[Algorithm, Any]:
     first = max(1, round(DESIGN_SHARE * problem.steps))
     of_start, of_answer, of_descent = _levels(problem, [CHOICE_SHARE, CHOICE_SHARE, 1 - 2 * CHOICE_SHARE])
     rest = problem._replace(steps=problem.steps - first - 1, mu=of_descent)
-    return STARTS, _search(problem, [_design(problem, first)], [of_start, of_answer], _local_config(rest))
+    descent = _local_config(rest, _usual_norm(problem))
+    return STARTS, _search(problem, [_design(problem, first)], [of_start, of_answer], descent)
 
 
 def _choice(problem: _Problem) -> tuple[Algorithm, Any]:
@@ -347,11 +371,23 @@ def _search(problem: _Problem, rounds: list[private_search.Round], levels: list[
         bounds=problem.space,
         loss_range=problem.loss_range,
         rounds=rounds,
-        choice_mu=levels,
+        choice_mu=_carry(levels, problem.noise),
         batch=problem.batch,
         inner_config=inner,
         noise=problem.noise,
     )
+
+
+def _carry(levels: list[float], noise: str) -> list[float]:
+    """The levels of choices: the grid of exact noise rounds each down, and what is left goes to the next choice."""
+    if noise != "exact" or math.inf in levels:
+        return levels
+    carried, left = [], 0.0
+    for mu in levels:
+        whole = math.hypot(mu, left)
+        carried.append(whole)
+        left = math.sqrt(max(whole**2 - choice.level(choice.budget(whole, noise, dtype=float)) ** 2, 0.0))
+    return carried
 
 
 def _design(problem: _Problem, steps: int) -> private_search.Round:

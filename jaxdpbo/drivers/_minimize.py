@@ -16,7 +16,7 @@ from jaxdpbo.drivers._loop import run_loop
 from jaxdpbo.drivers._methods import Search
 from jaxdpbo.drivers._preview import path_note
 from jaxdpbo.drivers._scan import run_scan
-from jaxdpbo.privacy import _guarantee, _keys, _requested_budget
+from jaxdpbo.privacy import _keys, _recording, _requested_budget
 from jaxdpbo.privacy._recording import Recording
 from jaxdpbo.privacy._separable import Blocks, ByPerson
 
@@ -99,10 +99,9 @@ def minimize(
         data = _user_values.to_data(data)
     loss, data = _separability.prepare_objective(loss, data, user_axes)
     count = _users(users, loss, data)
-    level = _requested_budget.requested_mu(mu, epsilon, delta, users=count, dtype=jnp.result_type(float))
-    task = _methods.Task(count, level, space, loss_range)
-    plan = _requested_budget.configure(lambda mu: _methods.plan(search, task._replace(mu=mu)), level, epsilon, delta)
-    _guarantee.expect_budget(plan.algorithm.privacy(plan.config), epsilon, delta)
+    requested = _requested_budget.request(mu, epsilon, delta, users=count, dtype=jnp.result_type(float))
+    as_gdp = ledger is not None and _recording.notion(ledger) == "gdp"
+    plan = _methods.plan(search, _methods.Task(count, requested, space, loss_range), as_gdp=as_gdp)
     finished = _run_plan(plan, loss, data, ledger, run)
     note = "" if plan.descent is None else path_note(plan.search_release(finished.release).path, plan.descent)
     return finished._replace(note=note, method=f"{plan.method}: {plan.reason}")
@@ -141,7 +140,7 @@ def _run_plan(plan: _methods.Plan, loss: Objective, data: Any, ledger: Recording
     traced = _to_traceable(loss, data, plan.config, must=must) if trying else None
     run = replace(run, traceable=AUTO)
     if traced is not None:
-        return run_scan(plan.algorithm, loss, traced, plan.config, ledger=ledger, run=run)
+        return run_scan(plan.algorithm, loss, traced, plan.config, delta=plan.delta, ledger=ledger, run=run)
     return _run_in_python(plan, loss, data, ledger, run, tried=trying)
 
 
@@ -196,7 +195,7 @@ def _run_in_python(
 ) -> _result.Run:
     """``run_loop``. If tracing was tried before, an exception of the loss in the first step is raised unchanged."""
     try:
-        return run_loop(plan.algorithm, loss, data, plan.config, ledger=ledger, run=run)
+        return run_loop(plan.algorithm, loss, data, plan.config, delta=plan.delta, ledger=ledger, run=run)
     except _result.ObjectiveError as error:
         if not str(error).startswith("objective must"):  # of the loss itself
             raise

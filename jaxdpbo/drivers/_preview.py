@@ -127,11 +127,9 @@ def preview(
       TypeError: an argument has the wrong type.
     """
     users = _checks.size("users", users)
-    level = _requested_budget.requested_mu(mu, epsilon, delta, users=users, dtype=jnp.result_type(float))
-    task = _methods.Task(users, level, space, loss_range)
-    plan = _requested_budget.configure(lambda mu: _methods.plan(search, task._replace(mu=mu)), level, epsilon, delta)
-    stated = plan.algorithm.privacy(plan.config)
-    _guarantee.expect_budget(stated, epsilon, delta)
+    requested = _requested_budget.request(mu, epsilon, delta, users=users, dtype=jnp.result_type(float))
+    plan = _methods.plan(search, _methods.Task(users, requested, space, loss_range))
+    stated = plan.guarantee
     deviation = relative = wander = None
     if plan.descent is not None:
         deviation = step_deviation(plan.descent)

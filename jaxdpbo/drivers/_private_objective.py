@@ -19,7 +19,7 @@ from jaxdpbo._algorithms import private_evaluations
 from jaxdpbo._types import ArrayLike, Data, Tree
 from jaxdpbo.drivers import _result, _separability, _sharding
 from jaxdpbo.drivers._execution import Execution, check_execution
-from jaxdpbo.privacy import _calibration, _guarantee, _keys, _private_mean, _private_scale, _requested_budget, _run_lock
+from jaxdpbo.privacy import _calibration, _keys, _private_mean, _private_scale, _requested_budget, _run_lock
 from jaxdpbo.privacy import _ledger as ledgers
 from jaxdpbo.privacy import _recording as recordings
 
@@ -116,22 +116,23 @@ class PrivateObjective:
         if find_scale == (design is None) or (design is not None and len(design) < 2):
             raise ValueError("design must be two points or more with loss_range='private', and not given otherwise")
         dtype = jnp.result_type(float)
-        level = _requested_budget.requested_mu(mu, epsilon, delta, users=self._users, dtype=dtype)
+        requested = _requested_budget.request(mu, epsilon, delta, users=self._users, dtype=dtype)
         sizes = {"users": self._users, "steps": self._evaluations, "dimension": 1}
+        ends = _arrays.to_device(low, dtype), _arrays.to_device(high, dtype)
 
-        def make_budget(mu: float) -> _calibration.SumBudget:
-            return _calibration.budget(mu, noise, **sizes, dtype=dtype, find_scale=find_scale)
+        def make_config(mu: float) -> private_evaluations.Config:
+            budget = _calibration.budget(mu, noise, **sizes, dtype=dtype, find_scale=find_scale)
+            return private_evaluations.Config(None, budget, *ends)
 
-        budget = _requested_budget.configure(make_budget, level, epsilon, delta)
-        self._config = private_evaluations.Config(
-            None, budget, _arrays.to_device(low, dtype), _arrays.to_device(high, dtype)
+        as_gdp = ledger is not None and recordings.notion(ledger) == "gdp"
+        self._config, statement = _requested_budget.spend(
+            make_config, private_evaluations.privacy, requested, as_gdp=as_gdp
         )
         if design is None:
             self.deviation = self._deviation()
         if ledger is not None and run.key is not None:
             raise ValueError("key must not be given with a ledger: the operating system then draws the key")
-        statement = _separability.update_assumptions(private_evaluations.privacy(self._config), self._loss)
-        _guarantee.expect_budget(statement, epsilon, delta)
+        statement = _separability.update_assumptions(statement, self._loss)
         self._key, self.guarantee = _keys.for_release(run.key, statement, run.insecure_key)
         self._recording = None if ledger is None else recordings.check_recording(ledger)
         self._noted, self._process = 0, os.getpid()

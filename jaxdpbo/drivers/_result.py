@@ -104,8 +104,15 @@ def expect_host(driver: str, key: Any) -> None:
     _keys.refuse_trace("the key of a run")
 
 
-def state_guarantee(algorithm: Algorithm, objective: object, config: Config) -> _guarantee.Guarantee:
-    """The guarantee of a run. Raise a TypeError for a wrong algorithm, objective or config, before any spending."""
+def state_guarantee(
+    algorithm: Algorithm, objective: object, config: Config, delta: float | None = None
+) -> _guarantee.Guarantee:
+    """The guarantee of a run, as ``(epsilon, delta)``-DP if ``delta`` is given.
+
+    Raises:
+      TypeError: a wrong algorithm, objective or config, before any spending.
+      ValueError: see ``Guarantee.to_dp``.
+    """
     if not isinstance(algorithm, Algorithm):
         raise TypeError(f"algorithm must be an Algorithm, such as dp_gibo.algorithm, got {type(algorithm).__name__}")
     if (algorithm.contribute is None) != (algorithm.perturb is None):
@@ -126,7 +133,7 @@ def state_guarantee(algorithm: Algorithm, objective: object, config: Config) -> 
         _require("the public state", state.public, PublicState)
     if statement is None:
         raise TypeError(f"config must be of this algorithm's config(...), got {type(config).__name__}")
-    return statement
+    return statement if delta is None else statement.to_dp(delta)
 
 
 def expect_no_mean(name: str, shape: tuple[int, ...], users: int | None) -> None:

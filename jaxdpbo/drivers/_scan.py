@@ -20,6 +20,7 @@ def run_scan(
     config: Config,
     *,
     user_axes: Tree = None,
+    delta: float | None = None,
     ledger: Recording | None = None,
     run: Execution | None = None,
 ) -> _result.Run:
@@ -48,6 +49,8 @@ def run_scan(
         for public leaves. The driver then checks the traced objective for operations that mix users
         (``privacy.check_separable``), and the guarantee drops the assumption of separable losses. An objective of
         ``per_user`` is checked without this argument.
+      delta: state the guarantee of a GDP algorithm as ``(epsilon, delta)``-DP, as a ledger of notion "dp" needs, see
+        ``Guarantee.to_dp``.
       ledger: ``Recording(path, run)``: charge the run to a ledger (``ledger``) before the run begins. A second
         call with the same ``Recording`` returns the first release. A run that fails, or is killed, has spent its
         charge, unless you gave a ``checkpoint``. You may give no ``key``.
@@ -68,7 +71,7 @@ def run_scan(
     run = check_execution("run_scan", run, "key", "insecure_key", "checkpoint", "diagnostics")
     key, checkpoint = run.key, run.checkpoint
     _result.expect_host("run_scan", key)
-    statement = _result.state_guarantee(algorithm, objective, config)
+    statement = _result.state_guarantee(algorithm, objective, config, delta)
     objective, data = _separability.prepare_objective(objective, data, user_axes)
     statement = _separability.update_assumptions(statement, objective)
     if ledger is not None and key is not None:

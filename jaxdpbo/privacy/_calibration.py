@@ -30,6 +30,7 @@ RATES = Fraction(1, 2**6), Fraction(1, 2**12), Fraction(1, 2**16)  # the first t
 MIN_UNITS, MAX_UNITS = 100, 2**22  # units; a larger budget gets no more
 MAX_RADIUS = 2**16  # upper end of radii and dimensions: the guard counts squares in 32 bits
 FIND_SCALE, RELEASES, SEARCH = "the scale of the clip", "the noisy means", "the search"  # parts of a guarantee
+FINE_RADIUS = 100  # a smaller radius would leave more than 1 % of the level unspent: take the larger sigma
 MIN_RADIUS = 32  # times sqrt(d): smaller radii would lose more than 4 % to rounding
 
 
@@ -228,15 +229,14 @@ def statement(budget: SumBudget, protects: str) -> _guarantee.Guarantee:
     )
 
 
-def statement_parts(config: Any, stated: _guarantee.Guarantee) -> tuple[tuple[str, float], ...]:
-    """Return how a config's guarantee spends its budget: its own parts, or all of the budget on a single mechanism.
+def statement_stages(config: Any, stated: _guarantee.Guarantee) -> tuple[_accounting.StageFields, ...]:
+    """Return the mechanisms behind a config's guarantee: its stages, or Gaussian ones for its parts or its level.
 
     A config without a ``SumBudget`` of sums names its mechanism in an attribute ``mechanism``.
     """
-    if stated.parts:
-        return stated.parts
     sums = isinstance(getattr(config, "budget", None), SumBudget)
-    return ((RELEASES if sums else getattr(config, "mechanism", SEARCH), stated.level),)
+    name = RELEASES if sums else getattr(config, "mechanism", SEARCH)
+    return stated.stages or tuple((what, "gaussian", level) for what, level in stated.parts or ((name, stated.level),))
 
 
 class Units(NamedTuple):
@@ -294,12 +294,12 @@ def _grid_noise(mu: float, dimension: int, releases: int, share: float) -> tuple
         raise ValueError(
             f"dimensions must be fewer than {MAX_RADIUS} for exact noise, got {dimension} (noise='float' has no grid)"
         )
-    least = MIN_RADIUS * math.sqrt(dimension)
+    least, radius, sigma = MIN_RADIUS * math.sqrt(dimension), 0, 0
     for sigma in SIGMAS:
         radius = _sensitivity.largest_radius(_accounting.largest_distance(mu, sigma, releases))
-        if radius >= least:
+        if radius >= max(least, FINE_RADIUS):
             break
-    else:
+    if radius < least:
         smallest = (
             _accounting.rounded_gaussian_mu(_sensitivity.integer_sum(math.ceil(least)), SIGMAS[-1], releases) / share
         )

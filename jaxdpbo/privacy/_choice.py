@@ -18,7 +18,7 @@ from jaxdpbo._arrays import to_device
 from jaxdpbo._types import ArrayLike, DTypeLike
 from jaxdpbo.privacy import _accounting, _mechanisms, _requested_budget, _sensitivity, _totals, _wide_integers
 
-RATE = Fraction(1, 2**8)  # of the exponential mechanism: scores are in units of 1/256 nat
+RATE = Fraction(1, 2**10)  # of the exponential mechanism: scores are in units of 1/1024 nat
 LEVELS_BITS = 20
 MAX_LEVELS = 2**LEVELS_BITS  # of one user's integers; float32 errs by less than a level
 TOTAL_VARIATION = 2.0**-128  # of one choice, see ``mechanisms.exact_exponential``

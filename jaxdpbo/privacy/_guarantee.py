@@ -3,13 +3,12 @@
 import decimal
 import math
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from jaxdpbo import _checks
-from jaxdpbo.privacy import _accounting, _ledger
+from jaxdpbo.privacy import _accounting, _guarantee_fields, _ledger
 
 NOTIONS = ("gdp", "dp", "metric_dp", "prior_averaged_dp", "none")
 RELATIONS = ("replace_one", "unit_distance")
@@ -91,6 +90,9 @@ class Guarantee:
         "dp" is the cost of the stage alone, at the same ``delta``. Empty if the budget has no parts.
       also: a second notion and level for the same release, with the same ``delta``: "gdp" beside "dp", or "dp" beside
         "gdp". None if there is no second notion.
+      stages: the mechanisms behind the whole release, each a description, a kind and a level: "gaussian" and its mu, or
+        "bounded_range" and the range of a choice. ``epsilon`` and ``to_dp`` compose them, more tightly than by their
+        GDP level alone. Empty if only the level is stated.
     """
 
     notion: str
@@ -104,6 +106,7 @@ class Guarantee:
     unit: float | None = None
     parts: tuple[tuple[str, float], ...] = ()
     also: tuple[str, float] | None = None
+    stages: tuple[_accounting.StageFields, ...] = ()
 
     def epsilon(self, delta: float) -> float:
         """The ``epsilon`` of the implied ``(epsilon, delta)``-DP guarantee, under the same assumptions.
@@ -118,18 +121,53 @@ class Guarantee:
             raise ValueError(f"{self.notion} does not convert to (epsilon, delta)-DP")
         epsilon, before = 0.0, -1.0
         while epsilon > before:  # the share of total variation grows with epsilon: iterate up to the least solution
-            remaining = delta - self.delta
-            if self.total_variation:
-                remaining -= (1.0 + math.exp(min(epsilon, 700.0))) * self.total_variation
-            before, epsilon = epsilon, max(epsilon, self._ideal_epsilon(remaining))
+            before, epsilon = epsilon, max(epsilon, self._ideal_epsilon(delta - self._variation_at(epsilon)))
         return epsilon
 
+    def _variation_at(self, epsilon: float) -> float:
+        """The delta that pays for the total variation at ``epsilon``."""
+        return (1.0 + math.exp(min(epsilon, 700.0))) * self.total_variation if self.total_variation else 0.0
+
     def _ideal_epsilon(self, delta: float) -> float:
-        if self.notion == "none" or delta < 0:
-            return math.inf
+        """The epsilon of ideal noise: the smallest by the level, the second level, and the composed stages."""
+        slack = delta - self.delta
         levels = {self.notion: self.level} | dict([self.also] if self.also else [])
-        pure = levels.get("dp", math.inf)
-        return min(pure, _accounting.gdp_epsilon(levels["gdp"], delta)) if "gdp" in levels and delta else pure
+        bounds = [math.inf] if self.notion == "none" or slack < 0 else [levels.get("dp", math.inf)]
+        if "gdp" in levels and slack > 0:
+            bounds.append(_accounting.gdp_epsilon(levels["gdp"], slack))
+        if self.stages and delta > 0:
+            bounds.append(_accounting.composed_epsilon(self.stages, delta))
+        return min(bounds)
+
+    def to_dp(self, delta: float) -> "Guarantee":
+        """State a "gdp" guarantee as ``(epsilon, delta)``-DP, with the GDP level as ``also``.
+
+        With ``delta=0`` a single choice is stated as pure DP. A ledger of notion "dp" accepts the result. A guarantee
+        of notion "dp" or "none" stays as stated.
+
+        >>> from jaxdpbo import privacy
+        >>> privacy.guarantee("gdp", 0.5, "replace_one", "voters").to_dp(1e-6).claim
+        'dp 2.25494 and gdp 0.5, delta=1e-06 (replace_one) for voters'
+
+        Raises:
+          ValueError: another notion, a "gdp" guarantee with a delta of its own, or a ``delta`` not in [0, 1), too small
+            for ``total_variation``, or 0 without pure DP.
+        """
+        delta = _checks.number("delta", delta)
+        if self.notion in ("dp", "none"):
+            return self
+        expect_gdp("a guarantee for to_dp", self)
+        also = "gdp", self.level
+        if delta == 0 and self.also:
+            return replace(self, notion="dp", level=self.also[1], parts=(), also=also)
+        epsilon = self.epsilon(delta)
+        ideal = delta if not self.total_variation else (delta - self._variation_at(epsilon)) * (1 - 2.0**-40)
+        if math.isinf(epsilon) or not ideal > 0:
+            raise ValueError(f"delta must exceed the total variation of the noise, {self.total_variation:.2g}")
+        level = max(epsilon, LEAST)
+        alone = ((what, _accounting.gdp_epsilon(mu, ideal)) for what, mu in self.parts)
+        parts = tuple((what, min(max(cost, LEAST), level)) for what, cost in alone)
+        return replace(self, notion="dp", level=level, delta=ideal, parts=parts, also=also)
 
     def assuming(self, *names: str) -> "Guarantee":
         """Add assumptions to a copy of the guarantee. "none" has no assumptions."""
@@ -149,6 +187,7 @@ class Guarantee:
             "assumptions": list(self.assumptions),
             "parts": [list(part) for part in self.parts],
             "also": None if self.also is None else list(self.also),
+            "stages": [list(stage) for stage in self.stages],
         }
 
     @property
@@ -216,6 +255,7 @@ def guarantee(
     unit: float | None = None,
     parts: Sequence[tuple[str, float]] = (),
     also: tuple[str, float] | None = None,
+    stages: Sequence[_accounting.StageFields] = (),
 ) -> Guarantee:
     """Check the fields of a guarantee and build it.
 
@@ -226,13 +266,14 @@ def guarantee(
     Raises:
       ValueError: an unknown notion or relation, a level not positive and finite, a ``delta`` or ``total_variation``
         outside [0, 1), text other than one printable line, a "unit_distance" without ``unit`` or a unit elsewhere,
-        parts inconsistent with the level, or a second notion inconsistent with the first.
-      TypeError: ``assumptions`` is one string instead of a tuple of names; ``parts`` or ``also`` are no pairs.
+        parts or stages inconsistent with the level, or a second notion inconsistent with the first.
+      TypeError: ``assumptions`` is one string instead of a tuple of names; ``parts`` or ``also`` are no pairs, or
+        ``stages`` no triples.
     """
     if not isinstance(assumptions, (tuple, list)) or not all(isinstance(name, str) for name in assumptions):
         raise TypeError(f"assumptions must be a tuple of names, got {assumptions!r}")
     for name, value in (("protects", protects), *(("assumptions", assumption) for assumption in assumptions)):
-        _words(name, value)
+        _guarantee_fields.check_words(name, value)
     _checks.one_of("notion", notion, NOTIONS[:-1])
     if (_checks.one_of("relation", relation, RELATIONS) == "unit_distance") != (unit is not None):
         raise ValueError(f"unit must be given for 'unit_distance' and for no other relation, got {unit!r}")
@@ -241,6 +282,7 @@ def guarantee(
         if not 0 <= value < 1:
             raise ValueError(f"{name} must lie in [0, 1), got {value}")
     level = _checks.positive("level", level)
+    also = None if also is None else _guarantee_fields.check_also(also, notion)
     return Guarantee(
         notion,
         level,
@@ -250,102 +292,18 @@ def guarantee(
         delta,
         total_variation=total_variation,
         unit=None if unit is None else _checks.positive("unit", unit),
-        parts=_check_parts(parts, notion, level),
-        also=None if also is None else _check_also(also, notion),
-    )
-
-
-def _check_parts(parts: Any, notion: str, level: float) -> tuple[tuple[str, float], ...]:
-    """Check pairs of a description and a level against the level of the whole guarantee."""
-    pairs = isinstance(parts, (tuple, list)) and all(isinstance(part, (tuple, list)) for part in parts)
-    if not pairs or any(len(part) != 2 for part in parts):
-        raise TypeError(f"parts must be pairs of words and a level, got {parts!r}")
-    items = tuple((_words("parts", what), _checks.positive("parts", share)) for what, share in parts)
-    composed = _accounting.compose_gdp_rounded_up(*(share for _, share in items)) if items else level
-    if notion == "gdp" and not math.isclose(composed, level, rel_tol=1e-9):
-        raise ValueError(f"parts of a gdp guarantee must compose to its level, {level}, got {composed}")
-    if notion != "gdp" and any(notion != "dp" or share > level for _, share in items):
-        raise ValueError(
-            f"parts must belong to a gdp guarantee, or to a dp one and be at most its level, {level}, got {items}"
-        )
-    return items
-
-
-def _check_also(also: Any, notion: str) -> tuple[str, float]:
-    """Check the second notion and its level against the first notion."""
-    if not isinstance(also, (tuple, list)):
-        raise TypeError(f"also must be a notion and a level, got {also!r}")
-    if len(also) != 2 or not isinstance(also[0], str) or {notion, also[0]} != {"dp", "gdp"}:
-        raise ValueError(
-            f"also must be a level of 'dp' for a 'gdp' guarantee, or of 'gdp' for a 'dp' one, got {also!r}"
-        )
-    return also[0], _checks.positive("also", also[1])
-
-
-def guarantee_from_total(
-    total: _accounting.Total, protects: str, *, assumptions: tuple[str, ...] = (), total_variation: float = 0.0
-) -> Guarantee:
-    """Build the guarantee of composed stages, itemised by stage, for a result to carry and a ledger to charge.
-
-    Formal guarantee: ``(epsilon, delta)``-DP with the epsilon and delta of ``total``, and Gaussian DP but for the same
-    ``delta`` (``also``, by ``accounting.gdp_level``), so that ledgers of both notions accept the charge; under
-    ``STAGE_COSTS``, ``PUBLIC_CONFIG`` and ``assumptions``. No guarantee if nothing is proved at this ``delta``.
-
-    >>> from jaxdpbo import accounting, privacy
-    >>> total = accounting.total([accounting.gaussian_stage(0.5, "a search")], 1e-5)
-    >>> privacy.guarantee_from_total(total, "the rows").notion
-    'dp'
-
-    Args:
-      total: from ``accounting.total``; its stages must be all releases about these rows.
-      protects: the protected users, in words.
-      assumptions: the assumptions of the stages, by name, such as ``IDEAL_NOISE`` for noise in floats.
-      total_variation: a bound on the total variation between all noise and ideal noise.
-
-    Raises:
-      TypeError: ``total`` is no ``accounting.Total``.
-    """
-    if not isinstance(total, _accounting.Total):
-        raise TypeError(f"total must be made by accounting.total, got {total!r:.80}")
-    if math.isinf(total.epsilon):
-        return no_guarantee(protects, f"nothing is proved of these stages at delta={total.delta:g}")
-    level, mu = max(total.epsilon, LEAST), _accounting.gdp_level(total.stages, total.delta)
-    counts = Counter((item.what, item.epsilon) for item in total.items)
-    return guarantee(
-        "dp",
-        level,
-        total.relation,
-        protects,
-        assumptions=tuple(dict.fromkeys((STAGE_COSTS, PUBLIC_CONFIG, *assumptions))),
-        delta=total.delta,
-        total_variation=total_variation,
-        # A stage is a part of the release, so its cost is at most the total.
-        parts=[
-            (what if times == 1 else f"{what} (each of {times})", min(max(epsilon, LEAST), level))
-            for (what, epsilon), times in counts.items()
-        ],
-        also=("gdp", max(mu, LEAST)) if math.isfinite(mu) else None,
+        parts=_guarantee_fields.check_parts(parts, notion, level),
+        also=also,
+        stages=_guarantee_fields.check_stages(stages, dict([(notion, level), *([also] if also else [])]), delta),
     )
 
 
 def no_guarantee(protects: str, no_guarantee_reason: str) -> Guarantee:
     """Build the guarantee of notion "none", with its reason."""
-    reason = _words("no_guarantee_reason", no_guarantee_reason)
-    return Guarantee("none", math.inf, None, _words("protects", protects), no_guarantee_reason=reason)
-
-
-def expect_budget(stated: Guarantee, epsilon: float | None, delta: float | None) -> None:
-    """Raise if the guarantee exceeds the requested ``(epsilon, delta)``; skip the check if ``epsilon`` is None.
-
-    Raises:
-      ValueError: the run draws noise so often that its total variation exceeds the amount reserved by
-        ``_requested_budget.requested_mu``.
-    """
-    if epsilon is not None and delta is not None and stated.epsilon(float(delta)) > float(epsilon):
-        raise ValueError(
-            f"epsilon={float(epsilon):g} at delta={float(delta):g} can not be guaranteed for so many draws of noise: "
-            f"their total variation is {stated.total_variation:.2g}; raise delta"
-        )
+    reason = _guarantee_fields.check_words("no_guarantee_reason", no_guarantee_reason)
+    return Guarantee(
+        "none", math.inf, None, _guarantee_fields.check_words("protects", protects), no_guarantee_reason=reason
+    )
 
 
 def expect_gdp(name: str, stated: Guarantee) -> None:
@@ -374,7 +332,8 @@ def guarantee_from_dict(fields: dict[str, Any]) -> Guarantee:
         raise ValueError(f"a guarantee has {', '.join(Guarantee.__dataclass_fields__)}; got {names}")
     if _checks.one_of("notion", fields["notion"], NOTIONS) == "none":
         return no_guarantee(fields["protects"], fields["no_guarantee_reason"])
-    rest = {name: fields[name] for name in ("assumptions", "delta", "total_variation", "unit", "parts", "also")}
+    names = "assumptions", "delta", "total_variation", "unit", "parts", "also", "stages"
+    rest = {name: fields[name] for name in names}
     stated = guarantee(fields["notion"], fields["level"], fields["relation"], fields["protects"], **rest)
     return stated.assuming(UNCHECKED)
 
@@ -386,12 +345,3 @@ def _round_up(epsilon: float) -> str:
     number = decimal.Decimal(epsilon)
     last = decimal.Decimal(1).scaleb(number.adjusted() - 3)
     return f"{number.quantize(last, rounding=decimal.ROUND_CEILING):f}"
-
-
-def _words(name: str, value: Any) -> str:
-    """Check that ``value`` is one printable line: guarantees are printed, and read from files."""
-    if not isinstance(value, str):
-        raise TypeError(f"{name} must be text, got {value!r}")
-    if not value.isprintable() or not value:
-        raise ValueError(f"{name} must be one printable line, got {value!r}")
-    return value

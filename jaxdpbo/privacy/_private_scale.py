@@ -21,6 +21,7 @@ from jaxdpbo.privacy._mechanisms import tables
 LOWEST, HIGHEST = -40, 40  # exponents
 COUNTS = math.ceil(math.log2(HIGHEST - LOWEST + 1))  # steps of the bisection, each with a noisy count
 SHARE = 0.05  # of the squared budget
+DEVIATIONS = 3.0  # of a count's noise, in half of the users: a wrong scale costs more than a rough one
 FACTOR = 1.0  # of the median, rounded up to a power of two
 PRIVATE = "private"  # in place of a clip norm or a range
 SIGMA = 65536  # of the integers' noise
@@ -69,6 +70,19 @@ def level(budget: ScaleBudget) -> float:
     if budget.noise != "exact":
         return float(budget.mu)
     return _accounting.rounded_gaussian_mu(_sensitivity.count(int(budget.units)), SIGMA, COUNTS)
+
+
+def users_needed(mu: float) -> int:
+    """Return the number of users from which half of a count is ``DEVIATIONS`` of its noise: with fewer, guess a scale.
+
+    Args:
+      mu: the GDP budget of the whole search; the scale gets a ``SHARE`` of ``mu^2``.
+
+    >>> from jaxdpbo.privacy import _private_scale
+    >>> _private_scale.users_needed(1.0)
+    71
+    """
+    return math.ceil(2 * DEVIATIONS * math.sqrt(COUNTS / SHARE) / mu)
 
 
 def total_variation(budget: ScaleBudget) -> float:

@@ -52,6 +52,16 @@ def check_recording(recording: Any) -> Recording:
     return Recording(Path(recording.path).absolute(), recording.run)
 
 
+def notion(recording: Recording) -> str:
+    """Return the notion of the ledger's budget.
+
+    Raises:
+      TypeError: ``recording`` is no ``Recording``.
+      ledger.LedgerError: there is no such ledger.
+    """
+    return _ledger.account(check_recording(recording).path).budget.notion
+
+
 def charge_run(recording: Recording, what: str, statement: _guarantee.Guarantee, *public: object) -> _ledger.Charge:
     """Pay for all releases of a run, before the run begins.
 

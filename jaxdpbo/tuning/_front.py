@@ -17,7 +17,7 @@ import numpy as np
 from jaxdpbo import _checks
 from jaxdpbo._algorithms import dpareto
 from jaxdpbo._types import ArrayLike, Query, State
-from jaxdpbo.privacy import _accounting, _calibration, _guarantee, _keys, _recording
+from jaxdpbo.privacy import _accounting, _calibration, _composed_guarantee, _guarantee, _keys, _recording
 from jaxdpbo.privacy._accounting import stage
 from jaxdpbo.privacy._requested_budget import expect_small_delta
 from jaxdpbo.tuning import _fitting, _selection
@@ -248,8 +248,8 @@ def _statements(plan: _Plan, records: int, apart: bool) -> tuple[_guarantee.Guar
     rests = (_guarantee.RANDOM_BITS, _guarantee.FAILS_BY_NOISE, *asked.training.assumptions())
     rests += (_guarantee.ROWS_APART,) if apart else ()
     return (
-        _guarantee.guarantee_from_total(trained, TRAIN, assumptions=rests, total_variation=variation),
-        _guarantee.guarantee_from_total(
+        _composed_guarantee.guarantee_from_total(trained, TRAIN, assumptions=rests, total_variation=variation),
+        _composed_guarantee.guarantee_from_total(
             scored, VALIDATION, assumptions=rests, total_variation=of_scores.total_variation
         ),
     )

@@ -119,7 +119,7 @@ EXEMPT: dict[str, dict[str, str]] = {
             "split_levels grid noise_settings join_settings same_noise describe_noise_change statement units "
             "quantise_scores grid_unit"
         ),
-        "privacy._recording": "charge_once expect_first to_text",
+        "privacy._recording": "charge_once expect_first to_text notion",
         "privacy._run_lock": "hold",
         "privacy._keys": "refuse_trace is_secret_kind generator",
         "privacy._mechanisms.tables": "gaussian planar truth",
@@ -204,8 +204,11 @@ EXEMPT: dict[str, dict[str, str]] = {
             "share_keys sum_over_users"
         ),
     },
-    "calls what it is given: tests/test_front_door.py": {"privacy._requested_budget": "configure"},
-    "of the statement of any config: tests/test_private_estimate.py": {"privacy._calibration": "statement_parts"},
+    "calls what it is given: tests/test_front_door.py": {"privacy._requested_budget": "configure spend"},
+    "of the statement of any config: tests/test_private_estimate.py": {"privacy._calibration": "statement_stages"},
+    "of a guarantee's fields: tests/test_guarantee.py": {
+        "privacy._guarantee_fields": "check_words check_parts check_also check_stages",
+    },
     "of run_scan, killed wherever: tests/test_checkpoint.py": {"drivers._checkpoint": "begin_checkpoint finish delete"},
     "any tree of arrays: tests/test_recorded_runs.py": {"privacy._fingerprints": "fingerprint checksum"},
 }

@@ -30,6 +30,7 @@ from jaxdpbo.privacy import (
     _accounting,
     _calibration,
     _choice,
+    _composed_guarantee,
     _guarantee,
     _keys,
     _mechanisms,
@@ -154,7 +155,7 @@ def compositions() -> dict[str, Target]:
         "gdp_level": Target(a.gdp_level, {"stages": stages, "delta": probability}, odd=odd, weight=0.3,
             check=at_least_zero),
         "from_total": Target(
-            lambda stages, delta: _guarantee.guarantee_from_total(a.total(stages, delta), "them"),
+            lambda stages, delta: _composed_guarantee.guarantee_from_total(a.total(stages, delta), "them"),
             {"stages": stages, "delta": probability}, odd=odd, weight=0.3, check=is_guarantee),
         "compose_profile": Target(a.compose_profile, {"stages": stages}, odd=odd, weight=0.3, check=is_profile),
         "sampled_gaussian_profile": Target(a.sampled_gaussian_profile, sampled, tame=("steps",), weight=0.3,
@@ -206,6 +207,8 @@ def statements() -> dict[str, Target]:
         lambda level: _guarantee.guarantee("gdp", level, "replace_one", "them", total_variation=1e-25), positive
     )
     fields = made.map(lambda one: one.to_dict())
+    fields_of_stage = st.tuples(words, either("gaussian", "bounded_range"), small)
+    odd_stage = st.tuples(words, either("gaussian", "bounded_range", "pure", None), any_float)
 
     @st.composite
     def wrong_fields(draw):
@@ -233,6 +236,23 @@ def statements() -> dict[str, Target]:
         "Guarantee.epsilon": Target(
             lambda one, delta: one.epsilon(delta), {"one": ideal, "delta": probability}, fixed=("one",),
             check=at_least_zero,
+        ),
+        "Guarantee.to_dp": Target(
+            lambda one, delta: one.to_dp(delta), {"one": ideal, "delta": probability}, fixed=("one",),
+            words=("guarantee",), check=is_guarantee,
+        ),
+        "guarantee_from_stages": Target(
+            _composed_guarantee.guarantee_from_stages, {"stages": st.lists(fields_of_stage, min_size=1, max_size=3),
+                "protects": words}, odd={"stages": st.lists(odd_stage, min_size=1, max_size=3)}, weight=0.3,
+            words=("eta", "level", "mu", "kind", "assumptions"), check=is_guarantee,
+        ),
+        "stage_of_fields": Target(
+            _accounting.stage_of_fields, {"what": words, "kind": either("gaussian", "bounded_range"),
+                "level": positive}, words=("eta", "mu"), check=lambda found, given: found.kind == given["kind"],
+        ),
+        "composed_epsilon": Target(
+            _accounting.composed_epsilon, {"stages": st.lists(fields_of_stage, max_size=3).map(tuple),
+                "delta": probability}, fixed=("stages",), check=at_least_zero, weight=0.3,
         ),
         "Guarantee of anything, printed": Target(
             lambda **fields: str(_guarantee.guarantee(**fields)), distant | {"protects": words} | options,
@@ -275,9 +295,10 @@ def statements() -> dict[str, Target]:
             _requested_budget.requested_mu, {"mu": positive, "epsilon": st.none(), "delta": st.none()},
             check=at_least_zero
         ),
-        "guarantee.expect_budget": Target(
-            _guarantee.expect_budget, {"stated": ideal, "epsilon": st.none() | epsilon, "delta": probability},
-            fixed=("stated", "epsilon", "delta"),
+        "request": Target(
+            _requested_budget.request, {"epsilon": epsilon, "delta": probability.map(_requested_budget.LargeDelta),
+                "mu": st.none(), "users": count}, fixed=("delta", "users"),
+            check=lambda found, _: found.mu > 0,
         ),
         "secret_key": Target(
             _keys.secret_key, {"shape": either((), (2,), (1, 2))}, tame=("shape",),

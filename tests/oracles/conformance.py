@@ -10,7 +10,8 @@ an epsilon of pure DP:
   ``2 Phi^-1(1 / (1 + exp(-eta / 2)))``, and the epsilon ``eta``.
 * Laplace noise: the rate times the l1 norm of ``x - y``; in the plane, times the sum of the rows' l2 norms.
 
-Levels compose by the root of the sum of their squares (corollary 2), epsilons by their sum.
+Levels compose by the root of the sum of their squares (corollary 2), epsilons by their sum. Choices and Gaussian noise
+together cost what an adaptive attack attains.
 """
 
 import numpy as np
@@ -97,3 +98,36 @@ def epsilon_at(level, delta):
         middle = (low + high) / 2
         low, high = (middle, high) if delta_of(level, middle) > delta else (low, middle)
     return high
+
+
+def attained_epsilon(level, etas, delta, step=2.0**-10):
+    """The largest epsilon at ``delta`` that an adaptive attack shows of choices of these ranges and a Gaussian level.
+
+    In every choice the attacker takes the pair of log-ratios ``up`` and ``up - eta`` that is worst for what is left
+    (Dong, Durfee and Rogers 2020). On a lattice that holds every ``up``, nothing is interpolated.
+    """
+    spans = [int(eta / step + 1e-9) for eta in etas]
+    first, last = -sum(spans), int(8 * (level + 1) / step) + 2 * sum(spans)
+    epsilons = step * np.arange(first, last + 1)
+    if level:
+        deltas = norm.cdf(level / 2 - epsilons / level) - np.exp(epsilons) * norm.cdf(-level / 2 - epsilons / level)
+    else:
+        deltas = np.maximum(0.0, -np.expm1(epsilons))
+    for span in spans:
+        ups = step * np.arange(1, span)
+        chances = np.expm1(span * step - ups) / (np.exp(span * step - ups) - np.exp(-ups))
+        inside = len(deltas) - 2 * span
+        worst = np.zeros(inside)
+        for up, chance in enumerate(chances, start=1):  # the loss is up, or up - span
+            lower, higher = deltas[span - up :][:inside], deltas[2 * span - up :][:inside]
+            worst = np.maximum(worst, chance * lower + (1 - chance) * higher)
+        deltas, epsilons = worst, epsilons[span : span + inside]
+    return float(np.max(epsilons[deltas > delta], initial=0.0))
+
+
+def attained_by(pairs, delta):
+    """The ``attained_epsilon`` of draws ``(mechanism, scale, one, other)``."""
+    choices = [pair for pair in pairs if "choice" in pair[0]]
+    etas = [eta for _, rate, one, other in choices if (eta := choice_epsilon(one, other, rate)) > 0]
+    level = level_of([pair for pair in pairs if "choice" not in pair[0]])
+    return attained_epsilon(level, etas, delta) if etas else epsilon_at(level, delta)

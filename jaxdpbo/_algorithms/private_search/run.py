@@ -12,7 +12,7 @@ from jaxdpbo import _types
 from jaxdpbo._algorithms.private_search import contribution
 from jaxdpbo._algorithms.private_search.configs import DESIGN_CHOICE, LAST_CHOICE, Config
 from jaxdpbo._types import Algorithm, Query, State
-from jaxdpbo.privacy import _accounting, _calibration, _choice, _guarantee, _totals
+from jaxdpbo.privacy import _calibration, _choice, _composed_guarantee, _guarantee, _totals
 from jaxdpbo.surrogate import _gp
 
 PAYS = "an algorithm that pays for every step, such as dp_gibo.algorithm"
@@ -263,24 +263,23 @@ def _privacy(inner: Algorithm | None, config: Config) -> _guarantee.Guarantee:
         _guarantee.expect_gdp("inner", inner_guarantee)
     if config.noise == "none" or (inner_guarantee is not None and inner_guarantee.notion == "none"):
         return _guarantee.no_guarantee(_guarantee.USERS, "mu is infinite: no noise was added")
-    levels = [_choice.level(budget) for budget in config.choices]
-    parts = [(DESIGN_CHOICE, _accounting.compose_gdp_rounded_up(*levels[: len(config.rounds)]))]
+    ranges = [("bounded_range", _choice.pure_level(budget)) for budget in config.choices]
+    stages = [(DESIGN_CHOICE, *choice) for choice in ranges[: len(config.rounds)]]
     if inner_guarantee is not None:
-        parts += [*_calibration.statement_parts(config.inner, inner_guarantee), (LAST_CHOICE, levels[-1])]
+        stages += [*_calibration.statement_stages(config.inner, inner_guarantee), (LAST_CHOICE, *ranges[-1])]
     exact = config.noise == "exact"
     assumptions = (
         _guarantee.RANDOM_BITS if exact else _guarantee.IDEAL_NOISE,
         _guarantee.PUBLIC_CONFIG,
         _guarantee.SEPARABLE_LOSSES,
     )
-    joint = _guarantee.guarantee(
-        "gdp", _accounting.compose_gdp_rounded_up(*(level for _, level in parts)), "replace_one", _guarantee.USERS,
+    joint = _composed_guarantee.guarantee_from_stages(
+        stages,
+        _guarantee.USERS,
         assumptions=assumptions,
-        total_variation=len(levels) * _choice.TOTAL_VARIATION * exact
+        total_variation=len(ranges) * _choice.TOTAL_VARIATION * exact
         + (inner_guarantee.total_variation if inner_guarantee else 0.0),
-        parts=parts if len(parts) > 1 else (),
-        also=("dp", _choice.pure_level(config.choices[0])) if len(levels) == 1 else None,
-    )  # fmt: skip
+    )
     return joint if inner_guarantee is None else joint.assuming(*inner_guarantee.assumptions)
 
 

@@ -24,6 +24,7 @@ INTERVALS = (3.2e-3, 1.6e-3, 8e-4, 4e-4, 2e-4, 1e-4)  # steps of dp-accounting's
 CLOSE_AT, CLOSE = (1e-9, 1e-6, 1e-3), 3e-4  # deltas at which to compare two grids' epsilons, and the tolerance
 MAX_REACH = 300.0  # beyond this epsilon a foreign profile is constant
 Profile = _grid.Profile
+StageFields = tuple[str, str, float]  # of a guarantee: what, kind, level
 
 
 class Stage(NamedTuple):
@@ -52,6 +53,19 @@ class Stage(NamedTuple):
             rate, z, steps = self.arguments
             return sampling.sampled_gaussian_epsilon(rate=rate, noise_multiplier=z, steps=steps, delta=delta).epsilon
         return _grid.first_below(self.profile, delta)
+
+
+def stage_of_fields(what: str, kind: str, level: float) -> Stage:
+    """Make a stage from the fields of a guarantee: a kind of ``FIELD_KINDS`` and its level.
+
+    Raises:
+      ValueError: another kind, a level out of range, or a description that is no printable line.
+
+    >>> from jaxdpbo.privacy._accounting import stage
+    >>> stage.stage_of_fields("a choice", "bounded_range", 0.5).how
+    'of range 0.5'
+    """
+    return FIELD_KINDS[_checks.one_of("kind", kind, tuple(FIELD_KINDS))](level, what)
 
 
 def gaussian_stage(mu: float, what: str = "a Gaussian mechanism") -> Stage:
@@ -265,6 +279,9 @@ def worst_profile(profiles: Sequence[Profile]) -> Profile:
     """
     clamped = _profiles(profiles)
     return lambda epsilon: max(profile(epsilon) for profile in clamped)
+
+
+FIELD_KINDS = {"gaussian": gaussian_stage, "bounded_range": bounded_range_stage}
 
 
 class _Later:

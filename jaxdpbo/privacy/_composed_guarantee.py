@@ -1,0 +1,100 @@
+"""Guarantees of several mechanisms together: of an algorithm's stages, and of ``accounting.total``."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+from jaxdpbo.privacy import _accounting, _guarantee
+
+
+def guarantee_from_stages(
+    stages: Sequence[_accounting.StageFields],
+    protects: str,
+    *,
+    assumptions: tuple[str, ...] = (),
+    total_variation: float = 0.0,
+) -> _guarantee.Guarantee:
+    """Build the GDP guarantee of mechanisms that follow each other, itemised by description.
+
+    Formal guarantee: replace-one GDP with the composed level of the stages (docs/theorems.md). A single choice is also
+    pure DP, by its range.
+
+    >>> from jaxdpbo.privacy import _composed_guarantee
+    >>> stages = [("a choice", "bounded_range", 0.25)] * 2 + [("a search", "gaussian", 0.2)]
+    >>> stated = _composed_guarantee.guarantee_from_stages(stages, "the users")
+    >>> stated.claim
+    'gdp 0.298197, of which 0.221 for a choice and 0.2 for a search (replace_one) for the users'
+    >>> round(stated.epsilon(1e-5), 3), stated.to_dp(1e-5).notion
+    (0.967, 'dp')
+
+    Args:
+      stages: a description, a kind and a level each, see ``Guarantee``; descriptions that are equal are one part.
+      protects: the protected users, in words.
+      assumptions: by name.
+      total_variation: a bound on the total variation between all noise and ideal noise.
+
+    Raises:
+      ValueError: a kind or a level out of range.
+    """
+    levels: dict[str, list[float]] = {}
+    for what, kind, level in stages:
+        levels.setdefault(what, []).append(level if kind == "gaussian" else _accounting.bounded_range_mu(level))
+    parts = [(what, _accounting.compose_gdp_rounded_up(*found)) for what, found in levels.items()]
+    pure = [level for _, kind, level in stages if kind == "bounded_range"]
+    return _guarantee.guarantee(
+        "gdp",
+        _accounting.compose_gdp_rounded_up(*(level for _, level in parts)),
+        "replace_one",
+        protects,
+        assumptions=assumptions,
+        total_variation=total_variation,
+        parts=parts if len(parts) > 1 else (),
+        also=("dp", pure[0]) if len(pure) == len(stages) == 1 else None,
+        stages=stages,
+    )
+
+
+def guarantee_from_total(
+    total: _accounting.Total, protects: str, *, assumptions: tuple[str, ...] = (), total_variation: float = 0.0
+) -> _guarantee.Guarantee:
+    """Build the guarantee of composed stages, itemised by stage, for a result to carry and a ledger to charge.
+
+    Formal guarantee: ``(epsilon, delta)``-DP with the epsilon and delta of ``total``, and Gaussian DP but for the same
+    ``delta`` (``also``, by ``accounting.gdp_level``), so that ledgers of both notions accept the charge; under
+    ``STAGE_COSTS``, ``PUBLIC_CONFIG`` and ``assumptions``. No guarantee if nothing is proved at this ``delta``.
+
+    >>> from jaxdpbo import accounting, privacy
+    >>> total = accounting.total([accounting.gaussian_stage(0.5, "a search")], 1e-5)
+    >>> privacy.guarantee_from_total(total, "the rows").notion
+    'dp'
+
+    Args:
+      total: from ``accounting.total``; its stages must be all releases about these rows.
+      protects: the protected users, in words.
+      assumptions: the assumptions of the stages, by name, such as ``IDEAL_NOISE`` for noise in floats.
+      total_variation: a bound on the total variation between all noise and ideal noise.
+
+    Raises:
+      TypeError: ``total`` is no ``accounting.Total``.
+    """
+    if not isinstance(total, _accounting.Total):
+        raise TypeError(f"total must be made by accounting.total, got {total!r:.80}")
+    if math.isinf(total.epsilon):
+        return _guarantee.no_guarantee(protects, f"nothing is proved of these stages at delta={total.delta:g}")
+    level, mu = max(total.epsilon, _guarantee.LEAST), _accounting.gdp_level(total.stages, total.delta)
+    counts = Counter((item.what, item.epsilon) for item in total.items)
+    return _guarantee.guarantee(
+        "dp",
+        level,
+        total.relation,
+        protects,
+        assumptions=tuple(dict.fromkeys((_guarantee.STAGE_COSTS, _guarantee.PUBLIC_CONFIG, *assumptions))),
+        delta=total.delta,
+        total_variation=total_variation,
+        # A stage is a part of the release, so its cost is at most the total.
+        parts=[
+            (what if times == 1 else f"{what} (each of {times})", min(max(epsilon, _guarantee.LEAST), level))
+            for (what, epsilon), times in counts.items()
+        ],
+        also=("gdp", max(mu, _guarantee.LEAST)) if math.isfinite(mu) else None,
+    )

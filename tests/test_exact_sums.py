@@ -346,11 +346,11 @@ def test_no_budget_is_refused_that_lies_between_two_that_will_do(dimension):
 
 
 def test_a_small_budget_is_spent_on_wider_noise():
-    switch = _accounting.rounded_gaussian_mu(2 * math.ceil(32 * math.sqrt(3)), 4096, 10)
+    switch = _accounting.rounded_gaussian_mu(2 * 100, 4096, 10)
     fine, coarse = budget(math.nextafter(switch, 0)), budget(switch)
     assert coarse.sigma == _calibration.SIGMAS[0] == 4096
     assert fine.sigma in _calibration.SIGMAS[1:]
-    assert int(coarse.radius) == 56
+    assert int(coarse.radius) == 100
     assert int(fine.radius) == _accounting.largest_distance(math.nextafter(switch, 0), fine.sigma, 10) // 2 > 100
     for found in (fine, coarse):
         assert (found.noise, found.radius.dtype, found.mu.dtype) == ("exact", np.int32, np.float64)
@@ -563,5 +563,5 @@ def test_a_variation_is_a_probability(total_variation, message):
 def test_what_is_no_statement_is_refused(change):
     fields = said(0.5).to_dict()
     fields = fields | change if "extra" in change else {k: v for k, v in fields.items() if k not in change}
-    with pytest.raises(ValueError, match=r"a guarantee has notion, level, .*variation, unit, parts, also; got"):
+    with pytest.raises(ValueError, match=r"a guarantee has notion, level, .*variation, unit, parts, also, stages; got"):
         _guarantee.guarantee_from_dict(fields)

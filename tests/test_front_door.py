@@ -19,7 +19,7 @@ import jaxdpbo
 from jaxdpbo import Execution, _arrays, dp_gibo, drivers, random_search
 from jaxdpbo._checks import box, low_high
 from jaxdpbo.drivers import _methods
-from jaxdpbo.drivers._preview import NO_DIFFERENT, path_note, step_deviation
+from jaxdpbo.drivers._preview import NO_DIFFERENT, few_users_note, path_note, step_deviation
 from jaxdpbo.privacy import _guarantee, _ledger, _requested_budget
 
 USERS = 40
@@ -379,7 +379,7 @@ def test_a_path_that_is_no_different_from_noise_says_so():
 
     for objective in (nothing, lost):
         notes = [minimize(objective, key=jax.random.key(seed), insecure_key=True).note for seed in range(5)]
-        assert notes.count(NO_DIFFERENT) >= 4
+        assert sum(NO_DIFFERENT in note for note in notes) >= 4
 
     def steep(point, data):
         return 50.0 * point[0] + 0 * data[:, 0]
@@ -405,7 +405,16 @@ def test_noise_alone_is_what_a_chi_squared_variable_would_be(steps, dimension):
 def test_a_note_is_a_function_of_what_is_released():
     run = minimize(python_loss, diagnostics=True)
     config = local(USERS, SIDE, 1.0, 2)
-    assert run.note == path_note(run.release.path, config)
+    notes = few_users_note(USERS, run.guarantee), path_note(run.release.path, config)
+    assert run.note == "; ".join(filter(None, notes))
+    assert f"with {USERS} users, fewer than 500, expect an answer near a guess" in run.note
+
+
+def test_few_users_are_a_note_before_the_run_too():
+    few, many = (jaxdpbo.preview(users=users, mu=1.0, space=SIDE) for users in (499, 500))
+    assert "With 499 users, fewer than 500, expect an answer near a guess" in str(few)
+    assert "near a guess" not in str(many)
+    assert few_users_note(3, _guarantee.no_guarantee("users", "mu is infinite")) == ""
 
 
 # The ledger

@@ -14,7 +14,7 @@ from jaxdpbo.drivers import _methods, _result, _separability
 from jaxdpbo.drivers._execution import AUTO, Execution, check_execution, set_options
 from jaxdpbo.drivers._loop import run_loop
 from jaxdpbo.drivers._methods import Search
-from jaxdpbo.drivers._preview import path_note
+from jaxdpbo.drivers._preview import few_users_note, path_note
 from jaxdpbo.drivers._scan import run_scan
 from jaxdpbo.privacy import _keys, _recording, _requested_budget
 from jaxdpbo.privacy._recording import Recording
@@ -79,8 +79,8 @@ def minimize(
 
     Returns:
       ``Run(release, guarantee)``. ``release.point (d,)`` is the answer in NumPy float64, and ``release.params`` its
-      parameters in a ``Space``. ``method`` names the method and the reason for the choice. ``note`` warns if the
-      released path is no different from noise, see ``_preview.path_note``.
+      parameters in a ``Space``. ``method`` names the method and the reason for the choice. ``note`` warns of too few
+      users, and if the released path is no different from noise, see ``_preview.path_note``.
 
     Raises:
       ValueError: an argument is out of range or has a wrong shape; names the argument.
@@ -103,8 +103,10 @@ def minimize(
     as_gdp = ledger is not None and _recording.notion(ledger) == "gdp"
     plan = _methods.plan(search, _methods.Task(count, requested, space, loss_range), as_gdp=as_gdp)
     finished = _run_plan(plan, loss, data, ledger, run)
-    note = "" if plan.descent is None else path_note(plan.search_release(finished.release).path, plan.descent)
-    return finished._replace(note=note, method=f"{plan.method}: {plan.reason}")
+    notes = [few_users_note(count, plan.guarantee)]
+    if plan.descent is not None:
+        notes.append(path_note(plan.search_release(finished.release).path, plan.descent))
+    return finished._replace(note="; ".join(filter(None, notes)), method=f"{plan.method}: {plan.reason}")
 
 
 def _check_tracing(run: Execution) -> None:

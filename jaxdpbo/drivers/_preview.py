@@ -20,6 +20,7 @@ from jaxdpbo.drivers._methods import Search
 from jaxdpbo.privacy import _choice, _clipping, _guarantee, _private_mean, _requested_budget, _sensitivity
 from jaxdpbo.privacy._accounting import regret
 
+FEW_USERS = 500  # below, a private search seldom beats a public random one: docs/searches.md
 PERCENT = 0.01  # the regret of ``users_for_percent``
 TARGET = 0.25  # of noise over the largest gradient: a rule of thumb for ``users_needed``, not a theorem
 SUMMED = 1000  # steps in an exact sum; an integral covers the others
@@ -87,6 +88,8 @@ class Preview(NamedTuple):
             f"No search with this guarantee can promise a regret below {100 * self.regret_limit:.2g} % of the loss "
             f"range; 1 % takes {self.users_for_percent:,} users at least."
         )
+        if few := few_users_note(self.users, self.guarantee):
+            sentences.append(f"{few[0].upper()}{few[1:]}.")
         if not self.helpful:
             sentences.append("NOT HELPFUL: expect little more than a random point.")
         if self.users < self.users_needed:
@@ -202,6 +205,16 @@ def _wander(deviation: float, steps: int) -> float:
         summed = ACCUMULATED + (SUMMED + 0.5) * deviation**2
         total += math.log1p((steps - SUMMED) * deviation**2 / summed)
     return math.sqrt(total)
+
+
+def few_users_note(users: int, stated: _guarantee.Guarantee) -> str:
+    """The warning that so few users make an answer little better than a guess, with what would be better; or ""."""
+    if users >= FEW_USERS or stated.notion == "none":
+        return ""
+    return (
+        f"with {users} users, fewer than {FEW_USERS}, expect an answer near a guess: better are more users, a larger part "
+        "of the rows to validate on, or the default parameters, which cost nothing"
+    )
 
 
 def path_note(path: ArrayLike, config: dp_gibo.Config) -> str:

@@ -139,6 +139,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
       guarantee_: the guarantee, see ``Guarantee``.
       release_: the release; ``release_.params`` is the best setting, before scaling.
       method_: the method, and the reason for its choice.
+      note_: a warning, such as of too few users; "" without one.
       best_loss_: the noised mean loss, with an ``estimate_share``.
       best_estimator_: the fitted estimator, with ``refit``; ``predict`` and similar methods call this estimator.
     """
@@ -325,6 +326,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         """Keep the results that you may publish, and nothing else."""
         self.guarantee_ = run.guarantee.without(_guarantee.SEPARABLE_LOSSES).assuming(*ready.rests)
         self.release_, self.best_params_, self.method_ = run.release, dict(run.release.params), run.method
+        self.note_ = run.note
         if ready.block_rows is not None and self.scale:
             self.best_params_ = _scaling.scale(self.estimator, self.best_params_, ready.block_rows, rows)
         if self._checked_search().estimate_share:

@@ -346,11 +346,11 @@ def test_no_budget_is_refused_that_lies_between_two_that_will_do(dimension):
 
 
 def test_a_small_budget_is_spent_on_wider_noise():
-    switch = _accounting.rounded_gaussian_mu(2 * 100, 4096, 10)
+    switch = _accounting.rounded_gaussian_mu(2 * 64, 4096, 10)
     fine, coarse = budget(math.nextafter(switch, 0)), budget(switch)
     assert coarse.sigma == _calibration.SIGMAS[0] == 4096
     assert fine.sigma in _calibration.SIGMAS[1:]
-    assert int(coarse.radius) == 100
+    assert int(coarse.radius) == 64
     assert int(fine.radius) == _accounting.largest_distance(math.nextafter(switch, 0), fine.sigma, 10) // 2 > 100
     for found in (fine, coarse):
         assert (found.noise, found.radius.dtype, found.mu.dtype) == ("exact", np.int32, np.float64)

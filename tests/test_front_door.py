@@ -20,7 +20,7 @@ from jaxdpbo import Execution, _arrays, dp_gibo, drivers, random_search
 from jaxdpbo._checks import box, low_high
 from jaxdpbo.drivers import _methods
 from jaxdpbo.drivers._preview import NO_DIFFERENT, few_users_note, path_note, step_deviation
-from jaxdpbo.privacy import _guarantee, _ledger, _requested_budget
+from jaxdpbo.privacy import _guarantee, _ledger, _requested_budget, _spending
 
 USERS = 40
 RECORDS = np.random.default_rng(0).uniform(0.0, 6.0, size=(USERS, 1))
@@ -47,7 +47,7 @@ def minimize(loss=loss, data=RECORDS, space=SIDE, **changes):
 def local(users, bounds, mu, steps):
     """The descent of ``minimize`` with batches of 2."""
     search = jaxdpbo.Search(method="local", steps=steps, batch=2, clip_norm=1.0, noise="float")
-    return _methods.plan(search, _methods.Task(users, _requested_budget.Requested(mu), bounds, None)).config
+    return _methods.plan(search, _methods.Task(users, _spending.Requested(mu), bounds, None)).config
 
 
 # Budgets
@@ -162,12 +162,12 @@ def test_configs_and_objectives_state_at_most_what_was_asked_for(noise, epsilon,
 def test_a_statement_beyond_what_was_asked_for_is_refused():
     stated = _guarantee.guarantee("gdp", 1.0, "replace_one", "them", total_variation=1e-9)
     for epsilon in (10.0, 4.0):
-        requested = _requested_budget.Requested(1.0, epsilon, 1e-5)
+        requested = _spending.Requested(1.0, epsilon, 1e-5)
         if epsilon == 10.0:
-            assert _requested_budget.spend(lambda mu: mu, lambda _: stated, requested)[1].level < epsilon
+            assert _spending.spend(lambda mu: mu, lambda _: stated, requested)[1].level < epsilon
             continue
         with pytest.raises(ValueError, match="epsilon=4 at delta=1e-05 can not be guaranteed for so many draws"):
-            _requested_budget.spend(lambda mu: mu, lambda _: stated, requested)
+            _spending.spend(lambda mu: mu, lambda _: stated, requested)
 
 
 # Losses of any kind

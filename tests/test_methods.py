@@ -24,8 +24,8 @@ from jaxdpbo import (
     random_search,
     space,
 )
-from jaxdpbo.drivers import _methods
-from jaxdpbo.privacy import _guarantee, _requested_budget
+from jaxdpbo.drivers import _method_configs, _methods
+from jaxdpbo.privacy import _guarantee, _spending
 from jaxdpbo.surrogate import _box_search
 
 USERS = 60
@@ -66,7 +66,7 @@ def plan(method="auto", **changes):
     given = {"users": 1000, "mu": 1.0, "space": BOX, "steps": 20, "clip_norm": 1.0, "loss_range": (0.0, 4.0)}
     grouped = group_options(method=method, **given | changes)
     budget = {name: grouped.pop(name) for name in ("mu", "epsilon", "delta") if name in grouped}
-    requested = _requested_budget.request(**budget, users=grouped["users"])
+    requested = _spending.request(**budget, users=grouped["users"])
     return _methods.plan(grouped.pop("search"), _methods.Task(requested=requested, **grouped))
 
 
@@ -125,7 +125,7 @@ def test_one_choice_is_pure_too():
     assert f"gdp {stated.level:g} and dp {epsilon:g}" in stated.claim
 
 
-@pytest.mark.parametrize("method", [_methods.LOCAL, _methods.START, _methods.CHOICE, _methods.IN_ORDER])
+@pytest.mark.parametrize("method", [_methods.LOCAL, _methods.START, _methods.CHOICE, _method_configs.IN_ORDER])
 def test_a_method_by_name_runs_the_same_compiled_and_from_python(method):
     options = {"method": method, "users": USERS} | SMALL
     compiled = jaxdpbo.minimize(loss, RECORDS, BOX[:2] + BOX[2:], **group_options(**options))
@@ -242,7 +242,7 @@ def test_another_space_is_another_run_on_record(tmp_path):
         jaxdpbo.minimize(worded_loss, RECORDS, other, **group_options(**options))
 
 
-GRID = WORDS.snap(_methods.sobol(8, 2, 0))
+GRID = WORDS.snap(_method_configs.sobol(8, 2, 0))
 SEARCH = _box_search.BoxSearch(8, 1, 1)
 
 

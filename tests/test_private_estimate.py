@@ -10,7 +10,7 @@ import jaxdpbo
 from jaxdpbo import Space, accounting, dp_gd, dp_gibo, dp_gp_ucb, drivers, space
 from jaxdpbo._algorithms import private_estimate, private_search
 from jaxdpbo.drivers import _methods
-from jaxdpbo.privacy import _calibration, _guarantee, _requested_budget
+from jaxdpbo.privacy import _calibration, _guarantee, _spending
 from jaxdpbo.privacy._calibration import RELEASES
 
 USERS = 400
@@ -116,7 +116,7 @@ PARTS = {
 def test_the_parts_are_the_mechanisms_of_the_method(method):
     """No noisy means where a search only chooses."""
     search = jaxdpbo.Search(method=method, steps=6, batch=2, estimate_share=0.1)
-    plan = _methods.plan(search, _methods.Task(USERS, _requested_budget.Requested(2.0), BOX, RANGE))
+    plan = _methods.plan(search, _methods.Task(USERS, _spending.Requested(2.0), BOX, RANGE))
     stated = plan.algorithm.privacy(plan.config)
     assert [name for name, _ in stated.parts] == PARTS[method]
     assert accounting.compose_gdp_rounded_up(*dict(stated.parts).values()) == pytest.approx(stated.level, rel=1e-12)
@@ -124,7 +124,7 @@ def test_the_parts_are_the_mechanisms_of_the_method(method):
 
 def test_a_clip_norm_that_is_found_first_is_a_part_of_each_search_around_it():
     search = jaxdpbo.Search(method=_methods.START, steps=6, batch=2, clip_norm="private", estimate_share=0.1)
-    plan = _methods.plan(search, _methods.Task(USERS, _requested_budget.Requested(2.0), BOX, RANGE))
+    plan = _methods.plan(search, _methods.Task(USERS, _spending.Requested(2.0), BOX, RANGE))
     names = [name for name, _ in plan.algorithm.privacy(plan.config).parts]
     place = PARTS[_methods.START].index(RELEASES)
     assert names == [*PARTS[_methods.START][:place], _calibration.FIND_SCALE, *PARTS[_methods.START][place:]]

@@ -208,7 +208,7 @@ def test_minimize_finds_it_and_preview_knows_its_noise():
     shared = {"users": 60, "space": BOX, "mu": 4.0, "steps": 4, "method": "local"}
     private, fixed = (
         preview(**group_options(clip_norm="private", loss_range=(0, 1), **shared)),
-        preview(**group_options(**shared)),
+        preview(**group_options(clip_norm=1.0, **shared)),
     )
     assert private.relative_noise == pytest.approx(fixed.relative_noise / math.sqrt(0.95), rel=0.01)
     assert private.loss_noise is None

@@ -3,6 +3,7 @@
 import functools
 import itertools
 import pickle
+from dataclasses import replace
 from importlib import import_module
 
 import jax
@@ -262,7 +263,8 @@ def test_the_guarantee_is_typed_and_conditional(case):
     if case.notion in expected:
         promised = expected[case.notion]()
         assert statement.epsilon(1e-5) <= promised
-        assert statement.epsilon(1e-5) == pytest.approx(promised, rel=0.01 if statement.total_variation else 1e-9)
+        by_level = replace(statement, stages=(), also=None)  # choices cost less, by their range
+        assert by_level.epsilon(1e-5) == pytest.approx(promised, rel=0.01 if statement.total_variation else 1e-9)
     else:
         with pytest.raises(ValueError, match="does not convert"):
             statement.epsilon(1e-5)

@@ -173,7 +173,7 @@ def test_configs_that_cannot_be_stacked_are_told_which_field_differs(changes, sa
 
 
 # Trap 34: two budgets with one key. Exact noise is the same integers under every budget, and cancels.
-MUS, COUNT = (0.02, 0.1), 200
+MUS, COUNT = (0.04, 0.1), 200
 DATA = np.random.default_rng(0).normal(size=COUNT)
 FIVE = jax.random.split(jax.random.key(1), 5)
 

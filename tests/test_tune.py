@@ -96,7 +96,7 @@ def test_the_command_prints_a_setting_and_its_guarantee(tmp_path, capsys):
     out, err = capsys.readouterr()
     found = json.loads(out)
     assert 0.1 <= found["params"]["C"] <= 1.0
-    assert found["guarantee"]["notion"] == "gdp"
+    assert found["guarantee"]["notion"] == "dp"
     assert err == ""
     _commands.main([*line, "--quiet"])
     first = capsys.readouterr().out.splitlines()[0]

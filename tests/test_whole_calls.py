@@ -248,6 +248,9 @@ CALLS = {
         call_minimize(method="in_order", estimate_share=0.3, **RANGE), one_huge(), MIRRORED, (MINIMIZE,)
     ),
     "minimize, evaluations": Call(call_minimize(method="evaluations", **RANGE), one_huge(), MIRRORED, (MINIMIZE,)),
+    "minimize, public records": Call(
+        call_minimize(public=np.ones((3, 1)), **PAIR, **RANGE), one_huge(), MIRRORED, (MINIMIZE,)
+    ),
     "minimize, local, epsilon": Call(call_minimize(**PAIR), one_huge(), MIRRORED, (MINIMIZE,)),
     "minimize, start_then_local, epsilon": Call(
         call_minimize(method="start_then_local", steps=5, **PAIR, **RANGE), one_huge(), MIRRORED, (MINIMIZE,)

@@ -11,7 +11,10 @@ method                search                                                    
                       choice
 "evaluations"         GP-UCB on noisy means; you may publish all of them           ``loss_range``
 "in_order"            a design and one private choice: also epsilon-DP             ``loss_range``
-"auto"                "local" without a ``loss_range``. With "private": "local",   ``loss_range`` where a dimension is
+"proposed"            a search on public records, for half of the evaluations;     ``loss_range``, public records
+                      one private choice among the points that it proposes
+"auto"                "proposed" with public records. Otherwise:
+                      "local" without a ``loss_range``. With "private": "local",   ``loss_range`` where a dimension is
                       or "evaluations" where a dimension is not real. With two     not real
                       numbers: "choice" where a dimension is not real, otherwise
                       by the sharpness of a private choice
@@ -25,35 +28,35 @@ guess, and descent from the middle needs none.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
-import optax
 
-from jaxdpbo import _checks
+from jaxdpbo import _arrays, _checks
 from jaxdpbo import _space as spaces
-from jaxdpbo._algorithms import dp_gibo, gp_ucb, private_estimate, private_evaluations, private_search
+from jaxdpbo._algorithms import dp_gibo, private_estimate
 from jaxdpbo._types import Algorithm, ArrayLike, Bounds
-from jaxdpbo.privacy import _calibration, _guarantee, _private_scale, _requested_budget
+from jaxdpbo.drivers._method_configs import (
+    CHOICE,
+    CHOICE_SHARE,
+    DESCENTS,
+    EVALUATIONS,
+    LOCAL,
+    MAKERS,
+    METHODS,
+    PROPOSED,
+    SCALING,
+    START,
+    Problem,
+    add_estimate,
+    is_private,
+)
 from jaxdpbo.privacy import _choice as choice
+from jaxdpbo.privacy import _guarantee, _spending
 
-LOCAL, START, CHOICE, EVALUATIONS, IN_ORDER = "local", "start_then_local", "choice", "evaluations", "in_order"
-DESCENTS = (LOCAL, START)  # along gradients: for real dimensions alone
-METHODS: tuple[str, ...] = (LOCAL, START, CHOICE, EVALUATIONS, IN_ORDER)
-SCALING = (LOCAL, EVALUATIONS)  # find privately how much losses differ
 AUTO = "auto"
 SHARP = 50.0  # least sharpness of a choice for CHOICE_SHARE at which "auto" chooses a start
-CHOICE_SHARE = 0.1  # of mu^2, for the start, and again for the answer
-CLIP_SHARE = 0.25  # of the width of the loss range, after a start: half a side of the box seldom changes a loss more
-DESIGN_SHARE = 0.15  # of the steps, for a start
-ROUNDS, FIRST_SHARE, LAST_SHARE = 4, 0.4, 0.25  # of "choice": rounds near the chosen point; of steps; of mu^2
-MAX_EVALUATIONS = 60  # of "evaluations": more evaluations add noise to each
-SCALE_EVALUATIONS = 10  # of these, at most a fifth, compare losses if loss_range="private"
-CHOOSES = private_search.make_algorithm()
-STARTS = private_search.make_algorithm(dp_gibo.algorithm, dp_gibo.set_start)
-EVALUATES = private_evaluations.make_algorithm(gp_ucb.algorithm)
 STEPS = 25
 
 
@@ -66,7 +69,7 @@ class Search:
     'local'
 
     Attributes:
-      method: "auto", "local", "start_then_local", "choice", "evaluations" or "in_order", see docs/which.md.
+      method: "auto", "local", "start_then_local", "choice", "evaluations", "in_order" or "proposed", see docs/which.md.
         "auto" chooses by public numbers, and ``Run.method`` names the choice and the reason.
       steps: ``T``, 25 by default. A search evaluates the loss at ``T b`` points at most.
       batch: ``b``, points a step; ``d + 1`` by default.
@@ -100,27 +103,14 @@ class Task(NamedTuple):
       requested: the budget.
       space: a box, or a ``Space``.
       loss_range: ``(low, high)``, "private", or None.
+      public: whether there are public records.
     """
 
     users: int
-    requested: _requested_budget.Requested
+    requested: _spending.Requested
     space: Bounds
     loss_range: Any
-
-
-class _Problem(NamedTuple):
-    """A checked task and the settings of its search."""
-
-    users: int
-    mu: float
-    space: Any
-    box: np.ndarray
-    loss_range: Any
-    steps: int
-    batch: int
-    clip_norm: float | str | None
-    start: Any
-    noise: str
+    public: bool = False
 
 
 class Plan(NamedTuple):
@@ -140,7 +130,7 @@ class Plan(NamedTuple):
     algorithm: Algorithm
     config: Any
     guarantee: _guarantee.Guarantee
-    requested: _requested_budget.Requested
+    requested: _spending.Requested
 
     @property
     def delta(self) -> float | None:
@@ -148,6 +138,12 @@ class Plan(NamedTuple):
         if self.guarantee.notion != "dp":
             return None
         return self.requested.delta if self.guarantee.delta else 0.0
+
+    def with_points(self, points: np.ndarray) -> "Plan":
+        """The plan with these points ``(m, d)`` in the place of its design, which has as many."""
+        search = replace(self.search, fresh=_arrays.to_device(points, self.search.fresh.dtype))
+        config = search if self.search is self.config else replace(self.config, inner=search)
+        return self._replace(config=config)
 
     @property
     def search(self) -> Any:
@@ -171,7 +167,7 @@ def plan(search: Search | None, task: Task, *, as_gdp: bool = False) -> Plan:
     Args:
       search: the settings.
       task: the task.
-      as_gdp: see ``_requested_budget.spend``.
+      as_gdp: see ``_spending.spend``.
 
     Raises:
       ValueError: the method is unknown or lacks an argument, or an argument is out of range.
@@ -180,13 +176,13 @@ def plan(search: Search | None, task: Task, *, as_gdp: bool = False) -> Plan:
     if not isinstance(search, Search | None):
         raise TypeError(f"search must be a Search, got {type(search).__name__}")
     search = search or Search()
-    _checks.one_of("method", search.method, (AUTO, *METHODS))
+    _checks.one_of("method", search.method, (AUTO, *METHODS, PROPOSED))
     bounds, space = spaces.box(task.space)
     box = _checks.box("space", bounds)
     share = _checks.number("estimate_share", search.estimate_share)
     if not 0 <= share < 1:
         raise ValueError(f"estimate_share must be in [0, 1), got {share:g}")
-    whole = _Problem(
+    whole = Problem(
         users=_checks.size("users", task.users),
         mu=task.requested.mu,
         space=bounds if space is None else space,
@@ -197,27 +193,30 @@ def plan(search: Search | None, task: Task, *, as_gdp: bool = False) -> Plan:
         clip_norm=search.clip_norm,
         start=_start(space, search.start, box),
         noise=search.noise,
+        public=task.public,
     )
     real = space is None or bool(np.all(space.real_axes))
     method, reason = _choose(search.method, whole, real)
     _check_needs(method, whole, real)
-    if share and (whole.loss_range is None or _is_private(whole) or whole.steps < 2):
+    if share and (whole.loss_range is None or is_private(whole) or whole.steps < 2):
         raise ValueError("estimate_share needs a loss_range of two numbers, and two steps or more")
 
     def make(level: float) -> tuple[Algorithm, Any]:
-        return _add_estimate(share, whole._replace(mu=level), _MAKERS[method])
+        return add_estimate(share, whole._replace(mu=level), MAKERS[method])
 
     def state(made: tuple[Algorithm, Any]) -> _guarantee.Guarantee:
         return made[0].privacy(made[1])
 
-    (algorithm, config), stated = _requested_budget.spend(make, state, task.requested, as_gdp=as_gdp)
+    (algorithm, config), stated = _spending.spend(make, state, task.requested, as_gdp=as_gdp)
     return Plan(method, reason, algorithm, config, stated, task.requested)
 
 
-def _choose(method: str, problem: _Problem, real: bool) -> tuple[str, str]:
+def _choose(method: str, problem: Problem, real: bool) -> tuple[str, str]:
     """The method and the reason, in public numbers."""
     if method != AUTO:
         return method, "as asked for"
+    if problem.public:
+        return PROPOSED, "public records steer the search"
     if problem.loss_range is None:
         if not real:
             raise ValueError(
@@ -225,7 +224,7 @@ def _choose(method: str, problem: _Problem, real: bool) -> tuple[str, str]:
                 "gradient: give loss_range=(low, high) of a user's loss, or 'private'"
             )
         return LOCAL, "no loss_range was given"
-    if _is_private(problem):
+    if is_private(problem):
         return (LOCAL, "losses are scaled privately") if real else (EVALUATIONS, "not all dimensions are real")
     if not real:
         return CHOICE, "not all dimensions are real"
@@ -239,11 +238,16 @@ def _choose(method: str, problem: _Problem, real: bool) -> tuple[str, str]:
     return START, reason + f"at least {SHARP:g}"
 
 
-def _check_needs(method: str, problem: _Problem, real: bool) -> None:
+def _check_needs(method: str, problem: Problem, real: bool) -> None:
     """Raise ValueError if the method lacks an argument or cannot use one; ``real``: all dimensions are real."""
     if method != LOCAL and problem.loss_range is None:
         raise ValueError(f"loss_range must be given for method={method!r}")
-    if method not in SCALING and _is_private(problem):
+    if problem.public != (method == PROPOSED):
+        raise ValueError(
+            f"public must be given for method={PROPOSED!r} and for no other, got method={method!r}"
+            + " with public records" * problem.public
+        )
+    if method not in SCALING and is_private(problem):
         raise ValueError(f"loss_range must be two numbers for method={method!r}, got {problem.loss_range!r}")
     if method in DESCENTS and not real:
         raise ValueError(
@@ -254,163 +258,9 @@ def _check_needs(method: str, problem: _Problem, real: bool) -> None:
         raise ValueError(f"clip_norm must not be {problem.clip_norm!r} for method={method!r}: it has no gradients")
 
 
-def _is_private(problem: _Problem) -> bool:
-    """True if the search finds the scale of the losses privately. Raise a ValueError for other text."""
-    return isinstance(problem.loss_range, str) and bool(
-        _checks.one_of("loss_range", problem.loss_range, (_private_scale.PRIVATE,))
-    )
-
-
-def _levels(problem: _Problem, shares: list[float]) -> list[float]:
-    """The ``mu`` of each share of ``mu^2``."""
-    return _calibration.split_levels(problem.mu, shares, jnp.result_type(float))
-
-
-def _add_estimate(share: float, problem: _Problem, make: Any) -> tuple[Algorithm, Any]:
-    """The search that ``make`` makes, with an estimate for a ``share`` of ``mu^2``; 0 for no estimate."""
-    if not share:
-        return make(problem)
-    of_estimate, of_search = _levels(problem, [share, 1 - share])
-    algorithm, config = make(problem._replace(mu=of_search, steps=problem.steps - 1))
-    estimate = private_estimate.config(
-        config, users=problem.users, mu=of_estimate, loss_range=problem.loss_range, noise=problem.noise
-    )
-    return private_estimate.make_algorithm(algorithm), estimate
-
-
 def _start(space: Any, start: Any, box: np.ndarray) -> np.ndarray | None:
     """The start as a point ``(d,)`` in the box; None for the middle."""
     if start is None:
         return None
     point = space.point(start) if space is not None and isinstance(start, dict) else start
     return _checks.inside("start", _checks.from_box("start", point, box, _checks.middle), box)
-
-
-def _local_config(problem: _Problem, usual_norm: float | str) -> dp_gibo.Config:
-    """DP-GIBO with defaults that work: coordinate AdaGrad in box units, the mean of the last half of the path."""
-    return dp_gibo.config(
-        users=problem.users,
-        steps=problem.steps,
-        mu=problem.mu,
-        bounds=problem.space,
-        batch=problem.batch,
-        clip_norm=usual_norm if problem.clip_norm is None else problem.clip_norm,
-        theta0=problem.start,
-        optimizer=optax.adagrad,
-        output="last_half_mean",
-        noise=problem.noise,
-    )
-
-
-def _local(problem: _Problem) -> tuple[Algorithm, Any]:
-    enough = problem.users >= _private_scale.users_needed(problem.mu)
-    norm = _private_scale.PRIVATE if enough or _is_private(problem) else _usual_norm(problem)
-    return dp_gibo.algorithm, _local_config(problem, norm)
-
-
-def _usual_norm(problem: _Problem) -> float:
-    if problem.loss_range is None:
-        return 1.0
-    low, high = _checks.interval("loss_range", problem.loss_range)
-    return CLIP_SHARE * (high - low)
-
-
-def _start_then_local(problem: _Problem) -> tuple[Algorithm, Any]:
-    if problem.steps < 3:
-        raise ValueError(f"steps must be at least 3 for method={START!r}, got {problem.steps}")
-    first = max(1, round(DESIGN_SHARE * problem.steps))
-    of_start, of_answer, of_descent = _levels(problem, [CHOICE_SHARE, CHOICE_SHARE, 1 - 2 * CHOICE_SHARE])
-    rest = problem._replace(steps=problem.steps - first - 1, mu=of_descent)
-    descent = _local_config(rest, _usual_norm(problem))
-    return STARTS, _search(problem, [_design(problem, first)], [of_start, of_answer], descent)
-
-
-def _choice(problem: _Problem) -> tuple[Algorithm, Any]:
-    later = min(ROUNDS, problem.steps - 1)
-    first = max(problem.steps - later * max(1, round((1 - FIRST_SHARE) * problem.steps / ROUNDS)), 1)
-    steps = (problem.steps - first) // max(later, 1)
-    rounds = [_design(problem, problem.steps - later * steps)]
-    rounds += [_near(problem, steps, 0.5**number, number) for number in range(1, later + 1)]
-    if not later:
-        return CHOOSES, _search(problem, rounds, [problem.mu])
-    shares = [(1 - LAST_SHARE) / later] * later + [LAST_SHARE]
-    return CHOOSES, _search(problem, rounds, _levels(problem, shares))
-
-
-def _in_order(problem: _Problem) -> tuple[Algorithm, Any]:
-    return CHOOSES, _search(problem, [_design(problem, problem.steps)], [problem.mu])
-
-
-def _evaluations(problem: _Problem) -> tuple[Algorithm, Any]:
-    box, design = problem.box, None
-    count = min(problem.steps * problem.batch, MAX_EVALUATIONS)
-    if _is_private(problem):
-        compared = max(2, min(SCALE_EVALUATIONS, count // 5))
-        if count <= compared:
-            raise ValueError(f"steps times batch must be at least {compared + 1} for loss_range='private', got {count}")
-        count, design = count - compared, box[0] + (box[1] - box[0]) * sobol(compared, box.shape[1], 0)
-    answer = "best_posterior_mean"
-    inner = gp_ucb.config(steps=count, bounds=problem.space, refit_every=20, fit_steps=30, answer=answer)
-    return EVALUATES, private_evaluations.config(
-        gp_ucb.algorithm,
-        inner,
-        users=problem.users,
-        mu=problem.mu,
-        loss_range=problem.loss_range,
-        design=design,
-        noise=problem.noise,
-    )
-
-
-_MAKERS: dict[str, Any] = dict(zip(METHODS, (_local, _start_then_local, _choice, _evaluations, _in_order), strict=True))
-
-
-def _search(problem: _Problem, rounds: list[private_search.Round], levels: list[float], inner: Any = None) -> Any:
-    return private_search.config(
-        users=problem.users,
-        bounds=problem.space,
-        loss_range=problem.loss_range,
-        rounds=rounds,
-        choice_mu=_carry(levels, problem.noise),
-        batch=problem.batch,
-        inner_config=inner,
-        noise=problem.noise,
-    )
-
-
-def _carry(levels: list[float], noise: str) -> list[float]:
-    """The levels of choices: the grid of exact noise rounds each down, and what is left goes to the next choice."""
-    if noise != "exact" or math.inf in levels:
-        return levels
-    carried, left = [], 0.0
-    for mu in levels:
-        whole = math.hypot(mu, left)
-        carried.append(whole)
-        left = math.sqrt(max(whole**2 - choice.level(choice.budget(whole, noise, dtype=float)) ** 2, 0.0))
-    return carried
-
-
-def _design(problem: _Problem, steps: int) -> private_search.Round:
-    """A round of the start and points of a Sobol sequence in the box."""
-    (low, high), count = problem.box, steps * problem.batch
-    start = _checks.middle(problem.box) if problem.start is None else problem.start
-    fresh = np.concatenate([start[None], low + (high - low) * sobol(count, len(low), 0)])[:count]
-    return private_search.Round(fresh, np.zeros_like(fresh), np.zeros(fresh.shape, bool))
-
-
-def _near(problem: _Problem, steps: int, reach: float, number: int) -> private_search.Round:
-    """A round near the last chosen point: half of the coordinates (at least 1) move by up to ``reach`` half sides."""
-    (low, high), count = problem.box, steps * problem.batch
-    rng = np.random.default_rng(number)
-    offset = reach * (high - low) / 2 * (2 * sobol(count, len(low), number) - 1)
-    moved = rng.random(offset.shape) < 0.5
-    moved[np.arange(count), rng.integers(0, len(low), count)] = True
-    kept = np.ones(offset.shape, bool)
-    return private_search.Round(np.broadcast_to(low, offset.shape).copy(), np.where(moved, offset, 0.0), kept)
-
-
-def sobol(count: int, dimension: int, seed: int) -> np.ndarray:
-    """Points ``(count, d)`` of a scrambled Sobol sequence in the unit box; public."""
-    from scipy.stats import qmc  # takes as long to import as jaxdpbo
-
-    return qmc.Sobol(dimension, rng=seed).random_base2(max(1, math.ceil(math.log2(count))))[:count]

@@ -10,13 +10,13 @@ from jaxdpbo import _checks, _user_values
 from jaxdpbo import _space as spaces
 from jaxdpbo._space import Space
 from jaxdpbo._types import ArrayLike, Bounds, Data, Objective, Tree
-from jaxdpbo.drivers import _methods, _result, _separability
+from jaxdpbo.drivers import _methods, _public_search, _result, _separability
 from jaxdpbo.drivers._execution import AUTO, Execution, check_execution, set_options
 from jaxdpbo.drivers._loop import run_loop
 from jaxdpbo.drivers._methods import Search
 from jaxdpbo.drivers._preview import few_users_note, path_note
 from jaxdpbo.drivers._scan import run_scan
-from jaxdpbo.privacy import _keys, _recording, _requested_budget
+from jaxdpbo.privacy import _keys, _recording, _spending
 from jaxdpbo.privacy._recording import Recording
 from jaxdpbo.privacy._separable import Blocks, ByPerson
 
@@ -35,6 +35,7 @@ def minimize(
     loss_range: ArrayLike | str | None = None,
     users: int | None = None,
     user_axes: Tree = None,
+    public: Data | None = None,
     search: Search | None = None,
     ledger: Recording | None = None,
     run: Execution | None = None,
@@ -73,6 +74,9 @@ def minimize(
       users: the number of users ``n``; by default taken from ``by_person`` or ``blocks``, or the common leading length
         of all leaves of ``data``.
       user_axes: the axis of users in each leaf of ``data``, see ``run_scan``.
+      public: records of people who need no protection, in any number, for ``loss(point, public)``. Half of the
+        evaluations search on their mean loss, without noise, and one private choice among the points that this search
+        proposes spends the whole budget. The guarantee does not protect these records, and says that they steer.
       search: ``Search(...)``: method, steps, start and the like.
       ledger: ``Recording(path, run)``: charge the run to a ledger before the run begins, see ``run_loop``.
       run: ``Execution(...)``: key, executor, progress and the like.
@@ -99,9 +103,12 @@ def minimize(
         data = _user_values.to_data(data)
     loss, data = _separability.prepare_objective(loss, data, user_axes)
     count = _users(users, loss, data)
-    requested = _requested_budget.request(mu, epsilon, delta, users=count, dtype=jnp.result_type(float))
+    requested = _spending.request(mu, epsilon, delta, users=count, dtype=jnp.result_type(float))
     as_gdp = ledger is not None and _recording.notion(ledger) == "gdp"
-    plan = _methods.plan(search, _methods.Task(count, requested, space, loss_range), as_gdp=as_gdp)
+    task = _methods.Task(count, requested, space, loss_range, public is not None)
+    plan = _methods.plan(search, task, as_gdp=as_gdp)
+    if public is not None:
+        plan = _public_search.propose(plan, task, search, loss, public, run)
     finished = _run_plan(plan, loss, data, ledger, run)
     notes = [few_users_note(count, plan.guarantee)]
     if plan.descent is not None:

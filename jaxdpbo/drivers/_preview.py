@@ -17,7 +17,7 @@ from jaxdpbo._space import Space
 from jaxdpbo._types import ArrayLike, Bounds
 from jaxdpbo.drivers import _methods
 from jaxdpbo.drivers._methods import Search
-from jaxdpbo.privacy import _choice, _clipping, _guarantee, _private_mean, _requested_budget, _sensitivity
+from jaxdpbo.privacy import _choice, _clipping, _guarantee, _private_mean, _sensitivity, _spending
 from jaxdpbo.privacy._accounting import regret
 
 FEW_USERS = 500  # below, a private search seldom beats a public random one: docs/searches.md
@@ -130,7 +130,7 @@ def preview(
       TypeError: an argument has the wrong type.
     """
     users = _checks.size("users", users)
-    requested = _requested_budget.request(mu, epsilon, delta, users=users, dtype=jnp.result_type(float))
+    requested = _spending.request(mu, epsilon, delta, users=users, dtype=jnp.result_type(float))
     plan = _methods.plan(search, _methods.Task(users, requested, space, loss_range))
     stated = plan.guarantee
     deviation = relative = wander = None
@@ -143,7 +143,7 @@ def preview(
     assert counts is not None  # a method without a descent needs a range
     evaluations = plan.config.steps * plan.config.batch
     levels = {stated.notion: stated.level} | dict([stated.also] if stated.also else [])
-    private = {"mu": levels.get("gdp", math.inf), "epsilon": levels.get("dp", math.inf)}
+    private = {"mu": levels.get("gdp", math.inf), "epsilon": math.inf if stated.delta else levels.get("dp", math.inf)}
     return Preview(
         guarantee=stated,
         method=f"{plan.method}: {plan.reason}",
@@ -212,8 +212,8 @@ def few_users_note(users: int, stated: _guarantee.Guarantee) -> str:
     if users >= FEW_USERS or stated.notion == "none":
         return ""
     return (
-        f"with {users} users, fewer than {FEW_USERS}, expect an answer near a guess: better are more users, a larger part "
-        "of the rows to validate on, or the default parameters, which cost nothing"
+        f"with {users} users, fewer than {FEW_USERS}, expect an answer near a guess: better are more users, a larger "
+        "part of the rows to validate on, or the default parameters, which cost nothing"
     )
 
 

@@ -19,7 +19,7 @@ from jaxdpbo._algorithms import private_evaluations
 from jaxdpbo._types import ArrayLike, Data, Tree
 from jaxdpbo.drivers import _result, _separability, _sharding
 from jaxdpbo.drivers._execution import Execution, check_execution
-from jaxdpbo.privacy import _calibration, _keys, _private_mean, _private_scale, _requested_budget, _run_lock
+from jaxdpbo.privacy import _calibration, _keys, _private_mean, _private_scale, _run_lock, _spending
 from jaxdpbo.privacy import _ledger as ledgers
 from jaxdpbo.privacy import _recording as recordings
 
@@ -116,7 +116,7 @@ class PrivateObjective:
         if find_scale == (design is None) or (design is not None and len(design) < 2):
             raise ValueError("design must be two points or more with loss_range='private', and not given otherwise")
         dtype = jnp.result_type(float)
-        requested = _requested_budget.request(mu, epsilon, delta, users=self._users, dtype=dtype)
+        requested = _spending.request(mu, epsilon, delta, users=self._users, dtype=dtype)
         sizes = {"users": self._users, "steps": self._evaluations, "dimension": 1}
         ends = _arrays.to_device(low, dtype), _arrays.to_device(high, dtype)
 
@@ -125,9 +125,7 @@ class PrivateObjective:
             return private_evaluations.Config(None, budget, *ends)
 
         as_gdp = ledger is not None and recordings.notion(ledger) == "gdp"
-        self._config, statement = _requested_budget.spend(
-            make_config, private_evaluations.privacy, requested, as_gdp=as_gdp
-        )
+        self._config, statement = _spending.spend(make_config, private_evaluations.privacy, requested, as_gdp=as_gdp)
         if design is None:
             self.deviation = self._deviation()
         if ledger is not None and run.key is not None:

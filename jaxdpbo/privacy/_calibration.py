@@ -30,7 +30,7 @@ RATES = Fraction(1, 2**6), Fraction(1, 2**12), Fraction(1, 2**16)  # the first t
 MIN_UNITS, MAX_UNITS = 100, 2**22  # units; a larger budget gets no more
 MAX_RADIUS = 2**16  # upper end of radii and dimensions: the guard counts squares in 32 bits
 FIND_SCALE, RELEASES, SEARCH = "the scale of the clip", "the noisy means", "the search"  # parts of a guarantee
-FINE_RADIUS = 100  # a smaller radius would leave more than 1 % of the level unspent: take the larger sigma
+FINE_RADIUS = 64  # a smaller radius would leave up to 2 % of epsilon unspent: take the larger sigma
 MIN_RADIUS = 32  # times sqrt(d): smaller radii would lose more than 4 % to rounding
 
 

@@ -27,6 +27,7 @@ PUBLIC_CONFIG = (
 SEPARABLE_LOSSES = "each user's loss is computed from that user's record alone"
 SEPARABLE_GAINS = "each user's gain is computed from that user's record alone"
 OWN_ROWS = "row i of the data was made from record i and public values alone, and everything declared public is public"
+PUBLIC_STEERS = "public records steer the search: they are not protected here, and were made without the users' records"
 COMPILED_APART = "XLA compiles a program that keeps users apart to code that keeps them apart, to the last bit"
 ROW_OWNERS = "the owner of each row, and the number of rows of each user, are public"
 BLOCKS_APART = "a block's loss depends on its own rows and public values alone: its learner keeps nothing between calls"
@@ -61,7 +62,7 @@ SECTIONS = {
     IDEAL_NOISE: "ideal-noise", KEY_SECRET: "key-secret", PUBLIC_CONFIG: "public-configuration",
     SEPARABLE_LOSSES: "separable-losses", SEPARABLE_GAINS: "separable-gains", OWN_ROWS: "own-rows",
     COMPILED_APART: "compiled-apart", ROW_OWNERS: "row-owners", BLOCKS_APART: "blocks-apart",
-    PREDICTED_APART: "predicted-apart",
+    PREDICTED_APART: "predicted-apart", PUBLIC_STEERS: "public-steers",
     **dict.fromkeys((RUN_COST, RUNS_UNKNOWN, FAILS_BY_NOISE, ROWS_APART), "private-selection"),
     STAGE_COSTS: "stage-costs", POISSON_BATCHES: "poisson-batches", FOREIGN_DRAWS: "foreign-draws",
     SPLIT_UNSEEN: "split-unseen", RANDOM_BITS: "key-generator", UNCHECKED: "unchecked", WEAK_KEY: "weak-key",

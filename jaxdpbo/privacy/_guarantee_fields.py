@@ -4,10 +4,11 @@ import math
 from typing import Any
 
 from jaxdpbo import _checks
+from jaxdpbo._types import Unchecked
 from jaxdpbo.privacy import _accounting
 
 
-def check_words(name: str, value: Any) -> str:
+def check_words(name: str, value: Unchecked) -> str:
     """Check that ``value`` is one printable line: guarantees are printed, and read from files."""
     if not isinstance(value, str):
         raise TypeError(f"{name} must be text, got {value!r}")
@@ -16,12 +17,10 @@ def check_words(name: str, value: Any) -> str:
     return value
 
 
-def check_parts(parts: Any, notion: str, level: float) -> tuple[tuple[str, float], ...]:
+def check_parts(parts: Unchecked, notion: str, level: float) -> tuple[tuple[str, float], ...]:
     """Check pairs of a description and a level against the level of the whole guarantee."""
-    pairs = isinstance(parts, (tuple, list)) and all(isinstance(part, (tuple, list)) for part in parts)
-    if not pairs or any(len(part) != 2 for part in parts):
-        raise TypeError(f"parts must be pairs of words and a level, got {parts!r}")
-    items = tuple((check_words("parts", what), _checks.positive("parts", share)) for what, share in parts)
+    rows = _rows("parts must be pairs of words and a level", parts, 2)
+    items = tuple((check_words("parts", what), _checks.positive("parts", share)) for what, share in rows)
     composed = _accounting.compose_gdp_rounded_up(*(share for _, share in items)) if items else level
     if notion == "gdp" and not math.isclose(composed, level, rel_tol=1e-9):
         raise ValueError(f"parts of a gdp guarantee must compose to its level, {level}, got {composed}")
@@ -32,7 +31,7 @@ def check_parts(parts: Any, notion: str, level: float) -> tuple[tuple[str, float
     return items
 
 
-def check_also(also: Any, notion: str) -> tuple[str, float]:
+def check_also(also: Unchecked, notion: str) -> tuple[str, float]:
     """Check the second notion and its level against the first notion."""
     if not isinstance(also, (tuple, list)):
         raise TypeError(f"also must be a notion and a level, got {also!r}")
@@ -43,21 +42,33 @@ def check_also(also: Any, notion: str) -> tuple[str, float]:
     return also[0], _checks.positive("also", also[1])
 
 
-def check_stages(stages: Any, levels: dict[str, float], delta: float) -> tuple[_accounting.StageFields, ...]:
+def check_stages(stages: Unchecked, levels: dict[str, float], delta: float) -> tuple[_accounting.StageFields, ...]:
     """Check that the stages' fields are those of stages, and that the levels cover them."""
-    fields = isinstance(stages, (tuple, list)) and all(isinstance(stage, (tuple, list)) for stage in stages)
-    if not fields or any(len(stage) != 3 for stage in stages):
-        raise TypeError(f"stages must be triples of words, a kind and a level, got {stages!r}")
+    rows = _rows("stages must be triples of words, a kind and a level", stages, 3)
     checked = tuple(
-        (check_words("stages", what), kind, _checks.positive("stages", level)) for what, kind, level in stages
+        (check_words("stages", what), kind, _checks.positive("stages", level)) for what, kind, level in rows
     )
     if not checked:
         return ()
-    made = [_accounting.stage_of_fields(*stage) for stage in checked]
-    if "gdp" not in levels or _accounting.gdp_level(made) > levels["gdp"] * (1 + 1e-9):
-        raise ValueError(f"stages must compose to the gdp level of the guarantee or less, got {levels}")
-    ranges = [level if kind == "bounded_range" else math.inf for _, kind, level in checked]
-    composed = _accounting.composed_epsilon(checked, delta) if delta else math.fsum(ranges)
-    if "dp" in levels and composed > levels["dp"] * (1 + 1e-9):
-        raise ValueError(f"stages must compose to the dp level of the guarantee or less, got {levels}")
+    _expect_levels(checked, levels, delta)
     return checked
+
+
+def _rows(rule: str, value: Any, length: int) -> list[Any]:
+    """The rows of a sequence of sequences of this length. Raise a TypeError with the rule for others."""
+    if not isinstance(value, (tuple, list)) or not all(isinstance(row, (tuple, list)) for row in value):
+        raise TypeError(f"{rule}, got {value!r}")
+    if any(len(row) != length for row in value):
+        raise TypeError(f"{rule}, got {value!r}")
+    return list(value)
+
+
+def _expect_levels(stages: tuple[_accounting.StageFields, ...], levels: dict[str, float], delta: float) -> None:
+    """Raise unless the levels cover the composed stages, but for rounding."""
+    covered = {"gdp": _accounting.gdp_level([_accounting.stage_of_fields(*stage) for stage in stages])}
+    if "dp" in levels:
+        ranges = (level if kind == "bounded_range" else math.inf for _, kind, level in stages)
+        covered["dp"] = _accounting.composed_epsilon(stages, delta) if delta else math.fsum(ranges)
+    for notion, level in covered.items():
+        if level > levels.get(notion, 0.0) * (1 + 1e-9):
+            raise ValueError(f"stages must compose to the {notion} level of the guarantee or less, got {levels}")

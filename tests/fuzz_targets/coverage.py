@@ -96,12 +96,14 @@ EXEMPT: dict[str, dict[str, str]] = {
         "_algorithms.private_search.run": "make_algorithm",
         "_algorithms.private_estimate": "make_algorithm estimate_deviation",
         "privacy._choice": "level pure_level",
-        "privacy._private_scale": "level total_variation clip_norm",
+        "privacy._private_scale": "level total_variation clip_norm users_needed",
         "drivers._recorded_run": (
             "begin_record begin_once begin_with_file note_step store_state record_release load_release"
         ),
-        "drivers._methods": "sobol",
-        "drivers._preview": "step_deviation",
+        "drivers._method_configs": "sobol levels add_estimate is_private",
+        "drivers._preview": "step_deviation few_users_note",
+        "drivers._public_search": "propose",
+        "drivers._proposals": "propose",
         "drivers._result": (
             "state_guarantee check_info expect_host expect_no_mean to_arrays raise_on_failed_factorisation "
             "name_params to_numpy"
@@ -160,8 +162,8 @@ EXEMPT: dict[str, dict[str, str]] = {
     },
     "of an estimator that anybody may have written: tests/test_sklearn.py": {
         "integrations.sklearn._losses": "resolve_loss expect to_column record_losses elements",
-        "integrations.sklearn._splits": "single_split",
-        "integrations.sklearn._fitting": "blocks_objective take_rows clone_with_params",
+        "integrations.sklearn._splits": "single_split split_training_rows",
+        "integrations.sklearn._fitting": "blocks_objective take_rows clone_with_params validation_task",
         "integrations.sklearn._scaling": "scale find_exponent",
         "integrations.sklearn._argument_errors": "refuse_others expect_response",
     },
@@ -204,7 +206,7 @@ EXEMPT: dict[str, dict[str, str]] = {
             "share_keys sum_over_users"
         ),
     },
-    "calls what it is given: tests/test_front_door.py": {"privacy._requested_budget": "configure spend"},
+    "calls what it is given: tests/test_front_door.py": {"privacy._spending": "configure spend"},
     "of the statement of any config: tests/test_private_estimate.py": {"privacy._calibration": "statement_stages"},
     "of a guarantee's fields: tests/test_guarantee.py": {
         "privacy._guarantee_fields": "check_words check_parts check_also check_stages",

@@ -38,6 +38,7 @@ from jaxdpbo.privacy import (
     _requested_budget,
     _sensitivity,
     _separable,
+    _spending,
 )
 from jaxdpbo.privacy._accounting import regret
 from jaxdpbo.privacy._mechanisms import tables
@@ -296,7 +297,7 @@ def statements() -> dict[str, Target]:
             check=at_least_zero
         ),
         "request": Target(
-            _requested_budget.request, {"epsilon": epsilon, "delta": probability.map(_requested_budget.LargeDelta),
+            _spending.request, {"epsilon": epsilon, "delta": probability.map(_requested_budget.LargeDelta),
                 "mu": st.none(), "users": count}, fixed=("delta", "users"),
             check=lambda found, _: found.mu > 0,
         ),

@@ -24,8 +24,8 @@ class Config:
 
     Traced: ``choices``, a budget for each round and, with an ``inner`` config, one for the answer; ``width ()``;
     ``bounds (2, d)``; of all rounds ``fresh``, ``offset`` and ``kept``, ``(m, d)``: a coordinate of a point comes from
-    ``fresh`` where ``kept`` is False, otherwise from the point chosen last, plus ``offset``. Static: ``batch``, and
-    the number of points of each round.
+    ``fresh`` where ``kept`` is False, otherwise from the point chosen last, plus ``offset``. Static: ``batch``, the
+    number of points of each round, and whether ``fresh`` is ``from_public`` records.
     """
 
     inner: Any
@@ -39,6 +39,7 @@ class Config:
     batch: int = field(metadata={"static": True})
     rounds: tuple[int, ...] = field(metadata={"static": True})
     space: Space | None = field(metadata={"static": True})
+    from_public: bool = field(metadata={"static": True})
 
     @property
     def noise(self) -> str:
@@ -86,6 +87,7 @@ def config(
     choice_mu: Sequence[float],
     batch: int,
     inner_config: Any = None,
+    from_public: bool = False,
     noise: str = "exact",
 ) -> Config:
     """Check a configuration.
@@ -101,6 +103,7 @@ def config(
       choice_mu: the GDP budget of each round's choice and, with an ``inner_config``, of the choice of the answer.
       batch: ``b``, a divisor of the size of every round, and the inner algorithm's own.
       inner_config: of the inner algorithm, with the same users.
+      from_public: whether public records proposed the points; the guarantee then says so.
       noise: "exact", or "float", for research sweeps; or "none" (only with budgets of inf).
 
     Raises:
@@ -148,6 +151,7 @@ def config(
         batch=batch,
         rounds=tuple(len(design.fresh) for design in designs),
         space=space,
+        from_public=_checks.flag("from_public", from_public),
     )
 
 

@@ -272,6 +272,7 @@ def _privacy(inner: Algorithm | None, config: Config) -> _guarantee.Guarantee:
         _guarantee.RANDOM_BITS if exact else _guarantee.IDEAL_NOISE,
         _guarantee.PUBLIC_CONFIG,
         _guarantee.SEPARABLE_LOSSES,
+        *([_guarantee.PUBLIC_STEERS] if config.from_public else []),
     )
     joint = _composed_guarantee.guarantee_from_stages(
         stages,

@@ -29,6 +29,19 @@ class ValidationTask(NamedTuple):
     fit_params: dict[str, Any]
 
 
+def validation_task(
+    inputs: Rows, targets: Targets, split: _splits.ValidationSplit, fit_params: dict[str, Any], column: bool
+) -> ValidationTask:
+    """The rows of a split; ``column`` as for ``take_rows``."""
+    measured = np.append(split.validation, split.train[0])
+    return ValidationTask(
+        take_rows(inputs, targets, split.train, column),
+        (_safe_indexing(inputs, measured), _losses.elements(targets, measured)),
+        split,
+        _check_method_params(inputs, fit_params, split.train),
+    )
+
+
 class UserLosses(NamedTuple):
     """The picklable objective ``(params, rows) -> losses (n,)`` of the users."""
 

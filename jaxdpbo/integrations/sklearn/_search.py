@@ -1,24 +1,23 @@
 """``PrivateSearchCV``: a hyper-parameter search with differential privacy for the validation records, or for all."""
 
-from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
-from types import MethodType
 from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, MetaEstimatorMixin
-from sklearn.utils import _safe_indexing, get_tags, indexable
+from sklearn.utils import get_tags, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, _routing_enabled, process_routing
 from sklearn.utils.validation import _check_method_params, _num_samples, check_is_fitted
 
 from jaxdpbo import _checks
 from jaxdpbo._space import Space
 from jaxdpbo._types import ArrayLike
-from jaxdpbo.drivers import Execution, Run, RunInterrupted, Search, minimize
+from jaxdpbo.drivers import Execution, Run, RunInterrupted, Search, _methods, minimize
 from jaxdpbo.drivers._execution import check_execution
 from jaxdpbo.integrations.sklearn import _argument_errors, _fitting, _joblib_executor, _losses, _scaling, _splits
+from jaxdpbo.integrations.sklearn._refitted import OfRefitted
 from jaxdpbo.integrations.sklearn._type_aliases import Estimator, Loss, Rows, Targets
 from jaxdpbo.privacy import _guarantee, _separable
 from jaxdpbo.privacy._recording import Recording
@@ -33,6 +32,7 @@ class _Ready(NamedTuple):
     Attributes:
       objective: a function of params and ``data``.
       data: the rows.
+      public: training rows alone, split again, to propose settings; None for a search that proposes none.
       users: the number of records, persons or blocks.
       train: numbers of the rows without protection.
       model: an estimator with the public names of its columns, if fitted.
@@ -42,6 +42,7 @@ class _Ready(NamedTuple):
 
     objective: Any
     data: Any
+    public: Any
     users: int
     train: np.ndarray
     model: Estimator
@@ -49,32 +50,13 @@ class _Ready(NamedTuple):
     block_rows: int | None = None
 
 
-class _OfRefitted:
-    """A method of the refitted estimator. The search has the method only if the estimator has it."""
-
-    def __init__(self, method: Callable[..., Any]):
-        self._method = method
-
-    def __get__(self, search: Any, owner: Any = None) -> Any:
-        """Return the method, or raise an AttributeError with the reason for its absence."""
-        if search is None:
-            return self._method
-        name, model = self._method.__name__, getattr(search, "best_estimator_", search.estimator)
-        if not search.refit:
-            raise AttributeError(
-                f"{name} is not there with refit=False, since no estimator is fitted: give refit='train', or fit one "
-                "with best_params_ yourself"
-            )
-        if not hasattr(model, name):
-            raise AttributeError(f"{name} is not there: {type(model).__name__} has none")
-        return MethodType(self._method, search)
-
-
 class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
     """Search the hyper-parameters of an estimator, with differential privacy for the validation records, or for all.
 
-    ``fit(X, y)`` splits the rows once. Estimators learn from the training rows, which are NOT protected. Each
-    validation record (with ``groups``, all records of a group) gives a loss. With ``protect="all"``, rows are cut into
+    ``fit(X, y)`` splits the rows once. Estimators learn from the training rows, which are NOT protected. Half of the
+    settings are tried on training rows alone: fitted to two thirds of them, measured on the others. They propose the
+    other half, of which one private choice takes the best for the validation records. Each validation record (with
+    ``groups``, all records of a group) gives a loss. With ``protect="all"``, rows are cut into
     blocks (``jaxdpbo.blocks``) with an estimator each. Blocks protect ALL rows, at the price of smaller models, and of
     noise that falls with the number of blocks.
 
@@ -241,18 +223,25 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         """Prepare a search that protects validation records."""
         groups, loss = split_params.pop("groups", None), _losses.resolve_loss(self.loss, self.estimator)
         split = _splits.single_split(self.cv, _num_samples(X), groups, split_params, again=self.ledger is not None)
-        training = _fitting.take_rows(X, y, split.train, isinstance(loss, str))
-        measured = np.append(split.validation, split.train[0])
-        validation = _safe_indexing(X, measured), _losses.elements(y, measured)
-        data = _fitting.ValidationTask(training, validation, split, _check_method_params(X, fit_params, split.train))
+        column = isinstance(loss, str)
+        data = _fitting.validation_task(X, y, split, fit_params, column)
         objective = _fitting.UserLosses(self.estimator, loss, self.error_score == "raise")
         # Only training rows: errors of the estimator are raised here, before anything is spent.
         model = objective.fit_clone(middle, data)
         _argument_errors.expect_response(loss, model)
-        _losses.expect(loss, model, training[0], _losses.elements(y, split.train))
+        _losses.expect(loss, model, data.training[0], _losses.elements(y, split.train))
+        public = None
+        if self._proposes() and len(split.train) >= _splits.THIRDS:
+            public = _fitting.validation_task(X, y, _splits.split_training_rows(split.train), fit_params, column)
         grouping = () if groups is None else (_guarantee.ROW_OWNERS,)
         rests = (_guarantee.OWN_ROWS, _guarantee.PREDICTED_APART, _guarantee.SPLIT_UNSEEN, *grouping)
-        return _Ready(objective, data, split.users, split.train, model, rests)
+        return _Ready(objective, data, public, split.users, split.train, model, rests)
+
+    def _proposes(self) -> bool:
+        """True if the training rows propose the settings: they need a loss range, and batches enough for two halves."""
+        search = self._checked_search()
+        private_range = isinstance(self.loss_range, str)
+        return search.method in (_methods.AUTO, _methods.PROPOSED) and not private_range and self._steps(search)[0] > 1
 
     def _prepare_all_rows(
         self, X: Rows, y: Targets, fit_params: Any, split_params: Any, middle: dict[str, Any]
@@ -271,7 +260,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         model = _fitting.clone_with_params(self.estimator, middle)  # raises for unknown parameters
         _argument_errors.expect_response(loss, model)
         block_rows = round(np.mean([len(block.train) for block in objective.partition]))  # equal blocks without groups
-        return _Ready(objective, data, objective.count, np.arange(0), model, (), block_rows)
+        return _Ready(objective, data, None, objective.count, np.arange(0), model, (), block_rows)
 
     def _range(self, loss: Loss) -> Any:
         """The range of a record's loss."""
@@ -289,12 +278,17 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             raise ValueError(f"search must not have steps, got steps={search.steps}: give n_iter to PrivateSearchCV")
         return search
 
+    def _steps(self, search: Search) -> tuple[int, int]:
+        """The number of batches, and of settings in each."""
+        batch = len(self.space.names if isinstance(self.space, Space) else self.space) + 1
+        batch = batch if search.batch is None else _checks.size("batch", search.batch)
+        return _checks.size("n_iter", self.n_iter) // batch, batch
+
     def _search(self, ready: "_Ready", space: Space) -> Run:
         search, run = self._checked_search(), check_execution("PrivateSearchCV", self.run, "key", "insecure_key")
         if run.key is not None and not run.insecure_key:
             raise ValueError("key must be given with insecure_key=True, for tests alone: clones share it")
-        batch = len(space.names) + 1 if search.batch is None else _checks.size("batch", search.batch)
-        steps = _checks.size("n_iter", self.n_iter) // batch
+        steps, batch = self._steps(search)
         if not steps:
             raise ValueError(f"n_iter must be at least {batch}, the number of settings in a batch, got {self.n_iter}")
         jobs: Any = self.n_jobs  # None means joblib's context
@@ -309,6 +303,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
                 epsilon=self.epsilon,
                 delta=self.delta,
                 users=ready.users,
+                public=ready.public,
                 search=replace(search, steps=steps, batch=batch),
                 ledger=self.ledger,
                 run=replace(run, traceable=False, executor=executor, progress=bool(self.verbose)),
@@ -332,32 +327,32 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         if self._checked_search().estimate_share:
             self.best_loss_ = float(run.release.loss)
 
-    @_OfRefitted
+    @OfRefitted
     def predict(self, X: Rows) -> Any:
         """Call ``predict`` of ``best_estimator_``; requires ``refit``, like the methods below."""
         return self._require_refit().predict(X)
 
-    @_OfRefitted
+    @OfRefitted
     def predict_proba(self, X: Rows) -> Any:
         """Call ``predict_proba`` of ``best_estimator_``."""
         return self._require_refit().predict_proba(X)
 
-    @_OfRefitted
+    @OfRefitted
     def predict_log_proba(self, X: Rows) -> Any:
         """Call ``predict_log_proba`` of ``best_estimator_``."""
         return self._require_refit().predict_log_proba(X)
 
-    @_OfRefitted
+    @OfRefitted
     def decision_function(self, X: Rows) -> Any:
         """Call ``decision_function`` of ``best_estimator_``."""
         return self._require_refit().decision_function(X)
 
-    @_OfRefitted
+    @OfRefitted
     def transform(self, X: Rows) -> Any:
         """Call ``transform`` of ``best_estimator_``."""
         return self._require_refit().transform(X)
 
-    @_OfRefitted
+    @OfRefitted
     def score(self, X: Rows, y: Targets = None) -> float:
         """The exact score of ``best_estimator_``, outside of the guarantee if ``X`` holds protected records."""
         return self._require_refit().score(X, y)

@@ -14,6 +14,7 @@ KFOLDS = (
     "give protect='all' to protect all records, in blocks"
 )
 SEED = 0  # of the default split: public and fixed
+THIRDS = 3  # of the training rows: two to fit to, one to measure settings that are proposed
 
 
 class ValidationSplit(NamedTuple):
@@ -34,6 +35,13 @@ class ValidationSplit(NamedTuple):
     def user_losses(self, losses: np.ndarray) -> np.ndarray:
         """The mean loss ``(n,)`` of each user's rows, from ``losses (r,)``."""
         return np.bincount(self.user, losses, self.users) / np.bincount(self.user, minlength=self.users)
+
+
+def split_training_rows(train: np.ndarray) -> ValidationSplit:
+    """Two thirds of the training rows to fit to, and one third to measure; every row is a user."""
+    rows = np.random.default_rng(SEED).permutation(train)
+    held = len(rows) // THIRDS
+    return ValidationSplit(rows[held:], rows[:held], np.arange(held), held)
 
 
 def single_split(cv: Any, rows: int, groups: Any, arguments: dict[str, Any], *, again: bool) -> ValidationSplit:

@@ -1,0 +1,90 @@
+"""Let public records propose the points of a private choice.
+
+Public records need no noise: candidates that are functions of them cost nothing, and the users' records are read by the
+private choice alone.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import Executor
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from jaxdpbo import _checks, _silence
+from jaxdpbo import _space as spaces
+from jaxdpbo._types import Data, Objective
+from jaxdpbo.drivers import _method_configs, _methods, _proposals
+from jaxdpbo.drivers._execution import Execution
+from jaxdpbo.privacy import _separable
+
+
+def propose(
+    plan: _methods.Plan,
+    task: _methods.Task,
+    search: _methods.Search | None,
+    loss: Objective,
+    public: Data,
+    run: Execution,
+) -> _methods.Plan:
+    """Return the plan with the points that a search on the public records proposes.
+
+    The search is a function of the public records: NumPy's and Python's global generators get a fixed seed for each
+    evaluation, so that a call under the same name in a ledger proposes the same points again.
+
+    Args:
+      plan: of the method "proposed".
+      task: the task of the plan.
+      search: the settings of the plan.
+      loss: of one point, for any number of records.
+      public: the records.
+      run: its executor and progress are used.
+
+    Raises:
+      ValueError: ``loss`` is of ``by_person`` or ``blocks``, which know the owners of the users' rows alone.
+      Exception: any exception of the loss, before anything is spent.
+    """
+    if isinstance(loss, (_separable.ByPerson, _separable.Blocks)):
+        raise ValueError("public must not be given for a loss of by_person or blocks: give the loss of a single record")
+    bounds, space = spaces.box(task.space)
+    low, high = _checks.box("space", bounds)
+    usual = (search or _methods.Search()).steps
+    steps = (_methods.STEPS if usual is None else usual) // 2
+    count, proposals = steps * plan.config.batch, plan.search.design_steps * plan.config.batch
+    bar = _checks.extra("tqdm", "progress", "progress=True").tqdm if run.progress else None
+    shown = None if bar is None else bar(total=count, unit="public evaluation")
+    ends = _checks.interval("loss_range", task.loss_range)
+    number = iter(range(count))
+
+    def evaluate(points: np.ndarray) -> np.ndarray:
+        places = [spaces.place(space, low + (high - low) * point) for point in points]
+        calls = [partial(_mean_loss, loss, place, public, ends, next(number)) for place in places]
+        means = np.array(_run_all(run.executor, calls))
+        if shown is not None:
+            shown.update(len(points))
+        return means
+
+    design = _method_configs.sobol(count, len(low), 0)
+    box = _proposals.Box(len(low), space)
+    points = _proposals.propose(evaluate, box, count, proposals, design)
+    if shown is not None:
+        shown.close()
+    return plan.with_points(np.clip(low + (high - low) * points, low, high))
+
+
+def _run_all(executor: Executor | None, calls: list[Callable[[], float]]) -> list[float]:
+    if executor is None:
+        return [call() for call in calls]
+    futures = [executor.submit(call) for call in calls]
+    return [future.result() for future in futures]
+
+
+def _mean_loss(loss: Objective, place: Any, public: Data, ends: tuple[float, float], number: int) -> float:
+    """The mean of the clipped losses; infinite without a finite one."""
+    with _silence.isolate():
+        _silence.seed_generators(np.array([0, number], np.uint32))
+        losses = np.asarray(_silence.settle(loss(place, public)), np.float64)
+    low, high = ends
+    if not np.any(np.isfinite(losses)):
+        return np.inf
+    return float(np.mean(np.clip(np.where(np.isnan(losses), high, losses), low, high)))

@@ -1,0 +1,224 @@
+"""Points that public records propose: the surrogate beside an oracle, and what the proposals may depend on."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+from option_groups import group_options
+from oracles import gp as oracle
+from oracles import kernels
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.model_selection import PredefinedSplit
+
+import jaxdpbo
+from jaxdpbo import Execution, Recording, Search, Space, ledger, space
+from jaxdpbo.drivers import _method_configs, _methods, _proposals
+from jaxdpbo.integrations.sklearn import PrivateSearchCV
+from jaxdpbo.privacy import _guarantee, _spending
+
+MIXED = Space({"a": space.real(0, 1), "b": space.integer(1, 20), "c": space.categorical("x", "y", "z")})
+BOX = _proposals.Box(2, None)
+GIVEN = {"epsilon": 1.0, "delta": 1e-5, "loss_range": (0.0, 4.0), "steps": 6}
+KEY = {"key": jax.random.key(3), "insecure_key": True}
+USERS = 800
+
+
+def bowl(points):
+    return np.sum((np.asarray(points) - 0.3) ** 2, axis=1)
+
+
+def named_losses(params, data):
+    """The least at the mean record, b = 5, c = "y"."""
+    return np.abs(data[:, 0] - params["a"]) + (params["b"] - 5) ** 2 / 100 + 0.3 * (params["c"] != "y")
+
+
+def records(centre, users=USERS):
+    return np.random.default_rng(0).normal(centre, 0.1, (users, 1))
+
+
+def evaluated(points):
+    return bowl(points) + 0.1 * np.sin(20 * points[:, 0])
+
+
+def test_the_posterior_is_the_oracles():
+    rng = np.random.default_rng(1)
+    points, new = rng.random((12, 2)), rng.random((7, 2))
+    found = _proposals._fit(BOX, points, evaluated(points))
+    noise = float((found.factor @ found.factor.T)[0, 0]) - found.variance
+    kernel = kernels.matern52(found.lengthscales, found.variance)
+    values = evaluated(points)
+    values = np.minimum(values, np.median(values) + 2 * (np.median(values) - np.min(values)))
+    values = (values - np.mean(values)) / np.std(values)
+    mean, covariance = oracle.predict(kernel, points, np.full(12, noise), values, new)
+    predicted, whitened = found.predict(new)
+    np.testing.assert_allclose(predicted, mean, rtol=1e-6, atol=1e-8)
+    prior = _proposals._kernel(new, new, found.lengthscales, found.variance)[0]
+    np.testing.assert_allclose(prior - whitened.T @ whitened, covariance, rtol=1e-5, atol=1e-8)
+
+
+def test_the_likelihoods_slope_is_that_of_differences():
+    rng = np.random.default_rng(2)
+    points = MIXED.snap(rng.random((15, 3)))
+    features, owners = _proposals.Box(3, MIXED).to_features(points)
+    assert features.shape == (15, 5)
+    assert owners.tolist() == [0, 1, 2, 2, 2]
+    targets, at = rng.normal(size=15), rng.normal(size=5) * 0.3 - 1.0
+
+    def value(logs):
+        return _proposals._negative_log_likelihood(logs, features, owners, targets)[0]
+
+    _, slope = _proposals._negative_log_likelihood(at, features, owners, targets)
+    np.testing.assert_allclose(slope, oracle.richardson(value, at, 0.1), rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("values", [np.zeros(9), np.full(9, np.inf), np.r_[np.inf, np.nan, np.arange(7.0)]])
+def test_values_without_a_difference_or_a_value_are_harmless(values):
+    standard = _proposals._standardise(values)
+    assert np.all(np.isfinite(standard))
+    design = _method_configs.sobol(9, 2, 0)
+    found = _proposals.propose(lambda points: values[: len(points)], BOX, 9, 6, design)
+    assert found.shape == (6, 2)
+    assert len(np.unique(found, axis=0)) == 6
+
+
+def test_the_proposals_are_better_than_as_many_random_points():
+    seen = []
+
+    def evaluate(points):
+        seen.append(points)
+        return evaluated(points)
+
+    found = _proposals.propose(evaluate, BOX, 20, 20, _method_configs.sobol(20, 2, 0))
+    assert sum(map(len, seen)) == 20
+    random = np.random.default_rng(3).random((200, 40, 2))
+    assert np.min(evaluated(found)) < np.mean([np.min(evaluated(points)) for points in random]) - 0.005
+    assert np.mean(evaluated(found)) < np.mean(evaluated(random[0])) - 0.1
+
+
+def test_a_space_with_fewer_points_than_proposals_repeats_them():
+    small = Space({"a": [1, 2], "b": [True, False]})
+    found = _proposals.propose(bowl, _proposals.Box(2, small), 10, 10, _method_configs.sobol(10, 2, 0))
+    assert found.shape == (10, 2)
+    assert len(np.unique(found, axis=0)) == 4
+
+
+def search(private, public, **options):
+    chosen = GIVEN | {"traceable": False} | options
+    return jaxdpbo.minimize(named_losses, private, MIXED, public=public, **group_options(**chosen))
+
+
+def test_the_points_depend_on_public_records_alone_and_the_guarantee_says_that_they_steer():
+    run, other = search(records(0.3), records(0.3, 50)), search(records(0.9), records(0.3, 50))
+    np.testing.assert_array_equal(run.release.points, other.release.points)
+    moved = search(records(0.3), records(0.8, 50))
+    assert np.any(run.release.points != moved.release.points)
+    assert run.method == "proposed: public records steer the search"
+    assert _guarantee.PUBLIC_STEERS in run.guarantee.assumptions
+    assert (run.guarantee.notion, run.guarantee.level, run.guarantee.delta) == ("dp", 1.0, 0.0)
+    assert len(run.release.points) == 12  # half of 6 steps of 4
+    assert abs(run.release.params["a"] - 0.3) < 0.2
+    without = jaxdpbo.minimize(named_losses, records(0.3), MIXED, **group_options(**GIVEN, traceable=False))
+    assert _guarantee.PUBLIC_STEERS not in without.guarantee.assumptions
+
+
+def test_an_estimate_and_executors_go_with_public_records():
+    with_estimate = search(records(0.3), records(0.3, 50), estimate_share=0.2)
+    assert np.isfinite(with_estimate.release.loss)
+    assert _guarantee.PUBLIC_STEERS in with_estimate.guarantee.assumptions
+    with jax_free_executor() as executor:
+        threaded = search(records(0.3), records(0.3, 50), executor=executor, **KEY)
+    plain = search(records(0.3), records(0.3, 50), **KEY)
+    np.testing.assert_array_equal(threaded.release.points, plain.release.points)
+
+
+def jax_free_executor():
+    from concurrent.futures import ThreadPoolExecutor
+
+    return ThreadPoolExecutor(2)
+
+
+def test_what_does_not_go_with_public_records_is_refused_before_anything_is_evaluated():
+    def never(params, data):
+        raise AssertionError
+
+    public = records(0.3, 50)
+    for options, message in (
+        ({"search": Search(method="choice")}, "public must be given for method='proposed' and for no other"),
+        ({"search": Search(steps=1)}, "steps must be at least 2"),
+        ({"loss_range": None}, "loss_range must be given"),
+        ({"loss_range": "private"}, "loss_range must be two numbers"),
+    ):
+        given = {"epsilon": 1.0, "delta": 1e-5, "loss_range": (0, 1), "users": 5} | options
+        with pytest.raises(ValueError, match=message):
+            jaxdpbo.minimize(never, public, MIXED, public=public, **given)
+    with pytest.raises(ValueError, match="public must be given for method='proposed'"):
+        search(public, None, method="proposed")
+    grouped = jaxdpbo.by_person(named_losses, np.arange(50) // 2)
+    with pytest.raises(ValueError, match="public must not be given for a loss of by_person or blocks"):
+        jaxdpbo.minimize(grouped, public, MIXED, public=public, **group_options(**GIVEN))
+
+
+def test_a_failing_loss_of_public_records_spends_nothing(tmp_path):
+    ledger.create(tmp_path / "budget", mu=5)
+
+    def fails(params, data):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        jaxdpbo.minimize(
+            fails, records(0.3), MIXED, public=records(0.3, 9), ledger=Recording(tmp_path / "budget", "one"),
+            **group_options(**GIVEN, traceable=False),
+        )  # fmt: skip
+    assert not ledger.account(tmp_path / "budget").spends
+
+
+def test_the_same_call_under_a_ledger_proposes_the_same_points_even_of_a_model_without_a_seed(tmp_path):
+    ledger.create(tmp_path / "budget", mu=5)
+
+    def random_losses(params, data):
+        return named_losses(params, data) + 0.1 * np.random.random()  # noqa: NPY002
+
+    options = {"ledger": Recording(tmp_path / "budget", "one")} | GIVEN
+    first, again = (
+        jaxdpbo.minimize(
+            random_losses, records(0.3), MIXED, public=records(0.3, 9), **group_options(traceable=False, **options)
+        )
+        for _ in range(2)
+    )
+    np.testing.assert_array_equal(first.release.points, again.release.points)
+    np.testing.assert_array_equal(first.release.point, again.release.point)
+    assert len(ledger.account(tmp_path / "budget").spends) == 1
+
+
+def classified(labels):
+    """40 training rows, and a validation row for each label."""
+    inputs = np.random.default_rng(5).normal(size=(40 + len(labels), 3))
+    fold = PredefinedSplit([-1] * 40 + [0] * len(labels))
+    found = PrivateSearchCV(
+        RandomForestClassifier(n_estimators=3, random_state=0), {"max_depth": space.integer(1, 5)}, n_iter=8, cv=fold,
+        epsilon=1, delta=1e-5, run=Execution(**KEY),
+    )  # fmt: skip
+    return found.fit(inputs, np.concatenate([inputs[:40, 0] > 0, labels]))
+
+
+def test_training_rows_propose_the_settings_of_a_search_and_validation_rows_do_not():
+    one, other = classified(np.arange(30) % 2), classified(np.zeros(30))
+    assert one.method_.startswith("proposed: ")
+    np.testing.assert_array_equal(one.release_.points, other.release_.points)
+    assert _guarantee.PUBLIC_STEERS in one.guarantee_.assumptions
+    assert "NOT the records a model is trained on" in one.guarantee_.protects
+    assert "30 users, fewer than 500" in one.note_
+    chosen = one.__class__(**(one.get_params(deep=False) | {"search": Search(method="choice")}))
+    assert not chosen._proposes()
+
+
+def test_points_that_are_replaced_leave_the_budget_as_it_was():
+    requested = _spending.request(None, 1.0, 1e-5, users=USERS)
+    for share in (0.0, 0.2):
+        task = _methods.Task(USERS, requested, MIXED, (0, 4), True)
+        plan = _methods.plan(Search(steps=6, estimate_share=share), task)
+        after = plan.with_points(np.full(plan.search.fresh.shape, 0.5))
+        assert after.algorithm.privacy(after.config) == plan.algorithm.privacy(plan.config)
+        assert np.all(np.asarray(after.search.fresh) == 0.5)
+        assert dataclasses.replace(after.search, fresh=0) == dataclasses.replace(after.search, fresh=0)

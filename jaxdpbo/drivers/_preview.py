@@ -123,7 +123,7 @@ def preview(
       delta: in (0, 1); without a default.
       mu: the GDP budget, in place of ``epsilon`` and ``delta``.
       loss_range: ``(low, high)`` of a user's loss, chosen without the data, or "private", see ``minimize``.
-      search: as for ``minimize``.
+      search: as for ``minimize``; ``method="proposed"`` predicts a search with public records.
 
     Raises:
       ValueError: an argument is out of range or has a wrong shape; names the argument.
@@ -131,7 +131,8 @@ def preview(
     """
     users = _checks.size("users", users)
     requested = _spending.request(mu, epsilon, delta, users=users, dtype=jnp.result_type(float))
-    plan = _methods.plan(search, _methods.Task(users, requested, space, loss_range))
+    proposed = isinstance(search, Search) and search.method == _methods.PROPOSED
+    plan = _methods.plan(search, _methods.Task(users, requested, space, loss_range, public=proposed))
     stated = plan.guarantee
     deviation = relative = wander = None
     if plan.descent is not None:

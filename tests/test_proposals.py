@@ -123,6 +123,19 @@ def test_the_points_depend_on_public_records_alone_and_the_guarantee_says_that_t
     assert _guarantee.PUBLIC_STEERS not in without.guarantee.assumptions
 
 
+@pytest.mark.parametrize("share", [0.0, 0.2])
+def test_public_and_private_evaluations_are_as_many_as_asked_for(share):
+    called = {50: 0, USERS: 0}
+
+    def counted(params, data):
+        called[len(data)] += 1
+        return named_losses(params, data)
+
+    options = GIVEN | {"estimate_share": share, "traceable": False}
+    jaxdpbo.minimize(counted, records(0.3), MIXED, public=records(0.3, 50), **group_options(**options))
+    assert called == {50: 12 - 4 * bool(share), USERS: 12 + bool(share)}  # 6 steps of 4; an estimate is a step of 1
+
+
 def test_an_estimate_and_executors_go_with_public_records():
     with_estimate = search(records(0.3), records(0.3, 50), estimate_share=0.2)
     assert np.isfinite(with_estimate.release.loss)

@@ -48,9 +48,9 @@ def propose(
         raise ValueError("public must not be given for a loss of by_person or blocks: give the loss of a single record")
     bounds, space = spaces.box(task.space)
     low, high = _checks.box("space", bounds)
-    usual = (search or _methods.Search()).steps
-    steps = (_methods.STEPS if usual is None else usual) // 2
-    count, proposals = steps * plan.config.batch, plan.search.design_steps * plan.config.batch
+    steps = _methods.STEPS if search is None or search.steps is None else search.steps
+    count = (steps - plan.config.steps) * plan.config.batch  # what the private steps leave
+    proposals = plan.search.design_steps * plan.config.batch
     bar = _checks.extra("tqdm", "progress", "progress=True").tqdm if run.progress else None
     shown = None if bar is None else bar(total=count, unit="public evaluation")
     ends = _checks.interval("loss_range", task.loss_range)
@@ -76,7 +76,11 @@ def _run_all(executor: Executor | None, calls: list[Callable[[], float]]) -> lis
     if executor is None:
         return [call() for call in calls]
     futures = [executor.submit(call) for call in calls]
-    return [future.result() for future in futures]
+    try:
+        return [future.result() for future in futures]
+    finally:  # if one fails, the others do not start
+        for future in futures:
+            future.cancel()
 
 
 def _mean_loss(loss: Objective, place: Any, public: Data, ends: tuple[float, float], number: int) -> float:

@@ -3,6 +3,7 @@
 Plots show the contents of a result: releases, guarantees and public numbers. Needs the ``plotting`` extra.
 """
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from jaxdpbo._types import ArrayLike
 from jaxdpbo.drivers import Run
 from jaxdpbo.drivers._preview import Preview
 from jaxdpbo.privacy import _auditing
+from jaxdpbo.privacy._composed_guarantee import part_levels
 from jaxdpbo.privacy._guarantee import Guarantee
 
 __all__ = ["plot_audit", "plot_budget", "plot_front", "plot_path", "plot_previews", "plot_trade_off"]
@@ -193,7 +195,9 @@ def plot_previews(found: Sequence[Preview], *, axes: "Axes | None" = None) -> "A
 
 
 def plot_budget(statement: Guarantee, *, axes: "Axes | None" = None) -> "Axes":
-    """Plot the parts of a "gdp" budget as shares of ``mu^2``, with sum 1.
+    """Plot the parts of a budget as shares of ``mu^2``, with sum 1.
+
+    A "dp" guarantee of ``minimize`` has a GDP level of its parts too (``Guarantee.also``).
 
     >>> import jaxdpbo
     >>> from jaxdpbo import plotting, privacy
@@ -203,16 +207,20 @@ def plot_budget(statement: Guarantee, *, axes: "Axes | None" = None) -> "Axes":
     True
 
     Raises:
-      ValueError: a guarantee of another notion.
+      ValueError: a guarantee of another notion, or of "dp" without stages.
     """
-    _checks.one_of("notion", statement.notion, ("gdp",))
-    parts = statement.parts or (("all releases", statement.level),)
+    if statement.stages:
+        parts = part_levels(statement.stages)
+    else:
+        _checks.one_of("notion", statement.notion, ("gdp",))
+        parts = statement.parts or (("all releases", statement.level),)
+    total = math.hypot(*(level for _, level in parts))
     drawn = _axes(axes)
     places = np.arange(len(parts))
-    drawn.barh(places, [(level / statement.level) ** 2 for _, level in parts], color="C0")
+    drawn.barh(places, [(level / total) ** 2 for _, level in parts], color="C0")
     drawn.set_yticks(places, [what for what, _ in parts])
     drawn.invert_yaxis()
-    return _name_params(drawn, f"share of mu^2, mu = {statement.level:.3g}", "", legend=False)
+    return _name_params(drawn, f"share of mu^2, mu = {total:.3g}", "", legend=False)
 
 
 def _find_path(release: Any) -> Any:

@@ -541,7 +541,7 @@ def test_json_brings_the_variation_back_and_the_sentence_says_it():
         read = _guarantee.guarantee_from_dict(json.loads(json.dumps(made.to_dict(), allow_nan=False)))
         assert read == made.assuming(_guarantee.UNCHECKED)
     slack = "total variation at most 2.5e-32 (replace_one) for rows"
-    assert of("gdp", 1.5, 2.0**-105, 1e-9).claim == f"gdp 1.5, delta=1e-09, {slack}"
+    assert of("gdp", 1.5, 2.0**-105, 1e-9).claim == f"gdp 1.5 at delta=1e-09, {slack}"
     assert of("dp", 1.5, 2.0**-105).claim == f"dp 1.5, {slack}"
     assert "total variation" not in str(of("dp", 1.5, 0.0))
 

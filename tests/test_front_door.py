@@ -20,7 +20,7 @@ from jaxdpbo import Execution, _arrays, dp_gibo, drivers, random_search
 from jaxdpbo._checks import box, low_high
 from jaxdpbo.drivers import _methods
 from jaxdpbo.drivers._preview import NO_DIFFERENT, few_users_note, path_note, step_deviation
-from jaxdpbo.privacy import _guarantee, _ledger, _requested_budget, _spending
+from jaxdpbo.privacy import _budget_calibration, _guarantee, _ledger, _requested_budget
 
 USERS = 40
 RECORDS = np.random.default_rng(0).uniform(0.0, 6.0, size=(USERS, 1))
@@ -47,7 +47,7 @@ def minimize(loss=loss, data=RECORDS, space=SIDE, **changes):
 def local(users, bounds, mu, steps):
     """The descent of ``minimize`` with batches of 2."""
     search = jaxdpbo.Search(method="local", steps=steps, batch=2, clip_norm=1.0, noise="float")
-    return _methods.plan(search, _methods.Task(users, _spending.Requested(mu), bounds, None)).config
+    return _methods.plan(search, _methods.Task(users, _budget_calibration.RequestedBudget(mu), bounds, None)).config
 
 
 # Budgets
@@ -162,12 +162,12 @@ def test_configs_and_objectives_state_at_most_what_was_asked_for(noise, epsilon,
 def test_a_statement_beyond_what_was_asked_for_is_refused():
     stated = _guarantee.guarantee("gdp", 1.0, "replace_one", "them", total_variation=1e-9)
     for epsilon in (10.0, 4.0):
-        requested = _spending.Requested(1.0, epsilon, 1e-5)
+        requested = _budget_calibration.RequestedBudget(1.0, epsilon, 1e-5)
         if epsilon == 10.0:
-            assert _spending.spend(lambda mu: mu, lambda _: stated, requested)[1].level < epsilon
+            assert _budget_calibration.calibrate(lambda mu: mu, lambda _: stated, requested)[1].level < epsilon
             continue
         with pytest.raises(ValueError, match="epsilon=4 at delta=1e-05 can not be guaranteed for so many draws"):
-            _spending.spend(lambda mu: mu, lambda _: stated, requested)
+            _budget_calibration.calibrate(lambda mu: mu, lambda _: stated, requested)
 
 
 # Losses of any kind
@@ -407,12 +407,12 @@ def test_a_note_is_a_function_of_what_is_released():
     config = local(USERS, SIDE, 1.0, 2)
     notes = few_users_note(USERS, run.guarantee), path_note(run.release.path, config)
     assert run.note == "; ".join(filter(None, notes))
-    assert f"with {USERS} users, fewer than 500, expect an answer near a guess" in run.note
+    assert f"{USERS} users are fewer than 500: unless the budget is large, expect an answer near a guess" in run.note
 
 
 def test_few_users_are_a_note_before_the_run_too():
     few, many = (jaxdpbo.preview(users=users, mu=1.0, space=SIDE) for users in (499, 500))
-    assert "With 499 users, fewer than 500, expect an answer near a guess" in str(few)
+    assert "499 users are fewer than 500" in str(few)
     assert "near a guess" not in str(many)
     assert few_users_note(3, _guarantee.no_guarantee("users", "mu is infinite")) == ""
 

@@ -87,12 +87,12 @@ def test_the_sentence_says_every_number_and_condition():
         "in full: gdp 1.5",
     ]
     conditional = of("gdp", 2.0, delta=1e-9, assumptions=(_guarantee.IDEAL_NOISE, "the tide is out"))
-    assert conditional.claim == "gdp 2, delta=1e-09 (replace_one) for rows"
+    assert conditional.claim == "gdp 2 at delta=1e-09 (replace_one) for rows"
     first, *lines = str(conditional).splitlines()
     assert first.endswith(" at delta = 1e-05")  # at its own delta no Gaussian noise has an epsilon
     assert lines == [
         "protects: rows (replace_one)",
-        "in full: gdp 2, delta=1e-09",
+        "in full: gdp 2 at delta=1e-09",
         "assuming that",
         f"- {_guarantee.IDEAL_NOISE} [docs/assumptions.md#ideal-noise]",
         "- the tide is out",

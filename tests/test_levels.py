@@ -194,7 +194,8 @@ def test_a_total_of_nothing_proved_is_no_guarantee():
 def test_parts_of_a_dp_statement_cost_no_more_than_all():
     of = partial(_guarantee.guarantee, "dp", 1.0, "replace_one", "rows")
     assert (
-        of(parts=[("one", 1.0), ("two", 0.9)]).claim == "dp 1, alone 1 for one and 0.9 for two (replace_one) for rows"
+        of(parts=[("one", 1.0), ("two", 0.9)]).claim
+        == "dp 1, each part alone 1 for one and 0.9 for two (replace_one) for rows"
     )
     with pytest.raises(
         ValueError, match="parts must belong to a gdp guarantee, or to a dp one and be at most its level"

@@ -25,7 +25,7 @@ from jaxdpbo import (
     space,
 )
 from jaxdpbo.drivers import _method_configs, _methods
-from jaxdpbo.privacy import _guarantee, _spending
+from jaxdpbo.privacy import _budget_calibration, _guarantee
 from jaxdpbo.surrogate import _box_search
 
 USERS = 60
@@ -66,8 +66,10 @@ def plan(method="auto", **changes):
     given = {"users": 1000, "mu": 1.0, "space": BOX, "steps": 20, "clip_norm": 1.0, "loss_range": (0.0, 4.0)}
     grouped = group_options(method=method, **given | changes)
     budget = {name: grouped.pop(name) for name in ("mu", "epsilon", "delta") if name in grouped}
-    requested = _spending.request(**budget, users=grouped["users"])
-    return _methods.plan(grouped.pop("search"), _methods.Task(requested=requested, **grouped))
+    requested = _budget_calibration.check_budget(**budget, users=grouped["users"])
+    return _methods.plan(
+        grouped.pop("search"), _methods.Task(budget=requested, public=method == _methods.PROPOSED, **grouped)
+    )
 
 
 @pytest.mark.parametrize(
@@ -78,7 +80,7 @@ def plan(method="auto", **changes):
         ({"mu": 0.1}, _methods.LOCAL, "less than 50"),
         ({"loss_range": (0.0, 40.0)}, _methods.LOCAL, "less than 50"),
         ({"loss_range": None}, _methods.LOCAL, "no loss_range was given"),
-        ({"space": MIXED}, _methods.CHOICE, "not all dimensions are real"),
+        ({"space": MIXED}, _method_configs.IN_ORDER, "not all dimensions are real"),
         ({"space": Space({"x": space.real(0, 1)})}, _methods.START, "sharpness"),
         ({"mu": math.inf}, _methods.START, "there is no noise"),
         ({"steps": 2}, _methods.LOCAL, "few steps"),
@@ -125,7 +127,7 @@ def test_one_choice_is_pure_too():
     assert f"gdp {stated.level:g} and dp {epsilon:g}" in stated.claim
 
 
-@pytest.mark.parametrize("method", [_methods.LOCAL, _methods.START, _methods.CHOICE, _method_configs.IN_ORDER])
+@pytest.mark.parametrize("method", [_methods.LOCAL, _methods.START, _method_configs.CHOICE, _method_configs.IN_ORDER])
 def test_a_method_by_name_runs_the_same_compiled_and_from_python(method):
     options = {"method": method, "users": USERS} | SMALL
     compiled = jaxdpbo.minimize(loss, RECORDS, BOX[:2] + BOX[2:], **group_options(**options))
@@ -189,7 +191,7 @@ def test_a_space_gives_an_objective_names_and_a_release_too():
     params = looped.release.params
     assert params == WORDS.params(looped.release.point)
     assert [type(value) for value in params.values()] == [float, str]
-    assert looped.method == "choice: not all dimensions are real"
+    assert looped.method == "in_order: not all dimensions are real"
     compiled = jaxdpbo.minimize(named_loss, RECORDS, MIXED, **group_options(**SMALL))
     again = jaxdpbo.minimize(
         lambda params, data: np.asarray(named_loss(params, data)),

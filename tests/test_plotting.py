@@ -9,7 +9,7 @@ matplotlib.use("Agg")
 from jaxdpbo import dpareto, plotting, preview, private_estimate, private_search
 from jaxdpbo.dp_gibo import Release
 from jaxdpbo.drivers import Run
-from jaxdpbo.privacy import _auditing, _guarantee
+from jaxdpbo.privacy import _auditing, _composed_guarantee, _guarantee
 
 GDP = _guarantee.guarantee("gdp", 1.0, "replace_one", "people", parts=(("a", 0.6), ("b", 0.8)))
 DP = _guarantee.guarantee("dp", 0.5, "replace_one", "people")
@@ -79,3 +79,8 @@ def test_previews_are_sorted_by_users_and_a_budget_adds_up():
     assert len(plotting.plot_budget(_guarantee.guarantee("gdp", 1.0, "replace_one", "people")).patches) == 1
     with pytest.raises(ValueError, match="notion"):
         plotting.plot_budget(DP)
+    stages = [("a choice", "bounded_range", 0.5), ("a search", "gaussian", 0.3)]
+    stated = _composed_guarantee.guarantee_from_stages(stages, "people").to_dp(1e-5)
+    bars = plotting.plot_budget(stated).patches
+    assert sum(bar.get_width() for bar in bars) == pytest.approx(1.0)
+    assert bars[1].get_width() == pytest.approx((0.3 / stated.also[1]) ** 2)

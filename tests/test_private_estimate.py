@@ -10,7 +10,7 @@ import jaxdpbo
 from jaxdpbo import Space, accounting, dp_gd, dp_gibo, dp_gp_ucb, drivers, space
 from jaxdpbo._algorithms import private_estimate, private_search
 from jaxdpbo.drivers import _methods
-from jaxdpbo.privacy import _calibration, _guarantee, _spending
+from jaxdpbo.privacy import _budget_calibration, _calibration, _guarantee
 from jaxdpbo.privacy._calibration import RELEASES
 
 USERS = 400
@@ -90,7 +90,7 @@ def test_from_python_a_masked_point_is_not_asked_for():
     run = jaxdpbo.minimize(named, RECORDS, searched, **group_options(estimate_share=0.2, **GIVEN))
     assert asked[-1] == run.release.params
     assert len(asked) <= 11
-    assert run.method.startswith("choice")
+    assert run.method.startswith("in_order")
 
 
 def test_its_parts_are_named():
@@ -109,6 +109,7 @@ PARTS = {
     "choice": [DESIGN, ESTIMATE],
     "in_order": [DESIGN, ESTIMATE],
     "evaluations": [RELEASES, ESTIMATE],
+    "proposed": [DESIGN, ESTIMATE],
 }
 
 
@@ -116,7 +117,8 @@ PARTS = {
 def test_the_parts_are_the_mechanisms_of_the_method(method):
     """No noisy means where a search only chooses."""
     search = jaxdpbo.Search(method=method, steps=6, batch=2, estimate_share=0.1)
-    plan = _methods.plan(search, _methods.Task(USERS, _spending.Requested(2.0), BOX, RANGE))
+    budget = _budget_calibration.RequestedBudget(2.0)
+    plan = _methods.plan(search, _methods.Task(USERS, budget, BOX, RANGE, method == _methods.PROPOSED))
     stated = plan.algorithm.privacy(plan.config)
     assert [name for name, _ in stated.parts] == PARTS[method]
     assert accounting.compose_gdp_rounded_up(*dict(stated.parts).values()) == pytest.approx(stated.level, rel=1e-12)
@@ -124,7 +126,7 @@ def test_the_parts_are_the_mechanisms_of_the_method(method):
 
 def test_a_clip_norm_that_is_found_first_is_a_part_of_each_search_around_it():
     search = jaxdpbo.Search(method=_methods.START, steps=6, batch=2, clip_norm="private", estimate_share=0.1)
-    plan = _methods.plan(search, _methods.Task(USERS, _spending.Requested(2.0), BOX, RANGE))
+    plan = _methods.plan(search, _methods.Task(USERS, _budget_calibration.RequestedBudget(2.0), BOX, RANGE))
     names = [name for name, _ in plan.algorithm.privacy(plan.config).parts]
     place = PARTS[_methods.START].index(RELEASES)
     assert names == [*PARTS[_methods.START][:place], _calibration.FIND_SCALE, *PARTS[_methods.START][place:]]
@@ -132,7 +134,7 @@ def test_a_clip_norm_that_is_found_first_is_a_part_of_each_search_around_it():
 
 def test_an_algorithm_that_names_no_mechanism_is_the_search():
     stated = _guarantee.guarantee("gdp", 0.5, "replace_one", "users")
-    assert _calibration.statement_stages(object(), stated) == (("the search", "gaussian", 0.5),)
+    assert _calibration.guarantee_stages(object(), stated) == (("the search", "gaussian", 0.5),)
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,8 @@ def names(problem: Problem) -> list[str]:
     """Those that can search it."""
     real = not isinstance(problem.searched, Space)
     found = [RANDOM, DEFAULT] + [BEFORE] * real + [UNTUNED] * (problem.default is not None)
-    return found + [name for name in _methods.METHODS if real or name not in _methods.DESCENTS]
+    methods = [name for name in _methods.METHODS if name != _methods.PROPOSED]  # no public records
+    return found + [name for name in methods if real or name not in _methods.DESCENT_METHODS]
 
 
 def timed(cell: Cell) -> dict[str, Any]:

@@ -290,7 +290,7 @@ def _privacy(inner: Algorithm, config: Config) -> _guarantee.Guarantee:
     if "none" in (own.notion, inner_guarantee.notion):
         return _guarantee.no_guarantee(_guarantee.USERS, "mu is infinite: no noise was added")
     return _composed_guarantee.guarantee_from_stages(
-        [*_calibration.statement_stages(config.inner, inner_guarantee), (ESTIMATE, "gaussian", own.level)],
+        [*_calibration.guarantee_stages(config.inner, inner_guarantee), (ESTIMATE, "gaussian", own.level)],
         _guarantee.USERS,
         assumptions=own.assumptions,
         total_variation=own.total_variation + inner_guarantee.total_variation,

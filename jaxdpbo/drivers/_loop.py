@@ -55,8 +55,8 @@ def run_loop(
       data: passed to the objective untouched.
       config: from the algorithm's ``config(...)``.
       user_axes: as for ``run_scan``, for an objective that JAX can trace.
-      delta: state the guarantee of a GDP algorithm as ``(epsilon, delta)``-DP, as a ledger of notion "dp" needs, see
-        ``Guarantee.to_dp``.
+      delta: in [0, 1): state the guarantee of a GDP algorithm as ``(epsilon, delta)``-DP, for a ledger of notion "dp";
+        see ``Guarantee.to_dp``. None keeps the notion of the algorithm.
       ledger: ``Recording(path, run)``: charge the whole run to a ledger (``ledger``) before the first step.
         If the process is killed, or the objective raises, make the same call again: the driver returns the release if
         there is one, and otherwise resumes after the recorded steps and evaluates their points again. A failure after

@@ -14,19 +14,19 @@ from jaxdpbo._types import Algorithm
 from jaxdpbo.privacy import _calibration, _choice, _private_scale
 
 LOCAL, START, CHOICE, EVALUATIONS, IN_ORDER = "local", "start_then_local", "choice", "evaluations", "in_order"
-DESCENTS = (LOCAL, START)  # along gradients: for real dimensions alone
-METHODS: tuple[str, ...] = (LOCAL, START, CHOICE, EVALUATIONS, IN_ORDER)
+DESCENT_METHODS = (LOCAL, START)  # along gradients: for real dimensions alone
 PROPOSED = "proposed"
-SCALING = (LOCAL, EVALUATIONS)  # find privately how much losses differ
+METHODS: tuple[str, ...] = (LOCAL, START, CHOICE, EVALUATIONS, IN_ORDER, PROPOSED)
+PRIVATE_RANGE_METHODS = (LOCAL, EVALUATIONS)  # find privately how much losses differ
 CHOICE_SHARE = 0.1  # of mu^2, for the start, and again for the answer
 CLIP_SHARE = 0.25  # of the width of the loss range, after a start: half a side of the box seldom changes a loss more
 DESIGN_SHARE = 0.15  # of the steps, for a start
-ROUNDS, FIRST_SHARE, LAST_SHARE = 4, 0.4, 0.25  # of "choice": rounds near the chosen point; of steps; of mu^2
+ROUNDS, FIRST_SHARE, LAST_SHARE = 1, 0.4, 0.25  # of "choice": rounds near the chosen point; of steps; of mu^2
 MAX_EVALUATIONS = 60  # of "evaluations": more evaluations add noise to each
 SCALE_EVALUATIONS = 10  # of these, at most a fifth, compare losses if loss_range="private"
-CHOOSES = private_search.make_algorithm()
-STARTS = private_search.make_algorithm(dp_gibo.algorithm, dp_gibo.set_start)
-EVALUATES = private_evaluations.make_algorithm(gp_ucb.algorithm)
+CHOICE_ALGORITHM = private_search.make_algorithm()
+START_ALGORITHM = private_search.make_algorithm(dp_gibo.algorithm, dp_gibo.set_start)
+EVALUATION_ALGORITHM = private_evaluations.make_algorithm(gp_ucb.algorithm)
 
 
 class Problem(NamedTuple):
@@ -48,7 +48,7 @@ class Problem(NamedTuple):
 Make = Callable[[Problem], tuple[Algorithm, Any]]
 
 
-def is_private(problem: Problem) -> bool:
+def has_private_range(problem: Problem) -> bool:
     """True if the search finds the scale of the losses privately. Raise a ValueError for other text."""
     return isinstance(problem.loss_range, str) and bool(
         _checks.one_of("loss_range", problem.loss_range, (_private_scale.PRIVATE,))
@@ -89,8 +89,9 @@ def _local_config(problem: Problem, usual_norm: float | str) -> dp_gibo.Config:
 
 
 def _local(problem: Problem) -> tuple[Algorithm, Any]:
+    """With few users the private scale is mostly noise: a fixed norm then does better."""
     enough = problem.users >= _private_scale.users_needed(problem.mu)
-    norm = _private_scale.PRIVATE if enough or is_private(problem) else _usual_norm(problem)
+    norm = _private_scale.PRIVATE if enough or has_private_range(problem) else _usual_norm(problem)
     return dp_gibo.algorithm, _local_config(problem, norm)
 
 
@@ -108,7 +109,7 @@ def _start_then_local(problem: Problem) -> tuple[Algorithm, Any]:
     of_start, of_answer, of_descent = levels(problem, [CHOICE_SHARE, CHOICE_SHARE, 1 - 2 * CHOICE_SHARE])
     rest = problem._replace(steps=problem.steps - first - 1, mu=of_descent)
     descent = _local_config(rest, _usual_norm(problem))
-    return STARTS, _search(problem, [_design(problem, first)], [of_start, of_answer], descent)
+    return START_ALGORITHM, _search(problem, [_design(problem, first)], [of_start, of_answer], descent)
 
 
 def _rounds_of_choices(problem: Problem) -> tuple[Algorithm, Any]:
@@ -118,13 +119,13 @@ def _rounds_of_choices(problem: Problem) -> tuple[Algorithm, Any]:
     rounds = [_design(problem, problem.steps - later * steps)]
     rounds += [_near(problem, steps, 0.5**number, number) for number in range(1, later + 1)]
     if not later:
-        return CHOOSES, _search(problem, rounds, [problem.mu])
+        return CHOICE_ALGORITHM, _search(problem, rounds, [problem.mu])
     shares = [(1 - LAST_SHARE) / later] * later + [LAST_SHARE]
-    return CHOOSES, _search(problem, rounds, levels(problem, shares))
+    return CHOICE_ALGORITHM, _search(problem, rounds, levels(problem, shares))
 
 
 def _in_order(problem: Problem) -> tuple[Algorithm, Any]:
-    return CHOOSES, _search(problem, [_design(problem, problem.steps)], [problem.mu])
+    return CHOICE_ALGORITHM, _search(problem, [_design(problem, problem.steps)], [problem.mu])
 
 
 def _proposed(problem: Problem) -> tuple[Algorithm, Any]:
@@ -137,14 +138,14 @@ def _proposed(problem: Problem) -> tuple[Algorithm, Any]:
 def _evaluations(problem: Problem) -> tuple[Algorithm, Any]:
     box, design = problem.box, None
     count = min(problem.steps * problem.batch, MAX_EVALUATIONS)
-    if is_private(problem):
+    if has_private_range(problem):
         compared = max(2, min(SCALE_EVALUATIONS, count // 5))
         if count <= compared:
             raise ValueError(f"steps times batch must be at least {compared + 1} for loss_range='private', got {count}")
         count, design = count - compared, box[0] + (box[1] - box[0]) * sobol(compared, box.shape[1], 0)
     answer = "best_posterior_mean"
     inner = gp_ucb.config(steps=count, bounds=problem.space, refit_every=20, fit_steps=30, answer=answer)
-    return EVALUATES, private_evaluations.config(
+    return EVALUATION_ALGORITHM, private_evaluations.config(
         gp_ucb.algorithm,
         inner,
         users=problem.users,
@@ -171,7 +172,7 @@ def _search(problem: Problem, rounds: list[private_search.Round], levels: list[f
         bounds=problem.space,
         loss_range=problem.loss_range,
         rounds=rounds,
-        choice_mu=_carry(levels, problem.noise),
+        choice_mu=_carry_remainders(levels, problem.noise),
         batch=problem.batch,
         inner_config=inner,
         from_public=problem.public,
@@ -179,16 +180,17 @@ def _search(problem: Problem, rounds: list[private_search.Round], levels: list[f
     )
 
 
-def _carry(levels: list[float], noise: str) -> list[float]:
-    """The levels of choices: the grid of exact noise rounds each down, and what is left goes to the next choice."""
+def _carry_remainders(levels: list[float], noise: str) -> list[float]:
+    """The levels of choices: the grid of exact noise rounds each down, and the remainder goes to the next choice."""
     if noise != "exact" or math.inf in levels:
         return levels
-    carried, left = [], 0.0
+    totals, remainder = [], 0.0
     for mu in levels:
-        whole = math.hypot(mu, left)
-        carried.append(whole)
-        left = math.sqrt(max(whole**2 - _choice.level(_choice.budget(whole, noise, dtype=float)) ** 2, 0.0))
-    return carried
+        total = math.hypot(mu, remainder)
+        totals.append(total)
+        used = _choice.level(_choice.budget(total, noise, dtype=float))
+        remainder = math.sqrt(max(total**2 - used**2, 0.0))
+    return totals
 
 
 def _design(problem: Problem, steps: int) -> private_search.Round:

@@ -7,21 +7,21 @@ method                search                                                    
                       gradients
 "start_then_local"    a design and a private choice of the start; DP-GIBO; a       real dimensions, ``loss_range``
                       private choice of the answer
-"choice"              a design, then rounds of points near the last private        ``loss_range``
-                      choice
+"choice"              a design and a private choice; points near the chosen        ``loss_range``
+                      point, and a private choice among all points
 "evaluations"         GP-UCB on noisy means; you may publish all of them           ``loss_range``
-"in_order"            a design and one private choice: also epsilon-DP             ``loss_range``
+"in_order"            a design and one private choice: epsilon-DP                  ``loss_range``
 "proposed"            a search on public records, for half of the evaluations;     ``loss_range``, public records
                       one private choice among the points that it proposes
 "auto"                "proposed" with public records. Otherwise:
                       "local" without a ``loss_range``. With "private": "local",   ``loss_range`` where a dimension is
                       or "evaluations" where a dimension is not real. With two     not real
-                      numbers: "choice" where a dimension is not real, otherwise
+                      numbers: "in_order" where a dimension is not real, otherwise
                       by the sharpness of a private choice
 ====================  ===========================================================  =====================================
 
-"in_order" is ``private_search`` with a single round, on a design of its own. To choose among your own candidates with a
-budget in ``epsilon``, use ``dp_gp_ucb.in_order_config``, a different mechanism.
+"in_order" is ``private_search`` with a single round, on a design of its own. To choose among your own candidates, use
+``dp_gp_ucb.in_order_config``, a different mechanism.
 
 ``privacy.choice_sharpness`` measures how well a private choice works. With few users a choice is hardly better than a
 guess, and descent from the middle needs none.
@@ -38,22 +38,22 @@ from jaxdpbo import _space as spaces
 from jaxdpbo._algorithms import dp_gibo, private_estimate
 from jaxdpbo._types import Algorithm, ArrayLike, Bounds
 from jaxdpbo.drivers._method_configs import (
-    CHOICE,
     CHOICE_SHARE,
-    DESCENTS,
+    DESCENT_METHODS,
     EVALUATIONS,
+    IN_ORDER,
     LOCAL,
     MAKERS,
     METHODS,
+    PRIVATE_RANGE_METHODS,
     PROPOSED,
-    SCALING,
     START,
     Problem,
     add_estimate,
-    is_private,
+    has_private_range,
 )
+from jaxdpbo.privacy import _budget_calibration, _guarantee
 from jaxdpbo.privacy import _choice as choice
-from jaxdpbo.privacy import _guarantee, _spending
 
 AUTO = "auto"
 SHARP = 50.0  # least sharpness of a choice for CHOICE_SHARE at which "auto" chooses a start
@@ -74,12 +74,12 @@ class Search:
       steps: ``T``, 25 by default. A search evaluates the loss at ``T b`` points at most.
       batch: ``b``, points a step; ``d + 1`` by default.
       start: the point ``(d,)``, or the parameters of a ``Space``, where the search begins; by default the middle.
-        "evaluations" has no start, and ignores this point.
+        "evaluations" and "proposed" ignore this point.
       clip_norm: ``B``, the clipping norm of one user's gradient: the change of a loss over half a side of the box.
         Choose a number without the data. "private" finds ``B`` from the users' gradients in the first step, for 5 % of
-        ``mu^2`` (``dp_gibo.config``). By default "private" for "local" with enough users for the budget (71 at ``mu =
-        1``), otherwise a quarter of the width of the loss range, or 1 without one. A number is ignored by methods
-        without a descent.
+        ``mu^2`` (``dp_gibo.config``). By default "private" for "local" with ``loss_range="private"``, or with enough
+        users for the budget (71 at ``mu = 1``); otherwise a quarter of the width of the loss range, or 1 without a
+        range. A number is ignored by methods without a descent.
       estimate_share: the share of ``mu^2``, in [0, 1), spent on a private estimate of the mean loss at the answer. One
         of the steps evaluates the answer, losses are clipped to the loss range, and the release is then a
         ``private_estimate.Release``, with the search's own release in ``inner``.
@@ -100,14 +100,14 @@ class Task(NamedTuple):
 
     Attributes:
       users: the number of users ``n``.
-      requested: the budget.
+      budget: the requested budget.
       space: a box, or a ``Space``.
       loss_range: ``(low, high)``, "private", or None.
       public: whether there are public records.
     """
 
     users: int
-    requested: _spending.Requested
+    budget: _budget_calibration.RequestedBudget
     space: Bounds
     loss_range: Any
     public: bool = False
@@ -122,7 +122,7 @@ class Plan(NamedTuple):
       algorithm: with its config.
       config: of ``algorithm``.
       guarantee: of the config, before anything is known about the loss and the key.
-      requested: the budget.
+      budget: the requested budget.
     """
 
     method: str
@@ -130,14 +130,14 @@ class Plan(NamedTuple):
     algorithm: Algorithm
     config: Any
     guarantee: _guarantee.Guarantee
-    requested: _spending.Requested
+    budget: _budget_calibration.RequestedBudget
 
     @property
     def delta(self) -> float | None:
         """The delta to state, see ``Guarantee.to_dp``; None for GDP."""
         if self.guarantee.notion != "dp":
             return None
-        return self.requested.delta if self.guarantee.delta else 0.0
+        return self.budget.delta if self.guarantee.delta else 0.0
 
     def with_points(self, points: np.ndarray) -> "Plan":
         """The plan with these points ``(m, d)`` in the place of its design, which has as many."""
@@ -167,7 +167,7 @@ def plan(search: Search | None, task: Task, *, as_gdp: bool = False) -> Plan:
     Args:
       search: the settings.
       task: the task.
-      as_gdp: see ``_spending.spend``.
+      as_gdp: see ``_budget_calibration.calibrate``.
 
     Raises:
       ValueError: the method is unknown or lacks an argument, or an argument is out of range.
@@ -176,7 +176,7 @@ def plan(search: Search | None, task: Task, *, as_gdp: bool = False) -> Plan:
     if not isinstance(search, Search | None):
         raise TypeError(f"search must be a Search, got {type(search).__name__}")
     search = search or Search()
-    _checks.one_of("method", search.method, (AUTO, *METHODS, PROPOSED))
+    _checks.one_of("method", search.method, (AUTO, *METHODS))
     bounds, space = spaces.box(task.space)
     box = _checks.box("space", bounds)
     share = _checks.number("estimate_share", search.estimate_share)
@@ -184,7 +184,7 @@ def plan(search: Search | None, task: Task, *, as_gdp: bool = False) -> Plan:
         raise ValueError(f"estimate_share must be in [0, 1), got {share:g}")
     whole = Problem(
         users=_checks.size("users", task.users),
-        mu=task.requested.mu,
+        mu=task.budget.mu,
         space=bounds if space is None else space,
         box=box,
         loss_range=task.loss_range,
@@ -198,17 +198,17 @@ def plan(search: Search | None, task: Task, *, as_gdp: bool = False) -> Plan:
     real = space is None or bool(np.all(space.real_axes))
     method, reason = _choose(search.method, whole, real)
     _check_needs(method, whole, real)
-    if share and (whole.loss_range is None or is_private(whole) or whole.steps < 2):
+    if share and (whole.loss_range is None or has_private_range(whole) or whole.steps < 2):
         raise ValueError("estimate_share needs a loss_range of two numbers, and two steps or more")
 
     def make(level: float) -> tuple[Algorithm, Any]:
         return add_estimate(share, whole._replace(mu=level), MAKERS[method])
 
-    def state(made: tuple[Algorithm, Any]) -> _guarantee.Guarantee:
+    def privacy(made: tuple[Algorithm, Any]) -> _guarantee.Guarantee:
         return made[0].privacy(made[1])
 
-    (algorithm, config), stated = _spending.spend(make, state, task.requested, as_gdp=as_gdp)
-    return Plan(method, reason, algorithm, config, stated, task.requested)
+    (algorithm, config), stated = _budget_calibration.calibrate(make, privacy, task.budget, as_gdp=as_gdp)
+    return Plan(method, reason, algorithm, config, stated, task.budget)
 
 
 def _choose(method: str, problem: Problem, real: bool) -> tuple[str, str]:
@@ -224,10 +224,10 @@ def _choose(method: str, problem: Problem, real: bool) -> tuple[str, str]:
                 "gradient: give loss_range=(low, high) of a user's loss, or 'private'"
             )
         return LOCAL, "no loss_range was given"
-    if is_private(problem):
+    if has_private_range(problem):
         return (LOCAL, "losses are scaled privately") if real else (EVALUATIONS, "not all dimensions are real")
     if not real:
-        return CHOICE, "not all dimensions are real"
+        return IN_ORDER, "not all dimensions are real"
     low, high = _checks.interval("loss_range", problem.loss_range)
     if math.isinf(problem.mu):
         return START, "there is no noise"
@@ -247,14 +247,14 @@ def _check_needs(method: str, problem: Problem, real: bool) -> None:
             f"public must be given for method={PROPOSED!r} and for no other, got method={method!r}"
             + " with public records" * problem.public
         )
-    if method not in SCALING and is_private(problem):
+    if method not in PRIVATE_RANGE_METHODS and has_private_range(problem):
         raise ValueError(f"loss_range must be two numbers for method={method!r}, got {problem.loss_range!r}")
-    if method in DESCENTS and not real:
+    if method in DESCENT_METHODS and not real:
         raise ValueError(
             f"method must not be {method!r} where dimensions are not real, since these have no gradient: give "
-            "method='choice' or 'evaluations'"
+            "method='in_order', 'choice' or 'evaluations'"
         )
-    if method not in DESCENTS and isinstance(problem.clip_norm, str):
+    if method not in DESCENT_METHODS and isinstance(problem.clip_norm, str):
         raise ValueError(f"clip_norm must not be {problem.clip_norm!r} for method={method!r}: it has no gradients")
 
 

@@ -16,7 +16,7 @@ from jaxdpbo.drivers._loop import run_loop
 from jaxdpbo.drivers._methods import Search
 from jaxdpbo.drivers._preview import few_users_note, path_note
 from jaxdpbo.drivers._scan import run_scan
-from jaxdpbo.privacy import _keys, _recording, _spending
+from jaxdpbo.privacy import _budget_calibration, _keys, _recording
 from jaxdpbo.privacy._recording import Recording
 from jaxdpbo.privacy._separable import Blocks, ByPerson
 
@@ -50,7 +50,8 @@ def minimize(
     >>> run.release.point.shape, run.guarantee.epsilon(delta=1e-5) <= 3
     ((1,), True)
 
-    Formal guarantee: ``(epsilon, delta)``-DP or ``mu``-GDP, replace-one, for the users with evaluated losses.
+    Formal guarantee: ``(epsilon, delta)``-DP with the GDP level as ``also`` if you give ``epsilon``; with ``mu``, or a
+    ledger that adds up GDP levels, ``mu``-GDP; replace-one, for the users with evaluated losses.
     ``Run.guarantee`` states it, with its assumptions. NaN and infinite losses are permitted: the
     algorithm's clipping gives their value.
 
@@ -74,9 +75,11 @@ def minimize(
       users: the number of users ``n``; by default taken from ``by_person`` or ``blocks``, or the common leading length
         of all leaves of ``data``.
       user_axes: the axis of users in each leaf of ``data``, see ``run_scan``.
-      public: records of people who need no protection, in any number, for ``loss(point, public)``. Half of the
-        evaluations search on their mean loss, without noise, and one private choice among the points that this search
-        proposes spends the whole budget. The guarantee does not protect these records, and says that they steer.
+      public: records that need no protection, any number ``m``, for ``loss(point, public) -> losses (m,)``. Half of the
+        steps evaluate their exact mean loss; a Gaussian process then proposes the points of the other steps, and one
+        private choice among these points spends the budget, less any ``estimate_share``. Needs a ``loss_range`` of two
+        numbers, two steps, and a loss other than ``by_person`` or ``blocks``. The guarantee names these records as an
+        assumption. An exception of the loss on these records is raised unchanged, before anything is spent.
       search: ``Search(...)``: method, steps, start and the like.
       ledger: ``Recording(path, run)``: charge the run to a ledger before the run begins, see ``run_loop``.
       run: ``Execution(...)``: key, executor, progress and the like.
@@ -103,9 +106,9 @@ def minimize(
         data = _user_values.to_data(data)
     loss, data = _separability.prepare_objective(loss, data, user_axes)
     count = _users(users, loss, data)
-    requested = _spending.request(mu, epsilon, delta, users=count, dtype=jnp.result_type(float))
+    budget = _budget_calibration.check_budget(mu, epsilon, delta, users=count, dtype=jnp.result_type(float))
     as_gdp = ledger is not None and _recording.notion(ledger) == "gdp"
-    task = _methods.Task(count, requested, space, loss_range, public is not None)
+    task = _methods.Task(count, budget, space, loss_range, public is not None)
     plan = _methods.plan(search, task, as_gdp=as_gdp)
     if public is not None:
         plan = _public_search.propose(plan, task, search, loss, public, run)

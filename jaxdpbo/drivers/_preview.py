@@ -17,10 +17,10 @@ from jaxdpbo._space import Space
 from jaxdpbo._types import ArrayLike, Bounds
 from jaxdpbo.drivers import _methods
 from jaxdpbo.drivers._methods import Search
-from jaxdpbo.privacy import _choice, _clipping, _guarantee, _private_mean, _sensitivity, _spending
+from jaxdpbo.privacy import _budget_calibration, _choice, _clipping, _guarantee, _private_mean, _sensitivity
 from jaxdpbo.privacy._accounting import regret
 
-FEW_USERS = 500  # below, a private search seldom beats a public random one: docs/searches.md
+FEW_USERS = 500  # with fewer, searches lost to random search without privacy more often than not: docs/searches.md
 PERCENT = 0.01  # the regret of ``users_for_percent``
 TARGET = 0.25  # of noise over the largest gradient: a rule of thumb for ``users_needed``, not a theorem
 SUMMED = 1000  # steps in an exact sum; an integral covers the others
@@ -72,7 +72,7 @@ class Preview(NamedTuple):
     def __str__(self) -> str:
         """Describe the prediction in a paragraph."""
         sentences = [
-            f"{self.evaluations} evaluations for {self.users} users, {self.guarantee.notion} {self.guarantee.level:g}.",
+            f"{self.evaluations} evaluations for {self.users} users, {self.guarantee.terms}.",
             f"Method {self.method}.",
         ]
         if self.relative_noise is not None and self.wander is not None:
@@ -89,7 +89,7 @@ class Preview(NamedTuple):
             f"range; 1 % takes {self.users_for_percent:,} users at least."
         )
         if few := few_users_note(self.users, self.guarantee):
-            sentences.append(f"{few[0].upper()}{few[1:]}.")
+            sentences.append(f"{few}.")
         if not self.helpful:
             sentences.append("NOT HELPFUL: expect little more than a random point.")
         if self.users < self.users_needed:
@@ -130,9 +130,9 @@ def preview(
       TypeError: an argument has the wrong type.
     """
     users = _checks.size("users", users)
-    requested = _spending.request(mu, epsilon, delta, users=users, dtype=jnp.result_type(float))
+    budget = _budget_calibration.check_budget(mu, epsilon, delta, users=users, dtype=jnp.result_type(float))
     proposed = isinstance(search, Search) and search.method == _methods.PROPOSED
-    plan = _methods.plan(search, _methods.Task(users, requested, space, loss_range, public=proposed))
+    plan = _methods.plan(search, _methods.Task(users, budget, space, loss_range, public=proposed))
     stated = plan.guarantee
     deviation = relative = wander = None
     if plan.descent is not None:
@@ -213,8 +213,8 @@ def few_users_note(users: int, stated: _guarantee.Guarantee) -> str:
     if users >= FEW_USERS or stated.notion == "none":
         return ""
     return (
-        f"with {users} users, fewer than {FEW_USERS}, expect an answer near a guess: better are more users, a larger "
-        "part of the rows to validate on, or the default parameters, which cost nothing"
+        f"{users} users are fewer than {FEW_USERS}: unless the budget is large, expect an answer near a guess; collect "
+        "more users, measure the loss on more of your records, or keep the default parameters, which cost nothing"
     )
 
 

@@ -19,7 +19,7 @@ from jaxdpbo._algorithms import private_evaluations
 from jaxdpbo._types import ArrayLike, Data, Tree
 from jaxdpbo.drivers import _result, _separability, _sharding
 from jaxdpbo.drivers._execution import Execution, check_execution
-from jaxdpbo.privacy import _calibration, _keys, _private_mean, _private_scale, _run_lock, _spending
+from jaxdpbo.privacy import _budget_calibration, _calibration, _keys, _private_mean, _private_scale, _run_lock
 from jaxdpbo.privacy import _ledger as ledgers
 from jaxdpbo.privacy import _recording as recordings
 
@@ -38,11 +38,13 @@ class Evaluation(NamedTuple):
 class PrivateObjective:
     """A function ``objective(point) -> float``, the noised mean loss, that you can give to any optimiser.
 
-    Formal guarantee: ``mu``-GDP, replace-one, for all returned values together. The budget is split equally among
-    ``evaluations`` calls in advance. A call is charged before its noise is drawn, and also if the loss raises. Losses
-    of a wrong shape are refused without a charge. Prints, warnings and logs of the loss are silenced. An exception of
-    the loss reaches you unchanged, and may quote records. Threads may share one object. Processes may not: each copy
-    would count on its own and draw the same noise, so the object cannot be pickled, and does not work after a fork.
+    Formal guarantee: ``(epsilon, delta)``-DP with the GDP level as ``also`` if you give ``epsilon``; with ``mu``, or a
+    ledger that adds up GDP levels, ``mu``-GDP; replace-one, for all returned values together. The budget is split
+    equally among ``evaluations`` calls in advance. A call is charged before its noise is drawn, and also if the loss
+    raises. Losses of a wrong shape are refused without a charge. Prints, warnings and logs of the loss are silenced. An
+    exception of the loss reaches you unchanged, and may quote records. Threads may share one object. Processes may not:
+    each copy would count on its own and draw the same noise, so the object cannot be pickled, and does not work after a
+    fork.
 
     >>> import numpy as np
     >>> from jaxdpbo import PrivateObjective
@@ -90,7 +92,7 @@ class PrivateObjective:
           users: the public number of users ``n``.
           user_axes: as for ``run_scan``, for a loss that JAX can trace at every point.
           mu: the GDP budget of all evaluations together; or give ``epsilon`` and ``delta``.
-          epsilon: with ``delta``, in place of ``mu``: the largest ``mu`` that implies both, rounded down.
+          epsilon: with ``delta``, in place of ``mu``: the budget of all evaluations together.
           delta: in (0, 1), and below ``1 / users`` unless you pass a ``LargeDelta``; has no default.
           noise: see ``config``.
           ledger: ``Recording(path, run)``: charge all evaluations to a ledger (``ledger``). To resume after a
@@ -116,7 +118,7 @@ class PrivateObjective:
         if find_scale == (design is None) or (design is not None and len(design) < 2):
             raise ValueError("design must be two points or more with loss_range='private', and not given otherwise")
         dtype = jnp.result_type(float)
-        requested = _spending.request(mu, epsilon, delta, users=self._users, dtype=dtype)
+        budget = _budget_calibration.check_budget(mu, epsilon, delta, users=self._users, dtype=dtype)
         sizes = {"users": self._users, "steps": self._evaluations, "dimension": 1}
         ends = _arrays.to_device(low, dtype), _arrays.to_device(high, dtype)
 
@@ -125,7 +127,9 @@ class PrivateObjective:
             return private_evaluations.Config(None, budget, *ends)
 
         as_gdp = ledger is not None and recordings.notion(ledger) == "gdp"
-        self._config, statement = _spending.spend(make_config, private_evaluations.privacy, requested, as_gdp=as_gdp)
+        self._config, statement = _budget_calibration.calibrate(
+            make_config, private_evaluations.privacy, budget, as_gdp=as_gdp
+        )
         if design is None:
             self.deviation = self._deviation()
         if ledger is not None and run.key is not None:

@@ -4,7 +4,8 @@ A Sobol design for a third of the evaluations, then batches of ``BATCH`` points:
 by the posterior mean. The proposals are the points with the least posterior mean, and Thompson draws around the best.
 Everything runs on the host in float64, so that a search that is run again proposes the same points.
 
-Rasmussen and Williams (2006), algorithm 2.1 and equation 5.9; Thompson sampling as in Kandasamy et al. (2018).
+Rasmussen and Williams (2006), algorithm 2.1, equations 4.17 (Matern 5/2) and 5.9; Thompson sampling in batches as in
+Kandasamy et al. (2018).
 """
 
 from collections.abc import Callable
@@ -19,11 +20,11 @@ Evaluate = Callable[[np.ndarray], np.ndarray]
 BATCH = 4
 DESIGN_SHARE = 1 / 3  # of the evaluations
 POOL = 512  # candidates of a batch; half around the best points
-AROUND, REACH = 4, 0.15  # best points that are mutated; deviation of a mutation, in sides of the box
-OUTLIER = 2.0  # values above the median count up to so many times its distance from the least
+NUM_BEST, MUTATION_SCALE = 4, 0.15  # best points that are mutated; deviation of a mutation, in sides of the box
+OUTLIER = 2.0  # values are clipped at median + OUTLIER (median - minimum): failed fits must not set the scale
 PRIOR_DEVIATION = 1.0  # of the logarithms of lengthscales, noise and variance
 PRIOR_LENGTHSCALE, PRIOR_NOISE = 0.5, 1e-2  # medians, in sides of the box, and over the variance of the values
-NUGGET = 1e-8
+NUGGET, DRAW_NUGGET = 1e-8, 1e-6  # the difference of two covariances has lost digits
 
 
 class Box(NamedTuple):
@@ -43,19 +44,23 @@ class Box(NamedTuple):
 
     def to_features(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Coordinates ``(m, c)`` with a column for each category, and the dimension ``(c,)`` of each column."""
-        columns, owners = [], []
+        columns, column_axes = [], []
         for axis in range(self.dimension):
             column = points[:, axis : axis + 1]
             kind = None if self.space is None else self.space.dimensions[axis]
             if isinstance(kind, Categorical):
+                # different categories lie at distance 1
                 column = (np.floor(column * kind.levels) == np.arange(kind.levels)) / np.sqrt(2)
             columns.append(column)
-            owners += [axis] * column.shape[1]
-        return np.concatenate(columns, axis=1), np.array(owners)
+            column_axes += [axis] * column.shape[1]
+        return np.concatenate(columns, axis=1), np.array(column_axes)
 
 
 def propose(evaluate: Evaluate, box: Box, evaluations: int, proposals: int, design: np.ndarray) -> np.ndarray:
-    """Return ``proposals`` points ``(p, d)`` of the unit box, the best by the posterior mean first.
+    """Return ``proposals`` points ``(p, d)`` of the unit box.
+
+    The first half are evaluated points by increasing posterior mean. The others are minima of posterior draws (Thompson
+    sampling) near the best points.
 
     Args:
       evaluate: ``(points (b, d)) -> mean losses (b,)`` of public records; infinite where a loss has no value.
@@ -70,20 +75,28 @@ def propose(evaluate: Evaluate, box: Box, evaluations: int, proposals: int, desi
     while len(points) < evaluations:
         size = min(BATCH, evaluations - len(points))
         surrogate = _fit(box, points, values)
-        pool = _pool(box, points, surrogate, rng, anywhere=POOL // 2)
-        chosen = _mixed_batch(surrogate, box, pool, size, rng)
+        pool = _candidates(box, points, surrogate, rng, num_uniform=POOL // 2)
+        chosen = _select_batch(surrogate, box, pool, size, rng)
         points, values = np.concatenate([points, chosen]), np.concatenate([values, evaluate(chosen)])
     surrogate = _fit(box, points, values)
     order = np.argsort(surrogate.predict(box.to_features(points)[0])[0], kind="stable")
     best = _distinct(points[order])[: -(-proposals // 2)]
-    pool = _pool(box, points, surrogate, rng, anywhere=0)
+    pool = _candidates(box, points, surrogate, rng, num_uniform=0)
     drawn = pool[_thompson(surrogate, box, pool, 2 * proposals, rng)]
-    found = _distinct(np.concatenate([best, drawn, points[order], pool]))
-    return np.resize(found[:proposals], (proposals, box.dimension))  # a small space has fewer points: repeat them
+    candidates = _distinct(np.concatenate([best, drawn, points[order], pool]))
+    return np.resize(candidates[:proposals], (proposals, box.dimension))  # a small space has fewer points: repeat them
 
 
 class _Surrogate(NamedTuple):
-    """A posterior: features of the points, their whitened values, and the kernel."""
+    """A posterior of ``k`` observations.
+
+    Attributes:
+      features: ``(k, c)``, of the points.
+      factor: ``L (k, k)``, ``L L^T`` being the covariance of the observations.
+      weights: ``(k,)``, its inverse times the values.
+      lengthscales: ``(c,)``, in sides of the box.
+      variance: prior variance of the function.
+    """
 
     features: np.ndarray
     factor: np.ndarray
@@ -92,7 +105,7 @@ class _Surrogate(NamedTuple):
     variance: float
 
     def predict(self, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Mean ``(m,)`` and whitened covariances ``(k, m)`` with the points."""
+        """Mean ``(m,)``, and ``L^-1`` times the covariances with the points, ``(k, m)``."""
         cross = _kernel(self.features, features, self.lengthscales, self.variance)[0]
         return cross.T @ self.weights, scipy.linalg.solve_triangular(self.factor, cross, lower=True)
 
@@ -100,25 +113,25 @@ class _Surrogate(NamedTuple):
         """Draws ``(count, m)`` of the function at all of these places together."""
         mean, whitened = self.predict(features)
         covariance = _kernel(features, features, self.lengthscales, self.variance)[0] - whitened.T @ whitened
-        covariance[np.diag_indices_from(covariance)] += 1e-6 * self.variance
+        covariance[np.diag_indices_from(covariance)] += DRAW_NUGGET * self.variance
         factor = np.linalg.cholesky(covariance)
         return mean + rng.standard_normal((count, len(mean))) @ factor.T
 
 
 def _fit(box: Box, points: np.ndarray, values: np.ndarray) -> _Surrogate:
     """The posterior at the most probable lengthscales, variance and noise."""
-    features, owners = box.to_features(points)
+    features, column_axes = box.to_features(points)
     targets = _standardise(values)
     start = np.concatenate([np.full(box.dimension, np.log(PRIOR_LENGTHSCALE)), [0.0, np.log(PRIOR_NOISE)]])
 
     def objective(logs: np.ndarray) -> tuple[float, np.ndarray]:
-        value, slope = _negative_log_likelihood(logs, features, owners, targets)
-        away = (logs - start) / PRIOR_DEVIATION
-        return value + 0.5 * float(away @ away), slope + away / PRIOR_DEVIATION
+        value, slope = _negative_log_likelihood(logs, features, column_axes, targets)
+        deviations = (logs - start) / PRIOR_DEVIATION
+        return value + 0.5 * float(deviations @ deviations), slope + deviations / PRIOR_DEVIATION
 
     limits = [(centre - 4.0, centre + 4.0) for centre in start]
     logs = scipy.optimize.minimize(objective, start, jac=True, method="L-BFGS-B", bounds=limits).x
-    lengthscales, variance = np.exp(logs[:-2])[owners], float(np.exp(logs[-2]))
+    lengthscales, variance = np.exp(logs[:-2])[column_axes], float(np.exp(logs[-2]))
     covariance = _kernel(features, features, lengthscales, variance)[0]
     covariance[np.diag_indices_from(covariance)] += np.exp(logs[-1]) + NUGGET
     factor = np.linalg.cholesky(covariance)
@@ -126,10 +139,10 @@ def _fit(box: Box, points: np.ndarray, values: np.ndarray) -> _Surrogate:
 
 
 def _negative_log_likelihood(
-    logs: np.ndarray, features: np.ndarray, owners: np.ndarray, targets: np.ndarray
+    logs: np.ndarray, features: np.ndarray, column_axes: np.ndarray, targets: np.ndarray
 ) -> tuple[float, np.ndarray]:
     """With its slope, by the logarithms of the lengthscales, the variance and the noise."""
-    lengthscales, variance, noise = np.exp(logs[:-2])[owners], np.exp(logs[-2]), np.exp(logs[-1])
+    lengthscales, variance, noise = np.exp(logs[:-2])[column_axes], np.exp(logs[-2]), np.exp(logs[-1])
     gram, slope_by_square = _kernel(features, features, lengthscales, variance)
     covariance = gram.copy()
     covariance[np.diag_indices_from(covariance)] += noise + NUGGET
@@ -138,9 +151,9 @@ def _negative_log_likelihood(
     weights = inverse @ targets
     outer = inverse - np.outer(weights, weights)
     slopes = np.zeros_like(logs)
-    for column, owner in enumerate(owners):
-        apart = np.subtract.outer(features[:, column], features[:, column]) / lengthscales[column]
-        slopes[owner] += 0.5 * float(np.sum(outer * slope_by_square * -2 * apart**2))
+    for column, owner in enumerate(column_axes):
+        differences = np.subtract.outer(features[:, column], features[:, column]) / lengthscales[column]
+        slopes[owner] += 0.5 * float(np.sum(outer * slope_by_square * -2 * differences**2))
     slopes[-2], slopes[-1] = 0.5 * float(np.sum(outer * gram)), 0.5 * float(noise * np.trace(outer))
     return float(np.sum(np.log(np.diag(factor))) + 0.5 * targets @ weights), slopes
 
@@ -167,22 +180,22 @@ def _standardise(values: np.ndarray) -> np.ndarray:
     return (clipped - np.mean(clipped)) / deviation if deviation > 0 else np.zeros(len(values))
 
 
-def _pool(
-    box: Box, points: np.ndarray, surrogate: _Surrogate, rng: np.random.Generator, *, anywhere: int
+def _candidates(
+    box: Box, points: np.ndarray, surrogate: _Surrogate, rng: np.random.Generator, *, num_uniform: int
 ) -> np.ndarray:
     """Distinct candidates that are not evaluated: some anywhere, the others around the best points."""
     means = surrogate.predict(box.to_features(points)[0])[0]
-    best = points[np.argsort(means, kind="stable")[:AROUND]]
-    centres = best[rng.integers(0, len(best), POOL - anywhere)]
+    best = points[np.argsort(means, kind="stable")[:NUM_BEST]]
+    centres = best[rng.integers(0, len(best), POOL - num_uniform)]
     moved = rng.random(centres.shape) < 0.5
     moved[np.arange(len(centres)), rng.integers(0, box.dimension, len(centres))] = True
-    near = np.clip(np.where(moved, centres + REACH * rng.standard_normal(centres.shape), centres), 0.0, 1.0)
-    candidates = box.snap(np.concatenate([rng.random((anywhere, box.dimension)), near]))
+    near = np.clip(np.where(moved, centres + MUTATION_SCALE * rng.standard_normal(centres.shape), centres), 0.0, 1.0)
+    candidates = box.snap(np.concatenate([rng.random((num_uniform, box.dimension)), near]))
     fresh = _distinct(np.concatenate([points, candidates]))[len(_distinct(points)) :]
     return fresh if len(fresh) else candidates
 
 
-def _mixed_batch(surrogate: _Surrogate, box: Box, pool: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarray:
+def _select_batch(surrogate: _Surrogate, box: Box, pool: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarray:
     """Half of a batch by Thompson sampling, half by the least posterior mean."""
     means = surrogate.predict(box.to_features(pool)[0])[0]
     rows = dict.fromkeys(_thompson(surrogate, box, pool, size // 2, rng))

@@ -1,7 +1,7 @@
 """Let public records propose the points of a private choice.
 
-Public records need no noise: candidates that are functions of them cost nothing, and the users' records are read by the
-private choice alone.
+Public records need no noise. The proposed points depend on public records alone, so proposing spends no budget; only
+the private choice reads the users' records.
 """
 
 from collections.abc import Callable
@@ -36,39 +36,45 @@ def propose(
       plan: of the method "proposed".
       task: the task of the plan.
       search: the settings of the plan.
-      loss: of one point, for any number of records.
-      public: the records.
-      run: its executor and progress are used.
+      loss: ``(point (d,) or params, records) -> losses (m,)``.
+      public: ``m`` public records.
+      run: supplies the executor and the progress bar.
+
+    Returns:
+      A plan with the same guarantee.
 
     Raises:
       ValueError: ``loss`` is of ``by_person`` or ``blocks``, which know the owners of the users' rows alone.
       Exception: any exception of the loss, before anything is spent.
     """
     if isinstance(loss, (_separable.ByPerson, _separable.Blocks)):
-        raise ValueError("public must not be given for a loss of by_person or blocks: give the loss of a single record")
+        raise ValueError(
+            "public must not be given for a loss of by_person or blocks, which fix the number of rows: give a loss of "
+            "any rows"
+        )
     bounds, space = spaces.box(task.space)
     low, high = _checks.box("space", bounds)
     steps = _methods.STEPS if search is None or search.steps is None else search.steps
     count = (steps - plan.config.steps) * plan.config.batch  # what the private steps leave
     proposals = plan.search.design_steps * plan.config.batch
     bar = _checks.extra("tqdm", "progress", "progress=True").tqdm if run.progress else None
-    shown = None if bar is None else bar(total=count, unit="public evaluation")
-    ends = _checks.interval("loss_range", task.loss_range)
+    progress_bar = None if bar is None else bar(total=count, unit="public evaluation")
+    loss_range = _checks.interval("loss_range", task.loss_range)
     number = iter(range(count))
 
     def evaluate(points: np.ndarray) -> np.ndarray:
         places = [spaces.place(space, low + (high - low) * point) for point in points]
-        calls = [partial(_mean_loss, loss, place, public, ends, next(number)) for place in places]
+        calls = [partial(_mean_loss, loss, place, public, loss_range, next(number)) for place in places]
         means = np.array(_run_all(run.executor, calls))
-        if shown is not None:
-            shown.update(len(points))
+        if progress_bar is not None:
+            progress_bar.update(len(points))
         return means
 
     design = _method_configs.sobol(count, len(low), 0)
     box = _proposals.Box(len(low), space)
     points = _proposals.propose(evaluate, box, count, proposals, design)
-    if shown is not None:
-        shown.close()
+    if progress_bar is not None:
+        progress_bar.close()
     return plan.with_points(np.clip(low + (high - low) * points, low, high))
 
 
@@ -83,12 +89,12 @@ def _run_all(executor: Executor | None, calls: list[Callable[[], float]]) -> lis
             future.cancel()
 
 
-def _mean_loss(loss: Objective, place: Any, public: Data, ends: tuple[float, float], number: int) -> float:
+def _mean_loss(loss: Objective, place: Any, public: Data, loss_range: tuple[float, float], number: int) -> float:
     """The mean of the clipped losses; infinite without a finite one."""
     with _silence.isolate():
         _silence.seed_generators(np.array([0, number], np.uint32))
         losses = np.asarray(_silence.settle(loss(place, public)), np.float64)
-    low, high = ends
+    low, high = loss_range
     if not np.any(np.isfinite(losses)):
         return np.inf
     return float(np.mean(np.clip(np.where(np.isnan(losses), high, losses), low, high)))

@@ -49,8 +49,8 @@ def run_scan(
         for public leaves. The driver then checks the traced objective for operations that mix users
         (``privacy.check_separable``), and the guarantee drops the assumption of separable losses. An objective of
         ``per_user`` is checked without this argument.
-      delta: state the guarantee of a GDP algorithm as ``(epsilon, delta)``-DP, as a ledger of notion "dp" needs, see
-        ``Guarantee.to_dp``.
+      delta: in [0, 1): state the guarantee of a GDP algorithm as ``(epsilon, delta)``-DP, for a ledger of notion "dp";
+        see ``Guarantee.to_dp``. None keeps the notion of the algorithm.
       ledger: ``Recording(path, run)``: charge the run to a ledger (``ledger``) before the run begins. A second
         call with the same ``Recording`` returns the first release. A run that fails, or is killed, has spent its
         charge, unless you gave a ``checkpoint``. You may give no ``key``.

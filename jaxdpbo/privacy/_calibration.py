@@ -21,7 +21,14 @@ import numpy as np
 
 from jaxdpbo import _arrays, _checks
 from jaxdpbo._types import DTypeLike
-from jaxdpbo.privacy import _accounting, _guarantee, _private_scale, _requested_budget, _sensitivity
+from jaxdpbo.privacy import (
+    _accounting,
+    _composed_guarantee,
+    _guarantee,
+    _private_scale,
+    _requested_budget,
+    _sensitivity,
+)
 from jaxdpbo.privacy._mechanisms import tables
 
 NOISES = ("exact", "float", "none")
@@ -208,16 +215,12 @@ def statement(budget: SumBudget, protects: str) -> _guarantee.Guarantee:
     if budget.noise == "exact":
         level = _accounting.rounded_gaussian_mu(_sensitivity.integer_sum(int(budget.radius)), budget.sigma, releases)
         total_variation = releases * budget.dimension * tables.gaussian_total_variation(budget.sigma)
-    parts = ()
+    stages = [(RELEASES, "gaussian", level)]
     if budget.scale is not None:
-        first = _private_scale.level(budget.scale)
-        parts = (FIND_SCALE, first), (RELEASES, level)
-        level = _accounting.compose_gdp_rounded_up(first, level)
+        stages.insert(0, (FIND_SCALE, "gaussian", _private_scale.level(budget.scale)))
         total_variation += _private_scale.total_variation(budget.scale)
-    return _guarantee.guarantee(
-        "gdp",
-        level,
-        "replace_one",
+    return _composed_guarantee.guarantee_from_stages(
+        stages,
         protects,
         assumptions=(
             _guarantee.RANDOM_BITS if budget.noise == "exact" else _guarantee.IDEAL_NOISE,
@@ -225,17 +228,15 @@ def statement(budget: SumBudget, protects: str) -> _guarantee.Guarantee:
             _guarantee.SEPARABLE_LOSSES,
         ),
         total_variation=total_variation,
-        parts=parts,
     )
 
 
-def statement_stages(config: Any, stated: _guarantee.Guarantee) -> tuple[_accounting.StageFields, ...]:
+def guarantee_stages(config: Any, stated: _guarantee.Guarantee) -> tuple[_accounting.StageFields, ...]:
     """Return the mechanisms behind a config's guarantee: its stages, or Gaussian ones for its parts or its level.
 
-    A config without a ``SumBudget`` of sums names its mechanism in an attribute ``mechanism``.
+    A config may name its mechanism in an attribute ``mechanism``.
     """
-    sums = isinstance(getattr(config, "budget", None), SumBudget)
-    name = RELEASES if sums else getattr(config, "mechanism", SEARCH)
+    name = getattr(config, "mechanism", SEARCH)
     return stated.stages or tuple((what, "gaussian", level) for what, level in stated.parts or ((name, stated.level),))
 
 

@@ -23,9 +23,9 @@ def guarantee_from_stages(
     >>> stages = [("a choice", "bounded_range", 0.25)] * 2 + [("a search", "gaussian", 0.2)]
     >>> stated = _composed_guarantee.guarantee_from_stages(stages, "the users")
     >>> stated.claim
-    'gdp 0.298197, of which 0.221 for a choice and 0.2 for a search (replace_one) for the users'
+    'gdp 0.298429, of which 0.221 for a choice and 0.2 for a search (replace_one) for the users'
     >>> round(stated.epsilon(1e-5), 3), stated.to_dp(1e-5).notion
-    (0.967, 'dp')
+    (0.994, 'dp')
 
     Args:
       stages: a description, a kind and a level each, see ``Guarantee``; descriptions that are equal are one part.
@@ -36,10 +36,7 @@ def guarantee_from_stages(
     Raises:
       ValueError: a kind or a level out of range.
     """
-    levels: dict[str, list[float]] = {}
-    for what, kind, level in stages:
-        levels.setdefault(what, []).append(level if kind == "gaussian" else _accounting.bounded_range_mu(level))
-    parts = [(what, _accounting.compose_gdp_rounded_up(*found)) for what, found in levels.items()]
+    parts = part_levels(stages)
     pure = [level for _, kind, level in stages if kind == "bounded_range"]
     return _guarantee.guarantee(
         "gdp",
@@ -52,6 +49,19 @@ def guarantee_from_stages(
         also=("dp", pure[0]) if len(pure) == len(stages) == 1 else None,
         stages=stages,
     )
+
+
+def part_levels(stages: Sequence[_accounting.StageFields]) -> tuple[tuple[str, float], ...]:
+    """Return the GDP level of each part, of all its stages together, in the order of the parts.
+
+    >>> from jaxdpbo.privacy import _composed_guarantee
+    >>> _composed_guarantee.part_levels([("a search", "gaussian", 3.0), ("a search", "gaussian", 4.0)])
+    (('a search', 5.0),)
+    """
+    levels: dict[str, list[float]] = {}
+    for what, kind, level in stages:
+        levels.setdefault(what, []).append(level if kind == "gaussian" else _accounting.bounded_range_mu(level))
+    return tuple((what, _accounting.compose_gdp_rounded_up(*found)) for what, found in levels.items())
 
 
 def guarantee_from_total(

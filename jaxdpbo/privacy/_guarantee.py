@@ -27,7 +27,9 @@ PUBLIC_CONFIG = (
 SEPARABLE_LOSSES = "each user's loss is computed from that user's record alone"
 SEPARABLE_GAINS = "each user's gain is computed from that user's record alone"
 OWN_ROWS = "row i of the data was made from record i and public values alone, and everything declared public is public"
-PUBLIC_STEERS = "public records steer the search: they are not protected here, and were made without the users' records"
+PUBLIC_RECORDS = (
+    "the public records that propose points are not protected here, and were made without the users' records"
+)
 COMPILED_APART = "XLA compiles a program that keeps users apart to code that keeps them apart, to the last bit"
 ROW_OWNERS = "the owner of each row, and the number of rows of each user, are public"
 BLOCKS_APART = "a block's loss depends on its own rows and public values alone: its learner keeps nothing between calls"
@@ -62,7 +64,7 @@ SECTIONS = {
     IDEAL_NOISE: "ideal-noise", KEY_SECRET: "key-secret", PUBLIC_CONFIG: "public-configuration",
     SEPARABLE_LOSSES: "separable-losses", SEPARABLE_GAINS: "separable-gains", OWN_ROWS: "own-rows",
     COMPILED_APART: "compiled-apart", ROW_OWNERS: "row-owners", BLOCKS_APART: "blocks-apart",
-    PREDICTED_APART: "predicted-apart", PUBLIC_STEERS: "public-steers",
+    PREDICTED_APART: "predicted-apart", PUBLIC_RECORDS: "public-records",
     **dict.fromkeys((RUN_COST, RUNS_UNKNOWN, FAILS_BY_NOISE, ROWS_APART), "private-selection"),
     STAGE_COSTS: "stage-costs", POISSON_BATCHES: "poisson-batches", FOREIGN_DRAWS: "foreign-draws",
     SPLIT_UNSEEN: "split-unseen", RANDOM_BITS: "key-generator", UNCHECKED: "unchecked", WEAK_KEY: "weak-key",
@@ -137,7 +139,7 @@ class Guarantee:
         if "gdp" in levels and slack > 0:
             bounds.append(_accounting.gdp_epsilon(levels["gdp"], slack))
         if self.stages and delta > 0:
-            bounds.append(_accounting.composed_epsilon(self.stages, delta))
+            bounds.append(_accounting.stages_epsilon(self.stages, delta))
         return min(bounds)
 
     def to_dp(self, delta: float) -> "Guarantee":
@@ -148,7 +150,7 @@ class Guarantee:
 
         >>> from jaxdpbo import privacy
         >>> privacy.guarantee("gdp", 0.5, "replace_one", "voters").to_dp(1e-6).claim
-        'dp 2.25494 and gdp 0.5, delta=1e-06 (replace_one) for voters'
+        'dp 2.25408 at delta=1e-06 and gdp 0.5 (replace_one) for voters'
 
         Raises:
           ValueError: another notion, a "gdp" guarantee with a delta of its own, or a ``delta`` not in [0, 1), too small
@@ -196,12 +198,18 @@ class Guarantee:
         """The guarantee in one line, without its assumptions."""
         if self.notion == "none":
             return f"no privacy guarantee for {self.protects}: {self.no_guarantee_reason}"
-        slack = f", delta={self.delta:g}" if self.delta else ""
-        slack += f", total variation at most {self.total_variation:.2g}" if self.total_variation else ""
+        variation = f", total variation at most {self.total_variation:.2g}" if self.total_variation else ""
         spent = " and ".join(f"{level:.3g} for {what}" for what, level in self.parts)
-        parts = f", {'of which' if self.notion == 'gdp' else 'alone'} {spent}" if self.parts else ""
+        parts = f", of which {spent}" if self.parts and self.notion == "gdp" else ""
+        parts = f", each part alone {spent}" if self.parts and self.notion != "gdp" else parts
+        return f"{self.terms}{parts}{variation} ({self._neighbours}) for {self.protects}"
+
+    @property
+    def terms(self) -> str:
+        """The notion and its level, with the delta and the second notion."""
+        slack = f" at delta={self.delta:g}" if self.delta else ""
         also = f" and {self.also[0]} {self.also[1]:g}" if self.also else ""
-        return f"{self.notion} {self.level:g}{also}{parts}{slack} ({self._neighbours}) for {self.protects}"
+        return f"{self.notion} {self.level:g}{slack}{also}"
 
     @property
     def _neighbours(self) -> str:
@@ -274,7 +282,7 @@ def guarantee(
     if not isinstance(assumptions, (tuple, list)) or not all(isinstance(name, str) for name in assumptions):
         raise TypeError(f"assumptions must be a tuple of names, got {assumptions!r}")
     for name, value in (("protects", protects), *(("assumptions", assumption) for assumption in assumptions)):
-        _guarantee_fields.check_words(name, value)
+        _guarantee_fields.check_text(name, value)
     _checks.one_of("notion", notion, NOTIONS[:-1])
     if (_checks.one_of("relation", relation, RELATIONS) == "unit_distance") != (unit is not None):
         raise ValueError(f"unit must be given for 'unit_distance' and for no other relation, got {unit!r}")
@@ -301,9 +309,9 @@ def guarantee(
 
 def no_guarantee(protects: str, no_guarantee_reason: str) -> Guarantee:
     """Build the guarantee of notion "none", with its reason."""
-    reason = _guarantee_fields.check_words("no_guarantee_reason", no_guarantee_reason)
+    reason = _guarantee_fields.check_text("no_guarantee_reason", no_guarantee_reason)
     return Guarantee(
-        "none", math.inf, None, _guarantee_fields.check_words("protects", protects), no_guarantee_reason=reason
+        "none", math.inf, None, _guarantee_fields.check_text("protects", protects), no_guarantee_reason=reason
     )
 
 

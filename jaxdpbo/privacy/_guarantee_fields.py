@@ -8,7 +8,7 @@ from jaxdpbo._types import Unchecked
 from jaxdpbo.privacy import _accounting
 
 
-def check_words(name: str, value: Unchecked) -> str:
+def check_text(name: str, value: Unchecked) -> str:
     """Check that ``value`` is one printable line: guarantees are printed, and read from files."""
     if not isinstance(value, str):
         raise TypeError(f"{name} must be text, got {value!r}")
@@ -20,7 +20,7 @@ def check_words(name: str, value: Unchecked) -> str:
 def check_parts(parts: Unchecked, notion: str, level: float) -> tuple[tuple[str, float], ...]:
     """Check pairs of a description and a level against the level of the whole guarantee."""
     rows = _rows("parts must be pairs of words and a level", parts, 2)
-    items = tuple((check_words("parts", what), _checks.positive("parts", share)) for what, share in rows)
+    items = tuple((check_text("parts", what), _checks.positive("parts", share)) for what, share in rows)
     composed = _accounting.compose_gdp_rounded_up(*(share for _, share in items)) if items else level
     if notion == "gdp" and not math.isclose(composed, level, rel_tol=1e-9):
         raise ValueError(f"parts of a gdp guarantee must compose to its level, {level}, got {composed}")
@@ -45,9 +45,7 @@ def check_also(also: Unchecked, notion: str) -> tuple[str, float]:
 def check_stages(stages: Unchecked, levels: dict[str, float], delta: float) -> tuple[_accounting.StageFields, ...]:
     """Check that the stages' fields are those of stages, and that the levels cover them."""
     rows = _rows("stages must be triples of words, a kind and a level", stages, 3)
-    checked = tuple(
-        (check_words("stages", what), kind, _checks.positive("stages", level)) for what, kind, level in rows
-    )
+    checked = tuple((check_text("stages", what), kind, _checks.positive("stages", level)) for what, kind, level in rows)
     if not checked:
         return ()
     _expect_levels(checked, levels, delta)
@@ -65,10 +63,10 @@ def _rows(rule: str, value: Any, length: int) -> list[Any]:
 
 def _expect_levels(stages: tuple[_accounting.StageFields, ...], levels: dict[str, float], delta: float) -> None:
     """Raise unless the levels cover the composed stages, but for rounding."""
-    covered = {"gdp": _accounting.gdp_level([_accounting.stage_of_fields(*stage) for stage in stages])}
+    covered = {"gdp": _accounting.gdp_level([_accounting.stage_from_fields(*stage) for stage in stages])}
     if "dp" in levels:
         ranges = (level if kind == "bounded_range" else math.inf for _, kind, level in stages)
-        covered["dp"] = _accounting.composed_epsilon(stages, delta) if delta else math.fsum(ranges)
+        covered["dp"] = _accounting.stages_epsilon(stages, delta) if delta else math.fsum(ranges)
     for notion, level in covered.items():
         if level > levels.get(notion, 0.0) * (1 + 1e-9):
             raise ValueError(f"stages must compose to the {notion} level of the guarantee or less, got {levels}")

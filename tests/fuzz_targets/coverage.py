@@ -100,7 +100,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "drivers._recorded_run": (
             "begin_record begin_once begin_with_file note_step store_state record_release load_release"
         ),
-        "drivers._method_configs": "sobol levels add_estimate is_private",
+        "drivers._method_configs": "sobol levels add_estimate has_private_range",
         "drivers._preview": "step_deviation few_users_note",
         "drivers._public_search": "propose",
         "drivers._proposals": "propose",
@@ -206,10 +206,11 @@ EXEMPT: dict[str, dict[str, str]] = {
             "share_keys sum_over_users"
         ),
     },
-    "calls what it is given: tests/test_front_door.py": {"privacy._spending": "configure spend"},
-    "of the statement of any config: tests/test_private_estimate.py": {"privacy._calibration": "statement_stages"},
+    "calls what it is given: tests/test_front_door.py": {"privacy._budget_calibration": "configure calibrate"},
+    "of the statement of any config: tests/test_private_estimate.py": {"privacy._calibration": "guarantee_stages"},
     "of a guarantee's fields: tests/test_guarantee.py": {
-        "privacy._guarantee_fields": "check_words check_parts check_also check_stages",
+        "privacy._composed_guarantee": "part_levels",
+        "privacy._guarantee_fields": "check_text check_parts check_also check_stages",
     },
     "of run_scan, killed wherever: tests/test_checkpoint.py": {"drivers._checkpoint": "begin_checkpoint finish delete"},
     "any tree of arrays: tests/test_recorded_runs.py": {"privacy._fingerprints": "fingerprint checksum"},

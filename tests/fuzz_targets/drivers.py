@@ -34,7 +34,7 @@ from jaxdpbo import Space, dp_gd, drivers, gp_ucb, ledger, space
 from jaxdpbo._algorithms import dp_gibo
 from jaxdpbo.drivers import _methods
 from jaxdpbo.drivers._preview import NO_DIFFERENT, path_note
-from jaxdpbo.privacy import _guarantee, _separable, _spending
+from jaxdpbo.privacy import _budget_calibration, _guarantee, _separable
 
 SPACE = Space({"x": space.real(0.1, 10.0, log=True), "k": space.integer(1, 5), "c": space.categorical("a", "b")})
 
@@ -149,7 +149,7 @@ def runners(folder: Path) -> dict[str, Target]:
         "methods.plan": Target(
             lambda users, mu, space, loss_range, **search: _methods.plan(
                 drivers.Search(**search),
-                _methods.Task(users, _spending.request(mu, users=1), space, loss_range),
+                _methods.Task(users, _budget_calibration.check_budget(mu, users=1), space, loss_range),
             ),
             {"method": either("auto", *_methods.METHODS), "users": count, "mu": small, "space": boxes(3) | just(SPACE),
              "steps": st.integers(3, 9), "batch": st.none() | few, "clip_norm": positive,

@@ -28,6 +28,7 @@ from fuzz_targets.valid_values import (
 )
 from jaxdpbo.privacy import (
     _accounting,
+    _budget_calibration,
     _calibration,
     _choice,
     _composed_guarantee,
@@ -38,7 +39,6 @@ from jaxdpbo.privacy import (
     _requested_budget,
     _sensitivity,
     _separable,
-    _spending,
 )
 from jaxdpbo.privacy._accounting import regret
 from jaxdpbo.privacy._mechanisms import tables
@@ -247,13 +247,13 @@ def statements() -> dict[str, Target]:
                 "protects": words}, odd={"stages": st.lists(odd_stage, min_size=1, max_size=3)}, weight=0.3,
             words=("eta", "level", "mu", "kind", "assumptions"), check=is_guarantee,
         ),
-        "stage_of_fields": Target(
-            _accounting.stage_of_fields, {"what": words, "kind": either("gaussian", "bounded_range"),
+        "stage_from_fields": Target(
+            _accounting.stage_from_fields, {"what": words, "kind": either("gaussian", "bounded_range"),
                 "level": positive}, words=("eta", "mu"), check=lambda found, given: found.kind == given["kind"],
         ),
-        "composed_epsilon": Target(
-            _accounting.composed_epsilon, {"stages": st.lists(fields_of_stage, max_size=3).map(tuple),
-                "delta": probability}, fixed=("stages",), check=at_least_zero, weight=0.3,
+        "stages_epsilon": Target(
+            _accounting.stages_epsilon, {"stages": st.lists(fields_of_stage, max_size=3).map(tuple),
+                "delta": probability}, fixed=("stages", "delta"), check=at_least_zero, weight=0.3,
         ),
         "Guarantee of anything, printed": Target(
             lambda **fields: str(_guarantee.guarantee(**fields)), distant | {"protects": words} | options,
@@ -296,10 +296,11 @@ def statements() -> dict[str, Target]:
             _requested_budget.requested_mu, {"mu": positive, "epsilon": st.none(), "delta": st.none()},
             check=at_least_zero
         ),
-        "request": Target(
-            _spending.request, {"epsilon": epsilon, "delta": probability.map(_requested_budget.LargeDelta),
-                "mu": st.none(), "users": count}, fixed=("delta", "users"),
-            check=lambda found, _: found.mu > 0,
+        "check_budget": Target(
+            _budget_calibration.check_budget, {
+                "epsilon": epsilon, "delta": probability.map(_requested_budget.LargeDelta), "mu": st.none(),
+                "users": count,
+            }, fixed=("delta", "users"), check=lambda found, _: found.mu > 0,
         ),
         "secret_key": Target(
             _keys.secret_key, {"shape": either((), (2,), (1, 2))}, tame=("shape",),

@@ -14,7 +14,7 @@ from benchmarks.reproductions import common
 from benchmarks.reproductions.sopa import settings
 from jaxdpbo import Search, dp_gibo, drivers
 from jaxdpbo.drivers import _methods
-from jaxdpbo.privacy import _private_scale, _spending
+from jaxdpbo.privacy import _budget_calibration, _private_scale
 
 DESCENT = 500  # steps of Adam to the best point of a box, not private
 GOOD, PRIVATE = "good", "found privately"
@@ -91,7 +91,7 @@ def configured(s: Any, box: np.ndarray, clip_norm: float | str) -> dp_gibo.Confi
     start = box[0] + 0.75 * (box[1] - box[0])
     box = {"low": box[0], "high": box[1]}
     search = Search(method="local", steps=s.steps, batch=s.batch, clip_norm=clip_norm, start=start)
-    return _methods.plan(search, _methods.Task(s.users, _spending.Requested(s.mu), box, None)).config
+    return _methods.plan(search, _methods.Task(s.users, _budget_calibration.RequestedBudget(s.mu), box, None)).config
 
 
 def regret(loss: Any, box: np.ndarray, given: Any, data: Any) -> dict[str, jax.Array]:

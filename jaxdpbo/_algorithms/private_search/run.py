@@ -266,13 +266,13 @@ def _privacy(inner: Algorithm | None, config: Config) -> _guarantee.Guarantee:
     ranges = [("bounded_range", _choice.pure_level(budget)) for budget in config.choices]
     stages = [(DESIGN_CHOICE, *choice) for choice in ranges[: len(config.rounds)]]
     if inner_guarantee is not None:
-        stages += [*_calibration.statement_stages(config.inner, inner_guarantee), (LAST_CHOICE, *ranges[-1])]
+        stages += [*_calibration.guarantee_stages(config.inner, inner_guarantee), (LAST_CHOICE, *ranges[-1])]
     exact = config.noise == "exact"
     assumptions = (
         _guarantee.RANDOM_BITS if exact else _guarantee.IDEAL_NOISE,
         _guarantee.PUBLIC_CONFIG,
         _guarantee.SEPARABLE_LOSSES,
-        *([_guarantee.PUBLIC_STEERS] if config.from_public else []),
+        *([_guarantee.PUBLIC_RECORDS] if config.from_public else []),
     )
     joint = _composed_guarantee.guarantee_from_stages(
         stages,

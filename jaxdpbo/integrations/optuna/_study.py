@@ -226,8 +226,8 @@ def private_study(
 ) -> PrivateStudy:
     """Evaluate the trials of a study privately: the study stores only noised means of users' losses.
 
-    Formal guarantee: as for ``PrivateObjective``, all values together are ``mu``-GDP, replace-one. Samplers, callbacks,
-    dashboards and plots are post-processing.
+    Formal guarantee: all values together are ``(epsilon, delta)``-DP or ``mu``-GDP, as for ``PrivateObjective``.
+    Samplers, callbacks, dashboards and plots are post-processing.
 
     >>> import numpy as np
     >>> import optuna

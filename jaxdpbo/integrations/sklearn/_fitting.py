@@ -32,7 +32,8 @@ class ValidationTask(NamedTuple):
 def validation_task(
     inputs: Rows, targets: Targets, split: _splits.ValidationSplit, fit_params: dict[str, Any], column: bool
 ) -> ValidationTask:
-    """The rows of a split; ``column`` as for ``take_rows``."""
+    """Take the rows of a split; ``column`` as for ``take_rows``."""
+    # the training row at the end replaces a validation row that the estimator cannot predict
     measured = np.append(split.validation, split.train[0])
     return ValidationTask(
         take_rows(inputs, targets, split.train, column),

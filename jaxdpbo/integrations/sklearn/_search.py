@@ -17,7 +17,7 @@ from jaxdpbo._types import ArrayLike
 from jaxdpbo.drivers import Execution, Run, RunInterrupted, Search, _methods, minimize
 from jaxdpbo.drivers._execution import check_execution
 from jaxdpbo.integrations.sklearn import _argument_errors, _fitting, _joblib_executor, _losses, _scaling, _splits
-from jaxdpbo.integrations.sklearn._refitted import OfRefitted
+from jaxdpbo.integrations.sklearn._refitted_method import RefittedMethod
 from jaxdpbo.integrations.sklearn._type_aliases import Estimator, Loss, Rows, Targets
 from jaxdpbo.privacy import _guarantee, _separable
 from jaxdpbo.privacy._recording import Recording
@@ -53,10 +53,12 @@ class _Ready(NamedTuple):
 class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
     """Search the hyper-parameters of an estimator, with differential privacy for the validation records, or for all.
 
-    ``fit(X, y)`` splits the rows once. Estimators learn from the training rows, which are NOT protected. Half of the
-    settings are tried on training rows alone: fitted to two thirds of them, measured on the others. They propose the
-    other half, of which one private choice takes the best for the validation records. Each validation record (with
-    ``groups``, all records of a group) gives a loss. With ``protect="all"``, rows are cut into
+    ``fit(X, y)`` splits the rows once. Estimators learn from the training rows, which are NOT protected. Each
+    validation record (with ``groups``, all records of a group) gives a loss. By default the training rows also propose
+    the settings: half of ``n_iter`` settings are fitted to two thirds of the training rows and measured on the last
+    third, a Gaussian process fitted to these losses proposes the other half, and one private choice among the proposals
+    reads the validation records. A search with ``loss_range="private"``, fewer than three training rows, ``n_iter``
+    below two batches, or another ``Search(method=...)`` has no proposals. With ``protect="all"``, rows are cut into
     blocks (``jaxdpbo.blocks``) with an estimator each. Blocks protect ALL rows, at the price of smaller models, and of
     noise that falls with the number of blocks.
 
@@ -327,32 +329,32 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         if self._checked_search().estimate_share:
             self.best_loss_ = float(run.release.loss)
 
-    @OfRefitted
+    @RefittedMethod
     def predict(self, X: Rows) -> Any:
         """Call ``predict`` of ``best_estimator_``; requires ``refit``, like the methods below."""
         return self._require_refit().predict(X)
 
-    @OfRefitted
+    @RefittedMethod
     def predict_proba(self, X: Rows) -> Any:
         """Call ``predict_proba`` of ``best_estimator_``."""
         return self._require_refit().predict_proba(X)
 
-    @OfRefitted
+    @RefittedMethod
     def predict_log_proba(self, X: Rows) -> Any:
         """Call ``predict_log_proba`` of ``best_estimator_``."""
         return self._require_refit().predict_log_proba(X)
 
-    @OfRefitted
+    @RefittedMethod
     def decision_function(self, X: Rows) -> Any:
         """Call ``decision_function`` of ``best_estimator_``."""
         return self._require_refit().decision_function(X)
 
-    @OfRefitted
+    @RefittedMethod
     def transform(self, X: Rows) -> Any:
         """Call ``transform`` of ``best_estimator_``."""
         return self._require_refit().transform(X)
 
-    @OfRefitted
+    @RefittedMethod
     def score(self, X: Rows, y: Targets = None) -> float:
         """The exact score of ``best_estimator_``, outside of the guarantee if ``X`` holds protected records."""
         return self._require_refit().score(X, y)

@@ -38,7 +38,7 @@ class ValidationSplit(NamedTuple):
 
 
 def split_training_rows(train: np.ndarray) -> ValidationSplit:
-    """Two thirds of the training rows to fit to, and one third to measure; every row is a user."""
+    """Split training rows ``(m,)``: two thirds to fit to, and one third to measure; every row is a user."""
     rows = np.random.default_rng(SEED).permutation(train)
     held = len(rows) // THIRDS
     return ValidationSplit(rows[held:], rows[:held], np.arange(held), held)

@@ -2,7 +2,7 @@
 
 from jaxdpbo.privacy._accounting import stage
 from jaxdpbo.privacy._accounting.bounded_range import bounded_range_eta, bounded_range_mu
-from jaxdpbo.privacy._accounting.composition import Item, Total, compose_profile, composed_epsilon, gdp_level, total
+from jaxdpbo.privacy._accounting.composition import Item, Total, compose_profile, gdp_level, stages_epsilon, total
 from jaxdpbo.privacy._accounting.gdp import (
     compose_gdp,
     dp_event,
@@ -31,7 +31,7 @@ from jaxdpbo.privacy._accounting.selection import (
     tail_probability,
 )
 from jaxdpbo.privacy._accounting.sparse_vector import sparse_vector_epsilon, split_noise
-from jaxdpbo.privacy._accounting.stage import Stage, StageFields, average_profile, stage_of_fields, worst_profile
+from jaxdpbo.privacy._accounting.stage import Stage, StageFields, average_profile, stage_from_fields, worst_profile
 
 __all__ = [
     "Bound",
@@ -47,7 +47,6 @@ __all__ = [
     "compose_gdp",
     "compose_gdp_rounded_up",
     "compose_profile",
-    "composed_epsilon",
     "dp_event",
     "gaussian_mu",
     "gaussian_standard_deviation",
@@ -69,7 +68,8 @@ __all__ = [
     "split_gdp",
     "split_noise",
     "stage",
-    "stage_of_fields",
+    "stage_from_fields",
+    "stages_epsilon",
     "tail_probability",
     "total",
     "worst_profile",

@@ -17,7 +17,7 @@ import numpy as np
 from jaxdpbo import _checks
 from jaxdpbo._types import Unchecked
 from jaxdpbo.privacy._accounting import _grid, bounded_range, gdp, rounded_gaussian, sampling
-from jaxdpbo.privacy._accounting.stage import Stage, StageFields, stage_of_fields
+from jaxdpbo.privacy._accounting.stage import Stage, StageFields, stage_from_fields
 
 RELATION = "replace_one"
 SHARES = (0.1, 0.2, 0.4, 0.8, 1.6)  # grid steps in mean standard deviations: the first that gives a short enough grid
@@ -126,14 +126,14 @@ def total(stages: Sequence[Stage], delta: float) -> Total:
 
 
 @lru_cache(maxsize=4096)
-def composed_epsilon(stages: tuple[StageFields, ...], delta: float) -> float:
+def stages_epsilon(stages: tuple[StageFields, ...], delta: float) -> float:
     """Return the epsilon of ``total`` for the fields of a guarantee's stages.
 
     >>> from jaxdpbo.privacy._accounting import composition
-    >>> round(composition.composed_epsilon((("a choice", "bounded_range", 0.25),) * 5, 1e-5), 3)
+    >>> round(composition.stages_epsilon((("a choice", "bounded_range", 0.25),) * 5, 1e-5), 3)
     1.025
     """
-    return total([stage_of_fields(*stage) for stage in stages], delta).epsilon
+    return total([stage_from_fields(*stage) for stage in stages], delta).epsilon
 
 
 def compose_profile(stages: Sequence[Stage]) -> _grid.Profile:

@@ -55,17 +55,17 @@ class Stage(NamedTuple):
         return _grid.first_below(self.profile, delta)
 
 
-def stage_of_fields(what: str, kind: str, level: float) -> Stage:
-    """Make a stage from the fields of a guarantee: a kind of ``FIELD_KINDS`` and its level.
+def stage_from_fields(what: str, kind: str, level: float) -> Stage:
+    """Make a stage from the fields of a guarantee: a kind of ``STAGE_MAKERS`` and its level.
 
     Raises:
       ValueError: another kind, a level out of range, or a description that is no printable line.
 
     >>> from jaxdpbo.privacy._accounting import stage
-    >>> stage.stage_of_fields("a choice", "bounded_range", 0.5).how
+    >>> stage.stage_from_fields("a choice", "bounded_range", 0.5).how
     'of range 0.5'
     """
-    return FIELD_KINDS[_checks.one_of("kind", kind, tuple(FIELD_KINDS))](level, what)
+    return STAGE_MAKERS[_checks.one_of("kind", kind, tuple(STAGE_MAKERS))](level, what)
 
 
 def gaussian_stage(mu: float, what: str = "a Gaussian mechanism") -> Stage:
@@ -281,7 +281,7 @@ def worst_profile(profiles: Sequence[Profile]) -> Profile:
     return lambda epsilon: max(profile(epsilon) for profile in clamped)
 
 
-FIELD_KINDS = {"gaussian": gaussian_stage, "bounded_range": bounded_range_stage}
+STAGE_MAKERS = {"gaussian": gaussian_stage, "bounded_range": bounded_range_stage}
 
 
 class _Later:

@@ -5,7 +5,7 @@ from types import MethodType
 from typing import Any
 
 
-class OfRefitted:
+class RefittedMethod:
     """A method of the refitted estimator. The search has the method only if the estimator has it."""
 
     def __init__(self, method: Callable[..., Any]):
@@ -18,9 +18,9 @@ class OfRefitted:
         name, model = self._method.__name__, getattr(search, "best_estimator_", search.estimator)
         if not search.refit:
             raise AttributeError(
-                f"{name} is not there with refit=False, since no estimator is fitted: give refit='train', or fit one "
-                "with best_params_ yourself"
+                f"{name} needs a fitted estimator, got refit=False: give refit='train', or fit the estimator with "
+                "best_params_ yourself"
             )
         if not hasattr(model, name):
-            raise AttributeError(f"{name} is not there: {type(model).__name__} has none")
+            raise AttributeError(f"{name} is no method of {type(model).__name__}")
         return MethodType(self._method, search)

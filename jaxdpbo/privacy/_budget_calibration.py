@@ -1,4 +1,4 @@
-"""Spend the whole of a requested budget: calibrate a config to it, through the composition of its mechanisms."""
+"""Calibrate a config to the whole of a requested budget, through the composition of its mechanisms."""
 
 import math
 from collections.abc import Callable
@@ -10,14 +10,14 @@ from jaxdpbo import _checks
 from jaxdpbo._types import Unchecked
 from jaxdpbo.privacy import _accounting, _guarantee, _requested_budget
 
-Made = TypeVar("Made")
-MOST_PARTS = 8  # parts of a budget; each part may refuse another level
-TRIALS = 40  # of a level for a pair, at most
-CLOSE = 2.0**-12  # of the level sought, relative
+Config = TypeVar("Config")
+MAX_PARTS = 8  # parts of a budget; each part may refuse another level
+MAX_TRIALS = 40  # of a level for a pair, at most
+LEVEL_TOLERANCE = 2.0**-12
 
 
-class Requested(NamedTuple):
-    """The requested budget; made by ``request``.
+class RequestedBudget(NamedTuple):
+    """The requested budget; made by ``check_budget``.
 
     Attributes:
       mu: the GDP level: as typed, or implied by the pair.
@@ -30,94 +30,95 @@ class Requested(NamedTuple):
     delta: float | None = None
 
 
-def request(
+def check_budget(
     mu: Unchecked = None, epsilon: Unchecked = None, delta: Unchecked = None, *, users: int, dtype: Any = np.float64
-) -> Requested:
+) -> RequestedBudget:
     """Check the typed arguments, see ``_requested_budget.requested_mu``.
 
-    >>> from jaxdpbo.privacy import _spending
-    >>> _spending.request(1.0, users=500)
-    Requested(mu=1.0, epsilon=None, delta=None)
+    >>> from jaxdpbo.privacy import _budget_calibration
+    >>> _budget_calibration.check_budget(1.0, users=500)
+    RequestedBudget(mu=1.0, epsilon=None, delta=None)
     """
     level = _requested_budget.requested_mu(mu, epsilon, delta, users=users, dtype=dtype)
     if epsilon is None or delta is None:
-        return Requested(level)
-    return Requested(level, _checks.nonnegative("epsilon", epsilon), _checks.probability("delta", delta))
+        return RequestedBudget(level)
+    return RequestedBudget(level, _checks.nonnegative("epsilon", epsilon), _checks.probability("delta", delta))
 
 
-def spend(
-    make: Callable[[float], Made],
-    state: Callable[[Made], _guarantee.Guarantee],
-    requested: Requested,
+def calibrate(
+    make: Callable[[float], Config],
+    privacy: Callable[[Config], _guarantee.Guarantee],
+    budget: RequestedBudget,
     *,
     as_gdp: bool = False,
-) -> tuple[Made, _guarantee.Guarantee]:
+) -> tuple[Config, _guarantee.Guarantee]:
     """Return ``make(level)`` with the largest ``level`` within the requested budget, and its guarantee.
 
-    A pair ``(epsilon, delta)`` implies a GDP level. Choices cost less than by this level: their losses have a bounded
-    range. So the level rises until the composed epsilon reaches the requested epsilon, and the guarantee is
-    ``(epsilon, delta)``-DP, with the GDP level as ``also`` (``Guarantee.to_dp``). A single choice needs no delta.
+    A pair ``(epsilon, delta)`` implies a GDP level. A private choice has privacy losses of bounded range, and composes
+    to a smaller epsilon than its GDP level implies. So ``level`` rises until the composed epsilon reaches the requested
+    epsilon. The guarantee is ``(epsilon, delta)``-DP, with the GDP level as ``also`` (``Guarantee.to_dp``); a single
+    choice needs no delta.
 
     Args:
       make: a function of a level; reads no data.
-      state: the guarantee of what ``make`` returns.
-      requested: from ``request``.
+      privacy: the guarantee of a config.
+      budget: from ``check_budget``.
       as_gdp: keep to the GDP level that the pair implies, and state GDP: for a ledger that adds up GDP levels.
 
     Raises:
       ValueError: the noise cannot have the level, or its total variation exceeds what ``delta`` sets aside.
     """
-    made = configure(make, requested)
-    stated = state(made)
-    if requested.epsilon is None or requested.delta is None:
-        return made, stated
-    epsilon, delta = requested.epsilon, requested.delta
-    _expect_within(stated, epsilon, delta)
-    if as_gdp or stated.notion == "none":
-        return made, stated
-    if stated.also and stated.also[1] <= epsilon:
+    config = configure(make, budget)
+    guarantee = privacy(config)
+    if budget.epsilon is None or budget.delta is None:
+        return config, guarantee
+    epsilon, delta = budget.epsilon, budget.delta
+    _expect_within(guarantee, epsilon, delta)
+    if as_gdp or guarantee.notion == "none":
+        return config, guarantee
+    if guarantee.also and guarantee.also[1] <= epsilon:
         delta = 0.0
-    best, stated = made, stated.to_dp(delta)
-    if not stated.stages:  # of Gaussian noise alone: the implied level is the whole epsilon
-        return best, stated
-    low, high = requested.mu, math.inf  # the highest level tried that fits, and the lowest that does not
-    for _ in range(TRIALS):
+    guarantee = guarantee.to_dp(delta)
+    if all(kind == "gaussian" for _, kind, _ in guarantee.stages):  # the implied level is the whole epsilon
+        return config, guarantee
+    low, high = budget.mu, math.inf  # the highest level tried that fits, and the lowest that does not
+    for _ in range(MAX_TRIALS):
         level = 2 * low if math.isinf(high) else math.sqrt(low * high)
         try:
-            made = make(level)
-            dearer = state(made).to_dp(delta)
+            candidate = make(level)
+            candidate_guarantee = privacy(candidate).to_dp(delta)
         except _requested_budget.BudgetError:  # exact noise has no such level
             high = level
             continue
-        if dearer.level <= epsilon:
-            best, stated, low = made, dearer, level
+        if candidate_guarantee.level <= epsilon:
+            config, guarantee, low = candidate, candidate_guarantee, level
         else:
             high = level
-        if high < low * (1 + CLOSE):
+        if high < low * (1 + LEVEL_TOLERANCE):
             break
-    return best, stated
+    return config, guarantee
 
 
-def configure(make: Callable[[float], Made], requested: Requested) -> Made:
-    """Return ``make(requested.mu)``; turn a ``BudgetError`` into an error about what was typed, with a usable value.
+def configure(make: Callable[[float], Config], budget: RequestedBudget) -> Config:
+    """Return ``make(budget.mu)``; turn a ``BudgetError`` into an error about what was typed, with a usable value.
 
     A budget may be divided into parts, as shares of the level. A ``BudgetError`` concerns the first refused part only,
-    so ``configure`` tries further levels until ``make`` accepts, ``MOST_PARTS`` at most.
+    so ``configure`` tries further levels until ``make`` accepts, ``MAX_PARTS`` at most.
 
     Args:
       make: a function of a level; reads no data.
-      requested: from ``request``.
+      budget: from ``check_budget``.
 
     Raises:
       ValueError: the noise cannot have the level; names ``mu``, or ``epsilon`` and ``delta``.
     """
-    level, epsilon, delta = requested
+    level, epsilon, delta = budget
     try:
         return make(level)
     except _requested_budget.BudgetError as error:
         refused = error
     candidate = level * refused.bound / refused.given
-    for _ in range(MOST_PARTS):
+    for _ in range(MAX_PARTS):
         try:
             make(candidate)
             break

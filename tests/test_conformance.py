@@ -229,7 +229,7 @@ def restate(case, factor):
 
     def privacy(config):
         stated = case.algorithm.privacy(config)
-        return replace(stated, level=factor * stated.level, parts=())
+        return replace(stated, level=factor * stated.level, parts=(), stages=(), also=None)
 
     return case._replace(algorithm=case.algorithm._replace(privacy=privacy))
 

@@ -157,6 +157,8 @@ def test_json_brings_every_field_back(made):
         ({"stages": [["one", 0.5]]}, TypeError),
         ({"stages": [["one", "pure", 0.5]]}, ValueError),
         ({"stages": [["one", "gaussian", 1.1]]}, ValueError),  # more than the level
+        ({"stages": [["one", "gaussian", 1e-6]]}, ValueError),  # mechanisms that are missing
+        ({"stages": [["one", "gaussian", 1.0]], "relation": "unit_distance", "unit": 1.0}, ValueError),
         ({"stages": [["one\ntwo", "gaussian", 0.5]]}, ValueError),
         ({"stages": [["one", "bounded_range", 1.0]], "also": ["dp", 0.9]}, ValueError),
     ],
@@ -225,7 +227,9 @@ def test_as_dp_the_whole_guarantee_holds_at_its_delta_with_the_variation_of_its_
     for made in (GDP, COMPOSED, replace(COMPOSED, total_variation=1e-9), replace(GDP, total_variation=1e-9)):
         stated = made.to_dp(1e-5)
         assert (stated.notion, stated.also) == ("dp", ("gdp", made.level))
-        assert stated.level == made.epsilon(1e-5) == stated.epsilon(1e-5)
+        assert stated.level == pytest.approx(made.epsilon(1e-5), rel=1e-11)
+        assert stated.level >= made.epsilon(1e-5)
+        assert stated.epsilon(1e-5) <= stated.level
         assert stated.delta + (1 + math.exp(stated.level)) * stated.total_variation <= 1e-5
         assert stated.to_dp(1e-5) is stated
         assert stated.epsilon(1e-3) <= 1.001 * of("gdp", made.level).epsilon(1e-3)

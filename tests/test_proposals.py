@@ -13,7 +13,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.model_selection import PredefinedSplit
 
 import jaxdpbo
-from jaxdpbo import Execution, Recording, Search, Space, ledger, space
+from jaxdpbo import Execution, Recording, RunInterrupted, Search, Space, ledger, space
 from jaxdpbo.drivers import _method_configs, _methods, _proposals
 from jaxdpbo.integrations.sklearn import PrivateSearchCV
 from jaxdpbo.privacy import _budget_calibration, _guarantee
@@ -159,12 +159,12 @@ def test_what_does_not_go_with_public_records_is_refused_before_anything_is_eval
     ):
         given = {"epsilon": 1.0, "delta": 1e-5, "loss_range": (0, 1), "users": 5} | options
         with pytest.raises(ValueError, match=message):
-            jaxdpbo.minimize(never, public, MIXED, public=public, **given)
+            jaxdpbo.minimize(never, public, MIXED, public=public.copy(), **given)
     with pytest.raises(ValueError, match="public must be given for method='proposed'"):
         search(public, None, method="proposed")
     grouped = jaxdpbo.by_person(named_losses, np.arange(50) // 2)
     with pytest.raises(ValueError, match="public must not be given for a loss of by_person or blocks"):
-        jaxdpbo.minimize(grouped, public, MIXED, public=public, **group_options(**GIVEN))
+        jaxdpbo.minimize(grouped, public, MIXED, public=public.copy(), **group_options(**GIVEN))
 
 
 def test_a_failing_loss_of_public_records_spends_nothing(tmp_path):
@@ -197,6 +197,69 @@ def test_the_same_call_under_a_ledger_proposes_the_same_points_even_of_a_model_w
     np.testing.assert_array_equal(first.release.points, again.release.points)
     np.testing.assert_array_equal(first.release.point, again.release.point)
     assert len(ledger.account(tmp_path / "budget").spends) == 1
+
+
+def unseeded_losses(params, data):
+    """Of a model that seeds itself: no two calls agree."""
+    return named_losses(params, data) + 0.1 * np.random.default_rng().random()
+
+
+class Interrupted(Exception):
+    pass
+
+
+def test_a_model_that_does_not_repeat_gets_its_first_release_again_and_resumes_nothing(tmp_path):
+    ledger.create(tmp_path / "budget", mu=9)
+    left = [8]
+
+    def stops(params, data):
+        left[0] -= len(data) == USERS
+        if not left[0]:
+            raise Interrupted
+        return unseeded_losses(params, data)
+
+    def call(loss, name):
+        recording = Recording(tmp_path / "budget", name)
+        return jaxdpbo.minimize(
+            loss, records(0.3), MIXED, public=records(0.3, 9), ledger=recording,
+            **group_options(**GIVEN, traceable=False),
+        )  # fmt: skip
+
+    first, again = (call(unseeded_losses, "one") for _ in range(2))
+    np.testing.assert_array_equal(first.release.points, again.release.points)
+    with pytest.raises(RunInterrupted):
+        call(stops, "two")
+    left[0] = 10**9
+    with pytest.raises(ledger.LedgerError, match="other points of public records, got steps"):
+        call(stops, "two")
+    assert len(ledger.account(tmp_path / "budget").spends) == 2
+
+
+def test_records_of_users_are_not_public_and_a_snapshot_keeps_its_points():
+    private = records(0.3)
+    for public in (private, private[:50]):
+        with pytest.raises(ValueError, match="public must not share an array with data"):
+            search(private, public)
+    left = [8]
+
+    def stops(params, data):
+        left[0] -= len(data) == USERS
+        if not left[0]:
+            raise Interrupted
+        return named_losses(params, data)
+
+    given = group_options(**GIVEN, traceable=False)
+    with pytest.raises(RunInterrupted) as stopped:
+        jaxdpbo.minimize(stops, private, MIXED, public=records(0.3, 50), **given)
+    resumed = {"traceable": False, "resume": stopped.value.snapshot}
+    with pytest.raises(ValueError, match="resume must be a snapshot of a run with"):
+        jaxdpbo.minimize(named_losses, private, MIXED, public=records(0.8, 50), **group_options(**GIVEN, **resumed))
+    with pytest.raises(ValueError, match="resume must be a snapshot of a run with"):
+        jaxdpbo.minimize(
+            named_losses, private, MIXED, **group_options(**GIVEN | {"steps": 3}, method="in_order", **resumed)
+        )
+    run = jaxdpbo.minimize(named_losses, private, MIXED, public=records(0.3, 50), **group_options(**GIVEN, **resumed))
+    assert _guarantee.PUBLIC_RECORDS in run.guarantee.assumptions
 
 
 def classified(labels):
@@ -235,11 +298,11 @@ def test_points_that_are_replaced_leave_the_budget_as_it_was():
     for share in (0.0, 0.2):
         task = _methods.Task(USERS, requested, MIXED, (0, 4), True)
         plan = _methods.plan(Search(steps=6, estimate_share=share), task)
-        after = plan.with_points(np.full(plan.search.fresh.shape, 0.5))
+        after = plan.with_proposals(np.full(plan.search.fresh.shape, 0.5))
         assert after.algorithm.privacy(after.config) == plan.algorithm.privacy(plan.config)
-        assert np.all(np.asarray(after.search.fresh) == 0.5)
+        assert np.all(np.asarray(after.search.proposals) == 0.5)
         unlike = [
             name.name for name in dataclasses.fields(after.search)
             if not np.array_equal(getattr(after.search, name.name), getattr(plan.search, name.name))
         ]  # fmt: skip
-        assert unlike == ["fresh"]
+        assert unlike == ["proposals"]

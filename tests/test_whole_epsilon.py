@@ -53,6 +53,22 @@ def test_a_range_found_privately_is_paid_for_out_of_the_epsilon():
         assert LEAST <= stated.level <= 1.0
 
 
+@pytest.mark.parametrize(("epsilon", "delta"), [(22.0, 1e-12), (26.0, 1e-6), (26.0, 1e-5), (40.0, 1e-4)])
+def test_a_level_of_which_nothing_is_proved_is_too_dear_and_no_error(epsilon, delta):
+    for method in ("start_then_local", "choice", "in_order"):
+        stated = previewed(epsilon, delta, method=method)
+        assert LEAST * epsilon <= stated.level <= epsilon
+    assert previewed(1.0, jaxdpbo.LargeDelta(1 - 1e-6), method="in_order").level <= 1.0
+
+
+def test_a_stated_pair_is_a_pair_that_is_proved():
+    """The stated delta of a Gaussian run was below that of its epsilon, by 1e-12 of it."""
+    for method in ("local", "evaluations"):
+        for epsilon, delta in BUDGETS:
+            stated = previewed(epsilon, delta, method=method)
+            assert accounting.gdp_delta(stated.also[1], stated.level) <= stated.delta
+
+
 def test_a_single_choice_has_the_range_epsilon_and_no_delta():
     stated = previewed(1.0, 1e-5, method="in_order")
     assert (stated.notion, stated.level, stated.delta) == ("dp", 1.0, 0.0)

@@ -106,7 +106,7 @@ def config(
         level=leaf(curated.guarantee.level),
         users=None,
         steps=_checks.size("steps", steps),
-        statement=replace(curated.guarantee, level=0.0),
+        statement=replace(curated.guarantee, level=0.0, stages=(), also=None),
     )
 
 

@@ -152,6 +152,7 @@ def _run_on_record(
     stored = _recorded_run.load_release(record, like)
     if stored is not None:
         return _finish(setup, statement, stored)
+    _check_recorded(recording, record, before.state.public.budget)
     for t in _steps(setup, before):
         ask_key, tell_key = step_keys(setup.loop_key, t)
         replayed = t < len(record.publics)
@@ -218,6 +219,18 @@ def _check_snapshot(snapshot: _result.Snapshot, fresh: _result.Snapshot) -> None
     resumed_budget, budget = snapshot.state.public.budget, fresh.state.public.budget
     if budget is not None and (changed := _calibration.describe_noise_change(resumed_budget, budget)):
         raise ValueError(f"resume must be a snapshot of a run with the noise of this config, got {changed}")
+
+
+def _check_recorded(recording: Recording, record: _recorded_run.RecordedRun, budget: Any) -> None:
+    """Raise a LedgerError if the recorded steps are of other noise settings, such as other proposals."""
+    changed = (
+        budget is not None and record.publics and _calibration.describe_noise_change(record.publics[0].budget, budget)
+    )
+    if changed:
+        raise LedgerError(
+            f"{recording.path}: run {recording.run!r} took {len(record.publics)} steps with other settings, such as "
+            f"other points of public records, got {changed}: give your model a fixed seed, or another run name"
+        )
 
 
 def _evaluate(

@@ -175,7 +175,7 @@ def _search(problem: Problem, rounds: list[private_search.Round], levels: list[f
         choice_mu=_carry_remainders(levels, problem.noise),
         batch=problem.batch,
         inner_config=inner,
-        from_public=problem.public,
+        proposals=rounds[0].fresh if problem.public else None,  # until ``Plan.with_proposals``
         noise=problem.noise,
     )
 

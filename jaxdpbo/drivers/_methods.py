@@ -139,9 +139,9 @@ class Plan(NamedTuple):
             return None
         return self.budget.delta if self.guarantee.delta else 0.0
 
-    def with_points(self, points: np.ndarray) -> "Plan":
-        """The plan with these points ``(m, d)`` in the place of its design, which has as many."""
-        search = replace(self.search, fresh=_arrays.to_device(points, self.search.fresh.dtype))
+    def with_proposals(self, points: np.ndarray) -> "Plan":
+        """The plan with these proposals ``(m, d)``, as many as the points of its design."""
+        search = replace(self.search, proposals=_arrays.to_device(points, self.search.fresh.dtype))
         config = search if self.search is self.config else replace(self.config, inner=search)
         return self._replace(config=config)
 

@@ -16,9 +16,8 @@ from jaxdpbo.drivers._loop import run_loop
 from jaxdpbo.drivers._methods import Search
 from jaxdpbo.drivers._preview import few_users_note, path_note
 from jaxdpbo.drivers._scan import run_scan
-from jaxdpbo.privacy import _budget_calibration, _keys, _recording
+from jaxdpbo.privacy import _budget_calibration, _keys, _recording, _separable
 from jaxdpbo.privacy._recording import Recording
-from jaxdpbo.privacy._separable import Blocks, ByPerson
 
 STEPWISE = "executor", "progress", "resume"  # options for steps from Python
 OPTIONS = tuple(option.name for option in fields(Execution))
@@ -102,6 +101,8 @@ def minimize(
     if not callable(loss):
         raise TypeError(f"loss must be a function of a point and data, got {type(loss).__name__}")
     _check_tracing(run)
+    if public is not None:
+        _separable.expect_apart(public, data)
     if run.traceable:
         data = _user_values.to_data(data)
     loss, data = _separability.prepare_objective(loss, data, user_axes)
@@ -110,7 +111,7 @@ def minimize(
     as_gdp = ledger is not None and _recording.notion(ledger) == "gdp"
     task = _methods.Task(count, budget, space, loss_range, public is not None)
     plan = _methods.plan(search, task, as_gdp=as_gdp)
-    if public is not None:
+    if public is not None and not (ledger is not None and _recording.is_released(ledger)):
         plan = _public_search.propose(plan, task, search, loss, public, run)
     finished = _run_plan(plan, loss, data, ledger, run)
     notes = [few_users_note(count, plan.guarantee)]
@@ -143,7 +144,9 @@ def _run_plan(plan: _methods.Plan, loss: Objective, data: Any, ledger: Recording
       ValueError: the caller asked for a compiled program, and JAX cannot trace the learner of ``blocks``.
     """
     must = run.traceable is True or run.checkpoint is not None
-    opaque = isinstance(loss, Blocks) and not loss.traceable  # blocks turn every failure, tracing included, into a loss
+    opaque = (
+        isinstance(loss, _separable.Blocks) and not loss.traceable
+    )  # blocks turn every failure, tracing included, into a loss
     if must and opaque:
         option = "checkpoint" if run.checkpoint is not None else "traceable"
         raise ValueError(f"{option} needs a learner that JAX can trace: give blocks(..., traceable=True)")
@@ -160,9 +163,9 @@ def _users(users: int | None, loss: Objective, data: Any) -> int:
     """The number of users: as given, of ``by_person`` or ``blocks``, or the leading length of all leaves."""
     if users is not None:
         return _checks.size("users", users)
-    if isinstance(loss, ByPerson):
+    if isinstance(loss, _separable.ByPerson):
         return loss.persons
-    if isinstance(loss, Blocks):
+    if isinstance(loss, _separable.Blocks):
         return loss.count
     leading = {tuple(getattr(leaf, "shape", ()))[:1] for leaf in _user_values.leaves(data)}
     if len(leading) != 1 or leading == {()}:

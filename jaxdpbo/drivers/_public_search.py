@@ -30,7 +30,7 @@ def propose(
     """Return the plan with the points that a search on the public records proposes.
 
     The search is a function of the public records: NumPy's and Python's global generators get a fixed seed for each
-    evaluation, so that a call under the same name in a ledger proposes the same points again.
+    evaluation, so that an interrupted run proposes the same points again, which its ledger needs to resume.
 
     Args:
       plan: of the method "proposed".
@@ -75,7 +75,7 @@ def propose(
     points = _proposals.propose(evaluate, box, count, proposals, design)
     if progress_bar is not None:
         progress_bar.close()
-    return plan.with_points(np.clip(low + (high - low) * points, low, high))
+    return plan.with_proposals(np.clip(low + (high - low) * points, low, high))
 
 
 def _run_all(executor: Executor | None, calls: list[Callable[[], float]]) -> list[float]:

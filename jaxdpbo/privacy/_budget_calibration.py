@@ -84,19 +84,26 @@ def calibrate(
     low, high = budget.mu, math.inf  # the highest level tried that fits, and the lowest that does not
     for _ in range(MAX_TRIALS):
         level = 2 * low if math.isinf(high) else math.sqrt(low * high)
-        try:
-            candidate = make(level)
-            candidate_guarantee = privacy(candidate).to_dp(delta)
-        except _requested_budget.BudgetError:  # exact noise has no such level
-            high = level
-            continue
-        if candidate_guarantee.level <= epsilon:
-            config, guarantee, low = candidate, candidate_guarantee, level
+        tried = _try_level(make, privacy, level, delta)
+        if tried is not None and tried[1].level <= epsilon:
+            (config, guarantee), low = tried, level
         else:
             high = level
         if high < low * (1 + LEVEL_TOLERANCE):
             break
     return config, guarantee
+
+
+def _try_level(
+    make: Callable[[float], Config], privacy: Callable[[Config], _guarantee.Guarantee], level: float, delta: float
+) -> tuple[Config, _guarantee.Guarantee] | None:
+    """The config and its guarantee; None where exact noise has no such level, or its variation takes all of delta."""
+    try:
+        config = make(level)
+    except _requested_budget.BudgetError:
+        return None
+    proved = privacy(config)
+    return None if delta and math.isinf(proved.epsilon(delta)) else (config, proved.to_dp(delta))
 
 
 def configure(make: Callable[[float], Config], budget: RequestedBudget) -> Config:

@@ -27,6 +27,7 @@ from jaxdpbo._types import Tree
 LIBRARIES = ("jaxdpbo", "jax", "optax", "numpy", "scipy")  # hash their functions by name, and their versions
 PLAIN = bool, int, float, complex, str, bytes, Fraction, range
 NAMED = types.BuiltinFunctionType, types.ModuleType, np.dtype, np.ufunc, types.WrapperDescriptorType  # hash by name
+LEFT_OUT = "left out of a fingerprint"  # of a field's metadata
 
 
 def fingerprint(public: object) -> str:
@@ -151,7 +152,8 @@ def _code_names(code: types.CodeType) -> tuple[Any, ...]:
 
 
 def _fields(record: Any) -> tuple[Any, ...]:
-    return type(record), *((field.name, getattr(record, field.name)) for field in dataclasses.fields(record))
+    kept = (field.name for field in dataclasses.fields(record) if not field.metadata.get(LEFT_OUT))
+    return type(record), *((name, getattr(record, name)) for name in kept)
 
 
 def _parameters(signature: inspect.Signature) -> tuple[Any, ...]:

@@ -167,7 +167,7 @@ class Guarantee:
         ideal = delta if not self.total_variation else (delta - self._variation_at(epsilon)) * (1 - 2.0**-40)
         if math.isinf(epsilon) or not ideal > 0:
             raise ValueError(f"delta must exceed the total variation of the noise, {self.total_variation:.2g}")
-        level = max(epsilon, LEAST)
+        level = max(epsilon, self._ideal_epsilon(ideal), LEAST)
         alone = ((what, _accounting.gdp_epsilon(mu, ideal)) for what, mu in self.parts)
         parts = tuple((what, min(max(cost, LEAST), level)) for what, cost in alone)
         return replace(self, notion="dp", level=level, delta=ideal, parts=parts, also=also)
@@ -303,7 +303,7 @@ def guarantee(
         unit=None if unit is None else _checks.positive("unit", unit),
         parts=_guarantee_fields.check_parts(parts, notion, level),
         also=also,
-        stages=_guarantee_fields.check_stages(stages, dict([(notion, level), *([also] if also else [])]), delta),
+        stages=_guarantee_fields.check_stages(stages, {notion: level} | dict([also] if also else []), relation, delta),
     )
 
 

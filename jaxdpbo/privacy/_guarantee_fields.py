@@ -42,12 +42,16 @@ def check_also(also: Unchecked, notion: str) -> tuple[str, float]:
     return also[0], _checks.positive("also", also[1])
 
 
-def check_stages(stages: Unchecked, levels: dict[str, float], delta: float) -> tuple[_accounting.StageFields, ...]:
-    """Check that the stages' fields are those of stages, and that the levels cover them."""
+def check_stages(
+    stages: Unchecked, levels: dict[str, float], relation: str, delta: float
+) -> tuple[_accounting.StageFields, ...]:
+    """Check the fields of stages, and their composition against the levels of the whole guarantee."""
     rows = _rows("stages must be triples of words, a kind and a level", stages, 3)
     checked = tuple((check_text("stages", what), kind, _checks.positive("stages", level)) for what, kind, level in rows)
     if not checked:
         return ()
+    if relation != "replace_one":
+        raise ValueError(f"stages must belong to a guarantee for 'replace_one', got {relation!r}")
     _expect_levels(checked, levels, delta)
     return checked
 
@@ -62,11 +66,11 @@ def _rows(rule: str, value: Any, length: int) -> list[Any]:
 
 
 def _expect_levels(stages: tuple[_accounting.StageFields, ...], levels: dict[str, float], delta: float) -> None:
-    """Raise unless the levels cover the composed stages, but for rounding."""
-    covered = {"gdp": _accounting.gdp_level([_accounting.stage_from_fields(*stage) for stage in stages])}
-    if "dp" in levels:
-        ranges = (level if kind == "bounded_range" else math.inf for _, kind, level in stages)
-        covered["dp"] = _accounting.stages_epsilon(stages, delta) if delta else math.fsum(ranges)
-    for notion, level in covered.items():
-        if level > levels.get(notion, 0.0) * (1 + 1e-9):
-            raise ValueError(f"stages must compose to the {notion} level of the guarantee or less, got {levels}")
+    """Raise unless the stages compose to the GDP level, and cost no more than the level of "dp"; but for rounding."""
+    level = _accounting.gdp_level([_accounting.stage_from_fields(*stage) for stage in stages])
+    if not math.isclose(level, levels.get("gdp", 0.0), rel_tol=1e-9):
+        raise ValueError(f"stages must compose to the gdp level of the guarantee, {level}, got {levels}")
+    ranges = (level if kind == "bounded_range" else math.inf for _, kind, level in stages)
+    composed = _accounting.stages_epsilon(stages, delta) if delta else math.fsum(ranges)
+    if "dp" in levels and composed > levels["dp"] * (1 + 1e-9):
+        raise ValueError(f"stages must compose to the dp level of the guarantee or less, got {levels}")

@@ -62,6 +62,17 @@ def notion(recording: Recording) -> str:
     return _ledger.account(check_recording(recording).path).budget.notion
 
 
+def is_released(recording: Recording) -> bool:
+    """Return whether the ledger holds the release of the run.
+
+    Raises:
+      TypeError: ``recording`` is no ``Recording``.
+      ledger.LedgerError: there is no such ledger.
+    """
+    path, run = check_recording(recording)
+    return any(entry.run == run and entry.released for entry in _ledger.account(path).spends)
+
+
 def charge_run(recording: Recording, what: str, statement: _guarantee.Guarantee, *public: object) -> _ledger.Charge:
     """Pay for all releases of a run, before the run begins.
 

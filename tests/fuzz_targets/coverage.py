@@ -121,7 +121,7 @@ EXEMPT: dict[str, dict[str, str]] = {
             "split_levels grid noise_settings join_settings same_noise describe_noise_change statement units "
             "quantise_scores grid_unit"
         ),
-        "privacy._recording": "charge_once expect_first to_text notion",
+        "privacy._recording": "charge_once expect_first to_text notion is_released",
         "privacy._run_lock": "hold",
         "privacy._keys": "refuse_trace is_secret_kind generator",
         "privacy._mechanisms.tables": "gaussian planar truth",
@@ -178,7 +178,7 @@ EXEMPT: dict[str, dict[str, str]] = {
     "traces what it is given: tests/test_separable.py": {
         "privacy._separable.separability_check": "check_separable program_of_one",
         "privacy._separable.taints": "join",
-        "privacy._separable.data_axes": "find_axes expect_axes expect_users expect_one_role",
+        "privacy._separable.data_axes": "find_axes expect_axes expect_users expect_one_role expect_apart",
         "privacy._separable.objectives": "per_user",
         "privacy._separable.separability_audit": "audit_separable",
         "drivers._separability": "prepare_objective update_assumptions",

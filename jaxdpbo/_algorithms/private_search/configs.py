@@ -12,7 +12,7 @@ from jaxdpbo import _arrays, _checks
 from jaxdpbo import _space as spaces
 from jaxdpbo._space import Space
 from jaxdpbo._types import ArrayLike, Bounds
-from jaxdpbo.privacy import _calibration, _choice
+from jaxdpbo.privacy import _calibration, _choice, _fingerprints
 
 DESIGN_CHOICE, LAST_CHOICE = "the choice in a design", "the choice of the answer"  # names of parts of a guarantee
 
@@ -24,8 +24,10 @@ class Config:
 
     Traced: ``choices``, a budget for each round and, with an ``inner`` config, one for the answer; ``width ()``;
     ``bounds (2, d)``; of all rounds ``fresh``, ``offset`` and ``kept``, ``(m, d)``: a coordinate of a point comes from
-    ``fresh`` where ``kept`` is False, otherwise from the point chosen last, plus ``offset``. Static: ``batch``, the
-    number of points of each round, and whether ``fresh`` is ``from_public`` records.
+    ``fresh`` where ``kept`` is False, otherwise from the point chosen last, plus ``offset``. ``proposals
+    (m, d)`` of public records, or None, are evaluated in the place of ``fresh``: a ledger's fingerprint leaves them
+    out, since a search on public records may not repeat to the last bit. Static: ``batch``, and the number of points of
+    each round.
     """
 
     inner: Any
@@ -39,7 +41,7 @@ class Config:
     batch: int = field(metadata={"static": True})
     rounds: tuple[int, ...] = field(metadata={"static": True})
     space: Space | None = field(metadata={"static": True})
-    from_public: bool = field(metadata={"static": True})
+    proposals: jax.Array | None = field(metadata={_fingerprints.LEFT_OUT: True})
 
     @property
     def noise(self) -> str:
@@ -87,7 +89,7 @@ def config(
     choice_mu: Sequence[float],
     batch: int,
     inner_config: Any = None,
-    from_public: bool = False,
+    proposals: ArrayLike | None = None,
     noise: str = "exact",
 ) -> Config:
     """Check a configuration.
@@ -103,7 +105,8 @@ def config(
       choice_mu: the GDP budget of each round's choice and, with an ``inner_config``, of the choice of the answer.
       batch: ``b``, a divisor of the size of every round, and the inner algorithm's own.
       inner_config: of the inner algorithm, with the same users.
-      from_public: whether public records proposed the points; the guarantee then says so.
+      proposals: points ``(m, d)`` that public records proposed, in the place of those of a single round; the guarantee
+        then says so.
       noise: "exact", or "float", for research sweeps; or "none" (only with budgets of inf).
 
     Raises:
@@ -151,8 +154,18 @@ def config(
         batch=batch,
         rounds=tuple(len(design.fresh) for design in designs),
         space=space,
-        from_public=_checks.flag("from_public", from_public),
+        proposals=_proposals(proposals, designs, box),
     )
+
+
+def _proposals(proposals: ArrayLike | None, designs: list[Round], box: np.ndarray) -> jax.Array | None:
+    if proposals is None:
+        return None
+    points = _checks.inside("proposals", _checks.rows("proposals", proposals), box)
+    if len(designs) > 1 or points.shape != designs[0].fresh.shape:
+        shape = designs[0].fresh.shape
+        raise ValueError(f"proposals must be the points of a single round, {shape}, got {points.shape}")
+    return _arrays.to_device(points, jnp.result_type(float))
 
 
 def _check_inner(inner_config: Any, users: int, batch: int) -> None:

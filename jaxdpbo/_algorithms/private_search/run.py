@@ -12,7 +12,7 @@ from jaxdpbo import _types
 from jaxdpbo._algorithms.private_search import contribution
 from jaxdpbo._algorithms.private_search.configs import DESIGN_CHOICE, LAST_CHOICE, Config
 from jaxdpbo._types import Algorithm, Query, State
-from jaxdpbo.privacy import _calibration, _choice, _composed_guarantee, _guarantee, _totals
+from jaxdpbo.privacy import _calibration, _choice, _composed_guarantee, _fingerprints, _guarantee, _totals
 from jaxdpbo.surrogate import _gp
 
 PAYS = "an algorithm that pays for every step, such as dp_gibo.algorithm"
@@ -198,8 +198,9 @@ def _release(inner: Algorithm | None, key: jax.Array, config: Config, state: Sta
 def _design_query(config: Config, public: Public) -> Query:
     """Next points of the designs, some near the point chosen last."""
     first = jnp.minimum(public.step * config.batch, sum(config.rounds) - config.batch)
+    points = config.fresh if config.proposals is None else config.proposals
     fresh, offset, kept = (
-        jax.lax.dynamic_slice_in_dim(rows, first, config.batch) for rows in (config.fresh, config.offset, config.kept)
+        jax.lax.dynamic_slice_in_dim(rows, first, config.batch) for rows in (points, config.offset, config.kept)
     )
     choices_made = jnp.sum(first >= jnp.asarray(np.cumsum(config.rounds), jnp.int32), dtype=jnp.int32)  # choices so far
     near = public.points[public.chosen[jnp.maximum(choices_made - 1, 0)]][None] + offset
@@ -243,7 +244,7 @@ def _settings(config: Config, inner: Any) -> _calibration.NoiseSettings:
         sigma=counts(*(budget.digits for budget in config.choices)),
         noise=counts(*(_calibration.NOISES.index(budget.noise) for budget in config.choices)),
         users=counts(config.users),
-        steps=counts(config.steps, *config.rounds),
+        steps=jnp.concatenate([counts(config.steps, *config.rounds), _checksum(config)]),
         releases=counts(config.batch),
         clip=config.width[None],
     )
@@ -252,6 +253,13 @@ def _settings(config: Config, inner: Any) -> _calibration.NoiseSettings:
     if not isinstance(inner.budget, _calibration.NoiseSettings):
         raise ValueError(f"inner must be {PAYS}")
     return _calibration.join_settings(own, inner.budget)
+
+
+def _checksum(config: Config) -> jax.Array:
+    """Of the proposals: a run must not go on with others."""
+    if config.proposals is None:
+        return jnp.zeros(0, jnp.int32)
+    return jax.lax.bitcast_convert_type(_fingerprints.checksum(config.proposals, "proposals"), jnp.int32)
 
 
 def _privacy(inner: Algorithm | None, config: Config) -> _guarantee.Guarantee:
@@ -272,7 +280,7 @@ def _privacy(inner: Algorithm | None, config: Config) -> _guarantee.Guarantee:
         _guarantee.RANDOM_BITS if exact else _guarantee.IDEAL_NOISE,
         _guarantee.PUBLIC_CONFIG,
         _guarantee.SEPARABLE_LOSSES,
-        *([_guarantee.PUBLIC_RECORDS] if config.from_public else []),
+        *([_guarantee.PUBLIC_RECORDS] if config.proposals is not None else []),
     )
     joint = _composed_guarantee.guarantee_from_stages(
         stages,

@@ -2,7 +2,7 @@
 
 from jaxdpbo.privacy._separable.blocks import Blocks, blocks, cut, usual_count
 from jaxdpbo.privacy._separable.by_person import ByPerson, by_person
-from jaxdpbo.privacy._separable.data_axes import expect_one_role
+from jaxdpbo.privacy._separable.data_axes import expect_apart, expect_one_role
 from jaxdpbo.privacy._separable.objectives import CheckedObjective, PerUser, SeparableObjective, per_user
 from jaxdpbo.privacy._separable.separability_audit import SeparabilityAudit, audit_separable
 from jaxdpbo.privacy._separable.separability_check import NotSeparable, Separable, check_separable
@@ -21,6 +21,7 @@ __all__ = [
     "by_person",
     "check_separable",
     "cut",
+    "expect_apart",
     "expect_one_role",
     "per_user",
     "usual_count",

@@ -68,6 +68,19 @@ def expect_one_role(data: Data, user_axes: Tree) -> None:
         raise ValueError("data must not hold one array both as public and as the users'")
 
 
+def expect_apart(public: Tree, data: Tree) -> None:
+    """Refuse public records in the memory of the users' records.
+
+    Raises:
+      ValueError: an array of ``public`` shares memory with one of ``data``.
+    """
+    first, second = (
+        [_memory(leaf) for leaf in jax.tree.leaves(tree) if hasattr(leaf, "__array__")] for tree in (public, data)
+    )
+    if any(_share_memory(*pair) for pair in itertools.product(first, second)):
+        raise ValueError("public must not share an array with data: records of users need protection")
+
+
 class _Memory(NamedTuple):
     """The memory of a leaf: the object itself, its JAX buffers on every device, and NumPy views of its host memory."""
 

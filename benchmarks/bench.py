@@ -48,11 +48,9 @@ def main() -> None:
     parser.add_argument("--problems", nargs="+", help="search and private_tuning: problems to run; all by default")
     parser.add_argument("--methods", nargs="+", help="search and private_tuning: methods to compare")
     parser.add_argument(
-        "--mu",
+        "--budgets",
         nargs="+",
-        type=float,
-        dest="budgets",
-        help="search: budgets, such as 1 or inf; private_tuning: epsilons",
+        help="search: such as 'epsilon 1' or 'mu inf'; private_tuning: epsilons",
     )
     parser.add_argument("--seeds", type=int, help="comparisons of losses: number of seeds")
     arguments = parser.parse_args()

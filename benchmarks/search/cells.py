@@ -20,11 +20,11 @@ THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
 
 
 class Cell(NamedTuple):
-    """What is run once."""
+    """What is run once; ``budget`` is a number, or a label of ``budgets``."""
 
     problem: str
     search: str
-    mu: float
+    budget: Any
     seed: int
 
 

@@ -77,7 +77,7 @@ def _published(cell: cells.Cell) -> dict[str, Any]:
     training, rows, test = tunings.problem(cell.problem)
     rows, validation = tuning._fitting.split_rows(rows, None)
     key, settings = jax.random.key(cell.seed), tunings.settings_of(cell.problem)
-    options = {"epsilon": cell.mu, "delta": tunings.DELTA, "validation": validation}
+    options = {"epsilon": cell.budget, "delta": tunings.DELTA, "validation": validation}
     found = tuning.private_front(training, rows, settings, **options, key=key, insecure_key=True)
     chosen = np.flatnonzero(found.front)
     return {

@@ -24,7 +24,7 @@ def main(
     started = time.perf_counter()
     most = seeds or (1 if quick else SEEDS)
     names = tuple(problems or (tunings.PROBLEMS[:1] if quick else tunings.PROBLEMS))
-    asked, epsilons = tuple(methods or tunings.METHODS), tuple(budgets or ((2.0,) if quick else EPSILONS))
+    asked, epsilons = tuple(methods or tunings.METHODS), tuple(map(float, budgets or ((2.0,) if quick else EPSILONS)))
     folder = report.folder("search")
     wanted = [
         cells.Cell(name, method, epsilon, FIRST_SEED + seed)

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from benchmarks.papers import classification, datasets, gp_regression, kernel_svm, logistic_regression
+from benchmarks.search import table_problems as tables
 from jaxdpbo import Space, space
 from jaxdpbo.problems import _kernel_svr, _splits
 
@@ -49,6 +50,7 @@ class Problem(NamedTuple):
       steps: of DP-GIBO, ``d + 1`` evaluations each: all methods are given as many.
       traceable: whether ``loss`` is JAX.
       default: what to call ``loss`` with for the parameters that the model's library has chosen; None: it has none.
+      public: ``data -> data`` of the training rows alone, split again; None where there are no training rows.
     """
 
     title: str
@@ -60,6 +62,22 @@ class Problem(NamedTuple):
     steps: int
     traceable: bool
     default: dict[str, Any] | None = None
+    public: Callable[[Any], Any] | None = None
+
+    @property
+    def is_box(self) -> bool:
+        """Whether real numbers are searched, and not a ``Space``."""
+        return not isinstance(self.searched, Space)
+
+    def place(self, point: np.ndarray) -> Any:
+        """What ``loss`` is called with at a point of the box."""
+        return point if self.is_box else self.searched.params(point)
+
+    def mean(self, place: Any, data: Any) -> float:
+        """The mean of the clipped losses; a loss that is no number counts as the highest."""
+        loss = _compiled(self.loss) if self.traceable else self.loss
+        losses, (low, high) = np.asarray(loss(place, data), float), self.loss_range
+        return float(np.mean(np.clip(np.where(np.isnan(losses), high, losses), low, high)))
 
     @property
     def dimension(self) -> int:
@@ -69,12 +87,25 @@ class Problem(NamedTuple):
     @property
     def box(self) -> np.ndarray:
         """``(2, d)``."""
-        return self.searched.bounds if isinstance(self.searched, Space) else self.searched
+        return self.searched if self.is_box else self.searched.bounds
 
     @property
     def evaluations(self) -> int:
         """That every method is given."""
         return self.steps * (self.dimension + 1)
+
+
+@lru_cache
+def _compiled(loss: Callable[..., Any]) -> Callable[..., Any]:
+    return jax.jit(loss)
+
+
+def training_rows(data: _splits.Split, multiple: int = 1) -> _splits.Split:
+    """Two thirds of the training rows to fit to, and one third, a multiple of ``multiple``, to measure."""
+    rows = np.random.default_rng(0).permutation(len(data.train))
+    held = len(rows) // 3 // multiple * multiple
+    inputs, targets = np.asarray(data.train), np.asarray(data.train_targets)
+    return _splits.Split(inputs[rows[held:]], targets[rows[held:]], inputs[rows[:held]], targets[rows[:held]])
 
 
 def _svr(name: str, train: int, users: int, features: int, ordered: bool, steps: int, title: str) -> Problem:
@@ -92,6 +123,8 @@ def _svr(name: str, train: int, users: int, features: int, ordered: bool, steps:
         (0.0, 4.0),
         steps,
         False,
+        None,
+        training_rows,
     )
 
 
@@ -168,31 +201,58 @@ PROBLEMS: dict[str, Problem] = {
     "svr_ridership_700": _svr("chicago", 700, 2849, 30, True, 10, "kernel SVR, ridership, 700 train"),
     "gp_simulated": Problem(
         "GP lengthscales, simulated (figure 4)", gp_regression.bounds(), gp_regression.loss, _lengthscales_simulated,
-        4500, (0.0, 4.0), 25, True,
+        4500, (0.0, 4.0), 25, True, None, training_rows,
     ),
     "gp_diabetes": Problem(
         "GP lengthscales, diabetes", gp_regression.bounds(), gp_regression.loss,
-        partial(_lengthscales_real, "diabetes", 142, 300, None), 300, (0.0, 4.0), 25, True,
+        partial(_lengthscales_real, "diabetes", 142, 300, None), 300, (0.0, 4.0), 25, True, None, training_rows,
     ),
     "gp_slices": Problem(
         "GP lengthscales, CT slices", np.array([gp_regression.LENGTHSCALE] * 30).T, gp_regression.loss,
-        partial(_lengthscales_real, "ct_slice", 300, 382, 30), 382, (0.0, 4.0), 10, True,
+        partial(_lengthscales_real, "ct_slice", 300, 382, 30), 382, (0.0, 4.0), 10, True, None, training_rows,
     ),
     "gp_pixels": Problem(
         "GP lengthscales, pixels of digits", np.array([(0.5, 50.0)] * 100).T, gp_regression.loss, _pixels,
-        3000, (0.0, 4.0), 5, True,
+        3000, (0.0, 4.0), 5, True, None, training_rows,
     ),
     "logistic": Problem(
         "regularisation, breast cancer", logistic_regression.bounds(), logistic_regression.loss, _cancer,
-        369, (0.0, 1.0), 25, True,
+        369, (0.0, 1.0), 25, True, None, training_rows,
     ),
     "svm": Problem(
         "kernel SVM, covertype", kernel_svm.bounds(), kernel_svm.loss, _covtype, 4000, (0.0, 1.0), 25, False,
+        None, training_rows,
     ),
     "boosting": Problem(
-        "gradient boosting, Adult", BOOSTING, boosting_loss, _adult, 10_000, (0.0, MOST_LOG_LOSS), 15, False, {},
+        "gradient boosting, Adult", BOOSTING, boosting_loss, _adult, 10_000, (0.0, MOST_LOG_LOSS), 15, False,
+        {}, training_rows,
     ),
     "forest": Problem(
-        "random forest, Adult", FOREST, forest_loss, _adult, 10_000, (0.0, MOST_LOG_LOSS), 15, False, {},
+        "random forest, Adult", FOREST, forest_loss, _adult, 10_000, (0.0, MOST_LOG_LOSS), 15, False,
+        {}, training_rows,
+    ),
+    "elastic_net": Problem(
+        "elastic net, house prices", tables.ELASTIC_NET, tables.elastic_net_loss, tables.draw_houses,
+        2000, (0.0, 1.0), 18, False, {"alpha": 1.0, "l1_ratio": 0.5, "scaling": "none", "fit_intercept": True},
+        training_rows,
+    ),
+    "perceptron": Problem(
+        "perceptron, loans", tables.PERCEPTRON, tables.perceptron_loss, tables.draw_loans,
+        6000, (0.0, MOST_LOG_LOSS), 15, False,
+        {"width": 64, "activation": "relu", "alpha": 1e-4, "learning_rate_init": 1e-3, "batch_size": 200},
+        training_rows,
+    ),
+    "ranking": Problem(
+        "ranking of house prices", tables.RANKING, tables.ranking_loss, tables.draw_houses, 400, (0.0, 1.0), 15, False,
+        {
+            "learning_rate": 0.1, "max_iter": 60, "max_leaf_nodes": 31, "min_samples_leaf": 20,
+            "loss": "squared_error",
+        },
+        partial(training_rows, multiple=tables.HOUSES),
+    ),
+    "ridership": Problem(
+        "time series, ridership", tables.FORECAST, tables.forecast_loss, tables.draw_series, 2000, (0.0, 2.0), 18,
+        False, {"lags": 14, "alpha": 1.0, "season": "none", "half_life": 3000.0, "weather": True},
+        tables.Series.training_days,
     ),
 }  # fmt: skip

@@ -1,104 +1,179 @@
 """The searches that are compared, on equal numbers of evaluations: ``loss_of`` runs one, once.
 
-What counts is the mean loss of the answer over the same users that steered the search, without noise.
+What counts is the mean loss of the answer over the same users that steered the search, without noise, each loss clipped
+to its public range.
+
+====================  ============================================================================================
+minimize              with its defaults
+minimize, public      given the training rows as public records, as ``PrivateSearchCV`` does
+one choice            ten lines: one exponential mechanism over random points, with the whole budget
+training rows alone   every evaluation on the training rows, two thirds to fit to and one third to measure
+before                what ``minimize`` did with a pair: five choices, or descent, at the implied GDP level
+random search         WITHOUT privacy: the best of uniform points
+Optuna's TPE          WITHOUT privacy
+default parameters    what the model's library chose; a model without any has the middle of the box
+a random point        no evaluation
+====================  ============================================================================================
 """
 
 import math
 import time
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-import optax
 
+from benchmarks.search.budgets import Budget
 from benchmarks.search.cells import Cell
 from benchmarks.search.problems import PROBLEMS, Problem
-from jaxdpbo import Execution, Search, Space, dp_gibo, minimize
-from jaxdpbo.drivers import _methods, run_loop, run_scan
+from jaxdpbo import Execution, Search, minimize
+from jaxdpbo import _space as spaces
+from jaxdpbo.drivers import _method_configs, _methods, _proposals
 
-DEFAULT, RANDOM, BEFORE, UNTUNED = "minimize", "random search", "Algorithm 1's units", "default parameters"
-FREE = (RANDOM, UNTUNED)  # without noise, so the same for every mu
+DEFAULT, PUBLIC, ONE_CHOICE, TRAINING = "minimize", "minimize, public", "one choice", "training rows alone"
+BEFORE, RANDOM, TPE = "before", "random search", "Optuna's TPE"
+UNTUNED, PICK = "default parameters", "a random point"
+FREE = (TRAINING, RANDOM, TPE, UNTUNED, PICK)  # without noise, so the same for every budget
+NAMES = (DEFAULT, PUBLIC, ONE_CHOICE, TRAINING, BEFORE, RANDOM, TPE, UNTUNED, PICK)
 
 
 def names(problem: Problem) -> list[str]:
-    """Those that can search it."""
-    real = not isinstance(problem.searched, Space)
-    found = [RANDOM, DEFAULT] + [BEFORE] * real + [UNTUNED] * (problem.default is not None)
-    methods = [name for name in _methods.METHODS if name != _methods.PROPOSED]  # no public records
-    return found + [name for name in methods if real or name not in _methods.DESCENT_METHODS]
+    """Those that can search a problem, named methods of ``minimize`` among them."""
+    own = [name for name in NAMES if problem.public is not None or name not in (PUBLIC, TRAINING)]
+    methods = [name for name in _methods.METHODS if name != _methods.PROPOSED]
+    return own + [name for name in methods if problem.is_box or name not in _methods.DESCENT_METHODS]
 
 
 def timed(cell: Cell) -> dict[str, Any]:
     """One run."""
     started = time.perf_counter()
-    loss, method = loss_of(PROBLEMS[cell.problem], cell.search, cell.mu, cell.seed)
+    loss, method = loss_of(PROBLEMS[cell.problem], cell.search, Budget.parse(cell.budget), cell.seed)
     return {"loss": loss, "method": method, "seconds": round(time.perf_counter() - started, 2)}
 
 
-def loss_of(problem: Problem, search: str, mu: float, seed: int) -> tuple[float, str]:
+def loss_of(problem: Problem, search: str, budget: Budget, seed: int) -> tuple[float, str]:
     """The mean loss of one run's answer, and which method ran."""
     data = problem.draw(seed)
-    if search == UNTUNED:
-        return float(np.mean(problem.loss(problem.default, data))), ""
-    if search == RANDOM:
-        return _random(problem, data, seed), ""
-    noise, key = "exact" if math.isinf(mu) else "float", jax.random.key(seed)
+    without = {UNTUNED: untuned, PICK: pick, RANDOM: random_search, TPE: tpe, TRAINING: training_rows}
+    if search in without:
+        return problem.mean(without[search](problem, data, seed), data), ""
+    if search == ONE_CHOICE:
+        return problem.mean(one_choice(problem, data, budget, seed), data), ""
+    method, typed = search, budget.typed
+    options: dict[str, Any] = {}
+    if search in (DEFAULT, PUBLIC):
+        method = _methods.AUTO
+        options["public"] = problem.public(data) if search == PUBLIC and problem.public else None
     if search == BEFORE:
-        drive: Callable[..., Any] = run_scan if problem.traceable else run_loop
-        config = _before(problem, mu, noise)
-        seeded = Execution(key=key, insecure_key=True)
-        point = drive(dp_gibo.algorithm, problem.loss, data, config, run=seeded).release.point
-        return _mean(problem, point, data), ""
-    run = minimize(
-        problem.loss,
-        data,
-        problem.searched if isinstance(problem.searched, Space) else _bounds(problem),
-        mu=mu,
-        users=problem.users,
-        loss_range=problem.loss_range,
-        search=Search(method=_methods.AUTO if search == DEFAULT else search, steps=problem.steps, noise=noise),
-        run=Execution(key=key, insecure_key=True, traceable=problem.traceable),
-    )
-    where = run.release.params if isinstance(problem.searched, Space) else run.release.point
-    return _mean(problem, where, data), run.method
+        method, typed = method_before(problem, budget.mu), {"mu": budget.mu}
+        options["clip_norm"] = 0.25 * (problem.loss_range[1] - problem.loss_range[0])
+    run = run_minimize(problem, data, method, typed, seed, **options)
+    return problem.mean(run.release.point if problem.is_box else run.release.params, data), run.method
 
 
-def _bounds(problem: Problem) -> dict[str, np.ndarray]:
-    return {"low": problem.box[0], "high": problem.box[1]}
+def run_minimize(
+    problem: Problem, data: Any, method: str, typed: dict[str, float], seed: int, *, public: Any = None,
+    clip_norm: float | None = None,
+) -> Any:  # fmt: skip
+    """``minimize`` with a seed; "before" had four rounds of points near the last choice."""
+    rounds = _method_configs.ROUNDS
+    _method_configs.ROUNDS = 4 if clip_norm is not None else rounds
+    descends = method in _methods.DESCENT_METHODS
+    try:
+        return minimize(
+            problem.loss,
+            data,
+            {"low": problem.box[0], "high": problem.box[1]} if problem.is_box else problem.searched,
+            **typed,
+            users=problem.users,
+            loss_range=problem.loss_range,
+            public=public,
+            search=Search(method=method, steps=problem.steps, clip_norm=clip_norm if descends else None),
+            run=Execution(key=jax.random.key(seed), insecure_key=True, traceable=problem.traceable),
+        )
+    finally:
+        _method_configs.ROUNDS = rounds
 
 
-def _before(problem: Problem, mu: float, noise: str) -> dp_gibo.Config:
-    """What ``minimize`` was before it had methods: kernel, clip norm and design in the parameters' own units."""
-    return dp_gibo.config(
-        users=problem.users,
-        steps=problem.steps,
-        mu=mu,
-        bounds=_bounds(problem),
-        clip_norm=1.0,
-        optimizer=optax.adagrad,
-        output="last_half_mean",
-        box_units=False,
-        noise=noise,
-    )
+def method_before(problem: Problem, mu: float) -> str:
+    """The rule of "auto" before the whole epsilon was spent."""
+    if not problem.is_box:
+        return _method_configs.CHOICE
+    low, high = problem.loss_range
+    sharp = _methods.choice.choice_sharpness(mu * math.sqrt(_methods.CHOICE_SHARE), high - low, problem.users)
+    return _methods.START if math.isinf(mu) or sharp >= _methods.SHARP else _methods.LOCAL
 
 
-def _random(problem: Problem, data: Any, seed: int) -> float:
-    """Of uniform points, the least mean loss."""
+def uniform_points(problem: Problem, seed: int) -> list[Any]:
+    """As many points as evaluations."""
     low, high = problem.box
     points = low + (high - low) * np.random.default_rng([seed, 1]).random((problem.evaluations, problem.dimension))
-    if problem.traceable:
-        return float(np.nanmin(_means(problem.loss, jnp.asarray(points), data)))
-    places = map(problem.searched.params, points) if isinstance(problem.searched, Space) else points
-    return float(np.nanmin([_mean(problem, place, data) for place in places]))
+    return [problem.place(point) for point in points]
 
 
-def _mean(problem: Problem, where: Any, data: Any) -> float:
-    return float(np.mean(problem.loss(where, data)))
+def random_search(problem: Problem, data: Any, seed: int) -> Any:
+    """Of uniform points, the one of the least mean loss."""
+    places = uniform_points(problem, seed)
+    return places[int(np.nanargmin([problem.mean(place, data) for place in places]))]
 
 
-@partial(jax.jit, static_argnums=0)
-def _means(loss: Callable[..., Any], points: jax.Array, data: Any) -> jax.Array:
-    return jax.lax.map(lambda point: jnp.mean(loss(point, data)), points)
+def one_choice(problem: Problem, data: Any, budget: Budget, seed: int) -> Any:
+    """The exponential mechanism on the summed losses of uniform points (McSherry and Talwar 2007)."""
+    low, high = problem.loss_range
+    places = uniform_points(problem, seed)
+    sums = np.array([problem.mean(place, data) for place in places]) * problem.users
+    if math.isinf(budget.range):
+        return places[int(np.argmin(sums))]
+    scores = -budget.range * sums / (2 * (high - low))
+    noise = np.random.default_rng([seed, 2]).gumbel(size=len(scores))
+    return places[int(np.argmax(scores + noise))]
+
+
+def training_rows(problem: Problem, data: Any, seed: int) -> Any:
+    """The best of a Gaussian process search on the training rows."""
+    assert problem.public is not None
+    public, (low, high), count = problem.public(data), problem.box, problem.evaluations
+
+    def evaluate(points: np.ndarray) -> np.ndarray:
+        return np.array([problem.mean(problem.place(low + (high - low) * point), public) for point in points])
+
+    box = _proposals.Box(problem.dimension, None if problem.is_box else problem.searched)
+    design = _method_configs.sobol(count, problem.dimension, seed)
+    (best,) = _proposals.propose(evaluate, box, count, 1, design)
+    return problem.place(low + (high - low) * best)
+
+
+def tpe(problem: Problem, data: Any, seed: int) -> Any:
+    """Optuna's default sampler on the exact mean losses."""
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed))
+    low, high = problem.box
+    study.optimize(lambda trial: problem.mean(_suggest(problem, trial, low, high), data), problem.evaluations)
+    return _suggest(problem, optuna.trial.FixedTrial(study.best_params), low, high)
+
+
+def _suggest(problem: Problem, trial: Any, low: np.ndarray, high: np.ndarray) -> Any:
+    if problem.is_box:
+        return np.array([trial.suggest_float(f"x{i}", low[i], high[i]) for i in range(problem.dimension)])
+    params = {}
+    for name, kind in zip(problem.searched.names, problem.searched.dimensions, strict=True):
+        if isinstance(kind, spaces.Categorical):
+            params[name] = trial.suggest_categorical(name, kind.choices)
+        else:
+            suggest = trial.suggest_int if isinstance(kind, spaces.Integer) else trial.suggest_float
+            params[name] = suggest(name, kind.low, kind.high, log=kind.log)
+    return params
+
+
+def untuned(problem: Problem, data: Any, seed: int) -> Any:
+    """The library's parameters; of a problem without any, the middle of the box."""
+    del data, seed
+    return problem.place(problem.box.mean(axis=0)) if problem.default is None else problem.default
+
+
+def pick(problem: Problem, data: Any, seed: int) -> Any:
+    """The first uniform point."""
+    del data
+    return uniform_points(problem, seed)[0]

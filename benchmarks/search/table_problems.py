@@ -12,7 +12,7 @@ from benchmarks.papers import datasets
 from jaxdpbo import Space, space
 from jaxdpbo.problems import _splits
 
-HOUSES, QUERY = 5, 4  # listings a query, and queries for every neighbourhood-free draw
+HOUSES = 5  # of a list
 MOST_LOG_LOSS = 4.0
 ELASTIC_NET = Space(
     {
@@ -57,6 +57,10 @@ class Series(NamedTuple):
     ridership: np.ndarray
     weather: np.ndarray
     first: int
+
+    def training_days(self) -> "Series":
+        """The days that are not forecast, of which the last third are."""
+        return Series(self.ridership[: self.first], self.weather[: self.first], self.first * 2 // 3)
 
 
 @lru_cache

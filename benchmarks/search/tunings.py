@@ -44,7 +44,7 @@ def errors(cell: cells.Cell) -> dict[str, Any]:
     settings, key, rng = settings_of(cell.problem), jax.random.key(cell.seed), np.random.default_rng(cell.seed)
     setting: Any = USUAL
     if cell.search in (SELECTION, *tuning_peers.ROUTES, RENYI):
-        epsilon = renyi(cell.problem, cell.mu) if cell.search == RENYI else cell.mu
+        epsilon = renyi(cell.problem, cell.budget) if cell.search == RENYI else cell.budget
         budget = {"epsilon": epsilon, "delta": DELTA, "key": key, "insecure_key": True}
         if cell.search in tuning_peers.ROUTES:
             tuned = tuning_peers.tune_and_train(training, rows, settings, route=cell.search, **budget)
@@ -55,13 +55,13 @@ def errors(cell: cells.Cell) -> dict[str, Any]:
         order = rng.permutation(len(rows[1]))
         cut = round(HELD_OUT * len(order)) if cell.search == CHEAT else 0
         kept, measured = [tuple(leaf[part] for leaf in rows) for part in (order[cut:], order[:cut])]
-        tried = [fitted(training, each, cell.mu, kept, key) for each in settings]
+        tried = [fitted(training, each, cell.budget, kept, key) for each in settings]
         by = [error_of(training, model, measured if cell.search == CHEAT else test) for model in tried]
         setting = settings[int(np.argmin(by))]
         error = error_of(training, tried[int(np.argmin(by))], test)
     else:
         setting = USUAL if cell.search == DEFAULT else settings[rng.integers(len(settings))]
-        error = error_of(training, fitted(training, setting, cell.mu, rows, key), test)
+        error = error_of(training, fitted(training, setting, cell.budget, rows, key), test)
     return {"error": error, "setting": setting, "seconds": round(time.perf_counter() - started, 2)}
 
 

@@ -237,8 +237,14 @@ def test_a_model_that_does_not_repeat_gets_its_first_release_again_and_resumes_n
 
 def test_records_of_users_are_not_public_and_a_snapshot_keeps_its_points():
     private = records(0.3)
+    rows = {"train": records(0.3, 60), "users": private}
+    given = group_options(**GIVEN | {"users": USERS}, traceable=False)
+    jaxdpbo.minimize(
+        lambda params, data: named_losses(params, data["users"]), rows, MIXED, public={"users": rows["train"][:40]},
+        **given,
+    )  # fmt: skip
     for public in (private, private[:50]):
-        with pytest.raises(ValueError, match="public must not share an array with data"):
+        with pytest.raises(ValueError, match="public must not share an array with the users' records"):
             search(private, public)
     left = [8]
 

@@ -101,12 +101,13 @@ def minimize(
     if not callable(loss):
         raise TypeError(f"loss must be a function of a point and data, got {type(loss).__name__}")
     _check_tracing(run)
-    if public is not None:
-        _separable.expect_apart(public, data)
+    given = data
     if run.traceable:
         data = _user_values.to_data(data)
     loss, data = _separability.prepare_objective(loss, data, user_axes)
     count = _users(users, loss, data)
+    if public is not None:
+        _separable.expect_apart(public, given, count)
     budget = _budget_calibration.check_budget(mu, epsilon, delta, users=count, dtype=jnp.result_type(float))
     as_gdp = ledger is not None and _recording.notion(ledger) == "gdp"
     task = _methods.Task(count, budget, space, loss_range, public is not None)

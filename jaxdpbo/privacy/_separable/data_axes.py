@@ -68,17 +68,19 @@ def expect_one_role(data: Data, user_axes: Tree) -> None:
         raise ValueError("data must not hold one array both as public and as the users'")
 
 
-def expect_apart(public: Tree, data: Tree) -> None:
+def expect_apart(public: Tree, data: Tree, users: int) -> None:
     """Refuse public records in the memory of the users' records.
 
     Raises:
-      ValueError: an array of ``public`` shares memory with one of ``data``.
+      ValueError: an array of ``public`` shares memory with an array of ``data`` that has a row for each of the users.
     """
-    first, second = (
-        [_memory(leaf) for leaf in jax.tree.leaves(tree) if hasattr(leaf, "__array__")] for tree in (public, data)
-    )
-    if any(_share_memory(*pair) for pair in itertools.product(first, second)):
-        raise ValueError("public must not share an array with data: records of users need protection")
+    arrays = [[leaf for leaf in jax.tree.leaves(tree) if hasattr(leaf, "__array__")] for tree in (public, data)]
+    first, second = ([_memory(leaf) for leaf in leaves] for leaves in arrays)
+    of_users = [memory for memory in second if getattr(memory.leaf, "shape", ())[:1] == (users,)]
+    if any(_share_memory(*pair) for pair in itertools.product(first, of_users)):
+        raise ValueError(
+            "public must not share an array with the users' records: if these rows need no protection, give a copy"
+        )
 
 
 class _Memory(NamedTuple):

@@ -113,7 +113,8 @@ def minimize(
     task = _methods.Task(count, budget, space, loss_range, public is not None)
     plan = _methods.plan(search, task, as_gdp=as_gdp)
     if public is not None and not (ledger is not None and _recording.is_released(ledger)):
-        plan = _public_search.propose(plan, task, search, loss, public, run)
+        how = {"executor": run.executor, "progress": run.progress}
+        plan = _public_search.propose(plan, task, search, loss, public, **how)
     finished = _run_plan(plan, loss, data, ledger, run)
     notes = [few_users_note(count, plan.guarantee)]
     if plan.descent is not None:

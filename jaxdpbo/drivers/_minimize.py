@@ -146,9 +146,8 @@ def _run_plan(plan: _methods.Plan, loss: Objective, data: Any, ledger: Recording
       ValueError: the caller asked for a compiled program, and JAX cannot trace the learner of ``blocks``.
     """
     must = run.traceable is True or run.checkpoint is not None
-    opaque = (
-        isinstance(loss, _separable.Blocks) and not loss.traceable
-    )  # blocks turn every failure, tracing included, into a loss
+    # blocks turn every failure, tracing included, into a loss
+    opaque = isinstance(loss, _separable.Blocks) and not loss.traceable
     if must and opaque:
         option = "checkpoint" if run.checkpoint is not None else "traceable"
         raise ValueError(f"{option} needs a learner that JAX can trace: give blocks(..., traceable=True)")

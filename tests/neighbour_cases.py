@@ -364,7 +364,6 @@ WITHOUT: dict[str, dict[str, str]] = {
         "_algorithms.dp_gp_ucb.previews": "preview_release",
         "_commands.tables": "print_table",
         "drivers._execution": "check_execution set_options",
-        "drivers._public_search": "propose",
         "integrations.sklearn._splits": "single_split",
         "outsourcing._protocol": "parse_answer",
         "privacy._accounting.stage": "selection_stage",

@@ -208,15 +208,22 @@ class Interrupted(Exception):
     pass
 
 
-def test_a_model_that_does_not_repeat_gets_its_first_release_again_and_resumes_nothing(tmp_path):
-    ledger.create(tmp_path / "budget", mu=9)
+def stop_at_eighth(loss):
+    """The loss, interrupted once: at the eighth evaluation of the users' records, within the second step."""
     left = [8]
 
     def stops(params, data):
-        left[0] -= len(data) == USERS
-        if not left[0]:
+        of_users = len(data) == USERS
+        left[0] -= of_users
+        if of_users and left[0] == 0:
             raise Interrupted
-        return unseeded_losses(params, data)
+        return loss(params, data)
+
+    return stops
+
+
+def test_a_model_that_does_not_repeat_gets_its_first_release_again_and_resumes_nothing(tmp_path):
+    ledger.create(tmp_path / "budget", mu=9)
 
     def call(loss, name):
         recording = Recording(tmp_path / "budget", name)
@@ -227,9 +234,9 @@ def test_a_model_that_does_not_repeat_gets_its_first_release_again_and_resumes_n
 
     first, again = (call(unseeded_losses, "one") for _ in range(2))
     np.testing.assert_array_equal(first.release.points, again.release.points)
+    stops = stop_at_eighth(unseeded_losses)
     with pytest.raises(RunInterrupted):
         call(stops, "two")
-    left[0] = 10**9
     with pytest.raises(ledger.LedgerError, match="other points of public records, got steps"):
         call(stops, "two")
     assert len(ledger.account(tmp_path / "budget").spends) == 2
@@ -246,17 +253,9 @@ def test_records_of_users_are_not_public_and_a_snapshot_keeps_its_points():
     for public in (private, private[:50]):
         with pytest.raises(ValueError, match="public must not share an array with the users' records"):
             search(private, public)
-    left = [8]
-
-    def stops(params, data):
-        left[0] -= len(data) == USERS
-        if not left[0]:
-            raise Interrupted
-        return named_losses(params, data)
-
     given = group_options(**GIVEN, traceable=False)
     with pytest.raises(RunInterrupted) as stopped:
-        jaxdpbo.minimize(stops, private, MIXED, public=records(0.3, 50), **given)
+        jaxdpbo.minimize(stop_at_eighth(named_losses), private, MIXED, public=records(0.3, 50), **given)
     resumed = {"traceable": False, "resume": stopped.value.snapshot}
     with pytest.raises(ValueError, match="resume must be a snapshot of a run with"):
         jaxdpbo.minimize(named_losses, private, MIXED, public=records(0.8, 50), **group_options(**GIVEN, **resumed))

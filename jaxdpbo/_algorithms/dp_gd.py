@@ -236,12 +236,12 @@ def ask(key: jax.Array, config: Config, state: State) -> Query:
     """Query the iterate. Reads ``state.public`` only; ``key`` is unused."""
     del key
     public = state.public
-    active, has_private_range = _active(config, public), public.clip_norm is not None
+    active, is_private = _active(config, public), public.clip_norm is not None
     return Query(
         public.theta[None],
         jnp.ones(1, bool),
-        work=Work(public.clip_norm if has_private_range else config.clip_norm, active),
-        survey=active & (public.step == 0) if has_private_range else None,
+        work=Work(public.clip_norm if is_private else config.clip_norm, active),
+        survey=active & (public.step == 0) if is_private else None,
     )
 
 

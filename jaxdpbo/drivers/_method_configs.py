@@ -129,7 +129,7 @@ def _in_order(problem: Problem) -> tuple[Algorithm, Any]:
 
 
 def _proposed(problem: Problem) -> tuple[Algorithm, Any]:
-    """A choice among points that ``with_points`` replaces: half of the evaluations are on public records."""
+    """A choice among points that ``Plan.with_proposals`` replaces: half of the evaluations are on public records."""
     if problem.steps < 2:
         raise ValueError(f"steps must be at least 2 for method={PROPOSED!r}, got {problem.steps}")
     return _in_order(problem._replace(steps=problem.steps - problem.steps // 2))

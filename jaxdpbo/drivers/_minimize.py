@@ -113,7 +113,8 @@ def minimize(
     task = _methods.Task(count, budget, space, loss_range, public is not None)
     plan = _methods.plan(search, task, as_gdp=as_gdp)
     if public is not None and not (ledger is not None and _recording.is_released(ledger)):
-        plan = _public_search.propose(plan, task, search, loss, public, run)
+        how = {"executor": run.executor, "progress": run.progress}
+        plan = _public_search.propose(plan, task, search, loss, public, **how)
     finished = _run_plan(plan, loss, data, ledger, run)
     notes = [few_users_note(count, plan.guarantee)]
     if plan.descent is not None:
@@ -145,9 +146,8 @@ def _run_plan(plan: _methods.Plan, loss: Objective, data: Any, ledger: Recording
       ValueError: the caller asked for a compiled program, and JAX cannot trace the learner of ``blocks``.
     """
     must = run.traceable is True or run.checkpoint is not None
-    opaque = (
-        isinstance(loss, _separable.Blocks) and not loss.traceable
-    )  # blocks turn every failure, tracing included, into a loss
+    # blocks turn every failure, tracing included, into a loss
+    opaque = isinstance(loss, _separable.Blocks) and not loss.traceable
     if must and opaque:
         option = "checkpoint" if run.checkpoint is not None else "traceable"
         raise ValueError(f"{option} needs a learner that JAX can trace: give blocks(..., traceable=True)")

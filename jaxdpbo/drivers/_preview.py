@@ -20,7 +20,7 @@ from jaxdpbo.drivers._methods import Search
 from jaxdpbo.privacy import _budget_calibration, _choice, _clipping, _guarantee, _private_mean, _sensitivity
 from jaxdpbo.privacy._accounting import regret
 
-FEW_USERS = 500  # with fewer, searches lost to random search without privacy more often than not: docs/searches.md
+FEW_USERS = 500  # with fewer, an epsilon of 1 leaves a choice among settings little better than a guess
 PERCENT = 0.01  # the regret of ``users_for_percent``
 TARGET = 0.25  # of noise over the largest gradient: a rule of thumb for ``users_needed``, not a theorem
 SUMMED = 1000  # steps in an exact sum; an integral covers the others

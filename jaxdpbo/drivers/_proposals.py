@@ -19,6 +19,7 @@ from jaxdpbo._space import Categorical, Space
 Evaluate = Callable[[np.ndarray], np.ndarray]
 BATCH = 4
 DESIGN_SHARE = 1 / 3  # of the evaluations
+SPREAD_SHARE = 1 / 3  # of the proposals, spread over the box
 POOL = 512  # candidates of a batch; half around the best points
 NUM_BEST, MUTATION_SCALE = 4, 0.15  # best points that are mutated; deviation of a mutation, in sides of the box
 OUTLIER = 2.0  # values are clipped at median + OUTLIER (median - minimum): failed fits must not set the scale
@@ -59,8 +60,8 @@ class Box(NamedTuple):
 def propose(evaluate: Evaluate, box: Box, evaluations: int, proposals: int, design: np.ndarray) -> np.ndarray:
     """Return ``proposals`` points ``(p, d)`` of the unit box.
 
-    The first half are evaluated points by increasing posterior mean. The others are minima of posterior draws (Thompson
-    sampling) near the best points.
+    A third are evaluated points by increasing posterior mean, a third are minima of posterior draws (Thompson sampling)
+    near the best points, and a third are spread over the box: public records may have their minimum elsewhere.
 
     Args:
       evaluate: ``(points (b, d)) -> mean losses (b,)`` of public records; infinite where a loss has no value.
@@ -80,10 +81,12 @@ def propose(evaluate: Evaluate, box: Box, evaluations: int, proposals: int, desi
         points, values = np.concatenate([points, chosen]), np.concatenate([values, evaluate(chosen)])
     surrogate = _fit(box, points, values)
     order = np.argsort(surrogate.predict(box.to_features(points)[0])[0], kind="stable")
-    best = _distinct(points[order])[: -(-proposals // 2)]
+    near = proposals - round(SPREAD_SHARE * proposals)
     pool = _candidates(box, points, surrogate, rng, num_uniform=0)
     drawn = pool[_thompson(surrogate, box, pool, 2 * proposals, rng)]
-    candidates = _distinct(np.concatenate([best, drawn, points[order], pool]))
+    best = _distinct(np.concatenate([_distinct(points[order])[: -(-near // 2)], drawn, points[order], pool]))[:near]
+    spread = box.snap(design[len(design) - (proposals - near) :])
+    candidates = _distinct(np.concatenate([best, spread, drawn, points[order], pool]))
     return np.resize(candidates[:proposals], (proposals, box.dimension))  # a small space has fewer points: repeat them
 
 

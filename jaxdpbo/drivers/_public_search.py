@@ -15,7 +15,6 @@ from jaxdpbo import _checks, _silence
 from jaxdpbo import _space as spaces
 from jaxdpbo._types import Data, Objective
 from jaxdpbo.drivers import _method_configs, _methods, _proposals
-from jaxdpbo.drivers._execution import Execution
 from jaxdpbo.privacy import _separable
 
 
@@ -25,7 +24,9 @@ def propose(
     search: _methods.Search | None,
     loss: Objective,
     public: Data,
-    run: Execution,
+    *,
+    executor: Executor | None = None,
+    progress: bool = False,
 ) -> _methods.Plan:
     """Return the plan with the points that a search on the public records proposes.
 
@@ -38,7 +39,8 @@ def propose(
       search: the settings of the plan.
       loss: ``(point (d,) or params, records) -> losses (m,)``.
       public: ``m`` public records.
-      run: supplies the executor and the progress bar.
+      executor: evaluates the points of a batch.
+      progress: show a bar of evaluations.
 
     Returns:
       A plan with the same guarantee.
@@ -57,7 +59,7 @@ def propose(
     steps = _methods.STEPS if search is None or search.steps is None else search.steps
     count = (steps - plan.config.steps) * plan.config.batch  # what the private steps leave
     proposals = plan.search.design_steps * plan.config.batch
-    bar = _checks.extra("tqdm", "progress", "progress=True").tqdm if run.progress else None
+    bar = _checks.extra("tqdm", "progress", "progress=True").tqdm if progress else None
     progress_bar = None if bar is None else bar(total=count, unit="public evaluation")
     loss_range = _checks.interval("loss_range", task.loss_range)
     number = iter(range(count))
@@ -65,7 +67,7 @@ def propose(
     def evaluate(points: np.ndarray) -> np.ndarray:
         places = [spaces.place(space, low + (high - low) * point) for point in points]
         calls = [partial(_mean_loss, loss, place, public, loss_range, next(number)) for place in places]
-        means = np.array(_run_all(run.executor, calls))
+        means = np.array(_run_all(executor, calls))
         if progress_bar is not None:
             progress_bar.update(len(points))
         return means

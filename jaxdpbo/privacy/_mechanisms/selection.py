@@ -84,7 +84,7 @@ def exact_exponential(key: jax.Array, scores: jax.Array, rate: Fraction) -> jax.
     if scores.shape[0] >= 2**LIMB:
         raise ValueError(f"scores must be fewer than {2**LIMB}, got {scores.shape[0]}")
     highest = top(rate)
-    weights = jnp.asarray(_limbs_of_ladder(rate))[highest - jnp.clip(scores, 0, highest)]
+    weights = jnp.asarray(_limbs_of_ladder(rate))[highest - jnp.clip(scores, 0, highest)].astype(jnp.uint32)
     sums = _carry(jnp.cumsum(weights, axis=0))  # limbs of 16 bits, the least first: no sum of them wraps
     words = jax.random.bits(key, (8,), jnp.uint32)
     drawn = _carry(_product(jnp.stack([words & 0xFFFF, words >> LIMB], axis=1).reshape(-1), sums[-1]))
@@ -98,7 +98,8 @@ def top(rate: Fraction) -> int:
 
 @cache
 def _limbs_of_ladder(rate):
-    return np.array([[weight >> LIMB * i & 0xFFFF for i in range(8)] for weight in tables.ladder(rate)], np.uint32)
+    """Limbs ``(w, 8)`` of 16 bits, in as many: programs hold them as a constant."""
+    return np.array([[weight >> LIMB * i & 0xFFFF for i in range(8)] for weight in tables.ladder(rate)], np.uint16)
 
 
 def _carry(limbs):

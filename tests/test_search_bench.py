@@ -4,16 +4,19 @@ import json
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from benchmarks import report, tuning_peers
 from benchmarks.search import block_losses, blocks, cells, minimize, private_tuning, searches, tunings
+from benchmarks.search.budgets import Budget
 from benchmarks.search.problems import PROBLEMS, Problem
 from jaxdpbo import Space, accounting, space
 from jaxdpbo.integrations.sklearn import _scaling
 from jaxdpbo.privacy import _choice
-from jaxdpbo.privacy._accounting import gdp, stage
+from jaxdpbo.privacy._accounting import stage
 
 CALLS = []
+EPSILON_ONE, NO_NOISE = Budget.parse("epsilon 1"), Budget.parse("mu inf")
 MIXED = Space({"x": space.real(0.0, 2.0), "kind": space.categorical("near", "far")})
 
 
@@ -32,7 +35,7 @@ PROBLEM = Problem("mixed", MIXED, _mixed, _draw, 4000, (0.0, 2.0), 8, False, {"x
 def test_lines_of_other_code_and_lines_cut_off_are_run_again(tmp_path, monkeypatch):
     monkeypatch.setattr(report, "REVISION", "now")
     path = tmp_path / "cells.jsonl"
-    cell = cells.Cell("mixed", searches.DEFAULT, float("inf"), 3)
+    cell = cells.Cell("mixed", searches.DEFAULT, "mu inf", 3)
     said = {"loss": 0.25, "method": "choice: why", "seconds": 2.0}
     lines = [json.dumps(cell._asdict() | said | {"revision": of}) for of in ("now", "before")]
     path.write_text("\n".join([*lines, lines[0][:-9]]))
@@ -41,54 +44,97 @@ def test_lines_of_other_code_and_lines_cut_off_are_run_again(tmp_path, monkeypat
     assert "about 0.0 hours for 1 of them" in cells._estimate({cell: said}, [cell, cell._replace(search="other")])
 
 
+def _public(data):
+    return data[:1000].copy()
+
+
 def test_every_search_is_given_as_many_evaluations():
-    counted = {}
-    for search in (searches.RANDOM, searches.DEFAULT, searches.UNTUNED, "in_order"):
-        assert search in searches.names(PROBLEM)
+    problem, counted = PROBLEM._replace(public=_public), {}
+    named = {"choice", "evaluations", "in_order"}
+    assert set(searches.names(problem)) == named | set(searches.NAMES)
+    for search in searches.names(problem):
         CALLS.clear()
-        loss, method = searches.loss_of(PROBLEM, search, 1.0, 5)
+        loss, method = searches.loss_of(problem, search, EPSILON_ONE, 5)
         counted[search] = len(CALLS)
         assert np.isfinite(loss)
-        assert bool(method) == (search in (searches.DEFAULT, "in_order"))
-    assert counted[searches.UNTUNED] == 1
-    assert PROBLEM.evaluations == 24 == counted[searches.RANDOM] == counted[searches.DEFAULT] - 1  # one for its answer
-    assert {"local", "start_then_local", searches.BEFORE}.isdisjoint(searches.names(PROBLEM))
+        assert bool(method) == (search in {searches.DEFAULT, searches.PUBLIC, searches.BEFORE, *named})
+    answer = 1  # the loss of the answer is measured at the end
+    assert counted[searches.UNTUNED] == counted[searches.PICK] == answer
+    searching = set(counted) - {searches.UNTUNED, searches.PICK}
+    assert {counted[search] - answer for search in searching} == {problem.evaluations} == {24}
 
 
-def test_random_search_is_the_best_of_uniform_points():
+def test_searches_need_what_they_use():
+    assert {searches.PUBLIC, searches.TRAINING}.isdisjoint(searches.names(PROBLEM))
+    assert {"local", "start_then_local"}.isdisjoint(searches.names(PROBLEM))
+    assert "local" in searches.names(PROBLEMS["logistic"])
+
+
+def test_rivals_find_what_their_definitions_say():
     points = np.random.default_rng([5, 1]).random((24, 2))
-    means = [float(np.mean(_mixed(MIXED.params(point), _draw(5)))) for point in points]
-    assert searches.loss_of(PROBLEM, searches.RANDOM, 1.0, 5)[0] == min(means)
+    means = np.array([float(np.mean(_mixed(MIXED.params(point), _draw(5)))) for point in points])
+    losses = {
+        search: searches.loss_of(PROBLEM, search, EPSILON_ONE, 5)[0] for search in (searches.RANDOM, searches.PICK)
+    }
+    assert losses == {searches.RANDOM: means.min(), searches.PICK: means[0]}
+    assert searches.loss_of(PROBLEM, searches.ONE_CHOICE, NO_NOISE, 5)[0] == means.min()
 
 
-@pytest.mark.parametrize(("moved", "verdict"), [(-1.0, "better"), (1.0, "worse"), (0.0, "no different")])
-def test_a_verdict_needs_the_whole_interval(moved, verdict):
+def test_one_choice_is_an_exponential_mechanism():
+    """Its answers have the probabilities of the mechanism at the budget, and not at twice the budget."""
+    problem = PROBLEM._replace(users=10)
+    data, places = _draw(0)[:10], [MIXED.params(point) for point in ([0.5, 0.0], [1.3, 0.0], [1.3, 1.0])]
+    sums = 10 * np.array([problem.mean(place, data) for place in places])
+    answers = [searches.choose(problem, places, data, EPSILON_ONE, seed) for seed in range(2000)]
+    shares = np.array([answers.count(place) for place in places]) / 2000
+    for epsilon, close in ((1.0, True), (2.0, False)):
+        weights = np.exp(-epsilon * (sums - sums.min()) / (2 * 2.0))
+        assert (np.abs(shares - weights / weights.sum()).max() < 0.04) == close
+
+
+@pytest.mark.parametrize(
+    ("moved", "scale", "verdict"),
+    [(-1.0, 10.0, "better"), (1.0, 10.0, "worse"), (0.0, 10.0, "no different"), (1.0, 200.0, "no different")],
+)
+def test_a_verdict_needs_the_interval_and_one_percent_of_the_scale(moved, scale, verdict):
     rng = np.random.default_rng(0)
     first, second = rng.normal(size=20), rng.normal(size=20)
-    assert minimize._compared(first + 2 * moved, second)["verdict"] == verdict
+    pair = minimize.compared(first + 1.5 * moved, second, scale)
+    assert pair["verdict"] == verdict
+    np.testing.assert_allclose(
+        pair["95%"], stats.t.interval(0.95, 19, np.mean(first - second) + 1.5 * moved, stats.sem(first - second))
+    )
 
 
-def test_models_are_searched_at_an_epsilon_of_one_too():
-    assert gdp.gdp_epsilon(minimize.EPSILON_ONE, 1e-5) == pytest.approx(1.0)
-    for name, problem in PROBLEMS.items():
-        found = minimize.budgets_of(name, (0.5, np.inf), every=True)
-        plain = (1.0,) if name == minimize.FULL_SIZE else (0.5, np.inf)
-        assert found == (plain if problem.default is None else (minimize.EPSILON_ONE, 0.5, np.inf))
-        assert minimize.budgets_of(name, (0.5, np.inf), every=False) == (0.5, np.inf)
-    assert minimize._cell("forest", searches.RANDOM, 0.5, 1) == minimize._cell("forest", searches.RANDOM, 2.0, 1)
-    assert minimize._cell("forest", searches.DEFAULT, 0.5, 1).mu == 0.5
+def test_budgets_are_read_from_labels():
+    for label, typed in (
+        ("epsilon 1", {"epsilon": 1.0, "delta": 1e-5}),
+        ("mu 0.5", {"mu": 0.5}),
+        ("mu inf", {"mu": np.inf}),
+    ):
+        budget = Budget.parse(label)
+        assert (budget.label, budget.typed) == (label, typed)
+    assert accounting.gdp_epsilon(EPSILON_ONE.mu, 1e-5) == pytest.approx(1.0)
+    assert EPSILON_ONE.range == 1.0
+    with pytest.raises(ValueError, match="'epsilon NUMBER' or 'mu NUMBER', got 'rho 1'"):
+        Budget.parse("rho 1")
+
+
+def test_what_has_no_noise_runs_once_for_all_budgets():
+    assert minimize._cell("forest", searches.RANDOM, "mu 0.5", 1) == minimize._cell(
+        "forest", searches.RANDOM, "mu 1", 1
+    )
+    assert minimize._cell("forest", searches.DEFAULT, "mu 0.5", 1).budget == "mu 0.5"
 
 
 def test_slow_problems_and_other_budgets_have_fewer_seeds():
-    assert [minimize.seeds_of("logistic", mu, 20) for mu in (1.0, 0.5, np.inf)] == [20, 10, 10]
-    assert minimize.seeds_of("svr_ridership", 1.0, 20) == 10
-    assert minimize.seeds_of("svr_ridership", 1.0, 2) == 2
-    assert searches.BEFORE in minimize._compared_on("svr_ridership_700", (searches.BEFORE, searches.DEFAULT))
-    assert minimize._compared_on("svr_ridership", (searches.BEFORE, searches.DEFAULT)) == [searches.DEFAULT]
+    assert [minimize.seeds_of("logistic", budget, 20) for budget in minimize.BUDGETS] == [20, 10, 10]
+    assert minimize.seeds_of("svr_ridership", minimize.FIRST, 20) == 10
+    assert minimize.seeds_of("svr_ridership", minimize.FIRST, 2) == 2
 
 
 def test_problems_say_what_they_are():
-    assert len(PROBLEMS) == 11
+    assert len(PROBLEMS) == 15
     for name, problem in PROBLEMS.items():
         low, high = problem.loss_range
         assert low < high, name

@@ -118,9 +118,13 @@ def random_search(problem: Problem, data: Any, seed: int) -> Any:
 
 
 def one_choice(problem: Problem, data: Any, budget: Budget, seed: int) -> Any:
-    """The exponential mechanism on the summed losses of uniform points (McSherry and Talwar 2007)."""
+    """A choice among uniform points that spends the whole budget."""
+    return choose(problem, uniform_points(problem, seed), data, budget, seed)
+
+
+def choose(problem: Problem, places: list[Any], data: Any, budget: Budget, seed: int) -> Any:
+    """The exponential mechanism on the summed losses (McSherry and Talwar 2007)."""
     low, high = problem.loss_range
-    places = uniform_points(problem, seed)
     sums = np.array([problem.mean(place, data) for place in places]) * problem.users
     if math.isinf(budget.range):
         return places[int(np.argmin(sums))]

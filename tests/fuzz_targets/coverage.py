@@ -41,6 +41,9 @@ EXEMPT: dict[str, dict[str, str]] = {
     "inside the rows of the drivers": {
         "drivers._execution": "check_execution set_options",
     },
+    "inside the rows of the selections": {
+        "privacy._accounting.selection": "exponent generating_function",
+    },
     "traced: arrays of a checked config, inside the rows of the drivers": {
         "_algorithms.dp_gibo.contribution": "current_clip_norm",
         "_algorithms.dp_gp_ucb.gains": "clip_gains score_gains round_gains unit largest_gain",

@@ -134,6 +134,11 @@ def selections() -> dict[str, Target]:
         "tail_probability": Target(a.tail_probability, {"law": law, "largest": count}, fixed=("law",), check=unit),
         "selection_epsilon": Target(a.selection_epsilon, one | {"delta": probability}, fixed=("law", "profile"),
             check=at_least_zero),
+        "attained_selection_epsilon": Target(a.attained_selection_epsilon, one | {"delta": probability},
+            fixed=("law", "profile"), check=at_least_zero, weight=0.1),
+        "ex_post_epsilons": Target(a.ex_post_epsilons, {"law": law, "weights": just([0.25, 0.75]),
+            "profiles": st.lists(profile, min_size=2, max_size=2), "delta": probability}, fixed=("law", "profiles"),
+            check=lambda found, _: 0 <= min(found.epsilons) <= found.largest, weight=0.1),
         "selection_profile": Target(a.selection_profile, one, fixed=("law", "profile"), check=is_profile),
     }  # fmt: skip
 

@@ -1,8 +1,10 @@
 """Proved privacy costs of mechanisms: Gaussian DP, batches, selection, output perturbation, SVT; `total` of stages."""
 
 from jaxdpbo.privacy._accounting import stage
+from jaxdpbo.privacy._accounting.attained import attained_selection_epsilon
 from jaxdpbo.privacy._accounting.bounded_range import bounded_range_eta, bounded_range_mu
 from jaxdpbo.privacy._accounting.composition import Item, Total, compose_profile, gdp_level, stages_epsilon, total
+from jaxdpbo.privacy._accounting.ex_post import LevelCosts, ex_post_epsilons
 from jaxdpbo.privacy._accounting.gdp import (
     compose_gdp,
     dp_event,
@@ -36,10 +38,12 @@ from jaxdpbo.privacy._accounting.stage import Stage, StageFields, average_profil
 __all__ = [
     "Bound",
     "Item",
+    "LevelCosts",
     "Repetitions",
     "Stage",
     "StageFields",
     "Total",
+    "attained_selection_epsilon",
     "average_profile",
     "bounded_range_eta",
     "bounded_range_mu",
@@ -48,6 +52,7 @@ __all__ = [
     "compose_gdp_rounded_up",
     "compose_profile",
     "dp_event",
+    "ex_post_epsilons",
     "gaussian_mu",
     "gaussian_standard_deviation",
     "gdp_delta",

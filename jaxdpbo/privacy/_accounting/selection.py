@@ -68,6 +68,15 @@ def tail_probability(law: Repetitions, largest: int) -> float:
     return min(1.0, first / (1 - ratio) * (1 + 1e-9)) if ratio < 1 else 1.0
 
 
+def generating_function(law: Repetitions, x: np.ndarray) -> np.ndarray:
+    """Return ``phi(x) = E[x^K]``, for ``x`` in [0, 1]."""
+    logarithm = math.log(law.gamma)
+    of_x = np.log1p(-(1 - law.gamma) * x)
+    if abs(law.eta * logarithm) < 1e-9:
+        return of_x / logarithm
+    return np.expm1(-law.eta * of_x) / math.expm1(-law.eta * logarithm)
+
+
 def selection_epsilon(law: Repetitions, profile: Profile, delta: float) -> float:
     """Return an ``epsilon`` of the selection: ``epsilon_Q(delta / m) + rho``.
 
@@ -91,7 +100,7 @@ def selection_epsilon(law: Repetitions, profile: Profile, delta: float) -> float
     3.09303
     """
     delta, clamped = _checks.probability("delta", delta), _grid.clamp_profile(profile)
-    return _grid.first_below(clamped, delta / law.mean) + _exponent(law, clamped)
+    return _grid.first_below(clamped, delta / law.mean) + exponent(law, clamped)
 
 
 def selection_profile(law: Repetitions, profile: Profile) -> Profile:
@@ -104,7 +113,7 @@ def selection_profile(law: Repetitions, profile: Profile) -> Profile:
     True
     """
     clamped = _grid.clamp_profile(profile)
-    rho = _exponent(law, clamped)
+    rho = exponent(law, clamped)
 
     def profile_of_selection(epsilon: float) -> float:
         return min(1.0, law.mean * clamped(epsilon - rho)) if epsilon >= rho else 1.0
@@ -112,8 +121,8 @@ def selection_profile(law: Repetitions, profile: Profile) -> Profile:
     return profile_of_selection
 
 
-def _exponent(law: Repetitions, profile: Profile) -> float:
-    """Return the least ``rho``, or a little more."""
+def exponent(law: Repetitions, profile: Profile) -> float:
+    """Return the least ``rho``, or a little more, for the profile of what is better than an outcome."""
     odds = (1 - law.gamma) / law.gamma
 
     def gap(at: float) -> float:

@@ -1,0 +1,122 @@
+"""Lower bounds on what private selections cost: a run and an order of its outcomes that attain them.
+
+A proved epsilon may be larger than needed. For a profile, this module builds two distributions of one run that have at
+most this profile, splits them into ``BINS`` outcomes, and searches for the order of the outcomes that costs the
+selection the most. No theorem about all runs with the profile can prove a smaller epsilon than the search finds.
+"""
+
+import math
+
+import numpy as np
+
+from jaxdpbo import _checks
+from jaxdpbo.privacy._accounting import _grid, selection
+
+BINS = 60  # outcomes of a run by their ratio
+SPLITS = np.geomspace(1e-4, 0.5, 16)  # more ends of outcomes: equal ratios may take several places in an order
+LINES = 2048  # of the trade-off function
+REACH = 1e-2  # losses are told apart up to an epsilon with this share of the delta of one run
+MOVES = 4000  # of the search for an order
+Vector = _grid.Vector
+
+
+def attained_selection_epsilon(law: selection.Repetitions, profile: _grid.Profile, delta: float) -> float:
+    """Return an ``epsilon`` that some private selection with this law and this profile of a run needs at ``delta``.
+
+    ``selection_epsilon`` is an upper bound for all runs with the profile; the two numbers show what is left to gain.
+
+    Args:
+      law: distribution of the number of runs.
+      profile: upper bound on the profile of a run, nonincreasing, such as ``lambda epsilon: gdp_delta(mu, epsilon)``.
+      delta: of the selection.
+
+    Returns:
+      The ``epsilon``, rounded down: computed for distributions on ``BINS`` outcomes.
+
+    Raises:
+      ValueError: ``delta`` not in (0, 1).
+
+    >>> from jaxdpbo import accounting
+    >>> law = accounting.repetitions(0.0, 16)
+    >>> run = lambda epsilon: accounting.gdp_delta(0.5, epsilon)
+    >>> bounds = accounting.attained_selection_epsilon(law, run, 1e-5), accounting.selection_epsilon(law, run, 1e-5)
+    >>> [round(bound, 2) for bound in bounds]
+    [2.98, 3.09]
+    """
+    delta, clamped = _checks.probability("delta", delta), _grid.clamp_profile(profile)
+    null, other = _worst_pair(clamped, delta / law.mean)
+    return max(0.0, _search(law, null, other, delta) * (1 - 1e-9))
+
+
+def _worst_pair(profile: _grid.Profile, delta: float) -> tuple[Vector, Vector]:
+    """Return the masses ``(k,)`` of two distributions with a profile of at most ``profile``, by falling ratio.
+
+    The trade-off function of a profile is the largest of the lines ``1 - d(e) - e^e x`` and their mirror images. With
+    ``d`` taken at the next ``e`` of a grid the lines are higher, so the pair is more private, and so it is between
+    points of a convex function that are joined by chords.
+    """
+    reach = min(_grid.first_below(profile, profile(_grid.MAX_EPSILON) + REACH * delta), _grid.MAX_EPSILON)
+    if reach == 0:
+        return np.ones(1), np.ones(1)
+    at = np.linspace(0.0, reach, LINES)
+    deltas = np.array([profile(float(epsilon)) for epsilon in at])
+    above = np.append(deltas[1:], 0.0)
+    slopes = np.exp(at)
+
+    def errors(x: Vector) -> Vector:
+        lines = 1 - above - slopes * x[:, None]
+        mirrored = (1 - above - x[:, None]) / slopes
+        return np.maximum(np.max(np.maximum(lines, mirrored), axis=1), 0.0)
+
+    chosen = np.linspace(0, LINES - 2, BINS // 2).astype(int)
+    touching = (deltas[chosen] - deltas[chosen + 1]) / (slopes[chosen + 1] - slopes[chosen])  # near the lines' tangents
+    inner = np.concatenate([np.clip(touching, 0.0, 1.0), SPLITS])
+    ends = np.unique(np.concatenate([[0.0, 1.0], inner, errors(inner)]))
+    missed = errors(ends)
+    missed[-1] = 0.0
+    null, other = np.append(0.0, np.diff(ends)), np.append(1 - missed[0], -np.diff(missed))
+    held = null + other > 0
+    return null[held], np.maximum(other[held], 0.0)
+
+
+def _search(law: selection.Repetitions, null: Vector, other: Vector, delta: float) -> float:
+    """Return the largest epsilon found over orders of the outcomes, best outcome first.
+
+    What is released must be likely where it comes second to outcomes that are unlikely under the same distribution. So
+    orders begin with some outcomes of the lowest ratio, before those of the highest; a climb moves one at a time.
+    """
+    count = len(null)
+    falling = np.arange(count)
+    orders = [
+        np.concatenate([falling[count - first :][::turn], falling[: count - first]])
+        for first in range(count + 1)
+        for turn in (1, -1)
+    ]
+    costs = [_cost(law, null[order], other[order], delta) for order in orders]
+    best, order = max(costs), orders[int(np.argmax(costs))]
+    rng = np.random.default_rng(0)
+    for start, end in rng.integers(0, count, (MOVES if count > 1 else 0, 2)):
+        moved = np.insert(np.delete(order, start), end, order[start])
+        cost = _cost(law, null[moved], other[moved], delta)
+        if cost > best:
+            best, order = cost, moved
+    return best
+
+
+def _cost(law: selection.Repetitions, null: Vector, other: Vector, delta: float) -> float:
+    """Return the epsilon of a selection among outcomes in this order, from ``null`` to ``other``."""
+    first, second = _released(law, other), _released(law, null)
+    with np.errstate(divide="ignore"):
+        ratios = np.where(second > 0, first / np.where(second > 0, second, 1.0), np.inf)
+    falling = np.argsort(-ratios)
+    first, second, ratios = np.cumsum(first[falling]), np.cumsum(second[falling]), ratios[falling]
+    # The hockey stick at e^epsilon adds up the outcomes of larger ratios: between two ratios it is a line.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        roots = np.where(first > delta, (first - delta) / second, 0.0)
+    return math.log(max(1.0, float(np.max(np.minimum(roots, np.inf), initial=0.0))))
+
+
+def _released(law: selection.Repetitions, mass: Vector) -> Vector:
+    """Return the probabilities that the best of ``K`` runs has each outcome, best outcome first."""
+    worse = np.clip(1 - np.append(0.0, np.cumsum(mass)), 0.0, 1.0)
+    return -np.diff(selection.generating_function(law, worse))

@@ -46,9 +46,9 @@ def main(
     folder = report.folder("search")
     wanted = [
         _cell(name, search, budget, seed)
+        for budget in asked
         for seed in range(most)
         for name in chosen
-        for budget in asked
         for search in _compared_on(name, methods)
         if seed < seeds_of(name, budget, most)
     ]

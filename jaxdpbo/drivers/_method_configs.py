@@ -20,6 +20,7 @@ METHODS: tuple[str, ...] = (LOCAL, START, CHOICE, EVALUATIONS, IN_ORDER, PROPOSE
 PRIVATE_RANGE_METHODS = (LOCAL, EVALUATIONS)  # find privately how much losses differ
 CHOICE_SHARE = 0.1  # of mu^2, for the start, and again for the answer
 CLIP_SHARE = 0.25  # of the width of the loss range, after a start: half a side of the box seldom changes a loss more
+FEW_DIMENSIONS = 3  # with fewer, a design covers the box, and the median user's gradient says little of the mean
 DESIGN_SHARE = 0.15  # of the steps, for a start
 ROUNDS, FIRST_SHARE, LAST_SHARE = 1, 0.4, 0.25  # of "choice": rounds near the chosen point; of steps; of mu^2
 MAX_EVALUATIONS = 60  # of "evaluations": more evaluations add noise to each
@@ -90,7 +91,7 @@ def _local_config(problem: Problem, usual_norm: float | str) -> dp_gibo.Config:
 
 def _local(problem: Problem) -> tuple[Algorithm, Any]:
     """With few users the private scale is mostly noise: a fixed norm then does better."""
-    enough = problem.users >= _private_scale.users_needed(problem.mu)
+    enough = problem.users >= _private_scale.users_needed(problem.mu) and problem.box.shape[1] >= FEW_DIMENSIONS
     norm = _private_scale.PRIVATE if enough or has_private_range(problem) else _usual_norm(problem)
     return dp_gibo.algorithm, _local_config(problem, norm)
 

@@ -16,15 +16,16 @@ method                search                                                    
 "auto"                "proposed" with public records. Otherwise:
                       "local" without a ``loss_range``. With "private": "local",   ``loss_range`` where a dimension is
                       or "evaluations" where a dimension is not real. With two     not real
-                      numbers: "in_order" where a dimension is not real, otherwise
-                      by the sharpness of a private choice
+                      numbers: "in_order" where a dimension is not real or there
+                      are few dimensions, otherwise by the sharpness of a private
+                      choice and the noise of a gradient
 ====================  ===========================================================  =====================================
 
 "in_order" is ``private_search`` with a single round, on a design of its own. To choose among your own candidates, use
 ``dp_gp_ucb.in_order_config``, a different mechanism.
 
-``privacy.choice_sharpness`` measures how well a private choice works. With few users a choice is hardly better than a
-guess, and descent from the middle needs none.
+``privacy.choice_sharpness`` measures how well a private choice works. A choice among a few points of a design needs the
+fewest users. Descent needs more, and a start and an answer chosen privately need the most.
 """
 
 import math
@@ -41,6 +42,7 @@ from jaxdpbo.drivers._method_configs import (
     CHOICE_SHARE,
     DESCENT_METHODS,
     EVALUATIONS,
+    FEW_DIMENSIONS,
     IN_ORDER,
     LOCAL,
     MAKERS,
@@ -57,6 +59,7 @@ from jaxdpbo.privacy import _choice as choice
 
 AUTO = "auto"
 SHARP = 50.0  # least sharpness of a choice for CHOICE_SHARE at which "auto" chooses a start
+NOISY = 0.35  # clipping norms: the most noise of a gradient at which "auto" descends without a start
 STEPS = 25
 
 
@@ -77,8 +80,8 @@ class Search:
         "evaluations" and "proposed" ignore this point.
       clip_norm: ``B``, the clipping norm of one user's gradient: the change of a loss over half a side of the box.
         Choose a number without the data. "private" finds ``B`` from the users' gradients in the first step, for 5 % of
-        ``mu^2`` (``dp_gibo.config``). By default "private" for "local" with ``loss_range="private"``, or with enough
-        users for the budget (71 at ``mu = 1``); otherwise a quarter of the width of the loss range, or 1 without a
+        ``mu^2`` (``dp_gibo.config``). By default "private" for "local" with ``loss_range="private"``, or with three
+        dimensions or more and enough users for the budget (71 at ``mu = 1``); otherwise a quarter of the width of the loss range, or 1 without a
         range. A number is ignored by methods without a descent.
       estimate_share: the share of ``mu^2``, in [0, 1), spent on a private estimate of the mean loss at the answer. One
         of the steps evaluates the answer, losses are clipped to the loss range, and the release is then a
@@ -228,14 +231,27 @@ def _choose(method: str, problem: Problem, real: bool) -> tuple[str, str]:
         return (LOCAL, "losses are scaled privately") if real else (EVALUATIONS, "not all dimensions are real")
     if not real:
         return IN_ORDER, "not all dimensions are real"
-    low, high = _checks.interval("loss_range", problem.loss_range)
     if math.isinf(problem.mu):
         return START, "there is no noise"
+    return _choose_for_box(problem)
+
+
+def _choose_for_box(problem: Problem) -> tuple[str, str]:
+    """The method for real dimensions and a range of losses."""
+    dimension = problem.box.shape[1]
+    if dimension < FEW_DIMENSIONS:
+        return IN_ORDER, f"a design covers a box of fewer than {FEW_DIMENSIONS} dimensions"
+    low, high = _checks.interval("loss_range", problem.loss_range)
     sharp = choice.choice_sharpness(problem.mu * math.sqrt(CHOICE_SHARE), high - low, problem.users)
-    reason = f"a choice for {100 * CHOICE_SHARE:g} % of mu^2 has a sharpness of {sharp:.3g}, "
-    if sharp < SHARP or problem.steps < 3:
-        return LOCAL, reason + f"less than {SHARP:g}" * (sharp < SHARP) + "and there are few steps" * (sharp >= SHARP)
-    return START, reason + f"at least {SHARP:g}"
+    reason = f"a choice for {100 * CHOICE_SHARE:g} % of mu^2 has a sharpness of {sharp:.3g}"
+    if sharp >= SHARP and problem.steps >= 3:
+        return START, reason + f", at least {SHARP:g}"
+    reason += f", less than {SHARP:g}" if sharp < SHARP else " and there are few steps"
+    noise = 2 * math.sqrt(problem.steps * dimension) / (problem.users * problem.mu)  # of a mean of clipped gradients
+    reason += f"; the noise of a gradient is {noise:.2g} clipping norms"
+    if noise > NOISY:
+        return IN_ORDER, reason + f", more than {NOISY:g}"
+    return LOCAL, reason + f", at most {NOISY:g}"
 
 
 def _check_needs(method: str, problem: Problem, real: bool) -> None:

@@ -207,9 +207,29 @@ def test_a_wrong_statement_is_refused_by_name(changes, error, message):
 @pytest.mark.parametrize("notion", _guarantee.NOTIONS[:-1])
 @pytest.mark.parametrize("relation", _guarantee.RELATIONS)
 def test_every_notion_and_relation_can_be_stated(notion, relation):
-    unit = {"unit": 2} if relation == "unit_distance" else {}
-    made = _guarantee.guarantee(notion, 1, relation, "rows", assumptions=["key secret"], **unit)
+    more = {"unit": 2} if relation == "unit_distance" else {}
+    more |= {"largest": 2.0} if notion == "ex_post_dp" else {}
+    made = _guarantee.guarantee(notion, 1, relation, "rows", assumptions=["key secret"], **more)
     assert (made.notion, made.relation, made.level, made.assumptions) == (notion, relation, 1.0, ("key secret",))
+
+
+def test_an_ex_post_guarantee_is_of_its_release_and_reserves_the_largest():
+    paid = _guarantee.guarantee("ex_post_dp", 0.5, "replace_one", "rows", delta=1e-6, largest=4.0)
+    assert paid.epsilon(1e-6) == 0.5
+    assert paid.epsilon(1e-7) == math.inf
+    assert paid.reservation == _guarantee.guarantee("dp", 4.0, "replace_one", "rows", delta=1e-6)
+    assert paid.reservation.reservation == paid.reservation
+    assert paid.to_dp(1e-6) == paid
+    assert "before it was known, it could have cost up to 4.000" in str(paid)
+    assert "Keep this guarantee with the release" in str(paid)
+    assert _guarantee.guarantee_from_dict(json.loads(json.dumps(paid.to_dict()))).largest == 4.0
+    varied = dataclasses.replace(paid, total_variation=1e-9)
+    assert varied.epsilon(1e-6 + 54e-9) == math.inf  # (1 + e^4) 1e-9 is 55.6e-9: at the largest, not at the level
+    assert varied.epsilon(1e-6 + 56e-9) == 0.5
+    for wrong in ({"notion": "dp"}, {"largest": 0.4}, {"largest": None}, {"largest": math.inf}, {"largest": math.nan}):
+        given = {"notion": "ex_post_dp", "largest": 4.0} | wrong
+        with pytest.raises(ValueError, match="largest"):
+            _guarantee.guarantee(level=0.5, relation="replace_one", protects="rows", **given)
 
 
 def test_stages_give_a_smaller_epsilon_than_their_level_and_never_less_than_an_attacker_shows():

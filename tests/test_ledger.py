@@ -444,15 +444,15 @@ def test_a_table_rounds_against_the_spender(tmp_path):
 
 def test_a_ledger_says_what_it_is_in_words_that_no_rename_changes(tmp_path):
     header = json.loads(begun(tmp_path).read_text().splitlines()[0])["content"]
-    assert (header["schema"], header["version"]) == ("jaxdpbo." + "ledger", 1)
+    assert (header["schema"], header["version"]) == ("jaxdpbo." + "ledger", 2)
 
 
 def test_a_file_of_something_else_is_refused(tmp_path):
     header = _ledger.read(begun(tmp_path)).lines[0]
     for content, message in (
         ({"schema": "other"}, "a is not a jaxdpbo.ledger"),
-        ({"schema": "jaxdpbo.ledger", "version": 2}, "a has version 2, this is version 1"),
-        ({"schema": "jaxdpbo.ledger", "version": 1}, "a: line 1 is not a valid ledger entry"),
+        ({"schema": "jaxdpbo.ledger", "version": 1}, "a has version 1, this is version 2"),
+        ({"schema": "jaxdpbo.ledger", "version": 2}, "a: line 1 is not a valid ledger entry"),
         (header | {"events": []}, "a: line 1 is not a valid ledger entry"),
         (header | {"events": [header["events"][0] | {"type": "none"}]}, "a: line 1 is not a valid ledger entry"),
     ):
@@ -680,6 +680,64 @@ def test_a_ledger_is_begun_whole_or_not_at_all_and_never_over_another(tmp_path, 
             with pytest.raises((OSError, TypeError, ZeroDivisionError)):
                 _ledger.create(path, notion="dp", level=1, **WORDS)
         assert not list(tmp_path.iterdir())
+
+
+def reserved(level="3", **changes):
+    return spend(level, **{"delta": "1/1000"} | changes)._replace(ex_post=True)
+
+
+def test_an_ex_post_spend_reserves_all_and_a_release_returns_the_rest(tmp_path):
+    path = tmp_path / "a"
+    _ledger.create(path, notion="dp", level=5, delta="1/100", **WORDS)
+    _ledger.charge(path, "one", "w", reserved())
+    assert _ledger.account(path).left.cost == 2
+    with pytest.raises(_ledger.BudgetExceeded, match="epsilon 3"):
+        _ledger.charge(path, "two", "w", reserved())
+    assert " reserved  " in _ledger.describe(path)
+    assert _ledger.store_release(path, "one", {"x": 1}, paid="1/2") == {"x": 1}
+    account = _ledger.account(path)
+    assert (account.spent.cost, account.spent.delta) == (Fraction(1, 2), Fraction(1, 1000))  # delta is never returned
+    assert account.spends[0].paid == Fraction(1, 2)
+    assert "epsilon 3 reserved, 0.5 paid" in _ledger.describe(path)
+    assert _ledger.store_release(path, "one", {"x": 2}, paid=0) == {"x": 1}  # the first alone counts
+    assert _ledger.account(path).spent.cost == Fraction(1, 2)
+    assert _ledger.charge(path, "one", "w", reserved()).charged_before
+    _ledger.charge(path, "two", "w", reserved("4.5"))
+    _ledger.store_release(path, "two", {})  # without a price: all of it
+    assert _ledger.account(path).left.cost == 0
+
+
+@pytest.mark.parametrize("paid", [3.1, -0.1, math.nan, "x", None])
+def test_a_price_is_within_the_reservation_of_an_ex_post_spend(tmp_path, paid):
+    path = tmp_path / "a"
+    _ledger.create(path, notion="dp", level=5, delta="1/100", **WORDS)
+    _ledger.charge(path, "one", "w", reserved())
+    _ledger.charge(path, "plain", "w", reserved("1")._replace(ex_post=False))
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match="paid"):
+        _ledger.store_release(path, "one" if paid is not None else "plain", {}, paid=0.5 if paid is None else paid)
+    assert path.read_bytes() == before
+    for wrong in (spend("1", "gdp"), spend("1")._replace(events=spend("1").events * 2)):
+        with pytest.raises(ValueError, match="ex_post"):
+            _ledger.charge(path, "three", "w", wrong._replace(ex_post=True))
+
+
+def test_a_file_that_returns_more_than_was_reserved_is_damaged(tmp_path):
+    path = tmp_path / "a"
+    _ledger.create(path, notion="dp", level=5, delta="1/100", **WORDS)
+    _ledger.charge(path, "one", "w", reserved())
+    whole = path.read_bytes()
+    release = {"kind": "release", "run": "one", "when": "now", "payload": {}}
+    for paid, fine in ((["1/1", "1"], True), (["-1/1", "-1"], False), (["4/1", "4"], False), ("1", False)):
+        line, digest = _ledger._line(_ledger.read(path).head, release | {"paid": paid})
+        del digest
+        path.write_bytes(whole + line)
+        if fine:
+            assert _ledger.account(path).spent.cost == 1
+        else:
+            with pytest.raises(_ledger.DamagedLedgerError):
+                _ledger.account(path)
+        path.write_bytes(whole)
 
 
 WRITES = {

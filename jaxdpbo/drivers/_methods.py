@@ -81,8 +81,8 @@ class Search:
       clip_norm: ``B``, the clipping norm of one user's gradient: the change of a loss over half a side of the box.
         Choose a number without the data. "private" finds ``B`` from the users' gradients in the first step, for 5 % of
         ``mu^2`` (``dp_gibo.config``). By default "private" for "local" with ``loss_range="private"``, or with three
-        dimensions or more and enough users for the budget (71 at ``mu = 1``); otherwise a quarter of the width of the loss range, or 1 without a
-        range. A number is ignored by methods without a descent.
+        dimensions or more and enough users for the budget (71 at ``mu = 1``); otherwise a quarter of the width of the
+        loss range, or 1 without a range. A number is ignored by methods without a descent.
       estimate_share: the share of ``mu^2``, in [0, 1), spent on a private estimate of the mean loss at the answer. One
         of the steps evaluates the answer, losses are clipped to the loss range, and the release is then a
         ``private_estimate.Release``, with the search's own release in ``inner``.

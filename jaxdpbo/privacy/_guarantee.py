@@ -10,10 +10,14 @@ from typing import Any
 from jaxdpbo import _checks
 from jaxdpbo.privacy import _accounting, _guarantee_fields, _ledger
 
-NOTIONS = ("gdp", "dp", "metric_dp", "prior_averaged_dp", "none")
+NOTIONS = ("gdp", "dp", "ex_post_dp", "metric_dp", "prior_averaged_dp", "none")
 RELATIONS = ("replace_one", "unit_distance")
 LEAST = sys.float_info.min  # levels are positive
 DELTA = 1e-5  # the default delta of a summary
+EX_POST = (
+    "This epsilon is what the release at hand cost; before it was known, it could have cost up to %s. "
+    "Keep this guarantee with the release: without its epsilon, the release costs the larger number."
+)
 
 USERS = _ledger.USERS  # one wording, so that a ledger adds up all spends on the same users
 ALL_ROWS = "all rows, training and validation"
@@ -40,6 +44,7 @@ POISSON_BATCHES = (
 )
 FOREIGN_DRAWS = "nobody can distinguish the training library's random draws from ideal ones, or guess their seed"
 RUNS_UNKNOWN = "nobody learns the number of runs, from running time or otherwise"
+LOSERS_UNKNOWN = "nobody learns the settings of runs that were not released, from running time or otherwise"
 FAILS_BY_NOISE = "failure and stopping of a run depend only on its noised values"
 ROWS_APART = "no row is used for both training and validation"
 PREDICTED_APART = "the prediction for a record does not depend on the other records that are predicted with it"
@@ -65,7 +70,7 @@ SECTIONS = {
     SEPARABLE_LOSSES: "separable-losses", SEPARABLE_GAINS: "separable-gains", OWN_ROWS: "own-rows",
     COMPILED_APART: "compiled-apart", ROW_OWNERS: "row-owners", BLOCKS_APART: "blocks-apart",
     PREDICTED_APART: "predicted-apart", PUBLIC_RECORDS: "public-records",
-    **dict.fromkeys((RUN_COST, RUNS_UNKNOWN, FAILS_BY_NOISE, ROWS_APART), "private-selection"),
+    **dict.fromkeys((RUN_COST, RUNS_UNKNOWN, LOSERS_UNKNOWN, FAILS_BY_NOISE, ROWS_APART), "private-selection"),
     STAGE_COSTS: "stage-costs", POISSON_BATCHES: "poisson-batches", FOREIGN_DRAWS: "foreign-draws",
     SPLIT_UNSEEN: "split-unseen", RANDOM_BITS: "key-generator", UNCHECKED: "unchecked", WEAK_KEY: "weak-key",
     WIRE: "private-wire",
@@ -79,8 +84,9 @@ class Guarantee:
     """A privacy guarantee.
 
     Attributes:
-      notion: "gdp", "dp", "metric_dp", "prior_averaged_dp" or "none".
-      level: the number of the notion: mu, epsilon, epsilon per unit of distance, epsilon, inf.
+      notion: "gdp", "dp", "ex_post_dp", "metric_dp", "prior_averaged_dp" or "none".
+      level: the number of the notion: mu, epsilon, the epsilon of this release, epsilon per unit of distance, epsilon,
+        inf.
       relation: the neighbouring relation, "replace_one" or "unit_distance"; None for "none".
       protects: the protected users, in words.
       assumptions: the assumptions of the guarantee, by name; if empty, the guarantee holds always.
@@ -96,6 +102,7 @@ class Guarantee:
       stages: the mechanisms behind the whole release, each a description, a kind and a level: "gaussian" and its mu, or
         "bounded_range" and the range of a choice. ``epsilon`` and ``to_dp`` compose them, more tightly than by their
         GDP level alone. Empty if only the level is stated.
+      largest: for "ex_post_dp", the epsilon before the release was known; otherwise None.
     """
 
     notion: str
@@ -110,11 +117,14 @@ class Guarantee:
     parts: tuple[tuple[str, float], ...] = ()
     also: tuple[str, float] | None = None
     stages: tuple[_accounting.StageFields, ...] = ()
+    largest: float | None = None
 
     def epsilon(self, delta: float) -> float:
         """The ``epsilon`` of the implied ``(epsilon, delta)``-DP guarantee, under the same assumptions.
 
         inf for "none", and unless ``delta`` covers the guarantee's own delta plus ``(1 + e^epsilon) total_variation``.
+        For "ex_post_dp", of the release at hand, as long as its level stays with it; ``reservation`` has the epsilon of
+        any release.
 
         Raises:
           ValueError: "metric_dp" and "prior_averaged_dp" imply no (epsilon, delta)-DP; ``delta`` not in (0, 1).
@@ -128,14 +138,16 @@ class Guarantee:
         return epsilon
 
     def _variation_at(self, epsilon: float) -> float:
-        """The delta that pays for the total variation at ``epsilon``."""
-        return (1.0 + math.exp(min(epsilon, 700.0))) * self.total_variation if self.total_variation else 0.0
+        """The delta that pays for the total variation at ``epsilon``, or at the largest that a release may have."""
+        most = min(epsilon if self.largest is None else self.largest, 700.0)
+        return (1.0 + math.exp(most)) * self.total_variation if self.total_variation else 0.0
 
     def _ideal_epsilon(self, delta: float) -> float:
         """The epsilon of ideal noise: the smallest by the level, the second level, and the composed stages."""
         slack = delta - self.delta
         levels = {self.notion: self.level} | dict([self.also] if self.also else [])
-        bounds = [math.inf] if self.notion == "none" or slack < 0 else [levels.get("dp", math.inf)]
+        own = levels.get("dp", levels.get("ex_post_dp", math.inf))
+        bounds = [math.inf if slack < 0 else own]
         if "gdp" in levels and slack > 0:
             bounds.append(_accounting.gdp_epsilon(levels["gdp"], slack))
         if self.stages and delta > 0:
@@ -146,7 +158,7 @@ class Guarantee:
         """State a "gdp" guarantee as ``(epsilon, delta)``-DP, with the GDP level as ``also``.
 
         With ``delta=0`` a single choice is stated as pure DP. A ledger of notion "dp" accepts the result. A guarantee
-        of notion "dp" or "none" stays as stated.
+        of notion "dp", "ex_post_dp" or "none" stays as stated.
 
         >>> from jaxdpbo import privacy
         >>> privacy.guarantee("gdp", 0.5, "replace_one", "voters").to_dp(1e-6).claim
@@ -157,7 +169,7 @@ class Guarantee:
             for ``total_variation``, or 0 without pure DP.
         """
         delta = _checks.number("delta", delta)
-        if self.notion in ("dp", "none"):
+        if self.notion in ("dp", "ex_post_dp", "none"):
             return self
         expect_gdp("a guarantee for to_dp", self)
         also = "gdp", self.level
@@ -171,6 +183,17 @@ class Guarantee:
         alone = ((what, _accounting.gdp_epsilon(mu, ideal)) for what, mu in self.parts)
         parts = tuple((what, min(max(cost, LEAST), level)) for what, cost in alone)
         return replace(self, notion="dp", level=level, delta=ideal, parts=parts, also=also)
+
+    @property
+    def reservation(self) -> "Guarantee":
+        """The guarantee before the release is known: "dp" with the largest epsilon, for "ex_post_dp".
+
+        >>> from jaxdpbo import privacy
+        >>> paid = privacy.guarantee("ex_post_dp", 0.5, "replace_one", "voters", delta=1e-6, largest=4)
+        >>> paid.reservation.claim
+        'dp 4 at delta=1e-06 (replace_one) for voters'
+        """
+        return self if self.largest is None else replace(self, notion="dp", level=self.largest, largest=None)
 
     def assuming(self, *names: str) -> "Guarantee":
         """Add assumptions to a copy of the guarantee. "none" has no assumptions."""
@@ -209,6 +232,7 @@ class Guarantee:
         """The notion and its level, with the delta and the second notion."""
         slack = f" at delta={self.delta:g}" if self.delta else ""
         also = f" and {self.also[0]} {self.also[1]:g}" if self.also else ""
+        also += f", at most {self.largest:g} before the release was known" if self.largest is not None else ""
         return f"{self.notion} {self.level:g}{slack}{also}"
 
     @property
@@ -231,7 +255,7 @@ class Guarantee:
           ValueError: ``delta`` not in (0, 1).
         """
         lines = [self.claim]
-        if self.notion in ("gdp", "dp"):
+        if self.notion in ("gdp", "dp", "ex_post_dp"):
             pure = self.notion == "dp" and not self.delta and not self.total_variation
             epsilon = self.level if pure else self.epsilon(delta)
             users, _, others = self.protects.partition("; NOT ")
@@ -240,6 +264,7 @@ class Guarantee:
                 f"protects: {users} ({self._neighbours})",
                 *([f"does NOT protect: {others}"] if others else []),
                 f"in full: {self.claim.removesuffix(f' ({self._neighbours}) for {self.protects}')}",
+                *([] if self.largest is None else [EX_POST % _round_up(self.largest)]),
             ]
         pages = {name: f" [{PAGE}#{section}]" for name, section in SECTIONS.items()}
         conditions = [f"- {name}{pages.get(name, '')}" for name in self.assumptions]
@@ -248,7 +273,7 @@ class Guarantee:
     def __str__(self) -> str:
         """The summary at the first of ``self.delta``, ``DELTA`` and ``2 * self.delta`` with a finite epsilon."""
         deltas = [delta for delta in (self.delta, DELTA, 2 * self.delta) if 0 < delta < 1]
-        converts = self.notion in ("gdp", "dp")
+        converts = self.notion in ("gdp", "dp", "ex_post_dp")
         return self.summary(next((delta for delta in deltas if converts and math.isfinite(self.epsilon(delta))), DELTA))
 
 
@@ -265,6 +290,7 @@ def guarantee(
     parts: Sequence[tuple[str, float]] = (),
     also: tuple[str, float] | None = None,
     stages: Sequence[_accounting.StageFields] = (),
+    largest: float | None = None,
 ) -> Guarantee:
     """Check the fields of a guarantee and build it.
 
@@ -275,7 +301,8 @@ def guarantee(
     Raises:
       ValueError: an unknown notion or relation, a level not positive and finite, a ``delta`` or ``total_variation``
         outside [0, 1), text other than one printable line, a "unit_distance" without ``unit`` or a unit elsewhere,
-        parts or stages inconsistent with the level, or a second notion inconsistent with the first.
+        parts or stages inconsistent with the level, a second notion inconsistent with the first, or a ``largest`` below
+        the level, missing for "ex_post_dp" or given for another notion.
       TypeError: ``assumptions`` is one string instead of a tuple of names; ``parts`` or ``also`` are no pairs, or
         ``stages`` no triples.
     """
@@ -291,6 +318,7 @@ def guarantee(
         if not 0 <= value < 1:
             raise ValueError(f"{name} must lie in [0, 1), got {value}")
     level = _checks.positive("level", level)
+    largest = _guarantee_fields.check_largest(largest, notion, level)
     also = None if also is None else _guarantee_fields.check_also(also, notion)
     return Guarantee(
         notion,
@@ -304,6 +332,7 @@ def guarantee(
         parts=_guarantee_fields.check_parts(parts, notion, level),
         also=also,
         stages=_guarantee_fields.check_stages(stages, {notion: level} | dict([also] if also else []), relation, delta),
+        largest=largest,
     )
 
 
@@ -341,7 +370,7 @@ def guarantee_from_dict(fields: dict[str, Any]) -> Guarantee:
         raise ValueError(f"a guarantee has {', '.join(Guarantee.__dataclass_fields__)}; got {names}")
     if _checks.one_of("notion", fields["notion"], NOTIONS) == "none":
         return no_guarantee(fields["protects"], fields["no_guarantee_reason"])
-    names = "assumptions", "delta", "total_variation", "unit", "parts", "also", "stages"
+    names = "assumptions", "delta", "total_variation", "unit", "parts", "also", "stages", "largest"
     rest = {name: fields[name] for name in names}
     stated = guarantee(fields["notion"], fields["level"], fields["relation"], fields["protects"], **rest)
     return stated.assuming(UNCHECKED)

@@ -42,6 +42,18 @@ def check_also(also: Unchecked, notion: str) -> tuple[str, float]:
     return also[0], _checks.positive("also", also[1])
 
 
+def check_largest(largest: Unchecked, notion: str, level: float) -> float | None:
+    """Check the epsilon of any release, of "ex_post_dp" alone."""
+    if (notion == "ex_post_dp") != (largest is not None):
+        raise ValueError(f"largest must be given for 'ex_post_dp' and for no other notion, got {largest!r}")
+    if largest is None:
+        return None
+    checked = _checks.positive("largest", largest)
+    if checked < level:
+        raise ValueError(f"largest must be at least the level, {level}, got {checked}")
+    return checked
+
+
 def check_stages(
     stages: Unchecked, levels: dict[str, float], relation: str, delta: float
 ) -> tuple[_accounting.StageFields, ...]:

@@ -8,6 +8,10 @@ The hashes detect any changed byte, and any removed, inserted, repeated or moved
 whole lines at the end, or a rewritten file with new hashes. Keep ``head(path)`` out of reach of everybody with write
 access to the file, and pass it to ``account`` as ``expected_head``: the chain up to that hash holds every past release.
 
+A spend of notion "dp" may be ex-post: the release decides how much of the charged epsilon it cost. The charge reserves
+all of it, and the line of the release names the epsilon paid (docs/theorems.md). A run without a release keeps its
+reservation.
+
 A charge pays for ONE transcript: after any failure, all releases under a charge form one sequence. The file records a
 step before the step draws noise, so no second draw can follow (``note``). A charged run of one step without a stored
 release is over. The ledger stores a release before anybody sees it, and returns the stored release on a retry.
@@ -46,7 +50,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-SCHEMA, VERSION = "jaxdpbo.ledger", 1
+SCHEMA, VERSION = "jaxdpbo.ledger", 2
 LEVELS = {"gdp": "mu", "zcdp": "rho", "dp": "epsilon", "metric_dp": "epsilon"}  # the level's name, by notion
 COSTS = LEVELS | {"gdp": "mu^2"}  # the quantity to sum over releases
 USERS = "the users with evaluated losses; NOT the records a model is trained on"  # the default protected users
@@ -119,6 +123,8 @@ class Spend(NamedTuple):
       protects: the protected users, in the ledger's words.
       unit: for the relation "unit_distance", a distance in the units of the records; otherwise None.
       assumptions: assumptions by name; a ledger's total depends on the assumptions of all its spends.
+      ex_post: True if the level of the one event, of type "dp", is the most that the release may cost, and its own
+        epsilon is known from the release: ``store_release(paid=...)``.
     """
 
     events: tuple[Event, ...]
@@ -126,6 +132,7 @@ class Spend(NamedTuple):
     protects: str
     unit: Number | None = None
     assumptions: tuple[str, ...] = ()
+    ex_post: bool = False
 
 
 class Charge(NamedTuple):
@@ -148,7 +155,10 @@ class Amounts(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """A spend of an account: line number, run, purpose, author, time, number of steps, and True if released."""
+    """A spend of an account: line number, run, purpose, author, time, number of steps, and True if released.
+
+    ``paid`` is the epsilon of an ex-post release, in place of the spend's; None for other spends and before a release.
+    """
 
     number: int
     run: str
@@ -159,6 +169,7 @@ class Entry(NamedTuple):
     when: str
     steps: int
     released: bool
+    paid: Fraction | None = None
 
 
 class Budget(NamedTuple):
@@ -340,7 +351,7 @@ def note(path: str | Path, run: str, number: int, content: dict[str, Any], *, ti
 
 
 def store_release(
-    path: str | Path, run: str, payload: dict[str, Any], *, timeout: float | None = None
+    path: str | Path, run: str, payload: dict[str, Any], *, paid: Number | None = None, timeout: float | None = None
 ) -> dict[str, Any]:
     """Record the release of a charged run, and return the payload to publish: the FIRST one recorded.
 
@@ -354,16 +365,30 @@ def store_release(
     >>> ledger.store_release(path, "march", {"mean": 0.25})
     {'mean': 0.25}
 
+    Args:
+      path: the path of the ledger.
+      run: the name of a charged run.
+      payload: the release, in JSON types.
+      paid: the epsilon of an ex-post release; the rest of the charge is free again.
+      timeout: seconds to wait for other processes; by default without limit.
+
     Raises:
+      ValueError: ``paid`` is above the charged epsilon, or the spend is not ex-post.
       LedgerError: the run was not charged.
     """
     run, payload = _text("run", run), json.loads(_json("payload", payload))
     with _open_ledger(path, writing=True, timeout=timeout) as opened:
-        _, release = _find_charge(opened, run)
-        if release is not None:
+        current, kept = _account(opened)
+        if run not in kept:
+            raise _uncharged(opened, run)
+        if (release := kept[run].release) is not None:
             _settle(opened)
             return release
-        _append(opened, {"kind": "release", "run": run, "when": _now(), "payload": payload})
+        content: dict[str, Any] = {"kind": "release", "run": run, "when": _now(), "payload": payload}
+        if paid is not None:
+            (spend,) = (entry.spend for entry in current.spends if entry.run == run)
+            content["paid"] = _exact_and_decimal(_paid(spend, paid))
+        _append(opened, content)
         return payload
 
 
@@ -459,8 +484,10 @@ def describe(path: str | Path) -> str:
     sums += [["spent", *map(_up, current.spent)], ["left", *map(_down, current.left)]]
     rows = [["line", "run", "what", "spent", "delta", "total_variation", "steps", "released", "who", "when"]]
     for entry in current.spends:
-        amounts = _amounts(entry.spend)
+        amounts = _entry_amounts(entry)
         levels = " + ".join(f"{LEVELS[event.type]} {_up(event.level)}" for event in entry.spend.events)
+        if entry.spend.ex_post:
+            levels += " reserved" if entry.paid is None else f" reserved, {_up(entry.paid)} paid"
         numbers = levels, _up(amounts.delta), _up(amounts.total_variation), str(entry.steps)
         released = "yes" if entry.released else "no"
         rows.append([str(entry.number), entry.run, entry.what, *numbers, released, entry.who, entry.when])
@@ -481,8 +508,20 @@ class _Kept(NamedTuple):
 def _find_charge(opened: "_Opened", run: str) -> _Kept:
     _, kept = _account(opened)
     if run not in kept:
-        raise LedgerError(f"{opened.path}: run {run!r} was not charged: nothing may be released for it")
+        raise _uncharged(opened, run)
     return kept[run]
+
+
+def _uncharged(opened: "_Opened", run: str) -> LedgerError:
+    return LedgerError(f"{opened.path}: run {run!r} was not charged: nothing may be released for it")
+
+
+def _paid(spend: Spend, paid: Any) -> Fraction:
+    """Check the epsilon of an ex-post release."""
+    exact = _fraction("paid", paid)
+    if not spend.ex_post or not 0 <= exact <= spend.events[0].level:
+        raise ValueError(f"paid must be at most the charged epsilon of an ex-post spend, got {paid!r}")
+    return exact
 
 
 def _account(opened: "_Opened") -> tuple[Account, dict[str, _Kept]]:
@@ -502,7 +541,7 @@ def _account(opened: "_Opened") -> tuple[Account, dict[str, _Kept]]:
     spends = tuple(
         entry._replace(steps=len(steps[run]), released=run in releases) for run, entry in record.entries.items()
     )
-    costs = [_amounts(entry.spend) for entry in spends]
+    costs = [_entry_amounts(entry) for entry in spends]
     spent = Amounts(*(sum((getattr(cost, name) for cost in costs), Fraction()) for name in Amounts._fields))
     left = Amounts(*(has - used for has, used in zip(_budget_amounts(budget), spent, strict=True)))
     assumptions = tuple(dict.fromkeys(name for entry in spends for name in entry.spend.assumptions))
@@ -535,6 +574,8 @@ def _add_line(record: _Record, number: int, line: dict[str, Any]) -> None:
         steps[run].append(line["content"])
     elif kind == "release" and run in entries and run not in releases:
         releases[run] = line["payload"]
+        if "paid" in line:
+            entries[run] = entries[run]._replace(paid=_paid(entries[run].spend, _number(line["paid"])))
     else:
         raise ValueError(kind)
 
@@ -896,7 +937,10 @@ def _exact(spend: Spend) -> Spend:
     if not isinstance(spend.assumptions, (tuple, list)):
         raise TypeError(f"assumptions must be a tuple of names, got a {type(spend.assumptions).__name__}")
     assumptions = tuple(_text("assumptions", name) for name in spend.assumptions)
-    return Spend(tuple(map(_exact_event, spend.events)), relation, protects, unit, assumptions)
+    events = tuple(map(_exact_event, spend.events))
+    if not isinstance(spend.ex_post, bool) or (spend.ex_post and [event.type for event in events] != ["dp"]):
+        raise ValueError(f"ex_post must be False, or True for one event of type 'dp', got {spend.ex_post!r}")
+    return Spend(events, relation, protects, unit, assumptions, spend.ex_post)
 
 
 def _exact_event(event: Event) -> Event:
@@ -938,11 +982,18 @@ def _amounts(spend: Spend) -> Amounts:
     return Amounts(sum(costs, Fraction()), *slack)
 
 
+def _entry_amounts(entry: Entry) -> Amounts:
+    """The amounts that an entry takes from the budget."""
+    amounts = _amounts(entry.spend)
+    return amounts if entry.paid is None else amounts._replace(cost=entry.paid)
+
+
 def _to_json(spend: Spend) -> dict[str, Any]:
     """Convert to JSON types: each number as an exact fraction and, for readers, as a decimal rounded up."""
     unit = None if spend.unit is None else _exact_and_decimal(spend.unit)
     words = {"relation": spend.relation, "unit": unit, "protects": spend.protects}
-    return {"events": [_event_to_json(event) for event in spend.events]} | words | {"assumptions": [*spend.assumptions]}
+    rests = {"assumptions": [*spend.assumptions], "ex_post": spend.ex_post}
+    return {"events": [_event_to_json(event) for event in spend.events]} | words | rests
 
 
 def _event_to_json(event: Event) -> dict[str, Any]:
@@ -959,7 +1010,8 @@ def _spend(line: dict[str, Any]) -> Spend:
     """Read and check a spend from ``_to_json``."""
     unit = None if line["unit"] is None else _number(line["unit"])
     events = tuple(map(_event, line["events"]))
-    return _exact(Spend(events, line["relation"], line["protects"], unit, tuple(line["assumptions"])))
+    assumptions = tuple(line["assumptions"])
+    return _exact(Spend(events, line["relation"], line["protects"], unit, assumptions, line["ex_post"]))
 
 
 def _event(written: dict[str, Any]) -> Event:

@@ -81,6 +81,9 @@ def charge_run(recording: Recording, what: str, statement: _guarantee.Guarantee,
     (``accounting.bounded_range_mu``; docs/theorems.md). A ledger of notion "dp" accepts a "gdp" guarantee by its
     ``also`` alone: a ``mu`` implies no single epsilon.
 
+    An "ex_post_dp" guarantee reserves its largest epsilon, and ``store_paid`` returns the rest. A ledger of notion
+    "gdp" keeps the whole charge.
+
     Args:
       recording: the ledger, and the name of the run.
       what: a description of the release.
@@ -93,15 +96,32 @@ def charge_run(recording: Recording, what: str, statement: _guarantee.Guarantee,
       ledger.LedgerError: the budget does not suffice, or the name belongs to another run.
     """
     path, run = check_recording(recording)
+    ex_post, statement = statement.largest is not None, statement.reservation
     if statement.notion not in _ledger.LEVELS:
         raise ValueError(
             f"a ledger adds up {', '.join(_ledger.LEVELS)}; this run has {statement.notion!r}: {statement}"
         )
     event = _ledger.Event(*_level_for(path, statement), statement.delta, statement.total_variation)
     spend = _ledger.Spend(
-        (event,), statement.relation or "", statement.protects, statement.unit, tuple(sorted(statement.assumptions))
+        (event,),
+        statement.relation or "",
+        statement.protects,
+        statement.unit,
+        tuple(sorted(statement.assumptions)),
+        ex_post and event.type == "dp",
     )
     return _ledger.charge(path, run, what, spend, fingerprint=fingerprint(public))
+
+
+def store_paid(recording: Recording, statement: _guarantee.Guarantee, release: dict[str, Any]) -> None:
+    """Record the release of a charged run with what it cost: the rest of its reservation is free again.
+
+    Raises:
+      ledger.LedgerError: the run was not charged.
+    """
+    path, run = check_recording(recording)
+    refunds = _ledger.account(path).budget.notion == statement.reservation.notion
+    _ledger.store_release(path, run, release, paid=statement.level if refunds else None)
 
 
 def _level_for(path: str | Path, statement: _guarantee.Guarantee) -> tuple[str, float]:

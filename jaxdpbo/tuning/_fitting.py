@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -32,12 +33,15 @@ class TuningResult(NamedTuple):
       model: of the private training; None if the training failed.
       setting: of the training.
       noise: of the training, by its own measure.
+      error: mean loss of the model on the validation rows, noised; inf if the training failed. Of several noised errors
+        the least, so on average a little below the error on new rows.
       guarantees: a guarantee for each set of rows.
     """
 
     model: Any
     setting: Setting
     noise: float
+    error: float
     guarantees: tuple[_guarantee.Guarantee, ...]
 
 
@@ -87,12 +91,12 @@ def _check_arrays(name: str, rows: Any, training: Training) -> Rows:
     return features, labels
 
 
-def ideal_delta(asked: TuningArguments, times: float, records: int) -> float:
-    """Remaining ``delta`` for ideal noise, after the total variation of exact noise."""
+def ideal_delta(asked: TuningArguments, times: float, records: int, once: float = 0.0) -> float:
+    """Remaining ``delta`` for ideal noise, after the total variation of exact noise, and of what is drawn ``once``."""
     variation = max(asked.training.total_variation(setting, records) for setting in asked.settings) + DRAWS
     if asked.epsilon > LARGEST:
         raise ValueError(f"epsilon must be at most {LARGEST:g}, got {asked.epsilon:g}")
-    left = asked.delta - (1 + np.exp(asked.epsilon)) * times * variation
+    left = asked.delta - (1 + np.exp(asked.epsilon)) * (times * variation + once)
     if not left > asked.delta / 2:
         raise ValueError(f"delta must be larger, or epsilon smaller: exact noise alone takes {asked.delta - left:g}")
     return float(left)
@@ -148,6 +152,16 @@ def fit_silently(
             if asked.on_error == "raise":
                 raise
             return None
+
+
+def largest_mu(law: _accounting.Repetitions, epsilon: float, delta: float) -> float:
+    """Largest GDP level of one run that keeps the selection within ``(epsilon, delta)``."""
+    low, high = 0.0, 64.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        fits = _accounting.selection_epsilon(law, partial(_accounting.gdp_delta, middle), delta) <= epsilon
+        low, high = (middle, high) if fits else (low, middle)
+    return low
 
 
 def noises(asked: TuningArguments, records: int, epsilon: float, delta: float) -> list[float]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from functools import partial
 from typing import Any
 
 import jax
@@ -28,6 +27,7 @@ def tune_and_train(
     validation: Rows | None = None,
     mean: float = MEAN_RUNS,
     eta: float = ETA,
+    cap: int | None = None,
     on_error: str = "worst",
     ledgers: Mapping[str, _recording.Recording] | None = None,
     key: jax.Array | None = None,
@@ -61,6 +61,7 @@ def tune_and_train(
       validation: rows to score on; default: a fifth of ``rows``, by a public permutation of row numbers.
       mean: mean number of trainings.
       eta: see ``private_selection``.
+      cap: see ``private_selection``.
       on_error: "worst": a training that fails loses. "raise": for debugging on data without privacy needs.
       ledgers: for each set of rows ("training rows", "validation rows"), the ledger charged with their guarantee
         before the first training.
@@ -80,7 +81,9 @@ def tune_and_train(
     law = _accounting.repetitions(eta, mean)
     expect_small_delta(typed_delta, len(rows[1]))
     asked = _fitting.TuningArguments(training, settings, epsilon, delta, ledgers, key, insecure_key, on_error)
-    asked = asked._replace(delta=_fitting.ideal_delta(asked, law.mean + 1, len(rows[1])))
+    cap = _selection.check_cap(law, cap, delta, epsilon)
+    cut = 0.0 if cap is None else _accounting.tail_probability(law, cap)
+    asked = asked._replace(delta=_fitting.ideal_delta(asked, law.mean + 1, len(rows[1]), cut))
     has_validation = validation is not None
     rows, validation = _fitting.split_rows(rows, validation)
     records, users = len(rows[1]), len(validation[1])
@@ -105,14 +108,16 @@ def tune_and_train(
         },
         delta=asked.delta,
         run_total_variation=of_noise + score_guarantee.total_variation,
+        cap=cap,
         assumptions=(*asked.training.assumptions(), *((_guarantee.ROWS_APART,) if has_validation else ())),
         on_error=asked.on_error,
         ledgers=asked.ledgers,
         key=asked.key,
         insecure_key=asked.insecure_key,
     )
+    number = selected.setting
     return _fitting.TuningResult(
-        selected.output, asked.settings[selected.setting], noises[selected.setting], selected.guarantees
+        selected.output, asked.settings[number], noises[number], selected.score, selected.guarantees
     )
 
 
@@ -120,20 +125,10 @@ def _calibrate(
     asked: _fitting.TuningArguments, records: int, law: _accounting.Repetitions
 ) -> tuple[float, list[float], list[stage.Stage]]:
     """Compute the GDP level of a score, and the noise and the cost of a training with each setting; no data."""
-    level, delta = _largest_mu(law, asked.epsilon, asked.delta), asked.delta / law.mean
+    level, delta = _fitting.largest_mu(law, asked.epsilon, asked.delta), asked.delta / law.mean
 
     def total_epsilon(costs: Sequence[stage.Stage]) -> float:
         return _selection.statements(law, asked.settings, {_fitting.TRAIN: costs}, asked.delta)[0].level
 
     noises, costs = _fitting.calibrate(asked, records, _accounting.gdp_epsilon(level, delta), delta, total_epsilon)
     return level, noises, costs
-
-
-def _largest_mu(law: _accounting.Repetitions, epsilon: float, delta: float) -> float:
-    """Largest GDP level of one run that keeps the selection within ``(epsilon, delta)``."""
-    low, high = 0.0, 64.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        fits = _accounting.selection_epsilon(law, partial(_accounting.gdp_delta, middle), delta) <= epsilon
-        low, high = (middle, high) if fits else (low, middle)
-    return low

@@ -35,8 +35,12 @@ class Table(NamedTuple):
 
 
 @lru_cache(maxsize=32)
-def table(law: _accounting.Repetitions) -> Table:
+def table(law: _accounting.Repetitions, cap: int | None = None) -> Table:
     """Make the table for the ``eta`` and ``gamma`` of ``law``, taken as exact binary numbers.
+
+    Args:
+      law: of the number of runs.
+      cap: the most runs, if the table is to end there; the rest of the distribution counts as total variation.
 
     Raises:
       ValueError: the distribution's tail is too long for a table.
@@ -46,7 +50,7 @@ def table(law: _accounting.Repetitions) -> Table:
         eta, gamma = Decimal(law.eta), Decimal(law.gamma)
         probability = (1 - gamma) * _share(eta, gamma)  # P(K = 1)
         total, ends, k = Decimal(0), [], 0
-        while _accounting.tail_probability(law, k) > CUT if k else True:
+        while not k or (k != cap and _accounting.tail_probability(law, k) > CUT):
             k += 1
             if k > LONGEST:
                 raise ValueError(f"mean must be smaller: more than {LONGEST} runs have a probability over {CUT:g}")
@@ -54,7 +58,8 @@ def table(law: _accounting.Repetitions) -> Table:
             ends.append(min(int(total * 2**BITS), 2**BITS))
             probability *= (1 - gamma) * (k + eta) / (k + 1)
     ends[-1] = 2**BITS
-    return Table(tuple(ends), CUT + (len(ends) + 1) * 2.0**-BITS)
+    cut = max(CUT, _accounting.tail_probability(law, k))
+    return Table(tuple(ends), cut + (len(ends) + 1) * 2.0**-BITS)
 
 
 def _share(eta: Decimal, gamma: Decimal) -> Decimal:

@@ -6,6 +6,7 @@ number of runs, the losers, their number and their order appear nowhere: not in 
 ledger or an exception. Running time reveals them to anyone who can time the call (docs/threat-model.md).
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, NamedTuple
@@ -20,6 +21,7 @@ from jaxdpbo.privacy._accounting import stage
 from jaxdpbo.tuning import _repetition
 
 ON_ERROR = ("worst", "raise")
+MOST_CUT = 1e-3  # of delta: the most probability that the number of runs exceeds a cap
 Run = Callable[[Any, jax.Array], tuple[Any, float]]
 Cost = stage.Stage | Sequence[stage.Stage]
 
@@ -49,6 +51,7 @@ def private_selection(
     delta: float,
     eta: float = 0.0,
     run_total_variation: float = 0.0,
+    cap: int | None = None,
     assumptions: tuple[str, ...] = (),
     on_error: str = "worst",
     ledgers: Mapping[str, records.Recording] | None = None,
@@ -87,6 +90,9 @@ def private_selection(
       eta: shape of the truncated negative binomial distribution of the number of runs: 0 is logarithmic, 1 geometric. A
         smaller ``eta`` gives a single run more often and costs less privacy at the same mean.
       run_total_variation: bound on the total variation between one run's noise and ideal noise.
+      cap: always run this many times and throw away the runs beyond the random number, so that running time does not
+        reveal that number. A random number above ``cap`` has a small probability, which the guarantee includes as total
+        variation. None: stop after the random number of runs.
       assumptions: of one run's cost, by name: ``_guarantee.IDEAL_NOISE`` for noise in floats.
       on_error: "worst": a run that raises loses. "raise": for debugging on data without privacy needs.
       ledgers: for each set of rows, where its guarantee is charged before the first run. No result is returned
@@ -103,16 +109,43 @@ def private_selection(
         raise TypeError(f"train_and_score must be a function, got {type(train_and_score).__name__}")
     settings = check_settings(settings)
     law = _accounting.repetitions(eta, mean)
-    table = _repetition.table(law)
+    cap = check_cap(law, cap, delta)
+    table = _repetition.table(law, cap)
     variation = law.mean * _checks.nonnegative("run_total_variation", run_total_variation) + table.total_variation
-    guarantees = tuple(other.assuming(*assumptions) for other in statements(law, settings, costs, delta, variation))
+    hidden = runs_hidden(cap)
+    guarantees = tuple(
+        other.assuming(hidden, *assumptions) for other in statements(law, settings, costs, delta, variation)
+    )
     keep = _checks.one_of("on_error", on_error, ON_ERROR) == "worst"
     _keys.refuse_trace("the key of private_selection()")
     secret, first = _keys.for_release(key, guarantees[0], insecure_key)
     guarantees = (first, *(other.assuming(*first.assumptions) for other in guarantees[1:]))
-    charge_selection(ledgers, guarantees, "private selection", law, settings)
-    setting, output, score = _best(train_and_score, settings, table, secret, keep)
+    charge_selection(ledgers, guarantees, "private selection", law, settings, cap)
+    setting, output, score = best_run(train_and_score, settings, table, secret, keep=keep, cap=cap)
     return SelectionResult(setting, output, score, guarantees)
+
+
+def check_cap(law: _accounting.Repetitions, cap: int | None, delta: float, epsilon: float = 0.0) -> int | None:
+    """Check a number of runs that the random number seldom exceeds.
+
+    Raises:
+      ValueError: ``cap`` is no positive number, or is exceeded too often: then the total variation takes more than
+        ``MOST_CUT`` of ``delta``.
+    """
+    if cap is None:
+        return None
+    cap, delta = _checks.size("cap", cap), delta * math.exp(-epsilon)
+    if _accounting.tail_probability(law, cap) > MOST_CUT * delta:
+        least = next(
+            k for k in range(cap, _repetition.LONGEST) if _accounting.tail_probability(law, k) <= MOST_CUT * delta
+        )
+        raise ValueError(f"cap must be at least {least} for this mean, eta and delta, got {cap}")
+    return cap
+
+
+def runs_hidden(cap: int | None) -> str:
+    """The assumption about what running time reveals."""
+    return _guarantee.RUNS_UNKNOWN if cap is None else _guarantee.LOSERS_UNKNOWN
 
 
 def statements(
@@ -142,7 +175,7 @@ def statements(
         epsilon = _accounting.selection_epsilon(law, profile, delta)
         if not np.isfinite(epsilon):
             raise ValueError(f"costs must be smaller: nothing is proved for {name!r} at delta={delta:g}")
-        rests = (_guarantee.RANDOM_BITS, _guarantee.PUBLIC_CONFIG, _guarantee.RUN_COST, _guarantee.RUNS_UNKNOWN)
+        rests = (_guarantee.RANDOM_BITS, _guarantee.PUBLIC_CONFIG, _guarantee.RUN_COST)
         guarantees.append(
             _guarantee.guarantee(
                 "dp",
@@ -164,8 +197,13 @@ def check_settings(settings: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(settings)
 
 
-def charge_selection(ledgers: Any, stated: Sequence[_guarantee.Guarantee], what: str, *public: object) -> None:
+def charge_selection(
+    ledgers: Any, stated: Sequence[_guarantee.Guarantee], what: str, *public: object
+) -> dict[str, records.Recording]:
     """Charge the ledgers for the whole selection, before the first run; no result is returned again.
+
+    Returns:
+      The checked recordings, by set of rows.
 
     Raises:
       ValueError: a set of rows without a guarantee.
@@ -182,14 +220,35 @@ def charge_selection(ledgers: Any, stated: Sequence[_guarantee.Guarantee], what:
                 f"{recording.path}: run {charged.run!r} was charged before, and its draws may have been seen: give a "
                 "new attempt its own name, with its own charge"
             )
+    return checked
 
 
-def _best(run: Run, settings: tuple[Any, ...], table: _repetition.Table, key: jax.Array, keep: bool) -> tuple[Any, ...]:
-    """Setting, output and score of the best run; the first of equal runs."""
+def best_run(
+    run: Run,
+    settings: tuple[Any, ...],
+    table: _repetition.Table,
+    key: jax.Array,
+    *,
+    keep: bool,
+    cap: int | None = None,
+    rank: Callable[[Any, float], Any] = lambda setting, score: score,
+) -> tuple[Any, ...]:
+    """Setting, output and score of the best run, of the least rank; the first of equal runs.
+
+    Args:
+      run: as ``train_and_score`` of ``private_selection``.
+      settings: drawn from uniformly.
+      table: of the number of runs.
+      key: of all draws.
+      keep: a run that raises loses; otherwise its exception ends the selection.
+      cap: run this often, and ignore what comes after the random number of runs.
+      rank: ``(setting, score) ->`` what to compare, without rows.
+    """
     first, rest = jax.random.split(key)
     best: tuple[Any, ...] = ()
     with _silence.isolate():
-        for number in range(table.runs(_uniform(first))):
+        count = table.runs(_uniform(first))
+        for number in range(count if cap is None else cap):
             of_setting, of_run, of_globals = _keys_of(rest, number)
             setting = settings[_uniform(of_setting) * len(settings) >> _repetition.BITS]
             try:
@@ -203,7 +262,7 @@ def _best(run: Run, settings: tuple[Any, ...], table: _repetition.Table, key: ja
                     raise
                 output, score = None, np.inf
             score = np.inf if np.isnan(score) else score
-            if not best or score < best[2]:
+            if number < count and (not best or rank(setting, score) < rank(best[0], best[2])):
                 best = setting, output, score
     return best
 

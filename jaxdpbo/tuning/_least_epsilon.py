@@ -1,0 +1,302 @@
+"""The least epsilon of a list that reaches an error: one selection over levels of privacy.
+
+Few people know which epsilon they need, and most know which error they can live with. Here a random number of private
+trainings, each at a random level of a public list, is tried against the error asked for. The training of the lowest
+level that passes is released, and its cost is known from the release (``accounting.ex_post_epsilons``).
+"""
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxdpbo import _checks
+from jaxdpbo.privacy import _accounting, _calibration, _guarantee, _keys, _private_mean, _recording
+from jaxdpbo.privacy._accounting import stage
+from jaxdpbo.privacy._requested_budget import expect_small_delta
+from jaxdpbo.tuning import _fitting, _repetition, _selection
+from jaxdpbo.tuning._training import Rows, Setting, Training
+
+EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)
+MEAN_RUNS, ETA = 80.0, 3.0
+NORMAL = 1.96  # deviations on either side of the error, for 95 %
+CLOSE = 2e-3  # relative, of calibrated epsilons
+SPENT = 1.01  # a level above this multiple of its cost gets less noise, in the first STEPS of a calibration
+STEPS, GAUSSIAN_STEPS = 3, 40
+
+
+class LeastEpsilonResult(NamedTuple):
+    """Everything you may publish.
+
+    Attributes:
+      reached: True if a training reached the error; otherwise there is no model.
+      epsilon: what the release cost the training rows: at most its level of ``epsilons``.
+      model: of the private training; None if nothing was reached.
+      setting: of the training; None if nothing was reached.
+      noise: of the training, by its own measure; None if nothing was reached.
+      error: mean loss of the model on the validation rows, noised; None if nothing was reached. A training passes
+        partly by the luck of this noise, so expect a larger error on new rows.
+      interval: 95 % interval of the error, from its noise and the number of validation rows.
+      guarantees: a guarantee for each set of rows; of the training rows by what the release cost.
+    """
+
+    reached: bool
+    epsilon: float
+    model: Any
+    setting: Setting | None
+    noise: float | None
+    error: float | None
+    interval: tuple[float, float] | None
+    guarantees: tuple[_guarantee.Guarantee, ...]
+
+    @property
+    def note(self) -> str:
+        """What happened and what to do next, in one or two sentences."""
+        largest = self.guarantees[0].reservation.level
+        if self.reached:
+            return f"reached at epsilon {self.epsilon:.3g}, of at most {largest:.3g}"
+        return (
+            f"no training reached the error, which cost epsilon {self.epsilon:.3g} of at most {largest:.3g}. Ask for a "
+            "larger error, allow a larger epsilon, or bring more rows"
+        )
+
+
+class _Plan(NamedTuple):
+    """The noise of each setting at each level, the costs of the outcomes, and the budget of a score."""
+
+    noises: list[list[float]]
+    costs: _accounting.LevelCosts
+    score: _calibration.SumBudget
+
+
+def least_epsilon(
+    training: Training,
+    rows: Rows,
+    settings: Sequence[Setting],
+    *,
+    error: float,
+    delta: float,
+    epsilons: Sequence[float] = EPSILONS,
+    validation: Rows | None = None,
+    validation_epsilon: float = 1.0,
+    mean: float = MEAN_RUNS,
+    eta: float = ETA,
+    cap: int | None = None,
+    on_error: str = "worst",
+    ledgers: Mapping[str, _recording.Recording] | None = None,
+    key: jax.Array | None = None,
+    insecure_key: bool = False,
+) -> LeastEpsilonResult:
+    """Return a model that reaches an error, at the least epsilon of a list that does.
+
+    Run a random, hidden number of private trainings, each with a random setting and noise for a random epsilon of the
+    list. Score each on held-out rows with noise. Of the trainings that reach the error release one of the least
+    epsilon, and of these the best.
+
+    Formal guarantee: for the training rows ex-post differential privacy, replace-one (Ligett et al. 2017; the theorem
+    is ours, docs/theorems.md): a release costs the epsilon of its level, under ``delta`` for the whole call. Before the
+    release is known it could cost the largest epsilon. ``delta`` is of the whole call too: a rare level may have a
+    larger one. The validation rows have ``(validation_epsilon, delta)``-DP. Assumptions, by name in the guarantees, are
+    those of ``private_selection``.
+
+    >>> import numpy as np
+    >>> from jaxdpbo import training, tuning
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(4000, 5))
+    >>> y = (X[:, 0] > 0).astype(int)
+    >>> settings = [{"learning_rate": rate, "batch": 64, "epochs": 2, "clip_norm": 1.0} for rate in (0.1, 1.0)]
+    >>> training = tuning.DPSGD(training.logistic_regression(5), classes=(0, 1))
+    >>> found = tuning.least_epsilon(
+    ...     training, (X, y), settings, error=0.2, epsilons=(0.5, 2), delta=1e-5, mean=10
+    ... )
+    >>> found.guarantees[0].epsilon(delta=1e-5) <= found.guarantees[0].largest <= 2
+    True
+
+    Args:
+      training: the training to tune, such as ``DPSGD``.
+      rows: ``(features, labels)``.
+      settings: a public list, of a fixed length.
+      error: a public number: the noised error at which a training passes. Leave a margin for the noise.
+      delta: of the whole call.
+      epsilons: increasing levels; each is what a release at this level costs the training rows.
+      validation: rows to score on; default: a fifth of ``rows``, by a public permutation of row numbers.
+      validation_epsilon: for the validation rows, at any level.
+      mean: mean number of trainings.
+      eta: see ``private_selection``.
+      cap: see ``private_selection``.
+      on_error: "worst": a training that fails does not pass. "raise": for debugging on data without privacy needs.
+      ledgers: for each set of rows ("training rows", "validation rows"), the ledger charged before the first training.
+        A ledger of notion "dp" reserves the largest epsilon, and gets the rest back after the release. A ledger of
+        notion "gdp" is charged the largest epsilon.
+      key: for tests; default: from the operating system.
+      insecure_key: see ``run_scan``.
+
+    Raises:
+      ValueError: an argument out of range, or a budget so small that no noise suffices.
+      TypeError: an argument of the wrong kind.
+      ledger.LedgerError: the budget does not suffice, or the name was used before.
+    """
+    settings, error = _selection.check_settings(settings), _checks.number("error", error)
+    levels, validation_epsilon = _check_levels(epsilons), _checks.positive("validation_epsilon", validation_epsilon)
+    typed_delta, delta = delta, _checks.probability("delta", delta)
+    keep = _checks.one_of("on_error", on_error, _selection.ON_ERROR) == "worst"
+    _keys.refuse_trace("the key of least_epsilon()")
+    rows, validation = _fitting.check_rows(training, rows, validation)
+    law = _accounting.repetitions(eta, mean)
+    expect_small_delta(typed_delta, len(rows[1]))
+    cap = _selection.check_cap(law, cap, delta, levels[-1])
+    table, largest = _repetition.table(law, cap), max(levels[-1], validation_epsilon)
+    asked = _fitting.TuningArguments(training, settings, largest, delta, ledgers, key, insecure_key, on_error)
+    asked = asked._replace(delta=_fitting.ideal_delta(asked, law.mean + 1, len(rows[1]), table.total_variation))
+    has_validation = validation is not None
+    rows, validation = _fitting.split_rows(rows, validation)
+    plan = _plan(asked, levels, law, len(rows[1]), len(validation[1]), validation_epsilon)
+    guarantees = _guarantees(asked, plan, law, table.total_variation, len(rows[1]), has_validation, cap)
+    secret, first = _keys.for_release(key, guarantees[0], insecure_key)
+    guarantees = (first, *(other.assuming(*first.assumptions) for other in guarantees[1:]))
+    public = law, settings, levels, error, cap
+    recordings = _selection.charge_selection(ledgers, guarantees, "a search for the least epsilon", *public)
+
+    def run(pair: tuple[int, int], key: jax.Array) -> tuple[Any, float]:
+        level, number = pair
+        of_training, of_score = jax.random.split(key)
+        model = training.fit(deepcopy(settings[number]), plan.noises[level][number], rows, of_training)
+        return model, _fitting.score(training, model, validation, plan.score, of_score)
+
+    def rank(pair: tuple[int, int], score: float) -> tuple[Any, ...]:
+        return (0, pair[0], score) if score <= error else (1,)
+
+    pairs = tuple((level, number) for level in range(len(levels)) for number in range(len(settings)))
+    pair, model, score = _selection.best_run(run, pairs, table, secret, keep=keep, cap=cap, rank=rank)
+    result = _result(plan, settings, guarantees, pair if score <= error else None, model, score)
+    if _fitting.TRAIN in recordings:
+        release = {"epsilon": result.guarantees[0].level, "reached": result.reached}
+        _recording.store_paid(recordings[_fitting.TRAIN], result.guarantees[0], release)
+    return result
+
+
+def _check_levels(epsilons: Sequence[float]) -> tuple[float, ...]:
+    """Check increasing positive numbers."""
+    if not isinstance(epsilons, Sequence) or isinstance(epsilons, str) or not epsilons:
+        raise TypeError(f"epsilons must be a sequence of one or more numbers, got {epsilons!r}")
+    levels = tuple(_checks.positive("epsilons", epsilon) for epsilon in epsilons)
+    if any(low >= high for low, high in itertools.pairwise(levels)):
+        raise ValueError(f"epsilons must increase, got {epsilons!r}")
+    return levels
+
+
+def _plan(
+    asked: _fitting.TuningArguments,
+    levels: tuple[float, ...],
+    law: _accounting.Repetitions,
+    records: int,
+    users: int,
+    validation_epsilon: float,
+) -> _Plan:
+    """Calibrate noise so that a release at each level costs its epsilon; no data."""
+    delta = asked.delta
+    own, steps = _gaussian_epsilons(levels, law, delta), itertools.count()
+    noises, ratios = [[0.0]] * len(levels), [0.0] * len(levels)
+    profiles: list[stage.Profile] = [float] * len(levels)
+    while True:
+        for level, ratio in enumerate(ratios):
+            if not 1 <= ratio < SPENT:
+                noises[level] = _fitting.noises(asked, records, own[level], delta / law.mean)
+                profiles[level] = _average(_fitting.costs(asked, noises[level], records))
+        costs = _accounting.ex_post_epsilons(law, _uniform(levels), profiles, delta)
+        ratios = [level / cost for level, cost in zip(levels, costs.epsilons, strict=True)]
+        most = SPENT if next(steps) < STEPS else math.inf
+        if all(1 <= ratio < most for ratio in ratios):
+            break
+        moves = [1.0 if 1 <= ratio < most else ratio * (1 - CLOSE) for ratio in ratios]
+        own = [epsilon * move for epsilon, move in zip(own, moves, strict=True)]
+        if min(own) < _fitting.LEAST_SHARE * levels[0]:
+            raise ValueError(f"delta must be smaller for epsilons of {levels}, got {asked.delta:g}")
+    mu, dtype = _fitting.largest_mu(law, validation_epsilon, delta), jnp.result_type(float)
+    return _Plan(
+        noises,
+        costs,
+        _calibration.budget(mu, _fitting.NOISE, users=users, steps=1, dimension=1, dtype=dtype),
+    )
+
+
+def _uniform(levels: tuple[float, ...]) -> list[float]:
+    """The public weights of levels."""
+    return [1 / len(levels)] * len(levels)
+
+
+def _average(costs: list[stage.Stage]) -> stage.Profile:
+    """The profile of a training with a setting drawn uniformly."""
+    return _accounting.average_profile([1 / len(costs)] * len(costs), [cost.profile for cost in costs])
+
+
+def _gaussian_epsilons(levels: tuple[float, ...], law: _accounting.Repetitions, delta: float) -> list[float]:
+    """The epsilon of one training at each level, at ``delta / m``, if trainings are Gaussian mechanisms."""
+    share = delta / law.mean
+    mus = [_accounting.gdp_mu(level / 2, share) for level in levels]
+    for _ in range(GAUSSIAN_STEPS):
+        profiles = [partial(_accounting.gdp_delta, mu) for mu in mus]
+        costs = _accounting.ex_post_epsilons(law, _uniform(levels), profiles, delta).epsilons
+        ratios = [level / cost for level, cost in zip(levels, costs, strict=True)]
+        if max(abs(math.log(ratio)) for ratio in ratios) < CLOSE:
+            break
+        mus = [mu * ratio for mu, ratio in zip(mus, ratios, strict=True)]
+    return [_accounting.gdp_epsilon(mu, share) for mu in mus]
+
+
+def _guarantees(
+    asked: _fitting.TuningArguments,
+    plan: _Plan,
+    law: _accounting.Repetitions,
+    cut: float,
+    records: int,
+    has_validation: bool,
+    cap: int | None,
+) -> tuple[_guarantee.Guarantee, ...]:
+    """The guarantees before the release is known, of the training rows first."""
+    of_score = _calibration.statement(plan.score, _fitting.VALIDATION)
+    of_noise = max(asked.training.total_variation(setting, records) for setting in asked.settings)
+    variation = law.mean * (of_noise + of_score.total_variation) + cut
+    cost = stage.gaussian_stage(of_score.level, "a noised score")
+    costs = {_fitting.VALIDATION: cost}
+    (validation,) = _selection.statements(law, asked.settings, costs, asked.delta, variation)
+    largest = plan.costs.largest
+    rests = (_selection.runs_hidden(cap), *asked.training.assumptions())
+    validation = validation.assuming(*rests, *((_guarantee.ROWS_APART,) if has_validation else ()))
+    train = _guarantee.guarantee(
+        "ex_post_dp",
+        largest,
+        "replace_one",
+        _fitting.TRAIN,
+        assumptions=validation.assumptions,
+        delta=asked.delta,
+        total_variation=variation,
+        largest=largest,
+    )
+    return train, validation
+
+
+def _result(
+    plan: _Plan,
+    settings: tuple[Setting, ...],
+    guarantees: tuple[_guarantee.Guarantee, ...],
+    pair: tuple[int, int] | None,
+    model: Any,
+    score: float,
+) -> LeastEpsilonResult:
+    """The release, with what it cost; ``pair``: its level and its setting, None if nothing was reached."""
+    paid = max(plan.costs.nothing if pair is None else plan.costs.epsilons[pair[0]], _guarantee.LEAST)
+    stated = replace(guarantees[0], level=paid), *guarantees[1:]
+    if pair is None:
+        return LeastEpsilonResult(False, paid, None, None, None, None, None, stated)
+    level, number = pair
+    likely, deviation = min(max(score, 0.0), 1.0), _private_mean.loss_deviation(plan.score, 0.0, 1.0)
+    reach = NORMAL * math.sqrt(deviation**2 + likely * (1 - likely) / plan.score.users)
+    interval = score - reach, score + reach
+    return LeastEpsilonResult(True, paid, model, settings[number], plan.noises[level][number], score, interval, stated)

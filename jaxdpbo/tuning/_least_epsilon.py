@@ -24,7 +24,7 @@ from jaxdpbo.tuning import _fitting, _repetition, _selection
 from jaxdpbo.tuning._training import Rows, Setting, Training
 
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)
-MEAN_RUNS, ETA = 80.0, 3.0
+MEAN_RUNS, ETA = 150.0, 3.0  # ``scripts/bench least_epsilon``
 NORMAL = 1.96  # deviations on either side of the error, for 95 %
 CLOSE = 2e-3  # relative, of calibrated epsilons
 SPENT = 1.01  # a level above this multiple of its cost gets less noise, in the first STEPS of a calibration

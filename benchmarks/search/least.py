@@ -1,0 +1,251 @@
+"""``scripts/bench least_epsilon``: which epsilon reaches an error, and what finding out costs, in half an hour.
+
+The error asked for is the mean noised error of ``tune_and_train`` at an epsilon of 1. Laws of the number of runs are
+compared on trainings that are run once and drawn from thousands of times; ``least_epsilon`` itself then runs with its
+default law on other seeds, beside three rivals:
+
+======================  ==========================================================================================
+fixed                   ``tune_and_train`` at an epsilon of 1, known beforehand
+in turn                 ``tune_and_train`` at the epsilons of the list, until one reaches the error; they add up
+factor 2                the same search with the noise that the factor of Ghazi et al. (2025) asks for, at ``eta = 0``
+======================  ==========================================================================================
+"""
+
+import os
+import time
+from functools import lru_cache, partial
+from typing import Any
+
+os.environ.setdefault("JAX_ENABLE_X64", "1")
+
+import jax
+import numpy as np
+from tqdm import tqdm
+
+from benchmarks import report
+from benchmarks.reproductions import common
+from benchmarks.search import tunings
+from jaxdpbo import accounting, tuning
+from jaxdpbo.privacy import _accounting
+
+FIRST_SEED, SEEDS, TRAININGS, SELECTIONS = 9800, 20, 5, 5000
+QUICK, PROBLEMS = ("covertype",), ("adult", "covertype")
+LEVELS = tuning._least_epsilon.EPSILONS
+FIXED = 1.0  # the epsilon of the error asked for
+LAWS = ((0.0, 20.0), (0.0, 80.0), (0.5, 40.0), (1.0, 24.0), (1.0, 80.0), (1.0, 150.0), (3.0, 80.0), (3.0, 150.0))
+PRICED = tuple((eta, mean) for eta in (0.0, 0.5, 1.0, 3.0) for mean in (10.0, 20.0, 50.0, 100.0, 200.0))
+PASSING = 0.3  # how often one run passes, for the reach of a law
+LONGEST = 5000  # runs of a selection
+
+
+def main(quick: bool) -> None:
+    started = time.perf_counter()
+    names, laws = (QUICK, LAWS[-2:]) if quick else (PROBLEMS, LAWS)
+    trainings, seeds = (1, 2) if quick else (TRAININGS, SEEDS)
+    prices = [_price(*law) for law in PRICED]
+    results: dict[str, Any] = {}
+    for name in names:
+        wanted = _wanted(name, trainings)
+        results[name] = {
+            "error asked for": wanted,
+            "laws": [_pooled(name, law, wanted, trainings) for law in tqdm(laws, unit="law", desc=name)],
+            "factor 2": _pooled(name, (0.0, 80.0), wanted, trainings, factor=2.0),
+            "runs": [_runs(name, wanted, seed) for seed in tqdm(range(seeds), unit="seed", desc=name)],
+        }
+        results[name]["summary"] = _summary(results[name]["runs"])
+    _show(prices, results)
+    report.write_bench(
+        "least_epsilon",
+        common.plain({"prices": prices, "problems": results}),
+        quick=quick,
+        seeds=[FIRST_SEED, FIRST_SEED + seeds],
+        noise="exact",
+        dtype="float32",
+        chosen={"epsilons": list(LEVELS), "delta": tunings.DELTA, "settings": tunings.SETTINGS, "fixed": FIXED},
+        started=started,
+        figures={"least_epsilon": _picture(results)},
+    )
+
+
+def _price(eta: float, mean: float) -> dict[str, Any]:
+    """What a law costs over one run, by level, and how often it reaches what one run reaches with ``PASSING``."""
+    law = accounting.repetitions(eta, mean)
+    runs = [partial(accounting.gdp_delta, accounting.gdp_mu(level, tunings.DELTA)) for level in LEVELS]
+    costs = accounting.ex_post_epsilons(law, [1 / len(runs)] * len(runs), runs, tunings.DELTA)
+    missed = float(_accounting.selection.generating_function(law, np.array([1 - PASSING]))[0])
+    return {
+        "eta": eta,
+        "mean": mean,
+        "price": [cost / level for cost, level in zip(costs.epsilons, LEVELS, strict=True)],
+        "nothing": costs.nothing,
+        "reach": 1 - missed,
+    }
+
+
+@lru_cache(maxsize=4)
+def _parts(name: str) -> tuple[Any, Any, Any, Any]:
+    """Training, rows to train on, rows to score on, rows to be judged by."""
+    training, rows, test = tunings.problem(name)
+    return training, *tuning._fitting.split_rows(rows, None), test
+
+
+def _asked(name: str, epsilon: float) -> tuning._fitting.TuningArguments:
+    settings = tuple(tunings.settings_of(name))
+    return tuning._fitting.TuningArguments(_parts(name)[0], settings, epsilon, tunings.DELTA, None, None, True, "worst")
+
+
+def _trained(name: str, noises: list[float], trainings: int) -> tuple[np.ndarray, np.ndarray]:
+    """Scores without noise, and test errors, ``(settings, trainings)``, of trainings at these noises."""
+    training, train, scored, test = _parts(name)
+    scores, errors = np.empty((2, len(noises), trainings))
+    for number, (setting, noise) in enumerate(zip(tunings.settings_of(name), noises, strict=True)):
+        for seed in range(trainings):
+            model = training.fit(setting, noise, train, jax.random.fold_in(jax.random.key(FIRST_SEED + seed), number))
+            scores[number, seed] = np.mean(training.losses(model, scored))
+            errors[number, seed] = tunings.error_of(training, model, test)
+    return scores, errors
+
+
+def _wanted(name: str, trainings: int) -> float:
+    """The mean noised error of a selection at the fixed epsilon."""
+    law = accounting.repetitions(tuning._joint_tuning.ETA, tuning._joint_tuning.MEAN_RUNS)
+    _, train, scored, _ = _parts(name)
+    level, noises, _ = tuning._joint_tuning._calibrate(_asked(name, FIXED), len(train[1]), law)
+    scores, _ = _trained(name, noises, trainings)
+    rng, found = np.random.default_rng(FIRST_SEED), []
+    for runs in _counts(law, rng):
+        drawn = rng.integers(len(scores), size=runs), rng.integers(trainings, size=runs)
+        found.append(np.min(scores[drawn] + rng.normal(size=runs) / (len(scored[1]) * level)))
+    return float(np.mean(found))
+
+
+def _counts(law: accounting.Repetitions, rng: np.random.Generator) -> np.ndarray:
+    """Numbers of runs of ``SELECTIONS`` selections."""
+    chances = _accounting.repetition_probabilities(law, LONGEST)
+    return 1 + rng.choice(LONGEST, SELECTIONS, p=chances / chances.sum())
+
+
+def _pooled(
+    name: str, law: tuple[float, float], wanted: float, trainings: int, factor: float | None = None
+) -> dict[str, Any]:
+    """Selections over levels, drawn from a pool of trainings; with a factor, each costs that multiple of one run."""
+    repeated = accounting.repetitions(*law)
+    _, train, scored, _ = _parts(name)
+    asked = _asked(name, LEVELS[-1])
+    plan = tuning._least_epsilon._plan(asked, LEVELS, repeated, len(train[1]), len(scored[1]), FIXED)
+    noises, paid, nothing = plan.noises, plan.costs.epsilons, plan.costs.nothing
+    if factor is not None:
+        noises = [
+            tuning._fitting.noises(asked, len(train[1]), level / factor, tunings.DELTA / repeated.mean)
+            for level in LEVELS
+        ]
+        paid, nothing = LEVELS, LEVELS[-1]
+    pool = [_trained(name, of_level, trainings) for of_level in noises]
+    scores, errors = (np.stack([one[part] for one in pool]) for part in (0, 1))
+    deviation = 1 / (len(scored[1]) * tuning._fitting.largest_mu(repeated, FIXED, tunings.DELTA))
+    rng, left = np.random.default_rng(FIRST_SEED), []
+    for runs in _counts(repeated, rng):
+        levels, settings, which = (rng.integers(count, size=runs) for count in scores.shape)
+        noised = scores[levels, settings, which] + deviation * rng.normal(size=runs)
+        passed = np.flatnonzero(noised <= wanted)
+        if len(passed) == 0:
+            left.append((False, nothing, np.nan))
+            continue
+        best = passed[np.lexsort((noised[passed], levels[passed]))[0]]
+        left.append((True, paid[levels[best]], errors[levels[best], settings[best], which[best]]))
+    reached, costs, tested = map(np.array, zip(*left, strict=True))
+    return {
+        "eta": law[0],
+        "mean": law[1],
+        "reached": np.mean(reached),
+        "paid, median": np.median(costs),
+        "paid, mean": np.mean(costs),
+        "test error": np.nanmean(tested) if np.any(reached) else np.nan,
+    }
+
+
+def _runs(name: str, wanted: float, seed: int) -> dict[str, Any]:
+    """``least_epsilon`` as users call it, and its rivals, with one seed."""
+    training, rows, test = tunings.problem(name)
+    settings = tunings.settings_of(name)
+    keys = [jax.random.fold_in(jax.random.key(FIRST_SEED + 100 + seed), number) for number in range(2 + len(LEVELS))]
+    began = time.perf_counter()
+    found = tuning.least_epsilon(
+        training, rows, settings, error=wanted, delta=tunings.DELTA, key=keys[0], insecure_key=True
+    )
+    seconds = time.perf_counter() - began
+    fixed = _tuned(name, FIXED, keys[1])
+    spent, reached, tested = 0.0, False, np.nan
+    for level, key in zip(LEVELS, keys[2:], strict=True):
+        tried = _tuned(name, level, key)
+        spent += level
+        if tried.error <= wanted:
+            reached, tested = True, tunings.error_of(training, tried.model, test)
+            break
+    error = tunings.error_of(training, found.model, test) if found.reached else np.nan
+    return {
+        "least_epsilon": {"reached": found.reached, "paid": found.epsilon, "test error": error, "seconds": seconds},
+        "fixed": {
+            "reached": fixed.error <= wanted,
+            "paid": FIXED,
+            "test error": tunings.error_of(training, fixed.model, test),
+        },
+        "in turn": {"reached": reached, "paid": spent, "test error": tested},
+    }
+
+
+def _tuned(name: str, epsilon: float, key: jax.Array) -> tuning.TuningResult:
+    training, rows, _ = tunings.problem(name)
+    options = {"delta": tunings.DELTA, "key": key, "insecure_key": True}
+    return tuning.tune_and_train(training, rows, tunings.settings_of(name), epsilon=epsilon, **options)
+
+
+def _summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    summary = {}
+    for way in runs[0]:
+        paid = [one[way]["paid"] for one in runs]
+        tested = [one[way]["test error"] for one in runs if one[way]["reached"]]
+        summary[way] = {
+            "reached": np.mean([one[way]["reached"] for one in runs]),
+            "paid, median": np.median(paid),
+            "paid, mean": np.mean(paid),
+            "test error": np.mean(tested) if tested else np.nan,
+        }
+    both = [one for one in runs if one["least_epsilon"]["reached"]]
+    pairs = [[one[way]["test error"] for one in both] for way in ("least_epsilon", "fixed")]
+    return summary | {"test error, least_epsilon - fixed": common.compared(*map(np.array, pairs))}
+
+
+def _show(prices: list[dict[str, Any]], results: dict[str, Any]) -> None:
+    heads = ("eta", "mean", *(f"price at {level:g}" for level in LEVELS), "nothing", f"reach at {PASSING:g}")
+    report.print_table(heads, [
+        (f"{one['eta']:g}", f"{one['mean']:g}", *(f"{price:.2f}" for price in one["price"]),
+         f"{one['nothing']:.2f}", f"{one['reach']:.2f}")
+        for one in prices
+    ])  # fmt: skip
+    for name, one in results.items():
+        print(f"\n{name}: error asked for {one['error asked for']:.4f}")
+        rows = [(f"eta {law['eta']:g}, mean {law['mean']:g}", law) for law in one["laws"]]
+        rows += [("factor 2", one["factor 2"])]
+        rows += [(way, said) for way, said in one["summary"].items() if "reached" in said]
+        report.print_table(
+            ("way", "reached", "paid, median", "paid, mean", "test error"),
+            [
+                (way, f"{said['reached']:.2f}", *(f"{said[kind]:.3g}" for kind in ("paid, median", "paid, mean")),
+                 f"{said['test error']:.4f}")
+                for way, said in rows
+            ],
+        )  # fmt: skip
+
+
+def _picture(results: dict[str, Any]) -> Any:
+    figure, axes = common.panels(1, len(results), squeeze=False, layout="constrained")
+    for axis, (name, one) in zip(axes.ravel(), results.items(), strict=True):
+        for number, way in enumerate(("least_epsilon", "in turn", "fixed")):
+            points = [run[way] for run in one["runs"] if run[way]["reached"]]
+            paid, tested = [point["paid"] for point in points], [point["test error"] for point in points]
+            axis.scatter(paid, tested, color=f"C{number}", label=way, s=14)
+        axis.axhline(one["error asked for"], color="0.5", linewidth=0.8)
+        axis.set(title=name, xlabel="epsilon paid", ylabel="test error", xscale="log")
+    axes[0, 0].legend(frameon=False, fontsize=8)
+    return figure

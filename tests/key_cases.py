@@ -278,6 +278,12 @@ def _tuned(key):
     return tuning.tune_and_train(Drawing(), rows, [0, 1], key=key, **options).setting
 
 
+def _least(key):
+    rows = np.zeros((40, 2)), np.zeros(40, int)
+    options = {"error": 0.5, "epsilons": (1.0, 3.0), "delta": 1e-3, "mean": 4.0, "insecure_key": True}
+    return tuning.least_epsilon(Drawing(), rows, [0, 1], key=key, **options).epsilon
+
+
 def _front(key):
     rows = np.zeros((40, 2)), np.zeros(40, int)
     options = {"epsilon": 3.0, "delta": 1e-3, "count": 6, "insecure_key": True}
@@ -470,6 +476,7 @@ KEY_CASES = {
             *_of("tuning._fitting", "TuningArguments", "score"),
         ),
     ),
+    "least_epsilon": Case(_least, ("tuning._least_epsilon.least_epsilon", *_of("tuning._selection", "best_run"))),
     "private_front": Case(
         _front, ("tuning._front.private_front", *_of("tuning._fitting", "fit_silently", "score_silently"))
     ),

@@ -263,6 +263,12 @@ def tuned(records):
     return given.setting, given.guarantees
 
 
+def reached(records):
+    options = {"error": 0.3, "epsilons": (1.0, 3.0), "delta": 1e-3, "mean": 2.0}
+    found = tuning.least_epsilon(OfLabels(), _labels(records), [0.25, 0.5], **options, **SEEDED)
+    return found.setting, found.guarantees
+
+
 def fronted(records):
     found = tuning.private_front(OfLabels(), _labels(records), [0.25, 0.5, 0.75], count=3, **TUNED, **SEEDED)
     return found.settings, found.errors, found.guarantees
@@ -327,6 +333,7 @@ POINTS: dict[str, Point] = {
         searched_in_blocks, ("integrations.sklearn._search.PrivateSearchCV.fit",), counts=(9,), numbers=False
     ),
     "tune_and_train": Point(tuned, ("tuning._joint_tuning.tune_and_train",), counts=(10,)),
+    "least_epsilon": Point(reached, ("tuning._least_epsilon.least_epsilon",), counts=(10,)),
     "private_front": Point(fronted, ("tuning._front.private_front",), counts=(10,)),
     "private_selection": Point(selected, ("tuning._selection.private_selection",), numbers=False),
 }  # fmt: skip

@@ -8,6 +8,7 @@ from benchmarks import counts
 PACKAGE = Path(__file__).parent.parent / "jaxdpbo"
 TREES = {str(path.relative_to(PACKAGE)): ast.parse(path.read_text()) for path in sorted(PACKAGE.rglob("*.py"))}
 MANY = (
+    "least_epsilon",
     "minimize",
     "private_front",
     "private_selection",

@@ -259,7 +259,7 @@ def test_selection_without_its_accounting_is_offered_nowhere():
         for name in getattr(module, "__all__", vars(module))
         if not name.startswith("_") and suspicious.search(name)
     }
-    of_accounting = {"selection_stage", "selection_epsilon", "selection_profile"}
+    of_accounting = {"attained_selection_epsilon", "selection_stage", "selection_epsilon", "selection_profile"}
     assert found <= {
         "jaxdpbo.tuning.private_selection", "jaxdpbo.tuning.SelectionResult",
         *(f"jaxdpbo.accounting.{name}" for name in of_accounting),

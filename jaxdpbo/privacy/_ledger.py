@@ -384,8 +384,10 @@ def store_release(
         if (release := kept[run].release) is not None:
             _settle(opened)
             return release
-        content: dict[str, Any] = {"kind": "release", "run": run, "when": _now(), "payload": payload}
-        if paid is not None:
+        content: dict[str, Any] = {"kind": "release", "run": run, "payload": payload}
+        if paid is None:
+            content["when"] = _now()
+        else:  # without a time: the time since the charge tells the number of runs of a selection
             (spend,) = (entry.spend for entry in current.spends if entry.run == run)
             content["paid"] = _exact_and_decimal(_paid(spend, paid))
         _append(opened, content)

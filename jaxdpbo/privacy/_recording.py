@@ -2,6 +2,7 @@
 
 import base64
 import math
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -116,12 +117,21 @@ def charge_run(recording: Recording, what: str, statement: _guarantee.Guarantee,
 def store_paid(recording: Recording, statement: _guarantee.Guarantee, release: dict[str, Any]) -> None:
     """Record the release of a charged run with what it cost: the rest of its reservation is free again.
 
+    A ledger without a reservation, of notion "gdp", gets no record.
+
     Raises:
       ledger.LedgerError: the run was not charged.
+      ledger.MovedLedgerError: somebody else recorded a release of this run.
     """
     path, run = check_recording(recording)
-    refunds = _ledger.account(path).budget.notion == statement.reservation.notion
-    _ledger.store_release(path, run, release, paid=statement.level if refunds else None)
+    if not any(entry.run == run and entry.spend.ex_post for entry in _ledger.account(path).spends):
+        return
+    stored = _ledger.store_release(path, run, release, paid=statement.level)
+    (paid,) = (entry.paid for entry in _ledger.account(path).spends if entry.run == run)
+    if (stored, paid) != (release, Fraction(statement.level)):
+        raise _ledger.MovedLedgerError(
+            f"{path}: run {run!r} has a release that this call did not make: nothing is returned"
+        )
 
 
 def _level_for(path: str | Path, statement: _guarantee.Guarantee) -> tuple[str, float]:

@@ -1,5 +1,6 @@
 """Code shared by ``tune_and_train`` and ``private_front``: arguments, calibrated noise, a training and its score."""
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from functools import partial
@@ -33,16 +34,16 @@ class TuningResult(NamedTuple):
       model: of the private training; None if the training failed.
       setting: of the training.
       noise: of the training, by its own measure.
+      guarantees: a guarantee for each set of rows.
       error: mean loss of the model on the validation rows, noised; inf if the training failed. Of several noised errors
         the least, so on average a little below the error on new rows.
-      guarantees: a guarantee for each set of rows.
     """
 
     model: Any
     setting: Setting
     noise: float
-    error: float
     guarantees: tuple[_guarantee.Guarantee, ...]
+    error: float = np.nan
 
 
 class TuningArguments(NamedTuple):
@@ -69,7 +70,7 @@ def check_rows(training: Training, rows: Any, validation: Any) -> tuple[Rows, Ro
     if validation is None:
         return rows, None
     validation = _check_arrays("validation", validation, training)
-    if any(np.shares_memory(leaf, other) for leaf, other in zip(rows, validation, strict=True)):
+    if any(np.shares_memory(*pair) for pair in itertools.product(rows, validation)):
         raise ValueError("validation must not share memory with rows: pass rows that do not train")
     return rows, validation
 
@@ -103,13 +104,22 @@ def ideal_delta(asked: TuningArguments, times: float, records: int, once: float 
 
 
 def split_rows(rows: Rows, validation: Rows | None) -> tuple[Rows, Rows]:
-    """Split into rows to train on and rows to score on: as given, or by a public permutation of row numbers."""
+    """Split into rows to train on and rows to score on: as given, or by a public permutation of row numbers.
+
+    Both are read-only: a training that changed its rows would change those of the next run.
+    """
     if validation is not None:
-        return rows, validation
+        return _read_only(rows), _read_only(validation)
     order = np.random.default_rng(0).permutation(len(rows[1]))
     cut = round(HELD_OUT * len(order))
     (train_x, train_y), (held_x, held_y) = (tuple(leaf[part] for leaf in rows) for part in (order[cut:], order[:cut]))
-    return (train_x, train_y), (held_x, held_y)
+    return _read_only((train_x, train_y)), _read_only((held_x, held_y))
+
+
+def _read_only(rows: Rows) -> Rows:
+    features, labels = (leaf.view() for leaf in rows)
+    features.flags.writeable = labels.flags.writeable = False
+    return features, labels
 
 
 def score(training: Training, model: Any, rows: Rows, budget: _calibration.SumBudget, key: jax.Array) -> float:

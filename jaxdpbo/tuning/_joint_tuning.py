@@ -117,7 +117,7 @@ def tune_and_train(
     )
     number = selected.setting
     return _fitting.TuningResult(
-        selected.output, asked.settings[number], noises[number], selected.score, selected.guarantees
+        selected.output, asked.settings[number], noises[number], selected.guarantees, selected.score
     )
 
 

@@ -142,7 +142,7 @@ def least_epsilon(
       TypeError: an argument of the wrong kind.
       ledger.LedgerError: the budget does not suffice, or the name was used before.
     """
-    settings, error = _selection.check_settings(settings), _checks.number("error", error)
+    settings, error = _selection.check_settings(settings), _check_error(error)
     levels, validation_epsilon = _check_levels(epsilons), _checks.positive("validation_epsilon", validation_epsilon)
     typed_delta, delta = delta, _checks.probability("delta", delta)
     keep = _checks.one_of("on_error", on_error, _selection.ON_ERROR) == "worst"
@@ -150,8 +150,9 @@ def least_epsilon(
     rows, validation = _fitting.check_rows(training, rows, validation)
     law = _accounting.repetitions(eta, mean)
     expect_small_delta(typed_delta, len(rows[1]))
-    cap = _selection.check_cap(law, cap, delta, levels[-1])
-    table, largest = _repetition.table(law, cap), max(levels[-1], validation_epsilon)
+    largest = max(levels[-1], validation_epsilon)
+    cap = _selection.check_cap(law, cap, delta, largest)
+    table = _repetition.table(law, cap)
     asked = _fitting.TuningArguments(training, settings, largest, delta, ledgers, key, insecure_key, on_error)
     asked = asked._replace(delta=_fitting.ideal_delta(asked, law.mean + 1, len(rows[1]), table.total_variation))
     has_validation = validation is not None
@@ -179,6 +180,14 @@ def least_epsilon(
         release = {"epsilon": result.guarantees[0].level, "reached": result.reached}
         _recording.store_paid(recordings[_fitting.TRAIN], result.guarantees[0], release)
     return result
+
+
+def _check_error(error: float) -> float:
+    """Check a finite number: a training that fails has an infinite error."""
+    checked = _checks.number("error", error)
+    if not math.isfinite(checked):
+        raise ValueError(f"error must be finite, got {error!r}")
+    return checked
 
 
 def _check_levels(epsilons: Sequence[float]) -> tuple[float, ...]:

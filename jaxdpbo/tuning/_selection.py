@@ -109,7 +109,8 @@ def private_selection(
         raise TypeError(f"train_and_score must be a function, got {type(train_and_score).__name__}")
     settings = check_settings(settings)
     law = _accounting.repetitions(eta, mean)
-    cap = check_cap(law, cap, delta)
+    if cap is not None:
+        cap = check_cap(law, cap, delta, max(stated.level for stated in statements(law, settings, costs, delta)))
     table = _repetition.table(law, cap)
     variation = law.mean * _checks.nonnegative("run_total_variation", run_total_variation) + table.total_variation
     hidden = runs_hidden(cap)
@@ -125,7 +126,7 @@ def private_selection(
     return SelectionResult(setting, output, score, guarantees)
 
 
-def check_cap(law: _accounting.Repetitions, cap: int | None, delta: float, epsilon: float = 0.0) -> int | None:
+def check_cap(law: _accounting.Repetitions, cap: int | None, delta: float, epsilon: float) -> int | None:
     """Check a number of runs that the random number seldom exceeds.
 
     Raises:
@@ -136,9 +137,8 @@ def check_cap(law: _accounting.Repetitions, cap: int | None, delta: float, epsil
         return None
     cap, delta = _checks.size("cap", cap), delta * math.exp(-epsilon)
     if _accounting.tail_probability(law, cap) > MOST_CUT * delta:
-        least = next(
-            k for k in range(cap, _repetition.LONGEST) if _accounting.tail_probability(law, k) <= MOST_CUT * delta
-        )
+        longer = range(cap, _repetition.LONGEST)
+        least = next((k for k in longer if _accounting.tail_probability(law, k) <= MOST_CUT * delta), longer.stop)
         raise ValueError(f"cap must be at least {least} for this mean, eta and delta, got {cap}")
     return cap
 
@@ -224,7 +224,7 @@ def charge_selection(
 
 
 def best_run(
-    run: Run,
+    train_and_score: Run,
     settings: tuple[Any, ...],
     table: _repetition.Table,
     key: jax.Array,
@@ -236,7 +236,7 @@ def best_run(
     """Setting, output and score of the best run, of the least rank; the first of equal runs.
 
     Args:
-      run: as ``train_and_score`` of ``private_selection``.
+      train_and_score: see ``private_selection``.
       settings: drawn from uniformly.
       table: of the number of runs.
       key: of all draws.
@@ -253,7 +253,9 @@ def best_run(
             setting = settings[_uniform(of_setting) * len(settings) >> _repetition.BITS]
             try:
                 seed_globals(of_globals)
-                output, score = run(deepcopy(setting), of_run)  # changes to a setting would reach the next run
+                output, score = train_and_score(
+                    deepcopy(setting), of_run
+                )  # changes to a setting would reach the next run
                 output, score = wait(output), float(score)
             except _silence.STOPS:
                 raise

@@ -124,7 +124,7 @@ EXEMPT: dict[str, dict[str, str]] = {
             "split_levels grid noise_settings join_settings same_noise describe_noise_change statement units "
             "quantise_scores grid_unit"
         ),
-        "privacy._recording": "charge_once expect_first to_text notion is_released",
+        "privacy._recording": "charge_once expect_first to_text notion is_released store_paid",
         "privacy._run_lock": "hold",
         "privacy._keys": "refuse_trace is_secret_kind generator",
         "privacy._mechanisms.tables": "gaussian planar truth",
@@ -132,7 +132,9 @@ EXEMPT: dict[str, dict[str, str]] = {
         "privacy._separable.blocks": "cut usual_count",
         "surrogate._information_gain": "greedy_gain gain_bound gain_bound_of_box",
         "tuning._repetition": "table",
-        "tuning._selection": "check_settings statements charge_selection seed_globals wait",
+        "tuning._selection": (
+            "check_settings check_cap runs_hidden statements charge_selection best_run seed_globals wait"
+        ),
         "tuning._training": "noise_for",
     },
     "numbers of a checked caller in one expression: tests/test_sensitivity.py": {
@@ -213,7 +215,7 @@ EXEMPT: dict[str, dict[str, str]] = {
     "of the statement of any config: tests/test_private_estimate.py": {"privacy._calibration": "guarantee_stages"},
     "of a guarantee's fields: tests/test_guarantee.py": {
         "privacy._composed_guarantee": "part_levels",
-        "privacy._guarantee_fields": "check_text check_parts check_also check_stages",
+        "privacy._guarantee_fields": "check_text check_parts check_also check_stages check_largest",
     },
     "of run_scan, killed wherever: tests/test_checkpoint.py": {"drivers._checkpoint": "begin_checkpoint finish delete"},
     "any tree of arrays: tests/test_recorded_runs.py": {"privacy._fingerprints": "fingerprint checksum"},

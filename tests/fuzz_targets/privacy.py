@@ -200,14 +200,15 @@ def statements() -> dict[str, Target]:
         "total_variation": st.floats(0, 1e-20),
     }
     full = {
-        "notion": either(*_guarantee.NOTIONS[:-1]),
+        "notion": either(*(notion for notion in _guarantee.NOTIONS[:-1] if notion != "ex_post_dp")),
         "level": positive,
         "relation": just("replace_one"),
         "unit": st.none(),
     }
     distant = full | {"relation": just("unit_distance"), "unit": positive}
+    paid = full | {"notion": just("ex_post_dp"), "level": st.floats(1e-3, 1.0), "largest": st.floats(1.0, 50.0)}
     made = st.one_of(
-        st.builds(_guarantee.guarantee, **each, protects=words, **options) for each in (full, full, distant)
+        st.builds(_guarantee.guarantee, **each, protects=words, **options) for each in (full, full, distant, paid)
     )
     ideal = st.builds(
         lambda level: _guarantee.guarantee("gdp", level, "replace_one", "them", total_variation=1e-25), positive
@@ -229,6 +230,9 @@ def statements() -> dict[str, Target]:
     names = tuple(_guarantee.Guarantee.__dataclass_fields__) + ("guarantee", "of the JSON")
     return {
         "guarantee": Target(_guarantee.guarantee, full | {"protects": words} | options, check=is_guarantee),
+        "guarantee of a release": Target(
+            _guarantee.guarantee, paid | {"protects": words} | options, check=is_guarantee
+        ),
         "guarantee of a unit": Target(
             _guarantee.guarantee, distant | {"protects": words} | options, check=is_guarantee
         ),

@@ -27,6 +27,12 @@ def tunings() -> dict[str, Target]:
             law | keyed | {"epsilon": st.floats(0.5, 4.0), },
             words=("law", "runs", "costs", "users", "choice", "mu"), check=stated, weight=0.2,
         ),
+        "least_epsilon": Target(
+            lambda **options: tuning.least_epsilon(Trivial(), ROWS, [0.2, 0.7], **options),
+            law | keyed | {"error": st.floats(0.0, 1.0), "epsilons": either((0.5,), (0.5, 2.0)),
+                "validation_epsilon": st.floats(0.5, 4.0)},
+            tame=("epsilons",), words=("law", "runs", "costs", "users", "choice", "mu"), check=stated, weight=0.05,
+        ),
         "private_front": Target(
             lambda **options: tuning.private_front(Trivial(), ROWS, [0.2, 0.7], **options),
             keyed | {"epsilon": st.floats(0.5, 4.0), "count": either(2, 6), "levels": either(None, [0.1, 0.3])},

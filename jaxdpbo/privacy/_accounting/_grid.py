@@ -177,6 +177,8 @@ def clamp_profile(profile: Profile) -> Profile:
 
 def first_below(profile: Profile, delta: float) -> float:
     """Return an ``epsilon``, close to the least, with profile at most ``delta``; inf if the search finds none."""
+    if not delta >= 0:
+        return math.inf
     if profile(0.0) <= delta:
         return 0.0
     low, high = 0.0, 1.0

@@ -17,6 +17,7 @@ SPLITS = np.geomspace(1e-4, 0.5, 16)  # more ends of outcomes: equal ratios may 
 LINES = 2048  # of the trade-off function
 REACH = 1e-2  # losses are told apart up to an epsilon with this share of the delta of one run
 MOVES = 4000  # of the search for an order
+ROUNDING = 1e-15  # of the mass of an outcome
 Vector = _grid.Vector
 
 
@@ -45,7 +46,8 @@ def attained_selection_epsilon(law: selection.Repetitions, profile: _grid.Profil
     """
     delta, clamped = _checks.probability("delta", delta), _grid.clamp_profile(profile)
     null, other = _worst_pair(clamped, delta / law.mean)
-    return max(0.0, _search(law, null, other, delta) * (1 - 1e-9))
+    found = _search(law, null, other, delta + ROUNDING * len(null)) * (1 - 1e-9)
+    return max(0.0, min(found, selection.selection_epsilon(law, clamped, delta)))
 
 
 def _worst_pair(profile: _grid.Profile, delta: float) -> tuple[Vector, Vector]:
@@ -117,6 +119,18 @@ def _cost(law: selection.Repetitions, null: Vector, other: Vector, delta: float)
 
 
 def _released(law: selection.Repetitions, mass: Vector) -> Vector:
-    """Return the probabilities that the best of ``K`` runs has each outcome, best outcome first."""
-    worse = np.clip(1 - np.append(0.0, np.cumsum(mass)), 0.0, 1.0)
-    return -np.diff(selection.generating_function(law, worse))
+    """Return the probabilities that the best of ``K`` runs has each outcome, best outcome first.
+
+    With ``g = gamma + (1 - gamma) b`` for the mass ``b`` of better outcomes, differences of ``phi`` are differences of
+    powers ``g^-eta``: in terms of ``log(g_next / g)`` they keep their digits.
+    """
+    better = np.append(0.0, np.cumsum(mass)[:-1])
+    rest = law.gamma + (1 - law.gamma) * better
+    steps = np.log1p((1 - law.gamma) * mass / rest)
+    logarithm = math.log(law.gamma)
+    power = law.eta * logarithm
+    if abs(power) < selection.LOGARITHMIC:
+        return steps / -logarithm
+    if law.eta < 0:
+        return np.exp(-law.eta * np.log(rest)) * -np.expm1(-law.eta * steps) / math.expm1(-power)
+    return np.exp(law.eta * (logarithm - np.log(rest))) * np.expm1(-law.eta * steps) / math.expm1(power)

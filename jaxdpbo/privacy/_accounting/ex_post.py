@@ -84,7 +84,8 @@ def ex_post_epsilons(
     shares = _checks.vector("weights", weights, len(clamped))
     if np.any(shares <= 0) or not math.isclose(float(np.sum(shares)), 1.0, rel_tol=1e-9):
         raise ValueError(f"weights must be positive and add up to 1, got {shares.tolist()}")
-    weighted = [(float(share) * _grid.ABOVE, profile) for share, profile in zip(shares, clamped, strict=True)]
+    shares = (shares / np.sum(shares) * _grid.ABOVE).tolist()
+    weighted = list(zip(shares, clamped, strict=True))
     own = _cheapest(weighted, delta * (1 - NOTHING_SHARE) / law.mean)
     exponents = [selection.exponent(law, _sum_profiles(weighted[: last + 1])) for last in range(len(weighted))]
     nothing = max(own) + exponents[-1]
@@ -108,31 +109,31 @@ def _cheapest(weighted: Sequence[tuple[float, _grid.Profile]], delta: float) -> 
     ``-log d_i`` at ``e_i``. Every division of delta is valid.
     """
     shares = np.full(len(weighted), 1 / len(weighted))
-    best, least = [math.inf] * len(weighted), math.inf
+    best, least = [math.inf] * len(weighted), (len(weighted), math.inf)
     for _ in range(SHARE_STEPS if len(weighted) > 1 else 1):
-        pairs = zip(shares.tolist(), weighted, strict=True)
-        epsilons = [
-            _grid.first_below(profile, share * delta * (1 - 1e-12) / weight) for share, (weight, profile) in pairs
-        ]
-        product = math.fsum(math.log(max(epsilon, LEAST_PROBABILITY)) for epsilon in epsilons)
-        if product < least:
-            best, least = epsilons, product
-        slopes = [_slope(profile, epsilon) for epsilon, (_, profile) in zip(epsilons, weighted, strict=True)]
-        prices = np.array([1 / max(epsilon * slope, 1e-9) for epsilon, slope in zip(epsilons, slopes, strict=True)])
-        if np.sum(prices) == 0:
+        deltas = [float(share) * delta / weight for share, (weight, _) in zip(shares, weighted, strict=True)]
+        epsilons = [_grid.first_below(profile, own) for own, (_, profile) in zip(deltas, weighted, strict=True)]
+        finite = [max(epsilon, LEAST_PROBABILITY) for epsilon in epsilons if math.isfinite(epsilon)]
+        size = len(weighted) - len(finite), math.fsum(map(math.log, finite))
+        if size < least:
+            best, least = epsilons, size
+        prices = [_price(profile, epsilon) for epsilon, (_, profile) in zip(epsilons, weighted, strict=True)]
+        if not sum(prices) > 0:
             break
-        shares = np.maximum(prices / np.sum(prices), LEAST_SHARE)
-        shares /= np.sum(shares)
+        shares = np.maximum(np.array(prices) / sum(prices), LEAST_SHARE)
+        shares /= np.sum(shares) * _grid.ABOVE
     return best
 
 
-def _slope(profile: _grid.Profile, epsilon: float) -> float:
-    """Return the slope of ``-log profile`` at ``epsilon``, by a difference; inf where the profile ends."""
+def _price(profile: _grid.Profile, epsilon: float) -> float:
+    """Return ``1 / (e h)``, with the slope ``h`` by a difference; 0 where a share of delta changes nothing."""
     step = STEP * max(epsilon, STEP)
+    if math.isinf(epsilon) or epsilon == 0:
+        return 0.0
     ends = profile(max(epsilon - step, 0.0)), profile(epsilon + step)
-    if math.isinf(epsilon) or min(ends) <= 0:
-        return math.inf
-    return max(math.log(ends[0] / ends[1]), 0.0) / (step + min(step, epsilon))
+    if min(ends) <= 0 or ends[0] <= ends[1]:
+        return 0.0
+    return (step + min(step, epsilon)) / (epsilon * math.log(ends[0] / ends[1]))
 
 
 def _nothing_epsilon(law: selection.Repetitions, profile: _grid.Profile, delta: float) -> float:
@@ -153,4 +154,6 @@ def _nothing_epsilon(law: selection.Repetitions, profile: _grid.Profile, delta: 
     if likely[0] > 0:  # for y below the first point too
         return math.inf
     least = selection.generating_function(law, y) / _grid.ABOVE
-    return math.log(max(1.0, float(np.max(likely[1:] / least[:-1]))))
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):  # for large eta, phi is 0 in floats
+        largest_ratio = float(np.max(likely[1:] / least[:-1]))
+    return math.inf if math.isnan(largest_ratio) else math.log(max(1.0, largest_ratio))

@@ -19,6 +19,7 @@ from jaxdpbo.privacy._accounting import _grid
 
 Profile = _grid.Profile
 LARGEST = _grid.LARGEST
+LOGARITHMIC = 1e-15  # below, a power of gamma counts as its limit at eta = 0
 
 
 class Repetitions(NamedTuple):
@@ -71,10 +72,14 @@ def tail_probability(law: Repetitions, largest: int) -> float:
 def generating_function(law: Repetitions, x: np.ndarray) -> np.ndarray:
     """Return ``phi(x) = E[x^K]``, for ``x`` in [0, 1]."""
     logarithm = math.log(law.gamma)
-    of_x = np.log1p(-(1 - law.gamma) * x)
-    if abs(law.eta * logarithm) < 1e-9:
+    of_x = np.where(x < 0.5, np.log1p(-(1 - law.gamma) * x), np.log((1 - x) + law.gamma * x))
+    if abs(law.eta * logarithm) < LOGARITHMIC:
         return of_x / logarithm
-    return np.expm1(-law.eta * of_x) / math.expm1(-law.eta * logarithm)
+    if law.eta < 0:
+        return np.expm1(-law.eta * of_x) / math.expm1(-law.eta * logarithm)
+    # gamma^-eta may exceed all floats: divide numerator and denominator by it
+    power = law.eta * logarithm
+    return np.exp(power - law.eta * of_x) * np.expm1(law.eta * of_x) / math.expm1(power)
 
 
 def selection_epsilon(law: Repetitions, profile: Profile, delta: float) -> float:
@@ -142,7 +147,7 @@ def exponent(law: Repetitions, profile: Profile) -> float:
 def _mean(eta: float, gamma: float) -> float:
     """Return the mean, ``phi'(1)``."""
     logarithm = math.log(gamma)
-    if abs(eta * logarithm) < 1e-9:
+    if abs(eta * logarithm) < LOGARITHMIC:
         return (1 / gamma - 1) / -logarithm
     return eta * (1 - gamma) / gamma / -math.expm1(eta * logarithm)
 

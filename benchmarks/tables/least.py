@@ -1,0 +1,57 @@
+"""What the least epsilon that reaches an error costs."""
+
+from benchmarks.tables.markdown import stored, table
+
+RESULT = "bench_least_epsilon"
+
+
+def prices() -> str:
+    """A row for each law of the number of runs."""
+    result = stored(RESULT)
+    levels = result["settings"]["chosen here"]["epsilons"]
+    rows = [
+        (
+            f"{one['eta']:g}",
+            f"{one['mean']:g}",
+            *(f"{price:.2f}" for price in one["price"]),
+            f"{one['nothing']:.2f}",
+            f"{one['reach']:.2f}",
+        )
+        for one in result["prices"]
+    ]
+    heads = (*(f"one run at {level:g}" for level in levels), "epsilon if nothing is reached", "reach")
+    return table(("eta", "mean", *heads), rows)
+
+
+def compared() -> str:
+    """A row for each law and each way, by data set."""
+    rows = []
+    for name, one in stored(RESULT)["problems"].items():
+        ways = [(f"eta {law['eta']:g}, mean {law['mean']:g}", law) for law in one["laws"]]
+        rows += [_row(name, way, said) for way, said in [*ways, ("factor 2", one["factor 2"]), *_ways(one)]]
+    return table(("data", "way", "reached", "epsilon paid, median", "epsilon paid, mean", "test error"), rows)
+
+
+def runs() -> str:
+    """The calls alone."""
+    problems = stored(RESULT)["problems"]
+    rows = [_row(name, way, said) for name, one in problems.items() for way, said in _ways(one)]
+    return table(("data", "way", "reached", "epsilon paid, median", "epsilon paid, mean", "test error"), rows)
+
+
+def _ways(one: dict) -> list[tuple[str, dict]]:
+    names = {"least_epsilon": "`least_epsilon`"}
+    return [(names.get(way, way), said) for way, said in one["summary"].items() if "reached" in said]
+
+
+def _row(name: str, way: str, said: dict) -> tuple[str, ...]:
+    error = said["test error"]
+    paid = (f"{said[kind]:.3g}" for kind in ("paid, median", "paid, mean"))
+    return name, way, f"{said['reached']:.0%}", *paid, f"{error:.4f}" if error == error else ""
+
+
+BLOCKS = {
+    "bench_least_epsilon_prices": prices,
+    "bench_least_epsilon": compared,
+    "bench_least_epsilon_runs": runs,
+}

@@ -220,7 +220,7 @@ def test_an_ex_post_guarantee_is_of_its_release_and_reserves_the_largest():
     assert paid.reservation == _guarantee.guarantee("dp", 4.0, "replace_one", "rows", delta=1e-6)
     assert paid.reservation.reservation == paid.reservation
     assert paid.to_dp(1e-6) == paid
-    assert "before it was known, it could have cost up to 4.000" in str(paid)
+    assert "before the release was known, it could have cost up to 4.000" in str(paid)
     assert "Keep this guarantee with the release" in str(paid)
     assert _guarantee.guarantee_from_dict(json.loads(json.dumps(paid.to_dict()))).largest == 4.0
     varied = dataclasses.replace(paid, total_variation=1e-9)

@@ -42,10 +42,11 @@ from jaxdpbo import (
 )
 from jaxdpbo.integrations.optuna import private_study
 from jaxdpbo.integrations.sklearn import PrivateSearchCV
-from jaxdpbo.privacy import _guarantee, _private_mean
+from jaxdpbo.privacy import _calibration, _guarantee, _private_mean
+from jaxdpbo.privacy._accounting import stage
 from jaxdpbo.privacy._mechanisms import tables
 from jaxdpbo.training import _dp_optim
-from jaxdpbo.tuning import _joint_tuning, _repetition
+from jaxdpbo.tuning import _joint_tuning, _least_epsilon, _repetition
 
 KEY = {"key": jax.random.key(11), "insecure_key": True}
 USERS, HUGE = 6, 1e9
@@ -465,6 +466,41 @@ def test_each_run_of_a_selection_draws_what_a_run_costs(fresh, monkeypatch, reco
     assert chances @ np.arange(1, len(chances) + 1) == pytest.approx(stated["mean"])
 
 
+def test_each_run_of_a_search_for_the_least_epsilon_draws_what_its_level_costs(fresh, monkeypatch, record_property):
+    """Training rows: the noise of the run's level; validation rows: the same at every level."""
+    noises, plans, fit, plan = [], [], tuning.DPSGD.fit, _least_epsilon._plan
+    monkeypatch.setattr(tuning.DPSGD, "fit", lambda *given: noises.append(given[2]) or fit(*given))
+    monkeypatch.setattr(_least_epsilon, "_plan", lambda *given: plans.append(plan(*given)) or plans[-1])
+    options = {"error": 0.1, "epsilons": (1.0, 3.0), "delta": 1e-3, "mean": 8.0} | KEY
+
+    def enter(data):
+        rows, validation = data
+        return tuning.least_epsilon(regression(), rows, SETTINGS, validation=validation, **options)
+
+    recording = fresh()
+    found, draws = recording.record(lambda: enter(examples(HUGE)))
+    of_runs, (train, _), (_, score) = list(noises), examples(-HUGE), examples(HUGE, HUGE)
+    assert len(set(of_runs)) > 1, "several levels"
+    for rows, data in (("training rows", (train, examples(HUGE)[1])), ("validation rows", (examples(HUGE)[0], score))):
+        again, pairs = recording.play(lambda data=data: enter(data))
+        assert again.guarantees == found.guarantees
+        ends = [place for place, (draw, _) in enumerate(pairs) if draw.mechanism == "exact Gaussian"]
+        runs = [pairs[start:end] for start, end in itertools.pairwise([0, *(end + 1 for end in ends)])]
+        assert len(runs) == len(of_runs)
+        assert sum(map(len, runs)) == len(draws)
+        for noise, run in zip(of_runs, runs, strict=True):
+            cost = regression().cost(SETTINGS[0], noise, len(train[1]))
+            if rows == "validation rows":
+                cost = stage.gaussian_stage(_calibration.statement(plans[0].score, rows).level)
+            assert is_tight(cost.profile, conformance.level_of(tape.terms(run)))
+            variation = sum(variation_of(new) for _, new in run)
+            assert all(each.total_variation >= options["mean"] * variation * (1 - 1e-9) for each in found.guarantees)
+    for level, of_level in zip(options["epsilons"], plans[0].noises, strict=True):
+        profiles = [regression().cost(SETTINGS[0], noise, len(train[1])).profile for noise in of_level]
+        assert all(profile(level) < 1e-3 / options["mean"] for profile in profiles)
+    record_property("conformance", {"route": "least_epsilon, runs", "draws": tape.summary(draws), "neighbours": 2})
+
+
 def test_a_sweep_draws_what_each_config_states(fresh):
     """Configs and seeds are rows of one program: every key is its own, and every noise its config's."""
     case, levels = CASES["dp_gibo"], (0.5, 1.0)
@@ -515,6 +551,7 @@ def test_a_ledger_is_charged_the_whole_guarantee(name, tmp_path, record_property
 
 PLAYED = {name for call in CALLS.values() for name in call.names} | {
     "tuning._joint_tuning.tune_and_train",
+    "tuning._least_epsilon.least_epsilon",
     "drivers._sweep.sweep",
 }
 # Entry points without a call of their own here, by the reason.

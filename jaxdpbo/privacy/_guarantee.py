@@ -14,10 +14,6 @@ NOTIONS = ("gdp", "dp", "ex_post_dp", "metric_dp", "prior_averaged_dp", "none")
 RELATIONS = ("replace_one", "unit_distance")
 LEAST = sys.float_info.min  # levels are positive
 DELTA = 1e-5  # the default delta of a summary
-EX_POST = (
-    "This epsilon is what the release at hand cost; before it was known, it could have cost up to %s. "
-    "Keep this guarantee with the release: without its epsilon, the release costs the larger number."
-)
 
 USERS = _ledger.USERS  # one wording, so that a ledger adds up all spends on the same users
 ALL_ROWS = "all rows, training and validation"
@@ -264,7 +260,7 @@ class Guarantee:
                 f"protects: {users} ({self._neighbours})",
                 *([f"does NOT protect: {others}"] if others else []),
                 f"in full: {self.claim.removesuffix(f' ({self._neighbours}) for {self.protects}')}",
-                *([] if self.largest is None else [EX_POST % _round_up(self.largest)]),
+                *([] if self.largest is None else [_describe_largest(self.largest)]),
             ]
         pages = {name: f" [{PAGE}#{section}]" for name, section in SECTIONS.items()}
         conditions = [f"- {name}{pages.get(name, '')}" for name in self.assumptions]
@@ -374,6 +370,15 @@ def guarantee_from_dict(fields: dict[str, Any]) -> Guarantee:
     rest = {name: fields[name] for name in names}
     stated = guarantee(fields["notion"], fields["level"], fields["relation"], fields["protects"], **rest)
     return stated.assuming(UNCHECKED)
+
+
+def _describe_largest(largest: float) -> str:
+    """Explain the two epsilons of an ex-post guarantee."""
+    return (
+        "This epsilon is what the release at hand cost; before the release was known, it could have cost up to "
+        f"{_round_up(largest)}. Keep this guarantee with the release: without its epsilon, the release costs the "
+        "larger number."
+    )
 
 
 def _round_up(epsilon: float) -> str:

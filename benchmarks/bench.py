@@ -23,7 +23,7 @@ SEARCHES = {  # of losses, not of speed
     "blocks": "benchmarks.search.blocks",
     "repetitions": "benchmarks.search.repetitions",
     "fronts": "benchmarks.search.fronts",
-    "least_epsilon": "benchmarks.search.least",
+    "least_epsilon": "benchmarks.search.least_epsilon",
 }
 OPTIONS = {
     "first_answer": {"against"},

@@ -20,7 +20,7 @@ LEVELS = (0.5, 1.0, 2.0)
 DELTA = 1e-4
 PLAN = _least_epsilon._plan
 ROWS = np.zeros((60, 2)), np.zeros(60)
-PEOPLE = {"notion": "dp", "protects": _fitting.TRAIN, "delta": 0.1, "total_variation": 0.1}
+TERMS = {"notion": "dp", "protects": _fitting.TRAIN, "delta": 0.1, "total_variation": 0.1}
 
 
 class Noisy(Trivial):
@@ -67,7 +67,9 @@ def test_a_release_costs_its_level_and_the_whole_of_it(one_plan):
         assert 1.9 < validation.epsilon(DELTA) <= 2.0
         assert each.error <= 0.4
         assert each.interval[0] < each.error < each.interval[1]
-        assert f"reached at epsilon {each.epsilon:.3g}, of at most {train.largest:.3g}" == each.note
+        assert (
+            f"Reached the error at epsilon {each.epsilon:.3g}; at most {train.largest:.3g} was possible." == each.note
+        )
         for name in (_guarantee.RUNS_UNKNOWN, _guarantee.RUN_COST, _guarantee.FAILS_BY_NOISE, _guarantee.WEAK_KEY):
             assert name in train.assumptions
             assert name in validation.assumptions
@@ -111,7 +113,7 @@ def test_nothing_reached_is_an_outcome_of_its_own(one_plan):
     assert not found.reached
     assert (found.model, found.setting, found.noise, found.error, found.interval) == (None,) * 5
     assert found.epsilon == found.guarantees[0].level < found.guarantees[0].largest
-    assert found.note.startswith("no training reached the error, which cost epsilon")
+    assert found.note.startswith("No training reached the error; this outcome cost epsilon")
     assert "Ask for a larger error" in found.note
 
 
@@ -126,7 +128,7 @@ def test_a_training_that_fails_does_not_pass(one_plan):
         search(Failing(), on_error="raise")
 
 
-def test_nothing_of_a_run_that_lost_is_returned(one_plan):
+def test_no_model_of_a_run_that_lost_is_returned(one_plan):
     class Telling(Noisy):
         def fit(self, setting, noise, rows, key):
             model = super().fit(setting, noise, rows, key)
@@ -176,7 +178,7 @@ def test_what_is_wrong_is_refused_before_anything_is_spent(changes, error, messa
 
 def test_a_ledger_reserves_the_largest_and_gets_the_rest_back(tmp_path, one_plan):
     path = tmp_path / "ledger"
-    ledger.create(path, level=5.0, **PEOPLE)
+    ledger.create(path, level=5.0, **TERMS)
     found = search(ledgers={_fitting.TRAIN: Recording(path, "one")}, key=None, insecure_key=False)
     (entry,) = ledger.account(path).spends
     assert entry.spend.ex_post
@@ -193,7 +195,7 @@ def test_a_ledger_reserves_the_largest_and_gets_the_rest_back(tmp_path, one_plan
 @pytest.mark.parametrize("place", ["before the first run", "after the last run", "while the release is written"])
 def test_a_killed_run_keeps_its_reservation(place, tmp_path, one_plan, monkeypatch):
     path, append = tmp_path / "ledger", _ledger._append
-    ledger.create(path, level=3.9, **PEOPLE)
+    ledger.create(path, level=3.9, **TERMS)
 
     def kill(*arguments, **options):
         raise KeyboardInterrupt
@@ -217,9 +219,9 @@ def test_a_killed_run_keeps_its_reservation(place, tmp_path, one_plan, monkeypat
         search(ledgers={_fitting.TRAIN: Recording(path, "another")})
 
 
-def test_nothing_is_returned_before_the_release_is_drawn(tmp_path, one_plan, monkeypatch):
+def test_a_ledger_is_charged_first_and_stores_the_release_last(tmp_path, one_plan, monkeypatch):
     path = tmp_path / "ledger"
-    ledger.create(path, level=5.0, **PEOPLE)
+    ledger.create(path, level=5.0, **TERMS)
     order = []
     for module, name in ((_selection, "best_run"), (_ledger, "store_release"), (_ledger, "charge")):
         real = getattr(module, name)
@@ -231,7 +233,7 @@ def test_nothing_is_returned_before_the_release_is_drawn(tmp_path, one_plan, mon
 def test_a_release_that_this_call_did_not_make_is_refused(tmp_path, one_plan):
     """Somebody frees what looks like a dead reservation while its run still draws."""
     path = tmp_path / "ledger"
-    ledger.create(path, level=5.0, **PEOPLE)
+    ledger.create(path, level=5.0, **TERMS)
 
     class Meddling(Noisy):
         def fit(self, *arguments):
@@ -244,7 +246,7 @@ def test_a_release_that_this_call_did_not_make_is_refused(tmp_path, one_plan):
 
 def test_the_ledger_says_no_time_that_a_run_took(tmp_path, one_plan):
     path = tmp_path / "ledger"
-    ledger.create(path, level=5.0, **PEOPLE)
+    ledger.create(path, level=5.0, **TERMS)
     search(ledgers={_fitting.TRAIN: Recording(path, "one")})
     (line,) = [line for line in _ledger.read(path).lines if line.get("kind") == "release"]
     assert set(line) == {"kind", "run", "payload", "paid"}
@@ -265,13 +267,13 @@ def test_a_training_cannot_change_the_rows_of_the_next(one_plan):
     assert not rows[0].any()
 
 
-def test_a_ledger_of_squares_keeps_the_largest(tmp_path, one_plan):
+def test_a_gdp_ledger_keeps_the_largest(tmp_path, one_plan):
     path = tmp_path / "ledger"
     ledger.create(path, mu=5, protects=_fitting.TRAIN)
     with pytest.raises(ledger.BudgetExceeded, match="delta"):  # a gdp ledger has no delta unless it is given one
         search(ledgers={_fitting.TRAIN: Recording(path, "one")})
     path = tmp_path / "another"
-    ledger.create(path, level=5.0, **(PEOPLE | {"notion": "gdp"}))
+    ledger.create(path, level=5.0, **(TERMS | {"notion": "gdp"}))
     found = search(ledgers={_fitting.TRAIN: Recording(path, "one")})
     (entry,) = ledger.account(path).spends
     assert (entry.paid, entry.released, entry.spend.ex_post) == (None, False, False)
@@ -280,6 +282,7 @@ def test_a_ledger_of_squares_keeps_the_largest(tmp_path, one_plan):
 
 
 def test_a_cap_runs_always_as_often_and_draws_as_without(one_plan, monkeypatch):
+    """With one plan for both calls: their ideal deltas differ a little."""
     law = accounting.repetitions(1.0, 8.0)
     cap = next(k for k in range(9, 999) if selection.tail_probability(law, k) <= 1e-7 * math.exp(-2.0))
     counted = []
@@ -302,14 +305,11 @@ def test_a_cap_runs_always_as_often_and_draws_as_without(one_plan, monkeypatch):
     assert counted == [cap] * 6
 
 
-def shares(which, seeds, error=0.35):
+def draw_releases(which, seeds, error=0.35):
     """Levels and models of many runs on one of two neighbouring data sets."""
     features = np.zeros((60, 2))
-    features[:, 0] = which  # the first row of the training rows moves the sum by 1
-    features[1:, 0] = 0
-    order = np.random.default_rng(0).permutation(60)[12:]
-    features = np.zeros((60, 2))
-    features[order[0], 0] = which
+    first = np.random.default_rng(0).permutation(60)[12]  # of the training rows of ``split_rows``: moves the sum by 1
+    features[first, 0] = which
     found = [search(rows=(features, np.zeros(60)), settings=(0.3,), seed=seed, error=error) for seed in seeds]
     levels = np.array(
         [np.argmin([abs(each.epsilon - level) for level in LEVELS]) if each.reached else -1 for each in found]
@@ -320,8 +320,8 @@ def shares(which, seeds, error=0.35):
 
 def largest_violation(trials, error=0.35):
     """How far the confidence limits of an event's probabilities exceed a level's claim: positive where it is false."""
-    first = shares(0, range(trials), error)
-    second = shares(1, range(trials, 2 * trials), error)
+    first = draw_releases(0, range(trials), error)
+    second = draw_releases(1, range(trials, 2 * trials), error)
     costs, worst = first[2] | second[2], -math.inf
     for (levels, models, _), (others, other_models, _) in ((first, second), (second, first)):
         for level in sorted(costs):
@@ -341,7 +341,7 @@ def test_no_attack_shows_more_than_a_release_says(trials, one_plan):
     assert largest_violation(count) <= 0
 
 
-@pytest.mark.parametrize("plant", ["noise forgotten", "noise of the largest level"])
+@pytest.mark.parametrize("plant", ["noise forgotten", "a tenth of the noise of the largest level"])
 def test_an_attack_sees_noise_that_is_missing(plant, one_plan, monkeypatch):
     real = Noisy.fit
     if plant == "noise forgotten":

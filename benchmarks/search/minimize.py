@@ -20,7 +20,7 @@ from benchmarks.search.budgets import Budget
 from benchmarks.search.problems import PROBLEMS
 
 FIRST_SEED, SEEDS = 8100, 20
-FIRST, *OTHERS = BUDGETS = ("epsilon 1", "mu 1", "mu inf")
+FIRST, *_ = BUDGETS = ("epsilon 1", "mu 1", "mu inf")
 FEWER = 10  # seeds at the other budgets, and of the slow: all at 20 is more than a night
 SLOW = ("svr_ridership", "svr_ridership_700", "gp_pixels")
 QUICK = ("logistic", "gp_diabetes", "elastic_net")
@@ -161,7 +161,7 @@ def _show(tables: dict[str, Any], budgets: Sequence[str]) -> None:
 
 
 def _picture(tables: dict[str, Any], budget: str) -> Any:
-    """Each search's losses less those of random search, over the scale of the problem."""
+    """Box plots of the mean losses of each search, a panel for each problem."""
     columns = 3
     figure, axes = common.panels(-(-len(tables) // columns), columns, squeeze=False)
     for axis, row in zip(axes.ravel(), tables.values(), strict=False):

@@ -1,4 +1,4 @@
-"""The searches that are compared, on equal numbers of evaluations: ``loss_of`` runs one, once.
+"""The searches that are compared, on equal numbers of evaluations: ``loss_of`` runs a search with a seed.
 
 What counts is the mean loss of the answer over the same users that steered the search, without noise, each loss clipped
 to its public range.
@@ -8,7 +8,8 @@ minimize              with its defaults
 minimize, public      given the training rows as public records, as ``PrivateSearchCV`` does
 one choice            ten lines: one exponential mechanism over random points, with the whole budget
 training rows alone   every evaluation on the training rows, two thirds to fit to and one third to measure
-before                what ``minimize`` did with a pair: five choices, or descent, at the implied GDP level
+before                the rule of ``minimize`` before a pair was spent in full: descent, with or without a start, or
+                      five choices, at the implied GDP level
 random search         WITHOUT privacy: the best of uniform points
 Optuna's TPE          WITHOUT privacy
 default parameters    what the model's library chose; a model without any has the middle of the box

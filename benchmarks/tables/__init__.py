@@ -1,11 +1,11 @@
 """The figures of the documents, read from docs/results: tables (``BLOCKS``) and figures in ``SENTENCES``."""
 
-from benchmarks.tables import facts, least, papers, scaling, search, sentences, speed, summary, tuning, verdicts
+from benchmarks.tables import facts, least_epsilon, papers, scaling, search, sentences, speed, summary, tuning, verdicts
 
 SENTENCES = sentences.SENTENCES
 
 BLOCKS = {
     name: block
-    for module in (papers, search, least, tuning, speed, scaling, summary, facts, verdicts)
+    for module in (papers, search, least_epsilon, tuning, speed, scaling, summary, facts, verdicts)
     for name, block in module.BLOCKS.items()
 }

@@ -119,8 +119,8 @@ class Guarantee:
         """The ``epsilon`` of the implied ``(epsilon, delta)``-DP guarantee, under the same assumptions.
 
         inf for "none", and unless ``delta`` covers the guarantee's own delta plus ``(1 + e^epsilon) total_variation``.
-        For "ex_post_dp", of the release at hand, as long as its level stays with it; ``reservation`` has the epsilon of
-        any release.
+        For "ex_post_dp" this is the epsilon of the release at hand, valid while the release carries its epsilon;
+        ``reservation`` gives the epsilon of every release.
 
         Raises:
           ValueError: "metric_dp" and "prior_averaged_dp" imply no (epsilon, delta)-DP; ``delta`` not in (0, 1).

@@ -9,7 +9,7 @@ whole lines at the end, or a rewritten file with new hashes. Keep ``head(path)``
 access to the file, and pass it to ``account`` as ``expected_head``: the chain up to that hash holds every past release.
 
 A spend of notion "dp" may be ex-post: the release decides how much of the charged epsilon it cost. The charge reserves
-all of it, and the line of the release names the epsilon paid (docs/theorems.md). A run without a release keeps its
+all of it, and the line of the release may name the epsilon paid (docs/theorems.md). A run without a release keeps its
 reservation.
 
 A charge pays for ONE transcript: after any failure, all releases under a charge form one sequence. The file records a
@@ -369,11 +369,12 @@ def store_release(
       path: the path of the ledger.
       run: the name of a charged run.
       payload: the release, in JSON types.
-      paid: the epsilon of an ex-post release; the rest of the charge is free again.
+      paid: the epsilon of an ex-post release; the rest of the charge is free again, and the line carries no time. None:
+        the whole charge stays spent.
       timeout: seconds to wait for other processes; by default without limit.
 
     Raises:
-      ValueError: ``paid`` is above the charged epsilon, or the spend is not ex-post.
+      ValueError: ``paid`` is negative or above the charged epsilon, or the spend is not ex-post.
       LedgerError: the run was not charged.
     """
     run, payload = _text("run", run), json.loads(_json("payload", payload))
@@ -389,7 +390,7 @@ def store_release(
             content["when"] = _now()
         else:  # without a time: the time since the charge tells the number of runs of a selection
             (spend,) = (entry.spend for entry in current.spends if entry.run == run)
-            content["paid"] = _exact_and_decimal(_paid(spend, paid))
+            content["paid"] = _exact_and_decimal(_check_paid(spend, paid))
         _append(opened, content)
         return payload
 
@@ -518,11 +519,11 @@ def _uncharged(opened: "_Opened", run: str) -> LedgerError:
     return LedgerError(f"{opened.path}: run {run!r} was not charged: nothing may be released for it")
 
 
-def _paid(spend: Spend, paid: Any) -> Fraction:
+def _check_paid(spend: Spend, paid: Any) -> Fraction:
     """Check the epsilon of an ex-post release."""
     exact = _fraction("paid", paid)
     if not spend.ex_post or not 0 <= exact <= spend.events[0].level:
-        raise ValueError(f"paid must be at most the charged epsilon of an ex-post spend, got {paid!r}")
+        raise ValueError(f"paid must be given for an ex-post spend alone, from 0 to the charged epsilon, got {paid!r}")
     return exact
 
 
@@ -577,7 +578,7 @@ def _add_line(record: _Record, number: int, line: dict[str, Any]) -> None:
     elif kind == "release" and run in entries and run not in releases:
         releases[run] = line["payload"]
         if "paid" in line:
-            entries[run] = entries[run]._replace(paid=_paid(entries[run].spend, _number(line["paid"])))
+            entries[run] = entries[run]._replace(paid=_check_paid(entries[run].spend, _number(line["paid"])))
     else:
         raise ValueError(kind)
 

@@ -82,7 +82,7 @@ def charge_run(recording: Recording, what: str, statement: _guarantee.Guarantee,
     (``accounting.bounded_range_mu``; docs/theorems.md). A ledger of notion "dp" accepts a "gdp" guarantee by its
     ``also`` alone: a ``mu`` implies no single epsilon.
 
-    An "ex_post_dp" guarantee reserves its largest epsilon, and ``store_paid`` returns the rest. A ledger of notion
+    An "ex_post_dp" guarantee reserves its largest epsilon, and ``store_cost`` returns the rest. A ledger of notion
     "gdp" keeps the whole charge.
 
     Args:
@@ -114,7 +114,7 @@ def charge_run(recording: Recording, what: str, statement: _guarantee.Guarantee,
     return _ledger.charge(path, run, what, spend, fingerprint=fingerprint(public))
 
 
-def store_paid(recording: Recording, statement: _guarantee.Guarantee, release: dict[str, Any]) -> None:
+def store_cost(recording: Recording, statement: _guarantee.Guarantee, release: dict[str, Any]) -> None:
     """Record the release of a charged run with what it cost: the rest of its reservation is free again.
 
     A ledger without a reservation, of notion "gdp", gets no record.

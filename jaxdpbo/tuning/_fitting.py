@@ -1,4 +1,4 @@
-"""Code shared by ``tune_and_train`` and ``private_front``: arguments, calibrated noise, a training and its score."""
+"""Code shared by the searches that train: arguments, calibrated noise, a training and its score."""
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
@@ -47,7 +47,7 @@ class TuningResult(NamedTuple):
 
 
 class TuningArguments(NamedTuple):
-    """Checked arguments of ``tune_and_train``; ``delta`` is for ideal noise."""
+    """Checked arguments; ``epsilon`` is the largest of all rows, and ``delta`` is for ideal noise."""
 
     training: Training
     settings: tuple[Setting, ...]

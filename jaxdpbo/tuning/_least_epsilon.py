@@ -25,9 +25,9 @@ from jaxdpbo.tuning._training import Rows, Setting, Training
 
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)
 MEAN_RUNS, ETA = 150.0, 3.0  # ``scripts/bench least_epsilon``
-NORMAL = 1.96  # deviations on either side of the error, for 95 %
-CLOSE = 2e-3  # relative, of calibrated epsilons
-SPENT = 1.01  # a level above this multiple of its cost gets less noise, in the first STEPS of a calibration
+Z_95 = 1.96  # deviations on either side of the error, for 95 %
+RELATIVE_TOLERANCE = 2e-3  # relative, of calibrated epsilons
+MAX_SLACK = 1.01  # a level above this multiple of its cost gets less noise, in the first STEPS of a calibration
 STEPS, GAUSSIAN_STEPS = 3, 40
 
 
@@ -36,13 +36,15 @@ class LeastEpsilonResult(NamedTuple):
 
     Attributes:
       reached: True if a training reached the error; otherwise there is no model.
-      epsilon: what the release cost the training rows: at most its level of ``epsilons``.
+      epsilon: what the release cost the training rows: at most the epsilon of its level, or the epsilon of the outcome
+        that nothing was reached.
       model: of the private training; None if nothing was reached.
       setting: of the training; None if nothing was reached.
       noise: of the training, by its own measure; None if nothing was reached.
       error: mean loss of the model on the validation rows, noised; None if nothing was reached. A training passes
         partly by the luck of this noise, so expect a larger error on new rows.
-      interval: 95 % interval of the error, from its noise and the number of validation rows.
+      interval: 95 % interval of the error of a model chosen in advance, from the noise and the number of validation
+        rows; a model selected by this noise is outside more often.
       guarantees: a guarantee for each set of rows; of the training rows by what the release cost.
     """
 
@@ -58,12 +60,12 @@ class LeastEpsilonResult(NamedTuple):
     @property
     def note(self) -> str:
         """What happened and what to do next, in one or two sentences."""
-        largest = self.guarantees[0].reservation.level
+        largest = f"at most {self.guarantees[0].largest:.3g} was possible"
         if self.reached:
-            return f"reached at epsilon {self.epsilon:.3g}, of at most {largest:.3g}"
+            return f"Reached the error at epsilon {self.epsilon:.3g}; {largest}."
         return (
-            f"no training reached the error, which cost epsilon {self.epsilon:.3g} of at most {largest:.3g}. Ask for a "
-            "larger error, allow a larger epsilon, or bring more rows"
+            f"No training reached the error; this outcome cost epsilon {self.epsilon:.3g}, {largest}. Ask for a larger "
+            "error, allow a larger epsilon, or bring more rows."
         )
 
 
@@ -93,16 +95,16 @@ def least_epsilon(
     key: jax.Array | None = None,
     insecure_key: bool = False,
 ) -> LeastEpsilonResult:
-    """Return a model that reaches an error, at the least epsilon of a list that does.
+    """Search a list of epsilons for the least at which a training reaches an error, and release its model.
 
     Run a random, hidden number of private trainings, each with a random setting and noise for a random epsilon of the
     list. Score each on held-out rows with noise. Of the trainings that reach the error release one of the least
     epsilon, and of these the best.
 
     Formal guarantee: for the training rows ex-post differential privacy, replace-one (Ligett et al. 2017; the theorem
-    is ours, docs/theorems.md): a release costs the epsilon of its level, under ``delta`` for the whole call. Before the
-    release is known it could cost the largest epsilon. ``delta`` is of the whole call too: a rare level may have a
-    larger one. The validation rows have ``(validation_epsilon, delta)``-DP. Assumptions, by name in the guarantees, are
+    is ours, docs/theorems.md): a release costs the epsilon of its level. Before the release is known it could cost the
+    largest epsilon. ``delta`` covers the whole call; given the released level, the delta of a rare level may be larger.
+    The validation rows have ``(validation_epsilon, delta)``-DP. Assumptions, by name in the guarantees, are
     those of ``private_selection``.
 
     >>> import numpy as np
@@ -122,7 +124,8 @@ def least_epsilon(
       training: the training to tune, such as ``DPSGD``.
       rows: ``(features, labels)``.
       settings: a public list, of a fixed length.
-      error: a public number: the noised error at which a training passes. Leave a margin for the noise.
+      error: a public number: a training passes if its noised mean loss is at most this number. Losses are clipped to
+        [0, 1]. Leave a margin for the noise.
       delta: of the whole call.
       epsilons: increasing levels; each is what a release at this level costs the training rows.
       validation: rows to score on; default: a fifth of ``rows``, by a public permutation of row numbers.
@@ -140,7 +143,8 @@ def least_epsilon(
     Raises:
       ValueError: an argument out of range, or a budget so small that no noise suffices.
       TypeError: an argument of the wrong kind.
-      ledger.LedgerError: the budget does not suffice, or the name was used before.
+      ledger.LedgerError: the budget does not suffice, the name was used before, or somebody else recorded a release of
+        this run.
     """
     settings, error = _selection.check_settings(settings), _check_error(error)
     levels, validation_epsilon = _check_levels(epsilons), _checks.positive("validation_epsilon", validation_epsilon)
@@ -178,7 +182,7 @@ def least_epsilon(
     result = _result(plan, settings, guarantees, pair if score <= error else None, model, score)
     if _fitting.TRAIN in recordings:
         release = {"epsilon": result.guarantees[0].level, "reached": result.reached}
-        _recording.store_paid(recordings[_fitting.TRAIN], result.guarantees[0], release)
+        _recording.store_cost(recordings[_fitting.TRAIN], result.guarantees[0], release)
     return result
 
 
@@ -215,18 +219,19 @@ def _plan(
     profiles: list[stage.Profile] = [float] * len(levels)
     while True:
         for level, ratio in enumerate(ratios):
-            if not 1 <= ratio < SPENT:
+            if not 1 <= ratio < MAX_SLACK:
                 noises[level] = _fitting.noises(asked, records, own[level], delta / law.mean)
-                profiles[level] = _average(_fitting.costs(asked, noises[level], records))
-        costs = _accounting.ex_post_epsilons(law, _uniform(levels), profiles, delta)
-        ratios = [level / cost for level, cost in zip(levels, costs.epsilons, strict=True)]
-        most = SPENT if next(steps) < STEPS else math.inf
+                profiles[level] = _average_profile(_fitting.costs(asked, noises[level], records))
+        costs = _accounting.ex_post_epsilons(law, _level_weights(levels), profiles, delta)
+        most_of_all = math.inf if costs.nothing <= levels[-1] else levels[-1] / costs.nothing
+        ratios = [min(level / cost, most_of_all) for level, cost in zip(levels, costs.epsilons, strict=True)]
+        most = MAX_SLACK if next(steps) < STEPS else math.inf
         if all(1 <= ratio < most for ratio in ratios):
             break
-        moves = [1.0 if 1 <= ratio < most else ratio * (1 - CLOSE) for ratio in ratios]
+        moves = [1.0 if 1 <= ratio < most else ratio * (1 - RELATIVE_TOLERANCE) for ratio in ratios]
         own = [epsilon * move for epsilon, move in zip(own, moves, strict=True)]
         if min(own) < _fitting.LEAST_SHARE * levels[0]:
-            raise ValueError(f"delta must be smaller for epsilons of {levels}, got {asked.delta:g}")
+            raise ValueError(f"delta must be smaller for epsilons={levels}: even much noise costs more than asked for")
     mu, dtype = _fitting.largest_mu(law, validation_epsilon, delta), jnp.result_type(float)
     return _Plan(
         noises,
@@ -235,12 +240,12 @@ def _plan(
     )
 
 
-def _uniform(levels: tuple[float, ...]) -> list[float]:
+def _level_weights(levels: tuple[float, ...]) -> list[float]:
     """The public weights of levels."""
     return [1 / len(levels)] * len(levels)
 
 
-def _average(costs: list[stage.Stage]) -> stage.Profile:
+def _average_profile(costs: list[stage.Stage]) -> stage.Profile:
     """The profile of a training with a setting drawn uniformly."""
     return _accounting.average_profile([1 / len(costs)] * len(costs), [cost.profile for cost in costs])
 
@@ -251,9 +256,9 @@ def _gaussian_epsilons(levels: tuple[float, ...], law: _accounting.Repetitions, 
     mus = [_accounting.gdp_mu(level / 2, share) for level in levels]
     for _ in range(GAUSSIAN_STEPS):
         profiles = [partial(_accounting.gdp_delta, mu) for mu in mus]
-        costs = _accounting.ex_post_epsilons(law, _uniform(levels), profiles, delta).epsilons
+        costs = _accounting.ex_post_epsilons(law, _level_weights(levels), profiles, delta).epsilons
         ratios = [level / cost for level, cost in zip(levels, costs, strict=True)]
-        if max(abs(math.log(ratio)) for ratio in ratios) < CLOSE:
+        if max(abs(math.log(ratio)) for ratio in ratios) < RELATIVE_TOLERANCE:
             break
         mus = [mu * ratio for mu, ratio in zip(mus, ratios, strict=True)]
     return [_accounting.gdp_epsilon(mu, share) for mu in mus]
@@ -276,7 +281,7 @@ def _guarantees(
     costs = {_fitting.VALIDATION: cost}
     (validation,) = _selection.statements(law, asked.settings, costs, asked.delta, variation)
     largest = plan.costs.largest
-    rests = (_selection.runs_hidden(cap), *asked.training.assumptions())
+    rests = (_selection.timing_assumption(cap), *asked.training.assumptions())
     validation = validation.assuming(*rests, *((_guarantee.ROWS_APART,) if has_validation else ()))
     train = _guarantee.guarantee(
         "ex_post_dp",
@@ -306,6 +311,6 @@ def _result(
         return LeastEpsilonResult(False, paid, None, None, None, None, None, stated)
     level, number = pair
     likely, deviation = min(max(score, 0.0), 1.0), _private_mean.loss_deviation(plan.score, 0.0, 1.0)
-    reach = NORMAL * math.sqrt(deviation**2 + likely * (1 - likely) / plan.score.users)
+    reach = Z_95 * math.sqrt(deviation**2 + likely * (1 - likely) / plan.score.users)
     interval = score - reach, score + reach
     return LeastEpsilonResult(True, paid, model, settings[number], plan.noises[level][number], score, interval, stated)

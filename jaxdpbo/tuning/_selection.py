@@ -113,7 +113,7 @@ def private_selection(
         cap = check_cap(law, cap, delta, max(stated.level for stated in statements(law, settings, costs, delta)))
     table = _repetition.table(law, cap)
     variation = law.mean * _checks.nonnegative("run_total_variation", run_total_variation) + table.total_variation
-    hidden = runs_hidden(cap)
+    hidden = timing_assumption(cap)
     guarantees = tuple(
         other.assuming(hidden, *assumptions) for other in statements(law, settings, costs, delta, variation)
     )
@@ -143,7 +143,7 @@ def check_cap(law: _accounting.Repetitions, cap: int | None, delta: float, epsil
     return cap
 
 
-def runs_hidden(cap: int | None) -> str:
+def timing_assumption(cap: int | None) -> str:
     """The assumption about what running time reveals."""
     return _guarantee.RUNS_UNKNOWN if cap is None else _guarantee.LOSERS_UNKNOWN
 
@@ -212,7 +212,8 @@ def charge_selection(
     checked = {} if ledgers is None else {name: records.check_recording(value) for name, value in dict(ledgers).items()}
     by_rows = {entry.protects: entry for entry in stated}
     if unknown := set(checked) - set(by_rows):
-        raise ValueError(f"ledgers must be of rows named in costs, got {', '.join(map(repr, sorted(unknown)))}")
+        names = ", ".join(map(repr, by_rows))
+        raise ValueError(f"ledgers must be of {names}, got {', '.join(map(repr, sorted(unknown)))}")
     for name, recording in checked.items():
         charged = records.charge_run(recording, what, by_rows[name], *public)
         if charged.charged_before:

@@ -124,7 +124,7 @@ EXEMPT: dict[str, dict[str, str]] = {
             "split_levels grid noise_settings join_settings same_noise describe_noise_change statement units "
             "quantise_scores grid_unit"
         ),
-        "privacy._recording": "charge_once expect_first to_text notion is_released store_paid",
+        "privacy._recording": "charge_once expect_first to_text notion is_released store_cost",
         "privacy._run_lock": "hold",
         "privacy._keys": "refuse_trace is_secret_kind generator",
         "privacy._mechanisms.tables": "gaussian planar truth",
@@ -133,7 +133,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "surrogate._information_gain": "greedy_gain gain_bound gain_bound_of_box",
         "tuning._repetition": "table",
         "tuning._selection": (
-            "check_settings check_cap runs_hidden statements charge_selection best_run seed_globals wait"
+            "check_settings check_cap timing_assumption statements charge_selection best_run seed_globals wait"
         ),
         "tuning._training": "noise_for",
     },

@@ -1,7 +1,7 @@
 """Lower bounds on what private selections cost: a run and an order of its outcomes that attain them.
 
 A proved epsilon may be larger than needed. For a profile, this module builds two distributions of one run that have at
-most this profile, splits them into ``BINS`` outcomes, and searches for the order of the outcomes that costs the
+most this profile, splits them into about a hundred outcomes, and searches for the order of the outcomes that costs the
 selection the most. No theorem about all runs with the profile can prove a smaller epsilon than the search finds.
 """
 
@@ -12,10 +12,10 @@ import numpy as np
 from jaxdpbo import _checks
 from jaxdpbo.privacy._accounting import _grid, selection
 
-BINS = 60  # outcomes of a run by their ratio
-SPLITS = np.geomspace(1e-4, 0.5, 16)  # more ends of outcomes: equal ratios may take several places in an order
+TANGENTS = 30  # slopes at which the trade-off function is cut into outcomes
+SPLITS = np.geomspace(1e-4, 0.5, 16)  # extra cuts: outcomes of equal ratio can stand at several places of an order
 LINES = 2048  # of the trade-off function
-REACH = 1e-2  # losses are told apart up to an epsilon with this share of the delta of one run
+REACH = 1e-2  # ratios above the epsilon with this share of the delta of one run are not distinguished
 MOVES = 4000  # of the search for an order
 ROUNDING = 1e-15  # of the mass of an outcome
 Vector = _grid.Vector
@@ -32,7 +32,7 @@ def attained_selection_epsilon(law: selection.Repetitions, profile: _grid.Profil
       delta: of the selection.
 
     Returns:
-      The ``epsilon``, rounded down: computed for distributions on ``BINS`` outcomes.
+      The ``epsilon``, rounded down: of two distributions on finitely many outcomes.
 
     Raises:
       ValueError: ``delta`` not in (0, 1).
@@ -51,11 +51,11 @@ def attained_selection_epsilon(law: selection.Repetitions, profile: _grid.Profil
 
 
 def _worst_pair(profile: _grid.Profile, delta: float) -> tuple[Vector, Vector]:
-    """Return the masses ``(k,)`` of two distributions with a profile of at most ``profile``, by falling ratio.
+    """Return the masses ``(k,)`` of two neighbours with a profile of at most ``profile``, by falling ratio.
 
-    The trade-off function of a profile is the largest of the lines ``1 - d(e) - e^e x`` and their mirror images. With
-    ``d`` taken at the next ``e`` of a grid the lines are higher, so the pair is more private, and so it is between
-    points of a convex function that are joined by chords.
+    The trade-off function of a profile is the largest of the lines ``1 - d(e) - e^e x`` and their mirror images. Two
+    approximations raise this function, which makes the pair more private: ``d`` at the next point of the grid, and
+    chords between points of the convex function.
     """
     reach = min(_grid.first_below(profile, profile(_grid.MAX_EPSILON) + REACH * delta), _grid.MAX_EPSILON)
     if reach == 0:
@@ -70,7 +70,7 @@ def _worst_pair(profile: _grid.Profile, delta: float) -> tuple[Vector, Vector]:
         mirrored = (1 - above - x[:, None]) / slopes
         return np.maximum(np.max(np.maximum(lines, mirrored), axis=1), 0.0)
 
-    chosen = np.linspace(0, LINES - 2, BINS // 2).astype(int)
+    chosen = np.linspace(0, LINES - 2, TANGENTS).astype(int)
     touching = (deltas[chosen] - deltas[chosen + 1]) / (slopes[chosen + 1] - slopes[chosen])  # near the lines' tangents
     inner = np.concatenate([np.clip(touching, 0.0, 1.0), SPLITS])
     ends = np.unique(np.concatenate([[0.0, 1.0], inner, errors(inner)]))
@@ -84,8 +84,8 @@ def _worst_pair(profile: _grid.Profile, delta: float) -> tuple[Vector, Vector]:
 def _search(law: selection.Repetitions, null: Vector, other: Vector, delta: float) -> float:
     """Return the largest epsilon found over orders of the outcomes, best outcome first.
 
-    What is released must be likely where it comes second to outcomes that are unlikely under the same distribution. So
-    orders begin with some outcomes of the lowest ratio, before those of the highest; a climb moves one at a time.
+    The costly orders put a few outcomes of the lowest ratio first, then the outcomes by falling ratio. Try all of these
+    orders, both ways round; then move one outcome at a time, and keep each move that raises the epsilon.
     """
     count = len(null)
     falling = np.arange(count)
@@ -107,18 +107,18 @@ def _search(law: selection.Repetitions, null: Vector, other: Vector, delta: floa
 
 def _cost(law: selection.Repetitions, null: Vector, other: Vector, delta: float) -> float:
     """Return the epsilon of a selection among outcomes in this order, from ``null`` to ``other``."""
-    first, second = _released(law, other), _released(law, null)
+    first, second = _release_probabilities(law, other), _release_probabilities(law, null)
     with np.errstate(divide="ignore"):
         ratios = np.where(second > 0, first / np.where(second > 0, second, 1.0), np.inf)
     falling = np.argsort(-ratios)
-    first, second, ratios = np.cumsum(first[falling]), np.cumsum(second[falling]), ratios[falling]
-    # The hockey stick at e^epsilon adds up the outcomes of larger ratios: between two ratios it is a line.
+    first, second = np.cumsum(first[falling]), np.cumsum(second[falling])
+    # The delta at epsilon is the largest first - e^epsilon second over prefixes, so each prefix bounds epsilon.
     with np.errstate(divide="ignore", invalid="ignore"):
         roots = np.where(first > delta, (first - delta) / second, 0.0)
-    return math.log(max(1.0, float(np.max(np.minimum(roots, np.inf), initial=0.0))))
+    return math.log(max(1.0, float(np.max(roots))))
 
 
-def _released(law: selection.Repetitions, mass: Vector) -> Vector:
+def _release_probabilities(law: selection.Repetitions, mass: Vector) -> Vector:
     """Return the probabilities that the best of ``K`` runs has each outcome, best outcome first.
 
     With ``g = gamma + (1 - gamma) b`` for the mass ``b`` of better outcomes, differences of ``phi`` are differences of

@@ -1,12 +1,11 @@
-"""What a selection over levels cost, known from its release: ex-post differential privacy.
+"""Ex-post cost of a selection over levels: the release names its level, and costs the epsilon of this level.
 
-Runs have levels of rising cost. A release names its level, and its epsilon is the level's: for all replace-one
-neighbours and every set ``S`` of outcomes, ``P(S) <= integral over S of e^epsilon(a) P'(da) + delta``. Ligett et al.
-(2017) defined the notion; the theorem is ours (docs/theorems.md).
+Ex-post differential privacy (Ligett et al. 2017): for all replace-one neighbours and every set ``S`` of outcomes,
+``P(S) <= integral over S of e^epsilon(a) P'(da) + delta``. The theorem is ours (docs/theorems.md).
 
-One run draws a level with public weights, trains within the level's budget, and passes a public test or not. The best
-of ``K`` runs is released: passed before not passed, then the lower level, then the score. All that did not pass are one
-outcome, "nothing".
+One run draws a level with public weights, trains within the budget of the level, and passes a public test or not. The
+best of ``K`` runs is released. Passed runs rank above failed runs, then lower levels above higher, then lower scores
+above higher. All failed runs count as one outcome, "nothing".
 
 Notation as in ``selection``: ``w_i`` is the weight of level ``i``, ``d_i`` the profile of its runs.
 """
@@ -26,6 +25,7 @@ LEAST_SHARE = 1e-3  # of delta, for one level
 STEP = 1e-4  # relative, of a slope by differences
 POINTS = 4096  # probabilities at which the outcome without a release is bounded
 LEAST_PROBABILITY = 1e-12
+LEAST_EPSILON = 1e-12  # of a product
 
 
 class LevelCosts(NamedTuple):
@@ -54,6 +54,9 @@ def ex_post_epsilons(
     delta: float,
 ) -> LevelCosts:
     """Return the epsilon of each outcome of a selection over levels.
+
+    One sixth of ``delta`` is for the outcome "nothing", the rest for releases: below, ``delta`` is this rest. "Nothing"
+    costs the log-ratio of its probabilities, at most the largest ``e_i`` plus ``rho_l``.
 
     A release at level ``i`` costs ``e_i + rho_i``, for any ``e_1, ..., e_l`` with ``m sum_i w_i d_i(e_i) <= delta``:
     those with about the least product are chosen. ``rho_i`` is the least of ``(eta + 1) log max(e^e, 1 + (1 - gamma) /
@@ -86,7 +89,7 @@ def ex_post_epsilons(
         raise ValueError(f"weights must be positive and add up to 1, got {shares.tolist()}")
     shares = (shares / np.sum(shares) * _grid.ABOVE).tolist()
     weighted = list(zip(shares, clamped, strict=True))
-    own = _cheapest(weighted, delta * (1 - NOTHING_SHARE) / law.mean)
+    own = _divide_delta(weighted, delta * (1 - NOTHING_SHARE) / law.mean)
     exponents = [selection.exponent(law, _sum_profiles(weighted[: last + 1])) for last in range(len(weighted))]
     nothing = max(own) + exponents[-1]
     bounded = _nothing_epsilon(law, _sum_profiles(weighted), delta * NOTHING_SHARE * (1 - 1e-9))
@@ -102,7 +105,7 @@ def _sum_profiles(weighted: Sequence[tuple[float, _grid.Profile]]) -> _grid.Prof
     return lambda epsilon: min(1.0, sum(weight * profile(epsilon) for weight, profile in weighted))
 
 
-def _cheapest(weighted: Sequence[tuple[float, _grid.Profile]], delta: float) -> list[float]:
+def _divide_delta(weighted: Sequence[tuple[float, _grid.Profile]], delta: float) -> list[float]:
     """Return ``e_i`` with ``sum_i w_i d_i(e_i) <= delta``, close to the least product of the ``e_i``.
 
     At the least product, a level's share of delta is proportional to ``1 / (e_i h_i)``, with ``h_i`` the slope of
@@ -113,11 +116,11 @@ def _cheapest(weighted: Sequence[tuple[float, _grid.Profile]], delta: float) -> 
     for _ in range(SHARE_STEPS if len(weighted) > 1 else 1):
         deltas = [float(share) * delta / weight for share, (weight, _) in zip(shares, weighted, strict=True)]
         epsilons = [_grid.first_below(profile, own) for own, (_, profile) in zip(deltas, weighted, strict=True)]
-        finite = [max(epsilon, LEAST_PROBABILITY) for epsilon in epsilons if math.isfinite(epsilon)]
+        finite = [max(epsilon, LEAST_EPSILON) for epsilon in epsilons if math.isfinite(epsilon)]
         size = len(weighted) - len(finite), math.fsum(map(math.log, finite))
         if size < least:
             best, least = epsilons, size
-        prices = [_price(profile, epsilon) for epsilon, (_, profile) in zip(epsilons, weighted, strict=True)]
+        prices = [_delta_weight(profile, epsilon) for epsilon, (_, profile) in zip(epsilons, weighted, strict=True)]
         if not sum(prices) > 0:
             break
         shares = np.maximum(np.array(prices) / sum(prices), LEAST_SHARE)
@@ -125,7 +128,7 @@ def _cheapest(weighted: Sequence[tuple[float, _grid.Profile]], delta: float) -> 
     return best
 
 
-def _price(profile: _grid.Profile, epsilon: float) -> float:
+def _delta_weight(profile: _grid.Profile, epsilon: float) -> float:
     """Return ``1 / (e h)``, with the slope ``h`` by a difference; 0 where a share of delta changes nothing."""
     step = STEP * max(epsilon, STEP)
     if math.isinf(epsilon) or epsilon == 0:
@@ -140,8 +143,8 @@ def _nothing_epsilon(law: selection.Repetitions, profile: _grid.Profile, delta: 
     """Return the epsilon of one event, that no run passes, but for ``delta``.
 
     The event has probability ``phi(x)`` if a run fails with probability ``x``, and ``x <= e^e y + d(e)``, ``1 - y <=
-    e^e (1 - x) + d(e)`` bound ``x`` by the probability ``y`` under the neighbour: the least ``a`` with ``phi(x) - a
-    phi(y) <= delta`` for all of them, over intervals of ``y``.
+    e^e (1 - x) + d(e)`` bound ``x`` by the probability ``y`` under the neighbour. The result is the logarithm of the
+    least ``a`` with ``phi(x) - a phi(y) <= delta`` for all of them, over intervals of ``y``.
     """
     half = np.geomspace(LEAST_PROBABILITY, 0.5, POINTS // 2)
     y = np.concatenate([half, 1 - half[-2::-1], [1.0]])

@@ -127,7 +127,13 @@ def selection_profile(law: Repetitions, profile: Profile) -> Profile:
 
 
 def exponent(law: Repetitions, profile: Profile) -> float:
-    """Return the least ``rho``, or a little more, for the profile of what is better than an outcome."""
+    """Return ``rho`` at about the best ``e1``, rounded up.
+
+    Args:
+      law: of the number of runs.
+      profile: of the event that one run beats the released outcome: ``d_Q`` for a plain selection, the weighted sum of
+        the profiles of lower levels for a selection over levels.
+    """
     odds = (1 - law.gamma) / law.gamma
 
     def gap(at: float) -> float:

@@ -1,8 +1,11 @@
 """What the least epsilon that reaches an error costs."""
 
+import math
+
 from benchmarks.tables.markdown import stored, table
 
 RESULT = "bench_least_epsilon"
+HEADS = "data (error asked for)", "way", "reached", "epsilon paid, median", "epsilon paid, mean", "test error"
 
 
 def prices() -> str:
@@ -28,15 +31,15 @@ def compared() -> str:
     rows = []
     for name, one in stored(RESULT)["problems"].items():
         ways = [(f"eta {law['eta']:g}, mean {law['mean']:g}", law) for law in one["laws"]]
-        rows += [_row(name, way, said) for way, said in [*ways, ("factor 2", one["factor 2"]), *_ways(one)]]
-    return table(("data", "way", "reached", "epsilon paid, median", "epsilon paid, mean", "test error"), rows)
+        rows += [_row(name, one, way, said) for way, said in [*ways, ("factor 2", one["factor 2"]), *_ways(one)]]
+    return table(HEADS, rows)
 
 
 def runs() -> str:
     """The calls alone."""
     problems = stored(RESULT)["problems"]
-    rows = [_row(name, way, said) for name, one in problems.items() for way, said in _ways(one)]
-    return table(("data", "way", "reached", "epsilon paid, median", "epsilon paid, mean", "test error"), rows)
+    rows = [_row(name, one, way, said) for name, one in problems.items() for way, said in _ways(one)]
+    return table(HEADS, rows)
 
 
 def _ways(one: dict) -> list[tuple[str, dict]]:
@@ -44,10 +47,10 @@ def _ways(one: dict) -> list[tuple[str, dict]]:
     return [(names.get(way, way), said) for way, said in one["summary"].items() if "reached" in said]
 
 
-def _row(name: str, way: str, said: dict) -> tuple[str, ...]:
-    error = said["test error"]
+def _row(name: str, one: dict, way: str, said: dict) -> tuple[str, ...]:
+    error, name = said["test error"], f"{name} ({one['error asked for']:.4f})"
     paid = (f"{said[kind]:.3g}" for kind in ("paid, median", "paid, mean"))
-    return name, way, f"{said['reached']:.0%}", *paid, f"{error:.4f}" if error == error else ""
+    return name, way, f"{said['reached']:.0%}", *paid, "" if math.isnan(error) else f"{error:.4f}"
 
 
 BLOCKS = {

@@ -13,7 +13,7 @@ from training_cases import Trivial
 
 from jaxdpbo import Recording, accounting, ledger, tuning
 from jaxdpbo.privacy import _guarantee, _ledger
-from jaxdpbo.privacy._accounting import selection, stage
+from jaxdpbo.privacy._accounting import ex_post, selection, stage
 from jaxdpbo.tuning import _fitting, _least_epsilon, _selection
 
 LEVELS = (0.5, 1.0, 2.0)
@@ -142,6 +142,15 @@ def test_no_model_of_a_run_that_lost_is_returned(one_plan):
         kept = pickle.dumps(found)
         assert [model for model in seen[start:] if struct.pack(">d", model) in kept] == [found.model]
     assert len(seen) > 8
+
+
+def test_nothing_never_costs_more_than_the_last_level(monkeypatch):
+    """Among nearly equal levels the last has the least epsilon of its own, but the largest exponent."""
+    monkeypatch.setattr(ex_post, "_nothing_epsilon", lambda *_: math.inf)
+    asked = _fitting.TuningArguments(Noisy(), (0.2,), 1.001, DELTA, None, None, True, "worst")
+    law = accounting.repetitions(1.0, 8.0)
+    costs = _least_epsilon._plan(asked, (1.0, 1.001), law, 48, 12, 1.0).costs
+    assert 0.9 < costs.nothing <= costs.largest <= 1.001
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ method                search                                                    
 "proposed"            a search on public records, for half of the evaluations;     ``loss_range``, public records
                       one private choice among the points that it proposes
 "auto"                "proposed" with public records. Otherwise:
-                      "local" without a ``loss_range``. Of "private": "local",   ``loss_range`` where a dimension is
+                      "local" without a ``loss_range``. With "private": "local",   ``loss_range`` where a dimension is
                       or "evaluations" where a dimension is not real. With two     not real
                       numbers: "in_order" where a dimension is not real or there
                       are few dimensions, otherwise by the sharpness of a private

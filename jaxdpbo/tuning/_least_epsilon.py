@@ -223,8 +223,9 @@ def _plan(
                 noises[level] = _fitting.noises(asked, records, own[level], delta / law.mean)
                 profiles[level] = _average_profile(_fitting.costs(asked, noises[level], records))
         costs = _accounting.ex_post_epsilons(law, _level_weights(levels), profiles, delta)
-        most_of_all = math.inf if costs.nothing <= levels[-1] else levels[-1] / costs.nothing
-        ratios = [min(level / cost, most_of_all) for level, cost in zip(levels, costs.epsilons, strict=True)]
+        # "nothing" costs less than the last level, except perhaps among levels that are nearly equal
+        bound = math.inf if costs.nothing <= levels[-1] else levels[-1] / costs.nothing
+        ratios = [min(level / cost, bound) for level, cost in zip(levels, costs.epsilons, strict=True)]
         most = MAX_SLACK if next(steps) < STEPS else math.inf
         if all(1 <= ratio < most for ratio in ratios):
             break

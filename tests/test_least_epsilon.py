@@ -113,6 +113,10 @@ def test_nothing_reached_is_an_outcome_of_its_own(one_plan):
     assert not found.reached
     assert (found.model, found.setting, found.noise, found.error, found.interval) == (None,) * 5
     assert found.epsilon == found.guarantees[0].level < found.guarantees[0].largest
+    plan = _least_epsilon._plan()  # the one of this test
+    profiles = [stage.gaussian_stage(1 / noises[0]).profile for noises in plan.noises]
+    costs = accounting.ex_post_epsilons(accounting.repetitions(1.0, 8.0), [1 / 3] * 3, profiles, DELTA)
+    assert found.epsilon == pytest.approx(costs.nothing, rel=1e-3)
     assert found.note.startswith("No training reached the error; this outcome cost epsilon")
     assert "Ask for a larger error" in found.note
 

@@ -213,6 +213,18 @@ def test_every_notion_and_relation_can_be_stated(notion, relation):
     assert (made.notion, made.relation, made.level, made.assumptions) == (notion, relation, 1.0, ("key secret",))
 
 
+def test_a_lower_bound_stands_beside_the_epsilon_of_a_selection():
+    plain = _guarantee.guarantee("dp", 3.20991, "replace_one", "rows", delta=1e-6)
+    stated = dataclasses.replace(plain, attained=2.97519)
+    line = "proved: 3.210; at least 2.975 is needed by some selections of runs with this cost"
+    assert line in stated.summary(1e-6).splitlines()
+    fields = json.loads(json.dumps(stated.to_dict()))
+    assert _guarantee.guarantee_from_dict(fields).attained == 2.97519
+    for wrong in ({"attained": 3.3}, {"attained": -0.1}, {"attained": math.nan}, {"notion": "gdp"}):
+        with pytest.raises(ValueError, match="attained"):
+            _guarantee.guarantee_from_dict(fields | wrong)
+
+
 def test_an_ex_post_guarantee_is_of_its_release_and_reserves_the_largest():
     paid = _guarantee.guarantee("ex_post_dp", 0.5, "replace_one", "rows", delta=1e-6, largest=4.0)
     assert paid.epsilon(1e-6) == 0.5

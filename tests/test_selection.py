@@ -94,6 +94,9 @@ def test_the_best_run_leaves_with_the_statement_of_all():
     average = _accounting.average_profile([0.5, 0.5], [COST.profile, stage.gaussian_stage(0.1).profile])
     assert others.level == pytest.approx(_accounting.selection_epsilon(law, average, 1e-5))
     assert others.level < mine.level
+    for stated, run in ((mine, COST.profile), (others, average)):
+        assert stated.attained == pytest.approx(_accounting.attained_selection_epsilon(law, run, 1e-5))
+        assert 0.9 * stated.level < stated.attained <= stated.level
     assert (mine.protects, mine.delta, mine.relation) == (PEOPLE, 1e-5, "replace_one")
     for name in (_guarantee.RUNS_UNKNOWN, _guarantee.RUN_COST, _guarantee.FAILS_BY_NOISE, _guarantee.WEAK_KEY):
         assert name in mine.assumptions

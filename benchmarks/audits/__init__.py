@@ -4,7 +4,18 @@ A row is a claim, a pair of neighbours and an attack. ``measured`` runs it and s
 ``scripts/audit``; tests/test_audits.py runs the same rows with fewer trials.
 """
 
-from benchmarks.audits import algorithms, curators, driven, failures, fronts, mechanisms, one_run, selections, trainings
+from benchmarks.audits import (
+    algorithms,
+    curators,
+    driven,
+    failures,
+    fronts,
+    least_epsilons,
+    mechanisms,
+    one_run,
+    selections,
+    trainings,
+)
 from benchmarks.audits.rows import Found, Row, claim, measured
 
 FAMILIES = {
@@ -14,6 +25,7 @@ FAMILIES = {
     "trainings": trainings.rows,
     "selections": selections.rows,
     "fronts": fronts.rows,
+    "least epsilon": least_epsilons.rows,
     "drivers": driven.rows,
     "failures": failures.rows,
     "one run": one_run.rows,

@@ -1,6 +1,5 @@
 """The privacy guarantee of a run, as a typed record: never a bare epsilon."""
 
-import decimal
 import math
 import sys
 from collections.abc import Sequence
@@ -8,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from jaxdpbo import _checks
-from jaxdpbo.privacy import _accounting, _guarantee_fields, _ledger
+from jaxdpbo.privacy import _accounting, _guarantee_fields, _guarantee_text, _ledger
 
 NOTIONS = ("gdp", "dp", "ex_post_dp", "metric_dp", "prior_averaged_dp", "none")
 RELATIONS = ("replace_one", "unit_distance")
@@ -99,6 +98,8 @@ class Guarantee:
         "bounded_range" and the range of a choice. ``epsilon`` and ``to_dp`` compose them, more tightly than by their
         GDP level alone. Empty if only the level is stated.
       largest: for "ex_post_dp", the epsilon before the release was known; otherwise None.
+      attained: for a selection, an epsilon that some selections with the stated cost of a run need at ``delta``: no
+        proof can state less than ``attained``. None if no lower bound is known.
     """
 
     notion: str
@@ -114,6 +115,7 @@ class Guarantee:
     also: tuple[str, float] | None = None
     stages: tuple[_accounting.StageFields, ...] = ()
     largest: float | None = None
+    attained: float | None = None
 
     def epsilon(self, delta: float) -> float:
         """The ``epsilon`` of the implied ``(epsilon, delta)``-DP guarantee, under the same assumptions.
@@ -256,11 +258,12 @@ class Guarantee:
             epsilon = self.level if pure else self.epsilon(delta)
             users, _, others = self.protects.partition("; NOT ")
             lines = [
-                f"epsilon = {_round_up(epsilon)} at delta = {0.0 if pure else delta:g}",
+                f"epsilon = {_guarantee_text.round_up(epsilon)} at delta = {0.0 if pure else delta:g}",
                 f"protects: {users} ({self._neighbours})",
                 *([f"does NOT protect: {others}"] if others else []),
                 f"in full: {self.claim.removesuffix(f' ({self._neighbours}) for {self.protects}')}",
-                *([] if self.largest is None else [_describe_largest(self.largest)]),
+                *([] if self.attained is None else [_guarantee_text.describe_attained(self.level, self.attained)]),
+                *([] if self.largest is None else [_guarantee_text.describe_largest(self.largest)]),
             ]
         pages = {name: f" [{PAGE}#{section}]" for name, section in SECTIONS.items()}
         conditions = [f"- {name}{pages.get(name, '')}" for name in self.assumptions]
@@ -369,22 +372,5 @@ def guarantee_from_dict(fields: dict[str, Any]) -> Guarantee:
     names = "assumptions", "delta", "total_variation", "unit", "parts", "also", "stages", "largest"
     rest = {name: fields[name] for name in names}
     stated = guarantee(fields["notion"], fields["level"], fields["relation"], fields["protects"], **rest)
-    return stated.assuming(UNCHECKED)
-
-
-def _describe_largest(largest: float) -> str:
-    """Explain the two epsilons of an ex-post guarantee."""
-    return (
-        "This epsilon is what the release at hand cost; before the release was known, it could have cost up to "
-        f"{_round_up(largest)}. Keep this guarantee with the release: without its epsilon, the release costs the "
-        "larger number."
-    )
-
-
-def _round_up(epsilon: float) -> str:
-    """Round ``epsilon`` up to four digits."""
-    if math.isinf(epsilon) or not epsilon:
-        return f"{epsilon:g}"
-    number = decimal.Decimal(epsilon)
-    last = decimal.Decimal(1).scaleb(number.adjusted() - 3)
-    return f"{number.quantize(last, rounding=decimal.ROUND_CEILING):f}"
+    attained = _guarantee_fields.check_attained(fields["attained"], stated.notion, stated.level)
+    return replace(stated, attained=attained).assuming(UNCHECKED)

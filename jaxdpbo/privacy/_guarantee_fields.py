@@ -54,6 +54,16 @@ def check_largest(largest: Unchecked, notion: str, level: float) -> float | None
     return checked
 
 
+def check_attained(attained: Unchecked, notion: str, level: float) -> float | None:
+    """Check the lower bound beside the epsilon of a "dp" guarantee."""
+    if attained is None:
+        return None
+    checked = _checks.nonnegative("attained", attained)
+    if notion != "dp" or checked > level:
+        raise ValueError(f"attained must belong to a dp guarantee and be at most its level, {level}, got {checked}")
+    return checked
+
+
 def check_stages(
     stages: Unchecked, levels: dict[str, float], relation: str, delta: float
 ) -> tuple[_accounting.StageFields, ...]:

@@ -280,7 +280,8 @@ def _guarantees(
     variation = law.mean * (of_noise + of_score.total_variation) + cut
     cost = stage.gaussian_stage(of_score.level, "a noised score")
     costs = {_fitting.VALIDATION: cost}
-    (validation,) = _selection.statements(law, asked.settings, costs, asked.delta, variation)
+    stated = _selection.statements(law, asked.settings, costs, asked.delta, variation)
+    (validation,) = _selection.with_attained(stated, law, costs)
     largest = plan.costs.largest
     rests = (_selection.timing_assumption(cap), *asked.training.assumptions())
     validation = validation.assuming(*rests, *((_guarantee.ROWS_APART,) if has_validation else ()))

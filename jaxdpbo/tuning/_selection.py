@@ -9,6 +9,8 @@ ledger or an exception. Running time reveals them to anyone who can time the cal
 import math
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
+from dataclasses import replace
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
@@ -22,6 +24,7 @@ from jaxdpbo.tuning import _repetition
 
 ON_ERROR = ("worst", "raise")
 MOST_CUT = 1e-3  # of delta: the most probability that the number of runs exceeds a cap
+Profile = Callable[[float], float]
 Run = Callable[[Any, jax.Array], tuple[Any, float]]
 Cost = stage.Stage | Sequence[stage.Stage]
 
@@ -61,9 +64,10 @@ def private_selection(
     """Run a private training with random settings, a random number of times, and return the best run alone.
 
     Formal guarantee: for each set of rows in ``costs``, ``(epsilon, delta)``-DP, replace-one, of everything returned,
-    with ``epsilon`` the ``accounting.selection_epsilon`` of the average profile of the settings. Assumptions, by name
-    in the guarantee: ``costs`` covers one run, its score included; the number of runs stays unknown; failure of a run
-    depends only on noised values.
+    with ``epsilon`` the ``accounting.selection_epsilon`` of the average profile of the settings; beside it
+    ``attained``, the lower bound of ``accounting.attained_selection_epsilon``. Assumptions, by name in the guarantee:
+    ``costs`` covers one run, its score included; the number of runs stays unknown; failure of a run depends only on
+    noised values.
 
     >>> import jax
     >>> from jaxdpbo import accounting, tuning
@@ -115,7 +119,8 @@ def private_selection(
     variation = law.mean * _checks.nonnegative("run_total_variation", run_total_variation) + table.total_variation
     hidden = timing_assumption(cap)
     guarantees = tuple(
-        other.assuming(hidden, *assumptions) for other in statements(law, settings, costs, delta, variation)
+        other.assuming(hidden, *assumptions)
+        for other in with_attained(statements(law, settings, costs, delta, variation), law, costs)
     )
     keep = _checks.one_of("on_error", on_error, ON_ERROR) == "worst"
     _keys.refuse_trace("the key of private_selection()")
@@ -171,8 +176,7 @@ def statements(
             raise TypeError(f"costs must be stages of jaxdpbo.accounting, got {cost!r} for {name!r}")
         if len(of_one) not in (1, len(settings)):
             raise ValueError(f"costs must be one stage, or one for each of {len(settings)} settings, got {len(of_one)}")
-        profile = _accounting.average_profile([1 / len(of_one)] * len(of_one), [part.profile for part in of_one])
-        epsilon = _accounting.selection_epsilon(law, profile, delta)
+        epsilon = _accounting.selection_epsilon(law, _average([part.profile for part in of_one]), delta)
         if not np.isfinite(epsilon):
             raise ValueError(f"costs must be smaller: nothing is proved for {name!r} at delta={delta:g}")
         rests = (_guarantee.RANDOM_BITS, _guarantee.PUBLIC_CONFIG, _guarantee.RUN_COST)
@@ -188,6 +192,28 @@ def statements(
             )
         )
     return tuple(guarantees)
+
+
+def with_attained(
+    guarantees: Sequence[_guarantee.Guarantee], law: _accounting.Repetitions, costs: Mapping[str, Cost]
+) -> tuple[_guarantee.Guarantee, ...]:
+    """State a lower bound beside each epsilon, so that you see how much a better proof could gain."""
+    shown = []
+    for stated in guarantees:
+        cost = costs[stated.protects]
+        profiles = tuple(part.profile for part in ((cost,) if isinstance(cost, stage.Stage) else cost))
+        shown.append(replace(stated, attained=min(_attained(law, profiles, stated.delta), stated.level)))
+    return tuple(shown)
+
+
+@lru_cache(maxsize=64)  # audits repeat one selection thousands of times
+def _attained(law: _accounting.Repetitions, profiles: tuple[Profile, ...], delta: float) -> float:
+    return _accounting.attained_selection_epsilon(law, _average(profiles), delta)
+
+
+def _average(profiles: Sequence[Profile]) -> Profile:
+    """Profile of a run with a setting drawn uniformly, from the profile of each setting."""
+    return _accounting.average_profile([1 / len(profiles)] * len(profiles), profiles)
 
 
 def check_settings(settings: Sequence[Any]) -> tuple[Any, ...]:

@@ -133,7 +133,8 @@ EXEMPT: dict[str, dict[str, str]] = {
         "surrogate._information_gain": "greedy_gain gain_bound gain_bound_of_box",
         "tuning._repetition": "table",
         "tuning._selection": (
-            "check_settings check_cap timing_assumption statements charge_selection best_run seed_globals wait"
+            "check_settings check_cap timing_assumption statements with_attained charge_selection best_run "
+            "seed_globals wait"
         ),
         "tuning._training": "noise_for",
     },
@@ -215,7 +216,8 @@ EXEMPT: dict[str, dict[str, str]] = {
     "of the statement of any config: tests/test_private_estimate.py": {"privacy._calibration": "guarantee_stages"},
     "of a guarantee's fields: tests/test_guarantee.py": {
         "privacy._composed_guarantee": "part_levels",
-        "privacy._guarantee_fields": "check_text check_parts check_also check_stages check_largest",
+        "privacy._guarantee_fields": "check_text check_parts check_also check_stages check_largest check_attained",
+        "privacy._guarantee_text": "round_up describe_largest describe_attained",
     },
     "of run_scan, killed wherever: tests/test_checkpoint.py": {"drivers._checkpoint": "begin_checkpoint finish delete"},
     "any tree of arrays: tests/test_recorded_runs.py": {"privacy._fingerprints": "fingerprint checksum"},

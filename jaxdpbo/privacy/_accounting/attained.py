@@ -16,7 +16,6 @@ TANGENTS = 30  # slopes at which the trade-off function is cut into outcomes
 SPLITS = np.geomspace(1e-4, 0.5, 16)  # extra cuts: outcomes of equal ratio can stand at several places of an order
 LINES = 2048  # of the trade-off function
 REACH = 1e-2  # ratios above the epsilon with this share of the delta of one run are not distinguished
-MOVES = 4000  # of the search for an order
 ROUNDING = 1e-15  # of the mass of an outcome
 Vector = _grid.Vector
 
@@ -84,25 +83,16 @@ def _worst_pair(profile: _grid.Profile, delta: float) -> tuple[Vector, Vector]:
 def _search(law: selection.Repetitions, null: Vector, other: Vector, delta: float) -> float:
     """Return the largest epsilon found over orders of the outcomes, best outcome first.
 
-    The costly orders put a few outcomes of the lowest ratio first, then the outcomes by falling ratio. Try all of these
-    orders, both ways round; then move one outcome at a time, and keep each move that raises the epsilon.
+    The costly orders put a few outcomes of the lowest ratio first, then the outcomes by falling ratio: all of these
+    orders are tried, both ways round. Moving single outcomes thousands of times gains half a percent.
     """
-    count = len(null)
-    falling = np.arange(count)
-    orders = [
-        np.concatenate([falling[count - first :][::turn], falling[: count - first]])
-        for first in range(count + 1)
+    falling = np.arange(len(null))
+    orders = (
+        np.concatenate([falling[len(null) - first :][::turn], falling[: len(null) - first]])
+        for first in range(len(null) + 1)
         for turn in (1, -1)
-    ]
-    costs = [_cost(law, null[order], other[order], delta) for order in orders]
-    best, order = max(costs), orders[int(np.argmax(costs))]
-    rng = np.random.default_rng(0)
-    for start, end in rng.integers(0, count, (MOVES if count > 1 else 0, 2)):
-        moved = np.insert(np.delete(order, start), end, order[start])
-        cost = _cost(law, null[moved], other[moved], delta)
-        if cost > best:
-            best, order = cost, moved
-    return best
+    )
+    return max(_cost(law, null[order], other[order], delta) for order in orders)
 
 
 def _cost(law: selection.Repetitions, null: Vector, other: Vector, delta: float) -> float:

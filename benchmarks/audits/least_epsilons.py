@@ -1,0 +1,73 @@
+"""The least epsilon that reaches an error: a release at any level, and a release that hides its epsilon."""
+
+from functools import lru_cache
+from typing import Any
+from unittest import mock
+
+import jax
+import numpy as np
+
+from benchmarks.audits.rows import Row, Scores, claim
+from jaxdpbo import tuning
+from jaxdpbo.privacy._accounting import stage
+from jaxdpbo.tuning import _least_epsilon
+
+RECORDS, LEVELS, DELTA = 50, (0.5, 4.0), 1e-4
+OPTIONS = {"error": 0.5, "epsilons": LEVELS, "validation_epsilon": 8.0, "mean": 4.0, "eta": 0.0, "insecure_key": True}
+SLOWER = 25  # a call of its own for every trial
+
+
+class Response:
+    """A randomised response to "is a row 1?", of epsilon ``1 / noise``; a training passes if the response is yes."""
+
+    def cost(self, setting: Any, noise: float, records: int) -> stage.Stage:
+        return stage.pure_stage(1 / noise, "a response")
+
+    def total_variation(self, setting: Any, records: int) -> float:
+        return 0.0
+
+    def assumptions(self) -> tuple[str, ...]:
+        return ()
+
+    def expect(self, rows: Any) -> None:
+        pass
+
+    def fit(self, setting: Any, noise: float, rows: Any, key: jax.Array) -> bool:
+        truthful = jax.random.uniform(key) < 1 / (1 + np.exp(-1 / noise))
+        return bool(np.any(rows[0])) == bool(truthful)
+
+    def losses(self, model: Any, rows: Any) -> np.ndarray:
+        return np.full(len(rows[1]), 0.0 if model else 1.0)
+
+
+def rows() -> list[Row]:
+    """The whole call by its largest epsilon; and by its least, which is false for a model without its epsilon."""
+    largest, least = (claim("dp", level, delta=DELTA) for level in (LEVELS[-1], LEVELS[0]))
+    return [
+        Row("least_epsilon, all that is released", largest, _releases, least=0.15, slower=SLOWER),
+        Row("least_epsilon, its least epsilon for all releases", least, _releases, holds=False, slower=SLOWER),
+    ]
+
+
+@lru_cache(maxsize=1)  # of both rows
+def _releases(trials: int) -> Scores:
+    """The log-likelihood ratio of a yes by its noise, of no row that is 1 and of one."""
+    plans: list[Any] = []
+    calibrate, found = _least_epsilon._plan, []
+
+    def plan(*public: Any) -> Any:
+        """Noise is calibrated once."""
+        plans.extend([] if plans else [calibrate(*public)])
+        return plans[0]
+
+    with mock.patch.object(_least_epsilon, "_plan", plan):
+        for ones in (0, 1):
+            features = (np.arange(RECORDS) < ones).astype(float)[:, None]
+            found.append(np.array([_score(features, jax.random.key(2 * trial + ones)) for trial in range(trials)]))
+    return found[0], found[1]
+
+
+def _score(features: np.ndarray, key: jax.Array) -> float:
+    rows, validation = (features, np.zeros(RECORDS)), (0 * features, np.zeros(RECORDS))
+    found = tuning.least_epsilon(Response(), rows, [0.0], validation=validation, delta=DELTA, key=key, **OPTIONS)
+    return -1.0 if found.noise is None else 1 / found.noise

@@ -24,6 +24,7 @@ SEARCHES = {  # of losses, not of speed
     "repetitions": "benchmarks.search.repetitions",
     "fronts": "benchmarks.search.fronts",
     "least_epsilon": "benchmarks.search.least_epsilon",
+    "selection_prices": "benchmarks.search.selection_prices",
 }
 OPTIONS = {
     "first_answer": {"against"},

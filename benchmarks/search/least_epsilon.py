@@ -13,7 +13,7 @@ factor 2                the search with the noise that the factor of Ghazi et al
 
 import os
 import time
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 os.environ.setdefault("JAX_ENABLE_X64", "1")
@@ -33,16 +33,14 @@ QUICK, PROBLEMS = ("covertype",), ("adult", "covertype")
 LEVELS = tuning._least_epsilon.EPSILONS
 FIXED = 1.0  # the epsilon of the error asked for
 LAWS = ((0.0, 20.0), (0.0, 80.0), (0.5, 40.0), (1.0, 24.0), (1.0, 80.0), (1.0, 150.0), (3.0, 80.0), (3.0, 150.0))
-PRICED = tuple((eta, mean) for eta in (0.0, 0.5, 1.0, 3.0) for mean in (10.0, 20.0, 50.0, 100.0, 150.0, 200.0))
-PASSING = 0.3  # how often one run passes, for the reach of a law
 LONGEST = 5000  # runs of a selection
+BESIDE = 1.06  # on the axis of epsilon, between two ways at one level
 
 
 def main(quick: bool) -> None:
     started = time.perf_counter()
     names, laws = (QUICK, LAWS[-2:]) if quick else (PROBLEMS, LAWS)
     trainings, seeds = (1, 2) if quick else (TRAININGS, SEEDS)
-    prices = [_price(*law) for law in PRICED]
     results: dict[str, Any] = {}
     for name in names:
         wanted = _target_error(name, trainings)
@@ -53,10 +51,10 @@ def main(quick: bool) -> None:
             "runs": [_runs(name, wanted, seed) for seed in tqdm(range(seeds), unit="seed", desc=name)],
         }
         results[name]["summary"] = _summary(results[name]["runs"])
-    _show(prices, results)
+    _show(results)
     report.write_bench(
         "least_epsilon",
-        common.plain({"prices": prices, "problems": results}),
+        common.plain({"problems": results}),
         quick=quick,
         seeds=[FIRST_SEED, FIRST_SEED + seeds],
         noise="exact",
@@ -65,21 +63,6 @@ def main(quick: bool) -> None:
         started=started,
         figures={"least_epsilon": _picture(results)},
     )
-
-
-def _price(eta: float, mean: float) -> dict[str, Any]:
-    """What a law costs over one run, by level, and how often it reaches what one run reaches with ``PASSING``."""
-    law = accounting.repetitions(eta, mean)
-    runs = [partial(accounting.gdp_delta, accounting.gdp_mu(level, tunings.DELTA)) for level in LEVELS]
-    costs = accounting.ex_post_epsilons(law, [1 / len(runs)] * len(runs), runs, tunings.DELTA)
-    missed = float(_accounting.selection.generating_function(law, np.array([1 - PASSING]))[0])
-    return {
-        "eta": eta,
-        "mean": mean,
-        "price": [cost / level for cost, level in zip(costs.epsilons, LEVELS, strict=True)],
-        "nothing": costs.nothing,
-        "reach": 1 - missed,
-    }
 
 
 @lru_cache(maxsize=4)
@@ -216,13 +199,7 @@ def _summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
     return summary | {"test error, least_epsilon - fixed": common.compared(*map(np.array, pairs))}
 
 
-def _show(prices: list[dict[str, Any]], results: dict[str, Any]) -> None:
-    heads = ("eta", "mean", *(f"price at {level:g}" for level in LEVELS), "nothing", f"reach at {PASSING:g}")
-    report.print_table(heads, [
-        (f"{one['eta']:g}", f"{one['mean']:g}", *(f"{price:.2f}" for price in one["price"]),
-         f"{one['nothing']:.2f}", f"{one['reach']:.2f}")
-        for one in prices
-    ])  # fmt: skip
+def _show(results: dict[str, Any]) -> None:
     for name, one in results.items():
         print(f"\n{name}: error asked for {one['error asked for']:.4f}")
         rows = [(f"eta {law['eta']:g}, mean {law['mean']:g}", law) for law in one["laws"]]
@@ -241,11 +218,15 @@ def _show(prices: list[dict[str, Any]], results: dict[str, Any]) -> None:
 def _picture(results: dict[str, Any]) -> Any:
     figure, axes = common.panels(1, len(results), squeeze=False, layout="constrained")
     for axis, (name, one) in zip(axes.ravel(), results.items(), strict=True):
+        for level in LEVELS:
+            axis.axvline(level, color="0.85", linewidth=0.8, zorder=0)
+        axis.axhline(one["error asked for"], color="0.3", linewidth=0.8, linestyle="--", label="error asked for")
         for number, way in enumerate(("least_epsilon", "in turn", "fixed")):
             points = [run[way] for run in one["runs"] if run[way]["reached"]]
-            paid, tested = [point["paid"] for point in points], [point["test error"] for point in points]
-            axis.scatter(paid, tested, color=f"C{number}", label=way, s=14)
-        axis.axhline(one["error asked for"], color="0.5", linewidth=0.8)
+            paid = np.array([point["paid"] for point in points]) * BESIDE**number
+            axis.scatter(paid, [point["test error"] for point in points], color=f"C{number}", label=way, s=14)
         axis.set(title=name, xlabel="epsilon paid", ylabel="test error", xscale="log")
+        axis.set_xticks(LEVELS, [f"{level:g}" for level in LEVELS])
+        axis.minorticks_off()
     axes[0, 0].legend(frameon=False, fontsize=8)
     return figure

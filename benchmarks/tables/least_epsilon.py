@@ -1,16 +1,17 @@
-"""What the least epsilon that reaches an error costs."""
+"""What selections cost: proved and attained, over levels, and in runs on data."""
 
 import math
 
 from benchmarks.tables.markdown import stored, table
 
-RESULT = "bench_least_epsilon"
+RESULT, PRICES = "bench_least_epsilon", "bench_selection_prices"
+SHOWN = (20.0, 150.0)  # means
 HEADS = "data (error asked for)", "way", "reached", "epsilon paid, median", "epsilon paid, mean", "test error"
 
 
 def prices() -> str:
     """A row for each law of the number of runs."""
-    result = stored(RESULT)
+    result = stored(PRICES)
     levels = result["settings"]["chosen here"]["epsilons"]
     rows = [
         (
@@ -20,10 +21,26 @@ def prices() -> str:
             f"{one['nothing']:.2f}",
             f"{one['reach']:.2f}",
         )
-        for one in result["prices"]
+        for one in result["laws"]
     ]
     heads = (*(f"one run at {level:g}" for level in levels), "epsilon if nothing is reached", "reach")
     return table(("eta", "mean", *heads), rows)
+
+
+def bounds() -> str:
+    """Proved and attained epsilons of a selection for some laws."""
+    result = stored(PRICES)
+    levels = result["settings"]["chosen here"]["epsilons"]
+    rows = [
+        (
+            f"{one['eta']:g}",
+            f"{one['mean']:g}",
+            *(f"{high:.2f} ({low:.2f})" for high, low in zip(one["proved"], one["attained"], strict=True)),
+        )
+        for one in result["laws"]
+        if one["mean"] in SHOWN
+    ]
+    return table(("eta", "mean", *(f"one run at {level:g}" for level in levels)), rows)
 
 
 def compared() -> str:
@@ -54,7 +71,8 @@ def _row(name: str, one: dict, way: str, said: dict) -> tuple[str, ...]:
 
 
 BLOCKS = {
-    "bench_least_epsilon_prices": prices,
+    "bench_selection_prices": prices,
+    "bench_selection_bounds": bounds,
     "bench_least_epsilon": compared,
     "bench_least_epsilon_runs": runs,
 }

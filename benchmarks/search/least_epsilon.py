@@ -34,7 +34,6 @@ LEVELS = tuning._least_epsilon.EPSILONS
 FIXED = 1.0  # the epsilon of the error asked for
 LAWS = ((0.0, 20.0), (0.0, 80.0), (0.5, 40.0), (1.0, 24.0), (1.0, 80.0), (1.0, 150.0), (3.0, 80.0), (3.0, 150.0))
 LONGEST = 5000  # runs of a selection
-BESIDE = 1.06  # on the axis of epsilon, between two ways at one level
 
 
 def main(quick: bool) -> None:
@@ -223,8 +222,9 @@ def _picture(results: dict[str, Any]) -> Any:
         axis.axhline(one["error asked for"], color="0.3", linewidth=0.8, linestyle="--", label="error asked for")
         for number, way in enumerate(("least_epsilon", "in turn", "fixed")):
             points = [run[way] for run in one["runs"] if run[way]["reached"]]
-            paid = np.array([point["paid"] for point in points]) * BESIDE**number
-            axis.scatter(paid, [point["test error"] for point in points], color=f"C{number}", label=way, s=14)
+            paid, tested = [point["paid"] for point in points], [point["test error"] for point in points]
+            face = "none" if way == "fixed" else f"C{number}"  # "fixed" lies on one of the levels
+            axis.scatter(paid, tested, edgecolors=f"C{number}", facecolors=face, label=way, s=18)
         axis.set(title=name, xlabel="epsilon paid", ylabel="test error", xscale="log")
         axis.set_xticks(LEVELS, [f"{level:g}" for level in LEVELS])
         axis.minorticks_off()

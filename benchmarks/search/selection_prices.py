@@ -39,7 +39,7 @@ def main(quick: bool) -> None:
         "selection_prices",
         common.plain({"laws": laws}),
         quick=quick,
-        seeds=[],
+        seeds="none: nothing is drawn",
         noise="none",
         dtype="float64",
         chosen={"epsilons": list(LEVELS), "delta": DELTA, "passing": PASSING},

@@ -1,5 +1,7 @@
 """Figures within sentences of the documents: read from stored results, or computed from public numbers alone."""
 
+import math
+
 from benchmarks.tables.markdown import row_of, stored
 from jaxdpbo import preview
 from jaxdpbo.drivers._methods import START
@@ -93,11 +95,26 @@ def users_for_a_start_at_three() -> str:
     return _users_for_a_start(3)
 
 
+def largest_selection_gap() -> str:
+    """Proved over attained epsilons of selections, by shape of the number of runs."""
+    laws = stored("bench_selection_prices")["laws"]
+    gaps = {
+        eta: max(
+            high / low - 1
+            for one in laws
+            if one["eta"] == eta
+            for high, low in zip(one["proved"], one["attained"], strict=True)
+        )
+        for eta in sorted({one["eta"] for one in laws})
+    }
+    return ", ".join(f"{math.ceil(100 * gap)} % for eta = {eta:g}" for eta, gap in gaps.items())
+
+
 SENTENCES = {
     one.__name__: one
     for one in (
         sgd_accuracy, sgd_small_batch, ucb_same_picks, outsourced_same_picks, outsourced_traffic, grid_regret,
         random_settings_share, few_users_lost, users_needed_at_one, users_needed_at_three, users_for_a_start_at_one,
-        users_for_a_start_at_three,
+        users_for_a_start_at_three, largest_selection_gap,
     )
 }  # fmt: skip

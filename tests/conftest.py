@@ -18,6 +18,13 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 MAPPINGS = Path("/proc/self/maps")
 
+OF_EVERY_LIBRARY = (
+    "test_tuned_and_trained_under_one_guarantee",
+    "test_the_least_epsilon_of_any_library",
+    "test_it_learns_from_its_key_alone",
+    "test_rows_of_any_values_raise_nothing_and_spoil_nothing",
+    "test_several_classes_are_learnt",
+)
 # Test id (as pytest prints it) -> why it may be skipped. Any other skip fails the run.
 LISTED_SKIPS: dict[str, str] = {
     "tests/test_peers.py::test_clipped_sums_are_jax_privacys": "jax-privacy is not on a lent machine",
@@ -53,21 +60,27 @@ LISTED_SKIPS: dict[str, str] = {
     **{
         f"tests/test_other_trainings.py::{name}": "jax-privacy is not on a lent machine"
         for name in (
-            "test_tuned_and_trained_under_one_statement[jax_privacy]",
-            "test_it_learns_from_its_key_alone[jax_privacy]",
-            "test_rows_of_any_values_raise_nothing_and_spoil_nothing[jax_privacy]",
+            *(f"{name}[jax_privacy]" for name in OF_EVERY_LIBRARY),
+            "test_a_regression_is_learnt[jax_privacy]",
             "test_one_row_moves_a_sum_by_no_more_than_the_clip_norm",
             "test_what_is_charged_is_what_jax_privacy_draws",
+            "test_frames_tensors_and_datasets_are_rows",
         )
     },
     **{
-        f"tests/test_other_trainings.py::{name}": "with --full only, and where Opacus, of the extra bench, is installed"
+        f"tests/test_other_trainings.py::{name}": "with --full only, and with the extra opacus"
         for name in (
-            "test_tuned_and_trained_under_one_statement[opacus]",
-            "test_it_learns_from_its_key_alone[opacus]",
-            "test_rows_of_any_values_raise_nothing_and_spoil_nothing[opacus]",
+            *(f"{name}[opacus]" for name in (*OF_EVERY_LIBRARY, "test_the_block_of_the_page_runs")),
+            "test_a_regression_is_learnt[opacus]",
             "test_opacus_counts_what_is_stored",
+            "test_a_module_that_mixes_rows_is_refused",
         )
+    },
+    **{
+        f"tests/test_other_trainings.py::{name}[diffprivlib]": (
+            "diffprivlib needs an older scikit-learn: tests/systems/test_diffprivlib.py"
+        )
+        for name in (*OF_EVERY_LIBRARY, "test_the_block_of_the_page_runs")
     },
 }
 

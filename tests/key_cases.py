@@ -49,6 +49,7 @@ from jaxdpbo.privacy._accounting import stage
 from jaxdpbo.privacy._mechanisms import tables
 from jaxdpbo.problems import _gp_draws
 from jaxdpbo.training import _dp_optim, _models, _objectives, _oracles, _permutation_sgd
+from jaxdpbo.tuning import _other_trainings
 
 USES: list[tuple[bytes, str, bytes]] = []  # of which key, what, with which data
 
@@ -475,6 +476,9 @@ KEY_CASES = {
             "tuning._joint_tuning.tune_and_train",
             *_of("tuning._fitting", "TuningArguments", "score"),
         ),
+    ),
+    "a seed for another library": Case(
+        lambda key: _other_trainings.seed_words(key, 8), ("tuning._other_trainings.seed_words",)
     ),
     "least_epsilon": Case(_least, ("tuning._least_epsilon.least_epsilon", *_of("tuning._selection", "best_run"))),
     "private_front": Case(

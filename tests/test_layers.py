@@ -21,7 +21,9 @@ FLOORS = {
 }  # fmt: skip
 SMALL = ("_types", "_arrays", "_checks", "_user_values", "_input_noise", "_space")  # may import each other
 APART = {("surrogate", "privacy"), ("privacy", "surrogate")}
-EXTRAS = {"sklearn", "matplotlib", "tqdm", "dp_accounting", "optuna"}
+EXTRAS = {
+    "sklearn", "matplotlib", "tqdm", "dp_accounting", "optuna", "torch", "opacus", "jax_privacy", "diffprivlib",
+}  # fmt: skip
 TOP_LEVEL = {
     "pyproject.toml", "README.md", "jaxdpbo", "tests", "benchmarks", "scripts", "docs", "LICENSE", "CHANGELOG.md",
     "CONTRIBUTING.md", "SECURITY.md", "CITATION.cff",

@@ -447,7 +447,7 @@ def test_noise_in_floats_is_assumed_ideal():
 @pytest.mark.parametrize(
     ("rows", "kind", "said"),
     [
-        ((X, Y.tolist()), TypeError, "arrays of numbers"),
+        ((X, Y.tolist()), TypeError, "data frames of numbers"),
         ((X, Y.astype(complex)), TypeError, "arrays of real numbers"),
         ((X[:300], Y), ValueError, "as many labels"),
         ((X[:, :2], Y), ValueError, "features must be"),

@@ -65,7 +65,7 @@ class DPSGD(tuning.DPSGD):
         """By trainings of as many steps, with as large batches and as much noise as in the whole, for their rows."""
         numbers = []
         for setting, noise in zip(settings, noises, strict=True):
-            steps, batch = self._sizes(setting, records)
+            steps, batch = trainings.check_setting(setting, records)
             size = max(1, round(batch * train[1].shape[1] / records))
             numbers.append(trainings._numbers(setting, steps, size, noise * size / batch))
         stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *numbers)
@@ -75,7 +75,7 @@ class DPSGD(tuning.DPSGD):
 
     def reach(self, setting: Setting, records: int) -> float:
         """Learning rate times steps times clip norm: of SGD, no parameter moves further but for the noise."""
-        return setting["learning_rate"] * self._sizes(setting, records)[0] * setting["clip_norm"]
+        return setting["learning_rate"] * trainings.check_setting(setting, records)[0] * setting["clip_norm"]
 
     def with_reach(self, setting: Setting, reach: float, records: int) -> Setting:
         """By the learning rate alone, which costs nothing."""

@@ -38,6 +38,7 @@ POISSON_BATCHES = (
     "every batch includes each row independently with the stated probability, and nobody learns which rows it includes"
 )
 FOREIGN_DRAWS = "nobody can distinguish the training library's random draws from ideal ones, or guess their seed"
+EXACT_MINIMISER = "the training finds the exact minimiser of its noised objective"
 RUNS_UNKNOWN = "nobody learns the number of runs, from running time or otherwise"
 LOSERS_UNKNOWN = "nobody learns the settings of runs that were not released, from running time or otherwise"
 FAILS_BY_NOISE = "failure and stopping of a run depend only on its noised values"
@@ -67,6 +68,7 @@ SECTIONS = {
     PREDICTED_APART: "predicted-apart", PUBLIC_RECORDS: "public-records",
     **dict.fromkeys((RUN_COST, RUNS_UNKNOWN, LOSERS_UNKNOWN, FAILS_BY_NOISE, ROWS_APART), "private-selection"),
     STAGE_COSTS: "stage-costs", POISSON_BATCHES: "poisson-batches", FOREIGN_DRAWS: "foreign-draws",
+    EXACT_MINIMISER: "exact-minimiser",
     SPLIT_UNSEEN: "split-unseen", RANDOM_BITS: "key-generator", UNCHECKED: "unchecked", WEAK_KEY: "weak-key",
     WIRE: "private-wire",
     **dict.fromkeys((GAUSSIAN_PROCESS, GAUSSIAN_NOISE, EXACT_UTILITY, BEST_QUERIES), "gaussian-process"),

@@ -79,9 +79,8 @@ def _check_arrays(name: str, rows: Any, training: Training) -> Rows:
     """Check two arrays of numbers, for any elements of object arrays."""
     if not isinstance(rows, (tuple, list)) or len(rows) != 2:
         raise TypeError(f"{name} must be (features, labels), got {type(rows).__name__}")
-    if not all(isinstance(leaf, (np.ndarray, jax.Array)) for leaf in rows):  # in a list, an odd label changes the dtype
-        raise TypeError(f"{name} must be two NumPy or JAX arrays of numbers")
-    features, labels = map(np.asarray, _user_values.to_data(tuple(rows)))
+    rows = tuple(leaf if isinstance(leaf, (np.ndarray, jax.Array)) else _to_array(name, leaf) for leaf in rows)
+    features, labels = map(np.asarray, _user_values.to_data(rows))
     if not {features.dtype.kind, labels.dtype.kind} <= set("fiub"):
         raise TypeError(f"{name} must be two arrays of real numbers")
     if features.ndim < 1 or features.shape[:1] != labels.shape[:1] or len(labels) < LEAST_ROWS:
@@ -90,6 +89,13 @@ def _check_arrays(name: str, rows: Any, training: Training) -> Rows:
         )
     training.expect((features, labels))
     return features, labels
+
+
+def _to_array(name: str, leaf: Any) -> np.ndarray:
+    """Convert a data frame, a column or a tensor: their dtypes are public."""
+    if not hasattr(leaf, "__array__"):  # in a list, an odd label would change the dtype
+        raise TypeError(f"{name} must be two arrays, tensors or data frames of numbers")
+    return np.asarray(leaf)
 
 
 def ideal_delta(asked: TuningArguments, times: float, records: int, once: float = 0.0) -> float:

@@ -15,12 +15,12 @@ from jaxdpbo import _checks
 from jaxdpbo.privacy import _guarantee
 from jaxdpbo.privacy._accounting import stage
 from jaxdpbo.training import _dp_optim, _integer_sums, _models
+from jaxdpbo.tuning import _labels
 
 HYPER_PARAMETERS = ("learning_rate", "batch", "epochs", "clip_norm")
 LARGEST_NOISE, LEAST_NOISE = 1e4, 0.05
 PRECISION = 1e-6  # of the noise, relative
 FACTOR = math.log(4.0)
-BOOLEAN = "b"  # a kind of dtypes
 MOST = 1e3  # cap on epsilon in the root search: epsilon may be inf
 Setting = dict[str, Any]
 Rows = tuple[Any, Any]
@@ -94,14 +94,16 @@ class DPSGD:
 
     def cost(self, setting: Setting, noise: float, records: int) -> stage.Stage:
         """Cost of one training with batches of fixed size, replace-one: ``accounting.sampled_gaussian_epsilon``."""
-        steps, batch = self._sizes(setting, records)
+        steps, batch = check_setting(setting, records)
         return stage.sampled_gaussian_stage(
             rate=batch / records, noise_multiplier=noise, steps=steps, what="the training"
         )
 
     def total_variation(self, setting: Setting, records: int) -> float:
         """Total variation of exact noise; 0 for noise in floats, which is only assumed to be ideal."""
-        return _dp_optim.total_variation(self.model, self._sizes(setting, records)[0]) if self.noise == "exact" else 0.0
+        return (
+            _dp_optim.total_variation(self.model, check_setting(setting, records)[0]) if self.noise == "exact" else 0.0
+        )
 
     def assumptions(self) -> tuple[str, ...]:
         """Ideal noise, for noise in floats; none for exact noise."""
@@ -116,20 +118,21 @@ class DPSGD:
         if self.noise == "exact":
             _integer_sums.expect(self.model)
         features, labels = rows
-        width, kinds, kind = self.model.sizes[0], *(("f", "floats") if self._regresses else ("iubf", "numbers"))
+        width = self.model.sizes[0]
         if features.shape[1:] != (width,) or features.dtype not in (np.float32, np.float64):
             raise ValueError(
                 f"features must be floats of 32 or 64 bits and shape (n, {width}), got {features.dtype} "
                 f"{features.shape}"
             )
-        if labels.ndim != 1 or labels.dtype.kind not in kinds:
-            raise ValueError(f"labels must be {kind} of shape (n,), got {labels.dtype} {labels.shape}")
         if not self._regresses:
-            self._expect_classes(labels.dtype)
+            classes = None if self.classes is None else self._classes
+            _labels.expect_labels(labels, classes, self._count)
+        elif labels.ndim != 1 or labels.dtype.kind != "f":
+            raise ValueError(f"labels must be floats of shape (n,), got {labels.dtype} {labels.shape}")
 
     def fit(self, setting: Setting, noise: float, rows: Rows, key: jax.Array) -> _models.Params:
         """Train, and return the parameters after all steps."""
-        steps, batch = self._sizes(setting, len(rows[1]))
+        steps, batch = check_setting(setting, len(rows[1]))
         examples, numbers = _models.examples(*self._examples(rows)), _numbers(setting, steps, batch, noise)
         room = _room(batch)
         options = {"largest": room, "smallest": room, "optimizer": self.optimizer, "noise": self.noise}
@@ -148,40 +151,18 @@ class DPSGD:
         """Number of classes."""
         return max(2, self.model.sizes[-1])
 
-    def _checked_classes(self, classes: Any) -> tuple[int, ...]:
+    def _checked_classes(self, classes: Any) -> _labels.Classes:
         if self._regresses:
             raise ValueError(f"classes must not be given for a regression, got {classes!r}")
-        if not isinstance(classes, (Sequence, np.ndarray)) or isinstance(classes, str):
-            raise TypeError(f"classes must be a sequence of whole numbers, got {classes!r}")
-        numbers = tuple(_checks.size("classes", label, minimum=-_checks.MAX_SIZE) for label in classes)
-        if len(set(numbers)) != len(numbers) or len(numbers) != self._count:
-            raise ValueError(f"classes must be {self._count} different numbers for this model, got {classes!r}")
-        return numbers
-
-    def _expect_classes(self, dtype: np.dtype) -> None:
-        """Raise ValueError unless labels of this public dtype can take every class as a value."""
-        if self.classes is None:
-            if dtype.kind == BOOLEAN and self._count == 2:
-                return
-            raise ValueError(
-                f"classes must be given for labels of {dtype}: pass DPSGD(..., classes={tuple(range(self._count))}) if "
-                "labels are these numbers"
-            )
-        if dtype.kind == "f":  # also from an array of objects, if some label was not a number
-            return
-        low, high = (0, 1) if dtype.kind == BOOLEAN else (np.iinfo(dtype).min, np.iinfo(dtype).max)
-        if not all(low <= label <= high for label in self.classes):
-            raise ValueError(f"classes must be numbers that labels of {dtype} can be, got {self.classes}")
+        return _labels.check_classes(classes, self._count)
 
     def _targets(self, labels: Any) -> np.ndarray:
         """Class numbers, -1 for an unknown label; for a regression the labels themselves."""
-        labels = np.asarray(labels)
-        if self._regresses:
-            return labels
-        numbers = np.full(labels.shape, -1, np.int32)
-        for number, label in enumerate(self.classes or range(self._count)):
-            numbers[labels == label] = number
-        return numbers
+        return np.asarray(labels) if self._regresses else _labels.class_numbers(labels, self._classes)
+
+    @property
+    def _classes(self) -> _labels.Classes:
+        return tuple(self.classes or range(self._count))
 
     def _examples(self, rows: Rows) -> tuple[jax.Array, jax.Array]:
         """Features and targets; a row with an unknown label gets NaN features, and so a zero gradient."""
@@ -190,13 +171,15 @@ class DPSGD:
             return features, targets
         return jnp.where((targets < 0)[..., None], jnp.nan, features), jnp.maximum(targets, 0)
 
-    def _sizes(self, setting: Setting, records: int) -> tuple[int, int]:
-        if set(setting) != set(HYPER_PARAMETERS):
-            raise ValueError(f"settings must have {', '.join(HYPER_PARAMETERS)}, got {', '.join(map(str, setting))}")
-        for name in ("learning_rate", "clip_norm"):  # before anything is charged: a refused training counts as failed
-            _checks.positive(name, setting[name])
-        batch = min(_checks.size("batch", setting["batch"]), records)
-        return _dp_optim.steps_of_epochs(setting["epochs"], records, batch), batch
+
+def check_setting(setting: Setting, records: int) -> tuple[int, int]:
+    """Check a setting of DP-SGD, and return its numbers of steps and of rows in a batch."""
+    if set(setting) != set(HYPER_PARAMETERS):
+        raise ValueError(f"settings must have {', '.join(HYPER_PARAMETERS)}, got {', '.join(map(str, setting))}")
+    for name in ("learning_rate", "clip_norm"):  # before anything is charged: a refused training counts as failed
+        _checks.positive(name, setting[name])
+    batch = min(_checks.size("batch", setting["batch"]), records)
+    return _dp_optim.steps_of_epochs(setting["epochs"], records, batch), batch
 
 
 _train = jax.jit(_dp_optim.train, static_argnames=("model", "largest", "smallest", "optimizer", "noise"))

@@ -21,6 +21,8 @@ HELPERS = {
     "_user_values",
     "privacy._accounting._grid",
     "tuning._fitting",
+    "tuning._labels",
+    "tuning._other_trainings",
 }
 
 # Why a public function has no row -> which, by module. A function that is gone or has a row may not stand here.
@@ -136,7 +138,8 @@ EXEMPT: dict[str, dict[str, str]] = {
             "check_settings check_cap timing_assumption statements with_attained charge_selection best_run "
             "seed_globals wait"
         ),
-        "tuning._training": "noise_for",
+        "tuning._training": "noise_for check_setting",
+        "tuning.opacus": "stack",
     },
     "numbers of a checked caller in one expression: tests/test_sensitivity.py": {
         "privacy._sensitivity": (

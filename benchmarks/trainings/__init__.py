@@ -1,1 +1,0 @@
-"""Trainings of other libraries for ``tune_and_train``: docs/tutorials/libraries.md shows these files."""

@@ -1,0 +1,61 @@
+"""Labels of a classification: the classes are public, and a label that is none of them raises nothing."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxdpbo import _checks
+from jaxdpbo._types import Unchecked
+
+BOOLEAN = "b"  # a kind of dtypes
+Classes = tuple[int, ...]
+
+
+def check_classes(classes: Unchecked, count: int | None = None) -> Classes:
+    """Check a sequence of different whole numbers, ``count`` of them, or two or more.
+
+    Raises:
+      TypeError: not a sequence of whole numbers.
+      ValueError: equal numbers, or another count.
+    """
+    if not isinstance(classes, (Sequence, np.ndarray)) or isinstance(classes, str):
+        raise TypeError(f"classes must be a sequence of whole numbers, got {classes!r}")
+    numbers = tuple(_checks.size("classes", label, minimum=-_checks.MAX_SIZE) for label in classes)
+    if len(set(numbers)) != len(numbers) or len(numbers) < 2 or count not in (None, len(numbers)):
+        raise ValueError(f"classes must be {count or 'two or more'} different numbers for this model, got {classes!r}")
+    return numbers
+
+
+def expect_labels(labels: Any, classes: Classes | None, count: int) -> None:
+    """Raise ValueError unless labels of this shape and dtype, which are public, can take every class as a value.
+
+    Args:
+      labels: an array.
+      classes: None: labels are booleans.
+      count: of the model's classes.
+    """
+    dtype = labels.dtype
+    if labels.ndim != 1 or dtype.kind not in "iubf":
+        raise ValueError(f"labels must be numbers of shape (n,), got {dtype} {labels.shape}")
+    if classes is None:
+        if dtype.kind == BOOLEAN and count == 2:
+            return
+        raise ValueError(
+            f"classes must be given for labels of {dtype}: pass DPSGD(..., classes={tuple(range(count))}) if "
+            "labels are these numbers"
+        )
+    if dtype.kind == "f":  # also from an array of objects, if some label was not a number
+        return
+    low, high = (0, 1) if dtype.kind == BOOLEAN else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    if not all(low <= label <= high for label in classes):
+        raise ValueError(f"classes must be numbers that labels of {dtype} can be, got {classes}")
+
+
+def class_numbers(labels: Any, classes: Classes | None) -> np.ndarray:
+    """Return the position of each label in ``classes``, ``(n,)``, -1 for another label; by default of (0, 1)."""
+    labels = np.asarray(labels)
+    numbers = np.full(labels.shape, -1, np.int32)
+    for number, label in enumerate(classes or (0, 1)):
+        numbers[labels == label] = number
+    return numbers

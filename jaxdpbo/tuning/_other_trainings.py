@@ -1,0 +1,84 @@
+"""Code shared by the trainings of other libraries: rows, losses, and seeds for another library's generator."""
+
+import math
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from jaxdpbo import _checks
+from jaxdpbo.privacy import _guarantee
+from jaxdpbo.tuning import _labels
+
+LOSSES = ("cross_entropy", "squared")
+LARGEST = 1e3  # of a feature, so that no square of a gradient overflows
+DRAWS = _guarantee.IDEAL_NOISE, _guarantee.POISSON_BATCHES, _guarantee.FOREIGN_DRAWS
+Rows = tuple[Any, Any]
+
+
+class Examples(NamedTuple):
+    """Rows of finite numbers: features ``(n, ...)``, targets ``(n,)``, and 1 for each row that counts, ``(n,)``."""
+
+    features: np.ndarray
+    targets: np.ndarray
+    counted: np.ndarray
+
+
+def examples(rows: Rows, classes: _labels.Classes | None, *, regression: bool) -> Examples:
+    """Make every row finite by itself; a row without a known label does not count.
+
+    A feature that is no number is 0, and larger numbers are clipped. Targets are positions in ``classes``, or the
+    labels of a regression.
+    """
+    features = np.clip(np.nan_to_num(rows[0], nan=0.0, posinf=0.0, neginf=0.0), -LARGEST, LARGEST).astype(np.float32)
+    if regression:
+        with np.errstate(over="ignore"):
+            labels = np.asarray(rows[1]).astype(np.float32)
+        known = np.isfinite(labels)
+        return Examples(features, np.where(known, labels, np.float32(0)), known.astype(np.float32))
+    numbers = _labels.class_numbers(rows[1], classes)
+    return Examples(features, np.maximum(numbers, 0), (numbers >= 0).astype(np.float32))
+
+
+def losses(scores: Any, of: Examples, *, regression: bool) -> np.ndarray:
+    """Return 1 where a class is wrong or unknown, 0 elsewhere; for a regression squared errors, at most 1.
+
+    Args:
+      scores: ``(n,)`` or ``(n, k)``: of one score, positive means the second class.
+      of: the rows.
+      regression: the scores are predicted labels.
+    """
+    scores = np.asarray(scores, float).reshape(len(of.targets), -1)
+    if regression:
+        found = np.minimum(np.square(scores[:, 0] - of.targets), 1.0)
+    else:
+        predicted = np.argmax(scores, axis=1) if scores.shape[1] > 1 else (scores[:, 0] > 0).astype(int)
+        found = np.asarray(predicted != of.targets, float)
+    return np.where((of.counted > 0) & np.all(np.isfinite(scores), axis=1), found, 1.0)
+
+
+def expect(rows: Rows, shape: tuple[int, ...], classes: _labels.Classes | None, *, regression: bool) -> None:
+    """Raise ValueError unless labels suit scores of this shape for one row; both are public."""
+    features, labels = rows
+    count = math.prod(shape)
+    if len(shape) > 1 or (regression and count != 1):
+        raise ValueError(f"the model must return {'one number' if regression else 'one score a class'}, got {shape}")
+    if features.dtype.kind != "f":
+        raise ValueError(f"features must be floats, got {features.dtype}")
+    if not regression:
+        count = max(2, count)
+        _labels.expect_labels(labels, None if classes is None else _labels.check_classes(classes, count), count)
+    elif labels.ndim != 1 or labels.dtype.kind != "f":
+        raise ValueError(f"labels must be floats of shape (n,), got {labels.dtype} {labels.shape}")
+
+
+def poisson_event(noise: float, rate: float, steps: int) -> Any:
+    """Describe steps of DP-SGD with Poisson batches to dp-accounting; the noise is over the clip norm."""
+    events = _checks.extra("dp_accounting", "accounting", "the cost of a training by another library")
+    step = events.PoissonSampledDpEvent(rate, events.GaussianDpEvent(noise))
+    return events.SelfComposedDpEvent(step, steps)
+
+
+def seed_words(key: jax.Array, count: int) -> list[int]:
+    """Numbers of 32 bits from a key of JAX, to seed the generator of another library."""
+    return [int(word) for word in np.asarray(jax.random.bits(key, (count,), "uint32"))]

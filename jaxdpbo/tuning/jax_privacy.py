@@ -1,0 +1,171 @@
+"""DP-SGD by jax-privacy as a training for ``tune_and_train`` and ``least_epsilon``; needs the ``jax_privacy`` extra.
+
+Batches, clipped gradients, noise and the event of the cost are those of jax-privacy.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxdpbo import _checks, _namespace
+from jaxdpbo.privacy._accounting import stage
+from jaxdpbo.tuning import _labels, _other_trainings, _training
+from jaxdpbo.tuning._training import Rows, Setting
+
+__all__ = ["DPSGD"]
+__dir__ = _namespace.list_public(__name__)
+
+
+@dataclass(frozen=True)
+class DPSGD:
+    """DP-SGD of a model in JAX, in two functions.
+
+    Settings have a ``learning_rate``, a mean ``batch``, ``epochs`` and a ``clip_norm``, as those of ``tuning.DPSGD``.
+    The noise is over the clip norm, as jax-privacy has it.
+
+    Formal guarantee: replace-one, by group privacy from the add-or-remove event of jax-privacy, so for about twice its
+    epsilon; under the assumptions that noise in floats is ideal, that batches are Poisson, and that the draws of NumPy,
+    with a seed of 256 bits, cannot be distinguished from ideal draws.
+
+    >>> import jax, jax.numpy as jnp
+    >>> from jaxdpbo.tuning import jax_privacy
+    >>> training = jax_privacy.DPSGD(lambda key: jnp.zeros(6), lambda params, row: row @ params[:5] + params[5])
+    >>> setting = {"learning_rate": 0.5, "batch": 50, "epochs": 10, "clip_norm": 1.0}
+    >>> round(training.cost(setting, 2.0, 5000).epsilon(1e-5), 1)
+    1.3
+
+    Attributes:
+      make_params: ``key -> params``, a pytree of floats.
+      predict: ``(params, row (...)) -> scores``, ``()`` or ``(k,)``, of one row, compiled.
+      loss: "cross_entropy" for classes: of one score, positive means the second class; "squared" for a regression.
+      classes: see ``tuning.DPSGD``; not for a regression.
+    """
+
+    make_params: Callable[[jax.Array], Any]
+    predict: Callable[[Any, jax.Array], Any]
+    loss: str = "cross_entropy"
+    classes: Sequence[int] | None = None
+
+    def __post_init__(self):
+        """Raise ValueError for an unknown loss, or for wrong ``classes``."""
+        _checks.one_of("loss", self.loss, _other_trainings.LOSSES)
+        if self.classes is not None:
+            object.__setattr__(self, "classes", _labels.check_classes(self.classes))
+
+    def cost(self, setting: Setting, noise: float, records: int) -> stage.Stage:
+        """Cost of the event of jax-privacy: Poisson batches with a mean of ``batch`` rows."""
+        steps, batch = _training.check_setting(setting, records)
+        return _cost(noise, steps, batch / records)
+
+    def total_variation(self, setting: Setting, records: int) -> float:
+        """0: noise in floats is assumed to be ideal."""
+        return 0.0
+
+    def assumptions(self) -> tuple[str, ...]:
+        """Ideal noise, Poisson batches and good draws."""
+        return _other_trainings.DRAWS
+
+    def expect(self, rows: Rows) -> None:
+        """Check shapes and dtypes, without a run of ``predict``.
+
+        Raises:
+          ValueError: a wrong shape or dtype, or ``classes`` missing for numbers.
+          ImportError: the ``jax_privacy`` extra is not installed.
+        """
+        _library("jax_privacy")
+        row = jax.ShapeDtypeStruct(rows[0].shape[1:], jnp.float32)
+        scores = jax.eval_shape(self.predict, jax.eval_shape(self.make_params, jax.random.key(0)), row)
+        _other_trainings.expect(rows, scores.shape, self._classes, regression=self._regresses)
+
+    def fit(self, setting: Setting, noise: float, rows: Rows, key: jax.Array) -> Any:
+        """Train, and return the parameters after all steps, as NumPy arrays."""
+        steps, batch = _training.check_setting(setting, len(rows[1]))
+        of = _other_trainings.examples(rows, self._classes, regression=self._regresses)
+        selection, noising = _library("jax_privacy.batch_selection"), _library("jax_privacy.noise_addition")
+        of_params, of_batches, of_noise = jax.random.split(key, 3)
+        params = self.make_params(of_params)
+        state = noising.gaussian_privatizer(stddev=noise, prng_key=of_noise).init(params)
+        sampling = selection.CyclicPoissonSampling(
+            sampling_prob=batch / len(of.targets),
+            iterations=steps,
+            partition_type=selection.PartitionType.INDEPENDENT,
+        )
+        room = 2 * max(8, batch)  # batches are filled up to multiples of this size, so that few shapes compile
+        rng = np.random.default_rng(_other_trainings.seed_words(of_batches, 8))
+        numbers = setting["clip_norm"], setting["learning_rate"] / batch
+        for indices in sampling.batch_iterator(len(of.targets), rng=rng):
+            padded = selection.pad_to_multiple_of(indices, room) if len(indices) else np.full(room, -1)
+            taken = jax.tree.map(lambda leaf, rows=padded: leaf[rows], of)
+            params, state = _step(self.predict, self.loss, params, state, taken, padded < 0, noise, *numbers)
+        return jax.tree.map(np.asarray, params)
+
+    def losses(self, model: Any, rows: Rows) -> np.ndarray:
+        """Return 1 where a row is classified wrongly; for a regression squared errors, at most 1."""
+        of = _other_trainings.examples(rows, self._classes, regression=self._regresses)
+        scores = _predict_all(self.predict, model, of.features)
+        return _other_trainings.losses(scores, of, regression=self._regresses)
+
+    @property
+    def _regresses(self) -> bool:
+        return self.loss == "squared"
+
+    @property
+    def _classes(self) -> _labels.Classes | None:
+        return None if self.classes is None else tuple(self.classes)
+
+
+def _library(name: str) -> Any:
+    return _checks.extra(name, "jax_privacy", "tuning.jax_privacy.DPSGD")
+
+
+@lru_cache(maxsize=1024)
+def _cost(noise: float, steps: int, rate: float) -> stage.Stage:
+    event = _other_trainings.poisson_event(noise, rate, steps)  # equal to the event of jax-privacy
+    return stage.foreign_stage(event, "add_or_remove", "the training by jax-privacy")
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _step(
+    predict: Any,
+    loss: str,
+    params: Any,
+    state: Any,
+    batch: _other_trainings.Examples,
+    padding: Any,
+    noise: Any,
+    clip_norm: Any,
+    rate: Any,
+) -> tuple[Any, Any]:
+    """One step: the noised sum of clipped gradients."""
+    clipping, noising = _library("jax_privacy.clipping"), _library("jax_privacy.noise_addition")
+
+    def row_loss(params: Any, features: Any, target: Any, counted: Any) -> jax.Array:
+        return counted * _loss(predict(params, features), target, loss)
+
+    options = {"l2_clip_norm": clip_norm, "rescale_to_unit_norm": True, "keep_batch_dim": False}
+    gradient = clipping.clipped_grad(row_loss, batch_argnums=(1, 2, 3), **options)
+    total = gradient(params, *batch, is_padding_example=padding)
+    privatizer = noising.gaussian_privatizer(stddev=noise, prng_key=0)  # the key that counts is in the state
+    total, state = privatizer.update(total, state)
+    return jax.tree.map(lambda old, change: (old - rate * clip_norm * change).astype(old.dtype), params, total), state
+
+
+def _loss(scores: jax.Array, target: jax.Array, loss: str) -> jax.Array:
+    """Loss of one row."""
+    scores = jnp.reshape(scores, (-1,))
+    if loss == "squared":
+        return jnp.square(scores[0] - target)
+    if len(scores) == 1:
+        return jnp.logaddexp(0.0, scores[0]) - target * scores[0]
+    return jax.nn.logsumexp(scores) - scores[target]
+
+
+@partial(jax.jit, static_argnums=0)
+def _predict_all(predict: Any, params: Any, features: jax.Array) -> jax.Array:
+    """Scores of each row by itself."""
+    return jax.vmap(predict, in_axes=(None, 0))(params, features)

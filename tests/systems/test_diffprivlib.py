@@ -1,0 +1,58 @@
+"""Trainings of diffprivlib, in an environment with the scikit-learn that it needs; and its own claim, attacked."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from compilation import UNOPTIMISED
+
+ROOT = Path(__file__).parent.parent.parent
+ATTACK = """
+import warnings
+import numpy as np
+from diffprivlib import models
+from scipy import stats
+
+warnings.simplefilter("ignore")
+NORM, C, EPSILON, TRIALS, WIDTH = 100.0, 1e-3, 0.5, 4000, 0.02
+
+def density(longest, seed):
+    # Near zero, of two rows: one of zeros, and one of zeros or of the largest norm.
+    features, rng, found = np.array([[0.0], [longest]]), np.random.RandomState(seed), 0
+    for _ in range(TRIALS):
+        made = models.LogisticRegression(
+            epsilon=EPSILON, data_norm=NORM, C=C, fit_intercept=False, tol=1e-9, max_iter=1000, random_state=rng
+        ).fit(features, np.array([0, 1]))
+        found += abs(made.coef_[0, 0]) < WIDTH
+    return found
+
+often, seldom = density(NORM, 0), density(0.0, 1)
+least = stats.beta.ppf(0.01, often, TRIALS - often + 1)
+most = stats.beta.ppf(0.99, seldom + 1, TRIALS - seldom)
+print(often, seldom, np.log(least / most))
+assert np.log(least / most) > EPSILON, "the claim of diffprivlib held"
+"""
+
+
+def test_its_trainings_pass_beside_its_own_scikit_learn(tmp_path):
+    python = str(tmp_path / "venv" / "bin" / "python")
+    environment = os.environ | UNOPTIMISED
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
+    install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"{ROOT}[test,diffprivlib]"]
+    done = subprocess.run(install, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    tests = [
+        "-m",
+        "pytest",
+        "-p",
+        "no:cacheprovider",
+        "--tb=short",
+        "tests/test_other_trainings.py",
+        "-k",
+        "diffprivlib",
+    ]
+    for command in ([python, *tests], [python, "-c", ATTACK]):
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment)
+        assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
+        assert "skipped" not in done.stdout, done.stdout

@@ -345,6 +345,7 @@ def audit() -> str:
     both = [f"sweep, two configs, {which}" for which in ("together", "their difference")]
     common = "sweep, common random numbers, their difference"
     last, tried = "laplace, float, read to the last bit", "dp_optim, float, every draw tried"
+    searched, hidden = "least_epsilon, all that is released", "least_epsilon, its least epsilon for all releases"
     projection = "random_projection (paper: theorem 1)"
     claimed = {name: rows[name]["claimed"] for name in rows}
     return table(
@@ -368,6 +369,16 @@ def audit() -> str:
                 "copied",
                 f"mu = {claimed[recorded[0]]:.4f}",
                 measured(*recorded),
+            ),
+            (
+                "`least_epsilon`: releases of any level (4,000 trials)",
+                f"epsilon = {claimed[searched]:g} before the release",
+                measured(searched, digits=2),
+            ),
+            (
+                f"`least_epsilon` without the epsilon of the release (claims epsilon = {claimed[hidden]:g})",
+                "none",
+                measured(hidden, digits=2),
             ),
             ("two configs of a sweep under common random numbers", "none", measured(common, digits=1)),
             ("random projection, as published (claims epsilon = 1)", "none", measured(projection, digits=1)),

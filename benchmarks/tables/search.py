@@ -1,72 +1,63 @@
 """Losses that the searches reach."""
 
-from typing import Any
-
 from benchmarks.tables.markdown import stored, table
 
 RESULT = "bench_search"
-FREE, BEFORE, UNTUNED = "minimize - random search", "minimize - before", "minimize - default parameters"
+OURS, PUBLIC = "minimize", "minimize, public"
+RIVALS = {  # by their names in the result
+    "one choice": "one private choice",
+    "training rows alone": "training rows alone",
+    "before": "`minimize` by its former rule",
+    "random search": "random search, not private",
+    "Optuna's TPE": "Optuna's TPE, not private",
+    "default parameters": "default parameters",
+    "a random point": "a random point",
+}
 
 
 def compared() -> str:
-    """A row for each problem, at one budget."""
+    """A row for each problem, at the first budget: mean losses, each rival's marked by the verdict on ``minimize``."""
+    level = _budgets()[0]
     rows = []
     for row in stored(RESULT)["problems"].values():
-        level = _level()
-        i = row["budgets"].index(level)
-        sizes = f"{row['users']:,}, {row['dimensions']}, {row['evaluations']}, {row['seeds'][i]}"
-        means = [row["mean"][name][i] for name in ("random search", "minimize")]
-        pairs = [row["paired"].get(name, {}).get(level) for name in (FREE, BEFORE, UNTUNED)]
+        means = row["mean"][level]
+        sizes = f"{row['users']:,}, {row['dimensions']}, {row['evaluations']}, {row['seeds'][level]}"
+        marked = (
+            "" if name not in means else _marked(means[name], row["paired"][level][f"{OURS} - {name}"]["verdict"])
+            for name in (PUBLIC, *RIVALS)
+        )
         method = row["method"][level].partition(":")[0]
-        rows.append((row["title"], sizes, method, *(f"{mean:.4f}" for mean in means), *map(_said, pairs)))
-    header = (
-        "problem", "users, dimensions, evaluations, seeds", "method", "random search, not private", "`minimize`",
-        "difference from random search", "from Algorithm 1's units", "from default parameters",
-    )  # fmt: skip
-    return table(header, rows)
-
-
-def models() -> str:
-    """The models of a ``Space`` at an epsilon of 1, beside the default parameters of their library."""
-    result = stored(RESULT)
-    level = result["settings"]["chosen here"]["mu of epsilon = 1 at delta = 1e-5"]
-    rows = []
-    for row in result["problems"].values():
-        if level not in row["budgets"]:
-            continue
-        i = row["budgets"].index(level)
-        means = [f"{row['mean'][name][i]:.4f}" for name in ("default parameters", "minimize", "random search")]
-        pairs = [row["paired"][name][level] for name in (UNTUNED, FREE)]
-        rows.append((row["title"], *means, *map(_said, pairs)))
-    header = (
-        "model", "default parameters", "`minimize`", "random search, not private",
-        "difference from default parameters", "from random search",
-    )  # fmt: skip
-    return table(header, rows)
+        rows.append((row["title"], sizes, method, f"{means[OURS]:.4f}", *marked))
+    header = ("problem", "users, dimensions, evaluations, seeds", "method", "`minimize`", "`minimize`, public rows")
+    return table((*header, *RIVALS.values()), rows)
 
 
 def totals() -> str:
-    """A row for each budget."""
-    rows, totals = [], stored(RESULT)["totals"]
-    levels = stored(RESULT)["settings"]["chosen here"]["mu"]
-    for mu in levels:
-        rows.append(
-            (mu, *(", ".join(f"{verdict} {count}" for verdict, count in of[mu].items()) for of in totals.values()))
-        )
-    return table(("mu", *(f"`minimize` {name.removeprefix('minimize ')}" for name in totals)), rows)
+    """A row for each rival: on how many problems ``minimize`` is better, no different or worse, by budget."""
+    counts = stored(RESULT)["totals"]
+    rows = []
+    for name in (PUBLIC, *RIVALS):
+        cells = [_counted(counts[level].get(f"{ours} - {name}")) for level in _budgets() for ours in (OURS, PUBLIC)]
+        rows.append((RIVALS.get(name, "`minimize`, public rows"), *cells))
+    columns = [
+        f"{ours}, {level.replace('mu', 'mu =')}" for level in _budgets() for ours in ("`minimize`", "public rows")
+    ]
+    return table(("rival", *columns), rows)
 
 
-def _level() -> str:
-    found = stored(RESULT)["settings"]["chosen here"]["mu"]
-    return "1" if "1" in found else found[0]
+def _budgets() -> list[str]:
+    return stored(RESULT)["settings"]["chosen here"]["budgets"]
 
 
-def _said(pair: dict[str, Any] | None) -> str:
-    if pair is None:
+def _marked(mean: float, verdict: str) -> str:
+    mark = {"better": "**", "worse": "_"}.get(verdict, "")
+    return f"{mark}{mean:.4f}{mark}"
+
+
+def _counted(counts: dict[str, int] | None) -> str:
+    if counts is None:
         return ""
-    low, high = pair["95%"]
-    mark = {"better": "**", "worse": "_"}.get(pair["verdict"], "")
-    return f"{mark}{pair['mean difference']:+.4f}{mark} ({low:+.4f} to {high:+.4f})"
+    return f"better {counts['better']}, worse {counts['worse']}, no different {counts['no different']}"
 
 
 def estimators() -> str:
@@ -136,7 +127,6 @@ BLOCKS = {
     "bench_blocks_counts": block_counts,
     "bench_blocks_exponents": block_exponents,
     "bench_search": compared,
-    "bench_search_models": models,
     "bench_search_totals": totals,
     "bench_sklearn": estimators,
 }

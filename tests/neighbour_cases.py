@@ -356,7 +356,7 @@ WITHOUT: dict[str, dict[str, str]] = {
         "privacy._separable.data_axes": "find_axes expect_one_role expect_apart",
         "privacy._transforms.curation": "project",
         "tuning._training": "DPSGD.expect DPSGD.fit DPSGD.losses Training.expect Training.fit Training.losses",
-        "tuning._other_trainings": "examples expect",
+        "tuning._other_trainings": "finite_examples expect_rows",
         "tuning.opacus": "DPSGD.expect DPSGD.fit DPSGD.losses",
         "tuning.jax_privacy": "DPSGD.expect DPSGD.fit DPSGD.losses",
         "tuning.diffprivlib": "LogisticRegression.expect LogisticRegression.fit LogisticRegression.losses",

@@ -180,7 +180,7 @@ def test_what_is_out_of_range_is_refused():
 @pytest.mark.parametrize(
     ("eta", "mean", "mu", "delta"), [(3.0, 24.0, 0.4, 1e-5), (0.0, 20.0, 0.25, 1e-5), (1.0, 24.0, 1.0, 1e-5)]
 )
-def test_the_bound_is_at_most_a_tenth_above_what_an_order_attains(eta, mean, mu, delta):
+def test_the_proved_epsilon_is_near_the_attained_one(eta, mean, mu, delta):
     law, run = accounting.repetitions(eta, mean), partial(accounting.gdp_delta, mu)
     attained = accounting.attained_selection_epsilon(law, run, delta)
     assert attained <= accounting.selection_epsilon(law, run, delta) <= 1.1 * attained

@@ -216,7 +216,10 @@ def test_every_notion_and_relation_can_be_stated(notion, relation):
 def test_a_lower_bound_stands_beside_the_epsilon_of_a_selection():
     plain = _guarantee.guarantee("dp", 3.20991, "replace_one", "rows", delta=1e-6)
     stated = dataclasses.replace(plain, attained=2.97519)
-    line = "proved: 3.210; at least 2.975 is needed by some selections of runs with this cost"
+    line = (
+        "proved epsilon at delta = 1e-06: 3.210. Some selections of runs with this cost have an epsilon of at least "
+        "2.975: no proof that uses only this cost can go below"
+    )
     assert line in stated.summary(1e-6).splitlines()
     fields = json.loads(json.dumps(stated.to_dict()))
     assert _guarantee.guarantee_from_dict(fields).attained == 2.97519
@@ -232,7 +235,7 @@ def test_an_ex_post_guarantee_is_of_its_release_and_reserves_the_largest():
     assert paid.reservation == _guarantee.guarantee("dp", 4.0, "replace_one", "rows", delta=1e-6)
     assert paid.reservation.reservation == paid.reservation
     assert paid.to_dp(1e-6) == paid
-    assert "before the release was known, it could have cost up to 4.000" in str(paid)
+    assert "Before the release was known, a cost of up to 4.000 was possible" in str(paid)
     assert "Keep this guarantee with the release" in str(paid)
     assert _guarantee.guarantee_from_dict(json.loads(json.dumps(paid.to_dict()))).largest == 4.0
     varied = dataclasses.replace(paid, total_variation=1e-9)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
+import joblib
 import numpy as np
 import pandas as pd
 import pytest
@@ -147,6 +148,13 @@ def _with_classes(training):
     }[type(training)]()
 
 
+def test_empty_batches_are_steps_of_noise_alone(descent):
+    """With a mean of one row, a third of the batches are empty."""
+    training, setting = descent
+    model = training.fit(setting | {"batch": 1, "epochs": 3}, 1.0, (X[:20], Y[:20]), jax.random.key(0))
+    assert all(np.all(np.isfinite(leaf)) for leaf in leaves(model))
+
+
 def test_several_classes_are_learnt(library):
     training, setting = library
     labels = np.array([7, -1, 3])[np.argmax(X, axis=1)]
@@ -200,6 +208,19 @@ def test_frames_tensors_and_datasets_are_rows():
     np.testing.assert_array_equal(np.delete(features, 7, axis=0), np.delete(X, 7, axis=0))
     with pytest.raises(TypeError, match="rows must be two arrays"):
         _fitting._check_arrays("rows", (X.tolist(), Y), training)
+    for labels in (pd.Series(Y, dtype="boolean"), pd.Series(Y, dtype="category"), pd.Series(Y, dtype="Int64")):
+        missing = labels.copy()
+        missing[3] = None
+        both = [
+            _fitting._check_arrays("rows", (frame, each), jax_privacy.DPSGD(zeros, linear, classes=(0, 1)))[1]
+            for each in (labels, missing)
+        ]
+        assert [each.dtype for each in both] == [float, float]  # not chosen by one value
+        np.testing.assert_array_equal(both[0], Y)
+        assert np.isnan(both[1][3])
+    odd = np.array(Y, object)
+    with pytest.raises(ValueError, match="share memory"):
+        _fitting.check_rows(jax_privacy.DPSGD(zeros, linear, classes=(0, 1)), (X, odd), (X.copy(), odd))
     features, labels = opacus.stack(list(zip(X, Y, strict=True)))
     np.testing.assert_array_equal(features, X)
     np.testing.assert_array_equal(labels, Y)
@@ -210,7 +231,7 @@ def test_one_row_moves_a_sum_by_no_more_than_the_clip_norm():
     pytest.importorskip("jax_privacy")
     from jax_privacy import noise_addition
 
-    of = _other_trainings.examples((X[:9] * 40, Y[:9]), None, regression=False)
+    of = _other_trainings.finite_examples((X[:9] * 40, Y[:9]), None, regression=False)
     params, padding = zeros(None), np.zeros(9, bool)
     with jax.numpy_rank_promotion("allow"), jax.numpy_dtype_promotion("standard"):
         state = noise_addition.gaussian_privatizer(stddev=0.0, prng_key=0).init(params)
@@ -255,6 +276,35 @@ def test_what_is_charged_is_what_jax_privacy_draws(monkeypatch):
     assert np.var(sizes) == pytest.approx(4.5, rel=0.1)
 
 
+def test_each_step_of_jax_privacy_adds_noise_of_the_stated_deviation():
+    """Seen on parameters without a gradient: a step that repeats its noise, or has less, is seen."""
+    pytest.importorskip("jax_privacy")
+    steps, noise, unused = 10, 1.5, 20_000
+    training = jax_privacy.DPSGD(lambda key: zeros(key) | {"unused": jnp.zeros(unused, jnp.float32)}, linear)
+    setting = {"learning_rate": 0.5, "batch": 40, "epochs": 1, "clip_norm": 2.0}
+    with jax.numpy_rank_promotion("allow"), jax.numpy_dtype_promotion("standard"):
+        model = training.fit(setting, noise, (X, Y), jax.random.key(0))
+    assert jax_privacy._training.check_setting(setting, 400)[0] == steps
+    wanted = 0.5 * 2.0 * noise * np.sqrt(steps) / 40
+    assert np.std(model["unused"]) == pytest.approx(wanted, rel=0.03)
+
+
+def test_the_keys_of_params_batches_and_noise_differ(monkeypatch):
+    pytest.importorskip("jax_privacy")
+    from jax_privacy import noise_addition
+
+    keys, seeds, noised = [], _other_trainings.seed_words, noise_addition.gaussian_privatizer
+    monkeypatch.setattr(_other_trainings, "seed_words", lambda key, count: keys.append(key) or seeds(key, count))
+    monkeypatch.setattr(
+        noise_addition, "gaussian_privatizer", lambda **given: keys.append(given["prng_key"]) or noised(**given)
+    )
+    training = jax_privacy.DPSGD(lambda key: keys.append(key) or zeros(key), linear)
+    with jax.numpy_rank_promotion("allow"), jax.numpy_dtype_promotion("standard"):
+        training.fit(SETTING, 1.0, (X, Y), jax.random.key(0))
+    words = {tuple(np.asarray(jax.random.key_data(key)).tolist()) for key in keys[:3]}
+    assert len(words) == 3
+
+
 def test_what_is_charged_is_what_opacus_counted():
     """The rate and the steps that its data loader made of a batch, and epochs, of 400 rows."""
     event, relation = opacus.DPSGD(module).cost(*EXAMPLE, len(Y)).arguments
@@ -279,6 +329,94 @@ def test_opacus_counts_what_is_stored(full_only):
     first = torch.rand(3)
     torch.manual_seed(1 + 2**32)
     assert torch.equal(first, torch.rand(3))  # the seed has 32 bits, which the page says
+
+
+def test_opacus_adds_noise_of_the_stated_deviation_in_each_step(full_only):
+    pytest.importorskip("opacus")
+    import torch
+
+    class Unused(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.used, self.unused = torch.nn.Linear(3, 1), torch.nn.Linear(20_000, 1, bias=False)
+            torch.nn.init.zeros_(self.unused.weight)
+
+        def forward(self, x):
+            return self.used(x) + 0.0 * self.unused(torch.zeros(len(x), 20_000))
+
+    setting, noise = {"learning_rate": 0.5, "batch": 40, "epochs": 1, "clip_norm": 2.0}, 1.5
+    model = opacus.DPSGD(Unused).fit(setting, noise, (X, Y), jax.random.key(0))
+    wanted = 0.5 * 2.0 * noise * np.sqrt(10) / 40
+    assert np.std(model.unused.weight.detach().numpy()) == pytest.approx(wanted, rel=0.03)
+
+
+def test_a_factory_neither_fixes_the_noise_nor_shares_what_is_trained(full_only):
+    """It seeds torch's generator; it returns one module at every call; its module stores what it saw."""
+    pytest.importorskip("opacus")
+    import torch
+
+    def seeded():
+        torch.manual_seed(0)
+        return module()
+
+    first, second = (opacus.DPSGD(seeded).fit(SETTING, 5.0, (X, Y), jax.random.key(seed)) for seed in (0, 1))
+    assert not torch.equal(first.weight, second.weight)
+
+    class Storing(torch.nn.Linear):
+        def forward(self, x):
+            self.seen = x
+            return super().forward(x)
+
+    shared = Storing(3, 1)
+    before = shared.weight.detach().clone()
+    training = opacus.DPSGD(lambda: shared)
+    model = training.fit(SETTING, 1.0, (X, Y), jax.random.key(0))
+    training.losses(model, (X, Y))
+    assert torch.equal(before, shared.weight)
+    assert model is not shared
+    assert not hasattr(model, "seen")
+    assert not model._forward_hooks
+    again = training.fit(SETTING, 1.0, (X, Y), jax.random.key(0))
+    assert torch.equal(model.weight, again.weight)
+
+
+@pytest.mark.parametrize("planted", [False, True])
+def test_no_row_makes_the_gradients_of_opacus_infinite(planted, full_only, monkeypatch):
+    pytest.importorskip("opacus")
+    import torch
+
+    class Overflowing(torch.nn.Linear):
+        def forward(self, x):
+            return super().forward(torch.exp(x))
+
+    if planted:
+        monkeypatch.setattr(opacus, "_drop_infinite_gradients", lambda *_: None)
+    far, targets = X.copy(), Y.astype(float)
+    far[5], targets[7] = 1e6, 3e38
+    models = [
+        opacus.DPSGD(lambda: Overflowing(3, 1)).fit(SETTING | {"epochs": 5}, 1.0, (far, Y), jax.random.key(0)),
+        opacus.DPSGD(module, loss="squared").fit(SETTING, 1.0, (X, targets), jax.random.key(0)),
+    ]
+    assert [bool(torch.isfinite(model.weight).all()) for model in models] == [not planted, True]
+
+
+def test_rows_without_a_label_do_not_train_opacus(full_only):
+    pytest.importorskip("opacus")
+    training, labels, other = opacus.DPSGD(module, classes=(0, 1)), Y.astype(float), X.copy()
+    labels[:50] = 7.0
+    other[:50] *= -3.0
+    first, second = (training.fit(SETTING, 1.0, (rows, labels), jax.random.key(0)) for rows in (X, other))
+    for one, same in zip(leaves(first), leaves(second), strict=True):
+        np.testing.assert_array_equal(one, same)
+
+
+@pytest.mark.parametrize(("records", "batch"), [(372, 4), (400, 32), (10, 3), (5, 9)])
+def test_opacus_counts_as_many_steps_as_are_charged(records, batch, full_only):
+    pytest.importorskip("opacus")
+    training, setting = opacus.DPSGD(module), {"learning_rate": 0.1, "batch": batch, "epochs": 1, "clip_norm": 1.0}
+    _, ((noise, rate, steps),) = training._train(setting, 1.0, (X[:records], Y[:records]), jax.random.key(0))
+    event, _ = training.cost(setting | {"epochs": np.int64(1)}, 1.0, records).arguments
+    assert (noise, rate, steps) == (1.0, event.event.sampling_probability, event.count)
 
 
 def test_a_module_that_mixes_rows_is_refused(full_only):
@@ -314,6 +452,7 @@ def test_diffprivlib_is_called_within_the_theorem(monkeypatch):
     model = training.fit({"C": 3.0}, 0.5, (junk, labels), jax.random.key(0))
     ((given, features, targets),) = seen
     assert (given["epsilon"], given["data_norm"], given["C"], given["fit_intercept"]) == (2.0, 1.0, 3.0, False)
+    assert given["n_jobs"] == 1
     assert np.max(np.linalg.norm(features, axis=1)) <= 1 + 1e-12
     np.testing.assert_array_equal(features[2], 0)
     np.testing.assert_array_equal(features[-2:], 0)
@@ -321,6 +460,27 @@ def test_diffprivlib_is_called_within_the_theorem(monkeypatch):
     scores = (X @ model["weights"].T + model["bias"])[3:, 0]
     short = np.linalg.norm(X[3:], axis=1) <= 2.0
     np.testing.assert_allclose(scores[short], (features[3:400] @ [1, 0, 0, -1])[short])
+
+
+@pytest.mark.parametrize("classes", [(0, 1), (-1, 3, 7)])
+def test_diffprivlib_draws_the_noise_that_is_stated(classes):
+    """From the weights of rows of zeros: the minimiser is the noise, over the regularisation."""
+    pytest.importorskip("diffprivlib")
+    training, found = diffprivlib.LogisticRegression(classes=classes, norm=1.0), []
+    rows = np.zeros((30, 3)), np.full(30, -99)  # of no class, so that no row counts
+    with joblib.parallel_config(n_jobs=2):
+        for seed in range(150):
+            model = training.fit({"C": 1.0}, 0.5, rows, jax.random.key(seed))
+            found.append(np.sqrt(2) * np.concatenate([model["weights"], model["bias"][:, None]], axis=1))
+    noise, count = np.array(found), 1 if len(classes) == 2 else len(classes)
+    share = 2.0 / count
+    left = share - 2 * np.log1p(0.25)
+    # Without rows the objective is w^2 / 2 + b w: w = -b, of a length that is gamma distributed
+    strength, left = (1.0, left) if left > 0 else (0.25 / np.expm1(share / 4), share / 2)
+    lengths = strength * np.linalg.norm(noise, axis=2)
+    assert np.mean(lengths) == pytest.approx(4 * 2 / left, rel=0.1)
+    if count > 1:
+        assert np.max(np.abs(np.corrcoef(noise[:, :, 0].T) - np.eye(count))) < 0.4  # not one noise for all
 
 
 @pytest.mark.parametrize(("norm", "c", "epsilon"), [(12.0, 1.0, 3.0), (100.0, 1e-3, 0.5)])

@@ -1,4 +1,4 @@
-"""The least epsilon that reaches an error: a release at any level, and a release that hides its epsilon."""
+"""Attacks on ``least_epsilon``: the largest epsilon holds for every release, the smallest does not."""
 
 from functools import lru_cache
 from typing import Any
@@ -14,10 +14,10 @@ from jaxdpbo.tuning import _least_epsilon
 
 RECORDS, LEVELS, DELTA = 50, (0.5, 4.0), 1e-4
 OPTIONS = {"error": 0.5, "epsilons": LEVELS, "validation_epsilon": 8.0, "mean": 4.0, "eta": 0.0, "insecure_key": True}
-SLOWER = 25  # a call of its own for every trial
+SLOWER = 25  # every trial is a call
 
 
-class Response:
+class RandomisedResponse:
     """A randomised response to "is a row 1?", of epsilon ``1 / noise``; a training passes if the response is yes."""
 
     def cost(self, setting: Any, noise: float, records: int) -> stage.Stage:
@@ -41,7 +41,7 @@ class Response:
 
 
 def rows() -> list[Row]:
-    """The whole call by its largest epsilon; and by its least, which is false for a model without its epsilon."""
+    """Two claims about the same call: the largest epsilon, and the smallest, which is false at a higher level."""
     largest, least = (claim("dp", level, delta=DELTA) for level in (LEVELS[-1], LEVELS[0]))
     return [
         Row("least_epsilon, all that is released", largest, _releases, least=0.15, slower=SLOWER),
@@ -51,12 +51,12 @@ def rows() -> list[Row]:
 
 @lru_cache(maxsize=1)  # of both rows
 def _releases(trials: int) -> Scores:
-    """The log-likelihood ratio of a yes by its noise, of no row that is 1 and of one."""
+    """Scores on rows without a 1, and with a single 1: the epsilon of the released response, -1 without a release."""
     plans: list[Any] = []
     calibrate, found = _least_epsilon._plan, []
 
     def plan(*public: Any) -> Any:
-        """Noise is calibrated once."""
+        """Calibrate the noise once, for all trials."""
         plans.extend([] if plans else [calibrate(*public)])
         return plans[0]
 
@@ -69,5 +69,7 @@ def _releases(trials: int) -> Scores:
 
 def _score(features: np.ndarray, key: jax.Array) -> float:
     rows, validation = (features, np.zeros(RECORDS)), (0 * features, np.zeros(RECORDS))
-    found = tuning.least_epsilon(Response(), rows, [0.0], validation=validation, delta=DELTA, key=key, **OPTIONS)
+    found = tuning.least_epsilon(
+        RandomisedResponse(), rows, [0.0], validation=validation, delta=DELTA, key=key, **OPTIONS
+    )
     return -1.0 if found.noise is None else 1 / found.noise

@@ -1,6 +1,7 @@
-"""``scripts/bench selection_prices``: what a private selection costs over one run, proved and attained, in a minute.
+"""``scripts/bench selection_prices``: epsilons of private selections beside one run, proved and attained, in seconds.
 
-Runs are Gaussian mechanisms; nothing is trained. A price is an epsilon over the epsilon of one run at the same delta.
+Runs are Gaussian mechanisms; nothing is trained. A price is an epsilon divided by the epsilon of one run, at the same
+delta.
 """
 
 import time
@@ -48,7 +49,7 @@ def main(quick: bool) -> None:
 
 
 def _law(eta: float, mean: float) -> dict[str, Any]:
-    """Prices over levels, and of a selection at each level alone, for one distribution of the number of runs."""
+    """Prices of ``least_epsilon`` by level, and epsilons of a selection at each level alone."""
     law = accounting.repetitions(eta, mean)
     runs = [partial(accounting.gdp_delta, accounting.gdp_mu(level, DELTA)) for level in LEVELS]
     costs = accounting.ex_post_epsilons(law, [1 / len(runs)] * len(runs), runs, DELTA)

@@ -101,7 +101,7 @@ class Guarantee:
         GDP level alone. Empty if only the level is stated.
       largest: for "ex_post_dp", the epsilon before the release was known; otherwise None.
       attained: for a selection, an epsilon that some selections with the stated cost of a run need at ``delta``: no
-        proof can state less than ``attained``. None if no lower bound is known.
+        proof that uses this cost alone can state less. None if no lower bound is known.
     """
 
     notion: str
@@ -264,12 +264,17 @@ class Guarantee:
                 f"protects: {users} ({self._neighbours})",
                 *([f"does NOT protect: {others}"] if others else []),
                 f"in full: {self.claim.removesuffix(f' ({self._neighbours}) for {self.protects}')}",
-                *([] if self.attained is None else [_guarantee_text.describe_attained(self.level, self.attained)]),
+                *self._describe_attained(),
                 *([] if self.largest is None else [_guarantee_text.describe_largest(self.largest)]),
             ]
         pages = {name: f" [{PAGE}#{section}]" for name, section in SECTIONS.items()}
         conditions = [f"- {name}{pages.get(name, '')}" for name in self.assumptions]
         return "\n".join([*lines, *(["assuming that", *conditions] if conditions else [])])
+
+    def _describe_attained(self) -> list[str]:
+        if self.attained is None:
+            return []
+        return [_guarantee_text.describe_attained(self.level, self.attained, self.delta)]
 
     def __str__(self) -> str:
         """The summary at the first of ``self.delta``, ``DELTA`` and ``2 * self.delta`` with a finite epsilon."""

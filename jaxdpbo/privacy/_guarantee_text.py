@@ -1,4 +1,4 @@
-"""Sentences that explain the numbers of a guarantee, each number on its safe side."""
+"""Sentences that explain the numbers of a guarantee, with epsilons rounded up and lower bounds rounded down."""
 
 import decimal
 import math
@@ -12,17 +12,16 @@ def round_up(epsilon: float) -> str:
 def describe_largest(largest: float) -> str:
     """Explain the two epsilons of an ex-post guarantee."""
     return (
-        "This epsilon is what the release at hand cost; before the release was known, it could have cost up to "
-        f"{round_up(largest)}. Keep this guarantee with the release: without its epsilon, the release costs the "
-        "larger number."
+        f"This release cost the epsilon above. Before the release was known, a cost of up to {round_up(largest)} was "
+        "possible. Keep this guarantee with the release: a copy without its epsilon costs the larger number."
     )
 
 
-def describe_attained(proved: float, attained: float) -> str:
+def describe_attained(proved: float, attained: float, delta: float) -> str:
     """Explain the lower bound beside the epsilon of a selection."""
     return (
-        f"proved: {round_up(proved)}; at least {_round(attained, decimal.ROUND_FLOOR)} is needed by some selections "
-        "of runs with this cost"
+        f"proved epsilon at delta = {delta:g}: {round_up(proved)}. Some selections of runs with this cost have an "
+        f"epsilon of at least {_round(attained, decimal.ROUND_FLOOR)}: no proof that uses only this cost can go below"
     )
 
 

@@ -66,13 +66,14 @@ def check_rows(training: Training, rows: Any, validation: Any) -> tuple[Rows, Ro
       ValueError: rows of a shape not supported by the training, or the same rows in both roles.
       TypeError: not arrays.
     """
-    rows = _check_arrays("rows", rows, training)
+    checked = _check_arrays("rows", rows, training)
     if validation is None:
-        return rows, None
-    validation = _check_arrays("validation", validation, training)
-    if any(np.shares_memory(*pair) for pair in itertools.product(rows, validation)):
+        return checked, None
+    checked_validation = _check_arrays("validation", validation, training)
+    shared = any(np.shares_memory(*pair) for pair in itertools.product(checked, checked_validation))
+    if shared or any(one is other for one, other in itertools.product(rows, validation)):  # converted, both are copies
         raise ValueError("validation must not share memory with rows: pass rows that do not train")
-    return rows, validation
+    return checked, checked_validation
 
 
 def _check_arrays(name: str, rows: Any, training: Training) -> Rows:
@@ -92,10 +93,17 @@ def _check_arrays(name: str, rows: Any, training: Training) -> Rows:
 
 
 def _to_array(name: str, leaf: Any) -> np.ndarray:
-    """Convert a data frame, a column or a tensor: their dtypes are public."""
+    """Convert a data frame, a column or a tensor by its dtypes, which are public.
+
+    NumPy would choose the dtype of nullable and categorical columns by their values: these become objects.
+    """
     if not hasattr(leaf, "__array__"):  # in a list, an odd label would change the dtype
         raise TypeError(f"{name} must be two arrays, tensors or data frames of numbers")
-    return np.asarray(leaf)
+    if not hasattr(leaf, "to_numpy"):
+        return np.asarray(leaf)
+    dtypes = list(leaf.dtypes) if hasattr(leaf, "columns") else [leaf.dtype]
+    plain = all(isinstance(dtype, np.dtype) and dtype.kind in "biuf" for dtype in dtypes)
+    return np.asarray(leaf) if plain else np.asarray(leaf, dtype=object)
 
 
 def ideal_delta(asked: TuningArguments, times: float, records: int, once: float = 0.0) -> float:

@@ -1,4 +1,4 @@
-"""Labels of a classification: the classes are public, and a label that is none of them raises nothing."""
+"""Labels of a classification: the classes are public, and other labels raise no exception."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,7 @@ Classes = tuple[int, ...]
 
 
 def check_classes(classes: Unchecked, count: int | None = None) -> Classes:
-    """Check a sequence of different whole numbers, ``count`` of them, or two or more.
+    """Check that ``classes`` are different whole numbers: ``count`` of them, or at least two.
 
     Raises:
       TypeError: not a sequence of whole numbers.
@@ -27,13 +27,16 @@ def check_classes(classes: Unchecked, count: int | None = None) -> Classes:
     return numbers
 
 
-def expect_labels(labels: Any, classes: Classes | None, count: int) -> None:
-    """Raise ValueError unless labels of this shape and dtype, which are public, can take every class as a value.
+def expect_label_dtype(labels: Any, classes: Classes | None, count: int) -> None:
+    """Check that the dtype of the labels can hold every class. Only shape and dtype are read, which are public.
 
     Args:
       labels: an array.
       classes: None: labels are booleans.
-      count: of the model's classes.
+      count: number of classes of the model.
+
+    Raises:
+      ValueError: a wrong shape or dtype, or ``classes`` missing.
     """
     dtype = labels.dtype
     if labels.ndim != 1 or dtype.kind not in "iubf":
@@ -53,7 +56,7 @@ def expect_labels(labels: Any, classes: Classes | None, count: int) -> None:
 
 
 def class_numbers(labels: Any, classes: Classes | None) -> np.ndarray:
-    """Return the position of each label in ``classes``, ``(n,)``, -1 for another label; by default of (0, 1)."""
+    """Return the position of each label in ``classes``, by default (0, 1): ``(n,)``, -1 for other labels."""
     labels = np.asarray(labels)
     numbers = np.full(labels.shape, -1, np.int32)
     for number, label in enumerate(classes or (0, 1)):

@@ -11,54 +11,61 @@ from jaxdpbo.privacy import _guarantee
 from jaxdpbo.tuning import _labels
 
 LOSSES = ("cross_entropy", "squared")
-LARGEST = 1e3  # of a feature, so that no square of a gradient overflows
+MAX_FEATURE = 1e3  # and largest label of a regression, so that no square of a gradient overflows
 DRAWS = _guarantee.IDEAL_NOISE, _guarantee.POISSON_BATCHES, _guarantee.FOREIGN_DRAWS
 Rows = tuple[Any, Any]
 
 
 class Examples(NamedTuple):
-    """Rows of finite numbers: features ``(n, ...)``, targets ``(n,)``, and 1 for each row that counts, ``(n,)``."""
+    """Rows of finite numbers: features ``(n, ...)``, targets ``(n,)``, and 0 for a row without a label, ``(n,)``."""
 
     features: np.ndarray
     targets: np.ndarray
-    counted: np.ndarray
+    mask: np.ndarray
 
 
-def examples(rows: Rows, classes: _labels.Classes | None, *, regression: bool) -> Examples:
-    """Make every row finite by itself; a row without a known label does not count.
+def finite_examples(rows: Rows, classes: _labels.Classes | None, *, regression: bool) -> Examples:
+    """Make every row finite by itself; the mask is 0 for a row without a known label.
 
-    A feature that is no number is 0, and larger numbers are clipped. Targets are positions in ``classes``, or the
-    labels of a regression.
+    NaN and infinite features become 0, and all numbers are clipped to [-1000, 1000]. Targets are positions in
+    ``classes``, or the labels of a regression.
     """
-    features = np.clip(np.nan_to_num(rows[0], nan=0.0, posinf=0.0, neginf=0.0), -LARGEST, LARGEST).astype(np.float32)
+    features = np.clip(np.nan_to_num(rows[0], nan=0.0, posinf=0.0, neginf=0.0), -MAX_FEATURE, MAX_FEATURE).astype(
+        np.float32
+    )
     if regression:
         with np.errstate(over="ignore"):
             labels = np.asarray(rows[1]).astype(np.float32)
         known = np.isfinite(labels)
-        return Examples(features, np.where(known, labels, np.float32(0)), known.astype(np.float32))
+        targets = np.clip(np.where(known, labels, 0), -MAX_FEATURE, MAX_FEATURE)
+        return Examples(features, targets.astype(np.float32), known.astype(np.float32))
     numbers = _labels.class_numbers(rows[1], classes)
     return Examples(features, np.maximum(numbers, 0), (numbers >= 0).astype(np.float32))
 
 
-def losses(scores: Any, of: Examples, *, regression: bool) -> np.ndarray:
+def row_losses(scores: Any, examples: Examples, *, regression: bool) -> np.ndarray:
     """Return 1 where a class is wrong or unknown, 0 elsewhere; for a regression squared errors, at most 1.
 
     Args:
-      scores: ``(n,)`` or ``(n, k)``: of one score, positive means the second class.
-      of: the rows.
+      scores: ``(n,)`` or ``(n, k)``: if there is one score, a positive score predicts the second class.
+      examples: the rows.
       regression: the scores are predicted labels.
     """
-    scores = np.asarray(scores, float).reshape(len(of.targets), -1)
+    scores = np.asarray(scores, float).reshape(len(examples.targets), -1)
     if regression:
-        found = np.minimum(np.square(scores[:, 0] - of.targets), 1.0)
+        errors = np.minimum(np.square(scores[:, 0] - examples.targets), 1.0)
     else:
         predicted = np.argmax(scores, axis=1) if scores.shape[1] > 1 else (scores[:, 0] > 0).astype(int)
-        found = np.asarray(predicted != of.targets, float)
-    return np.where((of.counted > 0) & np.all(np.isfinite(scores), axis=1), found, 1.0)
+        errors = np.asarray(predicted != examples.targets, float)
+    return np.where((examples.mask > 0) & np.all(np.isfinite(scores), axis=1), errors, 1.0)
 
 
-def expect(rows: Rows, shape: tuple[int, ...], classes: _labels.Classes | None, *, regression: bool) -> None:
-    """Raise ValueError unless labels suit scores of this shape for one row; both are public."""
+def expect_rows(rows: Rows, shape: tuple[int, ...], classes: _labels.Classes | None, *, regression: bool) -> None:
+    """Check dtypes and shapes of rows, which are public, against the shape of the scores of one row.
+
+    Raises:
+      ValueError: a wrong dtype or shape.
+    """
     features, labels = rows
     count = math.prod(shape)
     if len(shape) > 1 or (regression and count != 1):
@@ -67,13 +74,13 @@ def expect(rows: Rows, shape: tuple[int, ...], classes: _labels.Classes | None, 
         raise ValueError(f"features must be floats, got {features.dtype}")
     if not regression:
         count = max(2, count)
-        _labels.expect_labels(labels, None if classes is None else _labels.check_classes(classes, count), count)
+        _labels.expect_label_dtype(labels, None if classes is None else _labels.check_classes(classes, count), count)
     elif labels.ndim != 1 or labels.dtype.kind != "f":
         raise ValueError(f"labels must be floats of shape (n,), got {labels.dtype} {labels.shape}")
 
 
 def poisson_event(noise: float, rate: float, steps: int) -> Any:
-    """Describe steps of DP-SGD with Poisson batches to dp-accounting; the noise is over the clip norm."""
+    """Describe steps of DP-SGD with Poisson batches to dp-accounting; the noise is over the clipping norm."""
     events = _checks.extra("dp_accounting", "accounting", "the cost of a training by another library")
     step = events.PoissonSampledDpEvent(rate, events.GaussianDpEvent(noise))
     return events.SelfComposedDpEvent(step, steps)

@@ -126,7 +126,7 @@ class DPSGD:
             )
         if not self._regresses:
             classes = None if self.classes is None else self._classes
-            _labels.expect_labels(labels, classes, self._count)
+            _labels.expect_label_dtype(labels, classes, self._count)
         elif labels.ndim != 1 or labels.dtype.kind != "f":
             raise ValueError(f"labels must be floats of shape (n,), got {labels.dtype} {labels.shape}")
 

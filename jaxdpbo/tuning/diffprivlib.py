@@ -1,8 +1,8 @@
 """Logistic regression by diffprivlib as a training for ``tune_and_train`` and ``least_epsilon``.
 
-Needs the ``diffprivlib`` extra. The library's own claim is false for ``data_norm`` above 1, and unproved with its
-intercept, which has no regularisation (docs/findings.md). This training uses the part of the library that the theorem
-of Chaudhuri, Monteleoni and Sarwate (2011) covers.
+Needs the ``diffprivlib`` extra. The library's own claim is false for some settings with ``data_norm`` above 2, and
+unproved with its intercept, which is not regularised (docs/findings.md). This training uses the part of the library
+that the theorem of Chaudhuri, Monteleoni and Sarwate (2011) covers.
 """
 
 import math
@@ -28,10 +28,10 @@ SEED_WORDS = 8  # 256 bits
 class LogisticRegression:
     """Logistic regression with a noised objective, one class against the others, pure differential privacy.
 
-    Settings have ``C``, the inverse of the regularisation, for rows of norm 1. The noise is ``1 / epsilon`` of the
-    training. Rows are scaled by ``1 / norm``, clipped to norm 1, and get a constant column in place of the intercept.
-    The model is a dict of ``weights (k, d)`` and ``bias (k,)`` for features clipped to ``norm``; of two classes, ``k``
-    is 1.
+    Settings have ``C``, the inverse of the regularisation. ``noise`` is ``1 / epsilon``. Rows are clipped to ``norm``,
+    divided by ``norm``, extended by a constant column in place of the intercept, and divided by the square root of 2,
+    so that their norm is at most 1. The model is a dict of ``weights (k, d)`` and ``bias (k,)`` for features clipped to
+    ``norm``; ``k`` is the number of classes, or 1 for two classes.
 
     Formal guarantee: ``epsilon``-DP, replace-one (Chaudhuri, Monteleoni and Sarwate 2011, theorem 9, with the largest
     second derivative of 1/4), a share of ``epsilon / k`` for each of ``k`` objectives; under the assumptions that the
@@ -81,17 +81,19 @@ class LogisticRegression:
         _library()
         if rows[0].ndim != 2:
             raise ValueError(f"features must have the shape (n, d), got {rows[0].shape}")
-        _other_trainings.expect(rows, (len(self.classes),), tuple(self.classes), regression=False)
+        _other_trainings.expect_rows(rows, (len(self.classes),), tuple(self.classes), regression=False)
 
     def fit(self, setting: Setting, noise: float, rows: Rows, key: jax.Array) -> dict[str, np.ndarray]:
         """Train, and return the weights for features as they are."""
         library = _library()
-        of = _other_trainings.examples(rows, tuple(self.classes), regression=False)
-        features = np.concatenate([self._clip(of.features) / self.norm, np.ones((len(of.targets), 1))], axis=1)
-        features *= of.counted[:, None] / math.sqrt(2)
+        examples = _other_trainings.finite_examples(rows, tuple(self.classes), regression=False)
+        features = np.concatenate(
+            [self._clip(examples.features) / self.norm, np.ones((len(examples.targets), 1))], axis=1
+        )
+        features *= examples.mask[:, None] / math.sqrt(2)
         count = len(self.classes)  # a row of zeros for each class: the gradient is zero, and no class is missing
         features = np.concatenate([features, np.zeros((count, features.shape[1]))])
-        targets = np.concatenate([of.targets, np.arange(count)])
+        targets = np.concatenate([examples.targets, np.arange(count)])
         seed = np.random.RandomState(_other_trainings.seed_words(key, SEED_WORDS))
         fitted = library.models.LogisticRegression(
             epsilon=1 / noise,
@@ -102,15 +104,16 @@ class LogisticRegression:
             max_iter=10_000,
             random_state=seed,
             accountant=library.BudgetAccountant(),
+            n_jobs=1,  # processes would draw one noise for all classes
         ).fit(features, targets)
         weights = np.asarray(fitted.coef_) / math.sqrt(2)  # alone: the number of iterations is not noised
         return {"weights": weights[:, :-1] / self.norm, "bias": weights[:, -1]}
 
     def losses(self, model: dict[str, np.ndarray], rows: Rows) -> np.ndarray:
         """Return 1 where a row is classified wrongly."""
-        of = _other_trainings.examples(rows, tuple(self.classes), regression=False)
-        scores = self._clip(of.features) @ model["weights"].T + model["bias"]
-        return _other_trainings.losses(scores, of, regression=False)
+        examples = _other_trainings.finite_examples(rows, tuple(self.classes), regression=False)
+        scores = self._clip(examples.features) @ model["weights"].T + model["bias"]
+        return _other_trainings.row_losses(scores, examples, regression=False)
 
     def _clip(self, features: np.ndarray) -> np.ndarray:
         """Shorten long rows to ``norm``."""

@@ -23,14 +23,14 @@ __dir__ = _namespace.list_public(__name__)
 
 @dataclass(frozen=True)
 class DPSGD:
-    """DP-SGD of a model in JAX, in two functions.
+    """DP-SGD of a JAX model, given by ``make_params`` and ``predict``.
 
     Settings have a ``learning_rate``, a mean ``batch``, ``epochs`` and a ``clip_norm``, as those of ``tuning.DPSGD``.
-    The noise is over the clip norm, as jax-privacy has it.
+    ``noise`` is the noise multiplier of jax-privacy: the standard deviation of the noise over the clipping norm.
 
     Formal guarantee: replace-one, by group privacy from the add-or-remove event of jax-privacy, so for about twice its
-    epsilon; under the assumptions that noise in floats is ideal, that batches are Poisson, and that the draws of NumPy,
-    with a seed of 256 bits, cannot be distinguished from ideal draws.
+    epsilon; under the assumptions that noise in floats is ideal, that batches are Poisson, and that the draws of
+    JAX, and of NumPy with a seed of 256 bits, cannot be distinguished from ideal draws.
 
     >>> import jax, jax.numpy as jnp
     >>> from jaxdpbo.tuning import jax_privacy
@@ -41,8 +41,9 @@ class DPSGD:
 
     Attributes:
       make_params: ``key -> params``, a pytree of floats.
-      predict: ``(params, row (...)) -> scores``, ``()`` or ``(k,)``, of one row, compiled.
-      loss: "cross_entropy" for classes: of one score, positive means the second class; "squared" for a regression.
+      predict: ``(params, row (...)) -> scores``, ``()`` or ``(k,)``, of one row; JAX must be able to trace it.
+      loss: "cross_entropy" for classes, or "squared" for a regression. If the model returns one score, a positive score
+        predicts the second class.
       classes: see ``tuning.DPSGD``; not for a regression.
     """
 
@@ -71,47 +72,52 @@ class DPSGD:
         return _other_trainings.DRAWS
 
     def expect(self, rows: Rows) -> None:
-        """Check shapes and dtypes, without a run of ``predict``.
+        """Check shapes and dtypes by tracing ``make_params`` and ``predict``, without computing.
 
         Raises:
           ValueError: a wrong shape or dtype, or ``classes`` missing for numbers.
           ImportError: the ``jax_privacy`` extra is not installed.
         """
         _library("jax_privacy")
+        params = jax.eval_shape(self.make_params, jax.random.key(0))
+        if not all(jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in jax.tree.leaves(params)):
+            raise ValueError("make_params must return floats")
         row = jax.ShapeDtypeStruct(rows[0].shape[1:], jnp.float32)
-        scores = jax.eval_shape(self.predict, jax.eval_shape(self.make_params, jax.random.key(0)), row)
-        _other_trainings.expect(rows, scores.shape, self._classes, regression=self._regresses)
+        scores = jax.eval_shape(self.predict, params, row)
+        _other_trainings.expect_rows(rows, scores.shape, self._classes, regression=self._is_regression)
 
     def fit(self, setting: Setting, noise: float, rows: Rows, key: jax.Array) -> Any:
         """Train, and return the parameters after all steps, as NumPy arrays."""
         steps, batch = _training.check_setting(setting, len(rows[1]))
-        of = _other_trainings.examples(rows, self._classes, regression=self._regresses)
+        examples = _other_trainings.finite_examples(rows, self._classes, regression=self._is_regression)
         selection, noising = _library("jax_privacy.batch_selection"), _library("jax_privacy.noise_addition")
-        of_params, of_batches, of_noise = jax.random.split(key, 3)
-        params = self.make_params(of_params)
-        state = noising.gaussian_privatizer(stddev=noise, prng_key=of_noise).init(params)
+        params_key, batch_key, noise_key = jax.random.split(key, 3)
+        params = self.make_params(params_key)
+        state = noising.gaussian_privatizer(stddev=noise, prng_key=noise_key).init(params)
         sampling = selection.CyclicPoissonSampling(
-            sampling_prob=batch / len(of.targets),
+            sampling_prob=batch / len(examples.targets),
             iterations=steps,
             partition_type=selection.PartitionType.INDEPENDENT,
         )
-        room = 2 * max(8, batch)  # batches are filled up to multiples of this size, so that few shapes compile
-        rng = np.random.default_rng(_other_trainings.seed_words(of_batches, 8))
-        numbers = setting["clip_norm"], setting["learning_rate"] / batch
-        for indices in sampling.batch_iterator(len(of.targets), rng=rng):
-            padded = selection.pad_to_multiple_of(indices, room) if len(indices) else np.full(room, -1)
-            taken = jax.tree.map(lambda leaf, rows=padded: leaf[rows], of)
-            params, state = _step(self.predict, self.loss, params, state, taken, padded < 0, noise, *numbers)
+        padded_size = 2 * max(8, batch)  # batches are filled up to multiples of this size, so that few shapes compile
+        rng = np.random.default_rng(_other_trainings.seed_words(batch_key, 8))
+        clip_norm, step_size = setting["clip_norm"], setting["learning_rate"] / batch
+        for indices in sampling.batch_iterator(len(examples.targets), rng=rng):
+            padded = selection.pad_to_multiple_of(indices, padded_size) if len(indices) else np.full(padded_size, -1)
+            chosen = jax.tree.map(lambda leaf, rows=padded: leaf[rows], examples)
+            params, state = _step(
+                self.predict, self.loss, params, state, chosen, padded < 0, noise, clip_norm, step_size
+            )
         return jax.tree.map(np.asarray, params)
 
     def losses(self, model: Any, rows: Rows) -> np.ndarray:
         """Return 1 where a row is classified wrongly; for a regression squared errors, at most 1."""
-        of = _other_trainings.examples(rows, self._classes, regression=self._regresses)
-        scores = _predict_all(self.predict, model, of.features)
-        return _other_trainings.losses(scores, of, regression=self._regresses)
+        examples = _other_trainings.finite_examples(rows, self._classes, regression=self._is_regression)
+        scores = _predict_all(self.predict, model, examples.features)
+        return _other_trainings.row_losses(scores, examples, regression=self._is_regression)
 
     @property
-    def _regresses(self) -> bool:
+    def _is_regression(self) -> bool:
         return self.loss == "squared"
 
     @property
@@ -144,8 +150,8 @@ def _step(
     """One step: the noised sum of clipped gradients."""
     clipping, noising = _library("jax_privacy.clipping"), _library("jax_privacy.noise_addition")
 
-    def row_loss(params: Any, features: Any, target: Any, counted: Any) -> jax.Array:
-        return counted * _loss(predict(params, features), target, loss)
+    def row_loss(params: Any, features: Any, target: Any, mask: Any) -> jax.Array:
+        return mask * _loss(predict(params, features), target, loss)
 
     options = {"l2_clip_norm": clip_norm, "rescale_to_unit_norm": True, "keep_batch_dim": False}
     gradient = clipping.clipped_grad(row_loss, batch_argnums=(1, 2, 3), **options)

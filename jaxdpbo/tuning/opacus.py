@@ -1,8 +1,9 @@
 """DP-SGD by Opacus as a training for ``tune_and_train`` and ``least_epsilon``; needs the ``opacus`` extra.
 
-Opacus draws Poisson batches, clips and noises; the cost is the event that its accountant counts.
+Opacus draws Poisson batches, clips and adds noise; the cost is computed from the event that its accountant records.
 """
 
+import copy
 import math
 import warnings
 from collections.abc import Callable, Sequence
@@ -28,8 +29,9 @@ class DPSGD:
     """DP-SGD of a ``torch`` module, on the CPU.
 
     Settings have a ``learning_rate``, a mean ``batch``, ``epochs`` and a ``clip_norm``, as those of ``tuning.DPSGD``.
-    The noise is over the clip norm, as Opacus has it. The trained model is a new module with the trained parameters:
-    the module that Opacus trains carries the gradients of each row of its last batch.
+    ``noise`` is the ``noise_multiplier`` of Opacus: the standard deviation of the noise over the clipping norm. The
+    model is a new module that holds the trained parameters alone. The module that Opacus trains still holds the
+    gradients of each row of the last batch, which are not private.
 
     Formal guarantee: replace-one, by group privacy from the add-or-remove event of Opacus, so for about twice its
     epsilon; under the assumptions that noise in floats is ideal, that batches are Poisson, that the draws of torch
@@ -45,7 +47,8 @@ class DPSGD:
     Attributes:
       make_model: ``() -> module``. The module takes features ``(b, ...)``, and returns scores ``(b,)``, ``(b, 1)`` or
         ``(b, k)``.
-      loss: "cross_entropy" for classes: of one score, positive means the second class; "squared" for a regression.
+      loss: "cross_entropy" for classes, or "squared" for a regression. If the model returns one score, a positive score
+        predicts the second class.
       classes: see ``tuning.DPSGD``; not for a regression.
     """
 
@@ -60,10 +63,10 @@ class DPSGD:
             object.__setattr__(self, "classes", _labels.check_classes(self.classes))
 
     def cost(self, setting: Setting, noise: float, records: int) -> stage.Stage:
-        """Cost of the event that Opacus counts, with ``ceil(records / batch)`` batches an epoch."""
-        batch = _training.check_setting(setting, records)[1]
-        batches = math.ceil(records / batch)
-        return _cost(noise, 1 / batches, setting["epochs"] * batches)
+        """Cost of the event that Opacus counts: about ``records / batch`` batches an epoch."""
+        _, batch = _training.check_setting(setting, records)
+        batches = int(1 / (1 / math.ceil(records / batch)))  # as the data loader of Opacus rounds
+        return _cost(noise, 1 / batches, int(setting["epochs"]) * batches)
 
     def total_variation(self, setting: Setting, records: int) -> float:
         """0: noise in floats is assumed to be ideal."""
@@ -74,7 +77,7 @@ class DPSGD:
         return (*_other_trainings.DRAWS, _guarantee.PREDICTED_APART)
 
     def expect(self, rows: Rows) -> None:
-        """Check shapes and dtypes by a prediction of zeros, and the module by Opacus.
+        """Check shapes and dtypes with a prediction on zeros, and the module with the ``ModuleValidator`` of Opacus.
 
         Raises:
           ValueError: a wrong shape or dtype, or ``classes`` missing for numbers.
@@ -86,22 +89,22 @@ class DPSGD:
             model = self.make_model().train()
             opacus.validators.ModuleValidator.validate(model, strict=True)
             scores = model.eval()(torch.zeros((2, *rows[0].shape[1:])))
-        _other_trainings.expect(rows, tuple(scores.shape[1:]), self._classes, regression=self._regresses)
+        _other_trainings.expect_rows(rows, tuple(scores.shape[1:]), self._classes, regression=self._is_regression)
 
     def fit(self, setting: Setting, noise: float, rows: Rows, key: jax.Array) -> Any:
-        """Train, and return a module of its own, in evaluation mode."""
+        """Train, and return a new module, in evaluation mode."""
         return self._train(setting, noise, rows, key)[0]
 
     def losses(self, model: Any, rows: Rows) -> np.ndarray:
         """Return 1 where a row is classified wrongly; for a regression squared errors, at most 1."""
         torch, _ = _libraries()
-        of = _other_trainings.examples(rows, self._classes, regression=self._regresses)
+        examples = _other_trainings.finite_examples(rows, self._classes, regression=self._is_regression)
         with torch.no_grad():
-            scores = model(torch.from_numpy(of.features)).numpy()
-        return _other_trainings.losses(scores, of, regression=self._regresses)
+            scores = copy.deepcopy(model)(torch.from_numpy(examples.features)).numpy()  # a module may store its input
+        return _other_trainings.row_losses(scores, examples, regression=self._is_regression)
 
     @property
-    def _regresses(self) -> bool:
+    def _is_regression(self) -> bool:
         return self.loss == "squared"
 
     @property
@@ -112,34 +115,44 @@ class DPSGD:
         """The trained module, and what Opacus's accountant counted."""
         torch, opacus = _libraries()
         batch = _training.check_setting(setting, len(rows[1]))[1]
-        of = _other_trainings.examples(rows, self._classes, regression=self._regresses)
-        # What others draw from torch's generator is as it was.
-        with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+        examples = _other_trainings.finite_examples(rows, self._classes, regression=self._is_regression)
+        seeds = _other_trainings.seed_words(key, 3)
+        with torch.random.fork_rng(devices=[]), warnings.catch_warnings():  # restores torch's global generator
             warnings.filterwarnings("ignore", "Full backward hook")  # of any module that Opacus hooks first
-            torch.manual_seed(_other_trainings.seed_words(key, 1)[0])
-            model = self.make_model().train()
+            torch.manual_seed(seeds[0])
+            trained = copy.deepcopy(self.make_model()).train()  # a factory may return one module at every call
+            released = copy.deepcopy(trained).eval()
+            # Generators of their own: a factory, or another thread, may seed torch's global generator.
+            of_noise, of_batches = (torch.Generator().manual_seed(seed) for seed in seeds[1:])
             engine = opacus.PrivacyEngine()
             private, optimizer, batches = engine.make_private(
-                module=model,
-                optimizer=torch.optim.SGD(model.parameters(), lr=setting["learning_rate"]),
+                module=trained,
+                optimizer=torch.optim.SGD(trained.parameters(), lr=setting["learning_rate"]),
                 data_loader=torch.utils.data.DataLoader(
-                    torch.utils.data.TensorDataset(*map(torch.from_numpy, of)), batch_size=batch
+                    torch.utils.data.TensorDataset(*map(torch.from_numpy, examples)),
+                    batch_size=batch,
+                    generator=of_batches,
                 ),
                 noise_multiplier=noise,
                 max_grad_norm=setting["clip_norm"],
+                noise_generator=of_noise,
             )
             for _ in range(setting["epochs"]):
-                for features, targets, counted in batches:
+                for features, targets, mask in batches:
                     optimizer.zero_grad()
-                    _mean_loss(torch, private(features), targets, counted, self.loss).backward()
+                    _mean_loss(torch, private(features), targets, mask, self.loss).backward()
+                    _drop_infinite_gradients(torch, trained)
                     optimizer.step()
-            return _copy(torch, self.make_model(), model), engine.accountant.history
+            with torch.no_grad():  # the parameters alone, without gradients and hooks
+                for own, parameter in zip(released.parameters(), trained.parameters(), strict=True):
+                    own.copy_(parameter.detach())
+            return released, engine.accountant.history
 
 
 def stack(dataset: Any) -> Rows:
     """Stack a map-style dataset of ``(features, label)`` pairs into rows for a search.
 
-    The code of the dataset runs once for each row, outside of any guarantee: an exception of it may quote a row.
+    The code of the dataset runs once for each row, outside of any guarantee: its exceptions may quote a row.
 
     >>> from jaxdpbo.tuning import opacus
     >>> pairs = [([0.5, 1.5], 1), ([2.5, 0.0], 0)]  # or a torch.utils.data.Dataset
@@ -165,22 +178,24 @@ def _cost(noise: float, rate: float, steps: int) -> stage.Stage:
     return stage.foreign_stage(event, "add_or_remove", "the training by Opacus")
 
 
-def _mean_loss(torch: Any, scores: Any, targets: Any, counted: Any, loss: str) -> Any:
-    """Mean over a batch; rows that do not count have a gradient of zero."""
+def _mean_loss(torch: Any, scores: Any, targets: Any, mask: Any, loss: str) -> Any:
+    """Mean over a batch, 0 if it is empty; masked rows have a gradient of zero."""
     functional = torch.nn.functional
-    scores = scores.reshape(len(targets), -1)
+    scores = scores.reshape(len(targets), math.prod(scores.shape[1:]))
     if loss == "squared":
-        each = torch.square(scores[:, 0] - targets)
+        losses = torch.square(scores[:, 0] - targets)
     elif scores.shape[1] == 1:
-        each = functional.binary_cross_entropy_with_logits(scores[:, 0], targets.to(scores.dtype), reduction="none")
+        losses = functional.binary_cross_entropy_with_logits(scores[:, 0], targets.to(scores.dtype), reduction="none")
     else:
-        each = functional.cross_entropy(scores, targets.long(), reduction="none")
-    return (each * counted).mean()
+        losses = functional.cross_entropy(scores, targets.long(), reduction="none")
+    return (losses * mask).sum() / max(len(targets), 1)
 
 
-def _copy(torch: Any, fresh: Any, trained: Any) -> Any:
-    """A new module with the parameters alone, without gradients and hooks."""
-    with torch.no_grad():
-        for own, parameter in zip(fresh.parameters(), trained.parameters(), strict=True):
-            own.copy_(parameter.detach())
-    return fresh.eval()
+def _drop_infinite_gradients(torch: Any, module: Any) -> None:
+    """Set the gradient of a row to 0 unless all its entries are finite: Opacus would clip it to NaN."""
+    gradients = [parameter.grad_sample for parameter in module.parameters() if parameter.requires_grad]
+    gradients = [part for each in gradients for part in (each if isinstance(each, list) else [each])]
+    finite = [torch.isfinite(gradient).flatten(1).all(1) for gradient in gradients]
+    keep = torch.stack(finite).all(0)
+    for gradient in gradients:
+        gradient[~keep] = 0.0

@@ -246,7 +246,7 @@ def test_settings_are_placed_by_rank():
 @pytest.mark.parametrize(
     ("options", "kind", "said"),
     [
-        ({"rows": (X, Y.tolist())}, TypeError, "arrays of numbers"),
+        ({"rows": (X, Y.tolist())}, TypeError, "data frames of numbers"),
         ({"validation": (X, Y)}, ValueError, "validation must"),
         ({"levels": [0.0, 1.0]}, ValueError, "levels must be positive"),
         ({"levels": [1e-9], "delta": 1e-12}, ValueError, "epsilon must be larger"),

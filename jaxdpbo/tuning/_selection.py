@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
@@ -23,6 +22,9 @@ from jaxdpbo.privacy._accounting import stage
 from jaxdpbo.tuning import _repetition
 
 ON_ERROR = ("worst", "raise")
+STAGES_OF_NUMBERS = ("gaussian", "pure", "bounded_range", "approximate", "sampled_gaussian")  # equal by their numbers
+MOST_ATTAINED = 256
+_ATTAINED: dict[Any, float] = {}  # of public numbers alone
 MOST_CUT = 1e-3  # of delta: the most probability that the number of runs exceeds a cap
 Profile = Callable[[float], float]
 Run = Callable[[Any, jax.Array], tuple[Any, float]]
@@ -201,14 +203,25 @@ def with_attained(
     shown = []
     for stated in guarantees:
         cost = costs[stated.protects]
-        profiles = tuple(part.profile for part in ((cost,) if isinstance(cost, stage.Stage) else cost))
-        shown.append(replace(stated, attained=min(_attained(law, profiles, stated.delta), stated.level)))
+        run = (cost,) if isinstance(cost, stage.Stage) else tuple(cost)
+        known = all(part.kind in STAGES_OF_NUMBERS for part in run)
+        found = _attained_again(law, run, stated.delta) if known else _attained(law, run, stated.delta)
+        shown.append(replace(stated, attained=min(found, stated.level)))
     return tuple(shown)
 
 
-@lru_cache(maxsize=64)  # audits repeat one selection thousands of times
-def _attained(law: _accounting.Repetitions, profiles: tuple[Profile, ...], delta: float) -> float:
-    return _accounting.attained_selection_epsilon(law, _average(profiles), delta)
+def _attained(law: _accounting.Repetitions, run: Sequence[stage.Stage], delta: float) -> float:
+    return _accounting.attained_selection_epsilon(law, _average([part.profile for part in run]), delta)
+
+
+def _attained_again(law: _accounting.Repetitions, run: tuple[stage.Stage, ...], delta: float) -> float:
+    """Compute ``_attained`` once for equal stages: a search is often called many times with other rows."""
+    fields = tuple((part.kind, part.arguments) for part in run)
+    if (law, fields, delta) not in _ATTAINED:
+        if len(_ATTAINED) >= MOST_ATTAINED:
+            _ATTAINED.clear()
+        _ATTAINED[law, fields, delta] = _attained(law, run, delta)
+    return _ATTAINED[law, fields, delta]
 
 
 def _average(profiles: Sequence[Profile]) -> Profile:

@@ -90,6 +90,8 @@ def test_tuned_and_trained_under_one_guarantee(library, capfd):
         assert set(training.assumptions()) <= set(each.assumptions)
     assert {_guarantee.IDEAL_NOISE, _guarantee.FOREIGN_DRAWS} < set(training.assumptions())
     assert {each.relation for each in found.guarantees} == {"replace_one"}
+    converted = "group privacy" in training.cost(setting, found.noise, 320).how
+    assert converted != isinstance(training, diffprivlib.LogisticRegression)
     assert capfd.readouterr() == ("", "")
 
 
@@ -137,6 +139,9 @@ def test_rows_of_any_values_raise_nothing_and_spoil_nothing(library):
         assert set(losses) <= {0.0, 1.0}
     with pytest.raises(ValueError, match="features must"):
         training.expect((X.astype(int), Y))
+    if not isinstance(training, diffprivlib.LogisticRegression):  # its model has the width of the rows
+        with pytest.raises((ValueError, TypeError, RuntimeError), match="shape"):
+            training.expect((X[:, :2], Y))
 
 
 def _with_classes(training):

@@ -76,10 +76,10 @@ def plan(method="auto", **changes):
     ("changes", "method", "reason"),
     [
         ({}, _methods.START, "a choice for 10 % of mu^2 has a sharpness of 63"),
-        ({"users": 300}, _methods.LOCAL, "less than 50"),
+        ({"users": 300}, _methods.LOCAL, "less than 20"),
         ({"mu": 0.1}, _methods.LOCAL, "0.15 clipping norms, at most 0.35"),
         ({"users": 100, "mu": 0.3}, _method_configs.IN_ORDER, "0.52 clipping norms, more than 0.35"),
-        ({"loss_range": (0.0, 40.0)}, _methods.LOCAL, "less than 50"),
+        ({"loss_range": (0.0, 40.0)}, _methods.LOCAL, "less than 20"),
         ({"loss_range": None}, _methods.LOCAL, "no loss_range was given"),
         ({"space": MIXED}, _method_configs.IN_ORDER, "not all dimensions are real"),
         ({"space": Space({"x": space.real(0, 1)})}, _method_configs.IN_ORDER, "fewer than 3 dimensions"),

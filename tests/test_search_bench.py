@@ -127,6 +127,29 @@ def test_what_has_no_noise_runs_once_for_all_budgets():
     assert minimize._cell("forest", searches.DEFAULT, "mu 0.5", 1).budget == "mu 0.5"
 
 
+def test_a_row_keeps_the_budgets_that_were_not_measured_again():
+    def measured(level, losses, commit, first=8100):
+        return {
+            "first seed": first,
+            "commit": {level: commit},
+            "method": {level: "local: why"},
+            "losses": {level: {searches.DEFAULT: losses, searches.RANDOM: [1.0, 1.0]}},
+            "seconds a run": {searches.DEFAULT: 1.0, searches.RANDOM: 1.0},
+        }
+
+    old = minimize._row("logistic", None, measured("epsilon 1", [0.5, 0.5], "old"))
+    both = minimize._row("logistic", old, measured("mu 1", [0.25, 0.25], "new"))
+    assert both["commit"] == {"epsilon 1": "old", "mu 1": "new"}
+    assert {level: means[searches.DEFAULT] for level, means in both["mean"].items()} == {"epsilon 1": 0.5, "mu 1": 0.25}
+    assert both["seeds"] == {"epsilon 1": 2, "mu 1": 2}
+    fresh = minimize._row("logistic", old, measured("mu 1", [0.25, 0.25], "new", first=9000))
+    assert set(fresh["losses"]) == {"mu 1"}  # other seeds: no row mixes both
+    (known,) = {
+        cell: said["loss"] for cell, said in minimize._noiseless({"logistic": old}) if cell.seed == 8101
+    }.items()
+    assert known == (cells.Cell("logistic", searches.RANDOM, "mu inf", 8101), 1.0)
+
+
 def test_slow_problems_and_other_budgets_have_fewer_seeds():
     assert [minimize.seeds_of("logistic", budget, 20) for budget in minimize.BUDGETS] == [20, 10, 10]
     assert minimize.seeds_of("svr_ridership", minimize.FIRST, 20) == 10

@@ -34,6 +34,7 @@ from jaxdpbo.drivers import _method_configs, _methods, _proposals
 DEFAULT, PUBLIC, ONE_CHOICE, TRAINING = "minimize", "minimize, public", "one choice", "training rows alone"
 BEFORE, RANDOM, TPE = "before", "random search", "Optuna's TPE"
 UNTUNED, PICK = "default parameters", "a random point"
+FORMER_SHARP = 50.0  # the least sharpness for a start, by the former rule
 FREE = (TRAINING, RANDOM, TPE, UNTUNED, PICK)  # without noise, so the same for every budget
 NAMES = (DEFAULT, PUBLIC, ONE_CHOICE, TRAINING, BEFORE, RANDOM, TPE, UNTUNED, PICK)
 
@@ -102,7 +103,7 @@ def method_before(problem: Problem, mu: float) -> str:
         return _method_configs.CHOICE
     low, high = problem.loss_range
     sharp = _methods.choice.choice_sharpness(mu * math.sqrt(_methods.CHOICE_SHARE), high - low, problem.users)
-    return _methods.START if math.isinf(mu) or sharp >= _methods.SHARP else _methods.LOCAL
+    return _methods.START if math.isinf(mu) or sharp >= FORMER_SHARP else _methods.LOCAL
 
 
 def uniform_points(problem: Problem, seed: int) -> list[Any]:

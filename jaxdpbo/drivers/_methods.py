@@ -58,7 +58,7 @@ from jaxdpbo.privacy import _budget_calibration, _guarantee
 from jaxdpbo.privacy import _choice as choice
 
 AUTO = "auto"
-SHARP = 50.0  # least sharpness of a choice for CHOICE_SHARE at which "auto" chooses a start
+SHARP = 20.0  # least sharpness of a choice for CHOICE_SHARE at which "auto" chooses a start
 NOISY = 0.35  # clipping norms: the most noise of a gradient at which "auto" descends without a start
 STEPS = 25
 

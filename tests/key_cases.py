@@ -36,13 +36,14 @@ from jaxdpbo import (
     dp_gibo,
     drivers,
     outsourcing,
+    space,
     transforms,  # fmt: skip
     tuning,
 )
 from jaxdpbo._algorithms import dpareto
 from jaxdpbo._algorithms.dpareto import predictions
 from jaxdpbo.integrations.optuna import private_study
-from jaxdpbo.integrations.sklearn import PrivateSearchCV
+from jaxdpbo.integrations.sklearn import PrivateClassifier, PrivateRegressor, PrivateSearchCV
 from jaxdpbo.outsourcing import _protocol as protocol
 from jaxdpbo.privacy import _calibration, _choice, _guarantee, _keys, _mechanisms, _private_mean, _private_scale
 from jaxdpbo.privacy._accounting import stage
@@ -258,6 +259,17 @@ def _search_cv(key):
     return search.fit(inputs, targets).release_.point
 
 
+def _models_of_a_table(key):
+    inputs, first, second = np.linspace(0, 1, 40).reshape(-1, 1), *jax.random.split(key)
+    setting = {"hidden": (), "learning_rate": 1.0, "batch": 32, "epochs": 1, "clip_norm": 1.0}
+    options = {"columns": space.real(0, 1), "settings": [setting], "epsilon": 5.0, "delta": 1e-3}
+    run = drivers.Execution(key=first, insecure_key=True)
+    classifier = PrivateClassifier(classes=(0, 1), run=run, **options).fit(inputs, np.arange(40) % 2)
+    run = drivers.Execution(key=second, insecure_key=True)
+    regressor = PrivateRegressor(target_range=(0, 1), run=run, **options).fit(inputs, inputs[:, 0])
+    return classifier.error_, regressor.error_
+
+
 def _selection(key):
     def run(setting, key):
         return None, float(jax.random.normal(key))
@@ -469,11 +481,16 @@ KEY_CASES = {
     "PrivateSearchCV": Case(_search_cv, ("integrations.sklearn._search.PrivateSearchCV",)),
     "sweep": Case(_sweep, ("drivers._sweep.sweep", "drivers._sharding.share_keys")),
     "curate": Case(_curate, ("privacy._transforms.curation.curate", "privacy._transforms.curation.project")),
-    "private_selection": Case(_selection, ("tuning._selection.private_selection", "tuning._selection.seed_globals")),
+    "PrivateClassifier, PrivateRegressor": Case(
+        _models_of_a_table, _of("integrations.sklearn._private_models", "PrivateClassifier", "PrivateRegressor")
+    ),
+    "private_selection": Case(
+        _selection, _of("tuning._selection", "private_selection", "select", "SelectionExecution", "seed_globals")
+    ),
     "tune_and_train": Case(
         _tuned,
         (
-            "tuning._joint_tuning.tune_and_train",
+            *_of("tuning._joint_tuning", "tune_and_train", "tune_table"),
             *_of("tuning._fitting", "TuningArguments", "score"),
         ),
     ),

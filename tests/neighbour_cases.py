@@ -23,7 +23,7 @@ from training_cases import Trivial
 import jaxdpbo
 from jaxdpbo import Execution, Search, blocks, by_person, dp_gibo, drivers, per_user, space, tuning
 from jaxdpbo.integrations.optuna import private_study
-from jaxdpbo.integrations.sklearn import PrivateSearchCV
+from jaxdpbo.integrations.sklearn import PrivateClassifier, PrivateRegressor, PrivateSearchCV
 from jaxdpbo.privacy import _transforms
 from jaxdpbo.privacy._accounting import stage
 
@@ -244,6 +244,29 @@ def searched_in_blocks(records):
     return found.best_params_, found.guarantee_
 
 
+ONE_SETTING = [{"hidden": (), "learning_rate": 1.0, "batch": 32, "epochs": 1, "clip_norm": 1.0}]
+MODEL = {"settings": ONE_SETTING, "epsilon": 5.0, "delta": 1e-3, "run": Execution(**SEEDED)}
+
+
+def modelled(of_labels: bool, regression: bool = False):
+    """A private model of the records as a feature, a category too, or as a label."""
+
+    def enter(records):
+        features, labels = np.full((len(records), 2), 0.5, object), [0.0] * len(records)
+        if of_labels:
+            labels = records
+        else:
+            features[:, 0] = features[:, 1] = objects(records)
+        columns = {0: space.real(0, 1), 1: [0.25, 0.5]}
+        if regression:
+            model = PrivateRegressor(columns, target_range=(0, 1), **MODEL).fit(features, labels)
+        else:
+            model = PrivateClassifier(columns, classes=(0, 0.25, 0.5), **MODEL).fit(features, labels)
+        return [layer._asdict() for layer in model.model_], model.error_, model.guarantee_
+
+    return enter
+
+
 class OfLabels(Trivial):
     """A row's loss is its label."""
 
@@ -332,6 +355,15 @@ POINTS: dict[str, Point] = {
     "PrivateSearchCV, all rows": Point(
         searched_in_blocks, ("integrations.sklearn._search.PrivateSearchCV.fit",), counts=(9,), numbers=False
     ),
+    "PrivateClassifier, features": Point(
+        modelled(False), ("integrations.sklearn._private_models.PrivateClassifier.fit",), counts=(10,)
+    ),
+    "PrivateClassifier, labels": Point(
+        modelled(True), ("integrations.sklearn._private_models.PrivateClassifier.fit",), counts=(10,)
+    ),
+    "PrivateRegressor, targets": Point(
+        modelled(True, True), ("integrations.sklearn._private_models.PrivateRegressor.fit",), counts=(10,)
+    ),
     "tune_and_train": Point(tuned, ("tuning._joint_tuning.tune_and_train",), counts=(10,)),
     "least_epsilon": Point(reached, ("tuning._least_epsilon.least_epsilon",), counts=(10,)),
     "private_front": Point(fronted, ("tuning._front.private_front",), counts=(10,)),
@@ -350,6 +382,9 @@ WITHOUT: dict[str, dict[str, str]] = {
         "integrations.sklearn._fitting": "blocks_objective take_rows validation_task",
         "integrations.sklearn._search": "PrivateSearchCV",
         "integrations.sklearn._losses": "to_column elements expect record_losses",
+        "integrations.sklearn._model_choice": "ModelChoice ModelChoice.expect ModelChoice.fit ModelChoice.losses",
+        "integrations.sklearn._private_models": "PrivateClassifier PrivateRegressor",
+        "tuning._joint_tuning": "tune_table",
         "privacy._separable.blocks": "blocks cut usual_count",
         "privacy._separable.by_person": "ByPerson.replace_objective",
         "privacy._separable.separability_check": "Separable",
@@ -393,6 +428,9 @@ WITHOUT: dict[str, dict[str, str]] = {
         "privacy._auditing": "replay",
         "privacy._separable.separability_check": "check_separable",
         "privacy._separable.separability_audit": "audit_separable",
+        "integrations.sklearn._private_models": (
+            "PrivateClassifier.predict PrivateClassifier.predict_proba PrivateRegressor.predict"
+        ),
         "_commands.demo": "run_evaluations run_gibo run_seed describe_privacy publication run_random_search",
     },
 }

@@ -9,6 +9,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import partial
+from inspect import signature
 from typing import Any, NamedTuple
 
 import jax
@@ -30,7 +31,6 @@ from benchmarks import tuning_peers
 from benchmarks.tuning_peers import trainings
 from jaxdpbo import (
     Execution,
-    accounting,
     blocks,
     by_person,
     drivers,
@@ -430,11 +430,11 @@ def call_tune_and_train(data, **more):
 
 def test_each_run_of_a_selection_draws_what_a_run_costs(fresh, monkeypatch, record_property):
     """And the number of runs has the law of the theorem (``test_selection_accounting`` is about its cost)."""
-    stated, real = {}, _joint_tuning._selection.private_selection
+    stated, real = {}, _joint_tuning._selection.guarantees
     monkeypatch.setattr(
         _joint_tuning._selection,
-        "private_selection",
-        lambda *arguments, **options: stated.update(options) or real(*arguments, **options),
+        "guarantees",
+        lambda *arguments: stated.update(zip(signature(real).parameters, arguments, strict=True)) or real(*arguments),
     )
     recording = fresh()
     (released, guarantees), draws = recording.record(lambda: call_tune_and_train(examples(HUGE), **KEY))
@@ -457,13 +457,14 @@ def test_each_run_of_a_selection_draws_what_a_run_costs(fresh, monkeypatch, reco
         row |= {"route": f"tune_and_train, a run, {rows}", "stated": f"dp {cost.epsilon(1e-5):.4f} at delta=1e-5"}
         row |= {"composed": f"{conformance.epsilon_at(conformance.level_of(tape.terms(run)), 1e-5):.4f}"}
         record_property("conformance", row)
-    assert all(each.total_variation >= stated["mean"] * stated["run_total_variation"] for each in guarantees)
-    law = accounting.repetitions(stated["eta"], stated["mean"])
+    law = stated["law"]
+    assert (law.eta, law.mean) == (_joint_tuning.ETA, 3.0)
+    assert all(each.total_variation >= law.mean * stated["run_total_variation"] for each in guarantees)
     table = _repetition.table(law)
     chances = np.diff([0, *table.ends]).astype(float) / 2.0**_repetition.BITS
     wanted = list(map(float, repetition_law(law.eta, law.gamma, len(chances))))
     np.testing.assert_allclose(chances, wanted, rtol=1e-9, atol=1e-20)
-    assert chances @ np.arange(1, len(chances) + 1) == pytest.approx(stated["mean"])
+    assert chances @ np.arange(1, len(chances) + 1) == pytest.approx(law.mean)
 
 
 def test_each_run_of_a_search_for_the_least_epsilon_draws_what_its_level_costs(fresh, monkeypatch, record_property):
@@ -557,6 +558,8 @@ PLAYED = {name for call in CALLS.values() for name in call.names} | {
 # Entry points without a call of their own here, by the reason.
 UNPLAYED = {
     "what is drawn is the caller's": "tuning._selection.private_selection",
+    "tune_and_train behind encoded columns": "integrations.sklearn._private_models.PrivateClassifier.fit "
+    "integrations.sklearn._private_models.PrivateRegressor.fit",
     "run_scan in parts: the bits of a run in one": "drivers._checkpoint.begin_checkpoint drivers._checkpoint.finish",
     "inside of a call": "drivers._result.to_arrays privacy._separable.objectives.PerUser "
     "drivers._separability.prepare_objective privacy._separable.objectives.CheckedObjective",

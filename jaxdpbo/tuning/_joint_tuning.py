@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -73,18 +74,60 @@ def tune_and_train(
       TypeError: an argument of the wrong kind.
       ledger.LedgerError: the budget does not suffice, or the name was used before.
     """
-    settings = _selection.check_settings(settings)
-    typed_delta, epsilon, delta = delta, _checks.positive("epsilon", epsilon), _checks.probability("delta", delta)
-    on_error = _checks.one_of("on_error", on_error, _selection.ON_ERROR)
-    _keys.refuse_trace("the key of tune_and_train()")
-    rows, validation = _fitting.check_rows(training, rows, validation)
-    law = _accounting.repetitions(eta, mean)
-    expect_small_delta(typed_delta, len(rows[1]))
+    settings, law = _selection.check_settings(settings), _accounting.repetitions(eta, mean)
     asked = _fitting.TuningArguments(training, settings, epsilon, delta, ledgers, key, insecure_key, on_error)
-    cap = _selection.check_cap(law, cap, delta, epsilon)
+    checked, rows, validation = _check(asked, rows, validation)
+    return _tune(checked, law, _selection.check_cap(law, cap, checked.delta, checked.epsilon), rows, validation)
+
+
+def tune_table(
+    training: Training,
+    rows: Rows,
+    settings: Sequence[Setting],
+    *,
+    epsilon: float,
+    delta: float,
+    ledger: _recording.Recording | None,
+    key: jax.Array | None,
+    insecure_key: bool,
+) -> _fitting.TuningResult:
+    """``tune_and_train`` with one guarantee and one ledger, for all rows.
+
+    The split into training and validation rows is public, so a row either trains or scores, and the larger of both
+    guarantees covers the row.
+    """
+    ledgers = None if ledger is None else {_guarantee.ALL_ROWS: ledger}
+    settings = _selection.check_settings(settings)
+    asked = _fitting.TuningArguments(training, settings, epsilon, delta, ledgers, key, insecure_key, "worst")
+    checked, rows, _ = _check(asked, rows, None)
+    return _tune(checked, _accounting.repetitions(ETA, MEAN_RUNS), None, rows, None, as_one_set=True)
+
+
+def _check(
+    asked: _fitting.TuningArguments, rows: Rows, validation: Rows | None
+) -> tuple[_fitting.TuningArguments, Rows, Rows | None]:
+    """Check what the caller passed, before anything is charged."""
+    epsilon, delta = _checks.positive("epsilon", asked.epsilon), _checks.probability("delta", asked.delta)
+    on_error = _checks.one_of("on_error", asked.on_error, _selection.ON_ERROR)
+    _keys.refuse_trace("the key of tune_and_train()")
+    rows, validation = _fitting.check_rows(asked.training, rows, validation)
+    expect_small_delta(asked.delta, len(rows[1]))
+    return asked._replace(epsilon=epsilon, delta=delta, on_error=on_error), rows, validation
+
+
+def _tune(
+    asked: _fitting.TuningArguments,
+    law: _accounting.Repetitions,
+    cap: int | None,
+    rows: Rows,
+    validation: Rows | None,
+    *,
+    as_one_set: bool = False,
+) -> _fitting.TuningResult:
+    """Choose a setting and train with it; all arguments are checked. ``as_one_set``: see ``tune_table``."""
     cut = 0.0 if cap is None else _accounting.tail_probability(law, cap)
     asked = asked._replace(delta=_fitting.ideal_delta(asked, law.mean + 1, len(rows[1]), cut))
-    has_validation = validation is not None
+    apart = () if validation is None else (_guarantee.ROWS_APART,)
     rows, validation = _fitting.split_rows(rows, validation)
     records, users = len(rows[1]), len(validation[1])
     level, noises, costs = _calibrate(asked, records, law)
@@ -96,25 +139,23 @@ def tune_and_train(
         model = asked.training.fit(deepcopy(asked.settings[number]), noises[number], rows, of_training)
         return model, _fitting.score(asked.training, model, validation, budget, of_score)
 
-    of_noise = max(asked.training.total_variation(setting, records) for setting in asked.settings)
-    selected = _selection.private_selection(
-        run,
-        range(len(asked.settings)),
-        mean=law.mean,
-        eta=law.eta,
-        costs={
+    stated = _selection.guarantees(
+        law,
+        asked.settings,
+        {
             _fitting.TRAIN: costs,
             _fitting.VALIDATION: stage.gaussian_stage(score_guarantee.level, "a noised score"),
         },
-        delta=asked.delta,
-        run_total_variation=of_noise + score_guarantee.total_variation,
-        cap=cap,
-        assumptions=(*asked.training.assumptions(), *((_guarantee.ROWS_APART,) if has_validation else ())),
-        on_error=asked.on_error,
-        ledgers=asked.ledgers,
-        key=asked.key,
-        insecure_key=asked.insecure_key,
+        asked.delta,
+        max(asked.training.total_variation(setting, records) for setting in asked.settings)
+        + score_guarantee.total_variation,
+        cap,
+        (*asked.training.assumptions(), *apart),
     )
+    if as_one_set:
+        stated = (replace(max(stated, key=lambda one: one.level), protects=_guarantee.ALL_ROWS),)
+    execution = _selection.SelectionExecution(cap, asked.on_error, asked.ledgers, asked.key, asked.insecure_key)
+    selected = _selection.select(run, tuple(range(len(asked.settings))), law, stated, execution)
     number = selected.setting
     return _fitting.TuningResult(
         selected.output, asked.settings[number], noises[number], selected.guarantees, selected.score

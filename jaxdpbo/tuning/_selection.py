@@ -114,23 +114,56 @@ def private_selection(
     if not callable(train_and_score):
         raise TypeError(f"train_and_score must be a function, got {type(train_and_score).__name__}")
     settings = check_settings(settings)
+    _keys.refuse_trace("the key of private_selection()")
     law = _accounting.repetitions(eta, mean)
     if cap is not None:
         cap = check_cap(law, cap, delta, max(stated.level for stated in statements(law, settings, costs, delta)))
-    table = _repetition.table(law, cap)
-    variation = law.mean * _checks.nonnegative("run_total_variation", run_total_variation) + table.total_variation
-    hidden = timing_assumption(cap)
-    guarantees = tuple(
-        other.assuming(hidden, *assumptions)
-        for other in with_attained(statements(law, settings, costs, delta, variation), law, costs)
-    )
-    keep = _checks.one_of("on_error", on_error, ON_ERROR) == "worst"
-    _keys.refuse_trace("the key of private_selection()")
-    secret, first = _keys.for_release(key, guarantees[0], insecure_key)
-    guarantees = (first, *(other.assuming(*first.assumptions) for other in guarantees[1:]))
-    charge_selection(ledgers, guarantees, "private selection", law, settings, cap)
-    setting, output, score = best_run(train_and_score, settings, table, secret, keep=keep, cap=cap)
-    return SelectionResult(setting, output, score, guarantees)
+    stated = guarantees(law, settings, costs, delta, run_total_variation, cap, assumptions)
+    execution = SelectionExecution(cap, on_error, ledgers, key, insecure_key)
+    return select(train_and_score, settings, law, stated, execution)
+
+
+class SelectionExecution(NamedTuple):
+    """How a selection runs: the arguments of ``private_selection`` with these names."""
+
+    cap: int | None
+    on_error: str
+    ledgers: Mapping[str, records.Recording] | None
+    key: jax.Array | None
+    insecure_key: bool
+
+
+def guarantees(
+    law: _accounting.Repetitions,
+    settings: Sequence[Any],
+    costs: Mapping[str, Cost],
+    delta: float,
+    run_total_variation: float,
+    cap: int | None,
+    assumptions: tuple[str, ...],
+) -> tuple[_guarantee.Guarantee, ...]:
+    """Compute the whole guarantee of a selection for each set of rows, its lower bound included; no data."""
+    times = law.mean * _checks.nonnegative("run_total_variation", run_total_variation)
+    variation = times + _repetition.table(law, cap).total_variation
+    stated = with_attained(statements(law, settings, costs, delta, variation), law, costs)
+    return tuple(other.assuming(timing_assumption(cap), *assumptions) for other in stated)
+
+
+def select(
+    train_and_score: Run,
+    settings: tuple[Any, ...],
+    law: _accounting.Repetitions,
+    stated: tuple[_guarantee.Guarantee, ...],
+    execution: SelectionExecution,
+) -> SelectionResult:
+    """Charge the ledgers, run, and return the best run with the guarantees ``stated``."""
+    keep = _checks.one_of("on_error", execution.on_error, ON_ERROR) == "worst"
+    secret, first = _keys.for_release(execution.key, stated[0], execution.insecure_key)
+    stated = (first, *(other.assuming(*first.assumptions) for other in stated[1:]))
+    charge_selection(execution.ledgers, stated, "private selection", law, settings, execution.cap)
+    table = _repetition.table(law, execution.cap)
+    setting, output, score = best_run(train_and_score, settings, table, secret, keep=keep, cap=execution.cap)
+    return SelectionResult(setting, output, score, stated)
 
 
 def check_cap(law: _accounting.Repetitions, cap: int | None, delta: float, epsilon: float) -> int | None:

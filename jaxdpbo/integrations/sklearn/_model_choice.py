@@ -1,0 +1,102 @@
+"""The training behind ``PrivateClassifier`` and ``PrivateRegressor``: the number and widths of hidden layers are tuned.
+
+Settings are those of ``tuning.DPSGD`` and ``hidden``, the widths of hidden layers: ``()`` for a linear model.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxdpbo import tuning
+from jaxdpbo.privacy._accounting import stage
+from jaxdpbo.training import _models
+from jaxdpbo.tuning._training import Rows, Setting
+
+HIDDEN = "hidden"
+LEAST_BATCH = 32
+CLASSIFICATIONS = (  # hidden widths, learning rate, batches in an epoch, epochs, clipping norm
+    ((), 10.0, 20, 20, 0.3),
+    ((), 3.0, 50, 20, 0.3),
+    ((), 0.3, 50, 5, 0.3),
+    ((32,), 1.0, 50, 5, 1.0),
+)
+REGRESSIONS = (
+    ((), 0.3, 50, 5, 0.03),
+    ((), 0.1, 20, 20, 0.03),
+    ((), 0.3, 20, 20, 0.03),
+    ((32,), 0.3, 50, 20, 0.1),
+)
+
+
+@dataclass(frozen=True)
+class ModelChoice:
+    """DP-SGD of a model with the hidden layers of the setting, on features in [0, 1].
+
+    Attributes:
+      features: the number of features.
+      classes: the number of classes, labels 0, 1, and so on; 0 for a regression.
+    """
+
+    features: int
+    classes: int
+
+    def cost(self, setting: Setting, noise: float, records: int) -> stage.Stage:
+        """See ``tuning.DPSGD``, as for all methods."""
+        training, rest = self._split(setting)
+        return training.cost(rest, noise, records)
+
+    def total_variation(self, setting: Setting, records: int) -> float:
+        """By the number of parameters."""
+        training, rest = self._split(setting)
+        return training.total_variation(rest, records)
+
+    def assumptions(self) -> tuple[str, ...]:
+        """None: the noise is exact."""
+        return ()
+
+    def expect(self, rows: Rows) -> None:
+        """Check the shapes and dtypes of encoded rows."""
+        self._training(()).expect(rows)
+
+    def fit(self, setting: Setting, noise: float, rows: Rows, key: jax.Array) -> _models.Params:
+        """Train, and return the layers."""
+        training, rest = self._split(setting)
+        return training.fit(rest, noise, rows, key)
+
+    def losses(self, model: _models.Params, rows: Rows) -> np.ndarray:
+        """Zero-one losses, or squared errors."""
+        return self._training(hidden_widths(model)).losses(model, rows)
+
+    def _split(self, setting: Setting) -> tuple[tuning.DPSGD, Setting]:
+        if not isinstance(setting, Mapping) or HIDDEN not in setting:
+            raise ValueError(f"settings must be dicts with {HIDDEN!r}, the widths of hidden layers, got {setting!r}")
+        return self._training(setting[HIDDEN]), {name: value for name, value in setting.items() if name != HIDDEN}
+
+    def _training(self, hidden: Any) -> tuning.DPSGD:
+        if not self.classes:
+            return tuning.DPSGD(_models.regression(self.features, hidden))
+        if self.classes == 2 and not len(hidden):
+            return tuning.DPSGD(_models.logistic_regression(self.features), classes=(0, 1))
+        model = _models.mlp(self.features, hidden, self.classes)
+        return tuning.DPSGD(model, classes=tuple(range(self.classes)))
+
+
+def hidden_widths(model: _models.Params) -> tuple[int, ...]:
+    """The widths of the hidden layers."""
+    return tuple(len(layer.bias) for layer in model[:-1])
+
+
+def default_settings(records: int, *, regression: bool) -> list[Setting]:
+    """The settings to choose from by default, by the public number of rows.
+
+    Chosen greedily among 64 on tables that no published figure uses, at epsilon 1 and 2.
+    """
+    chosen = REGRESSIONS if regression else CLASSIFICATIONS
+    names = (HIDDEN, "learning_rate", "batch", "epochs", "clip_norm")
+    return [
+        dict(zip(names, (hidden, rate, max(LEAST_BATCH, records // batches), epochs, norm), strict=True))
+        for hidden, rate, batches, epochs, norm in chosen
+    ]

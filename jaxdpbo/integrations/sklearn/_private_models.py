@@ -1,0 +1,322 @@
+"""``PrivateClassifier`` and ``PrivateRegressor``: a private model of a table, its settings tuned under one epsilon."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from scipy.special import expit, softmax
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d, validate_data
+
+from jaxdpbo import _checks, _silence, _user_values
+from jaxdpbo._space import Dimension
+from jaxdpbo._types import ArrayLike
+from jaxdpbo.drivers import Execution
+from jaxdpbo.drivers._execution import check_execution
+from jaxdpbo.integrations.sklearn import _columns, _losses, _model_choice
+from jaxdpbo.integrations.sklearn._type_aliases import Rows, Targets
+from jaxdpbo.privacy._recording import Recording
+from jaxdpbo.tuning import _joint_tuning
+
+MIDDLE = 0.5  # a regression begins at the middle of the range of targets
+Columns = dict[Any, Dimension | Sequence[Any] | None] | Dimension
+
+
+class _Table(NamedTuple):
+    """The columns of a table: names, dtypes, and values, each an array ``(n,)``."""
+
+    names: list[Any]
+    dtypes: list[Any]
+    columns: list[np.ndarray]
+
+
+class _PrivateModel:
+    """The code of both estimators."""
+
+    columns: Any
+    epsilon: float
+    delta: float
+    settings: Any
+    ledger: Recording | None
+    run: Execution | None
+
+    def _tune(self, table: _Table, labels: np.ndarray, classes: int) -> None:
+        """Encode, tune and train, and keep what you may publish, and nothing else."""
+        encoding = _columns.make_encoding(self.columns, table.names, table.dtypes)
+        run = check_execution(type(self).__name__, self.run, "key", "insecure_key")
+        usual = _model_choice.default_settings(len(labels), regression=not classes)
+        tuned = _joint_tuning.tune_table(
+            _model_choice.ModelChoice(encoding.width, classes),
+            (_columns.encode(encoding, table.columns), labels),
+            usual if self.settings is None else self.settings,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            ledger=self.ledger,
+            key=run.key,
+            insecure_key=run.insecure_key,
+        )
+        if tuned.model is None:
+            raise RuntimeError("every private training failed, and the budget is spent: try settings on public data")
+        self.encoding_, self.model_ = encoding, jax.tree.map(np.asarray, tuned.model)
+        self.setting_, self.error_, (self.guarantee_,) = tuned.setting, tuned.error, tuned.guarantees
+
+    def _scores(self, X: Rows) -> np.ndarray:
+        """The scores ``(n, k)`` of the rows."""
+        check_is_fitted(self, "model_")
+        outputs = _columns.encode(self.encoding_, _read_table(self, X, reset=False).columns)
+        for number, layer in enumerate(self.model_):
+            outputs = np.maximum(outputs, 0.0) if number else outputs
+            outputs = outputs @ layer.weights.astype(float) + layer.bias
+        return outputs
+
+    def __sklearn_tags__(self) -> Any:
+        """Missing values and text have features of their own; with few rows a private model is poor."""
+        mixin: Any = super()
+        tags = mixin.__sklearn_tags__()
+        for of_kind in (tags.classifier_tags, tags.regressor_tags):
+            if of_kind is not None:
+                of_kind.poor_score = True
+        tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = True
+        return tags
+
+
+class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
+    """Train a private classifier on a table and tune its settings, all under one ``epsilon``.
+
+    ``fit`` encodes the columns by their public dimensions, tries a random, hidden number of private trainings with
+    random settings (logistic regression, perceptrons) on four fifths of the rows, and keeps the best on the last fifth
+    (``tuning.tune_and_train``).
+
+    Formal guarantee: all attributes with a trailing underscore are together ``(epsilon, delta)``-DP for the replacement
+    of one row of ``X`` and ``y``; see ``guarantee_`` for the assumptions. ``score`` is not private if its rows are
+    protected. Each ``fit`` spends a budget, so ``cross_val_score`` spends one in each fold. In a ``Pipeline``, no step
+    before the model may learn from the rows.
+
+    >>> import numpy as np
+    >>> import pandas
+    >>> from jaxdpbo import space
+    >>> from jaxdpbo.integrations.sklearn import PrivateClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> X = pandas.DataFrame({"age": rng.integers(18, 90, 2000), "sex": rng.choice(["f", "m"], 2000)})
+    >>> y = np.where(X["age"] > 50, "yes", "no")
+    >>> columns = {"age": space.real(0, 120), "sex": space.categorical("f", "m")}
+    >>> model = PrivateClassifier(columns, classes=("no", "yes"), epsilon=2, delta=1e-5).fit(X, y)
+    >>> bool(model.score(X, y) > 0.8)
+    True
+    >>> model.guarantee_.epsilon(delta=1e-5) <= 2
+    True
+
+    Args:
+      columns: for each column of ``X``, by name (of an array, by number): its dimension (``space.real``,
+        ``space.integer``, ``space.categorical`` or a list of choices), or None to leave the column out; or one
+        dimension for all columns. Write ranges and choices down without looking at the rows. Numbers outside of a range
+        count as its ends. Missing values and other categories have features of their own.
+      classes: the labels, all of them, in the order of ``predict_proba``. Rows with other labels do not train.
+      epsilon: the budget, for the settings and the model, with ``delta``.
+      delta: in (0, 1), far below 1 over the number of rows.
+      settings: a public list of settings to choose from: those of ``tuning.DPSGD``, and ``hidden``, the widths of
+        hidden layers, ``()`` for logistic regression. By default a list for the number of rows.
+      ledger: ``Recording(path, run)``: charge ``guarantee_`` before the first training. A second fit under the same
+        name is refused.
+      run: ``Execution(key=..., insecure_key=True)``, FOR TESTS ALONE: anyone who knows the key can remove the noise,
+        and clones share it.
+
+    Attributes:
+      classes_: the classes ``(k,)``.
+      guarantee_: the guarantee, see ``Guarantee``.
+      setting_: the chosen setting.
+      error_: the share of wrong predictions on the rows held out, noised; of several the least, so a little below the
+        error on new rows.
+      model_: the layers, each ``(weights, bias)``.
+      encoding_: the public dimensions of the columns.
+    """
+
+    def __init__(
+        self,
+        columns: Columns,
+        *,
+        classes: Sequence[Any],
+        epsilon: float,
+        delta: float,
+        settings: Sequence[dict[str, Any]] | None = None,
+        ledger: Recording | None = None,
+        run: Execution | None = None,
+    ):
+        """Keep the arguments; ``fit`` checks them."""
+        self.columns = columns
+        self.classes = classes
+        self.epsilon = epsilon
+        self.delta = delta
+        self.settings = settings
+        self.ledger = ledger
+        self.run = run
+
+    def fit(self, X: Rows, y: Targets) -> "PrivateClassifier":
+        """Tune and train, and spend the budget.
+
+        Args:
+          X: a data frame, or an array ``(n, d)``.
+          y: a label for each row.
+
+        Raises:
+          ValueError: an argument out of range, or a column without a dimension.
+          TypeError: an argument of the wrong type.
+          RuntimeError: every training failed; the budget is spent.
+          ledger.LedgerError: the budget does not suffice, or the name was used before.
+        """
+        classes = _check_classes(self.classes)
+        table, targets = _read_rows(self, X, y)
+        numbers = _columns.category_numbers(classes, targets)
+        self._tune(table, np.maximum(numbers, -1), len(classes))
+        self.classes_ = np.asarray(classes)
+        return self
+
+    def predict(self, X: Rows) -> np.ndarray:
+        """The most probable class of each row, ``(n,)``."""
+        scores = self._scores(X)
+        rows = scores[:, 0] > 0 if scores.shape[1] == 1 else np.argmax(scores, axis=1)
+        return self.classes_[rows.astype(int)]
+
+    def predict_proba(self, X: Rows) -> np.ndarray:
+        """The probability of each class, ``(n, k)``."""
+        scores = self._scores(X)
+        if scores.shape[1] > 1:
+            return softmax(scores, axis=1)
+        return np.column_stack([expit(-scores[:, 0]), expit(scores[:, 0])])
+
+
+class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
+    """Train a private regression on a table and tune its settings, all under one ``epsilon``.
+
+    The regression of ``PrivateClassifier``: least squares, by a linear model or a perceptron.
+
+    Formal guarantee: as of ``PrivateClassifier``.
+
+    >>> import numpy as np
+    >>> from jaxdpbo import space
+    >>> from jaxdpbo.integrations.sklearn import PrivateRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(size=(2000, 2))
+    >>> y = 10 * X[:, 0] + rng.normal(size=2000)
+    >>> model = PrivateRegressor(space.real(0, 1), target_range=(0, 12), epsilon=2, delta=1e-5).fit(X, y)
+    >>> bool(model.score(X, y) > 0.5)
+    True
+
+    Args:
+      columns: see ``PrivateClassifier``.
+      target_range: ``(low, high)``, chosen without the data. Targets outside count as its ends. Rows without a target
+        do not train.
+      epsilon: the budget, for the settings and the model, with ``delta``.
+      delta: in (0, 1), far below 1 over the number of rows.
+      settings: see ``PrivateClassifier``.
+      ledger: see ``PrivateClassifier``.
+      run: see ``PrivateClassifier``.
+
+    Attributes:
+      guarantee_: the guarantee, see ``Guarantee``.
+      setting_: the chosen setting.
+      error_: the mean squared error on the rows held out, in units of the range squared, noised.
+      model_: the layers, each ``(weights, bias)``.
+      encoding_: the public dimensions of the columns.
+    """
+
+    def __init__(
+        self,
+        columns: Columns,
+        *,
+        target_range: ArrayLike,
+        epsilon: float,
+        delta: float,
+        settings: Sequence[dict[str, Any]] | None = None,
+        ledger: Recording | None = None,
+        run: Execution | None = None,
+    ):
+        """Keep the arguments; ``fit`` checks them."""
+        self.columns = columns
+        self.target_range = target_range
+        self.epsilon = epsilon
+        self.delta = delta
+        self.settings = settings
+        self.ledger = ledger
+        self.run = run
+
+    def fit(self, X: Rows, y: Targets) -> "PrivateRegressor":
+        """Tune and train, and spend the budget; errors as of ``PrivateClassifier.fit``.
+
+        Args:
+          X: a data frame, or an array ``(n, d)``.
+          y: a number for each row.
+        """
+        low, high = _checks.interval("target_range", self.target_range)
+        table, targets = _read_rows(self, X, y)
+        with _silence.silence():
+            values = np.asarray(_user_values.to_numbers(targets, (len(targets),)), float)
+            places = np.clip((values - low) / (high - low), 0.0, 1.0)
+        self._tune(table, (places - MIDDLE).astype(np.float32), 0)
+        return self
+
+    def predict(self, X: Rows) -> np.ndarray:
+        """The prediction for each row, ``(n,)``, inside the range of targets."""
+        low, high = _checks.interval("target_range", self.target_range)
+        return low + (high - low) * np.clip(MIDDLE + self._scores(X)[:, 0], 0.0, 1.0)
+
+
+def _check_classes(classes: Any) -> tuple[Any, ...]:
+    if classes is None or isinstance(classes, str) or not isinstance(classes, (Sequence, np.ndarray)):
+        raise TypeError(f"classes must list all labels, such as classes=('no', 'yes'), got {classes!r}")
+    classes = tuple(np.asarray(classes).tolist())
+    if len(classes) < 2:
+        raise ValueError(f"classes must be two labels or more, got {classes!r}")
+    _columns.check_choices("classes", classes)
+    return classes
+
+
+def _read_rows(estimator: Any, X: Rows, y: Targets) -> tuple[_Table, Any]:
+    """Read the table and the targets, which stay as they are; no value is looked at."""
+    if y is None:
+        raise ValueError(f"{type(estimator).__name__} requires y to be passed, but the target y is None")
+    table = _read_table(estimator, X, reset=True)
+    targets = _losses.to_column(y)
+    if not isinstance(targets, (list, tuple)):  # their values would choose a dtype
+        targets = column_or_1d(_to_array(targets), warn=True)
+    check_consistent_length(table.columns[0], targets)
+    return table, targets
+
+
+def _read_table(estimator: Any, X: Any, *, reset: bool) -> _Table:
+    """Read the columns of a data frame or an array; ``reset``: keep their names as those of the estimator."""
+    if hasattr(X, "columns"):
+        names = list(X.columns)
+        columns = [X.iloc[:, place] if hasattr(X, "iloc") else X[name] for place, name in enumerate(names)]
+        check_consistent_length(*columns)
+        table = _Table(names, [column.dtype for column in columns], [_to_array(column) for column in columns])
+    else:
+        anything: Any = None
+        X = check_array(_from_list(X) if isinstance(X, (list, tuple)) else X, dtype=anything, ensure_all_finite=False)
+        count = X.shape[1]
+        table = _Table(list(range(count)), [X.dtype] * count, [X[:, place] for place in range(count)])
+    validate_data(estimator, X, reset=reset, skip_check_array=True)
+    return table
+
+
+def _from_list(rows: Sequence[Any]) -> np.ndarray:
+    """An array of objects, as wide as most rows: NumPy would choose its shape and dtype by all values."""
+    widths = [len(row) if isinstance(row, (list, tuple)) or getattr(row, "ndim", 0) else 0 for row in rows]
+    width = max(set(widths), key=widths.count, default=0)
+    if not width:
+        return np.empty(len(rows), object)  # refused: of one axis
+    array = np.full((len(rows), width), None, object)
+    for number, row in enumerate(rows):
+        if widths[number] == width:
+            for place, value in enumerate(row):
+                array[number, place] = value
+    return array
+
+
+def _to_array(column: Any) -> np.ndarray:
+    """An array of a column: of objects, unless its dtype is a NumPy number's, since NumPy would choose it by values."""
+    dtype = getattr(column, "dtype", None)
+    if isinstance(dtype, np.dtype):
+        return np.asarray(column)
+    return np.asarray(column, dtype=object)

@@ -1,0 +1,307 @@
+"""``PrivateClassifier`` and ``PrivateRegressor``: tables in, private models out, and nothing of a row beside them."""
+
+import pickle
+import warnings
+
+import jax
+import numpy as np
+import pandas
+import pytest
+from oracles import columns as oracle
+from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.estimator_checks import check_estimator
+
+from jaxdpbo import Execution, Recording, ledger, space, tuning
+from jaxdpbo.integrations.sklearn import PrivateClassifier, PrivateRegressor, _columns, _model_choice
+from jaxdpbo.integrations.sklearn._private_models import _read_table
+from jaxdpbo.privacy import _guarantee
+from jaxdpbo.training import _models
+from jaxdpbo.tuning import _training
+
+RNG = np.random.default_rng(0)
+ROWS = 300
+RUN = Execution(key=jax.random.key(0), insecure_key=True)
+SETTINGS = [{"hidden": (), "learning_rate": rate, "batch": 32, "epochs": 2, "clip_norm": 1.0} for rate in (0.3, 1.0)]
+COLUMNS = {
+    "age": space.integer(0, 120),
+    "income": space.real(1e3, 1e6, log=True),
+    "sex": space.categorical("f", "m"),
+    "id": None,
+}
+FRAME = pandas.DataFrame(
+    {
+        "age": RNG.integers(18, 90, ROWS),
+        "income": np.exp(RNG.normal(10, 1, ROWS)),
+        "sex": RNG.choice(["f", "m"], ROWS),
+        "id": np.arange(ROWS),
+    }
+)
+LABELS = np.where(FRAME["age"] > 50, "yes", "no")
+BUDGET = {"epsilon": 8.0, "delta": 1e-4}
+
+
+def classifier(columns=COLUMNS, **options):
+    options = {"classes": ("no", "yes"), "settings": SETTINGS, "run": RUN, **BUDGET} | options
+    return PrivateClassifier(columns, **options)
+
+
+def regressor(columns=COLUMNS, **options):
+    options = {"target_range": (0, 120), "settings": SETTINGS, "run": RUN, **BUDGET} | options
+    return PrivateRegressor(columns, **options)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return classifier().fit(FRAME, LABELS)
+
+
+# -- Columns ----------------------------------------------------------------------------------------------------------
+
+
+def encoded(frame, columns=COLUMNS):
+    encoding = _columns.make_encoding(columns, list(frame.columns), list(frame.dtypes))
+    return _columns.encode(encoding, [np.asarray(frame[name], dtype=object) for name in frame.columns])
+
+
+def test_features_are_those_of_the_oracle():
+    ages = [-5.0, 0.0, 33.3, 120.0, 1e9, None, np.inf, None]
+    incomes = [1e3, 5e4, 1e6, 0.0, None, 77_777.0, 2e3, -np.inf]
+    sexes = ["f", "m", None, "x", "f", "m", "f", None]
+    frame = pandas.DataFrame({"age": ages, "income": incomes, "sex": sexes})
+    columns = {name: COLUMNS[name] for name in frame.columns}
+    dimensions = [("number", 0, 120, False), ("number", 1e3, 1e6, True), ("category", "f", "m")]
+    expected = oracle.features([ages, incomes, sexes], dimensions)
+    np.testing.assert_allclose(encoded(frame, columns), expected, atol=1e-6)
+    assert encoded(frame, columns).shape[1] == _columns.make_encoding(columns, list(frame), list(frame.dtypes)).width
+
+
+class Hostile:
+    """Raises in every method that a conversion might call."""
+
+    def _raise(self, *args):
+        raise RuntimeError("private")
+
+    __float__ = __eq__ = __str__ = __repr__ = __array__ = __bool__ = __hash__ = _raise
+
+
+@pytest.mark.parametrize(
+    "odd",
+    ["12 kg", "", None, float("nan"), pandas.NA, 2**80, -(2**2000), [1, 2], b"x", 1j, np.datetime64("2020"), Hostile],
+    ids=["text", "empty", "none", "nan", "na", "long", "longer", "list", "bytes", "complex", "date", "hostile"],
+)  # fmt: skip
+def test_an_odd_value_never_raises_and_moves_no_other_row(odd):
+    odd = Hostile() if odd is Hostile else odd
+    plain = encoded(FRAME[:20])
+    for name in ("age", "income", "sex"):
+        column = np.array(FRAME[name][:20], dtype=object)
+        column[7] = odd
+        moved = encoded(FRAME[:20].assign(**{name: column}))
+        np.testing.assert_array_equal(np.delete(moved, 7, 0), np.delete(plain, 7, 0))
+        assert np.isfinite(moved).all()
+
+
+def test_a_column_that_one_value_turned_into_text_has_the_same_features():
+    numbers = pandas.DataFrame({"age": [1, 2, 3], "b": [True, False, True], "c": [1, 2, 1]})
+    columns = {"age": space.real(0, 9), "b": [False, True], "c": [1, 2]}
+    text = numbers.astype(str)  # as a table reader makes of it where a value is no number
+    np.testing.assert_array_equal(encoded(numbers, columns), encoded(text, columns))
+    np.testing.assert_array_equal(encoded(numbers, columns), encoded(numbers.astype(float), columns))
+
+
+def test_an_odd_row_of_a_list_moves_no_other_row():
+    def features(rows):
+        encoding = _columns.make_encoding(space.real(0, 9), [0, 1], [object] * 2)
+        return _columns.encode(encoding, _read_table(classifier(), rows, reset=True).columns)
+
+    rows = [[1.0, 2.0]] * 9
+    for odd in ([1.0], "12", None, [[1.0], 2.0], Hostile()):
+        np.testing.assert_array_equal(features([*rows, odd])[:-1], features(rows))
+
+
+def test_columns_without_a_dimension_are_refused_with_the_spelling():
+    with pytest.raises(ValueError, match=r"or the categories of 'income' \(float64\), 'sex' .*: columns=\{"):
+        classifier({"age": space.real(0, 120), "id": None}).fit(FRAME, LABELS)
+    with pytest.raises(ValueError, match="columns must be among those of X, got 'heigth'"):
+        classifier(COLUMNS | {"heigth": None}).fit(FRAME, LABELS)
+    with pytest.raises(ValueError, match=r"columns\['sex'\] must differ as text and as numbers"):
+        classifier(COLUMNS | {"sex": [1, "1"]}).fit(FRAME, LABELS)
+    with pytest.raises(ValueError, match=r"columns\['age'\] must be of numbers, got datetime64"):
+        classifier().fit(FRAME.assign(age=pandas.Timestamp("2020-01-01")), LABELS)
+    with pytest.raises(TypeError, match="columns must be a dict, got list"):
+        classifier([1]).fit(FRAME, LABELS)
+    with pytest.raises(ValueError, match="at least one column"):
+        classifier(dict.fromkeys(FRAME)).fit(FRAME, LABELS)
+
+
+def test_classes_are_public_and_listed():
+    for classes in (None, "yes"):
+        with pytest.raises(TypeError, match="classes must list all labels"):
+            classifier(classes=classes).fit(FRAME, LABELS)
+    with pytest.raises(ValueError, match="two labels or more"):
+        classifier(classes=("yes",)).fit(FRAME, LABELS)
+    with pytest.raises(ValueError, match="classes must differ"):
+        classifier(classes=(1, "1")).fit(FRAME, LABELS)
+
+
+# -- Models -----------------------------------------------------------------------------------------------------------
+
+
+def test_predictions_are_those_of_the_released_layers(fitted):
+    (layer,) = fitted.model_
+    scores = encoded(FRAME).astype(float) @ np.asarray(layer.weights, float) + np.asarray(layer.bias, float)
+    proba = fitted.predict_proba(FRAME)
+    np.testing.assert_allclose(proba[:, 1], 1 / (1 + np.exp(-scores[:, 0])), rtol=1e-4)
+    np.testing.assert_allclose(proba.sum(axis=1), 1.0)
+    np.testing.assert_array_equal(fitted.predict(FRAME), np.where(scores[:, 0] > 0, "yes", "no"))
+    assert list(fitted.classes_) == ["no", "yes"]
+    assert list(fitted.feature_names_in_) == list(FRAME)
+
+
+def test_many_classes_and_hidden_layers():
+    labels = np.digitize(FRAME["age"], (40, 60)) + 1
+    setting = SETTINGS[0] | {"hidden": (4,)}
+    model = classifier(classes=(3, 1, 2), settings=[setting]).fit(FRAME, labels)
+    proba = model.predict_proba(FRAME)
+    assert proba.shape == (ROWS, 3)
+    assert _model_choice.hidden_widths(model.model_) == (4,)
+    np.testing.assert_array_equal(model.predict(FRAME), np.array([3, 1, 2])[np.argmax(proba, axis=1)])
+    assert set(model.predict(FRAME)) <= {1, 2, 3}
+
+
+def test_the_default_settings_learn():
+    rng, rows = np.random.default_rng(1), 3000
+    X = rng.uniform(size=(rows, 2))
+    y = (X[:, 0] > 0.5).astype(int)
+    options = {"epsilon": 4.0, "delta": 1e-5, "run": RUN, "settings": None}
+    model = classifier(space.real(0, 1), classes=(0, 1), **options).fit(X, y)
+    assert model.score(X, y) > 0.9
+    targets = 10 * X[:, 0]
+    assert regressor(space.real(0, 1), target_range=(0, 10), **options).fit(X, targets).score(X, targets) > 0.7
+
+
+def test_a_regression_stays_in_its_range():
+    targets = np.where(np.arange(ROWS) % 50 == 0, 1e30, FRAME["age"])
+    model = regressor().fit(FRAME, targets)
+    predicted = model.predict(FRAME)
+    assert np.all((predicted >= 0) & (predicted <= 120))
+    clipped = regressor().fit(FRAME, np.minimum(targets, 120.0))
+    np.testing.assert_array_equal(predicted, clipped.predict(FRAME))
+
+
+@pytest.mark.parametrize("label", ["maybe", None, 3, Hostile], ids=["unknown", "none", "number", "hostile"])
+def test_a_row_with_another_label_does_not_train_and_moves_nothing_else(label, fitted):
+    labels = np.asarray(LABELS, dtype=object)
+    labels[5] = Hostile() if label is Hostile else label
+    model = classifier().fit(FRAME, labels)
+    other = classifier().fit(FRAME, labels.tolist())
+    np.testing.assert_array_equal(model.model_[0].weights, other.model_[0].weights)
+    kept = _columns.category_numbers(("no", "yes"), labels)
+    np.testing.assert_array_equal(np.delete(kept, 5), np.delete((LABELS == "yes").astype(int), 5))
+    assert kept[5] < 0
+
+
+# -- The guarantee ----------------------------------------------------------------------------------------------------
+
+
+def test_one_guarantee_for_all_rows_is_the_larger_of_both(fitted):
+    rows = encoded(FRAME), (LABELS == "yes").astype(int)
+    apart = tuning.tune_and_train(
+        _model_choice.ModelChoice(rows[0].shape[1], 2), rows, SETTINGS, **BUDGET, key=RUN.key, insecure_key=True
+    )
+    stated = fitted.guarantee_
+    assert stated.protects == _guarantee.ALL_ROWS
+    assert stated.level == max(other.level for other in apart.guarantees)
+    assert 0.98 * BUDGET["epsilon"] < stated.epsilon(BUDGET["delta"]) <= BUDGET["epsilon"]
+    assert set(stated.assumptions) == set(apart.guarantees[0].assumptions)
+    np.testing.assert_array_equal(fitted.model_[0].weights, apart.model[0].weights)  # the same mechanism
+
+
+def test_the_ledger_is_charged_once_and_no_fit_is_repeated(tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    ledger.create(path, notion="dp", level=20.0, delta=1e-2, total_variation=1e-3, protects=_guarantee.ALL_ROWS)
+    recorded = classifier(ledger=Recording(path, "model"), run=None)
+    stated = recorded.fit(FRAME, LABELS).guarantee_
+    (spend,) = ledger.account(path).spends
+    assert float(spend.spend.events[0].level) == stated.level
+    with pytest.raises(ledger.LedgerError):
+        recorded.fit(FRAME, LABELS)
+    assert len(ledger.account(path).spends) == 1
+
+
+def test_a_refused_fit_costs_nothing(tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    ledger.create(path, notion="dp", level=20.0, delta=1e-2, total_variation=1e-3, protects=_guarantee.ALL_ROWS)
+    bad = [
+        classifier({"age": None}),
+        classifier(settings=[{"learning_rate": 1.0}]),
+        classifier(settings=[SETTINGS[0] | {"hidden": 3}]),
+        classifier(epsilon=-1.0),
+        classifier(delta=0.5),
+        classifier(classes=("no",)),
+    ]
+    for model in bad:
+        with pytest.raises((TypeError, ValueError)):
+            model.set_params(ledger=Recording(path, "model")).fit(FRAME, LABELS)
+    assert not ledger.account(path).spends
+
+
+def test_a_pickle_holds_no_row():
+    frame = FRAME.assign(income=FRAME["income"] * 0 + 31_415.92653589)
+    planted = [31_415.92653589, np.float32(31_415.92653589)]
+    bits = pickle.dumps(classifier().fit(frame, LABELS))
+    assert not any(np.asarray(value).tobytes() in bits for value in planted)
+    model = pickle.loads(bits)
+    np.testing.assert_array_equal(model.predict(frame), classifier().fit(frame, LABELS).predict(frame))
+
+
+def test_a_pickled_model_has_no_key(fitted):
+    assert pickle.loads(pickle.dumps(fitted)).run.key is None
+
+
+# -- scikit-learn's conventions ---------------------------------------------------------------------------------------
+
+
+def test_the_last_step_of_a_pipeline():
+    model = make_pipeline(FunctionTransformer(), classifier()).fit(FRAME, LABELS)
+    assert model.score(FRAME, LABELS) > 0.5
+    assert clone(classifier()).get_params()["columns"] == COLUMNS
+
+
+EVERY_LABEL = "the classes are public and listed: other labels do not train"
+PRIVATE = "a private value never raises"
+EXPECTED = {
+    "check_classifiers_train": EVERY_LABEL,
+    "check_classifiers_classes": EVERY_LABEL,
+    "check_classifiers_regression_target": EVERY_LABEL,
+    "check_supervised_y_no_nan": PRIVATE,
+    "check_fit2d_1sample": "one row is refused in other words",
+}
+
+
+def train_a_constant(key, model, examples, *_, **__):
+    """The shares of the classes, or the mean target, in place of a training."""
+    (layer,) = _models.init_params(key, model, np.float32)
+    targets = np.asarray(examples.labels)
+    constant = np.bincount(targets, minlength=model.sizes[-1]) if model.loss == "softmax" else [targets.mean()]
+    return (layer._replace(bias=np.asarray(constant, np.float32)),)
+
+
+@pytest.fixture
+def untrained(request, monkeypatch):
+    """A constant for every model unless under --full: each new shape in the checks would compile a training."""
+    if not request.config.getoption("--full"):
+        monkeypatch.setattr(_training, "_train", train_a_constant)
+
+
+@pytest.mark.usefixtures("untrained")
+@pytest.mark.parametrize("make", [classifier, regressor])
+def test_scikit_learns_own_checks(make):
+    options = {"classes": (0, 1, 2, 3)} if make is classifier else {"target_range": (-200, 200)}
+    estimator = make(space.real(-5, 5), **options, delta=1e-3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = check_estimator(estimator, expected_failed_checks=EXPECTED, on_skip=None, on_fail=None)
+    failed = {each["check_name"]: each["exception"] for each in found if each["status"] == "failed"}
+    assert not failed

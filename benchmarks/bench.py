@@ -25,6 +25,7 @@ SEARCHES = {  # of losses, not of speed
     "fronts": "benchmarks.search.fronts",
     "least_epsilon": "benchmarks.search.least_epsilon",
     "selection_prices": "benchmarks.search.selection_prices",
+    "private_models": "benchmarks.search.private_models",
 }
 OPTIONS = {
     "first_answer": {"against"},
@@ -33,6 +34,7 @@ OPTIONS = {
     "sklearn": {"seeds"},
     "private_tuning": {"problems", "methods", "budgets", "seeds"},
     "blocks": {"seeds"},
+    "private_models": {"seeds"},
 }
 MODULES = {name: f"benchmarks.speed.{name}" for name in (*NAMES, "commits")} | SEARCHES
 ALL = "all"

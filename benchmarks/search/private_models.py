@@ -1,0 +1,182 @@
+"""``scripts/bench private_models``: test errors of ``PrivateClassifier`` on Adult, beside other libraries, in minutes.
+
+Every library has the same features and the same (epsilon, delta). "Tuned" settings of another library are the best of a
+list by the errors on the test rows: whoever tunes so pays nothing for the search here, and has no guarantee.
+"""
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("JAX_ENABLE_X64", "0")  # as users run
+
+import jax
+import numpy as np
+import torch
+from opacus import PrivacyEngine
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from tqdm import tqdm
+
+from benchmarks import report
+from benchmarks.papers import mixed_tables
+from benchmarks.reproductions import common
+from jaxdpbo import Execution
+from jaxdpbo._space import Categorical
+from jaxdpbo.integrations.sklearn import PrivateClassifier, _columns
+
+FIRST_SEED, SEEDS = 9800, 10
+EPSILON, DELTA = 2.0, 1e-5
+USUAL = {"learning_rate": 0.1, "batch": 256, "epochs": 10, "clip_norm": 1.0}
+TUNED = [
+    USUAL | {"learning_rate": rate, "batch": batch} for rate, batch in itertools.product((0.1, 0.5, 2.0), (256, 1024))
+]
+CS = (1.0, 0.001, 0.01, 0.1, 10.0)  # the default of diffprivlib is the first
+OURS, LINEAR, BOOSTING = "PrivateClassifier", "scikit-learn, logistic regression", "scikit-learn, boosting"
+OPACUS, DIFFPRIVLIB = "Opacus", "diffprivlib"
+WORKER = """
+import json, sys, warnings
+import numpy as np
+from diffprivlib import models
+warnings.simplefilter("ignore")
+data = np.load(sys.argv[1])
+epsilon, norm, cs, seeds = json.loads(sys.argv[2])
+found = {}
+for C in cs:
+    found[C] = []
+    for seed in range(*seeds):
+        model = models.LogisticRegression(epsilon=epsilon, data_norm=norm, C=C, max_iter=1000, random_state=seed)
+        model.fit(data["train"], data["train_labels"])
+        found[C].append(float(np.mean(model.predict(data["test"]) != data["test_labels"])))
+print(json.dumps([[C, errors] for C, errors in found.items()]))
+"""
+
+
+def main(quick: bool, *, seeds: int | None = None) -> None:
+    started = time.perf_counter()
+    most = seeds or (1 if quick else SEEDS)
+    numbers = range(FIRST_SEED, FIRST_SEED + most)
+    train, test = mixed_tables.load("adult"), mixed_tables.load("adult_test")
+    data = _features(train, test)
+    errors: dict[str, list[float]] = {}
+    errors[LINEAR], errors[BOOSTING] = [_linear(train, test)], [_boosting(data)]
+    settings = []
+    for seed in tqdm(numbers, desc=OURS):
+        error, setting = _ours(train, test, seed)
+        errors.setdefault(OURS, []).append(error)
+        settings.append(setting)
+    tuned = TUNED[:2] if quick else TUNED
+    by_setting = [[_opacus(data, setting, seed) for seed in numbers] for setting in tqdm([USUAL, *tuned], desc=OPACUS)]
+    errors[f"{OPACUS}, default"], (errors[f"{OPACUS}, tuned"], best) = by_setting[0], _best(by_setting[1:], tuned)
+    by_c = _diffprivlib(data, train, (numbers.start, numbers.stop), CS[:2] if quick else CS)
+    errors[f"{DIFFPRIVLIB}, default"] = by_c[0]
+    errors[f"{DIFFPRIVLIB}, tuned"], best_c = _best(by_c, CS)
+    means = {name: float(np.mean(of)) for name, of in errors.items()}
+    report.print_table(("model", "mean test error"), [(name, f"{mean:.4f}") for name, mean in means.items()])
+    found = {"errors": errors, "mean": means, "settings of PrivateClassifier": settings, "rows": len(train.labels)}
+    report.write_bench(
+        "private_models",
+        common.plain(found),
+        quick=quick,
+        seeds=[numbers.start, numbers.stop],
+        noise="exact",
+        dtype="float32",
+        chosen={
+            "epsilon": EPSILON, "delta": DELTA, f"{OPACUS}, default": USUAL, f"{OPACUS}, tuned": best,
+            f"{DIFFPRIVLIB}, tuned": {"C": best_c},
+        },
+        started=started,
+    )  # fmt: skip
+
+
+def _best(errors: list[list[float]], settings: Any) -> tuple[list[float], Any]:
+    number = min(range(len(errors)), key=lambda number: float(np.mean(errors[number])))
+    return errors[number], settings[number]
+
+
+def _features(train: mixed_tables.Table, test: mixed_tables.Table) -> dict[str, np.ndarray]:
+    """The features of ``PrivateClassifier``, for every library."""
+    found = {}
+    for name, table in (("train", train), ("test", test)):
+        names = list(table.frame.columns)
+        encoding = _columns.make_encoding(table.columns, names, list(table.frame.dtypes))
+        found[name] = _columns.encode(encoding, [np.asarray(table.frame[column]) for column in names])
+        found[f"{name}_labels"] = (table.labels == table.classes[1]).astype(int)
+    return found
+
+
+def _ours(train: mixed_tables.Table, test: mixed_tables.Table, seed: int) -> tuple[float, Any]:
+    run = Execution(key=jax.random.key(seed), insecure_key=True)
+    model = PrivateClassifier(train.columns, classes=train.classes, epsilon=EPSILON, delta=DELTA, run=run)
+    model.fit(train.frame, train.labels)
+    return 1 - model.score(test.frame, test.labels), model.setting_
+
+
+def _linear(train: mixed_tables.Table, test: mixed_tables.Table) -> float:
+    """Without privacy, by the usual pipeline."""
+    numbers = list(train.frame.select_dtypes("number"))
+    text = [name for name in train.frame if name not in numbers]
+    encoder = make_column_transformer(
+        (make_pipeline(SimpleImputer(strategy="most_frequent"), OneHotEncoder(handle_unknown="ignore")), text),
+        (StandardScaler(), numbers),
+    )
+    model = make_pipeline(encoder, LogisticRegression(max_iter=1000)).fit(train.frame, train.labels)
+    return 1 - float(model.score(test.frame, test.labels))
+
+
+def _boosting(data: dict[str, np.ndarray]) -> float:
+    """Without privacy."""
+    model = HistGradientBoostingClassifier(random_state=0).fit(data["train"], data["train_labels"])
+    return 1 - float(model.score(data["test"], data["test_labels"]))
+
+
+def _opacus(data: dict[str, np.ndarray], setting: dict[str, float], seed: int) -> float:
+    """Logistic regression by DP-SGD, noise for (epsilon, delta) by adding or removing a row, as Opacus counts."""
+    torch.manual_seed(seed)
+    features, labels = torch.tensor(data["train"]), torch.tensor(data["train_labels"])
+    model = torch.nn.Linear(features.shape[1], 2)
+    optimiser = torch.optim.SGD(model.parameters(), lr=setting["learning_rate"])
+    loader = torch.utils.data.DataLoader(
+        torch.utils.data.TensorDataset(features, labels), batch_size=int(setting["batch"]), shuffle=True
+    )
+    epochs = int(setting["epochs"])
+    model, optimiser, loader = PrivacyEngine().make_private_with_epsilon(
+        module=model, optimizer=optimiser, data_loader=loader, target_epsilon=EPSILON, target_delta=DELTA,
+        epochs=epochs, max_grad_norm=setting["clip_norm"],
+    )  # fmt: skip
+    for _ in range(epochs):
+        for inputs, targets in loader:
+            optimiser.zero_grad()
+            torch.nn.functional.cross_entropy(model(inputs), targets).backward()
+            optimiser.step()
+    with torch.no_grad():
+        predicted = model(torch.tensor(data["test"])).argmax(dim=1).numpy()
+    return float(np.mean(predicted != data["test_labels"]))
+
+
+def _diffprivlib(data: dict[str, np.ndarray], table: mixed_tables.Table, seeds: Any, cs: Any) -> list[list[float]]:
+    """In an environment of its own: it needs an older scikit-learn."""
+    kinds = [space for space in table.columns.values() if space is not None]
+    norm = sum(1.0 if isinstance(space, (list, Categorical)) else 2.0 for space in kinds) ** 0.5  # public
+    venv = report.ROOT / ".cache" / "diffprivlib"
+    python = str(venv / "bin" / "python")
+    if not Path(python).exists():
+        subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
+        install = [python, "-m", "pip", "install", "--quiet", "diffprivlib>=0.6.6", "scikit-learn>=1.6,<1.8"]
+        subprocess.run(install, check=True)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.npz"
+        np.savez(path, **data)
+        arguments = json.dumps([EPSILON, norm, list(cs), seeds])
+        done = subprocess.run([python, "-c", WORKER, str(path), arguments], capture_output=True, text=True, check=True)
+    return [errors for _, errors in json.loads(done.stdout)]

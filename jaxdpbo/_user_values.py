@@ -124,7 +124,9 @@ def _is_plain(values: Sequence[Any]) -> bool:
     """True if all values have number types of Python or NumPy. The hash of a third-party type may raise."""
     try:
         return set(map(type, values)) <= PLAIN
-    except Exception:
+    except _silence.STOPS:
+        raise
+    except BaseException:
         return False
 
 

@@ -1,5 +1,6 @@
 """``PrivateClassifier`` and ``PrivateRegressor``: tables in, private models out, and nothing of a row beside them."""
 
+import collections
 import pickle
 import warnings
 
@@ -8,6 +9,7 @@ import numpy as np
 import pandas
 import pytest
 from oracles import columns as oracle
+from sklearn import metrics
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
@@ -15,7 +17,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from jaxdpbo import Execution, Recording, ledger, space, tuning
 from jaxdpbo.integrations.sklearn import PrivateClassifier, PrivateRegressor, _columns, _model_choice
-from jaxdpbo.integrations.sklearn._private_models import _read_table
+from jaxdpbo.integrations.sklearn._private_models import _read_table, _read_targets
 from jaxdpbo.privacy import _guarantee
 from jaxdpbo.training import _models
 from jaxdpbo.tuning import _training
@@ -103,21 +105,81 @@ def test_an_odd_value_never_raises_and_moves_no_other_row(odd):
 
 
 def test_a_column_that_one_value_turned_into_text_has_the_same_features():
-    numbers = pandas.DataFrame({"age": [1, 2, 3], "b": [True, False, True], "c": [1, 2, 1]})
-    columns = {"age": space.real(0, 9), "b": [False, True], "c": [1, 2]}
-    text = numbers.astype(str)  # as a table reader makes of it where a value is no number
-    np.testing.assert_array_equal(encoded(numbers, columns), encoded(text, columns))
-    np.testing.assert_array_equal(encoded(numbers, columns), encoded(numbers.astype(float), columns))
+    numbers = pandas.DataFrame({"age": [1, 2, 3], "b": [True, False, True], "c": [1, 2, 1], "d": [False, True, False]})
+    columns = {"age": space.real(0, 9), "b": [False, True], "c": [1, 2], "d": space.real(0, 1)}
+    plain = encoded(numbers, columns)
+    np.testing.assert_array_equal(plain, encoded(numbers.astype(float), columns))
+    for spelling in (str, lambda text: f" {str(text).lower()} ", lambda text: str(text).upper()):
+        text = pandas.DataFrame({name: [spelling(value) for value in numbers[name]] for name in numbers})
+        np.testing.assert_array_equal(plain, encoded(text, columns))
 
 
-def test_an_odd_row_of_a_list_moves_no_other_row():
-    def features(rows):
-        encoding = _columns.make_encoding(space.real(0, 9), [0, 1], [object] * 2)
-        return _columns.encode(encoding, _read_table(classifier(), rows, reset=True).columns)
+def test_fractions_are_compared_in_the_precision_of_a_column():
+    column = pandas.DataFrame({"x": np.array([0.1, 0.2, 0.3], np.float32)})
+    np.testing.assert_array_equal(_columns.category_numbers((0.1, 0.2), column["x"].to_numpy()), [0, 1, -1])
+    with pytest.raises(ValueError, match="must differ"):
+        encoded(column, {"x": [0.1, 0.1 + 1e-12]})
 
-    rows = [[1.0, 2.0]] * 9
-    for odd in ([1.0], "12", None, [[1.0], 2.0], Hostile()):
-        np.testing.assert_array_equal(features([*rows, odd])[:-1], features(rows))
+
+class Text(str):
+    """A subclass, such as that of an enumeration; raises where it is asked."""
+
+    __eq__ = __str__ = strip = Hostile._raise
+    __hash__ = None
+
+
+def test_text_of_a_subclass_is_text():
+    np.testing.assert_array_equal(_columns.category_numbers(("f", "m"), [Text("f"), Text(" m"), "x"]), [0, 1, -1])
+
+
+class Metaclass(type):
+    """Of a class that raises when types are compared, even an exit."""
+
+    def __eq__(cls, other):
+        raise SystemExit("private")
+
+    def __hash__(cls):
+        raise SystemExit("private")
+
+
+class Loud(float):
+    """Prints and warns when it is converted."""
+
+    def __float__(self):
+        print("private")
+        warnings.warn("private", stacklevel=1)
+        return 1.0
+
+
+def test_conversions_are_silent_and_stop_at_nothing(capfd):
+    values = [1, Loud(1), Metaclass("Odd", (), {})(), 0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_array_equal(_columns.category_numbers((0, 1), values)[[0, 2, 3]], [1, -2, 0])
+        np.testing.assert_array_equal(_columns.real_numbers(values)[[0, 3]], [1.0, 0.0])
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_masked_value_is_missing():
+    masked = np.ma.MaskedArray([[1.0], [-999.0]], [[False], [True]])
+    features = _columns.encode(_columns.make_encoding(space.real(0, 9), [0], [float]), _read_table(masked).columns)
+    np.testing.assert_array_equal(features[:, -1], [0.0, 1.0])
+    assert _read_targets(classifier(), np.ma.MaskedArray([1, 0], [False, True])).tolist() == [1, None]
+
+
+def test_refusals_quote_no_row():
+    secret = 31_415.9
+    for inputs in (np.full(ROWS, secret), np.full((ROWS, 1), secret * 1j), np.full((ROWS, 1, 1), secret)):
+        with pytest.raises(ValueError, match=r"X must have shape|Complex data") as refused:
+            classifier(space.real(0, 1)).fit(inputs, LABELS)
+        assert "3141" not in str(refused.value)
+    for targets in (np.full((ROWS, 2), secret), np.full(ROWS, secret * 1j)):
+        with pytest.raises(ValueError, match=r"y must have shape|Complex data") as refused:
+            regressor(space.real(0, 1)).fit(np.zeros((ROWS, 1)), targets)
+        assert "3141" not in str(refused.value)
+    for rows in ([[secret]] * ROWS, collections.deque([[secret]] * ROWS)):
+        with pytest.raises(TypeError, match="X must be a data frame of pandas or polars, or an array, got"):
+            classifier(space.real(0, 1)).fit(rows, LABELS)
 
 
 def test_columns_without_a_dimension_are_refused_with_the_spelling():
@@ -129,6 +191,10 @@ def test_columns_without_a_dimension_are_refused_with_the_spelling():
         classifier(COLUMNS | {"sex": [1, "1"]}).fit(FRAME, LABELS)
     with pytest.raises(ValueError, match=r"columns\['age'\] must be of numbers, got datetime64"):
         classifier().fit(FRAME.assign(age=pandas.Timestamp("2020-01-01")), LABELS)
+    with pytest.raises(ValueError, match=r"columns\['age'\] must have a range that floats can divide"):
+        classifier(COLUMNS | {"age": space.real(-1e308, 1e308)}).fit(FRAME, LABELS)
+    with pytest.raises(ValueError, match="at least one column, got a data frame without any"):
+        classifier({}).fit(FRAME[[]], LABELS)
     with pytest.raises(TypeError, match="columns must be a dict, got list"):
         classifier([1]).fit(FRAME, LABELS)
     with pytest.raises(ValueError, match="at least one column"):
@@ -141,8 +207,11 @@ def test_classes_are_public_and_listed():
             classifier(classes=classes).fit(FRAME, LABELS)
     with pytest.raises(ValueError, match="two labels or more"):
         classifier(classes=("yes",)).fit(FRAME, LABELS)
+    for classes in ((1, "1"), (True, 2), (1, (2, 3))):
+        with pytest.raises(ValueError, match="all text or all numbers"):
+            classifier(classes=classes).fit(FRAME, LABELS)
     with pytest.raises(ValueError, match="classes must differ"):
-        classifier(classes=(1, "1")).fit(FRAME, LABELS)
+        classifier(classes=("1", "1.0")).fit(FRAME, LABELS)
 
 
 # -- Models -----------------------------------------------------------------------------------------------------------
@@ -164,10 +233,11 @@ def test_many_classes_and_hidden_layers():
     setting = SETTINGS[0] | {"hidden": (4,)}
     model = classifier(classes=(3, 1, 2), settings=[setting]).fit(FRAME, labels)
     proba = model.predict_proba(FRAME)
+    assert list(model.classes_) == [1, 2, 3]  # sorted, as scikit-learn's metrics take them
     assert proba.shape == (ROWS, 3)
+    assert metrics.log_loss(labels, proba) < 5
     assert _model_choice.hidden_widths(model.model_) == (4,)
-    np.testing.assert_array_equal(model.predict(FRAME), np.array([3, 1, 2])[np.argmax(proba, axis=1)])
-    assert set(model.predict(FRAME)) <= {1, 2, 3}
+    np.testing.assert_array_equal(model.predict(FRAME), np.array([1, 2, 3])[np.argmax(proba, axis=1)])
 
 
 def test_the_default_settings_learn():
@@ -186,6 +256,8 @@ def test_a_regression_stays_in_its_range():
     model = regressor().fit(FRAME, targets)
     predicted = model.predict(FRAME)
     assert np.all((predicted >= 0) & (predicted <= 120))
+    model.set_params(target_range=(0, 1))
+    np.testing.assert_array_equal(model.predict(FRAME), predicted)  # of the fitted range
     clipped = regressor().fit(FRAME, np.minimum(targets, 120.0))
     np.testing.assert_array_equal(predicted, clipped.predict(FRAME))
 
@@ -237,6 +309,7 @@ def test_a_refused_fit_costs_nothing(tmp_path):
         classifier({"age": None}),
         classifier(settings=[{"learning_rate": 1.0}]),
         classifier(settings=[SETTINGS[0] | {"hidden": 3}]),
+        classifier(settings=[SETTINGS[0], SETTINGS[0] | {"hidden": (5000,)}]),  # too wide for exact noise
         classifier(epsilon=-1.0),
         classifier(delta=0.5),
         classifier(classes=("no",)),
@@ -245,6 +318,27 @@ def test_a_refused_fit_costs_nothing(tmp_path):
         with pytest.raises((TypeError, ValueError)):
             model.set_params(ledger=Recording(path, "model")).fit(FRAME, LABELS)
     assert not ledger.account(path).spends
+
+
+def test_a_refused_fit_leaves_the_fitted_model(fitted):
+    model = pickle.loads(pickle.dumps(fitted))
+    before = model.predict_proba(FRAME)
+    with pytest.raises(ValueError, match="epsilon must be"):
+        model.set_params(epsilon=-1.0).fit(FRAME[FRAME.columns[::-1]], LABELS)
+    np.testing.assert_array_equal(model.predict_proba(FRAME), before)
+
+
+def test_columns_are_those_of_fit():
+    frame = FRAME.set_axis(range(4), axis=1)
+    model = classifier(dict(zip(range(4), COLUMNS.values(), strict=True))).fit(frame, LABELS)
+    assert model.predict(frame.to_numpy()).shape == (ROWS,)
+    named = FRAME.set_axis([3, 1, 0, 2], axis=1)
+    model = classifier(dict(zip([3, 1, 0, 2], COLUMNS.values(), strict=True))).fit(named, LABELS)
+    with pytest.raises(ValueError, match="X must have the columns of fit, in their order: 3, 1, 0, 2"):
+        model.predict(frame)
+    setting = model.setting_
+    setting["epochs"] = 9
+    assert all(of["epochs"] == 2 for of in SETTINGS)
 
 
 def test_a_pickle_holds_no_row():
@@ -276,6 +370,7 @@ EXPECTED = {
     "check_classifiers_classes": EVERY_LABEL,
     "check_classifiers_regression_target": EVERY_LABEL,
     "check_supervised_y_no_nan": PRIVATE,
+    "check_regressors_train": "a list is refused: its values would choose a dtype",
     "check_fit2d_1sample": "one row is refused in other words",
 }
 

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -178,6 +178,7 @@ def fit_silently(
             return None
 
 
+@lru_cache(maxsize=256)  # public numbers, equal for all folds and repetitions of a caller
 def largest_mu(law: _accounting.Repetitions, epsilon: float, delta: float) -> float:
     """Largest GDP level of one run that keeps the selection within ``(epsilon, delta)``."""
     low, high = 0.0, 64.0

@@ -158,7 +158,7 @@ def _tune(
     selected = _selection.select(run, tuple(range(len(asked.settings))), law, stated, execution)
     number = selected.setting
     return _fitting.TuningResult(
-        selected.output, asked.settings[number], noises[number], selected.guarantees, selected.score
+        selected.output, deepcopy(asked.settings[number]), noises[number], selected.guarantees, selected.score
     )
 
 

@@ -178,7 +178,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "integrations.sklearn._argument_errors": "refuse_others expect_response",
     },
     "of a table that anybody may have written: tests/test_private_models.py": {
-        "integrations.sklearn._columns": "make_encoding encode category_numbers check_choices",
+        "integrations.sklearn._columns": "make_encoding encode category_numbers real_numbers check_choices",
         "integrations.sklearn._model_choice": "hidden_widths default_settings",
     },
     "draws what a result holds: tests/test_plotting.py": {

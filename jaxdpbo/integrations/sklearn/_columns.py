@@ -15,10 +15,10 @@ from jaxdpbo import _silence, _user_values
 from jaxdpbo._space import Categorical, Dimension, Integer, Real, Space
 
 KNOTS = 6
-WORDS = {"True": 1.0, "False": 0.0}  # a table reader turns booleans into text where one value is neither
+WORDS = dict.fromkeys(("True", "TRUE", "true"), 1.0) | dict.fromkeys(("False", "FALSE", "false"), 0.0)
 MISSING = None  # the code of a value that is missing; other codes are text and floats
-UNORDERED = {"m", "M", "c"}  # kinds of dtypes: times, and complex numbers
-TEXT = (str, np.str_)
+NUMBERS = "biuf"  # kinds of NumPy's dtypes
+OTHERS = ("complex", "date", "time", "period", "interval", "duration", "list", "array", "struct")  # no numbers: dtypes
 SPELLING = (
     'columns={"age": space.real(0, 120), "sex": space.categorical("f", "m"), "id": None}, with ranges and categories '
     "that you know without the data; None leaves a column out"
@@ -29,10 +29,12 @@ class Encoding(NamedTuple):
     """Public dimensions of the columns, in the order of the table.
 
     Attributes:
+      names: of all columns of a data frame; empty for an array.
       places: the position of each encoded column in the table.
       dimensions: the dimension of each encoded column.
     """
 
+    names: tuple[Any, ...]
     places: tuple[int, ...]
     dimensions: tuple[Dimension, ...]
 
@@ -64,9 +66,11 @@ def make_encoding(columns: Any, names: Sequence[Any], dtypes: Sequence[Any]) -> 
     for place, name, dimension in zip(kept, searched.names, searched.dimensions, strict=True):
         if isinstance(dimension, Categorical):
             check_choices(name, dimension.choices)
-        elif getattr(dtypes[place], "kind", "") in UNORDERED:
+        elif str(dtypes[place]).lower().startswith(OTHERS):
             raise ValueError(f"{name} must be of numbers, got {dtypes[place]}: pass numbers, such as days since a date")
-    return Encoding(tuple(kept), searched.dimensions)
+        elif not np.all(np.isfinite(_encode_numbers(dimension, np.array([dimension.low, dimension.high])))):
+            raise ValueError(f"{name} must have a range that floats can divide, got {dimension}")
+    return Encoding(() if names == list(range(len(names))) else tuple(names), tuple(kept), searched.dimensions)
 
 
 def _check_names(columns: Any, names: Sequence[Any], dtypes: Sequence[Any]) -> dict[Any, Any]:
@@ -85,23 +89,29 @@ def _check_names(columns: Any, names: Sequence[Any], dtypes: Sequence[Any]) -> d
 
 def encode(encoding: Encoding, columns: Sequence[Any]) -> np.ndarray:
     """Features ``(n, width)`` in float32, all in [0, 1]; ``columns``: those of the table, arrays ``(n,)``."""
-    with _silence.silence():
-        parts = [
-            _encode_column(dimension, columns[place])
-            for place, dimension in zip(encoding.places, encoding.dimensions, strict=True)
-        ]
-    return np.concatenate(parts, axis=1)
+    pairs = zip(encoding.places, encoding.dimensions, strict=True)
+    return np.concatenate([_encode_column(dimension, columns[place]) for place, dimension in pairs], axis=1)
 
 
 def category_numbers(choices: Sequence[Any], column: Any) -> np.ndarray:
     """The position of each value in ``choices``: ``(n,)``, -1 for others, -2 for missing values.
 
-    Text that spells a number equals this number, and spaces at its ends do not count: a table reader decides by all
-    values of a column if they become numbers or text.
+    Text that spells a number or a boolean equals this number, and spaces at its ends do not count: a table reader
+    decides by all values of a column if they become text. Fractions are compared in float32.
     """
     table = {_code(choice): number for number, choice in enumerate(choices)}
     table[MISSING] = -2
-    return np.array([table.get(_code(value), -1) for value in column], np.int32)
+    with _silence.silence():
+        return np.array([table.get(_code(value), -1) for value in column], np.int32)
+
+
+def real_numbers(column: Any) -> np.ndarray:
+    """Each value as a number: ``(n,)`` in float64, NaN where a value is none; text and booleans as for categories."""
+    with _silence.silence(), np.errstate(all="ignore"):
+        if isinstance(column, np.ndarray) and column.dtype.kind in NUMBERS:
+            return column.astype(float)
+        values = map(_number_or_text, column)
+        return np.array([value if isinstance(value, float) else np.nan for value in values], float)
 
 
 def check_choices(name: str, choices: Sequence[Any]) -> None:
@@ -123,22 +133,31 @@ def _encode_column(dimension: Dimension, column: Any) -> np.ndarray:
 
 
 def _encode_numbers(dimension: Real | Integer, column: Any) -> np.ndarray:
-    values = np.asarray(_user_values.to_numbers(column, (len(column),)), float)
+    values = real_numbers(column)
     missing = np.isnan(values)
-    low, high = dimension.low, dimension.high
+    low, high = float(dimension.low), float(dimension.high)
     inside = np.clip(np.where(missing, low, values), low, high)
     if dimension.log:
         low, high, inside = math.log(low), math.log(high), np.log(inside)
-    place = (inside - low) / (high - low)
+    with np.errstate(all="ignore"):
+        place = (inside - low) / (high - low)
     hats = np.maximum(0.0, 1.0 - np.abs(place[:, None] * (KNOTS - 1) - np.arange(KNOTS)))
     known = np.where(missing[:, None], 0.0, np.column_stack([place, hats]))
     return np.column_stack([known, missing]).astype(np.float32)
 
 
 def _code(value: Any) -> str | float | None:
+    """A number or text, to compare: fractions in float32, since a column may have that dtype."""
+    code = _number_or_text(value)
+    if isinstance(code, float) and math.isfinite(code) and not code.is_integer():
+        return float(np.float32(code))
+    return code
+
+
+def _number_or_text(value: Any) -> str | float | None:
     """A number as a float, and text without spaces at its ends; ``MISSING`` for everything else."""
-    if type(value) in TEXT:
-        text = str(value).strip()
+    if issubclass(type(value), str):  # neither this nor str.strip calls a method of a user's object
+        text = str.strip(value)
         if text in WORDS:
             return WORDS[text]
         try:
@@ -146,5 +165,5 @@ def _code(value: Any) -> str | float | None:
         except ValueError:
             return text or MISSING
     else:
-        number = float(_user_values.to_numbers([value], (1,))[0])  # objects of a user may raise in any method
+        number = float(_user_values.to_numbers([value], (1,))[0])
     return MISSING if math.isnan(number) else number

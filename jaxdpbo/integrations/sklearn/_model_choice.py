@@ -3,7 +3,7 @@
 Settings are those of ``tuning.DPSGD`` and ``hidden``, the widths of hidden layers: ``()`` for a linear model.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from jaxdpbo import tuning
 from jaxdpbo.privacy._accounting import stage
-from jaxdpbo.training import _models
+from jaxdpbo.training import _integer_sums, _models
 from jaxdpbo.tuning._training import Rows, Setting
 
 HIDDEN = "hidden"
@@ -73,12 +73,16 @@ class ModelChoice:
     def _split(self, setting: Setting) -> tuple[tuning.DPSGD, Setting]:
         if not isinstance(setting, Mapping) or HIDDEN not in setting:
             raise ValueError(f"settings must be dicts with {HIDDEN!r}, the widths of hidden layers, got {setting!r}")
-        return self._training(setting[HIDDEN]), {name: value for name, value in setting.items() if name != HIDDEN}
+        training = self._training(setting[HIDDEN])
+        _integer_sums.expect(training.model)  # before anything is charged: a refused training counts as failed
+        return training, {name: value for name, value in setting.items() if name != HIDDEN}
 
     def _training(self, hidden: Any) -> tuning.DPSGD:
+        if not isinstance(hidden, Sequence) or isinstance(hidden, str):
+            raise TypeError(f"hidden must be a sequence of widths, such as (32,), got {hidden!r}")
         if not self.classes:
             return tuning.DPSGD(_models.regression(self.features, hidden))
-        if self.classes == 2 and not len(hidden):
+        if self.classes == 2 and not hidden:
             return tuning.DPSGD(_models.logistic_regression(self.features), classes=(0, 1))
         model = _models.mlp(self.features, hidden, self.classes)
         return tuning.DPSGD(model, classes=tuple(range(self.classes)))

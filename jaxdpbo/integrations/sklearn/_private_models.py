@@ -1,15 +1,17 @@
 """``PrivateClassifier`` and ``PrivateRegressor``: a private model of a table, its settings tuned under one epsilon."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from copy import copy
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from scipy.sparse import issparse
 from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
-from jaxdpbo import _checks, _silence, _user_values
+from jaxdpbo import _checks
 from jaxdpbo._space import Dimension
 from jaxdpbo._types import ArrayLike
 from jaxdpbo.drivers import Execution
@@ -41,8 +43,11 @@ class _PrivateModel:
     ledger: Recording | None
     run: Execution | None
 
-    def _tune(self, table: _Table, labels: np.ndarray, classes: int) -> None:
+    def _tune(self, X: Any, labels: np.ndarray, classes: int) -> None:
         """Encode, tune and train, and keep what you may publish, and nothing else."""
+        table = _read_table(X)
+        check_consistent_length(*table.columns, labels)
+        validate_data(copy(self), X, reset=True, skip_check_array=True)  # before the charge
         encoding = _columns.make_encoding(self.columns, table.names, table.dtypes)
         run = check_execution(type(self).__name__, self.run, "key", "insecure_key")
         usual = _model_choice.default_settings(len(labels), regression=not classes)
@@ -58,13 +63,19 @@ class _PrivateModel:
         )
         if tuned.model is None:
             raise RuntimeError("every private training failed, and the budget is spent: try settings on public data")
+        validate_data(self, X, reset=True, skip_check_array=True)
         self.encoding_, self.model_ = encoding, jax.tree.map(np.asarray, tuned.model)
         self.setting_, self.error_, (self.guarantee_,) = tuned.setting, tuned.error, tuned.guarantees
 
-    def _scores(self, X: Rows) -> np.ndarray:
+    def _scores(self, X: Any) -> np.ndarray:
         """The scores ``(n, k)`` of the rows."""
         check_is_fitted(self, "model_")
-        outputs = _columns.encode(self.encoding_, _read_table(self, X, reset=False).columns)
+        table = _read_table(X)
+        validate_data(self, X, reset=False, skip_check_array=True)
+        names = self.encoding_.names
+        if names and hasattr(X, "columns") and names != tuple(table.names):
+            raise ValueError(f"X must have the columns of fit, in their order: {', '.join(map(repr, names))}")
+        outputs = _columns.encode(self.encoding_, table.columns)
         for number, layer in enumerate(self.model_):
             outputs = np.maximum(outputs, 0.0) if number else outputs
             outputs = outputs @ layer.weights.astype(float) + layer.bias
@@ -112,13 +123,14 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
         ``space.integer``, ``space.categorical`` or a list of choices), or None to leave the column out; or one
         dimension for all columns. Write ranges and choices down without looking at the rows. Numbers outside of a range
         count as its ends. Missing values and other categories have features of their own.
-      classes: the labels, all of them, in the order of ``predict_proba``. Rows with other labels do not train.
+      classes: all labels, text or numbers. Rows with other labels do not train. ``predict_proba`` and ``classes_`` have
+        them in sorted order.
       epsilon: the budget, for the settings and the model, with ``delta``.
       delta: in (0, 1), far below 1 over the number of rows.
       settings: a public list of settings to choose from: those of ``tuning.DPSGD``, and ``hidden``, the widths of
         hidden layers, ``()`` for logistic regression. By default a list for the number of rows.
       ledger: ``Recording(path, run)``: charge ``guarantee_`` before the first training. A second fit under the same
-        name is refused.
+        name is refused. Create the ledger with ``protects="all rows, training and validation"``.
       run: ``Execution(key=..., insecure_key=True)``, FOR TESTS ALONE: anyone who knows the key can remove the noise,
         and clones share it.
 
@@ -166,9 +178,8 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
           ledger.LedgerError: the budget does not suffice, or the name was used before.
         """
         classes = _check_classes(self.classes)
-        table, targets = _read_rows(self, X, y)
-        numbers = _columns.category_numbers(classes, targets)
-        self._tune(table, np.maximum(numbers, -1), len(classes))
+        numbers = _columns.category_numbers(classes, _read_targets(self, y))
+        self._tune(X, np.maximum(numbers, -1), len(classes))
         self.classes_ = np.asarray(classes)
         return self
 
@@ -219,6 +230,7 @@ class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
       error_: the mean squared error on the rows held out, in units of the range squared, noised.
       model_: the layers, each ``(weights, bias)``.
       encoding_: the public dimensions of the columns.
+      target_range_: ``(low, high)``.
     """
 
     def __init__(
@@ -249,74 +261,81 @@ class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
           y: a number for each row.
         """
         low, high = _checks.interval("target_range", self.target_range)
-        table, targets = _read_rows(self, X, y)
-        with _silence.silence():
-            values = np.asarray(_user_values.to_numbers(targets, (len(targets),)), float)
-            places = np.clip((values - low) / (high - low), 0.0, 1.0)
-        self._tune(table, (places - MIDDLE).astype(np.float32), 0)
+        places = (_columns.real_numbers(_read_targets(self, y)) - low) / (high - low)
+        self._tune(X, (np.clip(places, 0.0, 1.0) - MIDDLE).astype(np.float32), 0)
+        self.target_range_ = low, high
         return self
 
     def predict(self, X: Rows) -> np.ndarray:
         """The prediction for each row, ``(n,)``, inside the range of targets."""
-        low, high = _checks.interval("target_range", self.target_range)
-        return low + (high - low) * np.clip(MIDDLE + self._scores(X)[:, 0], 0.0, 1.0)
+        scores, (low, high) = self._scores(X), self.target_range_
+        return low + (high - low) * np.clip(MIDDLE + scores[:, 0], 0.0, 1.0)
 
 
-def _check_classes(classes: Any) -> tuple[Any, ...]:
-    if classes is None or isinstance(classes, str) or not isinstance(classes, (Sequence, np.ndarray)):
+def _check_classes(classes: Any) -> list[Any]:
+    """The classes in order, as scikit-learn's metrics expect them."""
+    if classes is None or isinstance(classes, str) or not isinstance(classes, Iterable):
         raise TypeError(f"classes must list all labels, such as classes=('no', 'yes'), got {classes!r}")
-    classes = tuple(np.asarray(classes).tolist())
-    if len(classes) < 2:
-        raise ValueError(f"classes must be two labels or more, got {classes!r}")
-    _columns.check_choices("classes", classes)
-    return classes
+    listed = list(classes)
+    kinds = {
+        str if isinstance(label, str) else bool if isinstance(label, (bool, np.bool_)) else float for label in listed
+    }
+    if len(listed) < 2 or len(kinds) > 1 or any(np.ndim(label) for label in listed):
+        raise ValueError(f"classes must be two labels or more, all text or all numbers, got {listed!r}")
+    _columns.check_choices("classes", listed)
+    return np.unique(np.asarray(listed)).tolist()
 
 
-def _read_rows(estimator: Any, X: Rows, y: Targets) -> tuple[_Table, Any]:
-    """Read the table and the targets, which stay as they are; no value is looked at."""
+def _read_targets(estimator: Any, y: Targets) -> Any:
+    """The targets as a list or an array ``(n,)``; no value is looked at."""
     if y is None:
         raise ValueError(f"{type(estimator).__name__} requires y to be passed, but the target y is None")
-    table = _read_table(estimator, X, reset=True)
     targets = _losses.to_column(y)
-    if not isinstance(targets, (list, tuple)):  # their values would choose a dtype
-        targets = column_or_1d(_to_array(targets), warn=True)
-    check_consistent_length(table.columns[0], targets)
-    return table, targets
+    if isinstance(targets, Sequence):  # their values would choose a dtype
+        return list(targets)
+    array = _to_array(targets)
+    if array.ndim not in (1, 2) or array.shape[1:] not in ((), (1,)):
+        raise ValueError(f"y must have shape (n,), got {array.shape}")
+    _refuse_complex(array)
+    return column_or_1d(array, warn=True)
 
 
-def _read_table(estimator: Any, X: Any, *, reset: bool) -> _Table:
-    """Read the columns of a data frame or an array; ``reset``: keep their names as those of the estimator."""
-    if hasattr(X, "columns"):
+def _read_table(X: Any) -> _Table:
+    """Read the columns of a data frame or an array; errors name types and shapes, and no value."""
+    if hasattr(X, "columns") and hasattr(X, "dtypes"):
         names = list(X.columns)
         columns = [X.iloc[:, place] if hasattr(X, "iloc") else X[name] for place, name in enumerate(names)]
-        check_consistent_length(*columns)
-        table = _Table(names, [column.dtype for column in columns], [_to_array(column) for column in columns])
-    else:
-        anything: Any = None
-        X = check_array(_from_list(X) if isinstance(X, (list, tuple)) else X, dtype=anything, ensure_all_finite=False)
-        count = X.shape[1]
-        table = _Table(list(range(count)), [X.dtype] * count, [X[:, place] for place in range(count)])
-    validate_data(estimator, X, reset=reset, skip_check_array=True)
-    return table
+        if not names:
+            raise ValueError("X must have at least one column, got a data frame without any")
+        return _Table(names, [column.dtype for column in columns], [_to_array(column) for column in columns])
+    if isinstance(X, Sequence) or hasattr(X, "columns"):
+        raise TypeError(
+            f"X must be a data frame of pandas or polars, or an array, got {type(X).__name__}: the values of a list "
+            "would choose its shape and dtype"
+        )
+    if not issparse(X):
+        X = _to_array(X)
+        _refuse_complex(X)
+        if X.ndim != 2:
+            raise ValueError(f"X must have shape (n, d), got {X.shape}. Reshape your data")
+    anything: Any = None
+    X = check_array(X, dtype=anything, ensure_all_finite=False)
+    count = X.shape[1]
+    return _Table(list(range(count)), [X.dtype] * count, [X[:, place] for place in range(count)])
 
 
-def _from_list(rows: Sequence[Any]) -> np.ndarray:
-    """An array of objects, as wide as most rows: NumPy would choose its shape and dtype by all values."""
-    widths = [len(row) if isinstance(row, (list, tuple)) or getattr(row, "ndim", 0) else 0 for row in rows]
-    width = max(set(widths), key=widths.count, default=0)
-    if not width:
-        return np.empty(len(rows), object)  # refused: of one axis
-    array = np.full((len(rows), width), None, object)
-    for number, row in enumerate(rows):
-        if widths[number] == width:
-            for place, value in enumerate(row):
-                array[number, place] = value
-    return array
+def _refuse_complex(array: np.ndarray) -> None:
+    if array.dtype.kind == "c":
+        raise ValueError(f"Complex data not supported: X and y must be real, got {array.dtype}")
 
 
 def _to_array(column: Any) -> np.ndarray:
-    """An array of a column: of objects, unless its dtype is a NumPy number's, since NumPy would choose it by values."""
+    """An array: of objects, unless its dtype is a NumPy number's, since NumPy would choose it by values."""
+    if isinstance(column, np.ma.MaskedArray):
+        values = np.array(column.data, dtype=object)  # a copy
+        values[np.ma.getmaskarray(column)] = None
+        return values
     dtype = getattr(column, "dtype", None)
-    if isinstance(dtype, np.dtype):
+    if isinstance(dtype, np.dtype) or (dtype is None and hasattr(column, "__array__")):
         return np.asarray(column)
     return np.asarray(column, dtype=object)

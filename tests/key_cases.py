@@ -482,7 +482,11 @@ KEY_CASES = {
     "sweep": Case(_sweep, ("drivers._sweep.sweep", "drivers._sharding.share_keys")),
     "curate": Case(_curate, ("privacy._transforms.curation.curate", "privacy._transforms.curation.project")),
     "PrivateClassifier, PrivateRegressor": Case(
-        _models_of_a_table, _of("integrations.sklearn._private_models", "PrivateClassifier", "PrivateRegressor")
+        _models_of_a_table,
+        (
+            *_of("integrations.sklearn._private_models", "PrivateClassifier", "PrivateRegressor"),
+            "tuning._joint_tuning.tune_table",
+        ),
     ),
     "private_selection": Case(
         _selection, _of("tuning._selection", "private_selection", "select", "SelectionExecution", "seed_globals")
@@ -490,7 +494,7 @@ KEY_CASES = {
     "tune_and_train": Case(
         _tuned,
         (
-            *_of("tuning._joint_tuning", "tune_and_train", "tune_table"),
+            "tuning._joint_tuning.tune_and_train",
             *_of("tuning._fitting", "TuningArguments", "score"),
         ),
     ),

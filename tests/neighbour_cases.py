@@ -382,7 +382,9 @@ WITHOUT: dict[str, dict[str, str]] = {
         "integrations.sklearn._fitting": "blocks_objective take_rows validation_task",
         "integrations.sklearn._search": "PrivateSearchCV",
         "integrations.sklearn._losses": "to_column elements expect record_losses",
-        "integrations.sklearn._model_choice": "ModelChoice ModelChoice.expect ModelChoice.fit ModelChoice.losses",
+        "integrations.sklearn._layered_training": (
+            "LayeredDPSGD LayeredDPSGD.expect LayeredDPSGD.fit LayeredDPSGD.losses"
+        ),
         "integrations.sklearn._private_models": "PrivateClassifier PrivateRegressor",
         "tuning._joint_tuning": "tune_table",
         "privacy._separable.blocks": "blocks cut usual_count",

@@ -16,7 +16,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import check_estimator
 
 from jaxdpbo import Execution, Recording, ledger, space, tuning
-from jaxdpbo.integrations.sklearn import PrivateClassifier, PrivateRegressor, _columns, _model_choice
+from jaxdpbo.integrations.sklearn import PrivateClassifier, PrivateRegressor, _columns, _layered_training
 from jaxdpbo.integrations.sklearn._private_models import _read_table, _read_targets
 from jaxdpbo.privacy import _guarantee
 from jaxdpbo.training import _models
@@ -117,7 +117,7 @@ def test_a_column_that_one_value_turned_into_text_has_the_same_features():
 def test_fractions_are_compared_in_the_precision_of_a_column():
     column = pandas.DataFrame({"x": np.array([0.1, 0.2, 0.3], np.float32)})
     np.testing.assert_array_equal(_columns.category_numbers((0.1, 0.2), column["x"].to_numpy()), [0, 1, -1])
-    with pytest.raises(ValueError, match="must differ"):
+    with pytest.raises(ValueError, match="must hold choices that differ"):
         encoded(column, {"x": [0.1, 0.1 + 1e-12]})
 
 
@@ -185,16 +185,18 @@ def test_refusals_quote_no_row():
 def test_columns_without_a_dimension_are_refused_with_the_spelling():
     with pytest.raises(ValueError, match=r"or the categories of 'income' \(float64\), 'sex' .*: columns=\{"):
         classifier({"age": space.real(0, 120), "id": None}).fit(FRAME, LABELS)
-    with pytest.raises(ValueError, match="columns must be among those of X, got 'heigth'"):
+    with pytest.raises(ValueError, match="columns has entries that X lacks: 'heigth'; X has 'age', 'income'"):
         classifier(COLUMNS | {"heigth": None}).fit(FRAME, LABELS)
-    with pytest.raises(ValueError, match=r"columns\['sex'\] must differ as text and as numbers"):
+    with pytest.raises(ValueError, match=r"columns\['sex'\] must hold choices that differ"):
         classifier(COLUMNS | {"sex": [1, "1"]}).fit(FRAME, LABELS)
-    with pytest.raises(ValueError, match=r"columns\['age'\] must be of numbers, got datetime64"):
+    with pytest.raises(ValueError, match=r"columns\['age'\] needs a column of numbers, got datetime64"):
         classifier().fit(FRAME.assign(age=pandas.Timestamp("2020-01-01")), LABELS)
-    with pytest.raises(ValueError, match=r"columns\['age'\] must have a range that floats can divide"):
+    with pytest.raises(ValueError, match=r"columns\['age'\] has a range too wide or narrow for floats"):
         classifier(COLUMNS | {"age": space.real(-1e308, 1e308)}).fit(FRAME, LABELS)
     with pytest.raises(ValueError, match="at least one column, got a data frame without any"):
         classifier({}).fit(FRAME[[]], LABELS)
+    with pytest.raises(ValueError, match="X must have at least 10 rows, got 5"):
+        classifier().fit(FRAME[:5], LABELS[:5])
     with pytest.raises(TypeError, match="columns must be a dict, got list"):
         classifier([1]).fit(FRAME, LABELS)
     with pytest.raises(ValueError, match="at least one column"):
@@ -210,7 +212,7 @@ def test_classes_are_public_and_listed():
     for classes in ((1, "1"), (True, 2), (1, (2, 3))):
         with pytest.raises(ValueError, match="all text or all numbers"):
             classifier(classes=classes).fit(FRAME, LABELS)
-    with pytest.raises(ValueError, match="classes must differ"):
+    with pytest.raises(ValueError, match="classes must hold choices that differ"):
         classifier(classes=("1", "1.0")).fit(FRAME, LABELS)
 
 
@@ -236,7 +238,7 @@ def test_many_classes_and_hidden_layers():
     assert list(model.classes_) == [1, 2, 3]  # sorted, as scikit-learn's metrics take them
     assert proba.shape == (ROWS, 3)
     assert metrics.log_loss(labels, proba) < 5
-    assert _model_choice.hidden_widths(model.model_) == (4,)
+    assert _layered_training.hidden_widths(model.model_) == (4,)
     np.testing.assert_array_equal(model.predict(FRAME), np.array([1, 2, 3])[np.argmax(proba, axis=1)])
 
 
@@ -280,7 +282,7 @@ def test_a_row_with_another_label_does_not_train_and_moves_nothing_else(label, f
 def test_one_guarantee_for_all_rows_is_the_larger_of_both(fitted):
     rows = encoded(FRAME), (LABELS == "yes").astype(int)
     apart = tuning.tune_and_train(
-        _model_choice.ModelChoice(rows[0].shape[1], 2), rows, SETTINGS, **BUDGET, key=RUN.key, insecure_key=True
+        _layered_training.LayeredDPSGD(rows[0].shape[1], 2), rows, SETTINGS, **BUDGET, key=RUN.key, insecure_key=True
     )
     stated = fitted.guarantee_
     assert stated.protects == _guarantee.ALL_ROWS

@@ -1,6 +1,7 @@
 """Tables of numbers and categories as data frames, with the public dimensions of their columns.
 
-Ranges are round numbers that a codebook would give; categories are those that the documentation of a table lists.
+Ranges are round numbers that a codebook would give. Categories are those of the documentation; of countries and zones,
+the most frequent ones that it lists, and the others share a feature.
 """
 
 from typing import Any, NamedTuple

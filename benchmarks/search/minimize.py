@@ -1,7 +1,7 @@
 """``scripts/bench search``: the losses of ``minimize`` and of its rivals, private and not, in hours.
 
-Every search has equally many evaluations of a problem, and the same seeds: differences are paired. What is not measured
-in a run, such as the problems that ``--problems`` leaves out, stays as it was committed, each with its own commit.
+Every search has equally many evaluations of a problem, and the same seeds: differences are paired. A run
+replaces only the results that it measures, and each result names the commit that produced it.
 """
 
 import os
@@ -92,13 +92,13 @@ def _compared_on(name: str, methods: Sequence[str]) -> list[str]:
 
 
 def _cell(name: str, search: str, budget: str, seed: int) -> cells.Cell:
-    """What has no noise is the same for every budget."""
+    """Searches without noise do not depend on the budget, so they run once."""
     first = FIRST_SEEDS.get(name, FIRST_SEED)
     return cells.Cell(name, search, "mu inf" if search in searches.FREE else budget, first + seed)
 
 
 def _noiseless(before: dict[str, Any]) -> Iterator[tuple[cells.Cell, dict[str, Any]]]:
-    """The committed runs without noise, which no change of the package changes, as long as their seeds count."""
+    """Yield the committed runs of searches without noise, if their first seed is still in use."""
     for name, row in before.items():
         if row["first seed"] == FIRST_SEEDS.get(name, FIRST_SEED):
             for budget, each in row["losses"].items():
@@ -132,7 +132,7 @@ def _measured(found: Any, name: str, methods: Sequence[str], budgets: Sequence[s
 
 
 def _row(name: str, before: dict[str, Any] | None, measured: dict[str, Any] | None) -> dict[str, Any]:
-    """A problem's row: budgets that were not measured stay as they were committed, if their seeds still count."""
+    """Merge new results of a problem with its committed results at other budgets, unless the seeds have changed."""
     stays = before is not None and (measured is None or before["first seed"] == measured["first seed"])
     kept = [of for of in (before if stays else None, measured) if of is not None]
     by_budget = {field: dict(_merged(of[field] for of in kept)) for field in ("commit", "method", "losses")}

@@ -1,7 +1,7 @@
 """``scripts/bench private_models``: test errors of ``PrivateClassifier`` on Adult, beside other libraries, in minutes.
 
 Every library has the same features and the same (epsilon, delta). "Tuned" settings of another library are the best of a
-list by the errors on the test rows: whoever tunes so pays nothing for the search here, and has no guarantee.
+list by the errors on the test rows. This search costs no budget here; no guarantee covers the search.
 """
 
 import itertools

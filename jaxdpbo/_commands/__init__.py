@@ -1,4 +1,4 @@
-"""The commands of the package: ``jaxdpbo demo``, ``tune``, ``curator``, ``modeler`` and ``ledger``.
+"""The commands of the package: ``jaxdpbo demo``, ``tune``, ``curator``, ``modeler``, ``ledger`` and ``report``.
 
 ``python -m jaxdpbo`` is the same.
 
@@ -22,6 +22,7 @@ COMMANDS = {
     "curator": "hold private rows and a function, publish the rows transformed, and answer queries",
     "modeler": "search the released rows of a curator, and query rows by number",
     "ledger": "read a ledger of privacy budgets: spends, remaining budget, and integrity",
+    "report": "write a page to sign, for all releases that a ledger paid for",
 }
 EXTRAS = {"matplotlib": "demo", "sklearn": "demo", "tqdm": "progress"}  # missing package -> extra to install
 

@@ -1,6 +1,7 @@
 """Results and exceptions of the drivers, and the checks shared by all drivers."""
 
 import operator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -12,6 +13,7 @@ from jaxdpbo import _user_values
 from jaxdpbo._types import Algorithm, Config, Data, Info, Memory, PublicState, State, Tree, missing_fields
 from jaxdpbo.drivers import _sharding
 from jaxdpbo.privacy import _guarantee, _keys
+from jaxdpbo.report import _report as reports
 
 
 class Snapshot(NamedTuple):
@@ -56,6 +58,26 @@ class Run(NamedTuple):
         }
         lines = [f"{name}: {text}" for name, text in details.items() if text]
         return "\n".join([str(self.guarantee), *lines, f"release: {self.release}"])
+
+    def report(self, path: str | Path | None = None) -> reports.Report:
+        """Make the record of this run, to sign; with a ``path`` that ends in ".html", also write the page and its JSON.
+
+        >>> import jax.numpy as jnp
+        >>> import jaxdpbo
+        >>> def loss(point, data):
+        ...     return jnp.abs(data - point[0])
+        >>> run = jaxdpbo.minimize(loss, jnp.linspace(0, 1, 500), space=[(0, 1)], mu=1)
+        >>> run.report().title
+        'the answer of a private search'
+        """
+        details = {name: text for name, text in (("method", self.method), ("note", self.note)) if text}
+        title = "the answer of a private search"
+        made = reports.report(title, (self.guarantee,), release=self.release, details=details)
+        return made if path is None else made.save(path)
+
+    def _repr_html_(self) -> str:
+        """The record, for notebooks."""
+        return self.report()._repr_html_()
 
 
 def name_params(released: Any, config: Config) -> Any:

@@ -52,6 +52,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 SCHEMA, VERSION = "jaxdpbo.ledger", 2
 LEVELS = {"gdp": "mu", "zcdp": "rho", "dp": "epsilon", "metric_dp": "epsilon"}  # the level's name, by notion
+SPEND_HEADS = ["run", "what", "spent", "delta", "total_variation", "steps", "released", "who", "when"]
 COSTS = LEVELS | {"gdp": "mu^2"}  # the quantity to sum over releases
 USERS = "the users with evaluated losses; NOT the records a model is trained on"  # the default protected users
 BITS = 4096  # the most bits of a numerator or denominator: floats have fewer, and Python prints such integers in full
@@ -483,22 +484,21 @@ def describe(path: str | Path) -> str:
     """
     current = account(path)
     budget = current.budget
-    sums = [["", COSTS[budget.notion], "delta", "total_variation"], ["budget", *map(_down, _budget_amounts(budget))]]
-    sums += [["spent", *map(_up, current.spent)], ["left", *map(_down, current.left)]]
-    rows = [["line", "run", "what", "spent", "delta", "total_variation", "steps", "released", "who", "when"]]
-    for entry in current.spends:
-        amounts = _entry_amounts(entry)
-        levels = " + ".join(f"{LEVELS[event.type]} {_up(event.level)}" for event in entry.spend.events)
-        if entry.spend.ex_post:
-            levels += " reserved" if entry.paid is None else f" reserved, {_up(entry.paid)} paid"
-        numbers = levels, _up(amounts.delta), _up(amounts.total_variation), str(entry.steps)
-        released = "yes" if entry.released else "no"
-        rows.append([str(entry.number), entry.run, entry.what, *numbers, released, entry.who, entry.when])
+    sums = _sum_rows(current)
+    rows = [["line", *SPEND_HEADS], *([str(entry.number), *_spend_row(entry)] for entry in current.spends)]
     relation = budget.relation if budget.unit is None else f"{budget.relation} {_up(budget.unit)}"
     terms = f"{budget.notion} ({relation}) for {budget.protects}, begun {current.when} by {current.by}"
     rests = ["", "The sums hold if:", *(f"- {name}" for name in current.assumptions)] if current.assumptions else []
     lines = [terms, *current.adopted, "", *_table(sums), *rests, "", *_table(rows), "", f"head {current.head}"]
     return "\n".join(lines)
+
+
+def spends_table(account: Account) -> tuple[tuple[str, ...], ...]:
+    """The budget, the spent and the remaining amounts, and each spend: a row of text each, after a header."""
+    (_, cost, *_), *sums = _sum_rows(account)
+    sums = [[f"{name}, in {cost}", "", *amounts] for name, *amounts in sums]
+    rows = [row[:5] for row in map(_spend_row, account.spends)]
+    return tuple(map(tuple, [SPEND_HEADS[:5], *rows, *sums]))
 
 
 class _Kept(NamedTuple):
@@ -589,6 +589,23 @@ def _budget(spend: Spend) -> Budget:
     if event.type not in LEVELS:
         raise ValueError(event.type)
     return Budget(*event, spend.relation, spend.protects, spend.unit)
+
+
+def _sum_rows(account: Account) -> list[list[str]]:
+    """The header, and the amounts of the budget, spent and left."""
+    header = ["", COSTS[account.budget.notion], "delta", "total_variation"]
+    amounts = ["budget", *map(_down, _budget_amounts(account.budget))]
+    return [header, amounts, ["spent", *map(_up, account.spent)], ["left", *map(_down, account.left)]]
+
+
+def _spend_row(entry: Entry) -> list[str]:
+    """A spend in text, under ``SPEND_HEADS``."""
+    amounts = _entry_amounts(entry)
+    levels = " + ".join(f"{LEVELS[event.type]} {_up(event.level)}" for event in entry.spend.events)
+    if entry.spend.ex_post:
+        levels += " reserved" if entry.paid is None else f" reserved, {_up(entry.paid)} paid"
+    numbers = levels, _up(amounts.delta), _up(amounts.total_variation), str(entry.steps)
+    return [entry.run, entry.what, *numbers, "yes" if entry.released else "no", entry.who, entry.when]
 
 
 def _budget_amounts(budget: Budget) -> Amounts:

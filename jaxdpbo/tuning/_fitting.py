@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from functools import lru_cache, partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -13,6 +14,7 @@ import numpy as np
 from jaxdpbo import _silence, _user_values
 from jaxdpbo.privacy import _accounting, _calibration, _guarantee, _private_mean, _recording
 from jaxdpbo.privacy._accounting import stage
+from jaxdpbo.report import _report as reports
 from jaxdpbo.tuning import _selection
 from jaxdpbo.tuning import _training as trainings
 from jaxdpbo.tuning._training import Rows, Setting, Training
@@ -44,6 +46,17 @@ class TuningResult(NamedTuple):
     noise: float
     guarantees: tuple[_guarantee.Guarantee, ...]
     error: float = np.nan
+
+    def report(self, path: str | Path | None = None) -> reports.Report:
+        """Make the record of the model, to sign; see ``Run.report``."""
+        details = {"setting": self.setting, "noise": self.noise, "noised error on validation rows": self.error}
+        release = self.model, self.setting, self.noise, self.error
+        made = reports.report("a private model, tuned and trained", self.guarantees, release=release, details=details)
+        return made if path is None else made.save(path)
+
+    def _repr_html_(self) -> str:
+        """The record, for notebooks."""
+        return self.report()._repr_html_()
 
 
 class TuningArguments(NamedTuple):

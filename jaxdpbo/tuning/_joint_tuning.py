@@ -76,8 +76,10 @@ def tune_and_train(
     """
     settings, law = _selection.check_settings(settings), _accounting.repetitions(eta, mean)
     asked = _fitting.TuningArguments(training, settings, epsilon, delta, ledgers, key, insecure_key, on_error)
-    checked, rows, validation = _check(asked, rows, validation)
-    return _tune(checked, law, _selection.check_cap(law, cap, checked.delta, checked.epsilon), rows, validation)
+    checked, rows, validation = _check_arguments(asked, rows, validation)
+    return _select_and_train(
+        checked, law, _selection.check_cap(law, cap, checked.delta, checked.epsilon), rows, validation
+    )
 
 
 def tune_table(
@@ -99,11 +101,11 @@ def tune_table(
     ledgers = None if ledger is None else {_guarantee.ALL_ROWS: ledger}
     settings = _selection.check_settings(settings)
     asked = _fitting.TuningArguments(training, settings, epsilon, delta, ledgers, key, insecure_key, "worst")
-    checked, rows, _ = _check(asked, rows, None)
-    return _tune(checked, _accounting.repetitions(ETA, MEAN_RUNS), None, rows, None, as_one_set=True)
+    checked, rows, _ = _check_arguments(asked, rows, None)
+    return _select_and_train(checked, _accounting.repetitions(ETA, MEAN_RUNS), None, rows, None, single_guarantee=True)
 
 
-def _check(
+def _check_arguments(
     asked: _fitting.TuningArguments, rows: Rows, validation: Rows | None
 ) -> tuple[_fitting.TuningArguments, Rows, Rows | None]:
     """Check what the caller passed, before anything is charged."""
@@ -115,19 +117,19 @@ def _check(
     return asked._replace(epsilon=epsilon, delta=delta, on_error=on_error), rows, validation
 
 
-def _tune(
+def _select_and_train(
     asked: _fitting.TuningArguments,
     law: _accounting.Repetitions,
     cap: int | None,
     rows: Rows,
     validation: Rows | None,
     *,
-    as_one_set: bool = False,
+    single_guarantee: bool = False,
 ) -> _fitting.TuningResult:
-    """Choose a setting and train with it; all arguments are checked. ``as_one_set``: see ``tune_table``."""
+    """Choose a setting and train with it; all arguments are checked. ``single_guarantee``: see ``tune_table``."""
     cut = 0.0 if cap is None else _accounting.tail_probability(law, cap)
     asked = asked._replace(delta=_fitting.ideal_delta(asked, law.mean + 1, len(rows[1]), cut))
-    apart = () if validation is None else (_guarantee.ROWS_APART,)
+    split_assumptions = () if validation is None else (_guarantee.ROWS_APART,)
     rows, validation = _fitting.split_rows(rows, validation)
     records, users = len(rows[1]), len(validation[1])
     level, noises, costs = _calibrate(asked, records, law)
@@ -150,10 +152,10 @@ def _tune(
         max(asked.training.total_variation(setting, records) for setting in asked.settings)
         + score_guarantee.total_variation,
         cap,
-        (*asked.training.assumptions(), *apart),
+        (*asked.training.assumptions(), *split_assumptions),
     )
-    if as_one_set:
-        stated = (replace(max(stated, key=lambda one: one.level), protects=_guarantee.ALL_ROWS),)
+    if single_guarantee:
+        stated = (replace(max(stated, key=lambda guarantee: guarantee.level), protects=_guarantee.ALL_ROWS),)
     execution = _selection.SelectionExecution(cap, asked.on_error, asked.ledgers, asked.key, asked.insecure_key)
     selected = _selection.select(run, tuple(range(len(asked.settings))), law, stated, execution)
     number = selected.setting

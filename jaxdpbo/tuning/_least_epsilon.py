@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -20,6 +21,7 @@ from jaxdpbo import _checks
 from jaxdpbo.privacy import _accounting, _calibration, _guarantee, _keys, _private_mean, _recording
 from jaxdpbo.privacy._accounting import stage
 from jaxdpbo.privacy._requested_budget import expect_small_delta
+from jaxdpbo.report import _report as reports
 from jaxdpbo.tuning import _fitting, _repetition, _selection
 from jaxdpbo.tuning._training import Rows, Setting, Training
 
@@ -67,6 +69,18 @@ class LeastEpsilonResult(NamedTuple):
             f"No training reached the error; this outcome cost epsilon {self.epsilon:.3g}, {largest}. Ask for a larger "
             "error, allow a larger epsilon, or bring more rows."
         )
+
+    def report(self, path: str | Path | None = None) -> reports.Report:
+        """Make the record of the release, to sign; see ``Run.report``."""
+        details = {"outcome": self.note, "setting": self.setting, "noise": self.noise, "noised error": self.error}
+        release = self.reached, self.epsilon, self.model, self.setting, self.noise, self.error
+        title = "a private model of the least epsilon that reaches an error"
+        made = reports.report(title, self.guarantees, release=release, details=details)
+        return made if path is None else made.save(path)
+
+    def _repr_html_(self) -> str:
+        """The record, for notebooks."""
+        return self.report()._repr_html_()
 
 
 class _Plan(NamedTuple):

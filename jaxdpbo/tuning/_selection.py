@@ -23,8 +23,8 @@ from jaxdpbo.tuning import _repetition
 
 ON_ERROR = ("worst", "raise")
 STAGES_OF_NUMBERS = ("gaussian", "pure", "bounded_range", "approximate", "sampled_gaussian")  # equal by their numbers
-MOST_ATTAINED = 256
-_ATTAINED: dict[Any, float] = {}  # of public numbers alone
+MAX_CACHED = 512
+_EPSILONS: dict[Any, float] = {}  # of public numbers alone
 MOST_CUT = 1e-3  # of delta: the most probability that the number of runs exceeds a cap
 Profile = Callable[[float], float]
 Run = Callable[[Any, jax.Array], tuple[Any, float]]
@@ -211,7 +211,7 @@ def statements(
             raise TypeError(f"costs must be stages of jaxdpbo.accounting, got {cost!r} for {name!r}")
         if len(of_one) not in (1, len(settings)):
             raise ValueError(f"costs must be one stage, or one for each of {len(settings)} settings, got {len(of_one)}")
-        epsilon = _accounting.selection_epsilon(law, _average([part.profile for part in of_one]), delta)
+        epsilon = _cached(_accounting.selection_epsilon, law, of_one, delta)
         if not np.isfinite(epsilon):
             raise ValueError(f"costs must be smaller: nothing is proved for {name!r} at delta={delta:g}")
         rests = (_guarantee.RANDOM_BITS, _guarantee.PUBLIC_CONFIG, _guarantee.RUN_COST)
@@ -237,24 +237,26 @@ def with_attained(
     for stated in guarantees:
         cost = costs[stated.protects]
         run = (cost,) if isinstance(cost, stage.Stage) else tuple(cost)
-        known = all(part.kind in STAGES_OF_NUMBERS for part in run)
-        found = _attained_again(law, run, stated.delta) if known else _attained(law, run, stated.delta)
-        shown.append(replace(stated, attained=min(found, stated.level)))
+        bound = _cached(_accounting.attained_selection_epsilon, law, run, stated.delta)
+        shown.append(replace(stated, attained=min(bound, stated.level)))
     return tuple(shown)
 
 
-def _attained(law: _accounting.Repetitions, run: Sequence[stage.Stage], delta: float) -> float:
-    return _accounting.attained_selection_epsilon(law, _average([part.profile for part in run]), delta)
-
-
-def _attained_again(law: _accounting.Repetitions, run: tuple[stage.Stage, ...], delta: float) -> float:
-    """Compute ``_attained`` once for equal stages: a search is often called many times with other rows."""
-    fields = tuple((part.kind, part.arguments) for part in run)
-    if (law, fields, delta) not in _ATTAINED:
-        if len(_ATTAINED) >= MOST_ATTAINED:
-            _ATTAINED.clear()
-        _ATTAINED[law, fields, delta] = _attained(law, run, delta)
-    return _ATTAINED[law, fields, delta]
+def _cached(
+    epsilon: Callable[[_accounting.Repetitions, Profile, float], float],
+    law: _accounting.Repetitions,
+    run: tuple[stage.Stage, ...],
+    delta: float,
+) -> float:
+    """The ``epsilon`` of a run's average profile, once for equal stages: a search is often called with other rows."""
+    if not all(part.kind in STAGES_OF_NUMBERS for part in run):
+        return epsilon(law, _average([part.profile for part in run]), delta)
+    fields = epsilon, law, tuple((part.kind, part.arguments) for part in run), delta
+    if fields not in _EPSILONS:
+        if len(_EPSILONS) >= MAX_CACHED:
+            _EPSILONS.clear()
+        _EPSILONS[fields] = epsilon(law, _average([part.profile for part in run]), delta)
+    return _EPSILONS[fields]
 
 
 def _average(profiles: Sequence[Profile]) -> Profile:

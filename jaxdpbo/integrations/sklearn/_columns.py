@@ -1,8 +1,9 @@
 """Encode the columns of a table as features, by their public dimensions alone.
 
-A number has a place between its ends, and ``KNOTS`` hat functions of this place, which add up to 1: a linear model can
-bend at each knot. A category has a feature for each choice, and one for all other values. Every column has a feature
-for a missing value. No feature depends on another row, and no value raises: a value that cannot be read is missing.
+A number is scaled to [0, 1] by its range and has a basis of linear B-splines with ``KNOTS`` knots, as of scikit-learn's
+spline transformer of degree 1: a linear model can bend at each knot. A category has a feature for each choice, and one
+for all other values. Every column has a feature for a missing value. No feature depends on another row, and no value
+raises: a value that cannot be read is missing.
 """
 
 import math
@@ -15,11 +16,21 @@ from jaxdpbo import _silence, _user_values
 from jaxdpbo._space import Categorical, Dimension, Integer, Real, Space
 
 KNOTS = 6
-WORDS = dict.fromkeys(("True", "TRUE", "true"), 1.0) | dict.fromkeys(("False", "FALSE", "false"), 0.0)
+BOOLEAN_TEXT = dict.fromkeys(("True", "TRUE", "true"), 1.0) | dict.fromkeys(("False", "FALSE", "false"), 0.0)
 MISSING = None  # the code of a value that is missing; other codes are text and floats
 NUMBERS = "biuf"  # kinds of NumPy's dtypes
-OTHERS = ("complex", "date", "time", "period", "interval", "duration", "list", "array", "struct")  # no numbers: dtypes
-SPELLING = (
+UNSUPPORTED_DTYPES = (
+    "complex",
+    "date",
+    "time",
+    "period",
+    "interval",
+    "duration",
+    "list",
+    "array",
+    "struct",
+)
+COLUMNS_EXAMPLE = (
     'columns={"age": space.real(0, 120), "sex": space.categorical("f", "m"), "id": None}, with ranges and categories '
     "that you know without the data; None leaves a column out"
 )
@@ -30,12 +41,12 @@ class Encoding(NamedTuple):
 
     Attributes:
       names: of all columns of a data frame; empty for an array.
-      places: the position of each encoded column in the table.
+      positions: the position of each encoded column in the table.
       dimensions: the dimension of each encoded column.
     """
 
     names: tuple[Any, ...]
-    places: tuple[int, ...]
+    positions: tuple[int, ...]
     dimensions: tuple[Dimension, ...]
 
     @property
@@ -54,43 +65,46 @@ def make_encoding(columns: Any, names: Sequence[Any], dtypes: Sequence[Any]) -> 
 
     Raises:
       ValueError: a column without a dimension, or a dimension without a column.
-      TypeError: ``columns`` is neither.
+      TypeError: ``columns`` is neither a dict nor a dimension.
     """
     if isinstance(columns, Dimension):
         columns = dict.fromkeys(names, columns)
-    given = _check_names(columns, names, dtypes)
-    kept = [place for place, name in enumerate(names) if given[name] is not None]
-    if not kept:
-        raise ValueError(f"columns must keep at least one column: give {SPELLING}")
-    searched = Space({f"columns[{names[place]!r}]": given[names[place]] for place in kept})  # in any spelling
-    for place, name, dimension in zip(kept, searched.names, searched.dimensions, strict=True):
+    by_name = _check_names(columns, names, dtypes)
+    used = [position for position, name in enumerate(names) if by_name[name] is not None]
+    if not used:
+        raise ValueError(f"columns must keep at least one column: give {COLUMNS_EXAMPLE}")
+    space = Space({f"columns[{names[position]!r}]": by_name[names[position]] for position in used})  # in any spelling
+    for position, name, dimension in zip(used, space.names, space.dimensions, strict=True):
         if isinstance(dimension, Categorical):
             check_choices(name, dimension.choices)
-        elif str(dtypes[place]).lower().startswith(OTHERS):
-            raise ValueError(f"{name} must be of numbers, got {dtypes[place]}: pass numbers, such as days since a date")
+        elif str(dtypes[position]).lower().startswith(UNSUPPORTED_DTYPES):
+            raise ValueError(
+                f"{name} needs a column of numbers, got {dtypes[position]}: convert the column, such as to days since "
+                "a public date, or leave the column out with None"
+            )
         elif not np.all(np.isfinite(_encode_numbers(dimension, np.array([dimension.low, dimension.high])))):
-            raise ValueError(f"{name} must have a range that floats can divide, got {dimension}")
-    return Encoding(() if names == list(range(len(names))) else tuple(names), tuple(kept), searched.dimensions)
+            raise ValueError(f"{name} has a range too wide or narrow for floats, got {dimension}: choose other ends")
+    return Encoding(() if names == list(range(len(names))) else tuple(names), tuple(used), space.dimensions)
 
 
 def _check_names(columns: Any, names: Sequence[Any], dtypes: Sequence[Any]) -> dict[Any, Any]:
     """Check that there is an entry for each column of the table, and no other."""
     if columns is not None and not isinstance(columns, Mapping):
-        raise TypeError(f"columns must be a dict, got {type(columns).__name__}: give {SPELLING}")
-    given = dict(columns or {})
+        raise TypeError(f"columns must be a dict, got {type(columns).__name__}: give {COLUMNS_EXAMPLE}")
+    by_name = dict(columns or {})
     if len(set(names)) != len(names):
-        raise ValueError("X must have a different name for each column")
-    if unknown := [name for name in given if name not in names]:
-        raise ValueError(f"columns must be among those of X, got {', '.join(map(repr, unknown))}")
-    if absent := [f"{name!r} ({dtype})" for name, dtype in zip(names, dtypes, strict=True) if name not in given]:
-        raise ValueError(f"columns must give the range or the categories of {', '.join(absent)}: {SPELLING}")
-    return given
+        raise ValueError(f"X must have a different name for each column, got {_join(names)}")
+    if unknown := [name for name in by_name if name not in names]:
+        raise ValueError(f"columns has entries that X lacks: {_join(unknown)}; X has {_join(names)}")
+    if absent := [f"{name!r} ({dtype})" for name, dtype in zip(names, dtypes, strict=True) if name not in by_name]:
+        raise ValueError(f"columns must give the range or the categories of {', '.join(absent)}: {COLUMNS_EXAMPLE}")
+    return by_name
 
 
 def encode(encoding: Encoding, columns: Sequence[Any]) -> np.ndarray:
     """Features ``(n, width)`` in float32, all in [0, 1]; ``columns``: those of the table, arrays ``(n,)``."""
-    pairs = zip(encoding.places, encoding.dimensions, strict=True)
-    return np.concatenate([_encode_column(dimension, columns[place]) for place, dimension in pairs], axis=1)
+    pairs = zip(encoding.positions, encoding.dimensions, strict=True)
+    return np.concatenate([_encode_column(dimension, columns[position]) for position, dimension in pairs], axis=1)
 
 
 def category_numbers(choices: Sequence[Any], column: Any) -> np.ndarray:
@@ -106,7 +120,7 @@ def category_numbers(choices: Sequence[Any], column: Any) -> np.ndarray:
 
 
 def real_numbers(column: Any) -> np.ndarray:
-    """Each value as a number: ``(n,)`` in float64, NaN where a value is none; text and booleans as for categories."""
+    """Convert each value to a float64 number: ``(n,)``, NaN for values that are not numbers; text as for categories."""
     with _silence.silence(), np.errstate(all="ignore"):
         if isinstance(column, np.ndarray) and column.dtype.kind in NUMBERS:
             return column.astype(float)
@@ -118,7 +132,14 @@ def check_choices(name: str, choices: Sequence[Any]) -> None:
     """Raise ValueError if two choices have the same code, such as 1 and "1", or if one means a missing value."""
     codes = [_code(choice) for choice in choices]
     if len(set(codes)) < len(codes) or MISSING in codes:
-        raise ValueError(f"{name} must differ as text and as numbers, without None and nan, got {tuple(choices)!r}")
+        raise ValueError(
+            f'{name} must hold choices that differ, none missing: 1, "1", "1.0" and True are the same, '
+            f"got {tuple(choices)!r}"
+        )
+
+
+def _join(names: Sequence[Any]) -> str:
+    return ", ".join(map(repr, names))
 
 
 def _width(dimension: Dimension) -> int:
@@ -136,14 +157,14 @@ def _encode_numbers(dimension: Real | Integer, column: Any) -> np.ndarray:
     values = real_numbers(column)
     missing = np.isnan(values)
     low, high = float(dimension.low), float(dimension.high)
-    inside = np.clip(np.where(missing, low, values), low, high)
+    clipped = np.clip(np.where(missing, low, values), low, high)
     if dimension.log:
-        low, high, inside = math.log(low), math.log(high), np.log(inside)
+        low, high, clipped = math.log(low), math.log(high), np.log(clipped)
     with np.errstate(all="ignore"):
-        place = (inside - low) / (high - low)
-    hats = np.maximum(0.0, 1.0 - np.abs(place[:, None] * (KNOTS - 1) - np.arange(KNOTS)))
-    known = np.where(missing[:, None], 0.0, np.column_stack([place, hats]))
-    return np.column_stack([known, missing]).astype(np.float32)
+        scaled = (clipped - low) / (high - low)
+    basis = np.maximum(0.0, 1.0 - np.abs(scaled[:, None] * (KNOTS - 1) - np.arange(KNOTS)))
+    features = np.where(missing[:, None], 0.0, np.column_stack([scaled, basis]))
+    return np.column_stack([features, missing]).astype(np.float32)
 
 
 def _code(value: Any) -> str | float | None:
@@ -158,8 +179,8 @@ def _number_or_text(value: Any) -> str | float | None:
     """A number as a float, and text without spaces at its ends; ``MISSING`` for everything else."""
     if issubclass(type(value), str):  # neither this nor str.strip calls a method of a user's object
         text = str.strip(value)
-        if text in WORDS:
-            return WORDS[text]
+        if text in BOOLEAN_TEXT:
+            return BOOLEAN_TEXT[text]
         try:
             number = float(text)
         except ValueError:

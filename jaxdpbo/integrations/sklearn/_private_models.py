@@ -16,12 +16,13 @@ from jaxdpbo._space import Dimension
 from jaxdpbo._types import ArrayLike
 from jaxdpbo.drivers import Execution
 from jaxdpbo.drivers._execution import check_execution
-from jaxdpbo.integrations.sklearn import _columns, _losses, _model_choice
+from jaxdpbo.integrations.sklearn import _columns, _layered_training, _losses
+from jaxdpbo.integrations.sklearn._record import RecordMixin
 from jaxdpbo.integrations.sklearn._type_aliases import Rows, Targets
 from jaxdpbo.privacy._recording import Recording
-from jaxdpbo.tuning import _joint_tuning
+from jaxdpbo.tuning import _fitting, _joint_tuning
 
-MIDDLE = 0.5  # a regression begins at the middle of the range of targets
+TARGET_OFFSET = 0.5  # a regression begins at the middle of the range of targets
 Columns = dict[Any, Dimension | Sequence[Any] | None] | Dimension
 
 
@@ -33,9 +34,10 @@ class _Table(NamedTuple):
     columns: list[np.ndarray]
 
 
-class _PrivateModel:
-    """The code of both estimators."""
+class _PrivateModel(RecordMixin):
+    """Base class of ``PrivateClassifier`` and ``PrivateRegressor``."""
 
+    _released, _described = ("model_", "setting_", "error_"), ("setting_", "error_")
     columns: Any
     epsilon: float
     delta: float
@@ -47,25 +49,30 @@ class _PrivateModel:
         """Encode, tune and train, and keep what you may publish, and nothing else."""
         table = _read_table(X)
         check_consistent_length(*table.columns, labels)
+        if len(labels) < _fitting.LEAST_ROWS:
+            raise ValueError(f"X must have at least {_fitting.LEAST_ROWS} rows, got {len(labels)}")
         validate_data(copy(self), X, reset=True, skip_check_array=True)  # before the charge
         encoding = _columns.make_encoding(self.columns, table.names, table.dtypes)
         run = check_execution(type(self).__name__, self.run, "key", "insecure_key")
-        usual = _model_choice.default_settings(len(labels), regression=not classes)
-        tuned = _joint_tuning.tune_table(
-            _model_choice.ModelChoice(encoding.width, classes),
+        default_settings = _layered_training.default_settings(len(labels), regression=not classes)
+        result = _joint_tuning.tune_table(
+            _layered_training.LayeredDPSGD(encoding.width, classes),
             (_columns.encode(encoding, table.columns), labels),
-            usual if self.settings is None else self.settings,
+            default_settings if self.settings is None else self.settings,
             epsilon=self.epsilon,
             delta=self.delta,
             ledger=self.ledger,
             key=run.key,
             insecure_key=run.insecure_key,
         )
-        if tuned.model is None:
-            raise RuntimeError("every private training failed, and the budget is spent: try settings on public data")
+        if result.model is None:
+            raise RuntimeError(
+                "no model was released: every private training raised an exception, hidden because it may "
+                "quote rows. The budget is spent. Find the cause on public rows with the same columns and settings"
+            )
         validate_data(self, X, reset=True, skip_check_array=True)
-        self.encoding_, self.model_ = encoding, jax.tree.map(np.asarray, tuned.model)
-        self.setting_, self.error_, (self.guarantee_,) = tuned.setting, tuned.error, tuned.guarantees
+        self.encoding_, self.model_ = encoding, jax.tree.map(np.asarray, result.model)
+        self.setting_, self.error_, (self.guarantee_,) = result.setting, result.error, result.guarantees
 
     def _scores(self, X: Any) -> np.ndarray:
         """The scores ``(n, k)`` of the rows."""
@@ -85,9 +92,9 @@ class _PrivateModel:
         """Missing values and text have features of their own; with few rows a private model is poor."""
         mixin: Any = super()
         tags = mixin.__sklearn_tags__()
-        for of_kind in (tags.classifier_tags, tags.regressor_tags):
-            if of_kind is not None:
-                of_kind.poor_score = True
+        for estimator_tags in (tags.classifier_tags, tags.regressor_tags):
+            if estimator_tags is not None:
+                estimator_tags.poor_score = True
         tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = True
         return tags
 
@@ -96,13 +103,13 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
     """Train a private classifier on a table and tune its settings, all under one ``epsilon``.
 
     ``fit`` encodes the columns by their public dimensions, tries a random, hidden number of private trainings with
-    random settings (logistic regression, perceptrons) on four fifths of the rows, and keeps the best on the last fifth
-    (``tuning.tune_and_train``).
+    random settings (logistic regression, perceptrons) on four fifths of the rows, scores each with noise on the other
+    fifth, chosen by a public permutation of row numbers, and keeps the best (``tuning.tune_and_train``).
 
     Formal guarantee: all attributes with a trailing underscore are together ``(epsilon, delta)``-DP for the replacement
     of one row of ``X`` and ``y``; see ``guarantee_`` for the assumptions. ``score`` is not private if its rows are
-    protected. Each ``fit`` spends a budget, so ``cross_val_score`` spends one in each fold. In a ``Pipeline``, no step
-    before the model may learn from the rows.
+    protected. Each ``fit`` spends a budget again. The assumptions include that nobody times ``fit``. In a
+    ``Pipeline``, no step before the model may learn from the rows.
 
     >>> import numpy as np
     >>> import pandas
@@ -138,9 +145,10 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
       classes_: the classes ``(k,)``.
       guarantee_: the guarantee, see ``Guarantee``.
       setting_: the chosen setting.
-      error_: the share of wrong predictions on the rows held out, noised; of several the least, so a little below the
-        error on new rows.
+      error_: the share of wrong predictions on the rows held out, noised; the least of several, so a little below the
+        error on new rows. A row with another label counts as wrong.
       model_: the layers, each ``(weights, bias)``.
+      report_: the record of the model, to sign, see ``report.Report``.
       encoding_: the public dimensions of the columns.
     """
 
@@ -186,8 +194,8 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
     def predict(self, X: Rows) -> np.ndarray:
         """The most probable class of each row, ``(n,)``."""
         scores = self._scores(X)
-        rows = scores[:, 0] > 0 if scores.shape[1] == 1 else np.argmax(scores, axis=1)
-        return self.classes_[rows.astype(int)]
+        indices = scores[:, 0] > 0 if scores.shape[1] == 1 else np.argmax(scores, axis=1)
+        return self.classes_[indices.astype(int)]
 
     def predict_proba(self, X: Rows) -> np.ndarray:
         """The probability of each class, ``(n, k)``."""
@@ -202,7 +210,7 @@ class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
 
     The regression of ``PrivateClassifier``: least squares, by a linear model or a perceptron.
 
-    Formal guarantee: as of ``PrivateClassifier``.
+    Formal guarantee: the same as that of ``PrivateClassifier``.
 
     >>> import numpy as np
     >>> from jaxdpbo import space
@@ -227,8 +235,10 @@ class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
     Attributes:
       guarantee_: the guarantee, see ``Guarantee``.
       setting_: the chosen setting.
-      error_: the mean squared error on the rows held out, in units of the range squared, noised.
+      error_: the mean squared error on the rows held out, over the square of the width of the range, noised. A row
+        without a target counts as 0.5.
       model_: the layers, each ``(weights, bias)``.
+      report_: the record of the model, to sign, see ``report.Report``.
       encoding_: the public dimensions of the columns.
       target_range_: ``(low, high)``.
     """
@@ -261,29 +271,29 @@ class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
           y: a number for each row.
         """
         low, high = _checks.interval("target_range", self.target_range)
-        places = (_columns.real_numbers(_read_targets(self, y)) - low) / (high - low)
-        self._tune(X, (np.clip(places, 0.0, 1.0) - MIDDLE).astype(np.float32), 0)
+        scaled = (_columns.real_numbers(_read_targets(self, y)) - low) / (high - low)
+        self._tune(X, (np.clip(scaled, 0.0, 1.0) - TARGET_OFFSET).astype(np.float32), 0)
         self.target_range_ = low, high
         return self
 
     def predict(self, X: Rows) -> np.ndarray:
         """The prediction for each row, ``(n,)``, inside the range of targets."""
         scores, (low, high) = self._scores(X), self.target_range_
-        return low + (high - low) * np.clip(MIDDLE + scores[:, 0], 0.0, 1.0)
+        return low + (high - low) * np.clip(TARGET_OFFSET + scores[:, 0], 0.0, 1.0)
 
 
 def _check_classes(classes: Any) -> list[Any]:
     """The classes in order, as scikit-learn's metrics expect them."""
     if classes is None or isinstance(classes, str) or not isinstance(classes, Iterable):
         raise TypeError(f"classes must list all labels, such as classes=('no', 'yes'), got {classes!r}")
-    listed = list(classes)
-    kinds = {
-        str if isinstance(label, str) else bool if isinstance(label, (bool, np.bool_)) else float for label in listed
+    labels = list(classes)
+    label_types = {
+        str if isinstance(label, str) else bool if isinstance(label, (bool, np.bool_)) else float for label in labels
     }
-    if len(listed) < 2 or len(kinds) > 1 or any(np.ndim(label) for label in listed):
-        raise ValueError(f"classes must be two labels or more, all text or all numbers, got {listed!r}")
-    _columns.check_choices("classes", listed)
-    return np.unique(np.asarray(listed)).tolist()
+    if len(labels) < 2 or len(label_types) > 1 or any(np.ndim(label) for label in labels):
+        raise ValueError(f"classes must be two labels or more, all text or all numbers, got {labels!r}")
+    _columns.check_choices("classes", labels)
+    return np.unique(np.asarray(labels)).tolist()
 
 
 def _read_targets(estimator: Any, y: Targets) -> Any:
@@ -318,8 +328,8 @@ def _read_table(X: Any) -> _Table:
         _refuse_complex(X)
         if X.ndim != 2:
             raise ValueError(f"X must have shape (n, d), got {X.shape}. Reshape your data")
-    anything: Any = None
-    X = check_array(X, dtype=anything, ensure_all_finite=False)
+    any_dtype: Any = None
+    X = check_array(X, dtype=any_dtype, ensure_all_finite=False)
     count = X.shape[1]
     return _Table(list(range(count)), [X.dtype] * count, [X[:, place] for place in range(count)])
 
@@ -330,7 +340,7 @@ def _refuse_complex(array: np.ndarray) -> None:
 
 
 def _to_array(column: Any) -> np.ndarray:
-    """An array: of objects, unless its dtype is a NumPy number's, since NumPy would choose it by values."""
+    """Convert a column to an array, of objects unless the dtype is NumPy's: NumPy would choose by private values."""
     if isinstance(column, np.ma.MaskedArray):
         values = np.array(column.data, dtype=object)  # a copy
         values[np.ma.getmaskarray(column)] = None

@@ -17,6 +17,7 @@ from jaxdpbo._types import ArrayLike
 from jaxdpbo.drivers import Execution, Run, RunInterrupted, Search, _methods, minimize
 from jaxdpbo.drivers._execution import check_execution
 from jaxdpbo.integrations.sklearn import _argument_errors, _fitting, _joblib_executor, _losses, _scaling, _splits
+from jaxdpbo.integrations.sklearn._record import RecordMixin
 from jaxdpbo.integrations.sklearn._refitted_method import RefittedMethod
 from jaxdpbo.integrations.sklearn._type_aliases import Estimator, Loss, Rows, Targets
 from jaxdpbo.privacy import _guarantee, _separable
@@ -30,8 +31,7 @@ class _Ready(NamedTuple):
     """The prepared objective and data of a search.
 
     Attributes:
-      objective: a function of params and ``data``.
-      data: the rows.
+      objective: a function of params and ``data``, the rows.
       public: training rows alone, split again, to propose settings; None for a search that proposes none.
       users: the number of records, persons or blocks.
       train: numbers of the rows without protection.
@@ -50,7 +50,7 @@ class _Ready(NamedTuple):
     block_rows: int | None = None
 
 
-class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
+class PrivateSearchCV(RecordMixin, MetaEstimatorMixin, BaseEstimator):
     """Search the hyper-parameters of an estimator, with differential privacy for the validation records, or for all.
 
     ``fit(X, y)`` splits the rows once. Estimators learn from the training rows, which are NOT protected. Each
@@ -124,9 +124,12 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
       release_: the release; ``release_.params`` is the best setting, before scaling.
       method_: the method, and the reason for its choice.
       note_: a warning, such as of too few users; "" without one.
+      report_: the record of the search, to sign, see ``report.Report``.
       best_loss_: the noised mean loss, with an ``estimate_share``.
       best_estimator_: the fitted estimator, with ``refit``; ``predict`` and similar methods call this estimator.
     """
+
+    _released, _described = ("release_",), ("best_params_", "method_", "note_")
 
     @_argument_errors.refuse_others
     def __init__(
@@ -376,10 +379,8 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         """The tags of the estimator."""
         tags, estimator_tags = super().__sklearn_tags__(), get_tags(self.estimator)
         tags.estimator_type = estimator_tags.estimator_type
-        tags.classifier_tags, tags.regressor_tags = (
-            deepcopy(estimator_tags.classifier_tags),
-            deepcopy(estimator_tags.regressor_tags),
-        )
+        tags.classifier_tags = deepcopy(estimator_tags.classifier_tags)
+        tags.regressor_tags = deepcopy(estimator_tags.regressor_tags)
         tags.input_tags.sparse = estimator_tags.input_tags.sparse
         return tags
 

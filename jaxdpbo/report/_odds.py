@@ -1,0 +1,71 @@
+"""What a guarantee means: an attacker's chances, and the guarantee of a group."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from jaxdpbo.privacy import _auditing, _guarantee
+
+CONVERTIBLE = ("gdp", "dp", "ex_post_dp")
+MAX_EXPONENT = 700.0  # of a float
+
+
+def detection_rates(stated: _guarantee.Guarantee, false_alarms: np.ndarray) -> np.ndarray:
+    """The most that any attacker detects at each rate of false alarms: the least of the bounds by both levels.
+
+    For "ex_post_dp" the rates hold before the release is known.
+
+    Raises:
+      ValueError: a notion without (epsilon, delta).
+    """
+    whole = stated.reservation
+    if whole.notion not in CONVERTIBLE:
+        raise ValueError(f"guarantee must be gdp, dp or ex_post_dp, got {whole.notion!r}")
+    levels = {whole.notion: whole.level} | dict([whole.also] if whole.also else [])
+    variation = whole.total_variation
+    moved = np.minimum(np.asarray(false_alarms, float) + variation, 1.0)
+    curves = [
+        _auditing.declared_trade_off(replace(whole, notion=notion, level=level, also=None, stages=()), moved)
+        for notion, level in levels.items()
+    ]
+    return np.minimum(1.0, 1.0 - np.maximum.reduce(curves) + variation)
+
+
+def group_bound(stated: _guarantee.Guarantee, size: int, delta: float) -> tuple[float, float]:
+    """The epsilon and delta for ``size`` users who are replaced together; (inf, 1) if nothing is proved.
+
+    The levels of GDP and the ranges of choices grow ``size`` times, at the same ``delta``. Otherwise a pair
+    ``(epsilon, delta)`` becomes ``(size epsilon, delta (e^(size epsilon) - 1) / (e^epsilon - 1))`` (Dwork and Roth
+    2014, theorem 2.2, with the delta of each exchange).
+    """
+    whole = stated.reservation
+    if _is_pure(whole):
+        return size * whole.level, 0.0
+    if size == 1:
+        return whole.epsilon(delta), delta
+    if whole.notion == "gdp" and not whole.delta:
+        group = replace(whole, level=size * whole.level, parts=(), also=None, stages=())
+        return group.epsilon(delta), delta
+    if whole.stages:
+        scaled = tuple((what, kind, size * level) for what, kind, level in whole.stages)
+        return replace(whole, level=math.inf, parts=(), also=None, stages=scaled).epsilon(delta), delta
+    epsilon = whole.epsilon(delta)
+    if size * epsilon > MAX_EXPONENT:
+        return math.inf, 1.0
+    total = delta * sum(math.exp(number * epsilon) for number in range(size))
+    return (size * epsilon, total) if total < 1 else (math.inf, 1.0)
+
+
+def _is_pure(stated: _guarantee.Guarantee) -> bool:
+    return stated.notion == "dp" and not stated.delta and not stated.total_variation
+
+
+def display_delta(stated: _guarantee.Guarantee) -> float:
+    """The delta to state an epsilon at: 0 for pure DP, that of the guarantee, or the usual one of a summary."""
+    if _is_pure(stated):
+        return 0.0
+    choices = [stated.delta, _guarantee.DELTA, 2 * stated.delta]
+    return next(
+        (delta for delta in choices if 0 < delta < 1 and math.isfinite(stated.epsilon(delta))), _guarantee.DELTA
+    )

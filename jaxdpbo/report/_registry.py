@@ -1,0 +1,125 @@
+"""A record as an entry of a registry of deployments of differential privacy, in YAML.
+
+The fields are those of the registry that was proposed to NIST (Ghazi, Nanayakkara and Vadhan), at tier 3.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+REQUIRED = (
+    "name", "data_curators", "intended_use", "data_product_region", "publication_date", "registry_authors",
+)  # fmt: skip
+OPTIONAL = (
+    "description", "data_product_sector", "data_domain", "actors", "justification", "sources", "notes",
+)  # fmt: skip
+LISTS = ("data_curators", "registry_authors")
+ACTORS = (
+    "The curator holds the records and runs the search. Everybody else may see the release, and nothing else. "
+    "An attacker may know all but one record and the random draws."
+)
+TUNED = (
+    "No privacy loss before the release: hyper-parameters were tuned inside of the mechanism, and the privacy "
+    "parameters include the tuning. Ranges, categories and candidates were chosen without the data."
+)
+JUSTIFICATION = "The assumptions of the guarantee, with who can check each, are listed in the record of the release."
+
+
+def registry(facts: dict[str, Any], entry: Mapping[str, Any]) -> str:
+    """The entry of a record; see ``Report.registry``."""
+    missing = [name for name in REQUIRED if name not in entry]
+    unknown = [name for name in entry if name not in (*REQUIRED, *OPTIONAL)]
+    if missing or unknown:
+        wrong = [f"{', '.join(missing)} must be given"] * bool(missing) + [
+            f"{', '.join(unknown)} must be among {', '.join((*REQUIRED, *OPTIONAL))}"
+        ] * bool(unknown)
+        raise ValueError("; ".join(wrong))
+    for name, value in entry.items():
+        if not (_is_texts(value) if name in LISTS else isinstance(value, str)):
+            raise TypeError(f"{name} must be {'a list of text' if name in LISTS else 'text'}, got {value!r}")
+    convertible = [stated for stated in facts["guarantees"] if "epsilon" in stated]
+    if not convertible:
+        raise ValueError("guarantees must include one with an epsilon, for an entry of a registry")
+    return _yaml(_entry(facts, max(convertible, key=lambda stated: float(stated["epsilon"])), entry))
+
+
+def _entry(facts: dict[str, Any], stated: dict[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
+    claims = [each["claim"] for each in facts["guarantees"]]
+    assumptions = [f"{each['assumption']} ({each['checked by']})" for each in stated["assumptions"]]
+    slug = "-".join("".join(letter if letter.isalnum() else " " for letter in entry["name"].lower()).split())
+    details = [f"{name}: {value}" for name, value in facts["details"].items()]
+    versions = ", ".join(" ".join(pair) for pair in facts["versions"].items())
+    delta = stated["delta"]
+    basic = {
+        "name": entry["name"],
+        "data_curators": list(entry["data_curators"]),
+        "description": entry.get("description", facts["title"]),
+        "intended_use": entry["intended_use"],
+        "data_product_type": "Machine learning model",
+        "data_product_region": entry["data_product_region"],
+        "publication_date": entry["publication_date"],
+    }
+    sector = {"data_product_sector": entry["data_product_sector"]} if "data_product_sector" in entry else {}
+    return {
+        "url_slug": slug,
+        "status": "Draft",
+        "tier": 3,
+        "deployment": {
+            "basic": basic | sector,
+            "dp_variant": {
+                "variant_name": "Approximate DP" if delta else "Pure DP",
+                "data_domain": entry.get(
+                    "data_domain", f"Tables of as many rows as there are users: {stated['protects']}"
+                ),
+                "unprotected_quantities": stated["does not protect"] or "The number of users, and the configuration",
+            },
+            "privacy_loss": {
+                "privacy_unit": stated["protects"],
+                "privacy_unit_details": f"Adjacent data sets differ in {stated['neighbours']}; their size is fixed",
+                "privacy_parameters": {"epsilon": float(stated["epsilon"])} | ({"delta": delta} if delta else {}),
+                "privacy_parameters_details": "; ".join(claims),
+            },
+            "deployment_model": {
+                "model_name": "Central",
+                "actors": entry.get("actors", ACTORS),
+                "release_type": "One release",
+                "data_source_type": "Static",
+                "access_type": "Non-interactive",
+            },
+            "accounting": {
+                "post_processing": "None",
+                "composition": f"Stages of the mechanism were composed by their profiles: {stated['claim']}",
+            },
+            "implementation": {
+                "preprocessing_and_hyperparameter_tuning": " ".join([TUNED, *details]),
+                "mechanisms": f"{versions}. Assumptions: {'; '.join(assumptions) or 'none'}",
+                "justification": entry.get("justification", JUSTIFICATION),
+            },
+            "administrative": {name: entry[name] for name in ("sources", "notes") if name in entry}
+            | {"registry_authors": list(entry["registry_authors"])},
+        },
+    }
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and bool(value) and all(isinstance(each, str) for each in value)
+
+
+def _yaml(content: Mapping[str, Any], depth: int = 0) -> str:
+    """Block mappings, with scalars as in JSON."""
+    lines, indent = [], "  " * depth
+    for name, value in content.items():
+        if isinstance(value, Mapping):
+            lines.append(f"{indent}{name}:\n{_yaml(value, depth + 1)}")
+        elif isinstance(value, list):
+            lines.append(f"{indent}{name}:\n" + "".join(f"{indent}  - {_scalar(each)}\n" for each in value))
+        else:
+            lines.append(f"{indent}{name}: {_scalar(value)}\n")
+    return "".join(lines)
+
+
+def _scalar(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    if isinstance(value, float) and "e" in text and "." not in text:
+        return text.replace("e", ".0e")  # otherwise YAML 1.1 reads text
+    return text

@@ -1,0 +1,242 @@
+"""The record of a release: its guarantees in words and numbers, as a page to sign, as JSON, and for a registry."""
+
+import datetime
+import hashlib
+import importlib.metadata
+import json
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxdpbo import _files
+from jaxdpbo.privacy import _guarantee, _guarantee_text, _ledger
+from jaxdpbo.report import _assumptions, _odds, _page, _registry
+
+LIBRARIES = ("jaxdpbo", "jax", "jaxlib", "numpy")
+LEVEL_UP = 1 + 2.0**-40  # a sum of fractions in a float, rounded up
+RATE = 0.05  # of false alarms, in the sentence for a meeting
+GROUPS = (1, 2, 4)  # users who are replaced together: one, a couple, a household
+CURVE = np.linspace(0.0, 1.0, 41)
+RELATIONS = {
+    "replace_one": "another person's record in place of one record",
+    "unit_distance": "one record moved by at most the unit of distance",
+}
+
+
+@dataclass(frozen=True)
+class Report:
+    """The record of a release. Nothing in it depends on users' values but through the release.
+
+    >>> from jaxdpbo import privacy, report
+    >>> stated = privacy.guarantee("gdp", 0.5, "replace_one", "voters")
+    >>> report.report("a search", (stated,)).sentences[0]
+    'An attacker who accepts 1 false alarm in 20 detects a user among voters at most 2.52 times in 20.'
+
+    Attributes:
+      title: of what was released.
+      guarantees: a guarantee for each set of users.
+      details: public facts, such as the method and the chosen setting, by name.
+      fingerprint: SHA-256 of the release, "" for a report of a ledger.
+      created: the time, in ISO format.
+      versions: of the software.
+      spends: the budget and its spends, for a ledger: a row each, with a header.
+    """
+
+    title: str
+    guarantees: tuple[_guarantee.Guarantee, ...]
+    details: Mapping[str, str]
+    fingerprint: str
+    created: str
+    versions: Mapping[str, str]
+    spends: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def sentences(self) -> list[str]:
+        """A sentence for each guarantee, to repeat in a meeting."""
+        return [_sentence(stated) for stated in self.guarantees]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Convert to JSON types: what the page says, and the guarantees in full."""
+        return {
+            "title": self.title,
+            "created": self.created,
+            "guarantees": [_describe(stated) for stated in self.guarantees],
+            "details": dict(self.details),
+            "fingerprint of the release": self.fingerprint,
+            "spends": [list(row) for row in self.spends],
+            "versions": dict(self.versions),
+        }
+
+    def html(self) -> str:
+        """The page: one file without scripts or links to other files; prints on two pages of A4."""
+        return _page.page(self.to_dict())
+
+    def save(self, path: str | Path) -> "Report":
+        """Write the page, and its JSON twin beside it with the ending ".json".
+
+        Raises:
+          ValueError: ``path`` does not end in ".html".
+        """
+        target = Path(path)
+        if target.suffix != ".html":
+            raise ValueError(f"path must end in .html, got {path!r}")
+        _files.replace(target, self.html().encode())
+        _files.replace(target.with_suffix(".json"), (json.dumps(self.to_dict(), indent=1) + "\n").encode())
+        return self
+
+    def registry(self, **entry: object) -> str:
+        """An entry in YAML for a registry of deployments, tier 3, by the schema of the registry proposed to NIST.
+
+        Args:
+          entry: what the library cannot know: ``name``, ``data_curators`` (a list), ``intended_use``,
+            ``data_product_region``, ``publication_date`` ("2026-11-26"), ``registry_authors`` (a list), and optionally
+            ``description``, ``data_product_sector``, ``data_domain``, ``actors``, ``justification``, ``sources``,
+            ``notes``.
+
+        Raises:
+          ValueError: an entry is missing or unknown, or the report has several guarantees or none.
+        """
+        return _registry.registry(self.to_dict(), entry)
+
+    def _repr_html_(self) -> str:
+        """The record, for notebooks."""
+        return _page.fragment(self.to_dict())
+
+
+def report(
+    title: str,
+    guarantees: tuple[_guarantee.Guarantee, ...],
+    *,
+    release: object = None,
+    details: Mapping[str, object] | None = None,
+) -> Report:
+    """Make the record of a release from its guarantees.
+
+    >>> from jaxdpbo import privacy, report
+    >>> stated = privacy.guarantee("gdp", 0.5, "replace_one", "voters")
+    >>> report.report("a search", (stated,), details={"method": "local"}).details
+    {'method': 'local'}
+
+    Args:
+      title: of what was released, a printable line.
+      guarantees: one or more.
+      release: what you publish, for its fingerprint: numbers, text, arrays and records of these. A release that holds
+        other values, such as a module of PyTorch, has no fingerprint.
+      details: public facts by name. Pass nothing that is not in the release.
+
+    Raises:
+      TypeError: no guarantee, or a guarantee of another type.
+      ValueError: a title that is no printable line.
+    """
+    stated = tuple(guarantees)
+    if not stated or not all(isinstance(one, _guarantee.Guarantee) for one in stated):
+        raise TypeError(f"guarantees must be one or more of jaxdpbo.Guarantee, got {type(guarantees).__name__}")
+    if not isinstance(title, str) or not title or not title.isprintable():
+        raise ValueError(f"title must be one printable line, got {title!r}")
+    facts = {str(name): str(value) for name, value in dict(details or {}).items()}
+    return Report(title, stated, facts, _fingerprint(release), _now(), _versions())
+
+
+def ledger_report(path: str | Path) -> Report:
+    """Make the record of all releases that a ledger paid for.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from jaxdpbo import ledger, report
+    >>> path = Path(tempfile.mkdtemp()) / "budget.jsonl"
+    >>> ledger.create(path, mu=2)
+    >>> report.ledger_report(path).spends[0][:3]
+    ('run', 'what', 'spent')
+
+    Args:
+      path: the path of the ledger.
+
+    Raises:
+      ledger.LedgerError: the file is damaged, or no ledger.
+    """
+    account = _ledger.account(path)
+    rows = _ledger.spends_table(account)
+    details = {"ledger": Path(path).name, "last line": account.head, "begun": f"{account.when} by {account.by}"}
+    return Report(f"the ledger {Path(path).name}", _spent(account), details, "", _now(), _versions(), rows)
+
+
+def _spent(account: _ledger.Account) -> tuple[_guarantee.Guarantee, ...]:
+    """The guarantee of all releases together; none if nothing was spent, or for a notion without one."""
+    budget, spent = account.budget, account.spent
+    if not account.spends or budget.notion not in ("gdp", "dp"):
+        return ()
+    cost = float(spent.cost) ** (0.5 if budget.notion == "gdp" else 1.0)
+    stated = _guarantee.Guarantee(
+        budget.notion,
+        max(cost, _guarantee.LEAST) * LEVEL_UP,
+        budget.relation,
+        budget.protects,
+        assumptions=account.assumptions,
+        delta=float(spent.delta) * LEVEL_UP,
+        total_variation=float(spent.total_variation) * LEVEL_UP,
+        unit=None if budget.unit is None else float(budget.unit),
+    )
+    return (stated,)
+
+
+def _fingerprint(release: object) -> str:
+    """SHA-256 of the leaves with their paths, dtypes and shapes: equal in every process; "" for other values."""
+    digest = hashlib.sha256()
+    if release is None:
+        return ""
+    for path, leaf in jax.tree_util.tree_flatten_with_path(release)[0]:
+        if isinstance(leaf, (str, bool, int, float)):
+            content = repr(leaf).encode()
+        elif isinstance(leaf, (np.ndarray, np.generic, jax.Array)) and leaf.dtype != object:
+            array = np.asarray(leaf)
+            content = f"{array.dtype.str} {array.shape} ".encode() + array.tobytes()
+        else:
+            return ""
+        digest.update(f"{jax.tree_util.keystr(path)} {len(content)} ".encode() + content)
+    return digest.hexdigest()
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def _versions() -> dict[str, str]:
+    return {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in LIBRARIES}
+
+
+def _describe(stated: _guarantee.Guarantee) -> dict[str, Any]:
+    users, _, others = stated.protects.partition("; NOT ")
+    found: dict[str, Any] = {
+        "sentence": _sentence(stated),
+        "protects": users,
+        "does not protect": others,
+        "neighbours": RELATIONS.get(stated.relation or "", ""),
+        "claim": stated.claim,
+        "assumptions": [{"assumption": name, "checked by": _assumptions.checker(name)} for name in stated.assumptions],
+        "guarantee": stated.to_dict(),
+    }
+    if stated.notion in _odds.CONVERTIBLE:
+        delta = _odds.display_delta(stated)
+        epsilon = stated.epsilon(delta) if delta else stated.level
+        groups = {size: _odds.group_bound(stated, size, delta) for size in GROUPS}
+        found |= {
+            "epsilon": _guarantee_text.round_up(epsilon),
+            "delta": delta,
+            "detection rates": [CURVE.tolist(), _odds.detection_rates(stated, CURVE).tolist()],
+            "groups": [[size, *map(_guarantee_text.round_up, bound)] for size, bound in groups.items()],
+        }
+    return found
+
+
+def _sentence(stated: _guarantee.Guarantee) -> str:
+    users = stated.protects.partition("; NOT ")[0]
+    if stated.notion not in _odds.CONVERTIBLE:
+        return stated.claim
+    (rate,) = _odds.detection_rates(stated, np.array([RATE]))
+    times = _guarantee_text.round_up(float(f"{20 * rate:.12g}"))
+    return f"An attacker who accepts 1 false alarm in 20 detects a user among {users} at most {times} times in 20."

@@ -1,0 +1,282 @@
+"""The record of a release: what it says is what the guarantee says, and nothing of a row stands in it."""
+
+import html.parser
+import json
+import math
+from pathlib import Path
+
+import jax.numpy as jnp
+import jsonschema
+import numpy as np
+import pytest
+import yaml
+from oracles import odds
+from sklearn.dummy import DummyClassifier
+
+import jaxdpbo
+from jaxdpbo import Execution, Recording, Search, ledger, privacy, report, space, tuning
+from jaxdpbo._commands import main
+from jaxdpbo.integrations.sklearn import PrivateClassifier, PrivateSearchCV
+from jaxdpbo.privacy import _guarantee
+from jaxdpbo.report import _assumptions, _odds
+
+RATES = np.linspace(0, 1, 11)
+SCHEMA = Path(__file__).parent.parent.parent / "shared" / "data" / "registry" / "deployments-schema.yaml"
+ENTRY = {
+    "name": "Flu model", "data_curators": ["A hospital"], "intended_use": "research", "data_product_region": "EU",
+    "publication_date": "2026-11-26", "registry_authors": ["A. Person"],
+}  # fmt: skip
+GDP = privacy.guarantee("gdp", 0.5, "replace_one", "voters; NOT the dead", assumptions=(_guarantee.SEPARABLE_LOSSES,))
+PURE = privacy.guarantee("dp", 1.0, "replace_one", "voters")
+APPROXIMATE = privacy.guarantee("dp", 1.0, "replace_one", "voters", delta=1e-3)
+PAID = privacy.guarantee("ex_post_dp", 0.5, "replace_one", "voters", delta=1e-6, largest=2.0)
+
+
+# -- Numbers ----------------------------------------------------------------------------------------------------------
+
+
+def test_detections_are_those_of_the_definition():
+    np.testing.assert_allclose(_odds.detection_rates(GDP, RATES), odds.gaussian_detections(0.5, RATES), atol=1e-9)
+    for stated, epsilon, delta in ((PURE, 1.0, 0.0), (APPROXIMATE, 1.0, 1e-3), (PAID, 2.0, 1e-6)):
+        expected = [odds.region_detections(epsilon, delta, rate) for rate in RATES]
+        np.testing.assert_allclose(_odds.detection_rates(stated, RATES), expected, atol=2e-4)
+
+
+def test_detections_use_both_levels_and_the_total_variation():
+    both = GDP.to_dp(1e-3)
+    apart = [odds.region_detections(both.level, both.delta, rate) for rate in RATES]
+    assert np.all(_odds.detection_rates(both, RATES) <= np.array(apart) + 2e-4)
+    assert np.any(_odds.detection_rates(both, RATES) < np.array(apart) - 1e-3)
+    moved = privacy.guarantee("gdp", 0.5, "replace_one", "voters", total_variation=0.01)
+    expected = np.minimum(odds.gaussian_detections(0.5, np.minimum(RATES + 0.01, 1)) + 0.01, 1)
+    np.testing.assert_allclose(_odds.detection_rates(moved, RATES), expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("mu", [0.1, 0.5, 1.0])
+@pytest.mark.parametrize("size", [2, 4])
+def test_a_groups_bound_is_never_below_the_exact_one(mu, size):
+    """Of the Gaussian mechanism stated in three ways: by its level, by its stages, and by one pair."""
+    stated = privacy.guarantee("gdp", mu, "replace_one", "voters")
+    exact = odds.gaussian_group_epsilon(mu, size, 1e-5)
+    assert _odds.group_bound(stated, size, 1e-5) == (pytest.approx(exact, rel=1e-6), 1e-5)
+    in_stages = privacy.guarantee("gdp", mu, "replace_one", "voters", stages=[("a", "gaussian", mu)]).to_dp(1e-5)
+    epsilon, delta = _odds.group_bound(in_stages, size, 1e-5)
+    assert (epsilon, delta) == (pytest.approx(exact, rel=1e-3), 1e-5)
+    epsilon, delta = _odds.group_bound(stated.to_dp(1e-9), size, 1e-9)
+    assert delta == 1.0 or epsilon >= odds.gaussian_group_epsilon(mu, size, delta)
+
+
+def test_groups_of_pure_and_approximate_dp():
+    assert _odds.group_bound(PURE, 4, 0.0) == (4.0, 0.0)
+    assert _odds.group_bound(APPROXIMATE, 1, 1e-3) == (1.0, 1e-3)
+    assert _odds.group_bound(APPROXIMATE, 2, 1e-3) == (2.0, pytest.approx(1e-3 * (1 + math.e)))
+    assert _odds.group_bound(APPROXIMATE, 4, 0.5) == (math.inf, 1.0)
+    assert _odds.group_bound(PAID, 2, 1e-6) == (4.0, pytest.approx(1e-6 * (1 + math.exp(2))))
+
+
+def test_the_sentence_rounds_up():
+    (sentence,) = report.report("a search", (GDP,)).sentences
+    times = float(sentence.split("at most ")[1].split()[0])
+    exact = 20 * odds.gaussian_detections(0.5, 0.05)
+    assert exact <= times < exact * 1.001
+    assert "among voters at most" in sentence
+
+
+def test_every_known_assumption_has_a_checker():
+    assert set(_assumptions.CHECKERS) == set(_guarantee.SECTIONS.values())
+    assert _assumptions.checker("my own assumption") == "the author of this assumption"
+
+
+# -- The page ---------------------------------------------------------------------------------------------------------
+
+
+class Page(html.parser.HTMLParser):
+    """The text, the open tags, and the attributes that could load something."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.links, self.text = [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.links += [name for name, _ in attrs if name in ("src", "href", "onload", "onclick")] + ["script"] * (
+            tag == "script"
+        )
+        if tag not in ("meta", "line", "rect", "polyline"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        pass
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def read(made):
+    page = Page()
+    page.feed(made.html())
+    assert not page.open
+    assert not page.links
+    return " ".join(page.text)
+
+
+def test_the_page_says_who_is_protected_and_who_is_not():
+    made = report.report("a <script>alert(1)</script> search", (GDP, PURE), details={"<b>": "&"})
+    text = read(made)
+    assert "NOT protected: the dead." in text
+    assert "epsilon = 2.255" not in text  # at the usual delta
+    assert "epsilon = 1.000 at delta = 0" in text or "epsilon = 1 at delta = 0" in text
+    assert _guarantee.SEPARABLE_LOSSES in text
+    assert "the author of the loss" in text
+    assert "4 users, such as a household" in text
+    assert "a <script>alert(1)</script> search" in text
+    assert "<b>" in text
+    for sentence in made.sentences:
+        assert sentence in text
+
+
+def test_a_guarantee_without_an_epsilon_stands_in_words():
+    text = read(report.report("a transform", (_guarantee.no_guarantee("rows", "the theorem is false"),)))
+    assert "no privacy guarantee for rows: the theorem is false" in text
+
+
+def test_saving_writes_the_page_and_its_twin(tmp_path):
+    made = report.report("a search", (GDP,), release={"x": np.ones(3)}).save(tmp_path / "record.html")
+    assert (tmp_path / "record.html").read_text() == made.html()
+    assert json.loads((tmp_path / "record.json").read_text()) == json.loads(json.dumps(made.to_dict()))
+    with pytest.raises(ValueError, match=r"path must end in \.html"):
+        made.save(tmp_path / "record.pdf")
+    with pytest.raises(TypeError, match="guarantees must be one or more"):
+        report.report("a search", ())
+    with pytest.raises(ValueError, match="title must be one printable line"):
+        report.report("", (GDP,))
+
+
+def test_the_fingerprint_follows_the_release_alone():
+    def of(release):
+        return report.report("a search", (GDP,), release=release).fingerprint
+
+    assert of({"x": np.ones(3)}) == of({"x": jnp.ones(3, float)}) != of({"x": np.ones(4)})
+    assert of({"x": 1.0}) != of({"y": 1.0})
+    assert of(("a", "bc")) != of(("ab", "c"))
+    assert of(object()) == "" == of(None)
+
+
+# -- Whole runs -------------------------------------------------------------------------------------------------------
+
+SECRET = 31_415.9265
+
+
+def losses(point, data):
+    return jnp.abs(data / SECRET - point[0])
+
+
+def test_a_runs_record_holds_nothing_raw(tmp_path):
+    run = jaxdpbo.minimize(
+        losses, np.full(400, SECRET), space=[(0, 2)], mu=1, search=Search(steps=2), run=Execution(diagnostics=True)
+    )
+    assert run.diagnostics is not None
+    made = run.report(tmp_path / "record.html")
+    for text in (made.html(), json.dumps(made.to_dict()), run._repr_html_(), (tmp_path / "record.json").read_text()):
+        assert "31415" not in text
+        assert "diagnostics" not in text
+    assert made.guarantees == (run.guarantee,)
+    assert made.details["method"] == run.method
+    assert len(made.fingerprint) == 64
+
+
+def studied():
+    return jaxdpbo.minimize(losses, np.full(400, SECRET), space=[(0, 2)], epsilon=1, delta=1e-5, search=Search(steps=2))
+
+
+def searched():
+    X, y = np.linspace(0, 1, 60).reshape(-1, 1), np.arange(60) % 2
+    found = PrivateSearchCV(
+        DummyClassifier(), {"strategy": ["prior", "most_frequent"]}, epsilon=1, delta=1e-5, n_iter=2,
+        search=Search(method="in_order"),
+    )  # fmt: skip
+    return found.fit(X, y).report_
+
+
+SETTING = {"learning_rate": 1.0, "batch": 32, "epochs": 1, "clip_norm": 1.0}
+TRAINED = {"epsilon": 5.0, "delta": 1e-3}
+
+
+def modelled():
+    model = PrivateClassifier(space.real(0, 1), classes=(0, 1), settings=[SETTING | {"hidden": ()}], **TRAINED)
+    return model.fit(np.linspace(0, 1, 40).reshape(-1, 1), np.arange(40) % 2).report_
+
+
+def tuned():
+    training = tuning.DPSGD(jaxdpbo.training.logistic_regression(1), classes=(0, 1))
+    rows = np.linspace(0, 1, 40).reshape(-1, 1), np.arange(40) % 2
+    return tuning.tune_and_train(training, rows, [SETTING], **TRAINED).report()
+
+
+@pytest.mark.parametrize("make", [lambda: studied().report(), searched, modelled, tuned])
+def test_entries_of_a_registry_fit_its_schema(make):
+    if not SCHEMA.exists():
+        pytest.skip("needs the schema of the registry")
+    made = make()
+    entry = yaml.safe_load(made.registry(**ENTRY))
+    jsonschema.validate(entry, yaml.safe_load(SCHEMA.read_text()))
+    parameters = entry["deployment"]["privacy_loss"]["privacy_parameters"]
+    assert isinstance(parameters["delta"], float)
+    assert parameters["epsilon"] >= max(stated.epsilon(parameters["delta"]) for stated in made.guarantees)
+    read(made)
+
+
+def test_an_entry_lacks_and_adds_nothing():
+    made = report.report("a search", (GDP,))
+    with pytest.raises(ValueError, match="registry_authors must be given"):
+        made.registry(**{name: value for name, value in ENTRY.items() if name != "registry_authors"})
+    with pytest.raises(ValueError, match="colour must be among"):
+        made.registry(**ENTRY, colour="red")
+    with pytest.raises(TypeError, match="data_curators must be a list of text"):
+        made.registry(**ENTRY | {"data_curators": "a hospital"})
+    with pytest.raises(ValueError, match="guarantees must include one with an epsilon"):
+        report.report("a transform", (_guarantee.no_guarantee("rows", "none"),)).registry(**ENTRY)
+
+
+def test_text_of_an_entry_is_read_as_it_was():
+    odd = "a: b # c\n'd' \"e\" \u00e9\U0001f600 - [f] {g} yes 1e5"
+    made = report.report("a search", (PURE,))
+    entry = yaml.safe_load(made.registry(**ENTRY | {"intended_use": odd}))
+    assert entry["deployment"]["basic"]["intended_use"] == odd
+    assert entry["deployment"]["dp_variant"]["variant_name"] == "Pure DP"
+
+
+# -- Ledgers ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_record_of_a_ledger_adds_up_its_spends(tmp_path, capsys):
+    path = tmp_path / "budget.jsonl"
+    ledger.create(path, mu=2, protects="the people")
+    assert "Nothing was released." in read(report.ledger_report(path))
+    for run, mu in (("march", "0.3"), ("april", "0.4")):
+        ledger.charge(path, run, "a mean", ledger.Spend((ledger.Event("gdp", mu),), "replace_one", "the people"))
+    made = report.ledger_report(path)
+    (stated,) = made.guarantees
+    assert 0.5 <= stated.level <= 0.5 * (1 + 1e-9)
+    text = read(made)
+    for part in ("march", "april", "budget, in mu^2", "left, in mu^2", ledger.head(path)):
+        assert part in text
+    main(["report", str(path), "--out", str(tmp_path / "record.html")])
+    assert "wrote" in capsys.readouterr().out
+    assert json.loads((tmp_path / "record.json").read_text())["spends"] == [list(row) for row in made.spends]
+    path.write_text("damaged\n")
+    with pytest.raises(SystemExit, match="jaxdpbo report: "):
+        main(["report", str(path)])
+
+
+def test_a_recorded_run_is_in_the_record_of_its_ledger(tmp_path):
+    path = tmp_path / "budget.jsonl"
+    ledger.create(path, mu=2)
+    run = jaxdpbo.minimize(
+        losses, np.full(400, SECRET), space=[(0, 2)], mu=1, search=Search(steps=2), ledger=Recording(path, "march")
+    )
+    (stated,) = report.ledger_report(path).guarantees
+    assert stated.level == pytest.approx(run.guarantee.level, rel=1e-6)
+    assert set(stated.assumptions) == set(run.guarantee.assumptions)

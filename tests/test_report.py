@@ -271,6 +271,18 @@ def test_the_record_of_a_ledger_adds_up_its_spends(tmp_path, capsys):
         main(["report", str(path)])
 
 
+def test_a_refund_in_a_ledger_is_no_promise_in_advance(tmp_path):
+    path = tmp_path / "budget.jsonl"
+    ledger.create(path, notion="dp", level=4, delta=1e-3, total_variation=1e-6, protects="the people")
+    spend = ledger.Spend((ledger.Event("dp", 3, "1/2000"),), "replace_one", "the people", ex_post=True)
+    ledger.charge(path, "march", "a search", spend)
+    ledger.store_release(path, "march", {"found": 1}, paid=1)
+    (stated,) = report.ledger_report(path).guarantees
+    assert (stated.notion, stated.largest) == ("ex_post_dp", pytest.approx(4.0))
+    assert stated.level == pytest.approx(1.0)
+    assert _odds.detection_rates(stated, np.array([0.05]))[0] > 0.9  # by the budget, not by what was paid
+
+
 def test_a_recorded_run_is_in_the_record_of_its_ledger(tmp_path):
     path = tmp_path / "budget.jsonl"
     ledger.create(path, mu=2)

@@ -49,7 +49,7 @@ def group_bound(stated: _guarantee.Guarantee, size: int, delta: float) -> tuple[
         return group.epsilon(delta), delta
     if whole.stages:
         scaled = tuple((what, kind, size * level) for what, kind, level in whole.stages)
-        return replace(whole, level=math.inf, parts=(), also=None, stages=scaled).epsilon(delta), delta
+        return replace(whole, notion="dp", level=math.inf, parts=(), also=None, stages=scaled).epsilon(delta), delta
     epsilon = whole.epsilon(delta)
     if size * epsilon > MAX_EXPONENT:
         return math.inf, 1.0

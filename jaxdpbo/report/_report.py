@@ -73,7 +73,7 @@ class Report:
         }
 
     def html(self) -> str:
-        """The page: one file without scripts or links to other files; prints on two pages of A4."""
+        """The page: one file without scripts or links to other files, with a style for A4."""
         return _page.page(self.to_dict())
 
     def save(self, path: str | Path) -> "Report":
@@ -99,7 +99,8 @@ class Report:
             ``notes``.
 
         Raises:
-          ValueError: an entry is missing or unknown, or the report has several guarantees or none.
+          ValueError: an entry is missing or unknown, or no guarantee has an epsilon; of several, the largest is stated.
+          TypeError: an entry is not text, or not a list of text.
         """
         return _registry.registry(self.to_dict(), entry)
 
@@ -166,19 +167,24 @@ def ledger_report(path: str | Path) -> Report:
 
 
 def _spent(account: _ledger.Account) -> tuple[_guarantee.Guarantee, ...]:
-    """The guarantee of all releases together; none if nothing was spent, or for a notion without one."""
+    """The guarantee of all releases together; none if nothing was spent, or for a notion without one.
+
+    With ex-post releases the sum is known only from the releases: before them, the budget was possible.
+    """
     budget, spent = account.budget, account.spent
     if not account.spends or budget.notion not in ("gdp", "dp"):
         return ()
     cost = float(spent.cost) ** (0.5 if budget.notion == "gdp" else 1.0)
+    ex_post = any(entry.spend.ex_post for entry in account.spends)
     stated = _guarantee.Guarantee(
-        budget.notion,
+        "ex_post_dp" if ex_post else budget.notion,
         max(cost, _guarantee.LEAST) * LEVEL_UP,
         budget.relation,
         budget.protects,
         assumptions=account.assumptions,
-        delta=float(spent.delta) * LEVEL_UP,
-        total_variation=float(spent.total_variation) * LEVEL_UP,
+        delta=float(budget.delta if ex_post else spent.delta) * LEVEL_UP,
+        total_variation=float(budget.total_variation if ex_post else spent.total_variation) * LEVEL_UP,
+        largest=float(budget.level) * LEVEL_UP if ex_post else None,
         unit=None if budget.unit is None else float(budget.unit),
     )
     return (stated,)

@@ -121,7 +121,7 @@ def category_numbers(choices: Sequence[Any], column: Any) -> np.ndarray:
 
 def real_numbers(column: Any) -> np.ndarray:
     """Convert each value to a float64 number: ``(n,)``, NaN for values that are not numbers; text as for categories."""
-    with _silence.silence(), np.errstate(all="ignore"):
+    with _silence.silence():
         if isinstance(column, np.ndarray) and column.dtype.kind in NUMBERS:
             return column.astype(float)
         values = map(_number_or_text, column)

@@ -117,7 +117,8 @@ def loop_of(case, objective=None, **options):
 def test_scan_and_loop_agree(case):
     scanned, looped = run(case), loop_of(case)
     # A search moves by as much as rounding moves its start, so a few digits less than the arithmetic has.
-    assert_close(looped.release, scanned.release, 1e-7)
+    digits = 1e-7 if jax.config.jax_enable_x64 else 1e-4
+    assert_close(looped.release, scanned.release, digits)
     assert looped.guarantee == scanned.guarantee
 
 

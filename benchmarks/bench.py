@@ -26,6 +26,7 @@ SEARCHES = {  # of losses, not of speed
     "least_epsilon": "benchmarks.search.least_epsilon",
     "selection_prices": "benchmarks.search.selection_prices",
     "private_models": "benchmarks.search.private_models",
+    "enough_users": "benchmarks.search.enough_users",
 }
 OPTIONS = {
     "first_answer": {"against"},

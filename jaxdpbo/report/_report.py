@@ -243,6 +243,11 @@ def _sentence(stated: _guarantee.Guarantee) -> str:
     users = stated.protects.partition("; NOT ")[0]
     if stated.notion not in _odds.CONVERTIBLE:
         return stated.claim
-    (rate,) = _odds.detection_rates(stated, np.array([RATE]))
-    times = _guarantee_text.round_up(float(f"{20 * rate:.12g}"))
+    times = detections_in_twenty(stated)
     return f"An attacker who accepts 1 false alarm in 20 detects a user among {users} at most {times} times in 20."
+
+
+def detections_in_twenty(stated: _guarantee.Guarantee) -> str:
+    """How often in 20 an attacker who accepts 1 false alarm in 20 detects a user at most, rounded up."""
+    (rate,) = _odds.detection_rates(stated, np.array([RATE]))
+    return _guarantee_text.round_up(float(f"{20 * rate:.12g}"))

@@ -1,5 +1,6 @@
 """The documentation site: ``scripts/docs`` builds it, runs every code block, and takes warnings for errors."""
 
+import json
 import os
 import re
 from pathlib import Path
@@ -10,12 +11,13 @@ os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPAT
 
 project = "jaxdpbo"
 copyright = "the jaxdpbo authors"
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton", "sphinx_design"]
 html_theme = "furo"
 html_title = "jaxdpbo"
 html_static_path = ["_static"]
-html_css_files = ["outputs.css"]
-myst_enable_extensions = ["dollarmath"]
+html_css_files = ["outputs.css", "enough_users.css"]
+myst_enable_extensions = ["colon_fence", "dollarmath"]
+copybutton_exclude = ".linenos, .gp, .go"  # of a session in Python, the code alone
 myst_heading_anchors = 4
 nb_execution_mode = "force"
 nb_execution_raise_on_error = True
@@ -50,6 +52,20 @@ def _links(app, name, source):
     source[0] = re.sub(r"\]\((?:\.\./)?([A-Z]+)\.md", lambda found: f"]({ROOT_PAGES[found[1]]}.md", text)
 
 
+def enough_users() -> str:
+    """The form of the page "Enough users?", with its table inside: a browser opens no second file."""
+    table = json.loads((ROOT / "docs/results/bench_enough_users.json").read_text())
+    form = (ROOT / "docs/_static/enough_users.html").read_text()
+    return form.replace("@TABLE@", json.dumps({name: table[name] for name in ("axes", "fields", "cells")}))
+
+
+def _form(app, name, source):
+    del app
+    if name == "enough_users":
+        source[0] = source[0].replace("@FORM@", enough_users())
+
+
 def setup(app):
     """Of Sphinx."""
     app.connect("source-read", _links)
+    app.connect("source-read", _form)

@@ -10,11 +10,11 @@ import pytest
 from option_groups import group_options
 from protocol_cases import CASES, records
 
-from jaxdpbo import Recording, _files, drivers, ledger, outsourcing
+from jaxdpbo import _files, drivers, ledger, outsourcing
 from jaxdpbo._commands import curator, streams
 from jaxdpbo.drivers import _checkpoint as checkpoints
 from jaxdpbo.outsourcing import ProtocolError
-from jaxdpbo.privacy import _keys, _run_lock
+from jaxdpbo.privacy import _keys
 
 ANOTHER = 12345  # a user
 KEY = _keys.key_from_bytes(bytes(range(32)))
@@ -125,21 +125,6 @@ def write_log(folder):
     os.close(streams._open_log(folder / "curator.log"))
 
 
-class Holder:
-    """Of a lock."""
-
-
-def hold_lock(folder):
-    _run_lock.hold(Recording(folder / "ledger.jsonl", "march"), Holder())
-
-
-def lock(folder):
-    hold_lock(folder)
-    (path,) = folder.glob("*.lock")
-    path.write_bytes(SECRET)
-    return path
-
-
 FILES = {
     "the ledger": (begun_ledger, charge, ledger.LedgerError),
     "its mark": (mark_of, charge, ledger.LedgerError),
@@ -148,7 +133,6 @@ FILES = {
     "record.jsonl": (record, open_record, ProtocolError),
     "record.jsonl.key": (record_key, open_record, ProtocolError),
     "curator.log": (log, write_log, OSError),
-    "LEDGER.*.lock": (lock, hold_lock, ledger.LedgerError),
 }
 NOT_OURS = {"JAX's compilation cache", "pickles, repr and str of results"}  # JAX reads the one, the caller the others
 

@@ -3,14 +3,12 @@
 import base64
 import dataclasses
 import functools
-import gc
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import threading
-import time
 import zlib
 from collections import Counter
 from fractions import Fraction
@@ -27,7 +25,7 @@ from protocol_cases import CASES, STEPS, records
 
 from jaxdpbo import Execution, drivers, private_evaluations
 from jaxdpbo.drivers import _loop, _recorded_run, _result
-from jaxdpbo.privacy import _guarantee, _ledger, _recording, _run_lock, _transforms
+from jaxdpbo.privacy import _guarantee, _ledger, _recording, _transforms
 from jaxdpbo.privacy._fingerprints import fingerprint
 from jaxdpbo.privacy._transforms import curation
 
@@ -645,9 +643,9 @@ def test_private_evaluations_go_on_in_another_process_where_they_stood(tmp_path)
     last(0.75)
     with pytest.raises(drivers.BudgetExhausted):
         private_objective(path)(1.0)
-    with pytest.raises(_ledger.MovedLedgerError):
-        first(0.3)  # it does not know what the others did
-    assert first.remaining == 2, "what was refused is not charged"
+    with pytest.raises(drivers.BudgetExhausted):
+        first(0.3)  # the ledger says what the others did
+    assert first.remaining == 0
     assert [float(one.point) for one in private_objective(path).spent] == [0.25, 0.75]
     assert len(_ledger.account(path).spends) == 1
     with pytest.raises(_ledger.LedgerError, match="another"):
@@ -763,70 +761,86 @@ def test_curated_rows_that_failed_are_not_drawn_again(tmp_path, monkeypatch):
             np.testing.assert_array_equal(one, two)
 
 
-HOLDER = """
-import sys, time
+EVALUATOR = """
+import sys
 sys.path[:0] = [{root!r}]
 import jax, numpy as np
 jax.config.update("jax_enable_x64", True)
 from jaxdpbo import Recording, drivers
 objective = drivers.PrivateObjective(
-    lambda point, data: data, np.zeros(4), users=4, mu=0.5, evaluations=3, loss_range=(0.0, 4.0),
+    lambda point, data: data, np.linspace(0.0, 1.0, 4), users=4, mu=0.5, evaluations=12, loss_range=(0.0, 4.0),
     ledger=Recording(sys.argv[1], "bo"),
 )
-print("held", flush=True)
-time.sleep(60)
+print("ready", flush=True)
+sys.stdin.readline()
+try:
+    while True:
+        print(objective(0.5), flush=True)
+except drivers.BudgetExhausted:
+    pass
 """
 
 
-def test_a_second_worker_is_refused_before_a_loss_is_evaluated(tmp_path):
+def test_processes_share_the_evaluations_of_one_run(tmp_path):
+    path = book(tmp_path)
+    code = EVALUATOR.format(root=str(Path(__file__).parent.parent))
+    workers = [
+        subprocess.Popen([sys.executable, "-c", code, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    assert [worker.stdout.readline() for worker in workers] == ["ready\n"] * 2  # before either has evaluated
+    printed = [worker.communicate("go\n")[0] for worker in workers]
+    values = [float(line) for text in printed for line in text.splitlines()]
+    assert len(set(values)) == 12  # nobody evaluated for free, and no noise was drawn twice
+    account = _ledger.account(path)
+    assert [entry.run for entry in account.spends] == ["bo"]
+    again = private_objective(path, evaluations=12)
+    assert sorted(one.value for one in again.spent) == sorted(values)
+    assert again.remaining == 0
+
+
+def test_objects_of_one_run_count_each_others_evaluations(tmp_path):
     path, called = book(tmp_path), []
-    code = HOLDER.format(root=str(Path(__file__).parent.parent))
-    first = subprocess.Popen([sys.executable, "-c", code, path], stdout=subprocess.PIPE, text=True)
-    assert first.stdout.readline() == "held\n"
 
     def loss(point, data):
         called.append(point)
         return data
 
-    with pytest.raises(
-        _run_lock.RunInUse, match="another process continues run 'bo', and only one worker may evaluate"
-    ):
-        private_objective(path, loss=loss)
-    link = tmp_path / "link.jsonl"
-    link.symlink_to(path)
-    with pytest.raises(_run_lock.RunInUse):
-        private_objective(link, loss=loss)
-    assert not called
-    private_objective(path, ledger=drivers.Recording(path, "another"))  # of its own budget
-    os.kill(first.pid, signal.SIGKILL)
-    first.wait()
-    first.stdout.close()
-    objective = private_objective(path, loss=loss)
-    again = private_objective(path, loss=loss)  # of the same process, as in a notebook
-    if (child := os.fork()) == 0:
-        time.sleep(60)
-    del objective, again
-    gc.collect()
-    second = subprocess.Popen([sys.executable, "-c", code, path], stdout=subprocess.PIPE, text=True)
-    assert second.stdout.readline() == "held\n"  # though a forked child is alive
-    for process in (second.pid, child):
-        os.kill(process, signal.SIGKILL)
-    os.waitpid(child, 0)
-    second.wait()
-    second.stdout.close()
+    one, other = (private_objective(path, loss=loss) for _ in range(2))
+    values = [one(0.0), other(0.25), one(0.5)]
+    assert len(set(values)) == 3
+    assert one.remaining == 0
+    assert [spent.value for spent in one.spent] == values
+    with pytest.raises(drivers.BudgetExhausted, match="all 3 evaluations are spent"):
+        one(0.75)
+    assert len(called) == 3
+    assert other.remaining == 1  # it has not read the last line
+    with pytest.raises(drivers.BudgetExhausted):
+        other(0.75)
+    assert len(called) == 4  # the loss was evaluated, and nothing was drawn
+    assert other.remaining == 0
+    assert [spent.value for spent in private_objective(path).spent] == values
 
 
-@pytest.mark.parametrize("plant", ["a link", "a folder"])
-def test_a_planted_lock_is_refused(plant, tmp_path):
+def test_an_evaluation_that_was_lost_to_another_worker_shows_no_error_of_the_loss(tmp_path):
     path = book(tmp_path)
-    lock = _run_lock._path(drivers.Recording(path, "bo"))
-    if plant == "a link":
-        (tmp_path / "target").touch()
-        lock.symlink_to(tmp_path / "target")
-    else:
-        lock.mkdir()
-    with pytest.raises(_ledger.LedgerError, match="lock"):
-        private_objective(path)
+
+    def failing(point, data):
+        raise ArithmeticError("quotes a record")
+
+    other = private_objective(path, loss=failing, evaluations=1)
+    private_objective(path, evaluations=1)(0.5)
+    with pytest.raises(drivers.BudgetExhausted):
+        other(0.5)
+
+
+def test_the_range_of_a_run_is_found_by_one_object(tmp_path):
+    path, options = book(tmp_path), {"loss_range": "private", "design": [0.0, 0.5, 1.0]}
+    one, other = (private_objective(path, **options) for _ in range(2))
+    assert one.loss_range == other.loss_range
+    assert len({one(0.5), other(0.5), one(0.5)}) == 3
+    text = path.read_text()
+    assert text.count("seeking") == text.count('"high"') == 1
 
 
 def test_a_fork_does_not_draw_the_same_noise(monkeypatch):

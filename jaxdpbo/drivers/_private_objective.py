@@ -19,7 +19,7 @@ from jaxdpbo._algorithms import private_evaluations
 from jaxdpbo._types import ArrayLike, Data, Tree
 from jaxdpbo.drivers import _result, _separability, _sharding
 from jaxdpbo.drivers._execution import Execution, check_execution
-from jaxdpbo.privacy import _budget_calibration, _calibration, _keys, _private_mean, _private_scale, _run_lock
+from jaxdpbo.privacy import _budget_calibration, _calibration, _keys, _private_mean, _private_scale
 from jaxdpbo.privacy import _ledger as ledgers
 from jaxdpbo.privacy import _recording as recordings
 
@@ -43,8 +43,9 @@ class PrivateObjective:
     equally among ``evaluations`` calls in advance. A call is charged before its noise is drawn, and also if the loss
     raises. Losses of a wrong shape are refused without a charge. Prints, warnings and logs of the loss are silenced. An
     exception of the loss reaches you unchanged, and may quote records. Threads may share one object. Processes may not:
-    each copy would count on its own and draw the same noise, so the object cannot be pickled, and does not work after a
-    fork.
+    a copy would draw the same noise, so the object cannot be pickled, and does not work after a fork. To share the
+    budget among processes, let each process make an object with the same ``Recording``: the ledger counts the
+    evaluations of all of them.
 
     >>> import numpy as np
     >>> from jaxdpbo import PrivateObjective
@@ -96,13 +97,12 @@ class PrivateObjective:
           delta: in (0, 1), and below ``1 / users`` unless you pass a ``LargeDelta``; has no default.
           noise: see ``config``.
           ledger: ``Recording(path, run)``: charge all evaluations to a ledger (``ledger``). To resume after a
-            crash, make the object again with the same ``Recording``: earlier values are in ``spent``, and earlier
-            charges count. Give no ``key``.
+            crash, or to work in several processes at once, make the object again with the same ``Recording``: earlier
+            values are in ``spent``, and earlier charges count. Give no ``key``.
           run: ``Execution(key, insecure_key)``, for tests.
 
         Raises:
           ledger.LedgerError: the budget does not suffice, or the ledger holds another run of this name.
-          RunInUse: another process works on the recorded run.
           ValueError: a number is out of range, a budget is given twice or not at all, ``key`` is given with a ledger,
             or the data lie on several processes.
           TypeError: ``key`` is not a typed key, or its generator has no security claim.
@@ -138,16 +138,13 @@ class PrivateObjective:
         self._key, self.guarantee = _keys.for_release(run.key, statement, run.insecure_key)
         self._recording = None if ledger is None else recordings.check_recording(ledger)
         self._noted, self._process = 0, os.getpid()
-        self._lock, self._reserved, self._charged, self._spent = threading.Lock(), 0, 0, []
+        self._lock, self._in_flight, self._charged, self._spent = threading.Lock(), 0, 0, []
         self._reference, self._range_charged, self._high = None, False, None
         self._refusal: ledgers.LedgerError | None = None
         if self._recording is not None:
-            _run_lock.hold(self._recording, self)
-            what = f"private evaluations, {self._evaluations} of one point"
             design_text = () if design is None else (json.dumps([_to_json(point) for point in design]),)
-            public = "PrivateObjective", self._config, *design_text
-            charged = recordings.charge_run(self._recording, what, self.guarantee, *public)
-            self._recall(charged.steps)
+            self._public = "PrivateObjective", self._config, *design_text
+            self._recall()
         if design is not None:
             self._find_range(design)
             self.deviation = self._deviation()
@@ -173,9 +170,9 @@ class PrivateObjective:
         with self._lock:
             if self._refusal is not None:
                 raise self._refusal
-            if self._reserved == self._evaluations:
-                raise BudgetExhausted(f"all {self._evaluations} evaluations are spent")
-            self._reserved += 1
+            if self._charged + self._in_flight == self._evaluations:
+                raise self._exhausted()
+            self._in_flight += 1
         try:
             returned = self._call(point)
         except BaseException:
@@ -185,7 +182,7 @@ class PrivateObjective:
             losses = self._check_losses(returned)[None]
         except _result.ObjectiveError:
             with self._lock:
-                self._reserved -= 1
+                self._in_flight -= 1
             raise
         except BaseException:
             self._charge()
@@ -196,22 +193,33 @@ class PrivateObjective:
         key, config = jax.random.fold_in(self._key, number), self._config
         value = float(_private_means(key, config.budget, losses, config.low, config.high)[0])
         with self._lock:
-            self._note({"point": place, "value": value})
+            self._note(lambda: {"point": place, "value": value})
             self._spent.append(Evaluation(kept, value))
         return value
 
     def _charge(self) -> int:
-        """Charge a reserved evaluation and return its number, the index of its noise."""
+        """Charge an evaluation in flight and return its number, the index of its noise.
+
+        Raises:
+          BudgetExhausted: other processes took the last evaluations meanwhile.
+        """
         with self._lock:
+            self._in_flight -= 1
             try:
-                self._note({"charged": self._charged + 1})
-            except BaseException as error:
-                self._reserved -= 1
-                if isinstance(error, ledgers.LedgerError):  # the loss is not called again
-                    self._refusal = error
+                self._note(self._next_charge)
+            except ledgers.LedgerError as error:
+                self._refusal = error  # the loss is not called again
                 raise
             number, self._charged = self._charged, self._charged + 1
         return number
+
+    def _next_charge(self) -> dict[str, Any]:
+        if self._charged == self._evaluations:
+            raise self._exhausted()
+        return {"charged": self._charged + 1}
+
+    def _exhausted(self) -> BudgetExhausted:
+        return BudgetExhausted(f"all {self._evaluations} evaluations are spent")
 
     def _call(self, point: Any) -> Any:
         return _silence.call(self._loss, point, self._data)
@@ -226,43 +234,64 @@ class PrivateObjective:
 
     def _find_range(self, design: Sequence[Any]) -> None:
         """Find the range of losses, once per run; later calls read the range from the record."""
-        if self._high is None and self._range_charged:
-            raise ledgers.LedgerError(
-                "the budget for the range is spent, and no range is on record: a crash lost it, or another thread is "
-                "about to find it; after a crash give ledger= another run name and a budget of its own"
-            )
+        if self._high is None:
+            self._expect_range_budget()
         points = design if self._high is None else design[:1]
         losses = jnp.stack([self._check_losses(self._call(point)) for point in points])
         self._reference = losses[0]
         scale = self._config.budget.scale
         if self._high is None and scale is not None:
-            self._note({"seeking": True})
+            self._note(self._expect_range_budget)
             numbers = _private_scale.largest_differences(losses[1:], losses[0])
             key = jax.random.fold_in(self._key, self._evaluations)  # evaluations use the smaller numbers
             self._high = float(_private_scale.FACTOR * _private_scale.median(key, scale, numbers))
-            self._note({"high": self._high})
+            self._note(lambda: {"high": self._high})
         assert self._high is not None
         high = _arrays.to_device(self._high, self._config.high.dtype)
         self._config = replace(self._config, low=-high, high=high)
 
-    def _note(self, line: dict[str, Any]) -> None:
-        """Write a public line to the ledger, before the caller acts on it."""
-        if self._recording is not None:
-            ledgers.note(*self._recording, self._noted + 1, line)
-            self._noted += 1
+    def _expect_range_budget(self) -> dict[str, Any]:
+        if self._range_charged:
+            raise ledgers.LedgerError(
+                "the budget for the range is spent, and no range is on record: a crash lost it, or another worker is "
+                "about to find it; after a crash give ledger= another run name and a budget of its own"
+            )
+        return {"seeking": True}
 
-    def _recall(self, steps: tuple[dict[str, Any], ...]) -> None:
-        """Restore the state from the lines that earlier objects of this run wrote."""
-        self._noted = len(steps)
-        for line in steps:
+    def _note(self, line: Callable[[], dict[str, Any]]) -> None:
+        """Write a public line to the ledger, before the caller acts on it; raise what ``line()`` raises.
+
+        The ledger takes a line only from a process that has read all earlier lines, so two processes never write the
+        same number. After a refusal, read the lines of the others and ask ``line`` again.
+        """
+        written = line()
+        while self._recording is not None:
+            try:
+                ledgers.note(*self._recording, self._noted + 1, written)
+            except ledgers.MovedLedgerError:
+                if not self._recall():
+                    raise
+                written = line()
+            else:
+                self._noted += 1
+                return
+
+    def _recall(self) -> int:
+        """Pay for the run, if nobody has; update the state by new lines of other objects, and return their number."""
+        assert self._recording is not None
+        what = f"private evaluations, {self._evaluations} of one point"
+        lines = recordings.charge_run(self._recording, what, self.guarantee, *self._public).steps[self._noted :]
+        self._noted += len(lines)
+        for line in lines:
             if "charged" in line:
-                self._reserved = self._charged = line["charged"]
+                self._charged = line["charged"]
             elif "seeking" in line:
                 self._range_charged = True
             elif "high" in line:
                 self._high = line["high"]
             else:
                 self._spent.append(Evaluation(_from_json(line["point"]), line["value"]))
+        return len(lines)
 
     @property
     def loss_range(self) -> tuple[float, float]:
@@ -271,9 +300,9 @@ class PrivateObjective:
 
     @property
     def remaining(self) -> int:
-        """The number of evaluations left."""
+        """The number of evaluations left, as far as this process has read its ledger."""
         with self._lock:
-            return self._evaluations - self._reserved
+            return self._evaluations - self._charged - self._in_flight
 
     @property
     def spent(self) -> tuple[Evaluation, ...]:

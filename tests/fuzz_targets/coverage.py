@@ -127,7 +127,6 @@ EXEMPT: dict[str, dict[str, str]] = {
             "quantise_scores grid_unit"
         ),
         "privacy._recording": "charge_once expect_first to_text notion is_released store_cost",
-        "privacy._run_lock": "hold",
         "privacy._keys": "refuse_trace is_secret_kind generator",
         "privacy._mechanisms.tables": "gaussian planar truth",
         "privacy._transforms.configs": "step limit rounding_bound",

@@ -1,0 +1,78 @@
+// The page "Enough users?": looks up a cell of the table that `scripts/bench enough_users` made from `preview`.
+// The address keeps the setting, as in enough_users.html#users=5000&epsilon=1, so that a reader can share it.
+(() => {
+  const { axes, fields, cells } = JSON.parse(document.getElementById("enough-users-table").textContent);
+  const form = document.getElementById("enough-users");
+  const names = Object.keys(axes);
+  const start = { space: "5 numbers", epsilon: 1, delta: 1e-5, evaluations: 100, users: 5000 };
+
+  const text = (value) => (typeof value === "number" ? value.toLocaleString("en-US", { maximumSignificantDigits: 3 }) : value);
+  const exponent = (value) => (value < 0.001 ? value.toExponential() : text(value));
+
+  for (const name of names.filter((name) => name !== "users")) {
+    form.elements[name].replaceChildren(...axes[name].map((value, place) => new Option(exponent(value), place)));
+  }
+  form.elements.users.max = axes.users.length - 1;
+
+  function restore() {
+    const asked = new URLSearchParams(location.hash.slice(1));
+    for (const name of names) {
+      const place = axes[name].map(String).indexOf(String(asked.get(name) ?? start[name]));
+      form.elements[name].value = Math.max(place, 0);
+    }
+    show();
+  }
+
+  function show() {
+    const places = names.map((name) => Number(form.elements[name].value));
+    const values = Object.fromEntries(names.map((name, number) => [name, axes[name][places[number]]]));
+    const row = places.reduce((sum, place, number) => sum * axes[names[number]].length + place, 0);
+    const cell = Object.fromEntries(cells[row].split("|").map((value, number) => [fields[number], value]));
+    form.elements["users-shown"].value = text(values.users);
+    form.querySelector(".answer").replaceChildren(...(cells[row] ? answer(values, cell) : [tooLarge(values)]).map(item));
+    form.querySelector(".check").textContent = cells[row] ? check(values) : "";
+    return values;
+  }
+
+  function answer(values, cell) {
+    const noise = cell["step noise"]
+      ? `The noise of a step is ${cell["step noise"]} times the largest gradient of the mean loss` +
+        (cell["loss noise, %"] ? `; in the loss it is ${cell["loss noise, %"]} % of the loss range.` : ".")
+      : `Noise raises the loss of the chosen setting by at most ${cell["loss noise, %"]} % of the loss range on average.`;
+    const lines = [
+      ["Method", `minimize runs "${cell.method}" with ${cell.evaluations} evaluations.`],
+      ["Noise", noise],
+      ["Limit", `No private search with this guarantee can promise a regret below ${cell["limit, %"]} % of the loss ` +
+        `range on all data. A regret of 1 % takes ${text(Number(cell["users for 1 %"]))} users at least.`],
+      ["Attacker", `An attacker who accepts 1 false alarm in 20 detects a user at most ${cell["detections in 20"]} ` +
+        "times in 20."],
+    ];
+    const needed = Number(cell["users needed"]);
+    if (cell.helpful === "false") lines.unshift(["Not helpful", "Expect little more than a random setting."]);
+    else if (values.users < 500) lines.unshift(["Too few users", "Unless the budget is large, expect an answer near a guess."]);
+    else if (values.users < needed) lines.unshift(["Better with more users", "The search works against large noise."]);
+    else lines.unshift(["Enough users", "The noise is at most a quarter of what the search can see."]);
+    if (values.users < needed) lines.push(["For less noise", `${text(needed)} users bring the noise to a quarter.`]);
+    return lines;
+  }
+
+  const tooLarge = (values) => ["Delta", `delta must be below one over the number of users, ${exponent(1 / values.users)}.`];
+
+  function item([head, body]) {
+    const line = document.createElement("li");
+    line.append(Object.assign(document.createElement("strong"), { textContent: `${head}: ` }), body);
+    return line;
+  }
+
+  function check(values) {
+    return `jaxdpbo.preview(users=${values.users}, space=your_space, epsilon=${values.epsilon}, ` +
+      `delta=${values.delta.toExponential()}, loss_range=(0, 1))`;
+  }
+
+  form.addEventListener("input", () => {
+    const values = show();
+    history.replaceState(null, "", `#${new URLSearchParams(values)}`);
+  });
+  addEventListener("hashchange", restore);
+  restore();
+})();

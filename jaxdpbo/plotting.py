@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _RATES = np.linspace(0.0, 1.0, 401)  # type I error rates
+GUESSING = "guessing"
 
 
 def plot_path(
@@ -94,11 +95,16 @@ def plot_front(release: Release, *, axes: "Axes | None" = None) -> "Axes":
 
 
 def plot_trade_off(
-    statement: Guarantee, *, measured: _auditing.TradeOff | None = None, axes: "Axes | None" = None
+    statement: Guarantee,
+    *,
+    measured: _auditing.TradeOff | None = None,
+    label: str | None = None,
+    axes: "Axes | None" = None,
 ) -> "Axes":
     """Plot the trade-off of a guarantee: the least type II error of any attack, for each type I error.
 
-    The diagonal is guessing. ``measured``, from ``_auditing.trade_off``, shows an attack.
+    The diagonal is guessing. ``measured``, from ``_auditing.trade_off``, shows an attack. ``label`` replaces the
+    guarantee in the legend. Curves in the same ``axes`` have colours of their own.
 
     >>> from jaxdpbo import plotting, privacy
     >>> statement = privacy.guarantee("gdp", 1.0, "replace_one", "the users")
@@ -109,10 +115,10 @@ def plot_trade_off(
       ValueError: a guarantee other than "gdp" or "dp".
     """
     drawn = _axes(axes)
-    drawn.plot(_RATES, 1 - _RATES, color="0.7", linestyle=":", label="guessing")
-    drawn.plot(
-        _RATES, _auditing.declared_trade_off(statement, _RATES), color="C0", label=statement.claim.partition(" (")[0]
-    )
+    if GUESSING not in drawn.get_legend_handles_labels()[1]:
+        drawn.plot(_RATES, 1 - _RATES, color="0.7", linestyle=":", label=GUESSING)
+    curve = _auditing.declared_trade_off(statement, _RATES)
+    drawn.plot(_RATES, curve, label=label or statement.claim.partition(" (")[0])
     if measured is not None:
         drawn.plot(measured.type_one, measured.type_two, color="C3", marker=".", linestyle="", label="an attack")
     return _name_params(drawn, "type I error", "type II error")

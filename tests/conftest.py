@@ -52,6 +52,21 @@ LISTED_SKIPS: dict[str, str] = {
     "tests/test_dashboard.py::test_the_dashboard_shows_noised_values_alone": (
         "needs optuna-dashboard, of the extra docs, and Chromium"
     ),
+    **{
+        f"tests/test_enough_users.py::{name}": "needs Chromium"
+        for name in (
+            *(
+                f"test_a_browser_shows_the_numbers_of_preview[{setting}]"
+                for setting in (
+                    "5 numbers-1-1e-05-100-5000-Enough users",
+                    "20 numbers-0.1-1e-07-500-1000-Too few users",
+                    "integers or categories among them-0.25-1e-05-50-500-Borderline",
+                    "1 or 2 numbers-8-1e-07-200-100-Few users",
+                )
+            ),
+            "test_a_delta_too_large_for_the_users_is_refused",
+        )
+    },
     "tests/test_building.py::test_the_botorch_loop_finds_the_optimum": "BoTorch is of the extra bench",
     "tests/test_optuna.py::test_botorch_takes_the_known_noise": "BoTorch is of the extra bench",
     "tests/test_sklearn.py::test_scikit_learns_own_checks_pass_of_a_regressor_and_without_a_refit": (

@@ -1,8 +1,10 @@
 """Drivers: interruption and resumption, what is shown and returned, and the one-call entry."""
 
 import copy
+import io
 import multiprocessing
 import pickle
+import sys
 import time
 from collections import deque
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
@@ -18,7 +20,7 @@ from protocol_cases import BOUNDS, CASES, DIMENSION, STEPS, USERS, loss, records
 
 from jaxdpbo import _user_values, dp_gd, dp_gibo, drivers, kernels, ledger, private_evaluations, random_search
 from jaxdpbo._checks import low_high
-from jaxdpbo.drivers import _loop
+from jaxdpbo.drivers import _loop, _progress
 from jaxdpbo.privacy import _accounting, _calibration, _guarantee, _keys
 
 CASE = CASES["dp_gibo"]
@@ -435,6 +437,55 @@ def test_the_progress_bar_counts_and_tells_nothing(capfd):
         CASE.algorithm, secret, None, CASE.config(1.0), run=drivers.Execution(key=key(), insecure_key=True)
     )
     assert capfd.readouterr() == ("", "")
+
+
+class Terminal(io.StringIO):
+    """Standard error of somebody at a keyboard."""
+
+    def isatty(self):
+        return True
+
+
+def test_a_terminal_shows_steps_by_default_and_a_file_none(monkeypatch):
+    def run(**options):
+        drivers.run_loop(
+            CASE.algorithm, lambda point, data: np.full(USERS, SECRET), None, CASE.config(1.0),
+            run=drivers.Execution(key=key(), insecure_key=True, **options),
+        )  # fmt: skip
+        return sys.stderr.getvalue()
+
+    for stream, options, shown in (
+        (Terminal(), {}, True),
+        (Terminal(), {"progress": False}, False),
+        (io.StringIO(), {}, False),
+        (io.StringIO(), {"progress": True}, True),
+    ):
+        monkeypatch.setattr(sys, "stderr", stream)
+        printed = run(**options)
+        assert (f"{STEPS}/{STEPS}" in printed) == shown
+        assert "0.98" not in printed
+
+
+def test_without_tqdm_a_terminal_shows_nothing(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    assert _progress.bar("auto") is None
+    with pytest.raises(ImportError, match="progress=True needs tqdm"):
+        _progress.bar(True)
+
+
+def test_a_line_says_that_a_long_compilation_lives(monkeypatch):
+    monkeypatch.setattr(_progress, "PAUSE", 0.0)
+    for stream, shown in ((Terminal(), "jaxdpbo: compiling ...\r\033[K"), (io.StringIO(), "")):
+        monkeypatch.setattr(sys, "stderr", stream)
+        with _progress.waiting("compiling"):
+            time.sleep(0.2)
+        assert stream.getvalue() == shown
+    monkeypatch.setattr(_progress, "PAUSE", 60.0)
+    monkeypatch.setattr(sys, "stderr", quick := Terminal())
+    with pytest.raises(KeyError), _progress.waiting("compiling"):
+        raise KeyError
+    assert quick.getvalue() == ""
 
 
 def negative(params, x, y):

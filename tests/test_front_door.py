@@ -607,6 +607,7 @@ def test_data_over_explicit_axes_are_taken():
         ("PrivateObjective", {"executor": 5}, "PrivateObjective cannot use executor of Execution"),
         ("minimize", {"traceable": "no"}, "traceable must be True, False or 'auto', got 'no'"),
         ("minimize", {"progress": 1}, "progress must be True or False, got 1"),
+        ("minimize", {"progress": "no"}, "progress must be True, False or 'auto', got 'no'"),
         ("minimize", {"diagnostics": "no"}, "diagnostics must be True or False, got 'no'"),
         ("minimize", {"insecure_key": None}, "insecure_key must be True or False, got None"),
         ("minimize", {"executor": 5}, "executor must be a concurrent.futures.Executor, got int"),

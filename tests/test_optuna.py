@@ -14,6 +14,7 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 from optuna.testing import pytest_samplers as suite
 
 from jaxdpbo import Execution, Recording, ledger
+from jaxdpbo.drivers import _progress
 from jaxdpbo.integrations.optuna import DParetoSampler, GPUCBSampler, _coordinates, observations, private_study
 from jaxdpbo.integrations.optuna._samplers import DEVIATION, noise_deviation
 from jaxdpbo.integrations.optuna._study import GUARANTEE, ObjectiveFailed
@@ -378,19 +379,93 @@ def _work(url, path, name, done):
     done.put(name)
 
 
-def test_two_processes_charge_one_ledger_for_one_study(tmp_path):
+@pytest.mark.parametrize(("names", "trials"), [(("one", "two"), 6), (("one", "one"), 3)], ids=["apart", "shared"])
+def test_two_processes_charge_one_ledger_for_one_study(names, trials, tmp_path):
+    """Under two names each worker has evaluations of its own; under one name they share them."""
     path, url = tmp_path / "ledger.jsonl", f"sqlite:///{tmp_path}/study.db"
     ledger.create(path, mu=1.5)
     optuna.create_study(storage=url, study_name="shared")
     context = multiprocessing.get_context("spawn")
     done = context.Queue()
-    workers = [context.Process(target=_work, args=(url, path, name, done)) for name in ("one", "two")]
+    workers = [context.Process(target=_work, args=(url, path, name, done)) for name in names]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join(300)
-    assert {done.get(timeout=1) for _ in workers} == {"one", "two"}
+    assert sorted(done.get(timeout=1) for _ in workers) == sorted(names)
     study = optuna.load_study(study_name="shared", storage=url)
-    assert len({each.value for each in study.trials}) == len(study.trials) == 6
-    assert all(DEVIATION in each.user_attrs for each in study.trials)
-    assert len(ledger.account(path).spends) == 2
+    complete = study.get_trials(states=[optuna.trial.TrialState.COMPLETE])
+    assert len({trial.value for trial in complete}) == len(complete) == trials
+    assert all(DEVIATION in trial.user_attrs for trial in complete)
+    assert len(ledger.account(path).spends) == len(set(names))
+
+
+# -- Rehearsals, progress, records -------------------------------------------------------------------------------------
+
+
+def test_a_rehearsal_shows_errors_in_full_and_charges_nothing(tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    ledger.create(path, mu=1.5)
+    options = {"ledger": Recording(path, "march"), "key": None, "insecure_key": False, "noise": "exact"}
+
+    def failing(params, data):
+        raise ArithmeticError(f"at {data[0]}")
+
+    cases = {
+        "one finite number|must have the shape": lambda params, data: np.mean(data),
+        "must be finite": lambda params, data: np.where(data > 0.21, np.nan, 0.0),
+        "own record alone": lambda params, data: np.square(data - data.mean()),
+    }
+    for said, of_users in cases.items():
+        with pytest.raises(ValueError, match=said):
+            private(of_users, rehearse=RECORDS[:7], **options)
+    with pytest.raises(ArithmeticError, match=r"at 0\.2"):
+        private(failing, rehearse=RECORDS[:7], **options)
+    with pytest.raises(ZeroDivisionError):
+        private(suggest=lambda trial: 1 / 0, rehearse=RECORDS[:7], **options)
+    assert not ledger.account(path).spends
+    found = private(rehearse=RECORDS[:7], **options)
+    assert (found.remaining, found.study.trials) == (4, [])
+
+
+def test_a_rehearsal_reads_the_public_records_alone():
+    seen = []
+
+    def watched(params, data):
+        seen.append(np.array(data))
+        return np.square(data - params["x"])
+
+    private(watched, rehearse=np.array([0.9, 0.8, 0.7]))
+    assert all(np.all(data >= 0.7) for data in seen)
+    assert len(seen) == 3
+
+
+def test_random_losses_and_records_in_other_forms_are_rehearsed_too():
+    rng = np.random.default_rng(0)
+    private(lambda params, data: rng.random(len(data)), rehearse=RECORDS[:5])
+    private(lambda params, data: np.array([len(text) / 9 for text in data]), rehearse=["a", "bcd"])
+
+
+def test_a_study_shows_a_bar_on_a_terminal_alone(monkeypatch):
+    shown = []
+    monkeypatch.setattr(optuna.Study, "optimize", lambda study, objective, **options: shown.append(options))
+    private().optimize()
+    monkeypatch.setattr(_progress, "on_terminal", lambda: True)
+    private().optimize()
+    private().optimize(show_progress_bar=False)
+    assert [options["show_progress_bar"] for options in shown] == [False, True, False]
+
+
+def test_the_record_of_a_study_names_its_best_setting_and_no_raw_value(tmp_path):
+    found = private()
+    assert "best setting" not in found.report().details
+    found.optimize()
+    made = found.report(tmp_path / "record.html")
+    assert made.details["best setting"] == str(found.best().params)
+    assert made.guarantees == (found.guarantee,)
+    assert len(made.fingerprint) == 64
+    page = (tmp_path / "record.html").read_text()
+    for trial in found.study.trials:
+        truth = float(np.mean(losses(trial.params, RECORDS)))
+        assert repr(truth)[:8] not in page
+    assert found._repr_html_().startswith("<style>")

@@ -1,5 +1,7 @@
 """Pictures show what results hold."""
 
+from dataclasses import replace
+
 import matplotlib
 import numpy as np
 import pytest
@@ -56,6 +58,14 @@ def test_a_trade_off_is_what_the_statement_says():
     assert len(axes.lines) == 3
     with pytest.raises(ValueError, match="notion"):
         plotting.plot_trade_off(_guarantee.no_guarantee("people", "none"))
+
+
+def test_trade_offs_in_the_same_axes_differ_in_colour():
+    axes = None
+    for level in (0.5, 1.0, 2.0):
+        axes = plotting.plot_trade_off(replace(GDP, level=level), label=f"mu = {level}", axes=axes)
+    assert [line.get_label() for line in axes.lines] == ["guessing", "mu = 0.5", "mu = 1.0", "mu = 2.0"]
+    assert len({line.get_color() for line in axes.lines}) == 4
 
 
 def test_an_audit_is_a_share_of_its_claim():

@@ -88,6 +88,9 @@ def test_the_front_is_the_oracles():
     values = list(zip(found.epsilons.tolist(), found.errors.tolist(), strict=True))
     assert found.front.tolist() == [not oracle.dominated(one, values) for one in values]
     assert 0 < sum(found.front) < len(found.front)
+    made = found.report()
+    assert made.guarantees == found.guarantees
+    assert f"{np.min(found.errors):.4g} at" in str(made.details)
 
 
 def test_in_single_precision_it_costs_the_same(float32):

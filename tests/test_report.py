@@ -3,11 +3,13 @@
 import html.parser
 import json
 import math
+import re
 from pathlib import Path
 
 import jax.numpy as jnp
 import jsonschema
 import numpy as np
+import optuna
 import pytest
 import yaml
 from oracles import odds
@@ -16,9 +18,10 @@ from sklearn.dummy import DummyClassifier
 import jaxdpbo
 from jaxdpbo import Execution, Recording, Search, ledger, privacy, report, space, tuning
 from jaxdpbo._commands import main
+from jaxdpbo.integrations.optuna import private_study
 from jaxdpbo.integrations.sklearn import PrivateClassifier, PrivateSearchCV
 from jaxdpbo.privacy import _guarantee
-from jaxdpbo.report import _assumptions, _odds
+from jaxdpbo.report import _assumptions, _odds, _report
 
 RATES = np.linspace(0, 1, 11)
 SCHEMA = Path(__file__).parent.parent.parent / "shared" / "data" / "registry" / "deployments-schema.yaml"
@@ -75,7 +78,13 @@ def test_groups_of_pure_and_approximate_dp():
 
 
 def test_the_sentence_rounds_up():
-    (sentence,) = report.report("a search", (GDP,)).sentences
+    made = report.report("a search", (GDP,))
+    assert [row[2] for row in made.to_dict()["guarantees"][0]["groups"]] == ["1e-05"] * 3
+    (odd,) = report.report(
+        "a search", (privacy.guarantee("dp", 1.0, "replace_one", "voters", delta=1.234561e-3),)
+    ).to_dict()["guarantees"]
+    assert odd["groups"][0][2] == "0.001235"
+    (sentence,) = made.sentences
     times = float(sentence.split("at most ")[1].split()[0])
     exact = 20 * odds.gaussian_detections(0.5, 0.05)
     assert exact <= times < exact * 1.001
@@ -215,7 +224,24 @@ def tuned():
     return tuning.tune_and_train(training, rows, [SETTING], **TRAINED).report()
 
 
-@pytest.mark.parametrize("make", [lambda: studied().report(), searched, modelled, tuned])
+def noised():
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    private = private_study(
+        optuna.create_study(),
+        lambda trial: {"x": trial.suggest_float("x", 0, 1)},
+        lambda params, ages: np.abs(ages - params["x"]),
+        np.linspace(0, 1, 40),
+        users=40,
+        evaluations=2,
+        loss_range=(0, 1),
+        epsilon=5.0,
+        delta=1e-3,
+    )
+    private.optimize()
+    return private.report()
+
+
+@pytest.mark.parametrize("make", [lambda: studied().report(), searched, modelled, tuned, noised])
 def test_entries_of_a_registry_fit_its_schema(make):
     if not SCHEMA.exists():
         pytest.skip("needs the schema of the registry")
@@ -263,6 +289,9 @@ def test_the_record_of_a_ledger_adds_up_its_spends(tmp_path, capsys):
     text = read(made)
     for part in ("march", "april", "budget, in mu^2", "left, in mu^2", ledger.head(path)):
         assert part in text
+    whole = privacy.guarantee("gdp", 2.0, "replace_one", "the people").epsilon(1e-5)
+    promised = re.search(r"epsilon = ([\d.]+) at delta = 1e-05$", made.details[_report.WHOLE])
+    assert whole <= float(promised[1]) < whole * 1.001
     main(["report", str(path), "--out", str(tmp_path / "record.html")])
     assert "wrote" in capsys.readouterr().out
     assert json.loads((tmp_path / "record.json").read_text())["spends"] == [list(row) for row in made.spends]

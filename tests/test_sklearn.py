@@ -161,7 +161,9 @@ def test_the_loss_is_chosen_by_what_the_estimator_can_do():
     with pytest.raises(ValueError, match="neither a classifier nor a regressor"):
         _losses.resolve_loss("auto", StandardScaler())
     with pytest.raises(ValueError, match="loss must be one of"):
-        _losses.resolve_loss("f1", MODEL)
+        _losses.resolve_loss("brier", MODEL)
+    with pytest.raises(ValueError, match=r"got the scorer 'roc_auc': docs/tutorials/scorers.md"):
+        _losses.resolve_loss("roc_auc", MODEL)
     with pytest.raises(ValueError, match="loss_range must be given"):
         search(Ridge(), {"alpha": space.real(0.1, 1.0)}).fit(X, X[:, 0])
 

@@ -1,8 +1,8 @@
 // The page "Enough users?": looks up a cell of the table that `scripts/bench enough_users` made from `preview`.
 // The address keeps the setting, as in enough_users.html#users=5000&epsilon=1, so that a reader can share it.
 (() => {
-  const { axes, fields, cells } = JSON.parse(document.getElementById("enough-users-table").textContent);
-  const form = document.getElementById("enough-users");
+  const { axes, fields, cells } = JSON.parse(document.getElementById("users-table").textContent);
+  const form = document.getElementById("users-form");
   const names = Object.keys(axes);
   const start = { space: "5 numbers", epsilon: 1, delta: 1e-5, evaluations: 100, users: 5000 };
 
@@ -45,15 +45,21 @@
       ["Limit", `No private search with this guarantee can promise a regret below ${cell["limit, %"]} % of the loss ` +
         `range on all data. A regret of 1 % takes ${text(Number(cell["users for 1 %"]))} users at least.`],
       ["Attacker", `An attacker who accepts 1 false alarm in 20 detects a user at most ${cell["detections in 20"]} ` +
-        "times in 20."],
+        "times in 20 (guessing: once)."],
     ];
+    lines.unshift(verdict(cell));
+    if (values.users < 500) lines.splice(1, 0, ["Few users", "Unless the budget is large, expect an answer near a guess."]);
     const needed = Number(cell["users needed"]);
-    if (cell.helpful === "false") lines.unshift(["Not helpful", "Expect little more than a random setting."]);
-    else if (values.users < 500) lines.unshift(["Too few users", "Unless the budget is large, expect an answer near a guess."]);
-    else if (values.users < needed) lines.unshift(["Better with more users", "The search works against large noise."]);
-    else lines.unshift(["Enough users", "The noise is at most a quarter of what the search can see."]);
     if (values.users < needed) lines.push(["For less noise", `${text(needed)} users bring the noise to a quarter.`]);
     return lines;
+  }
+
+  // By the noise in the loss, or without it by the noise of a step: at most 2 % of the range, or a quarter; 10 %, or 1.
+  function verdict(cell) {
+    const [noise, small, large] = cell["loss noise, %"] ? [cell["loss noise, %"], 2, 10] : [cell["step noise"], 0.25, 1];
+    if (Number(noise) <= small) return ["Enough users", "The noise is small."];
+    if (Number(noise) <= large) return ["Borderline", "The noise is large: a search helps where settings differ much."];
+    return ["Too few users", "Expect little more than a random setting."];
   }
 
   const tooLarge = (values) => ["Delta", `delta must be below one over the number of users, ${exponent(1 / values.users)}.`];

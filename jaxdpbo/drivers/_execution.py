@@ -35,7 +35,8 @@ class Execution:
         depends on their values. Say False for a loss with side effects.
       executor: evaluates the points of a batch at once: threads, processes or a cluster's own. A process pool pickles
         loss and data for every point, so pass a path to the data rather than the data.
-      progress: show a bar of steps; needs the ``progress`` extra. The bar counts steps and shows nothing of the data.
+      progress: show a bar of steps, which shows nothing of the data. "auto" shows a bar on a terminal alone, and a line
+        while ``minimize`` compiles. True needs the ``progress`` extra, and calls the loss from Python.
       resume: the ``snapshot`` of a ``RunInterrupted``. Call the driver again with the same arguments to resume from
         there. Use each snapshot once: resuming twice under two keys spends the remaining steps twice.
       checkpoint: a file for a long compiled run, written after every twentieth of the steps and deleted at the end.
@@ -48,7 +49,7 @@ class Execution:
     insecure_key: bool = False
     traceable: bool | str = AUTO
     executor: Executor | None = None
-    progress: bool = False
+    progress: bool | str = AUTO
     resume: Snapshot | None = None
     checkpoint: str | Path | None = None
     diagnostics: bool = False
@@ -113,15 +114,22 @@ def check_execution(driver: str, run: Execution | None, *usable: str) -> Executi
         return Execution()
     if not isinstance(run, Execution):
         raise TypeError(f"run must be an Execution, got {type(run).__name__}")
-    unusable = [name for name in set_options(run) if name not in usable]
+    unusable = [name for name in set_options(run) if name not in usable and getattr(run, name) is not False]
     if unusable:
         raise ValueError(f"{driver} cannot use {', '.join(unusable)} of Execution, only {', '.join(usable)}")
     if not isinstance(run.resume, Snapshot | None):
         raise TypeError(f"resume must be the snapshot of a RunInterrupted, got {type(run.resume).__name__}")
     if run.executor is not None and not hasattr(run.executor, "submit"):
         raise TypeError(f"executor must be a concurrent.futures.Executor, got {type(run.executor).__name__}")
-    flags = {name: _checks.flag(name, getattr(run, name)) for name in ("insecure_key", "progress", "diagnostics")}
-    traceable = run.traceable if isinstance(run.traceable, str) else _checks.flag("traceable", run.traceable)
-    if isinstance(traceable, str) and traceable != AUTO:
-        raise ValueError(f"traceable must be True, False or 'auto', got {traceable!r}")
-    return replace(run, **flags, traceable=traceable)
+    flags = {name: _checks.flag(name, getattr(run, name)) for name in ("insecure_key", "diagnostics")}
+    choices = {name: _flag_or_auto(name, getattr(run, name)) for name in ("traceable", "progress")}
+    return replace(run, **flags, **choices)
+
+
+def _flag_or_auto(name: str, value: Any) -> bool | str:
+    """Check a flag that may be "auto"."""
+    if not isinstance(value, str):
+        return _checks.flag(name, value)
+    if value != AUTO:
+        raise ValueError(f"{name} must be True, False or {AUTO!r}, got {value!r}")
+    return value

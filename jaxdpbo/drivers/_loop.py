@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo import _checks, _silence, _user_values
+from jaxdpbo import _silence, _user_values
 from jaxdpbo import _space as spaces
 from jaxdpbo._types import Algorithm, Config, Data, Objective, Query, Tree
-from jaxdpbo.drivers import _compiled_run, _recorded_run, _result, _separability, _sharding
+from jaxdpbo.drivers import _compiled_run, _progress, _recorded_run, _result, _separability, _sharding
 from jaxdpbo.drivers._execution import Execution, check_execution
 from jaxdpbo.privacy import _calibration, _guarantee, _keys, _separable
 from jaxdpbo.privacy._ledger import LedgerError
@@ -86,7 +86,7 @@ def run_loop(
     statement = _separability.update_assumptions(
         statement, objective, shown=run.resume is None
     )  # steps before may be unchecked
-    bar = _checks.extra("tqdm", "progress", "progress=True").tqdm if run.progress else None
+    bar = _progress.bar(run.progress)
     if ledger is not None and (run.key is not None or run.resume is not None):
         raise ValueError("key and resume must not be given with a ledger: the same call resumes from the ledger")
     key, statement = _keys.for_release(run.key, statement, run.insecure_key)

@@ -10,7 +10,7 @@ from jaxdpbo import _checks, _user_values
 from jaxdpbo import _space as spaces
 from jaxdpbo._space import Space
 from jaxdpbo._types import ArrayLike, Bounds, Data, Objective, Tree
-from jaxdpbo.drivers import _methods, _public_search, _result, _separability
+from jaxdpbo.drivers import _methods, _progress, _public_search, _result, _separability
 from jaxdpbo.drivers._execution import AUTO, Execution, check_execution, set_options
 from jaxdpbo.drivers._loop import run_loop
 from jaxdpbo.drivers._methods import Search
@@ -128,7 +128,7 @@ def _check_tracing(run: Execution) -> None:
     Raises:
       ValueError: an option needs steps from Python, and another needs a compiled program.
     """
-    stepwise = [name for name in set_options(run) if name in STEPWISE]
+    stepwise = _stepwise_options(run)
     if stepwise and (run.traceable is True or run.checkpoint is not None):
         compiled = "traceable=True" if run.checkpoint is None else "checkpoint"
         raise ValueError(
@@ -151,13 +151,18 @@ def _run_plan(plan: _methods.Plan, loss: Objective, data: Any, ledger: Recording
     if must and opaque:
         option = "checkpoint" if run.checkpoint is not None else "traceable"
         raise ValueError(f"{option} needs a learner that JAX can trace: give blocks(..., traceable=True)")
-    stepwise = any(name in STEPWISE for name in set_options(run))
-    trying = must or (run.traceable == AUTO and not stepwise and not opaque)
+    trying = must or (run.traceable == AUTO and not _stepwise_options(run) and not opaque)
     traced = _to_traceable(loss, data, plan.config, must=must) if trying else None
     run = replace(run, traceable=AUTO)
     if traced is not None:
-        return run_scan(plan.algorithm, loss, traced, plan.config, delta=plan.delta, ledger=ledger, run=run)
+        with _progress.waiting("compiling and running the search"):
+            return run_scan(plan.algorithm, loss, traced, plan.config, delta=plan.delta, ledger=ledger, run=run)
     return _run_in_python(plan, loss, data, ledger, run, tried=trying)
+
+
+def _stepwise_options(run: Execution) -> list[str]:
+    """The names of the options that ask for steps from Python."""
+    return [name for name in set_options(run) if name in STEPWISE and getattr(run, name) is not False]
 
 
 def _users(users: int | None, loss: Objective, data: Any) -> int:

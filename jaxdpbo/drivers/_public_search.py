@@ -14,7 +14,7 @@ import numpy as np
 from jaxdpbo import _checks, _silence
 from jaxdpbo import _space as spaces
 from jaxdpbo._types import Data, Objective
-from jaxdpbo.drivers import _method_configs, _methods, _proposals
+from jaxdpbo.drivers import _method_configs, _methods, _progress, _proposals
 from jaxdpbo.privacy import _separable
 
 
@@ -26,7 +26,7 @@ def propose(
     public: Data,
     *,
     executor: Executor | None = None,
-    progress: bool = False,
+    progress: bool | str = False,
 ) -> _methods.Plan:
     """Return the plan with the points that a search on the public records proposes.
 
@@ -40,7 +40,7 @@ def propose(
       loss: ``(point (d,) or params, records) -> losses (m,)``.
       public: ``m`` public records.
       executor: evaluates the points of a batch.
-      progress: show a bar of evaluations.
+      progress: show a bar of evaluations, see ``Execution``.
 
     Returns:
       A plan with the same guarantee.
@@ -59,7 +59,7 @@ def propose(
     steps = _methods.STEPS if search is None or search.steps is None else search.steps
     count = (steps - plan.config.steps) * plan.config.batch  # what the private steps leave
     proposals = plan.search.design_steps * plan.config.batch
-    bar = _checks.extra("tqdm", "progress", "progress=True").tqdm if progress else None
+    bar = _progress.bar(progress)
     progress_bar = None if bar is None else bar(total=count, unit="public evaluation")
     loss_range = _checks.interval("loss_range", task.loss_range)
     number = iter(range(count))

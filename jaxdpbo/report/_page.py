@@ -7,16 +7,19 @@ from typing import Any
 STYLE = """
 .jaxdpbo { color: #1a1a1a; background: #fff; font: 15px/1.45 system-ui, sans-serif; max-width: 52em; margin: 0 auto;
   padding: 1em; }
-.jaxdpbo h1 { font-size: 1.5em; margin: 0 0 .2em; }
-.jaxdpbo h2 { font-size: 1.1em; margin: 1.2em 0 .3em; border-bottom: 1px solid #ccc; }
+.jaxdpbo h1 { font-size: 1.5em; margin: 0 0 .2em; padding: 0; }
+.jaxdpbo h2 { font-size: 1.1em; margin: 1.2em 0 .3em; padding: 0; border-radius: 0; border-bottom: 1px solid #ccc; }
 .jaxdpbo p { margin: .3em 0; }
 .jaxdpbo .main { font-size: 1.15em; font-weight: 600; }
 .jaxdpbo .not { color: #9a1c1c; font-weight: 600; }
 .jaxdpbo .small { color: #555; font-size: .85em; overflow-wrap: anywhere; }
 .jaxdpbo table { border-collapse: collapse; width: 100%; }
 .jaxdpbo th, .jaxdpbo td { text-align: left; vertical-align: top; padding: .2em .5em .2em 0;
-  border-bottom: 1px solid #eee; overflow-wrap: anywhere; }
+  border-bottom: 1px solid #eee; }
+.jaxdpbo td { overflow-wrap: break-word; }
+.jaxdpbo .facts td:last-child { overflow-wrap: anywhere; }
 .jaxdpbo td.sign { border-bottom: 1px solid #1a1a1a; min-width: 9em; }
+@media screen and (max-width: 40em) { .jaxdpbo table { font-size: .85em; } .jaxdpbo td.sign { min-width: 4em; } }
 .jaxdpbo .sides { display: flex; flex-wrap: wrap; gap: 1.5em; align-items: flex-start; }
 .jaxdpbo .sides > * { flex: 1 1 15em; }
 @media print { @page { size: A4; margin: 14mm; } .jaxdpbo { font-size: 9.5pt; padding: 0; max-width: none; }
@@ -84,7 +87,7 @@ def _pairs(facts: dict[str, Any]) -> str:
         ("record made", facts["created"]),
         ("software", ", ".join(" ".join(pair) for pair in facts["versions"].items())),
     ]
-    return _table((), rows)
+    return _table((), rows).replace("<table>", "<table class=facts>", 1)
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[Any]], sign: int = 0) -> str:
@@ -115,7 +118,7 @@ def _drawing(false_alarms: Sequence[float], detections: Sequence[float]) -> str:
         f'<rect x="{left}" y="{top}" width="{SIDE}" height="{SIDE}" fill="none" stroke="#bbb"/>'
         f'<line x1="{left}" y1="{bottom}" x2="{right}" y2="{top}" stroke="#999" stroke-dasharray="3 3"/>'
         f'<polyline points="{line}" fill="none" stroke="#1f5fa8" stroke-width="2"/>'
-        f'<text x="{left}" y="{SIDE + 24}" font-size="11">false alarms, 0 to 1 (dashed: guessing)</text>'
+        f'<text x="{left}" y="{SIDE + 24}" font-size="11">false alarms (dashed: guessing)</text>'
         f'<text x="-{SIDE}" y="{MARGIN - 8}" font-size="11" transform="rotate(-90)">detections, at most</text>'
         "</svg>"
     )

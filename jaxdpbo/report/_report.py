@@ -22,6 +22,7 @@ LEVEL_UP = 1 + 2.0**-40  # a sum of fractions in a float, rounded up
 RATE = 0.05  # of false alarms, in the sentence for a meeting
 GROUPS = (1, 2, 4)  # users who are replaced together: one, a couple, a household
 CURVE = np.linspace(0.0, 1.0, 41)
+WHOLE = "whole budget: the guarantee if earlier releases led to later runs"
 RELATIONS = {
     "replace_one": "another person's record in place of one record",
     "unit_distance": "one record moved by at most the unit of distance",
@@ -163,6 +164,8 @@ def ledger_report(path: str | Path) -> Report:
     account = _ledger.account(path)
     rows = _ledger.spends_table(account)
     details = {"ledger": Path(path).name, "last line": account.head, "begun": f"{account.when} by {account.by}"}
+    if account.budget.notion in ("gdp", "dp"):
+        details[WHOLE] = _whole_budget(account.budget)
     return Report(f"the ledger {Path(path).name}", _spent(account), details, "", _now(), _versions(), rows)
 
 
@@ -188,6 +191,21 @@ def _spent(account: _ledger.Account) -> tuple[_guarantee.Guarantee, ...]:
         unit=None if budget.unit is None else float(budget.unit),
     )
     return (stated,)
+
+
+def _whole_budget(budget: _ledger.Budget) -> str:
+    """The guarantee of the budget, which holds however the runs were chosen."""
+    level = float(budget.level) * LEVEL_UP
+    stated = _guarantee.Guarantee(
+        budget.notion,
+        level,
+        budget.relation,
+        budget.protects,
+        delta=float(budget.delta) * LEVEL_UP,
+        total_variation=float(budget.total_variation) * LEVEL_UP,
+    )
+    delta = _odds.display_delta(stated)
+    return f"epsilon = {_guarantee_text.round_up(stated.epsilon(delta) if delta else level)} at delta = {delta:g}"
 
 
 def _fingerprint(release: object) -> str:
@@ -234,9 +252,18 @@ def _describe(stated: _guarantee.Guarantee) -> dict[str, Any]:
             "epsilon": _guarantee_text.round_up(epsilon),
             "delta": delta,
             "detection rates": [CURVE.tolist(), _odds.detection_rates(stated, CURVE).tolist()],
-            "groups": [[size, *map(_guarantee_text.round_up, bound)] for size, bound in groups.items()],
+            "groups": [
+                [size, _guarantee_text.round_up(epsilon), _delta_text(bound)]
+                for size, (epsilon, bound) in groups.items()
+            ],
         }
     return found
+
+
+def _delta_text(delta: float) -> str:
+    """A delta as its author typed it, if that is short; else rounded up."""
+    short = f"{delta:g}"
+    return short if float(short) >= delta else _guarantee_text.round_up(delta)
 
 
 def _sentence(stated: _guarantee.Guarantee) -> str:

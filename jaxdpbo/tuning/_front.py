@@ -8,6 +8,7 @@ the cost of a single training with a setting.
 
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -15,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo import _checks
+from jaxdpbo import report as reports
 from jaxdpbo._algorithms import dpareto
 from jaxdpbo._types import ArrayLike, Query, State
 from jaxdpbo.privacy import _accounting, _calibration, _composed_guarantee, _guarantee, _keys, _recording
@@ -52,6 +54,19 @@ class Front(NamedTuple):
     front: np.ndarray
     models: tuple[Any, ...]
     guarantees: tuple[_guarantee.Guarantee, ...]
+
+    def report(self, path: str | Path | None = None) -> reports.Report:
+        """Make the record of the front, to sign; see ``Run.report``."""
+        points = zip(self.epsilons[self.front].tolist(), self.errors[self.front].tolist(), strict=True)
+        front = "; ".join(f"{error:.4g} at {epsilon:.3g}" for epsilon, error in sorted(points))
+        details = {"trainings": len(self.errors), "errors on the front, at epsilon for one training": front}
+        title = "a front of privacy and utility"
+        made = reports.report(title, self.guarantees, release=tuple(self._replace(guarantees=())), details=details)
+        return made if path is None else made.save(path)
+
+    def _repr_html_(self) -> str:
+        """The record, for notebooks."""
+        return self.report()._repr_html_()
 
 
 class _Candidates(NamedTuple):

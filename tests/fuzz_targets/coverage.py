@@ -169,6 +169,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "integrations.optuna._coordinates": "levels encode decode",
         "integrations.optuna._samplers": "noise_deviation observation_posterior",
         "integrations.optuna._study": "observations",
+        "integrations.optuna._rehearsal": "rehearse",
     },
     "of an estimator that anybody may have written: tests/test_sklearn.py": {
         "integrations.sklearn._losses": "resolve_loss expect to_column record_losses elements",
@@ -186,9 +187,10 @@ EXEMPT: dict[str, dict[str, str]] = {
         "report._odds": "detection_rates group_bound display_delta",
         "report._page": "page fragment",
         "report._registry": "registry",
-        "report._report": "report ledger_report",
+        "report._report": "report ledger_report detections_in_twenty",
         "privacy._ledger": "spends_table",
     },
+    "shows what a terminal takes: tests/test_drivers.py": {"drivers._progress": "on_terminal bar waiting"},
     "draws what a result holds: tests/test_plotting.py": {
         "plotting": "plot_path plot_front plot_trade_off plot_audit plot_previews plot_budget"
     },

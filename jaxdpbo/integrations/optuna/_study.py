@@ -5,9 +5,11 @@ suggestions as they are. ``losses`` get the parameters and the data, but no tria
 """
 
 import contextlib
+import json
 import threading
 import warnings
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,10 +18,11 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from jaxdpbo import _silence
+from jaxdpbo import report as reports
 from jaxdpbo._types import ArrayLike, Data
-from jaxdpbo.drivers import Execution, ObjectiveError
+from jaxdpbo.drivers import Execution, ObjectiveError, _progress
 from jaxdpbo.drivers._private_objective import BudgetExhausted, PrivateObjective
-from jaxdpbo.integrations.optuna import _coordinates
+from jaxdpbo.integrations.optuna import _coordinates, _rehearsal
 from jaxdpbo.integrations.optuna._samplers import DEVIATION, noise_deviation, observation_posterior
 from jaxdpbo.privacy._guarantee import Guarantee
 from jaxdpbo.privacy._recording import Recording
@@ -133,13 +136,36 @@ class PrivateStudy:
         raise ObjectiveFailed(f"losses of trial {place['trial']} must have the shape (n,), one for each user")
 
     def optimize(self, n_trials: int | None = None, *, n_jobs: int = 1, **options: Any) -> None:
-        """Call ``study.optimize`` with at most as many trials as evaluations are left; the options are Optuna's."""
+        """Call ``study.optimize`` with at most as many trials as evaluations are left; the options are Optuna's.
+
+        On a terminal ``show_progress_bar`` is True by default. ``n_jobs`` threads share the evaluations. For processes,
+        give each of them the same storage and the same ``ledger`` of ``private_study``.
+        """
+        options.setdefault("show_progress_bar", _progress.on_terminal())
         left = self.remaining if n_trials is None else min(n_trials, self.remaining)
         with warnings.catch_warnings():
             if n_jobs != 1:  # threads share the filters: restoring them in a thread would show another's warnings
                 warnings.simplefilter("ignore")
             if left:
                 self.study.optimize(self, n_trials=left, n_jobs=n_jobs, **options)
+
+    def report(self, path: str | Path | None = None) -> reports.Report:
+        """Make the record of all noised values, to sign; with a ``path`` that ends in ".html", also write the page.
+
+        The best setting by ``best`` is among the details, unless the study holds no complete trial.
+        """
+        details = {"study": self.study.study_name, "evaluations left": self.remaining, "deviation": self.deviation}
+        with contextlib.suppress(ValueError):
+            best = self.best()
+            details |= {"best setting": best.params, "its posterior mean": best.value}
+        spent = self._private.spent
+        release = [(json.dumps(one.point, default=str), one.value) for one in spent]
+        made = reports.report("the values of a private study", (self.guarantee,), release=release, details=details)
+        return made if path is None else made.save(path)
+
+    def _repr_html_(self) -> str:
+        """The record, for notebooks."""
+        return self.report()._repr_html_()
 
     def best(self) -> Best:
         """The trial with the least posterior mean, under a Gaussian process with known noise.
@@ -223,6 +249,7 @@ def private_study(
     noise: str = "exact",
     ledger: Recording | None = None,
     run: Execution | None = None,
+    rehearse: Data = None,
 ) -> PrivateStudy:
     """Evaluate the trials of a study privately: the study stores only noised means of users' losses.
 
@@ -261,10 +288,14 @@ def private_study(
       noise: "exact", or "float" for research.
       ledger: ``Recording(path, run)``: charge a ledger. With the same ``Recording`` another process resumes the study.
       run: ``Execution(key, insecure_key)``, for tests.
+      rehearse: public records in the form of ``data``, such as invented ones. ``suggest`` and ``losses`` are tried on
+        these before anything is charged: errors are shown in full, and a loss that depends on another record is found.
 
     Raises:
-      ValueError: the study maximises, has several objectives or holds values without noise; a number is out of range.
+      ValueError: the study maximises, has several objectives or holds values without noise; a number is out of range;
+        the losses of the rehearsal are not one finite number for each record, or depend on other records.
       TypeError: an argument has the wrong type.
+      Exception: any exception of ``suggest`` or ``losses`` in the rehearsal.
     """
     if not isinstance(study, Study):
         raise TypeError(f"study must be an optuna.Study, got {type(study).__name__}")
@@ -272,6 +303,8 @@ def private_study(
         raise ValueError("study must minimise one objective: create it with direction='minimize'")
     if any(map(_is_raw, study.get_trials(deepcopy=False))):
         raise ValueError(RAW)
+    if rehearse is not None:
+        _rehearsal.rehearse(suggest, losses, rehearse)
     options = {
         "users": users,
         "evaluations": evaluations,

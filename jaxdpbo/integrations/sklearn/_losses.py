@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from sklearn.base import is_classifier, is_regressor
+from sklearn.metrics import get_scorer_names
 from sklearn.utils import _safe_indexing
 
 from jaxdpbo import _checks, _silence, _user_values
@@ -99,6 +100,11 @@ def resolve_loss(loss: _type_aliases.Loss, estimator: Estimator) -> _type_aliase
     """
     if callable(loss):
         return loss
+    if loss in get_scorer_names():
+        raise ValueError(
+            f"loss must be {', '.join(map(repr, (AUTO, *LOSSES)))} or a function, got the scorer {loss!r}: "
+            "docs/tutorials/scorers.md names a loss for each scorer"
+        )
     if _checks.one_of("loss", loss, (AUTO, *LOSSES)) != AUTO:
         return loss
     if is_classifier(estimator):

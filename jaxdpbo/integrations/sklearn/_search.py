@@ -2,7 +2,7 @@
 
 from copy import deepcopy
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -111,7 +111,7 @@ class PrivateSearchCV(RecordMixin, MetaEstimatorMixin, BaseEstimator):
         ``protect="validation"``, ``fit`` first tries the middle of the space (of ``k`` categories, index ``k // 2``)
         and raises any error before spending the budget.
       n_jobs: as in scikit-learn, by joblib: the number of settings of a batch to fit in parallel.
-      verbose: 0, or any other number for a bar of steps; needs the ``progress`` extra.
+      verbose: "auto" shows a bar of steps on a terminal, 0 none, another number always (extra ``progress``).
       search: ``Search(method, batch, start, clip_norm, estimate_share, noise)``; ``n_iter`` takes the place of
         ``steps``. With an ``estimate_share``, ``best_loss_`` is a noised mean loss at ``best_params_``.
       ledger: ``Recording(path, run)``: charge the search first; another fit under its name returns the first answer.
@@ -150,7 +150,7 @@ class PrivateSearchCV(RecordMixin, MetaEstimatorMixin, BaseEstimator):
         refit: bool | str = False,
         error_score: str = "worst",
         n_jobs: int | None = None,
-        verbose: int = 0,
+        verbose: int | str = "auto",
         search: Search | None = None,
         ledger: Recording | None = None,
         run: Execution | None = None,
@@ -296,8 +296,8 @@ class PrivateSearchCV(RecordMixin, MetaEstimatorMixin, BaseEstimator):
         steps, batch = self._steps(search)
         if not steps:
             raise ValueError(f"n_iter must be at least {batch}, the number of settings in a batch, got {self.n_iter}")
-        jobs: Any = self.n_jobs  # None means joblib's context
-        executor = None if effective_n_jobs(jobs) == 1 else _joblib_executor.Joblib(self.n_jobs)
+        progress = self.verbose if self.verbose == "auto" else bool(self.verbose)
+        executor = None if effective_n_jobs(cast(Any, self.n_jobs)) == 1 else _joblib_executor.Joblib(self.n_jobs)
         try:
             return minimize(
                 ready.objective,
@@ -311,7 +311,7 @@ class PrivateSearchCV(RecordMixin, MetaEstimatorMixin, BaseEstimator):
                 public=ready.public,
                 search=replace(search, steps=steps, batch=batch),
                 ledger=self.ledger,
-                run=replace(run, traceable=False, executor=executor, progress=bool(self.verbose)),
+                run=replace(run, traceable=False, executor=executor, progress=progress),
             )
         except RunInterrupted as error:
             if self.ledger is not None:

@@ -1,0 +1,57 @@
+"""Progress on a terminal: a bar of steps, and a line while JAX compiles. Both show public counts alone."""
+
+import contextlib
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any, TextIO
+
+from jaxdpbo import _checks
+
+AUTO = "auto"
+PAUSE = 2.0  # seconds before the line
+
+
+def on_terminal() -> bool:
+    """True if standard error is a terminal."""
+    stream: TextIO | None = sys.stderr
+    return stream is not None and stream.isatty()
+
+
+def bar(progress: bool | str) -> Any:
+    """The bar of tqdm, or None. "auto" shows a bar on a terminal, if tqdm is there.
+
+    Raises:
+      ImportError: ``progress`` is True, and the extra is missing.
+    """
+    if progress == AUTO:
+        with contextlib.suppress(ImportError):
+            return _checks.extra("tqdm", "progress", "progress=True").tqdm if on_terminal() else None
+        return None
+    return _checks.extra("tqdm", "progress", "progress=True").tqdm if progress else None
+
+
+@contextlib.contextmanager
+def waiting(text: str) -> Iterator[None]:
+    """Show ``text`` on a terminal if the body takes long, and erase the line at the end."""
+    if not on_terminal():
+        yield
+        return
+    stream, shown = sys.stderr, threading.Event()
+
+    def show() -> None:
+        shown.set()
+        stream.write(f"jaxdpbo: {text} ...")
+        stream.flush()
+
+    timer = threading.Timer(PAUSE, show)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        if shown.is_set():
+            stream.write("\r\033[K")
+            stream.flush()

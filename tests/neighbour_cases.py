@@ -409,6 +409,7 @@ WITHOUT: dict[str, dict[str, str]] = {
         "problems._kernel_svr": "kernel_svr_loss",
     },
     "no users' values: shapes, counts, names, public rows, or released numbers": {
+        "integrations.optuna._rehearsal": "rehearse",
         "_algorithms.dp_gp_ucb.previews": "preview_release",
         "_commands.tables": "print_table",
         "drivers._execution": "check_execution set_options",

@@ -11,10 +11,10 @@ from optuna.trial import Trial
 TOLERANCE = 1e-6  # relative: libraries round a product of matrices differently for other values
 
 
-def rehearse(suggest: Callable[[Trial], Any], losses: Callable[[dict[str, Any], Any], Any], records: Any) -> None:
+def rehearse(suggest: Callable[[Trial], Any], losses: Callable[[dict[str, Any], Any], Any], public: Any) -> None:
     """Call ``suggest`` and ``losses`` on public records as a trial would, in a study that is thrown away.
 
-    If ``records`` are arrays with one row for each record, the first record takes the place of the last in a second
+    If ``public`` holds arrays with one row for each record, the first record takes the place of the last in a second
     call: no other loss may change. Random losses are not compared.
 
     Raises:
@@ -23,14 +23,14 @@ def rehearse(suggest: Callable[[Trial], Any], losses: Callable[[dict[str, Any], 
     """
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
     params = dict(suggest(study.ask()))
-    measured = _call(losses, params, records)
+    measured = _call(losses, params, public)
     if measured.ndim != 1 or not len(measured):
         raise ValueError(f"losses of the rehearsal must have the shape (n,), got shape {measured.shape}")
     if not np.all(np.isfinite(measured)):
         raise ValueError("losses of the rehearsal must be finite: NaN counts as the middle of loss_range")
-    if not _has_rows(records, len(measured)) or not _are_equal(measured, _call(losses, params, records)):
+    if not _has_rows(public, len(measured)) or not _are_equal(measured, _call(losses, params, public)):
         return
-    changed = _call(losses, params, jax.tree.map(_replace_last, records))
+    changed = _call(losses, params, jax.tree.map(_replace_last, public))
     if changed.shape != measured.shape or not _are_equal(measured[:-1], changed[:-1]):
         raise ValueError(
             "losses must depend on the user's own record alone: in the rehearsal, replacing the last record changed "

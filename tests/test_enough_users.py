@@ -95,5 +95,10 @@ def test_a_browser_shows_the_numbers_of_preview(shown, space, epsilon, delta, ev
     assert all(f" {number} " in text for number in noise)
 
 
+def test_an_address_with_odd_values_shows_the_usual_setting(shown):
+    assert shown(users=4000, epsilon="1.0", delta="1e-05", colour="red") == shown()
+    assert "at most 2.719 times" in shown(epsilon="1.00", space="1 or 2 numbers")
+
+
 def test_a_delta_too_large_for_the_users_is_refused(shown):
     assert "delta must be below one over the number of users" in shown(delta=1e-5, users=1_000_000)

@@ -412,7 +412,8 @@ def test_a_rehearsal_shows_errors_in_full_and_charges_nothing(tmp_path):
         raise ArithmeticError(f"at {data[0]}")
 
     cases = {
-        "one finite number|must have the shape": lambda params, data: np.mean(data),
+        "one for each of the 7 records, got 3": lambda params, data: data[:3],
+        "must have the shape": lambda params, data: np.mean(data),
         "must be finite": lambda params, data: np.where(data > 0.21, np.nan, 0.0),
         "own record alone": lambda params, data: np.square(data - data.mean()),
     }
@@ -426,6 +427,16 @@ def test_a_rehearsal_shows_errors_in_full_and_charges_nothing(tmp_path):
     assert not ledger.account(path).spends
     found = private(rehearse=RECORDS[:7], **options)
     assert (found.remaining, found.study.trials) == (4, [])
+
+
+def test_the_record_of_one_run_leaves_out_a_setting_that_other_runs_chose():
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(0), study_name="s")
+    one, other = private(study=study), private(study=study, seed=1)
+    one.optimize()
+    assert "best setting" in one.report().details
+    other.optimize(1)
+    assert "best setting" not in one.report().details
+    assert "best setting" not in other.report().details
 
 
 def test_a_rehearsal_reads_the_public_records_alone():

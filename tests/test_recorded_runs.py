@@ -822,6 +822,51 @@ def test_objects_of_one_run_count_each_others_evaluations(tmp_path):
     assert [spent.value for spent in private_objective(path).spent] == values
 
 
+def test_an_object_reads_what_others_did_when_it_is_told_to(tmp_path):
+    path = book(tmp_path)
+    one, other = (private_objective(path) for _ in range(2))
+    value = one(0.5)
+    assert (other.remaining, other.spent) == (3, ())
+    other.refresh()
+    assert (other.remaining, [spent.value for spent in other.spent]) == (2, [value])
+    one.refresh()
+    assert len(one.spent) == 1
+
+
+def test_calls_in_flight_and_those_of_others_never_count_below_zero(tmp_path):
+    path = book(tmp_path)
+    entered, leave = threading.Event(), threading.Event()
+
+    def slow(point, data):
+        if point == 0.25:
+            entered.set()
+            assert leave.wait(60)
+        return data
+
+    one, other = private_objective(path, loss=slow, evaluations=2), private_objective(path, evaluations=2)
+    lost = []
+
+    def call():
+        try:
+            one(0.25)
+        except drivers.BudgetExhausted as error:
+            lost.append(error)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    assert entered.wait(60)
+    other(0.5)
+    other(0.75)
+    one.refresh()  # two are charged, and one is in flight
+    assert one.remaining == 0
+    with pytest.raises(drivers.BudgetExhausted):
+        one(0.5)
+    leave.set()
+    thread.join(60)
+    assert len(lost) == 1
+    assert one.remaining == 0
+
+
 def test_an_evaluation_that_was_lost_to_another_worker_shows_no_error_of_the_loss(tmp_path):
     path = book(tmp_path)
 

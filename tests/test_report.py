@@ -260,6 +260,9 @@ def test_an_entry_lacks_and_adds_nothing():
         made.registry(**{name: value for name, value in ENTRY.items() if name != "registry_authors"})
     with pytest.raises(ValueError, match="colour must be among"):
         made.registry(**ENTRY, colour="red")
+    entry = yaml.safe_load(made.registry(**ENTRY, release_type="Many releases", data_product_type="Statistics"))
+    assert entry["deployment"]["deployment_model"]["release_type"] == "Many releases"
+    assert entry["deployment"]["basic"]["data_product_type"] == "Statistics"
     with pytest.raises(TypeError, match="data_curators must be a list of text"):
         made.registry(**ENTRY | {"data_curators": "a hospital"})
     with pytest.raises(ValueError, match="guarantees must include one with an epsilon"):

@@ -14,6 +14,7 @@ from benchmarks import report
 from benchmarks.reproductions import common
 from jaxdpbo import space
 from jaxdpbo.drivers import Search
+from jaxdpbo.drivers._preview import percent
 from jaxdpbo.report import _report
 
 SPACES: dict[str, dict[str, Any]] = {
@@ -27,7 +28,7 @@ EVALUATIONS = (50, 100, 200, 500)
 USERS = (100, 200, 300, 500, 1000, 2000, 3000, 5000, 10_000, 20_000, 50_000, 100_000, 1_000_000)
 FIELDS = (
     "method", "evaluations", "loss noise, %", "step noise", "limit, %", "users for 1 %", "detections in 20", "helpful",
-    "users needed",
+    "users needed", "steps",
 )  # fmt: skip
 SEPARATOR = "|"  # a cell of the table is one text, so that the JSON has one line a cell
 
@@ -66,29 +67,21 @@ def cell(name: str, epsilon: float, delta: float, evaluations: int, users: int) 
     if delta * users >= 1:
         return ""
     box = SPACES[name]
-    found = jaxdpbo.preview(
-        users=users,
-        space=box,
-        epsilon=epsilon,
-        delta=delta,
-        loss_range=(0, 1),
-        search=Search(steps=max(1, evaluations // (len(box) + 1))),
+    steps = max(1, evaluations // (len(box) + 1))
+    prediction = jaxdpbo.preview(
+        users=users, space=box, epsilon=epsilon, delta=delta, loss_range=(0, 1), search=Search(steps=steps)
     )
     return SEPARATOR.join(
         (
-            found.method.partition(":")[0],
-            str(found.evaluations),
-            _printed(found.loss_noise, 100),
-            _printed(found.relative_noise),
-            _printed(found.regret_limit, 100),
-            str(found.users_for_percent),
-            _report.detections_in_twenty(found.guarantee),
-            str(found.helpful).lower(),
-            str(found.users_needed),
+            prediction.method.partition(":")[0],
+            str(prediction.evaluations),
+            "" if prediction.loss_noise is None else percent(prediction.loss_noise),
+            "" if prediction.relative_noise is None else f"{prediction.relative_noise:.2g}",
+            percent(prediction.regret_limit),
+            str(prediction.users_for_percent),
+            _report.detections_in_twenty(prediction.guarantee),
+            str(prediction.helpful).lower(),
+            str(prediction.users_needed),
+            str(steps),
         )
     )
-
-
-def _printed(number: float | None, unit: int = 1) -> str:
-    """A number as ``Preview`` prints it; "" for None."""
-    return "" if number is None else f"{unit * number:.2g}"

@@ -49,7 +49,7 @@ def facts() -> str:
         f"at every step and finds the larger hypervolume on {less} of {len(volumes['ours'])} seeds. Padding each "
         f"batch to 512 rows takes {figures(batches['ratio'], 2)} times ours in DP-SGD over a search's settings.",
         f"{claims} guarantees attacked with up to {audits['trials']:,} trials each: {verdicts['EXCEEDED']} exceeded. "
-        f"{broken} of {len(audits['rows']) - claims} attacks on releases without a guarantee against them succeed.",
+        f"{broken} of {len(audits['rows']) - claims} attacks on releases without a privacy guarantee succeed.",
     ]
     return "\n".join(f"- {line}" for line in lines)
 

@@ -14,11 +14,13 @@
   }
   form.elements.users.max = axes.users.length - 1;
 
+  const same = (choice, value) => (typeof choice === "number" ? value !== null && choice === Number(value) : choice === value);
+
   function restore() {
-    const asked = new URLSearchParams(location.hash.slice(1));
+    const params = new URLSearchParams(location.hash.slice(1));
     for (const name of names) {
-      const place = axes[name].map(String).indexOf(String(asked.get(name) ?? start[name]));
-      form.elements[name].value = Math.max(place, 0);
+      const wanted = [params.get(name), start[name]].map((value) => axes[name].findIndex((choice) => same(choice, value)));
+      form.elements[name].value = wanted.find((place) => place >= 0);
     }
     show();
   }
@@ -28,15 +30,15 @@
     const values = Object.fromEntries(names.map((name, number) => [name, axes[name][places[number]]]));
     const row = places.reduce((sum, place, number) => sum * axes[names[number]].length + place, 0);
     const cell = Object.fromEntries(cells[row].split("|").map((value, number) => [fields[number], value]));
-    form.elements["users-shown"].value = text(values.users);
+    form.elements["users-label"].value = text(values.users);
     form.querySelector(".answer").replaceChildren(...(cells[row] ? answer(values, cell) : [tooLarge(values)]).map(item));
-    form.querySelector(".check").textContent = cells[row] ? check(values) : "";
+    form.querySelector(".check").textContent = cells[row] ? check(values, cell) : "";
     return values;
   }
 
   function answer(values, cell) {
     const noise = cell["step noise"]
-      ? `The noise of a step is ${cell["step noise"]} times the largest gradient of the mean loss` +
+      ? `The noise of a step is ${cell["step noise"]} times the largest mean gradient that clipping permits` +
         (cell["loss noise, %"] ? `; in the loss it is ${cell["loss noise, %"]} % of the loss range.` : ".")
       : `Noise raises the loss of the chosen setting by at most ${cell["loss noise, %"]} % of the loss range on average.`;
     const lines = [
@@ -48,18 +50,23 @@
         "times in 20 (guessing: once)."],
     ];
     lines.unshift(verdict(cell));
-    if (values.users < 500) lines.splice(1, 0, ["Few users", "Unless the budget is large, expect an answer near a guess."]);
+    if (values.users < 500 && lines[0][0] !== "Enough users") {
+      lines.splice(1, 0, ["Few users", "Unless the budget is large, expect an answer near a guess."]);
+    }
     const needed = Number(cell["users needed"]);
-    if (values.users < needed) lines.push(["For less noise", `${text(needed)} users bring the noise to a quarter.`]);
+    const unit = cell["step noise"] ? "the largest mean gradient" : "the loss range";
+    if (values.users < needed) lines.push(["For less noise", `${text(needed)} users bring the noise to a quarter of ${unit}.`]);
     return lines;
   }
 
-  // By the noise in the loss, or without it by the noise of a step: at most 2 % of the range, or a quarter; 10 %, or 1.
+  // A rule of thumb. In a descent by the noise of a step: a quarter of the largest gradient, or all of it. Otherwise by
+  // the noise in the loss: 2 % of the range, or 10 %.
   function verdict(cell) {
-    const [noise, small, large] = cell["loss noise, %"] ? [cell["loss noise, %"], 2, 10] : [cell["step noise"], 0.25, 1];
+    const [noise, small, large] = cell["step noise"] ? [cell["step noise"], 0.25, 1] : [cell["loss noise, %"], 2, 10];
     if (Number(noise) <= small) return ["Enough users", "The noise is small."];
     if (Number(noise) <= large) return ["Borderline", "The noise is large: a search helps where settings differ much."];
-    return ["Too few users", "Expect little more than a random setting."];
+    const little = "Expect little more than a random setting.";
+    return ["Too few users", cell.helpful === "false" ? little : "Noise may hide even large differences between settings."];
   }
 
   const tooLarge = (values) => ["Delta", `delta must be below one over the number of users, ${exponent(1 / values.users)}.`];
@@ -70,9 +77,9 @@
     return line;
   }
 
-  function check(values) {
+  function check(values, cell) {
     return `jaxdpbo.preview(users=${values.users}, space=your_space, epsilon=${values.epsilon}, ` +
-      `delta=${values.delta.toExponential()}, loss_range=(0, 1))`;
+      `delta=${values.delta.toExponential()}, loss_range=(0, 1), search=jaxdpbo.Search(steps=${cell.steps}))`;
   }
 
   form.addEventListener("input", () => {

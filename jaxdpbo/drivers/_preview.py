@@ -78,14 +78,14 @@ class Preview(NamedTuple):
         if self.relative_noise is not None and self.wander is not None:
             sentences += [
                 f"The noise of a step is {self.relative_noise:.2g} times the largest gradient that clip_norm leaves;",
-                f"noise alone moves a parameter by {100 * self.wander:.2g} % of half its side of the box.",
+                f"noise alone moves a parameter by {percent(self.wander)} % of half its side of the box.",
             ]
         if self.loss_noise is not None:
-            sentences.append(f"In the loss it is {100 * self.loss_noise:.2g} % of the loss range.")
+            sentences.append(f"In the loss it is {percent(self.loss_noise)} % of the loss range.")
         if self.estimate_noise is not None:
             sentences.append(f"The estimate of the loss has a standard deviation of {self.estimate_noise:.2g}.")
         sentences.append(
-            f"No search with this guarantee can promise a regret below {100 * self.regret_limit:.2g} % of the loss "
+            f"No search with this guarantee can promise a regret below {percent(self.regret_limit)} % of the loss "
             f"range; 1 % takes {self.users_for_percent:,} users at least."
         )
         if few := few_users_note(self.users, self.guarantee):
@@ -93,7 +93,8 @@ class Preview(NamedTuple):
         if not self.helpful:
             sentences.append("NOT HELPFUL: expect little more than a random point.")
         if self.users < self.users_needed:
-            sentences.append(f"With {self.users_needed} users the noise would fall to a quarter.")
+            unit = "the loss range" if self.relative_noise is None else "the largest gradient that clip_norm leaves"
+            sentences.append(f"With {self.users_needed} users the noise would fall to a quarter of {unit}.")
         return " ".join(sentences)
 
 
@@ -206,6 +207,11 @@ def _wander(deviation: float, steps: int) -> float:
         summed = ACCUMULATED + (SUMMED + 0.5) * deviation**2
         total += math.log1p((steps - SUMMED) * deviation**2 / summed)
     return math.sqrt(total)
+
+
+def percent(share: float) -> str:
+    """A share in percent, with two digits."""
+    return f"{float(f'{100 * share:.2g}'):g}"
 
 
 def few_users_note(users: int, stated: _guarantee.Guarantee) -> str:

@@ -170,7 +170,7 @@ class PrivateObjective:
         with self._lock:
             if self._refusal is not None:
                 raise self._refusal
-            if self._charged + self._in_flight == self._evaluations:
+            if self._charged + self._in_flight >= self._evaluations:
                 raise self._exhausted()
             self._in_flight += 1
         try:
@@ -293,6 +293,12 @@ class PrivateObjective:
                 self._spent.append(Evaluation(_from_json(line["point"]), line["value"]))
         return len(lines)
 
+    def refresh(self) -> None:
+        """Read the evaluations of other processes from the ledger, for ``spent`` and ``remaining``."""
+        if self._recording is not None:
+            with self._lock:
+                self._recall()
+
     @property
     def loss_range(self) -> tuple[float, float]:
         """The public clipping range of losses, or of their differences from the losses at ``design[0]``."""
@@ -302,7 +308,7 @@ class PrivateObjective:
     def remaining(self) -> int:
         """The number of evaluations left, as far as this process has read its ledger."""
         with self._lock:
-            return self._evaluations - self._charged - self._in_flight
+            return max(0, self._evaluations - self._charged - self._in_flight)
 
     @property
     def spent(self) -> tuple[Evaluation, ...]:

@@ -1,4 +1,4 @@
-"""Progress on a terminal: a bar of steps, and a line while JAX compiles. Both show public counts alone."""
+"""Progress on a terminal: a bar of steps, and a line while a compiled search runs. Neither shows data."""
 
 import contextlib
 import sys

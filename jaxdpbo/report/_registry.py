@@ -1,6 +1,6 @@
 """A record as an entry of a registry of deployments of differential privacy, in YAML.
 
-The fields are those of the registry that was proposed to NIST (Ghazi, Nanayakkara and Vadhan), at tier 3.
+The fields are those of the registry of Ghazi, Nanayakkara and Vadhan, at tier 3.
 """
 
 import json
@@ -11,7 +11,8 @@ REQUIRED = (
     "name", "data_curators", "intended_use", "data_product_region", "publication_date", "registry_authors",
 )  # fmt: skip
 OPTIONAL = (
-    "description", "data_product_sector", "data_domain", "actors", "justification", "sources", "notes",
+    "description", "data_product_type", "data_product_sector", "data_domain", "actors", "release_type",
+    "preprocessing_and_hyperparameter_tuning", "justification", "sources", "notes",
 )  # fmt: skip
 LISTS = ("data_curators", "registry_authors")
 ACTORS = (
@@ -55,7 +56,7 @@ def _entry(facts: dict[str, Any], stated: dict[str, Any], entry: Mapping[str, An
         "data_curators": list(entry["data_curators"]),
         "description": entry.get("description", facts["title"]),
         "intended_use": entry["intended_use"],
-        "data_product_type": "Machine learning model",
+        "data_product_type": entry.get("data_product_type", "Machine learning model"),
         "data_product_region": entry["data_product_region"],
         "publication_date": entry["publication_date"],
     }
@@ -82,7 +83,7 @@ def _entry(facts: dict[str, Any], stated: dict[str, Any], entry: Mapping[str, An
             "deployment_model": {
                 "model_name": "Central",
                 "actors": entry.get("actors", ACTORS),
-                "release_type": "One release",
+                "release_type": entry.get("release_type", "One release"),
                 "data_source_type": "Static",
                 "access_type": "Non-interactive",
             },
@@ -91,7 +92,9 @@ def _entry(facts: dict[str, Any], stated: dict[str, Any], entry: Mapping[str, An
                 "composition": f"Stages of the mechanism were composed by their profiles: {stated['claim']}",
             },
             "implementation": {
-                "preprocessing_and_hyperparameter_tuning": " ".join([TUNED, *details]),
+                "preprocessing_and_hyperparameter_tuning": " ".join(
+                    [entry.get("preprocessing_and_hyperparameter_tuning", TUNED), *details]
+                ),
                 "mechanisms": f"{versions}. Assumptions: {'; '.join(assumptions) or 'none'}",
                 "justification": entry.get("justification", JUSTIFICATION),
             },

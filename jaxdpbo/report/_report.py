@@ -91,13 +91,13 @@ class Report:
         return self
 
     def registry(self, **entry: object) -> str:
-        """An entry in YAML for a registry of deployments, tier 3, by the schema of the registry proposed to NIST.
+        """An entry in YAML for a registry of deployments, tier 3, see docs/tutorials/record.md.
 
         Args:
           entry: what the library cannot know: ``name``, ``data_curators`` (a list), ``intended_use``,
             ``data_product_region``, ``publication_date`` ("2026-11-26"), ``registry_authors`` (a list), and optionally
-            ``description``, ``data_product_sector``, ``data_domain``, ``actors``, ``justification``, ``sources``,
-            ``notes``.
+            ``description``, ``data_product_type``, ``data_product_sector``, ``data_domain``, ``actors``,
+            ``release_type``, ``preprocessing_and_hyperparameter_tuning``, ``justification``, ``sources``, ``notes``.
 
         Raises:
           ValueError: an entry is missing or unknown, or no guarantee has an epsilon; of several, the largest is stated.

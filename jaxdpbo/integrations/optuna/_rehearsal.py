@@ -1,4 +1,4 @@
-"""Try a study on public records, free of charge: errors are shown in full, since these records are nobody's secret."""
+"""Try a study on public records, free of charge: errors are shown in full, since the records are public."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,20 +18,25 @@ def rehearse(suggest: Callable[[Trial], Any], losses: Callable[[dict[str, Any], 
     call: no other loss may change. Random losses are not compared.
 
     Raises:
-      ValueError: the losses are not one finite number for each record, or depend on other records.
+      ValueError: the losses are not a vector of finite numbers, one for each row of arrays, or depend on other records.
       Exception: any exception of ``suggest`` or ``losses``.
     """
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
     params = dict(suggest(study.ask()))
-    measured = _call(losses, params, public)
-    if measured.ndim != 1 or not len(measured):
-        raise ValueError(f"losses of the rehearsal must have the shape (n,), got shape {measured.shape}")
-    if not np.all(np.isfinite(measured)):
+    before = _call(losses, params, public)
+    if before.ndim != 1 or not len(before):
+        raise ValueError(f"losses of the rehearsal must have the shape (n,), got shape {before.shape}")
+    if not np.all(np.isfinite(before)):
         raise ValueError("losses of the rehearsal must be finite: NaN counts as the middle of loss_range")
-    if not _has_rows(public, len(measured)) or not _are_equal(measured, _call(losses, params, public)):
+    rows = _count_rows(public)
+    if rows is None:
         return
-    changed = _call(losses, params, jax.tree.map(_replace_last, public))
-    if changed.shape != measured.shape or not _are_equal(measured[:-1], changed[:-1]):
+    if rows != len(before):
+        raise ValueError(f"losses of the rehearsal must be one for each of the {rows} records, got {len(before)}")
+    if not _are_equal(before, _call(losses, params, public)):
+        return  # random losses
+    after = _call(losses, params, jax.tree.map(_replace_last, public))
+    if after.shape != before.shape or not _are_equal(before[:-1], after[:-1]):
         raise ValueError(
             "losses must depend on the user's own record alone: in the rehearsal, replacing the last record changed "
             "the loss of another"
@@ -42,10 +47,13 @@ def _call(losses: Callable[[dict[str, Any], Any], Any], params: dict[str, Any], 
     return np.asarray(losses(dict(params), records), float)
 
 
-def _has_rows(records: Any, count: int) -> bool:
+def _count_rows(records: Any) -> int | None:
+    """The number of rows of arrays that share a leading length; None for other records."""
     leaves = jax.tree.leaves(records)
-    arrays = (isinstance(leaf, (np.ndarray, jax.Array)) and leaf.shape[:1] == (count,) for leaf in leaves)
-    return bool(leaves) and all(arrays)
+    if not leaves or not all(isinstance(leaf, (np.ndarray, jax.Array)) and leaf.ndim for leaf in leaves):
+        return None
+    lengths = {leaf.shape[0] for leaf in leaves}
+    return lengths.pop() if len(lengths) == 1 else None
 
 
 def _replace_last(leaf: Any) -> np.ndarray:
@@ -54,5 +62,5 @@ def _replace_last(leaf: Any) -> np.ndarray:
     return changed
 
 
-def _are_equal(one: np.ndarray, other: np.ndarray) -> bool:
-    return np.allclose(one, other, rtol=TOLERANCE, atol=TOLERANCE)
+def _are_equal(left: np.ndarray, right: np.ndarray) -> bool:
+    return np.allclose(left, right, rtol=TOLERANCE, atol=TOLERANCE)

@@ -1,4 +1,4 @@
-"""Noise the values of a study before Optuna sees any: all that Optuna stores, logs, shows and plots is private.
+"""Noise the values of a study before Optuna sees any. The guarantee does not cover a failed trial, which Optuna stores.
 
 You write two functions in place of Optuna's objective. ``suggest`` gets the trial but no data, since Optuna stores
 suggestions as they are. ``losses`` get the parameters and the data, but no trial to report or attach records to.
@@ -150,18 +150,22 @@ class PrivateStudy:
                 self.study.optimize(self, n_trials=left, n_jobs=n_jobs, **options)
 
     def report(self, path: str | Path | None = None) -> reports.Report:
-        """Make the record of all noised values, to sign; with a ``path`` that ends in ".html", also write the page.
+        """Make the record of the run's noised values, to sign; with a ``path`` that ends in ".html", write the page.
 
-        The best setting by ``best`` is among the details, unless the study holds no complete trial.
+        The guarantee covers this run alone. The best setting is in the record if all values of the study are of this
+        run. Otherwise sign the record of the ledger, ``report.ledger_report``.
         """
-        details = {"study": self.study.study_name, "evaluations left": self.remaining, "deviation": self.deviation}
-        with contextlib.suppress(ValueError):
-            best = self.best()
-            details |= {"best setting": best.params, "its posterior mean": best.value}
+        self._private.refresh()
         spent = self._private.spent
-        release = [(json.dumps(one.point, default=str), one.value) for one in spent]
-        made = reports.report("the values of a private study", (self.guarantee,), release=release, details=details)
-        return made if path is None else made.save(path)
+        trials = self.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+        details = {"study": self.study.study_name, "evaluations left": self.remaining, "deviation": self.deviation}
+        if {trial.value for trial in trials} <= {evaluation.value for evaluation in spent}:
+            with contextlib.suppress(ValueError):  # no trial, or no shared parameter
+                best = self.best()
+                details |= {"best setting": best.params, "its posterior mean": best.value}
+        release = [(json.dumps(evaluation.point, default=str), evaluation.value) for evaluation in spent]
+        record = reports.report("the values of a private study", (self.guarantee,), release=release, details=details)
+        return record if path is None else record.save(path)
 
     def _repr_html_(self) -> str:
         """The record, for notebooks."""
@@ -289,11 +293,12 @@ def private_study(
       ledger: ``Recording(path, run)``: charge a ledger. With the same ``Recording`` another process resumes the study.
       run: ``Execution(key, insecure_key)``, for tests.
       rehearse: public records in the form of ``data``, such as invented ones. ``suggest`` and ``losses`` are tried on
-        these before anything is charged: errors are shown in full, and a loss that depends on another record is found.
+        these before anything is charged, and errors are shown in full. For arrays, replacing one record must not
+        change the losses of others.
 
     Raises:
       ValueError: the study maximises, has several objectives or holds values without noise; a number is out of range;
-        the losses of the rehearsal are not one finite number for each record, or depend on other records.
+        the losses of the rehearsal are not a vector of finite numbers, or depend on other records.
       TypeError: an argument has the wrong type.
       Exception: any exception of ``suggest`` or ``losses`` in the rehearsal.
     """

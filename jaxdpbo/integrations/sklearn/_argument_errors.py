@@ -12,7 +12,7 @@ from jaxdpbo.integrations.sklearn._type_aliases import Estimator, Loss
 
 Arguments = ParamSpec("Arguments")
 LOSS_OF = {  # scikit-learn's score -> the nearest loss of a record
-    "accuracy": "zero_one", "balanced_accuracy": "zero_one", "neg_log_loss": "log_loss",
+    "accuracy": "zero_one", "neg_log_loss": "log_loss",
     "neg_mean_squared_error": "squared", "neg_root_mean_squared_error": "squared", "r2": "squared",
     "neg_mean_absolute_error": "absolute", "neg_median_absolute_error": "absolute",
 }  # fmt: skip
@@ -56,7 +56,8 @@ def _advice(name: str, value: Any) -> str:
     if name != "scoring":
         return ADVICE.get(name, "see help(PrivateSearchCV) for its arguments")
     loss = LOSS_OF.get(value) if isinstance(value, str) else None
-    spelling = "loss=, by name or as (estimator, X, y) -> losses (n,)" if loss is None else f"loss={loss!r}"
+    usual = "loss=, by name or as (estimator, X, y) -> losses (n,), see docs/tutorials/scorers.md"
+    spelling = usual if loss is None else f"loss={loss!r}"
     return f"a score is of all records at once, and each record needs a loss of its own: give {spelling}"
 
 

@@ -478,14 +478,54 @@ def test_a_line_says_that_a_long_compilation_lives(monkeypatch):
     monkeypatch.setattr(_progress, "PAUSE", 0.0)
     for stream, shown in ((Terminal(), "jaxdpbo: compiling ...\r\033[K"), (io.StringIO(), "")):
         monkeypatch.setattr(sys, "stderr", stream)
-        with _progress.waiting("compiling"):
+        with _progress.waiting("auto", "compiling"):
             time.sleep(0.2)
         assert stream.getvalue() == shown
     monkeypatch.setattr(_progress, "PAUSE", 60.0)
     monkeypatch.setattr(sys, "stderr", quick := Terminal())
-    with pytest.raises(KeyError), _progress.waiting("compiling"):
+    with pytest.raises(KeyError), _progress.waiting("auto", "compiling"):
         raise KeyError
     assert quick.getvalue() == ""
+
+
+class Broken(Terminal):
+    """A terminal that went away."""
+
+    def write(self, text):
+        raise OSError(5, "Input/output error")
+
+
+class Sink:
+    """What some loggers put in the place of standard error."""
+
+    def write(self, text):
+        raise AssertionError("nobody asked for a line")
+
+    def flush(self):
+        pass
+
+
+def closed():
+    stream = io.StringIO()
+    stream.close()
+    return stream
+
+
+@pytest.mark.parametrize("stream", [Broken(), Sink(), closed(), None], ids=["broken", "sink", "closed", "none"])
+def test_no_terminal_ends_a_run(stream, monkeypatch):
+    monkeypatch.setattr(_progress, "PAUSE", 0.0)
+    monkeypatch.setattr(sys, "stderr", stream)
+    with _progress.waiting("auto", "compiling"):
+        time.sleep(0.1)
+    assert _progress.on_terminal() == isinstance(stream, Broken)
+
+
+def test_without_progress_no_line_is_shown(monkeypatch):
+    monkeypatch.setattr(_progress, "PAUSE", 0.0)
+    monkeypatch.setattr(sys, "stderr", stream := Terminal())
+    with _progress.waiting(False, "compiling"):
+        time.sleep(0.1)
+    assert stream.getvalue() == ""
 
 
 def negative(params, x, y):

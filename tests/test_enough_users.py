@@ -80,7 +80,7 @@ def shown(tmp_path_factory):
         ("5 numbers", 1, 1e-5, 100, 5000, "Enough users"),
         ("20 numbers", 0.1, 1e-7, 500, 1000, "Too few users"),
         ("integers or categories among them", 0.25, 1e-5, 50, 500, "Borderline"),
-        ("1 or 2 numbers", 8, 1e-7, 200, 100, "Few users"),
+        ("1 or 2 numbers", 0.1, 1e-5, 50, 200, "Too few users.*Few users"),
     ],
 )
 def test_a_browser_shows_the_numbers_of_preview(shown, space, epsilon, delta, evaluations, users, verdict):

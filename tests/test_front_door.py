@@ -601,6 +601,7 @@ def test_data_over_explicit_axes_are_taken():
             {"progress": True},
             "run_scan cannot use progress of Execution, only key, insecure_key",
         ),
+        ("run_scan", {"traceable": False}, "run_scan cannot use traceable of Execution"),
         ("run_loop", {"checkpoint": "x"}, "run_loop cannot use checkpoint of Execution"),
         ("run_loop", {"traceable": True}, "run_loop cannot use traceable of Execution"),
         ("sweep", {"diagnostics": True}, "sweep cannot use diagnostics of Execution, only key"),

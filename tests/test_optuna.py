@@ -6,8 +6,10 @@ import threading
 import warnings
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optuna
+import pandas
 import pytest
 from option_groups import group_options
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
@@ -412,10 +414,12 @@ def test_a_rehearsal_shows_errors_in_full_and_charges_nothing(tmp_path):
         raise ArithmeticError(f"at {data[0]}")
 
     cases = {
-        "one for each of the 7 records, got 3": lambda params, data: data[:3],
-        "must have the shape": lambda params, data: np.mean(data),
+        r"shape \(7,\), got shape \(3,\)": lambda params, data: data[:3],
+        r"not their mean: shape \(7,\), got shape \(\)": lambda params, data: np.mean(data),
         "must be finite": lambda params, data: np.where(data > 0.21, np.nan, 0.0),
         "own record alone": lambda params, data: np.square(data - data.mean()),
+        "depend on the user's own record": lambda params, data: np.abs(data - data[0]),
+        "the user's own record": lambda params, data: np.square(data - data[-1]) * 1e-8,
     }
     for said, of_users in cases.items():
         with pytest.raises(ValueError, match=said):
@@ -448,13 +452,40 @@ def test_a_rehearsal_reads_the_public_records_alone():
 
     private(watched, rehearse=np.array([0.9, 0.8, 0.7]))
     assert all(np.all(data >= 0.7) for data in seen)
-    assert len(seen) == 3
+    assert len(seen) == 4
+    assert all(len(data) == 3 for data in seen)
 
 
 def test_random_losses_and_records_in_other_forms_are_rehearsed_too():
     rng = np.random.default_rng(0)
     private(lambda params, data: rng.random(len(data)), rehearse=RECORDS[:5])
     private(lambda params, data: np.array([len(text) / 9 for text in data]), rehearse=["a", "bcd"])
+    private(lambda params, data: [len(text) / 9 for text in data], rehearse=["a", "bcd"])
+    with pytest.raises(ValueError, match=r"must have the shape \(n,\), got shape \(\)"):
+        private(lambda params, data: 0.5, rehearse=["a", "bcd"])
+    for records in (
+        jnp.arange(5.0) / 5,
+        np.ma.masked_array(np.arange(5.0) / 5),
+        np.rec.array([(0.5,), (0.25,)], dtype=[("f0", "f8")]),
+    ):
+        private(lambda params, data: np.asarray(data["f0"] if hasattr(data, "f0") else data), rehearse=records)
+    private(lambda params, data: data.at[0].set(0.5), rehearse=jnp.arange(5.0) / 5)
+
+
+def test_a_rehearsal_compares_the_rows_of_frames_and_changes_nothing_of_its_caller():
+    frame = pandas.DataFrame({"age": [0.1, 0.5, 0.3]}, index=["a", "b", "c"])
+    private(lambda params, data: data["age"], rehearse=frame)
+    with pytest.raises(ValueError, match="own record alone"):
+        private(lambda params, data: data["age"] - data["age"].mean(), rehearse=frame)
+    records = np.array([0.3, 0.1, 0.2])
+
+    def sorting(params, data):
+        data.sort()
+        return data
+
+    with pytest.raises(ValueError, match="own record alone"):
+        private(sorting, rehearse=records)
+    assert records.tolist() == [0.3, 0.1, 0.2]
 
 
 def test_a_study_shows_a_bar_on_a_terminal_alone(monkeypatch):

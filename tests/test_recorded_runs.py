@@ -3,6 +3,7 @@
 import base64
 import dataclasses
 import functools
+import itertools
 import os
 import shutil
 import signal
@@ -24,7 +25,7 @@ from option_groups import group_options
 from protocol_cases import CASES, STEPS, records
 
 from jaxdpbo import Execution, drivers, private_evaluations
-from jaxdpbo.drivers import _loop, _recorded_run, _result
+from jaxdpbo.drivers import _loop, _private_objective, _recorded_run, _result
 from jaxdpbo.privacy import _guarantee, _ledger, _recording, _transforms
 from jaxdpbo.privacy._fingerprints import fingerprint
 from jaxdpbo.privacy._transforms import curation
@@ -875,8 +876,70 @@ def test_an_evaluation_that_was_lost_to_another_worker_shows_no_error_of_the_los
 
     other = private_objective(path, loss=failing, evaluations=1)
     private_objective(path, evaluations=1)(0.5)
+    with pytest.raises(drivers.BudgetExhausted) as caught:
+        other(0.5)
+    assert caught.value.__context__ is None
+
+
+def test_an_evaluation_that_cannot_be_charged_shows_no_error_of_the_loss_and_is_the_last(tmp_path, monkeypatch):
+    path, called = book(tmp_path), []
+
+    def failing(point, data):
+        called.append(point)
+        raise ArithmeticError("quotes a record")
+
+    def full(*rest, **options):
+        raise OSError(28, "No space left")
+
+    objective = private_objective(path, loss=failing)
+    with monkeypatch.context() as patch:
+        patch.setattr(_ledger, "note", full)
+        with pytest.raises(OSError, match="No space left") as caught:
+            objective(0.5)
+    assert caught.value.__context__ is None
+    with pytest.raises(OSError, match="No space left"):
+        objective(0.25)
+    assert called == [0.5]
+    with pytest.raises(ArithmeticError):
+        private_objective(path, loss=failing)(0.5)
+
+
+@pytest.mark.parametrize("stopped", [KeyboardInterrupt, MemoryError])
+def test_reading_that_is_interrupted_gives_nothing_away(stopped, tmp_path, monkeypatch):
+    path = book(tmp_path)
+    one, other = (private_objective(path) for _ in range(2))
+    values = [one(0.25), one(0.5), one(0.75)]
+    real, reads = _private_objective._Record.read, itertools.count(1)
+
+    def interrupted(record, line, point=None):
+        if next(reads) == 3:
+            raise stopped
+        return real(record, line, point)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_private_objective._Record, "read", interrupted)
+        with pytest.raises(stopped):
+            other.refresh()
+    with pytest.raises(drivers.BudgetExhausted):
+        other(0.9)
+    assert [spent.value for spent in other.spent] == values
+
+
+def test_points_that_no_float_holds_are_read_again(tmp_path):
+    path = book(tmp_path)
+    one, other = (private_objective(path, loss=lambda point, data: data) for _ in range(2))
+    values = [one([10**400]) for _ in range(3)]
     with pytest.raises(drivers.BudgetExhausted):
         other(0.5)
+    assert [spent.value for spent in private_objective(path, loss=lambda point, data: data).spent] == values
+
+
+def test_charges_out_of_order_are_damage(tmp_path):
+    path = book(tmp_path)
+    private_objective(path)(0.5)
+    _ledger.note(path, "bo", 3, {"charged": 1})
+    with pytest.raises(_ledger.DamagedLedgerError, match="charges must be numbered in order"):
+        private_objective(path)
 
 
 def test_the_range_of_a_run_is_found_by_one_object(tmp_path):

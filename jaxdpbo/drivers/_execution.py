@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 
 from jaxdpbo import _checks
 from jaxdpbo.drivers._result import Snapshot
@@ -114,7 +115,8 @@ def check_execution(driver: str, run: Execution | None, *usable: str) -> Executi
         return Execution()
     if not isinstance(run, Execution):
         raise TypeError(f"run must be an Execution, got {type(run).__name__}")
-    unusable = [name for name in set_options(run) if name not in usable and getattr(run, name) is not False]
+    silent = ("progress",) if isinstance(run.progress, (bool, np.bool_)) and not run.progress else ()
+    unusable = [name for name in set_options(run) if name not in (*usable, *silent)]
     if unusable:
         raise ValueError(f"{driver} cannot use {', '.join(unusable)} of Execution, only {', '.join(usable)}")
     if not isinstance(run.resume, Snapshot | None):

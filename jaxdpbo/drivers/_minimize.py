@@ -155,14 +155,14 @@ def _run_plan(plan: _methods.Plan, loss: Objective, data: Any, ledger: Recording
     traced = _to_traceable(loss, data, plan.config, must=must) if trying else None
     run = replace(run, traceable=AUTO)
     if traced is not None:
-        with _progress.waiting("compiling and running the search"):
+        with _progress.waiting(run.progress, "compiling and running the search"):
             return run_scan(plan.algorithm, loss, traced, plan.config, delta=plan.delta, ledger=ledger, run=run)
     return _run_in_python(plan, loss, data, ledger, run, tried=trying)
 
 
 def _stepwise_options(run: Execution) -> list[str]:
     """The names of the options that ask for steps from Python."""
-    return [name for name in set_options(run) if name in STEPWISE and getattr(run, name) is not False]
+    return [name for name in set_options(run) if name in STEPWISE and getattr(run, name)]
 
 
 def _users(users: int | None, loss: Objective, data: Any) -> int:

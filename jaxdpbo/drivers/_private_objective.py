@@ -35,6 +35,34 @@ class Evaluation(NamedTuple):
     value: float
 
 
+class _Record(NamedTuple):
+    """The state of a run by the lines of its ledger. One assignment replaces it, so an interrupt never splits it."""
+
+    lines: int = 0
+    charged: int = 0
+    range_charged: bool = False
+    high: float | None = None
+    spent: tuple[Evaluation, ...] = ()
+
+    def read(self, line: dict[str, Any], point: Any = None) -> "_Record":
+        """The state after the next line; ``point`` replaces the point of an evaluation.
+
+        Raises:
+          ledger.DamagedLedgerError: the charges are not numbered in order.
+        """
+        after = self._replace(lines=self.lines + 1)
+        if "charged" in line:
+            if line["charged"] != self.charged + 1:
+                raise ledgers.DamagedLedgerError(f"charges must be numbered in order, got {line['charged']!r}")
+            return after._replace(charged=self.charged + 1)
+        if "seeking" in line:
+            return after._replace(range_charged=True)
+        if "high" in line:
+            return after._replace(high=line["high"])
+        evaluation = Evaluation(_from_json(line["point"]) if point is None else point, line["value"])
+        return after._replace(spent=(*self.spent, evaluation))
+
+
 class PrivateObjective:
     """A function ``objective(point) -> float``, the noised mean loss, that you can give to any optimiser.
 
@@ -137,10 +165,9 @@ class PrivateObjective:
         statement = _separability.update_assumptions(statement, self._loss)
         self._key, self.guarantee = _keys.for_release(run.key, statement, run.insecure_key)
         self._recording = None if ledger is None else recordings.check_recording(ledger)
-        self._noted, self._process = 0, os.getpid()
-        self._lock, self._in_flight, self._charged, self._spent = threading.Lock(), 0, 0, []
-        self._reference, self._range_charged, self._high = None, False, None
-        self._refusal: ledgers.LedgerError | None = None
+        self._process, self._lock, self._in_flight, self._record = os.getpid(), threading.Lock(), 0, _Record()
+        self._reference: jax.Array | None = None
+        self._refusal: Exception | None = None
         if self._recording is not None:
             design_text = () if design is None else (json.dumps([_to_json(point) for point in design]),)
             self._public = "PrivateObjective", self._config, *design_text
@@ -170,32 +197,39 @@ class PrivateObjective:
         with self._lock:
             if self._refusal is not None:
                 raise self._refusal
-            if self._charged + self._in_flight >= self._evaluations:
+            if self._record.charged + self._in_flight >= self._evaluations:
                 raise self._exhausted()
             self._in_flight += 1
-        try:
-            returned = self._call(point)
-        except BaseException:
-            self._charge()
-            raise
-        try:
-            losses = self._check_losses(returned)[None]
-        except _result.ObjectiveError:
-            with self._lock:
-                self._in_flight -= 1
-            raise
-        except BaseException:
-            self._charge()
-            raise
-        number = self._charge()
+        losses = self._attempt(point)
+        number = self._charge()  # outside of any handler: what it raises must not quote what the loss raised
+        if isinstance(losses, BaseException):
+            raise losses
         if self._reference is not None:
             losses = losses - self._reference[None]
         key, config = jax.random.fold_in(self._key, number), self._config
         value = float(_private_means(key, config.budget, losses, config.low, config.high)[0])
         with self._lock:
-            self._note(lambda: {"point": place, "value": value})
-            self._spent.append(Evaluation(kept, value))
+            self._note(lambda: {"point": place, "value": value}, kept)
         return value
+
+    def _attempt(self, point: Any) -> jax.Array | BaseException:
+        """The losses ``(1, n)`` at a point, or what the loss raised, to be charged before it is raised again.
+
+        Raises:
+          ObjectiveError: the losses have another shape.
+        """
+        try:
+            returned = self._call(point)
+        except BaseException as error:
+            return error
+        try:
+            return self._check_losses(returned)[None]
+        except _result.ObjectiveError:
+            with self._lock:
+                self._in_flight -= 1
+            raise
+        except BaseException as error:
+            return error
 
     def _charge(self) -> int:
         """Charge an evaluation in flight and return its number, the index of its noise.
@@ -207,16 +241,15 @@ class PrivateObjective:
             self._in_flight -= 1
             try:
                 self._note(self._next_charge)
-            except ledgers.LedgerError as error:
+            except Exception as error:
                 self._refusal = error  # the loss is not called again
                 raise
-            number, self._charged = self._charged, self._charged + 1
-        return number
+            return self._record.charged - 1
 
     def _next_charge(self) -> dict[str, Any]:
-        if self._charged == self._evaluations:
+        if self._record.charged >= self._evaluations:
             raise self._exhausted()
-        return {"charged": self._charged + 1}
+        return {"charged": self._record.charged + 1}
 
     def _exhausted(self) -> BudgetExhausted:
         return BudgetExhausted(f"all {self._evaluations} evaluations are spent")
@@ -234,63 +267,62 @@ class PrivateObjective:
 
     def _find_range(self, design: Sequence[Any]) -> None:
         """Find the range of losses, once per run; later calls read the range from the record."""
-        if self._high is None:
+        if self._record.high is None:
             self._expect_range_budget()
-        points = design if self._high is None else design[:1]
+        points = design if self._record.high is None else design[:1]
         losses = jnp.stack([self._check_losses(self._call(point)) for point in points])
         self._reference = losses[0]
         scale = self._config.budget.scale
-        if self._high is None and scale is not None:
+        self.refresh()  # another process may have found the range meanwhile
+        if self._record.high is None and scale is not None:
             self._note(self._expect_range_budget)
             numbers = _private_scale.largest_differences(losses[1:], losses[0])
             key = jax.random.fold_in(self._key, self._evaluations)  # evaluations use the smaller numbers
-            self._high = float(_private_scale.FACTOR * _private_scale.median(key, scale, numbers))
-            self._note(lambda: {"high": self._high})
-        assert self._high is not None
-        high = _arrays.to_device(self._high, self._config.high.dtype)
+            found = float(_private_scale.FACTOR * _private_scale.median(key, scale, numbers))
+            self._note(lambda: {"high": found})
+        assert self._record.high is not None
+        high = _arrays.to_device(self._record.high, self._config.high.dtype)
         self._config = replace(self._config, low=-high, high=high)
 
     def _expect_range_budget(self) -> dict[str, Any]:
-        if self._range_charged:
+        if self._record.range_charged:
             raise ledgers.LedgerError(
                 "the budget for the range is spent, and no range is on record: a crash lost it, or another worker is "
                 "about to find it; after a crash give ledger= another run name and a budget of its own"
             )
         return {"seeking": True}
 
-    def _note(self, line: Callable[[], dict[str, Any]]) -> None:
+    def _note(self, line: Callable[[], dict[str, Any]], point: Any = None) -> None:
         """Write a public line to the ledger, before the caller acts on it; raise what ``line()`` raises.
 
         The ledger takes a line only from a process that has read all earlier lines, so two processes never write the
         same number. After a refusal, read the lines of the others and ask ``line`` again.
         """
         written = line()
-        while self._recording is not None:
-            try:
-                ledgers.note(*self._recording, self._noted + 1, written)
-            except ledgers.MovedLedgerError:
-                if not self._recall():
-                    raise
-                written = line()
-            else:
-                self._noted += 1
-                return
+        while not self._is_taken(written):
+            written = line()
+        self._record = self._record.read(written, point)
+
+    def _is_taken(self, line: dict[str, Any]) -> bool:
+        """Offer a line to the ledger; False if there were lines of others, which are now read."""
+        if self._recording is None:
+            return True
+        try:
+            ledgers.note(*self._recording, self._record.lines + 1, line)
+        except ledgers.MovedLedgerError:
+            if not self._recall():
+                raise
+            return False
+        return True
 
     def _recall(self) -> int:
         """Pay for the run, if nobody has; update the state by new lines of other objects, and return their number."""
         assert self._recording is not None
-        what = f"private evaluations, {self._evaluations} of one point"
-        lines = recordings.charge_run(self._recording, what, self.guarantee, *self._public).steps[self._noted :]
-        self._noted += len(lines)
+        what, record = f"private evaluations, {self._evaluations} of one point", self._record
+        lines = recordings.charge_run(self._recording, what, self.guarantee, *self._public).steps[record.lines :]
         for line in lines:
-            if "charged" in line:
-                self._charged = line["charged"]
-            elif "seeking" in line:
-                self._range_charged = True
-            elif "high" in line:
-                self._high = line["high"]
-            else:
-                self._spent.append(Evaluation(_from_json(line["point"]), line["value"]))
+            record = record.read(line)
+        self._record = record
         return len(lines)
 
     def refresh(self) -> None:
@@ -307,14 +339,12 @@ class PrivateObjective:
     @property
     def remaining(self) -> int:
         """The number of evaluations left, as far as this process has read its ledger."""
-        with self._lock:
-            return max(0, self._evaluations - self._charged - self._in_flight)
+        return max(0, self._evaluations - self._record.charged - self._in_flight)
 
     @property
     def spent(self) -> tuple[Evaluation, ...]:
         """All evaluations returned so far, in order. They are public."""
-        with self._lock:
-            return tuple(self._spent)
+        return self._record.spent
 
     def __repr__(self) -> str:
         """Show the guarantee and the counts, but no data."""
@@ -341,7 +371,7 @@ def _from_json(point: Any) -> Any:
     """Invert ``_to_json``: a list of numbers becomes an array, everything else stays plain."""
     try:
         return np.asarray(point, np.float64) if isinstance(point, list) else point
-    except (TypeError, ValueError):  # a list of text, or of rows of different lengths
+    except (TypeError, ValueError, OverflowError):  # a list of text, of rows of different lengths, of huge integers
         return point
 
 

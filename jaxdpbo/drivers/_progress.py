@@ -4,7 +4,7 @@ import contextlib
 import sys
 import threading
 from collections.abc import Iterator
-from typing import Any, TextIO
+from typing import Any, cast
 
 from jaxdpbo import _checks
 
@@ -14,8 +14,10 @@ PAUSE = 2.0  # seconds before the line
 
 def on_terminal() -> bool:
     """True if standard error is a terminal."""
-    stream: TextIO | None = sys.stderr
-    return stream is not None and stream.isatty()
+    try:
+        return bool(cast(Any, sys.stderr).isatty())
+    except Exception:  # None, closed, or of another type than a file
+        return False
 
 
 def bar(progress: bool | str) -> Any:
@@ -32,17 +34,24 @@ def bar(progress: bool | str) -> Any:
 
 
 @contextlib.contextmanager
-def waiting(text: str) -> Iterator[None]:
-    """Show ``text`` on a terminal if the body takes long, and erase the line at the end."""
-    if not on_terminal():
+def waiting(progress: bool | str, text: str) -> Iterator[None]:
+    """Show ``text`` on a terminal if the body takes long, and erase the line at the end; not if ``progress`` is False.
+
+    A terminal that fails never ends the body.
+    """
+    if not progress or not on_terminal():
         yield
         return
     stream, shown = sys.stderr, threading.Event()
 
+    def write(line: str) -> None:
+        with contextlib.suppress(Exception):
+            stream.write(line)
+            stream.flush()
+
     def show() -> None:
         shown.set()
-        stream.write(f"jaxdpbo: {text} ...")
-        stream.flush()
+        write(f"jaxdpbo: {text} ...")
 
     timer = threading.Timer(PAUSE, show)
     timer.daemon = True
@@ -53,5 +62,4 @@ def waiting(text: str) -> Iterator[None]:
         timer.cancel()
         timer.join()
         if shown.is_set():
-            stream.write("\r\033[K")
-            stream.flush()
+            write("\r\033[K")

@@ -7,6 +7,7 @@ import json
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from jaxdpbo.privacy import _guarantee, _guarantee_text, _ledger
 from jaxdpbo.report import _assumptions, _odds, _page, _registry
 
 LIBRARIES = ("jaxdpbo", "jax", "jaxlib", "numpy")
+HUGE = Fraction(2) ** 1000  # a float holds it
 LEVEL_UP = 1 + 2.0**-40  # a sum of fractions in a float, rounded up
 RATE = 0.05  # of false alarms, in the sentence for a meeting
 GROUPS = (1, 2, 4)  # users who are replaced together: one, a couple, a household
@@ -195,7 +197,7 @@ def _spent(account: _ledger.Account) -> tuple[_guarantee.Guarantee, ...]:
 
 def _whole_budget(budget: _ledger.Budget) -> str:
     """The guarantee of the budget, which holds however the runs were chosen."""
-    level = float(budget.level) * LEVEL_UP
+    level = max(float(min(budget.level, HUGE)), _guarantee.LEAST) * LEVEL_UP
     stated = _guarantee.Guarantee(
         budget.notion,
         level,
@@ -203,9 +205,11 @@ def _whole_budget(budget: _ledger.Budget) -> str:
         budget.protects,
         delta=float(budget.delta) * LEVEL_UP,
         total_variation=float(budget.total_variation) * LEVEL_UP,
+        unit=None if budget.unit is None else float(budget.unit),
     )
     delta = _odds.display_delta(stated)
-    return f"epsilon = {_guarantee_text.round_up(stated.epsilon(delta) if delta else level)} at delta = {delta:g}"
+    epsilon = _guarantee_text.round_up(stated.epsilon(delta) if delta else level)
+    return f"epsilon = {epsilon} at delta = {_delta_text(delta)}"
 
 
 def _fingerprint(release: object) -> str:

@@ -19,7 +19,15 @@ from jaxdpbo import _checks
 from jaxdpbo import report as reports
 from jaxdpbo._algorithms import dpareto
 from jaxdpbo._types import ArrayLike, Query, State
-from jaxdpbo.privacy import _accounting, _calibration, _composed_guarantee, _guarantee, _keys, _recording
+from jaxdpbo.privacy import (
+    _accounting,
+    _calibration,
+    _composed_guarantee,
+    _guarantee,
+    _guarantee_text,
+    _keys,
+    _recording,
+)
 from jaxdpbo.privacy._accounting import stage
 from jaxdpbo.privacy._requested_budget import expect_small_delta
 from jaxdpbo.tuning import _fitting, _selection
@@ -58,7 +66,7 @@ class Front(NamedTuple):
     def report(self, path: str | Path | None = None) -> reports.Report:
         """Make the record of the front, to sign; see ``Run.report``."""
         points = zip(self.epsilons[self.front].tolist(), self.errors[self.front].tolist(), strict=True)
-        front = "; ".join(f"{error:.4g} at {epsilon:.3g}" for epsilon, error in sorted(points))
+        front = "; ".join(f"{error:.4g} at {_guarantee_text.round_up(epsilon)}" for epsilon, error in sorted(points))
         details = {"trainings": len(self.errors), "errors on the front, at epsilon for one training": front}
         title = "a front of privacy and utility"
         made = reports.report(title, self.guarantees, release=tuple(self._replace(guarantees=())), details=details)

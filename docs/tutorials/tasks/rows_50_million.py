@@ -1,7 +1,8 @@
-"""Place a depot for 50 million customers, in memory: DP-GIBO keeps no losses between its steps."""
+"""Place a depot for 50 million customers in memory: DP-GIBO keeps no losses between its steps."""
 
 import jax.numpy as jnp
 import numpy as np
+import optax
 
 from jaxdpbo import dp_gibo, report, run_scan
 
@@ -20,6 +21,7 @@ config = dp_gibo.config(
     mu=0.02,
     clip_norm=2.0,
     bounds={"low": [0, 0], "high": [10, 5]},
+    optimizer=optax.adagrad,
     memory="none",
 )
 run = run_scan(dp_gibo.algorithm, distances, customers, config, user_axes=0)

@@ -8,59 +8,63 @@ import numpy as np
 import optuna
 from optuna.trial import Trial
 
-TOLERANCE = 1e-6  # relative: libraries round a product of matrices differently for other values
+from jaxdpbo import _user_values
+
+TOLERANCE = 1e-6  # of the largest loss: libraries round a product of matrices differently for other values
 
 
 def rehearse(suggest: Callable[[Trial], Any], losses: Callable[[dict[str, Any], Any], Any], public: Any) -> None:
     """Call ``suggest`` and ``losses`` on public records as a trial would, in a study that is thrown away.
 
-    If ``public`` holds arrays with one row for each record, the first record takes the place of the last in a second
-    call: no other loss may change. Random losses are not compared.
+    If ``public`` holds arrays or data frames with one row for each record, the last record replaces the first, and the
+    first the last, in further calls: no other loss may change. Random losses are not compared.
 
     Raises:
       ValueError: the losses are not a vector of finite numbers, one for each row of arrays, or depend on other records.
       Exception: any exception of ``suggest`` or ``losses``.
     """
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
-    params = dict(suggest(study.ask()))
-    before = _call(losses, params, public)
-    if before.ndim != 1 or not len(before):
-        raise ValueError(f"losses of the rehearsal must have the shape (n,), got shape {before.shape}")
+    params, rows = dict(suggest(study.ask())), _count_rows(public)
+
+    def measure(order: np.ndarray | None) -> np.ndarray:
+        records = public if order is None else jax.tree.map(lambda leaf: _take(leaf, order), public)
+        shape = None if rows is None else (rows,)
+        return _user_values.to_losses("losses", losses(dict(params), records), shape, np.float64)
+
+    if rows is None:
+        before = measure(None)
+        if before.ndim != 1 or not len(before):
+            raise ValueError(f"losses of the rehearsal must have the shape (n,), got shape {before.shape}")
+    else:
+        before = measure(np.arange(rows))  # a copy: losses may change their argument
     if not np.all(np.isfinite(before)):
         raise ValueError("losses of the rehearsal must be finite: NaN counts as the middle of loss_range")
-    rows = _count_rows(public)
-    if rows is None:
+    if rows is None or not _are_equal(before, measure(np.arange(rows))):
         return
-    if rows != len(before):
-        raise ValueError(f"losses of the rehearsal must be one for each of the {rows} records, got {len(before)}")
-    if not _are_equal(before, _call(losses, params, public)):
-        return  # random losses
-    after = _call(losses, params, jax.tree.map(_replace_last, public))
-    if after.shape != before.shape or not _are_equal(before[:-1], after[:-1]):
-        raise ValueError(
-            "losses must depend on the user's own record alone: in the rehearsal, replacing the last record changed "
-            "the loss of another"
-        )
-
-
-def _call(losses: Callable[[dict[str, Any], Any], Any], params: dict[str, Any], records: Any) -> np.ndarray:
-    return np.asarray(losses(dict(params), records), float)
+    for replaced, taken in ((0, rows - 1), (rows - 1, 0)):
+        order = np.arange(rows)
+        order[replaced] = taken
+        others = np.delete(np.arange(rows), replaced)
+        if not _are_equal(before[others], measure(order)[others]):
+            raise ValueError(
+                "losses must depend on the user's own record alone: in the rehearsal, replacing a record changed the "
+                f"loss of another (each array of {rows} rows holds a row of each record)"
+            )
 
 
 def _count_rows(records: Any) -> int | None:
-    """The number of rows of arrays that share a leading length; None for other records."""
+    """The number of rows of arrays and frames that share a leading length; None for other records."""
     leaves = jax.tree.leaves(records)
-    if not leaves or not all(isinstance(leaf, (np.ndarray, jax.Array)) and leaf.ndim for leaf in leaves):
+    if not all(isinstance(leaf, (np.ndarray, jax.Array)) or hasattr(leaf, "iloc") for leaf in leaves):
         return None
-    lengths = {leaf.shape[0] for leaf in leaves}
+    lengths = {leaf.shape[0] if leaf.shape else None for leaf in leaves}
     return lengths.pop() if len(lengths) == 1 else None
 
 
-def _replace_last(leaf: Any) -> np.ndarray:
-    changed = np.array(leaf)
-    changed[-1] = changed[0]
-    return changed
+def _take(leaf: Any, order: np.ndarray) -> Any:
+    """A copy with the rows in this order; a frame keeps its index."""
+    return leaf.iloc[order].set_axis(leaf.index) if hasattr(leaf, "iloc") else leaf[order]
 
 
 def _are_equal(left: np.ndarray, right: np.ndarray) -> bool:
-    return np.allclose(left, right, rtol=TOLERANCE, atol=TOLERANCE)
+    return np.allclose(left, right, rtol=0, atol=TOLERANCE * np.max(np.abs(left), initial=0.0))

@@ -163,7 +163,7 @@ class PrivateStudy:
             with contextlib.suppress(ValueError):  # no trial, or no shared parameter
                 best = self.best()
                 details |= {"best setting": best.params, "its posterior mean": best.value}
-        release = [(json.dumps(evaluation.point, default=str), evaluation.value) for evaluation in spent]
+        release = [(json.dumps(evaluation.point, default=_to_plain), evaluation.value) for evaluation in spent]
         record = reports.report("the values of a private study", (self.guarantee,), release=release, details=details)
         return record if path is None else record.save(path)
 
@@ -293,8 +293,8 @@ def private_study(
       ledger: ``Recording(path, run)``: charge a ledger. With the same ``Recording`` another process resumes the study.
       run: ``Execution(key, insecure_key)``, for tests.
       rehearse: public records in the form of ``data``, such as invented ones. ``suggest`` and ``losses`` are tried on
-        these before anything is charged, and errors are shown in full. For arrays, replacing one record must not
-        change the losses of others.
+        these before anything is charged, and errors are shown in full. For arrays and frames, replacing a record must
+        not change the losses of others; a loss that passes may still mix users.
 
     Raises:
       ValueError: the study maximises, has several objectives or holds values without noise; a number is out of range;
@@ -339,6 +339,11 @@ def _is_same(one: Any, other: Any) -> bool:
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         return one.keys() == other.keys() and all(_is_same(one[name], other[name]) for name in one)
     return bool(np.array_equal(np.asarray(one), np.asarray(other)))
+
+
+def _to_plain(value: Any) -> Any:
+    """NumPy's numbers and arrays as the ledger writes them; text of anything else."""
+    return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else str(value)
 
 
 def _is_raw(trial: FrozenTrial) -> bool:

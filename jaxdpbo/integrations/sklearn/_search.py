@@ -296,7 +296,7 @@ class PrivateSearchCV(RecordMixin, MetaEstimatorMixin, BaseEstimator):
         steps, batch = self._steps(search)
         if not steps:
             raise ValueError(f"n_iter must be at least {batch}, the number of settings in a batch, got {self.n_iter}")
-        progress = self.verbose if self.verbose == "auto" else bool(self.verbose)
+        progress = run.progress and (self.verbose if self.verbose == "auto" else bool(self.verbose))
         executor = None if effective_n_jobs(cast(Any, self.n_jobs)) == 1 else _joblib_executor.Joblib(self.n_jobs)
         try:
             return minimize(

@@ -27,6 +27,8 @@ SEARCHES = {  # of losses, not of speed
     "selection_prices": "benchmarks.search.selection_prices",
     "private_models": "benchmarks.search.private_models",
     "enough_users": "benchmarks.search.enough_users",
+    "tasks": "benchmarks.search.tasks",
+    "default_settings": "benchmarks.search.default_settings",
 }
 OPTIONS = {
     "first_answer": {"against"},

@@ -2,6 +2,7 @@
 
 import collections
 import pickle
+import re
 import warnings
 
 import jax
@@ -314,12 +315,33 @@ def test_a_refused_fit_costs_nothing(tmp_path):
         classifier(settings=[SETTINGS[0], SETTINGS[0] | {"hidden": (5000,)}]),  # too wide for exact noise
         classifier(epsilon=-1.0),
         classifier(delta=0.5),
+        classifier(cap=1),
         classifier(classes=("no",)),
     ]
     for model in bad:
         with pytest.raises((TypeError, ValueError)):
             model.set_params(ledger=Recording(path, "model")).fit(FRAME, LABELS)
     assert not ledger.account(path).spends
+
+
+def test_with_a_cap_every_fit_trains_the_same_number_of_models(monkeypatch):
+    trained = []
+
+    def train(*arguments, **options):
+        trained.append(1)
+        return train_a_constant(*arguments, **options)
+
+    monkeypatch.setattr(_training, "_train", train)
+    with pytest.raises(ValueError, match=r"cap must be at least \d+") as caught:
+        classifier(cap=1).fit(FRAME, LABELS)
+    cap = int(re.search(r"at least (\d+)", str(caught.value))[1])
+    for seed in range(2):
+        trained.clear()
+        run = Execution(key=jax.random.key(seed), insecure_key=True)
+        stated = classifier(cap=cap, run=run).fit(FRAME, LABELS).guarantee_
+        assert len(trained) == cap
+        assert _guarantee.LOSERS_UNKNOWN in stated.assumptions
+        assert _guarantee.RUNS_UNKNOWN not in stated.assumptions
 
 
 def test_a_refused_fit_leaves_the_fitted_model(fitted):

@@ -44,7 +44,7 @@ class _Record(NamedTuple):
     high: float | None = None
     spent: tuple[Evaluation, ...] = ()
 
-    def read(self, line: dict[str, Any], point: Any = None) -> "_Record":
+    def read(self, line: dict[str, Any], point: object = None) -> "_Record":
         """The state after the next line; ``point`` replaces the point of an evaluation.
 
         Raises:

@@ -89,6 +89,7 @@ def tune_table(
     *,
     epsilon: float,
     delta: float,
+    cap: int | None,
     ledger: _recording.Recording | None,
     key: jax.Array | None,
     insecure_key: bool,
@@ -102,7 +103,9 @@ def tune_table(
     settings = _selection.check_settings(settings)
     asked = _fitting.TuningArguments(training, settings, epsilon, delta, ledgers, key, insecure_key, "worst")
     checked, rows, _ = _check_arguments(asked, rows, None)
-    return _select_and_train(checked, _accounting.repetitions(ETA, MEAN_RUNS), None, rows, None, single_guarantee=True)
+    law = _accounting.repetitions(ETA, MEAN_RUNS)
+    cap = _selection.check_cap(law, cap, checked.delta, checked.epsilon)
+    return _select_and_train(checked, law, cap, rows, None, single_guarantee=True)
 
 
 def _check_arguments(

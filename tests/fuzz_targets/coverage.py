@@ -106,7 +106,7 @@ EXEMPT: dict[str, dict[str, str]] = {
             "begin_record begin_once begin_with_file note_step store_state record_release load_release"
         ),
         "drivers._method_configs": "sobol levels add_estimate has_private_range",
-        "drivers._preview": "step_deviation few_users_note",
+        "drivers._preview": "step_deviation few_users_note percent",
         "drivers._public_search": "propose",
         "drivers._proposals": "propose",
         "drivers._result": (
@@ -180,7 +180,7 @@ EXEMPT: dict[str, dict[str, str]] = {
     },
     "of a table that anybody may have written: tests/test_private_models.py": {
         "integrations.sklearn._columns": "make_encoding encode category_numbers real_numbers check_choices",
-        "integrations.sklearn._layered_training": "hidden_widths default_settings",
+        "integrations.sklearn._layered_training": "hidden_widths default_settings make_setting",
     },
     "of a guarantee, which has rows of its own: tests/test_report.py": {
         "report._assumptions": "checker",

@@ -9,11 +9,12 @@ import optuna
 from optuna.trial import Trial
 
 from jaxdpbo import _user_values
+from jaxdpbo._types import Data
 
 TOLERANCE = 1e-6  # of the largest loss: libraries round a product of matrices differently for other values
 
 
-def rehearse(suggest: Callable[[Trial], Any], losses: Callable[[dict[str, Any], Any], Any], public: Any) -> None:
+def rehearse(suggest: Callable[[Trial], Any], losses: Callable[[dict[str, Any], Any], Any], public: Data) -> None:
     """Call ``suggest`` and ``losses`` on public records as a trial would, in a study that is thrown away.
 
     If ``public`` holds arrays or data frames with one row for each record, the last record replaces the first, and the

@@ -42,6 +42,7 @@ class _PrivateModel(RecordMixin):
     epsilon: float
     delta: float
     settings: Any
+    cap: int | None
     ledger: Recording | None
     run: Execution | None
 
@@ -61,6 +62,7 @@ class _PrivateModel(RecordMixin):
             default_settings if self.settings is None else self.settings,
             epsilon=self.epsilon,
             delta=self.delta,
+            cap=self.cap,
             ledger=self.ledger,
             key=run.key,
             insecure_key=run.insecure_key,
@@ -108,8 +110,8 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
 
     Formal guarantee: all attributes with a trailing underscore are together ``(epsilon, delta)``-DP for the replacement
     of one row of ``X`` and ``y``; see ``guarantee_`` for the assumptions. ``score`` is not private if its rows are
-    protected. Each ``fit`` spends a budget again. The assumptions include that nobody times ``fit``. In a
-    ``Pipeline``, no step before the model may learn from the rows.
+    protected. Each ``fit`` spends a budget again. Without a ``cap`` the assumptions include that nobody times ``fit``.
+    In a ``Pipeline``, no step before the model may learn from the rows.
 
     >>> import numpy as np
     >>> import pandas
@@ -136,6 +138,9 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
       delta: in (0, 1), far below 1 over the number of rows.
       settings: a public list of settings to choose from: those of ``tuning.DPSGD``, and ``hidden``, the widths of
         hidden layers, ``()`` for logistic regression. By default a list for the number of rows.
+      cap: always train this many models, so that the duration of ``fit`` does not reveal the random number of models
+        to choose from, see ``tuning.private_selection``. If ``cap`` is too small for ``delta``, the error names a
+        larger number.
       ledger: ``Recording(path, run)``: charge ``guarantee_`` before the first training. A second fit under the same
         name is refused. Create the ledger with ``protects="all rows, training and validation"``.
       run: ``Execution(key=..., insecure_key=True)``, FOR TESTS ALONE: anyone who knows the key can remove the noise,
@@ -160,6 +165,7 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
         epsilon: float,
         delta: float,
         settings: Sequence[dict[str, Any]] | None = None,
+        cap: int | None = None,
         ledger: Recording | None = None,
         run: Execution | None = None,
     ):
@@ -169,6 +175,7 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
         self.epsilon = epsilon
         self.delta = delta
         self.settings = settings
+        self.cap = cap
         self.ledger = ledger
         self.run = run
 
@@ -229,6 +236,7 @@ class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
       epsilon: the budget, for the settings and the model, with ``delta``.
       delta: in (0, 1), far below 1 over the number of rows.
       settings: see ``PrivateClassifier``.
+      cap: see ``PrivateClassifier``.
       ledger: see ``PrivateClassifier``.
       run: see ``PrivateClassifier``.
 
@@ -251,6 +259,7 @@ class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
         epsilon: float,
         delta: float,
         settings: Sequence[dict[str, Any]] | None = None,
+        cap: int | None = None,
         ledger: Recording | None = None,
         run: Execution | None = None,
     ):
@@ -260,6 +269,7 @@ class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
         self.epsilon = epsilon
         self.delta = delta
         self.settings = settings
+        self.cap = cap
         self.ledger = ledger
         self.run = run
 

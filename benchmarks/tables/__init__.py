@@ -10,14 +10,12 @@ from benchmarks.tables import (
     sentences,
     speed,
     summary,
+    tasks,
     tuning,
     verdicts,
 )
 
 SENTENCES = sentences.SENTENCES
 
-BLOCKS = {
-    name: block
-    for module in (papers, search, least_epsilon, private_models, tuning, speed, scaling, summary, facts, verdicts)
-    for name, block in module.BLOCKS.items()
-}
+MODULES = papers, search, least_epsilon, private_models, tasks, tuning, speed, scaling, summary, facts, verdicts
+BLOCKS = {name: block for module in MODULES for name, block in module.BLOCKS.items()}

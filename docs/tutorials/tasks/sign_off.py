@@ -25,10 +25,10 @@ entry = record.registry(
     name="Ages of customers",
     data_curators=["A shop"],
     intended_use="Plan opening hours",
-    data_product_type="Statistics",
+    data_product_type="Summary statistics",
     data_product_region="EU",
     publication_date="2026-11-27",
-    release_type="Two releases",
+    release_type="Many releases",
     registry_authors=["A. Person"],
 )
 Path("registry.yaml").write_text(entry)

@@ -110,6 +110,6 @@ def greedy(regrets: np.ndarray, count: int) -> list[int]:
     """Numbers of settings: each next one lowers the mean over problems of the least regret most."""
     chosen: list[int] = []
     for _ in range(min(count, regrets.shape[1])):
-        means = [np.mean(np.min(regrets[:, [*chosen, number]], axis=1)) for number in range(regrets.shape[1])]
-        chosen.append(int(np.argmin(means)))
+        others = [number for number in range(regrets.shape[1]) if number not in chosen]
+        chosen.append(min(others, key=lambda number: np.mean(np.min(regrets[:, [*chosen, number]], axis=1))))
     return chosen

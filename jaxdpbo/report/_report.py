@@ -165,7 +165,7 @@ def ledger_report(path: str | Path) -> Report:
     """
     account = _ledger.account(path)
     rows = _ledger.spends_table(account)
-    details = {"ledger": Path(path).name, "last line": account.head, "begun": f"{account.when} by {account.by}"}
+    details = {"ledger": Path(path).name, "last line": account.head, "created": f"{account.when} by {account.by}"}
     if account.budget.notion in ("gdp", "dp"):
         details[WHOLE] = _whole_budget(account.budget)
     return Report(f"the ledger {Path(path).name}", _spent(account), details, "", _now(), _versions(), rows)

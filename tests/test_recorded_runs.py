@@ -940,6 +940,11 @@ def test_charges_out_of_order_are_damage(tmp_path):
     _ledger.note(path, "bo", 3, {"charged": 1})
     with pytest.raises(_ledger.DamagedLedgerError, match="charges must be numbered in order"):
         private_objective(path)
+    other = book(tmp_path / "other")
+    private_objective(other)
+    _ledger.note(other, "bo", 1, {"colour": "red"})
+    with pytest.raises(_ledger.DamagedLedgerError, match=r"must hold a value, got \['colour'\]"):
+        private_objective(other)
 
 
 def test_the_range_of_a_run_is_found_by_one_object(tmp_path):

@@ -293,10 +293,11 @@ def test_the_record_of_a_ledger_adds_up_its_spends(tmp_path, capsys):
     for part in ("march", "april", "budget, in mu^2", "left, in mu^2", ledger.head(path)):
         assert part in text
     whole = privacy.guarantee("gdp", 2.0, "replace_one", "the people").epsilon(1e-5)
-    for level in ("1e400", "1e-400"):
-        odd = tmp_path / f"{level}.jsonl"
-        ledger.create(odd, mu=level)
-        assert report.ledger_report(odd).details[_report.WHOLE].startswith("epsilon = ")
+    odd_budgets = ("gdp", "1e400", "no bound"), ("dp", "1e400", "no bound"), ("gdp", "1e-400", "epsilon = 0 at ")
+    for notion, level, said in odd_budgets:
+        odd = tmp_path / f"{notion}{level}.jsonl"
+        ledger.create(odd, notion=notion, level=level)
+        assert report.ledger_report(odd).details[_report.WHOLE].startswith(said)
     promised = re.search(r"epsilon = ([\d.]+) at delta = 1e-05$", made.details[_report.WHOLE])
     assert whole <= float(promised[1]) < whole * 1.001
     main(["report", str(path), "--out", str(tmp_path / "record.html")])

@@ -56,7 +56,7 @@ def run(name: str) -> dict[str, Any]:
         begun = time.perf_counter()
         with printed.open("w") as file:
             process = subprocess.Popen(command, cwd=folder, env=environment, stdout=file)
-            _, status, usage = os.wait4(process.pid, 0)  # in place of Popen.wait: the memory of this process alone
+            _, status, usage = os.wait4(process.pid, 0)  # in place of Popen.wait: the memory of this script alone
         seconds, lines = time.perf_counter() - begun, printed.read_text().splitlines()
     if status:
         raise RuntimeError(f"{name}.py ended with status {status}")

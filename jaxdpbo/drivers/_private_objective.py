@@ -48,7 +48,7 @@ class _Record(NamedTuple):
         """The state after the next line; ``point`` replaces the point of an evaluation.
 
         Raises:
-          ledger.DamagedLedgerError: the charges are not numbered in order.
+          ledger.DamagedLedgerError: the charges are not numbered in order, or the line is of another kind.
         """
         after = self._replace(lines=self.lines + 1)
         if "charged" in line:
@@ -59,6 +59,8 @@ class _Record(NamedTuple):
             return after._replace(range_charged=True)
         if "high" in line:
             return after._replace(high=line["high"])
+        if not {"point", "value"} <= line.keys():
+            raise ledgers.DamagedLedgerError(f"lines of private evaluations must hold a value, got {sorted(line)}")
         evaluation = Evaluation(_from_json(line["point"]) if point is None else point, line["value"])
         return after._replace(spent=(*self.spent, evaluation))
 

@@ -197,7 +197,9 @@ def _spent(account: _ledger.Account) -> tuple[_guarantee.Guarantee, ...]:
 
 def _whole_budget(budget: _ledger.Budget) -> str:
     """The guarantee of the budget, which holds however the runs were chosen."""
-    level = max(float(min(budget.level, HUGE)), _guarantee.LEAST) * LEVEL_UP
+    if budget.level > HUGE:
+        return "no bound"
+    level = max(float(budget.level), _guarantee.LEAST) * LEVEL_UP
     stated = _guarantee.Guarantee(
         budget.notion,
         level,

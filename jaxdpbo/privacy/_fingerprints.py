@@ -40,7 +40,7 @@ def fingerprint(public: object) -> str:
     Raises:
       TypeError: ``public`` holds other values than numbers, text, arrays, functions and records of these.
     """
-    return _digest((sys.version_info[:2], [_version(name) for name in LIBRARIES], public), ())
+    return _digest((sys.version_info[:2], [version(name) for name in LIBRARIES], public), ())
 
 
 def checksum(numbers: Tree, public: str) -> jax.Array:
@@ -214,5 +214,6 @@ _KINDS = (  # the first match counts
 )
 
 
-def _version(library: str) -> str:
+def version(library: str) -> str:
+    """What a library says of itself; its metadata is absent where it runs from a checkout."""
     return str(importlib.import_module(library).__version__)

@@ -2,7 +2,6 @@
 
 import datetime
 import hashlib
-import importlib.metadata
 import json
 import platform
 from collections.abc import Mapping
@@ -15,7 +14,7 @@ import jax
 import numpy as np
 
 from jaxdpbo import _files
-from jaxdpbo.privacy import _guarantee, _guarantee_text, _ledger
+from jaxdpbo.privacy import _fingerprints, _guarantee, _guarantee_text, _ledger
 from jaxdpbo.report import _assumptions, _odds, _page, _registry
 
 LIBRARIES = ("jaxdpbo", "jax", "jaxlib", "numpy")
@@ -236,7 +235,7 @@ def _now() -> str:
 
 
 def _versions() -> dict[str, str]:
-    return {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in LIBRARIES}
+    return {"python": platform.python_version()} | {name: _fingerprints.version(name) for name in LIBRARIES}
 
 
 def _describe(stated: _guarantee.Guarantee) -> dict[str, Any]:

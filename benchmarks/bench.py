@@ -29,6 +29,7 @@ SEARCHES = {  # of losses, not of speed
     "enough_users": "benchmarks.search.enough_users",
     "tasks": "benchmarks.search.tasks",
     "default_settings": "benchmarks.search.default_settings",
+    "method_rule": "benchmarks.search.method_rule",
 }
 OPTIONS = {
     "first_answer": {"against"},
@@ -38,6 +39,7 @@ OPTIONS = {
     "private_tuning": {"problems", "methods", "budgets", "seeds"},
     "blocks": {"seeds"},
     "private_models": {"seeds"},
+    "method_rule": {"problems", "seeds"},
 }
 MODULES = {name: f"benchmarks.speed.{name}" for name in (*NAMES, "commits")} | SEARCHES
 ALL = "all"

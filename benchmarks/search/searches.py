@@ -68,18 +68,18 @@ def loss_of(problem: Problem, search: str, budget: Budget, seed: int) -> tuple[f
         options["public"] = problem.public(data) if search == PUBLIC and problem.public else None
     if search == BEFORE:
         method, typed = method_before(problem, budget.mu), {"mu": budget.mu}
-        options["clip_norm"] = 0.25 * (problem.loss_range[1] - problem.loss_range[0])
+        options |= {"clip_norm": 0.25 * (problem.loss_range[1] - problem.loss_range[0]), "rounds": 4}
     run = run_minimize(problem, data, method, typed, seed, **options)
     return problem.mean(run.release.point if problem.is_box else run.release.params, data), run.method
 
 
 def run_minimize(
     problem: Problem, data: Any, method: str, typed: dict[str, float], seed: int, *, public: Any = None,
-    clip_norm: float | None = None,
+    clip_norm: float | None = None, rounds: int = _method_configs.ROUNDS,
 ) -> Any:  # fmt: skip
-    """``minimize`` with a seed; "before" had four rounds of points near the last choice."""
-    rounds = _method_configs.ROUNDS
-    _method_configs.ROUNDS = 4 if clip_norm is not None else rounds
+    """``minimize`` with a seed; ``rounds`` of points near the last choice, for "choice"."""
+    default = _method_configs.ROUNDS
+    _method_configs.ROUNDS = rounds
     descends = method in _methods.DESCENT_METHODS
     try:
         return minimize(
@@ -94,7 +94,7 @@ def run_minimize(
             run=Execution(key=jax.random.key(seed), insecure_key=True, traceable=problem.traceable),
         )
     finally:
-        _method_configs.ROUNDS = rounds
+        _method_configs.ROUNDS = default
 
 
 def method_before(problem: Problem, mu: float) -> str:

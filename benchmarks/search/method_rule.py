@@ -1,0 +1,109 @@
+"""``scripts/bench method_rule``: the methods of ``minimize`` on development seeds, around the ends of its rules.
+
+The seeds are not those of ``scripts/bench search``, which verifies the rule. A difference counts as it does there.
+"""
+
+import os
+import time
+from typing import Any
+
+os.environ.setdefault("JAX_ENABLE_X64", "1")
+
+import numpy as np
+
+from benchmarks import report
+from benchmarks.reproductions import common
+from benchmarks.search import cells, minimize, searches
+from benchmarks.search.budgets import Budget
+from benchmarks.search.problems import PROBLEMS
+
+FIRST_SEED, SEEDS = 8600, 6
+IN_ORDER, ROUNDS = "in_order", (1, 2, 4)
+SPACES = ("svm", "elastic_net", "ridership", "perceptron", "ranking", "boosting", "forest")
+BOXES = {  # budgets on both sides of the rule's thresholds
+    "svr_ridership_700": ("epsilon 0.12", "epsilon 0.25", "epsilon 0.5", "epsilon 1"),
+    "gp_simulated": ("epsilon 0.06", "epsilon 0.12", "epsilon 0.25", "epsilon 0.5"),
+    "gp_slices": ("epsilon 1", "epsilon 2"),
+    "svr_diabetes": ("epsilon 1.5", "epsilon 3"),
+}
+DESCENTS = ("start_then_local", "local")
+
+
+def adaptive(rounds: int) -> str:
+    """The name of a design and ``rounds`` of points near the last choice."""
+    return f"choice, {rounds} near"
+
+
+NEAR = {adaptive(rounds): rounds for rounds in ROUNDS}
+
+
+def main(quick: bool, *, problems: list[str] | None = None, seeds: int | None = None) -> None:
+    started = time.perf_counter()
+    count = seeds or (2 if quick else SEEDS)
+    compared = {name: ((minimize.FIRST, "mu inf"), (*NEAR, searches.RANDOM)) for name in SPACES}
+    compared |= {name: (budgets, DESCENTS) for name, budgets in BOXES.items()}
+    chosen = problems or (["elastic_net"] if quick else list(compared))
+    wanted = [
+        cells.Cell(name, search, budget, FIRST_SEED + seed)
+        for name in chosen
+        for seed in range(count)
+        for budget in compared[name][0]
+        for search in (IN_ORDER, *compared[name][1])
+    ]
+    folder = report.folder("search")
+    found = cells.run(folder / "method_rule.jsonl", wanted, folder / "programs", timed)
+    results = {name: _compare(found, name, *compared[name], count) for name in chosen}
+    rows = [
+        (PROBLEMS[name].title, budget, search, f"{one['mean']:.4f}", one["paired"]["verdict"])
+        for name, row in results.items()
+        for budget, each in row.items()
+        for search, one in each.items()
+    ]
+    report.print_table(("problem", "budget", "search", "mean loss", f"beside {IN_ORDER}"), rows, flush=(0, 1, 2, 4))
+    report.write_bench(
+        "method_rule",
+        common.plain({"problems": results}),
+        quick=quick,
+        seeds=[FIRST_SEED, FIRST_SEED + count],
+        noise="exact",
+        dtype="float64",
+        chosen={"delta of every epsilon": 1e-5, "rounds near the last choice": ROUNDS},
+        started=started,
+    )
+
+
+def timed(cell: cells.Cell) -> dict[str, Any]:
+    """One run."""
+    started = time.perf_counter()
+    problem, budget = PROBLEMS[cell.problem], Budget.parse(cell.budget)
+    if cell.search in NEAR:
+        data = problem.draw(cell.seed)
+        run = searches.run_minimize(problem, data, "choice", budget.typed, cell.seed, rounds=NEAR[cell.search])
+        loss = problem.mean(run.release.point if problem.is_box else run.release.params, data)
+    else:
+        loss, _ = searches.loss_of(problem, cell.search, budget, cell.seed)
+    return {"loss": loss, "seconds": round(time.perf_counter() - started, 2)}
+
+
+def _compare(
+    found: dict[cells.Cell, dict[str, Any]], name: str, budgets: tuple[str, ...], others: tuple[str, ...], count: int
+) -> dict[str, Any]:
+    """Mean losses by budget and search, and the difference of each from one choice in order."""
+    losses = {
+        budget: {
+            search: np.array(
+                [found[cells.Cell(name, search, budget, FIRST_SEED + seed)]["loss"] for seed in range(count)]
+            )
+            for search in (IN_ORDER, *others)
+        }
+        for budget in budgets
+    }
+    means = [float(np.mean(each)) for row in losses.values() for each in row.values()]
+    scale = max(means) - min(means)
+    return {
+        budget: {
+            search: {"mean": np.mean(each), "paired": minimize.compared(each, row[IN_ORDER], scale)}
+            for search, each in row.items()
+        }
+        for budget, row in losses.items()
+    }

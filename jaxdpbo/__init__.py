@@ -28,6 +28,7 @@ from jaxdpbo import (
     report,
     space,
     surrogate,
+    tables,
     transforms,
     types,
 )
@@ -96,6 +97,7 @@ __all__ = [
     "space",
     "surrogate",
     "sweep",
+    "tables",
     "theory",
     "training",
     "transforms",

@@ -156,6 +156,9 @@ class Algorithm(NamedTuple):
       survey: ``(config, query, memory, values, present=None) -> whole``, the first round of steps with ``query.survey``
         True; for algorithms with a privately found scale.
       refine: ``(key, config, query, whole) -> Query``, perturbs the survey and adds the result to the query.
+      history: ``(config, state, query) -> tuple[Query, ...]``, on the host, for users whose memory nobody keeps (the
+        rows of a table): earlier queries that rebuild what ``contribute`` needs of the memory, then ``query``; ``()``
+        if the total of this step is zeros for certain. None if users remember nothing, or their memory must be kept.
     """
 
     init: Callable[..., Any]
@@ -169,6 +172,20 @@ class Algorithm(NamedTuple):
     remember: Callable[..., Any] = remember_nothing
     survey: Callable[..., Any] | None = None
     refine: Callable[..., Any] | None = None
+    history: Callable[..., Any] | None = None
+
+
+def history(algorithm: Algorithm, config: Config, state: "State", query: "Query") -> tuple["Query", ...]:
+    """The queries whose values a step needs of users whose memory nobody keeps, see ``Algorithm.history``.
+
+    Raises:
+      ValueError: the memory must be kept.
+    """
+    if algorithm.history is not None:
+        return algorithm.history(config, state, query)
+    if jax.tree.leaves(algorithm.remember(config, 1)):
+        raise ValueError("users of a table remember nothing between steps: give memory='none', or arrays in memory")
+    return (query,)
 
 
 def bind(function: Callable[..., Any], *first: Any) -> Callable[..., Any]:

@@ -20,7 +20,7 @@ from benchmarks import audit, audits, report
 from benchmarks.audits import rows as harness
 from jaxdpbo import accounting, dp_gibo, drivers, gp_ucb, private_evaluations
 from jaxdpbo._algorithms import dp_gd
-from jaxdpbo.drivers import _loop
+from jaxdpbo.drivers import _compiled_steps
 from jaxdpbo.privacy import (
     _auditing,
     _choice,
@@ -84,12 +84,14 @@ def replayed(algorithm, config, wild, values_at=evaluated):
     published = []  # the public part of the first run's states
 
     def run(data):
-        first, snapshot = not published, _loop.begin(algorithm, jax.random.key(1), config)
+        first, snapshot = not published, _compiled_steps.begin(algorithm, jax.random.key(1), config)
         statistic, seen = [], []
         for t in range(config.steps):
             ask_key, tell_key = jax.random.split(jax.random.fold_in(jax.random.key(2), t))
-            query = _loop.ask(algorithm, ask_key, config, snapshot.state)
-            snapshot, info = _loop.learn(algorithm, tell_key, config, snapshot, query, values_at(query.points, data))
+            query = _compiled_steps.ask(algorithm, ask_key, config, snapshot.state)
+            snapshot, info = _compiled_steps.learn(
+                algorithm, tell_key, config, snapshot, query, values_at(query.points, data)
+            )
             state = snapshot.state
             raw = getattr(info, "gradient", None)
             moved = info.mean_loss if raw is None else raw
@@ -177,16 +179,16 @@ def test_replays_of_what_pays_in_the_end_differ_in_raw_utilities_alone(name, wil
     config = case.config(1.0)
 
     def run(data):
-        snapshot, seen = _loop.begin(case.algorithm, jax.random.key(1), config), []
+        snapshot, seen = _compiled_steps.begin(case.algorithm, jax.random.key(1), config), []
         for t in range(config.steps):
             ask_key, tell_key = jax.random.split(jax.random.fold_in(jax.random.key(2), t))
-            query = _loop.ask(case.algorithm, ask_key, config, snapshot.state)
+            query = _compiled_steps.ask(case.algorithm, ask_key, config, snapshot.state)
             points = query.points if query.points.shape[1] == 2 else np.zeros((1, 2))
             values = gains(points, data, getattr(config, "users", None))
-            snapshot, _ = _loop.learn(case.algorithm, tell_key, config, snapshot, query, values)
+            snapshot, _ = _compiled_steps.learn(case.algorithm, tell_key, config, snapshot, query, values)
             state = snapshot.state
             seen.append((state.public, query.mask, query if "in order" in name else query.points.shape))
-        released = _loop.release(case.algorithm, jax.random.key(3), config, state)
+        released = _compiled_steps.release(case.algorithm, jax.random.key(3), config, state)
         shapes = jax.tree.map(lambda leaf: (leaf.shape, str(leaf.dtype)), released)
         return state.raw.utilities, (seen, shapes)
 

@@ -21,7 +21,7 @@ from oracles import conformance
 from protocol_cases import CASES
 
 from jaxdpbo import Recording, ledger, transforms
-from jaxdpbo.drivers import _loop
+from jaxdpbo.drivers import _compiled_steps
 from jaxdpbo.privacy import _guarantee, _mechanisms, _private_mean, _recording, _totals, _wide_integers
 
 ROUTES = {
@@ -91,20 +91,20 @@ def data_set(rng, config, case, ordinary):
 
 def points_of(config, case):
     """How many points each step asks for."""
-    state = jax.eval_shape(lambda: _loop.begin(case.algorithm, jax.random.key(0), config).state)
+    state = jax.eval_shape(lambda: _compiled_steps.begin(case.algorithm, jax.random.key(0), config).state)
     return [len(jax.eval_shape(case.algorithm.ask, jax.random.key(0), config, state).points)] * config.steps
 
 
 def run(case, config, key, values):
     """All steps and the release, by the drivers' own pieces."""
     algorithm = case.algorithm
-    init_key, loop_key, release_key = _loop.run_keys(key)
-    snapshot = _loop.begin(algorithm, init_key, config)
+    init_key, loop_key, release_key = _compiled_steps.run_keys(key)
+    snapshot = _compiled_steps.begin(algorithm, init_key, config)
     for t, value in enumerate(values):
-        ask_key, tell_key = _loop.step_keys(loop_key, t)
-        query = _loop.ask(algorithm, ask_key, config, snapshot.state)
-        snapshot, _ = _loop.learn(algorithm, tell_key, config, snapshot, query, jnp.asarray(value))
-    return _loop.release(algorithm, release_key, config, snapshot.state)
+        ask_key, tell_key = _compiled_steps.step_keys(loop_key, t)
+        query = _compiled_steps.ask(algorithm, ask_key, config, snapshot.state)
+        snapshot, _ = _compiled_steps.learn(algorithm, tell_key, config, snapshot, query, jnp.asarray(value))
+    return _compiled_steps.release(algorithm, release_key, config, snapshot.state)
 
 
 def cost_of(stated):
@@ -152,7 +152,7 @@ def test_a_prior_averaged_release_draws_what_it_states(name, fresh, bases):
     case, worst = CASES[name], 0.0
     config, stated = case.config(1.0), case.algorithm.privacy(case.config(1.0))
     point, value = float(config.point_sensitivity), float(config.value_sensitivity)
-    state = _loop.begin(case.algorithm, jax.random.key(0), config).state
+    state = _compiled_steps.begin(case.algorithm, jax.random.key(0), config).state
     rng, raw = np.random.default_rng(0), state.raw
     state = state._replace(public=state.public._replace(step=jnp.asarray(config.steps, jnp.int32)))
 
@@ -162,13 +162,13 @@ def test_a_prior_averaged_release_draws_what_it_states(name, fresh, bases):
 
     means, utilities = rng.normal(size=raw.posterior.mean.shape), rng.normal(size=config.steps)
     release_key, recording = jax.random.key(1), fresh()
-    recording.record(_loop.release, case.algorithm, release_key, config, moved(means, utilities))
+    recording.record(_compiled_steps.release, case.algorithm, release_key, config, moved(means, utilities))
     for number in range(200 * bases):
         share = rng.uniform(0.99, 1.0) if number % 2 else rng.uniform()
         far = moved(
             means + share * point * rng.choice([-1, 1], means.shape), utilities + share * value * rng.choice([-1, 1])
         )
-        _, pairs = recording.play(_loop.release, case.algorithm, release_key, config, far)
+        _, pairs = recording.play(_compiled_steps.release, case.algorithm, release_key, config, far)
         worst = max(worst, conformance.epsilon_of(tape.terms(pairs)))
     assert 0.95 * stated.level <= worst <= stated.level * (1 + 1e-6)
 

@@ -10,7 +10,7 @@ from protocol_cases import CASES, records
 from jaxdpbo import drivers, ledger, private_estimate, private_evaluations, private_search
 from jaxdpbo._algorithms import random_search
 from jaxdpbo._types import missing_fields
-from jaxdpbo.drivers import _loop, _result
+from jaxdpbo.drivers import _compiled_steps, _result
 from jaxdpbo.types import Config, Info, PublicState
 
 CASE = CASES["dp_gd"]
@@ -64,11 +64,11 @@ def with_misspelt_info():
 def test_every_algorithm_has_the_fields_that_drivers_read(name):
     case = CASES[name]
     config, key = case.config(1.0), jax.random.key(0)
-    snapshot = _loop.begin.eval_shape(case.algorithm, key, config)
+    snapshot = _compiled_steps.begin.eval_shape(case.algorithm, key, config)
     state = snapshot.state
     query = jax.eval_shape(case.algorithm.ask, key, config, state)
     values = jax.ShapeDtypeStruct((*query.mask.shape, *case.shape), query.points.dtype)
-    (after, _), info = _loop.learn.eval_shape(case.algorithm, key, config, snapshot, query, values)
+    (after, _), info = _compiled_steps.learn.eval_shape(case.algorithm, key, config, snapshot, query, values)
     assert missing_fields(config, Config) == missing_fields(info, Info) == []
     assert missing_fields(state.public, PublicState) == missing_fields(after.public, PublicState) == []
     assert (state.public.budget is None) == (after.public.budget is None)

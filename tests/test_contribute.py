@@ -14,7 +14,7 @@ from protocol_cases import CASES, USERS, records
 
 from benchmarks import contributions
 from jaxdpbo._algorithms import dp_gibo
-from jaxdpbo.drivers import _compiled_run, _loop, _result
+from jaxdpbo.drivers import _compiled_run, _compiled_steps, _result
 from jaxdpbo.privacy import _totals
 
 ADDS = [name for name, case in CASES.items() if case.algorithm.contribute is not None]
@@ -27,14 +27,14 @@ def begun(name, steps=1):
     """The case, its config, where it stands after some steps, its next query and the users' values there."""
     case = CASES[name]
     config = case.config(1.0)
-    snapshot = _loop.begin(case.algorithm, KEY, config)
+    snapshot = _compiled_steps.begin(case.algorithm, KEY, config)
     for t in range(steps + 1):
-        query = _loop.ask(case.algorithm, jax.random.fold_in(KEY, 2 * t), config, snapshot.state)
+        query = _compiled_steps.ask(case.algorithm, jax.random.fold_in(KEY, 2 * t), config, snapshot.state)
         values = jax.vmap(case.objective, in_axes=(0, None))(query.points, jnp.asarray(records()))
         if t == steps:
             return case, config, snapshot, query, values
         key = jax.random.fold_in(KEY, 2 * t + 1)
-        snapshot, _ = _loop.learn(case.algorithm, key, config, snapshot, query, values)
+        snapshot, _ = _compiled_steps.learn(case.algorithm, key, config, snapshot, query, values)
 
 
 def jaxpr_of(function, *arguments):

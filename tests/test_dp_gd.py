@@ -13,7 +13,7 @@ from benchmarks.papers import huber_regression
 from jaxdpbo import drivers
 from jaxdpbo._algorithms import dp_gd
 from jaxdpbo._checks import low_high
-from jaxdpbo.drivers import _compiled_run, _loop
+from jaxdpbo.drivers import _compiled_run, _compiled_steps
 from jaxdpbo.privacy import _clipping, _sensitivity
 
 USERS, STEPS, DIMENSION = 7, 6, 2
@@ -109,7 +109,7 @@ def test_the_noise_has_the_law_that_the_guarantee_states():
 def largest_move():
     """Replay on neighbours without noise: how far the mean gradient moves, over ``2 B / n``."""
     chosen = config(mu=np.inf)
-    snapshot = _loop.begin(dp_gd.algorithm, key(), chosen)
+    snapshot = _compiled_steps.begin(dp_gd.algorithm, key(), chosen)
     query = dp_gd.ask(key(), chosen, snapshot.state)
     learn = jax.jit(lambda values: _compiled_run.learn(dp_gd.algorithm, key(), chosen, snapshot, query, values))
     rng = np.random.default_rng(3)
@@ -150,7 +150,7 @@ def test_a_planted_clipping_bug_is_caught(monkeypatch, bug):
 
 def test_a_step_under_another_budget_releases_nothing():
     chosen = config()
-    snapshot = _loop.begin(dp_gd.algorithm, key(), chosen)
+    snapshot = _compiled_steps.begin(dp_gd.algorithm, key(), chosen)
     query = dp_gd.ask(key(), chosen, snapshot.state)
     values = jnp.ones((1, DIMENSION, USERS))
     after, _ = _compiled_run.learn(dp_gd.algorithm, key(), config(mu=MU / 2), snapshot, query, values)

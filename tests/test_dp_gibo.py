@@ -17,7 +17,7 @@ from benchmarks.papers import location
 from jaxdpbo import drivers, kernels, types
 from jaxdpbo._algorithms import dp_gibo
 from jaxdpbo._checks import low_high
-from jaxdpbo.drivers import _compiled_run, _loop
+from jaxdpbo.drivers import _compiled_run, _compiled_steps
 from jaxdpbo.privacy import _clipping, _mechanisms, _sensitivity, _totals
 from jaxdpbo.surrogate import _gradient_design
 
@@ -60,14 +60,14 @@ class Work(NamedTuple):
 
 def steps_of(chosen, data, seed=0, finite_from=None):
     """Every (snapshot before, query, values, tell key, snapshot after, info); infinite records until that step."""
-    snapshot, seen = _loop.begin(dp_gibo.algorithm, key(seed), chosen), []
+    snapshot, seen = _compiled_steps.begin(dp_gibo.algorithm, key(seed), chosen), []
     for t in range(chosen.steps):
         ask_key, tell_key = jax.random.split(jax.random.fold_in(key(seed), t))
-        query = _loop.ask(dp_gibo.algorithm, ask_key, chosen, snapshot.state)
+        query = _compiled_steps.ask(dp_gibo.algorithm, ask_key, chosen, snapshot.state)
         if t == finite_from:
             data = np.where(np.isinf(data), 0.5, data)
         values = evaluate(query.points, data)
-        after, info = _loop.learn(dp_gibo.algorithm, tell_key, chosen, snapshot, query, values)
+        after, info = _compiled_steps.learn(dp_gibo.algorithm, tell_key, chosen, snapshot, query, values)
         seen.append((snapshot, query, values, tell_key, after, info))
         snapshot = after
     return seen
@@ -198,8 +198,8 @@ def neighbours():
 def largest_move():
     """Replay on neighbours without noise: how far the first gradient moves, over ``2 B / n``."""
     chosen = config(mu=np.inf)
-    snapshot = _loop.begin(dp_gibo.algorithm, key(), chosen)
-    query = _loop.ask(dp_gibo.algorithm, key(), chosen, snapshot.state)
+    snapshot = _compiled_steps.begin(dp_gibo.algorithm, key(), chosen)
+    query = _compiled_steps.ask(dp_gibo.algorithm, key(), chosen, snapshot.state)
     learn = jax.jit(lambda values: _compiled_run.learn(dp_gibo.algorithm, key(), chosen, snapshot, query, values))
     moves = []
     for base, other in neighbours():
@@ -353,7 +353,7 @@ def test_algorithm_2_flags_a_cap_that_binds():
     assert np.all(run.diagnostics.info.batch_capped)
     before, query, values, tell_key, *_ = steps_of(chosen, records())[0]
     fewer = query._replace(mask=query.mask.at[-1].set(False))  # the cap can not have bound: not all were asked for
-    assert not _loop.learn(dp_gibo.algorithm, tell_key, chosen, before, fewer, values)[1].batch_capped
+    assert not _compiled_steps.learn(dp_gibo.algorithm, tell_key, chosen, before, fewer, values)[1].batch_capped
     unlimited = drivers.run_scan(
         dp_gibo.algorithm, loss, records(), config(), run=drivers.Execution(key=key(), diagnostics=True)
     )
@@ -394,8 +394,8 @@ def test_iterates_and_queries_are_projected_into_the_box():
 
 def test_a_step_under_another_budget_releases_nothing():
     before, query, values, tell_key, *_ = steps_of(config(), records())[1]
-    query = _loop.ask(dp_gibo.algorithm, key(), config(mu=MU / 2), before.state)
-    after, _ = _loop.learn(dp_gibo.algorithm, tell_key, config(mu=MU / 2), before, query, values)
+    query = _compiled_steps.ask(dp_gibo.algorithm, key(), config(mu=MU / 2), before.state)
+    after, _ = _compiled_steps.learn(dp_gibo.algorithm, tell_key, config(mu=MU / 2), before, query, values)
     jax.tree.map(np.testing.assert_array_equal, after, before)
 
 

@@ -11,7 +11,7 @@ from scipy.stats import chisquare, kstest
 from scipy.stats import laplace as laplace_law
 
 from jaxdpbo import dp_gp_ucb, drivers, kernels
-from jaxdpbo.drivers import _loop
+from jaxdpbo.drivers import _compiled_steps
 from jaxdpbo.privacy import _guarantee, _prior_averaged_constants, _sensitivity
 from jaxdpbo.surrogate import _box_search
 
@@ -317,12 +317,12 @@ def test_public_decay_constants_are_used_where_they_are_given():
 
 def test_a_hand_written_loop_that_runs_on_releases_nothing_more():
     chosen = config()
-    snapshot = _loop.begin(dp_gp_ucb.algorithm, jax.random.key(0), chosen)
+    snapshot = _compiled_steps.begin(dp_gp_ucb.algorithm, jax.random.key(0), chosen)
     states = []
     for t in range(STEPS + 3):
-        query = _loop.ask(dp_gp_ucb.algorithm, jax.random.key(t), chosen, snapshot.state)
+        query = _compiled_steps.ask(dp_gp_ucb.algorithm, jax.random.key(t), chosen, snapshot.state)
         values = jnp.asarray([float(t)])
-        snapshot, _ = _loop.learn(dp_gp_ucb.algorithm, jax.random.key(t), chosen, snapshot, query, values)
+        snapshot, _ = _compiled_steps.learn(dp_gp_ucb.algorithm, jax.random.key(t), chosen, snapshot, query, values)
         states.append(snapshot)
     jax.tree.map(np.testing.assert_array_equal, states[-1], states[STEPS - 1])
 

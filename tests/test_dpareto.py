@@ -13,7 +13,7 @@ from jaxdpbo import drivers
 from jaxdpbo._algorithms import dpareto
 from jaxdpbo._algorithms.dpareto import configs, predictions, surrogates
 from jaxdpbo._algorithms.dpareto.run import MANY
-from jaxdpbo.drivers import _loop
+from jaxdpbo.drivers import _compiled_steps
 from jaxdpbo.surrogate import _batched_gp, _box_search, _gp, _pareto
 
 BOUNDS = np.array([[0.0, 1.0, -1.0], [1.0, 9.0, 1.0]])
@@ -128,11 +128,11 @@ def test_the_surrogates_are_fitted_from_the_last_seed_on():
     case = CASES["dpareto"]
     chosen = case.config(1.0)
     seeds, fitted = len(chosen.initial_design), []
-    snapshot = _loop.begin(case.algorithm, jax.random.key(0), chosen)
+    snapshot = _compiled_steps.begin(case.algorithm, jax.random.key(0), chosen)
     for step in range(chosen.steps):
-        query = _loop.ask(case.algorithm, jax.random.key(step), chosen, snapshot.state)
+        query = _compiled_steps.ask(case.algorithm, jax.random.key(step), chosen, snapshot.state)
         values = jnp.asarray([[0.5 + step, 0.9 / (1 + step)]])
-        after, _ = _loop.learn(case.algorithm, jax.random.key(step), chosen, snapshot, query, values)
+        after, _ = _compiled_steps.learn(case.algorithm, jax.random.key(step), chosen, snapshot, query, values)
         fitted.append(not all(jax.tree.leaves(jax.tree.map(np.array_equal, *(
             each.state.raw.models for each in (snapshot, after)
         )))))  # fmt: skip

@@ -20,7 +20,7 @@ from protocol_cases import BOUNDS, CASES, DIMENSION, STEPS, USERS, loss, records
 
 from jaxdpbo import _user_values, dp_gd, dp_gibo, drivers, kernels, ledger, private_evaluations, random_search
 from jaxdpbo._checks import low_high
-from jaxdpbo.drivers import _loop, _progress
+from jaxdpbo.drivers import _compiled_steps, _progress
 from jaxdpbo.privacy import _accounting, _calibration, _guarantee, _keys
 
 CASE = CASES["dp_gibo"]
@@ -257,7 +257,7 @@ def test_values_that_are_no_numbers_neither_raise_nor_are_quoted():
 
 def test_a_state_of_another_config_is_refused():
     other = CASES["dp_gibo, few points"]
-    stood = {"resume": _loop.begin(other.algorithm, key(), other.config(1.0)), "insecure_key": True}
+    stood = {"resume": _compiled_steps.begin(other.algorithm, key(), other.config(1.0)), "insecure_key": True}
     with pytest.raises(ValueError, match="resume must be a snapshot of a run with this config"):
         drivers.run_loop(CASE.algorithm, loss, records(), CASE.config(1.0), **group_options(key=key(), **stood))
 
@@ -317,25 +317,25 @@ def test_a_state_under_other_noise_is_refused(name):
     before, after = config(), config(**changes)
     if name == "sigma":
         assert before.budget.radius == after.budget.radius == 100
-    snapshot = _loop.begin(algorithm, key(), before)
-    fresh = _loop.begin(algorithm, key(), after)
+    snapshot = _compiled_steps.begin(algorithm, key(), before)
+    fresh = _compiled_steps.begin(algorithm, key(), after)
     assert jax.tree.map(jnp.shape, snapshot.state) == jax.tree.map(jnp.shape, fresh.state)
     snapshot = snapshot._replace(memory=fresh.memory)
     with pytest.raises(ValueError, match=message):
         drivers.run_loop(
             algorithm, loss, records(), after, run=drivers.Execution(key=key(), insecure_key=True, resume=snapshot)
         )
-    query = _loop.ask(algorithm, key(), after, snapshot.state)
+    query = _compiled_steps.ask(algorithm, key(), after, snapshot.state)
     values = jnp.ones((1, DIMENSION, after.users) if config is descent else (after.batch, USERS))
-    unmoved, _ = _loop.learn(algorithm, key(), after, snapshot, query, values)
+    unmoved, _ = _compiled_steps.learn(algorithm, key(), after, snapshot, query, values)
     jax.tree.map(np.testing.assert_array_equal, unmoved, snapshot)
-    query = _loop.ask(algorithm, key(), after, fresh.state)
-    moved, _ = _loop.learn(algorithm, key(), after, fresh, query, values)
+    query = _compiled_steps.ask(algorithm, key(), after, fresh.state)
+    moved, _ = _compiled_steps.learn(algorithm, key(), after, fresh, query, values)
     assert moved.state.public.step == 1
 
 
 def test_a_state_of_another_dtype_is_not_gone_on_from():
-    snapshot = _loop.begin(dp_gd.algorithm, key(), descent(clip_norm=0.5))
+    snapshot = _compiled_steps.begin(dp_gd.algorithm, key(), descent(clip_norm=0.5))
     with jax.enable_x64(False):
         single = descent(clip_norm=0.5)
         assert not _calibration.same_noise(
@@ -352,13 +352,13 @@ def test_a_state_of_another_dtype_is_not_gone_on_from():
 
 
 def test_a_state_counts_any_number_of_users():
-    snapshots = [_loop.begin(dp_gd.algorithm, key(), descent(users=users)) for users in (2**40, 2**40 + 1)]
+    snapshots = [_compiled_steps.begin(dp_gd.algorithm, key(), descent(users=users)) for users in (2**40, 2**40 + 1)]
     assert not _calibration.same_noise(*(snapshot.state.public.budget for snapshot in snapshots))
 
 
 def test_a_run_may_go_on_with_another_box_and_step_size():
     """They act on released values alone."""
-    snapshot = _loop.begin(dp_gd.algorithm, key(), descent())
+    snapshot = _compiled_steps.begin(dp_gd.algorithm, key(), descent())
     other = descent(bounds=low_high(0.5 * BOUNDS), step_size=0.1)
     values = dp_gd.gradient_objective(loss)
     run = drivers.run_loop(

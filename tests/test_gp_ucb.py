@@ -11,7 +11,7 @@ from oracles.gp import predict
 from jaxdpbo import drivers, kernels
 from jaxdpbo._algorithms import gp_ucb
 from jaxdpbo._checks import low_high
-from jaxdpbo.drivers import _loop
+from jaxdpbo.drivers import _compiled_steps
 from jaxdpbo.surrogate import _acquisition, _box_search, _preprocessing
 
 BOUNDS = np.array([[-1.0, 0.0], [1.0, 3.0]])
@@ -208,7 +208,9 @@ def test_before_any_value_the_middle_is_the_answer():
     chosen = boxed()
     state = gp_ucb.init(key(), chosen)
     np.testing.assert_array_equal(gp_ucb.release(key(), chosen, state).point, BOUNDS.mean(axis=0))
-    np.testing.assert_array_equal(_loop.ask(gp_ucb.algorithm, key(), chosen, state).points[0], BOUNDS.mean(axis=0))
+    np.testing.assert_array_equal(
+        _compiled_steps.ask(gp_ucb.algorithm, key(), chosen, state).points[0], BOUNDS.mean(axis=0)
+    )
 
 
 def test_float32_finds_the_top(float32):

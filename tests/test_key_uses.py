@@ -14,7 +14,7 @@ from protocol_cases import CASES, loss, records
 from jaxdpbo import drivers, outsourcing, transforms
 from jaxdpbo._algorithms import dp_gd
 from jaxdpbo._checks import low_high
-from jaxdpbo.drivers import _loop, _private_objective
+from jaxdpbo.drivers import _compiled_steps, _private_objective
 from jaxdpbo.privacy import _keys, _mechanisms
 from jaxdpbo.privacy._transforms import curation
 from jaxdpbo.training import _dp_optim, _models, _permutation_sgd
@@ -271,13 +271,15 @@ TRAINED = _models.logistic_regression(2), _models.examples(jnp.asarray(DATA), jn
 SETTINGS = _dp_optim.settings(steps=2, batch=2, learning_rate=0.1, noise_multiplier=1.0, clip_norm=1.0)
 COMPILED = {
     "scan": lambda key: scan._scan.trace(ALGORITHM, OBJECTIVE, key, CONFIG, DATA),
-    "begin": lambda key: _loop.begin.trace(CASES["random_search"].algorithm, key, CASES["random_search"].config(1.0)),
-    "ask": lambda key: _loop.ask.trace(ALGORITHM, key, CONFIG, STATE),
-    "learn": lambda key: _loop.learn.trace(
+    "begin": lambda key: _compiled_steps.begin.trace(
+        CASES["random_search"].algorithm, key, CASES["random_search"].config(1.0)
+    ),
+    "ask": lambda key: _compiled_steps.ask.trace(ALGORITHM, key, CONFIG, STATE),
+    "learn": lambda key: _compiled_steps.learn.trace(
         ALGORITHM, key, CONFIG, drivers.Snapshot(STATE, ()), ALGORITHM.ask(key, CONFIG, STATE),
         np.zeros((1, *CASES["dp_gd"].shape)),
     ),
-    "release": lambda key: _loop.release.trace(ALGORITHM, key, CONFIG, STATE),
+    "release": lambda key: _compiled_steps.release.trace(ALGORITHM, key, CONFIG, STATE),
     "sweep": lambda key: sweep._run_in_turn.trace(
         sweep._one_run(ALGORITHM, OBJECTIVE), "map", (jnp.zeros(1, int), key[None]),
         (jax.tree.map(lambda leaf: leaf[None], CONFIG), DATA),

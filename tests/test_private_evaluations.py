@@ -12,7 +12,7 @@ from scipy.stats import kstest, norm
 
 from jaxdpbo import Execution, accounting, drivers, gp_ucb, random_search
 from jaxdpbo._algorithms import private_evaluations
-from jaxdpbo.drivers import BudgetExhausted, PrivateObjective, _loop
+from jaxdpbo.drivers import BudgetExhausted, PrivateObjective, _compiled_steps
 from jaxdpbo.privacy import _guarantee, _private_mean
 
 USERS, STEPS, RANGE = 200, 12, (0.0, 2.0)
@@ -130,14 +130,14 @@ def test_the_whole_state_is_what_was_released():
     found = run(config()).diagnostics
     assert found.state.raw == found.memory == ()
     chosen, key = config(), jax.random.key(5)
-    start = _loop.begin(ALGORITHM, key, chosen)
-    query = _loop.ask(ALGORITHM, key, chosen, start.state)
+    start = _compiled_steps.begin(ALGORITHM, key, chosen)
+    query = _compiled_steps.ask(ALGORITHM, key, chosen, start.state)
     states = []
     for shift in (0.0, 0.25):  # other users' losses, the same mean: the same everything
         losses = np.full((1, USERS), 0.75)
         losses[0, :100] += shift
         losses[0, 100:] -= shift
-        states.append(_loop.learn(ALGORITHM, key, chosen, start, query, jnp.asarray(losses))[0])
+        states.append(_compiled_steps.learn(ALGORITHM, key, chosen, start, query, jnp.asarray(losses))[0])
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12), *states)
 
 

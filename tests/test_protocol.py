@@ -17,7 +17,7 @@ from protocol_cases import CASES, STEPS, USERS, records
 from tolerances import rtol
 
 from jaxdpbo import drivers
-from jaxdpbo.drivers import _compiled_run, _loop
+from jaxdpbo.drivers import _compiled_run, _compiled_steps
 from jaxdpbo.privacy import _guarantee, _keys
 
 SENTINEL = 0.123456789
@@ -72,16 +72,16 @@ def run(case, seed=0, scale=1.0, **options):
 def after(case, steps):
     """Where a hand-written loop stands."""
     config = case.config(1.0)
-    snapshot = _loop.begin(case.algorithm, key(1), config)
+    snapshot = _compiled_steps.begin(case.algorithm, key(1), config)
     for t in range(steps):
         ask_key, tell_key = jax.random.split(jax.random.fold_in(key(2), t))
-        query = _loop.ask(case.algorithm, ask_key, config, snapshot.state)
-        snapshot, _ = _loop.learn(case.algorithm, tell_key, config, snapshot, query, values_at(case, query))
+        query = _compiled_steps.ask(case.algorithm, ask_key, config, snapshot.state)
+        snapshot, _ = _compiled_steps.learn(case.algorithm, tell_key, config, snapshot, query, values_at(case, query))
     return snapshot
 
 
 def ask(case, seed, config, state):
-    return _loop.ask(case.algorithm, key(seed), config, state)
+    return _compiled_steps.ask(case.algorithm, key(seed), config, state)
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -219,7 +219,7 @@ def test_values_at_masked_points_are_ignored(case):
     query = query._replace(mask=query.mask.at[-1].set(False))
     values = values_at(case, query)
     states = [
-        _loop.learn(case.algorithm, key(4), config, snapshot, query, values.at[-1].set(junk))[0]
+        _compiled_steps.learn(case.algorithm, key(4), config, snapshot, query, values.at[-1].set(junk))[0]
         for junk in (0.0, jnp.nan, 1e300)
     ]
     assert_same(states[1], states[0])

@@ -213,6 +213,14 @@ def _ask(inner: Algorithm, key: jax.Array, config: Config, state: State) -> Quer
     )
 
 
+def _history(inner: Algorithm, config: Config, state: State, query: Query) -> tuple[Query, ...]:
+    """The queries of the inner algorithm; the estimate needs its own alone."""
+    inside = _types.history(inner, config.inner, _inner_state(state), _inner_query(query))
+    if query.work.estimating:
+        return (query,)
+    return tuple(each._replace(work=query.work._replace(inner=each.work)) for each in inside)
+
+
 def _remember(inner: Algorithm, config: Config, users: int) -> Memory:
     return inner.remember(config.inner, users)
 
@@ -300,4 +308,5 @@ def _privacy(inner: Algorithm, config: Config) -> _guarantee.Guarantee:
 FUNCTIONS = {
     "init": _init, "ask": _ask, "tell": _tell, "release": _release, "privacy": _privacy, "contribute": _contribute,
     "perturb": _perturb, "inform": _inform, "remember": _remember, "survey": _survey, "refine": _refine,
+    "history": _history,
 }  # fmt: skip

@@ -111,7 +111,7 @@ def run_steps(
     def step(before, t):
         ask_key, tell_key = jax.random.split(jax.random.fold_in(key, t))
         query = algorithm.ask(ask_key, config, before.state)
-        values = _map_points(objective, query.points, data, config.space)
+        values = map_points(objective, query.points, data, config.space)
         _result.expect_no_mean("objective", values.shape[1:], config.users)
         after, info = learn(algorithm, tell_key, config, before, query, values)
         return after, _result.check_info(info)
@@ -119,7 +119,7 @@ def run_steps(
     return jax.lax.scan(step, before, times)
 
 
-def _map_points(objective: Objective, points: jax.Array, data: Any, space: Any) -> jax.Array:
+def map_points(objective: Objective, points: jax.Array, data: Any, space: Any) -> jax.Array:
     """The values at each of ``points (b, d)``: in a loop on a CPU, vectorised elsewhere.
 
     The loop avoids a deadlock. A batched LAPACK call of jaxlib 0.10.2 waits for tasks on the thread pool occupied by

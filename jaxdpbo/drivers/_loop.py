@@ -1,22 +1,29 @@
 """Run an algorithm around any Python callable: step by step, resumable, with batches evaluated by an executor."""
 
-from collections.abc import Callable, Iterable
-from concurrent.futures import Executor
-from functools import partial
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo import _silence, _user_values
-from jaxdpbo import _space as spaces
-from jaxdpbo._types import Algorithm, Config, Data, Objective, Query, Tree
-from jaxdpbo.drivers import _compiled_run, _progress, _recorded_run, _result, _separability, _sharding
+from jaxdpbo import _silence
+from jaxdpbo._types import Algorithm, Config, Data, Objective, Tree
+from jaxdpbo.drivers import (
+    _compiled_steps,
+    _evaluation,
+    _progress,
+    _recorded_run,
+    _result,
+    _separability,
+    _sharding,
+    _table_scan,
+)
 from jaxdpbo.drivers._execution import Execution, check_execution
 from jaxdpbo.privacy import _calibration, _guarantee, _keys, _separable
 from jaxdpbo.privacy._ledger import LedgerError
 from jaxdpbo.privacy._recording import Recording
+from jaxdpbo.tables import _table
 
 REFUSALS = LedgerError, _result.ObjectiveError, _separable.NotSeparable  # stop a run; their messages say what to do
 
@@ -78,8 +85,8 @@ def run_loop(
       RunInterrupted: the objective raised (Ctrl-C included) or returned values of another shape later, or the
         covariance of the evaluated points could not be factored.
     """
-    usable = "key", "insecure_key", "executor", "progress", "resume", "diagnostics"
-    run = check_execution("run_loop", run, *usable)
+    options = ("traceable",) if isinstance(data, _table.Table) else ("executor", "diagnostics")
+    run = check_execution("run_loop", run, "key", "insecure_key", "progress", "resume", *options)
     statement = _result.state_guarantee(algorithm, objective, config, delta)
     _sharding.expect_one_process("run_loop", data)
     objective, data = _separability.prepare_objective(objective, data, user_axes)
@@ -90,11 +97,15 @@ def run_loop(
     if ledger is not None and (run.key is not None or run.resume is not None):
         raise ValueError("key and resume must not be given with a ledger: the same call resumes from the ledger")
     key, statement = _keys.for_release(run.key, statement, run.insecure_key)
-    init_key, loop_key, release_key = run_keys(key)
-    fresh: _result.Snapshot = begin(algorithm, init_key, config)
+    init_key, loop_key, release_key = _compiled_steps.run_keys(key)
+    if isinstance(data, _table.Table):
+        users, bar = _table_scan.TableUsers(algorithm, objective, data, config, run.traceable, bar), None
+    else:
+        users = _evaluation.ArrayUsers(algorithm, objective, data, config, run.executor)
+    fresh = users.begin(init_key)
     start = fresh if run.resume is None else run.resume
     _check_snapshot(start, fresh)
-    setup = _Setup(algorithm, objective, data, config, run.executor, bar, loop_key, release_key, run.diagnostics)
+    setup = _Setup(algorithm, users, config, bar, loop_key, release_key, run.diagnostics)
     if ledger is not None:
         return _run_on_record(setup, statement, start, ledger)
     if int(start.state.public.step):  # the source of the keys of earlier steps is unknown
@@ -103,13 +114,11 @@ def run_loop(
 
 
 class _Setup(NamedTuple):
-    """The constants of a run."""
+    """The constants of a run, and the users that evaluate its queries."""
 
     algorithm: Algorithm
-    objective: Objective
-    data: Any
+    users: _evaluation.ArrayUsers | _table_scan.TableUsers
     config: Config
-    executor: Executor | None
     bar: Any  # of tqdm, or None
     loop_key: jax.Array
     release_key: jax.Array
@@ -118,14 +127,13 @@ class _Setup(NamedTuple):
 
 def _run_plain(setup: _Setup, statement: _guarantee.Guarantee, before: _result.Snapshot) -> _result.Run:
     """Ask, evaluate and learn, from a snapshot to the last step; then release."""
-    algorithm, config, infos, shape = setup.algorithm, setup.config, [], None
+    algorithm, config, users, infos = setup.algorithm, setup.config, setup.users, []
     for t in _steps(setup, before):
-        ask_key, tell_key = step_keys(setup.loop_key, t)
+        ask_key, tell_key = _compiled_steps.step_keys(setup.loop_key, t)
         try:
-            query = ask(algorithm, ask_key, config, before.state)
-            check = None if infos else partial(_check_first, setup, tell_key, before, query)
-            values, shape = _evaluate(setup, query, shape, check)
-            after, info = learn(algorithm, tell_key, config, before, query, values)
+            query = _compiled_steps.ask(algorithm, ask_key, config, before.state)
+            values = users.evaluate(tell_key, before, query)
+            after, info = users.learn(tell_key, before, query, values)
         except REFUSALS:
             raise
         except (Exception, KeyboardInterrupt) as error:
@@ -134,7 +142,7 @@ def _run_plain(setup: _Setup, statement: _guarantee.Guarantee, before: _result.S
         before = after
         infos.append(info)
     info = _stack(infos)
-    released = release(algorithm, setup.release_key, config, before.state)
+    released = _compiled_steps.release(algorithm, setup.release_key, config, before.state)
     return _finish(setup, statement, released, before, info)
 
 
@@ -146,7 +154,7 @@ def _run_on_record(
     Public states come from the record. The users' memory and the raw state are not on record: if the algorithm has
     either, recorded steps are evaluated again.
     """
-    algorithm, config, infos, shape = setup.algorithm, setup.config, [], None
+    algorithm, config, users, infos = setup.algorithm, setup.config, setup.users, []
     like = jax.eval_shape(algorithm.release, setup.release_key, config, before.state)
     record = _recorded_run.begin_record(recording, algorithm, config, statement, before.state.public)
     stored = _recorded_run.load_release(record, like)
@@ -154,22 +162,21 @@ def _run_on_record(
         return _finish(setup, statement, stored)
     _check_recorded(recording, record, before.state.public.budget)
     for t in _steps(setup, before):
-        ask_key, tell_key = step_keys(setup.loop_key, t)
+        ask_key, tell_key = _compiled_steps.step_keys(setup.loop_key, t)
         replayed = t < len(record.publics)
         if replayed and not jax.tree.leaves((before.state.raw, before.memory)):
             before = _replay_step(before, record.publics[t])
             continue
         try:
-            query = ask(algorithm, ask_key, config, before.state)
-            check = None if infos else partial(_check_first, setup, tell_key, before, query)
-            values, shape = _evaluate(setup, query, shape, check)
+            query = _compiled_steps.ask(algorithm, ask_key, config, before.state)
+            values = users.evaluate(tell_key, before, query)
             if replayed and algorithm.contribute is not None:  # a released step draws no noise again
-                memory = recall(algorithm, config, before.memory, query, values)
+                memory = users.recall(before, query, values)
                 before = _replay_step(before._replace(memory=memory), record.publics[t])
                 continue
             if not replayed:
                 record = _recorded_run.note_step(record, f"step {t}")
-            after, info = learn(algorithm, tell_key, config, before, query, values)
+            after, info = users.learn(tell_key, before, query, values)
             _result.raise_on_failed_factorisation(info, None)
             if replayed:
                 after = _replay_step(after, record.publics[t])
@@ -183,7 +190,7 @@ def _run_on_record(
         infos.append(info)
     info = _stack(infos)
     _recorded_run.note_step(record, "the release")
-    released = release(algorithm, setup.release_key, config, before.state)
+    released = _compiled_steps.release(algorithm, setup.release_key, config, before.state)
     released = _recorded_run.record_release(record.recording, released)
     return _finish(setup, statement, released, before, info)
 
@@ -200,16 +207,6 @@ def _interruption(
     advice = "" if before is None else " with resume=error.snapshot added to its Execution"
     message = f"stopped at step {t} of {config.steps} on {type(error).__name__}; to resume, make the same call{advice}"
     return _result.RunInterrupted(message, before, t)
-
-
-# Each is compiled whole: outside of jit, JAX compiles every operation separately.
-run_keys = jax.jit(lambda key: tuple(jax.random.split(key, 3)))
-step_keys = jax.jit(lambda loop_key, t: tuple(jax.random.split(jax.random.fold_in(loop_key, t))))
-begin = jax.jit(_compiled_run.begin, static_argnums=0)
-ask = jax.jit(lambda algorithm, key, config, state: algorithm.ask(key, config, state), static_argnums=0)
-learn = jax.jit(_compiled_run.learn, static_argnums=0)
-recall = jax.jit(_compiled_run.recall, static_argnums=0)
-release = jax.jit(lambda algorithm, key, config, state: algorithm.release(key, config, state), static_argnums=0)
 
 
 def _check_snapshot(snapshot: _result.Snapshot, fresh: _result.Snapshot) -> None:
@@ -233,83 +230,6 @@ def _check_recorded(recording: Recording, record: _recorded_run.RecordedRun, bud
         )
 
 
-def _evaluate(
-    setup: _Setup, query: Query, shape: tuple[int, ...] | None, check: Callable[[Any], tuple[int, ...] | None] | None
-) -> tuple[np.ndarray, tuple[int, ...] | None]:
-    """Evaluate the query's points: return values ``(b, ...)``, with zeros at masked points, and ``shape``.
-
-    Args:
-      setup: the constants of the run.
-      query: the query of this step.
-      shape: the shape of the values at a point, if known.
-      check: receives the first value before the next point is evaluated, and returns ``shape``.
-    """
-    objective, data, config, executor = setup.objective, setup.data, setup.config, setup.executor
-    points, mask, dtype = np.asarray(query.points, np.float64), np.asarray(query.mask), query.points.dtype
-    rows = np.flatnonzero(mask)
-    places = [spaces.place(config.space, point) for point in points[rows]]
-    raw = (
-        _evaluate_points(executor, objective, places, data)
-        if executor
-        else (_call(objective, place, data) for place in places)
-    )
-    losses = []
-    for value in raw:
-        if check is not None and not losses:
-            shape = check(value)
-        losses.append(_user_values.to_losses("objective", value, shape, dtype))
-    shapes = {value.shape for value in losses} or {() if config.users is None else (config.users,)}
-    if len(shapes) > 1:
-        raise ValueError(f"objective must return values of one shape, got {sorted(shapes)}")
-    values = np.zeros((len(points), *shapes.pop()), dtype)
-    for row, value in zip(rows, losses, strict=True):
-        values[row] = value
-    return values, shape
-
-
-def _check_first(
-    setup: _Setup, key: jax.Array, before: _result.Snapshot, query: Query, returned: Any
-) -> tuple[int] | None:
-    """Check the first value: return ``(n,)`` if the objective gives a loss per user, otherwise None.
-
-    Raises:
-      ObjectiveError: the algorithm cannot use values of this shape.
-      TypeError: ``Info`` lacks a field.
-    """
-    users = None if setup.config.users is None else (setup.config.users,)
-    listed = not isinstance(returned, (np.ndarray, jax.Array)) or not _user_values.is_numeric(returned)
-    expected = users if users and listed and _takes(setup, key, before, query, users) else None
-    try:
-        shape = _user_values.to_losses("objective", returned, expected, query.points.dtype).shape
-        _result.check_info(_shape_of_info(setup, key, before, query, shape))
-    except _result.ObjectiveError:
-        raise
-    except ValueError as error:
-        raise _result.ObjectiveError(str(error)) from None
-    return users if shape == users else None
-
-
-def _takes(setup: _Setup, key: jax.Array, before: _result.Snapshot, query: Query, shape: tuple[int]) -> bool:
-    try:
-        _shape_of_info(setup, key, before, query, shape)
-    except _result.ObjectiveError:
-        return False
-    return True
-
-
-def _shape_of_info(
-    setup: _Setup, key: jax.Array, before: _result.Snapshot, query: Query, shape: tuple[int, ...]
-) -> Any:
-    """The shapes of ``Info`` for values of a shape. Raise an ObjectiveError if the algorithm cannot use this shape."""
-    values = jax.ShapeDtypeStruct((len(query.points), *shape), query.points.dtype)
-    try:
-        _result.expect_no_mean("objective", shape, setup.config.users)
-        _, info = learn.eval_shape(setup.algorithm, key, setup.config, before, query, values)
-    except (TypeError, ValueError) as error:
-        raise _result.ObjectiveError(f"objective must not return values of shape {shape}: {error}") from None
-    return info
-
-
 def _stack(infos: list[Any]) -> Any:
     """Stack the ``Info`` of all steps along a leading axis; None for no steps."""
     return jax.tree.map(lambda *leaves: np.stack(leaves), *infos) if infos else None  # jnp compiles each shape
@@ -325,21 +245,6 @@ def _finish(
     """Build the ``Run``. A release read from the record has no ``end``, so it has no diagnostics."""
     diagnostics = _result.Diagnostics(end.state, end.memory, info) if setup.diagnostics and end is not None else None
     return _result.Run(_result.name_params(_result.to_numpy(released), setup.config), statement, diagnostics)
-
-
-def _call(objective: Objective, point: Any, data: Any) -> Any:
-    """Evaluate the objective in silence, in the thread or process that the executor chose."""
-    return _silence.call(objective, point, data)
-
-
-def _evaluate_points(executor: Executor, objective: Objective, points: list[Any], data: Any) -> list[Any]:
-    """Values in the order of the points. If a point fails, waiting evaluations are cancelled."""
-    futures = [executor.submit(_call, objective, point, data) for point in points]
-    try:
-        return [future.result() for future in futures]
-    finally:
-        for future in futures:
-            future.cancel()
 
 
 def _steps(setup: _Setup, before: _result.Snapshot) -> Iterable[int]:

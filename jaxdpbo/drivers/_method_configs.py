@@ -44,6 +44,7 @@ class Problem(NamedTuple):
     start: Any
     noise: str
     public: bool
+    table: bool
 
 
 Make = Callable[[Problem], tuple[Algorithm, Any]]
@@ -85,6 +86,7 @@ def _local_config(problem: Problem, usual_norm: float | str) -> dp_gibo.Config:
         theta0=problem.start,
         optimizer=optax.adagrad,
         output="last_half_mean",
+        memory="none" if problem.table else "all",
         noise=problem.noise,
     )
 

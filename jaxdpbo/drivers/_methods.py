@@ -107,6 +107,7 @@ class Task(NamedTuple):
       space: a box, or a ``Space``.
       loss_range: ``(low, high)``, "private", or None.
       public: whether there are public records.
+      table: whether the users' records lie in a table, so that users remember nothing between steps.
     """
 
     users: int
@@ -114,6 +115,7 @@ class Task(NamedTuple):
     space: Bounds
     loss_range: Any
     public: bool = False
+    table: bool = False
 
 
 class Plan(NamedTuple):
@@ -197,6 +199,7 @@ def plan(search: Search | None, task: Task, *, as_gdp: bool = False) -> Plan:
         start=_start(space, search.start, box),
         noise=search.noise,
         public=task.public,
+        table=task.table,
     )
     real = space is None or bool(np.all(space.real_axes))
     method, reason = _choose(search.method, whole, real)

@@ -18,6 +18,7 @@ from jaxdpbo.drivers._preview import few_users_note, path_note
 from jaxdpbo.drivers._scan import run_scan
 from jaxdpbo.privacy import _budget_calibration, _keys, _recording, _separable
 from jaxdpbo.privacy._recording import Recording
+from jaxdpbo.tables import _table
 
 STEPWISE = "executor", "progress", "resume"  # options for steps from Python
 OPTIONS = tuple(option.name for option in fields(Execution))
@@ -102,15 +103,16 @@ def minimize(
         raise TypeError(f"loss must be a function of a point and data, got {type(loss).__name__}")
     _check_tracing(run)
     given = data
-    if run.traceable:
+    in_table = isinstance(data, _table.Table)
+    if run.traceable and not in_table:
         data = _user_values.to_data(data)
     loss, data = _separability.prepare_objective(loss, data, user_axes)
     count = _users(users, loss, data)
-    if public is not None:
+    if public is not None and not in_table:
         _separable.expect_apart(public, given, count)
     budget = _budget_calibration.check_budget(mu, epsilon, delta, users=count, dtype=jnp.result_type(float))
     as_gdp = ledger is not None and _recording.notion(ledger) == "gdp"
-    task = _methods.Task(count, budget, space, loss_range, public is not None)
+    task = _methods.Task(count, budget, space, loss_range, public is not None, in_table)
     plan = _methods.plan(search, task, as_gdp=as_gdp)
     if public is not None and not (ledger is not None and _recording.is_released(ledger)):
         how = {"executor": run.executor, "progress": run.progress}
@@ -145,6 +147,8 @@ def _run_plan(plan: _methods.Plan, loss: Objective, data: Any, ledger: Recording
     Raises:
       ValueError: the caller asked for a compiled program, and JAX cannot trace the learner of ``blocks``.
     """
+    if isinstance(data, _table.Table):
+        return _run_in_python(plan, loss, data, ledger, run, tried=bool(run.traceable))
     must = run.traceable is True or run.checkpoint is not None
     # blocks turn every failure, tracing included, into a loss
     opaque = isinstance(loss, _separable.Blocks) and not loss.traceable
@@ -169,6 +173,8 @@ def _users(users: int | None, loss: Objective, data: Any) -> int:
     """The number of users: as given, of ``by_person`` or ``blocks``, or the leading length of all leaves."""
     if users is not None:
         return _checks.size("users", users)
+    if isinstance(data, _table.Table):
+        return data.users
     if isinstance(loss, _separable.ByPerson):
         return loss.persons
     if isinstance(loss, _separable.Blocks):
@@ -191,7 +197,7 @@ def _to_traceable(loss: Objective, data: Any, config: Any, *, must: bool) -> Any
     if not must and not all(map(_user_values.is_numeric, jax.tree.leaves(data))):
         return None
     arrays = _result.to_arrays(data)
-    point = jax.ShapeDtypeStruct((_dimension(config),), jnp.result_type(float))
+    point = jax.ShapeDtypeStruct((_result.dimension(config),), jnp.result_type(float))
     try:
         returned = jax.eval_shape(lambda point, data: loss(spaces.place(config.space, point), data), point, arrays)
     except Exception as error:  # any kind: scikit-learn refuses a tracer with a ValueError
@@ -232,11 +238,6 @@ def _run_in_python(
 def _describe_call(config: Any) -> str:
     if config.space is not None:
         return f"the loss was called with a dict of {', '.join(map(repr, config.space.names))}"
-    return f"the loss was called with a point of shape ({_dimension(config)},): one number for each side of the box"
-
-
-def _dimension(config: Any) -> int:
-    """The dimension ``d``; private evaluations and estimates take the box of their inner algorithm."""
-    while not hasattr(config, "bounds"):
-        config = config.inner
-    return config.bounds.shape[1]
+    return (
+        f"the loss was called with a point of shape ({_result.dimension(config)},): one number for each side of the box"
+    )

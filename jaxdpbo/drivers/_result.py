@@ -200,6 +200,13 @@ def to_numpy(released: Tree) -> Any:
     )
 
 
+def dimension(config: Any) -> int:
+    """The dimension ``d``; private evaluations and estimates take the box of their inner algorithm."""
+    while not hasattr(config, "bounds"):
+        config = config.inner
+    return config.bounds.shape[1]
+
+
 def raise_on_failed_factorisation(info: Info | None, snapshot: Snapshot | None) -> None:
     """Raise a RunInterrupted if the covariance of the public points could not be factored.
 

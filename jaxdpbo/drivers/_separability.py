@@ -5,6 +5,7 @@ from dataclasses import replace
 from jaxdpbo._types import Data, Objective, Tree
 from jaxdpbo.drivers import _result
 from jaxdpbo.privacy import _guarantee, _separable
+from jaxdpbo.tables import _table
 
 CONDITIONS = _guarantee.SEPARABLE_LOSSES, _guarantee.SEPARABLE_GAINS
 
@@ -13,15 +14,18 @@ def prepare_objective(objective: Objective, data: Data, user_axes: Tree) -> tupl
     """Return the objective of a run, checked under tracing if you give ``user_axes``, and its data.
 
     Raises:
-      ValueError: an array is both public and the users'; ``user_axes`` for an objective with its own.
+      ValueError: an array is both public and the users'; ``user_axes`` for an objective with its own; a table for an
+        objective that fixes the number of rows.
     """
-    rows = _row_objective(objective)
+    rows, in_table = _row_objective(objective), isinstance(data, _table.Table)
+    if in_table and isinstance(objective, (_separable.ByPerson, _separable.Blocks)):
+        raise ValueError("the objective must be of any rows for a table: by_person and blocks fix the number of rows")
     if user_axes is not None:
         if isinstance(rows, _separable.SeparableObjective):
             raise ValueError(f"user_axes must not be given where the objective has its own user_axes, got {rows!r}")
         rows = _separable.CheckedObjective(rows, user_axes)
         objective = objective.replace_objective(rows) if isinstance(objective, _separable.ByPerson) else rows
-    if not isinstance(rows, _separable.SeparableObjective):
+    if in_table or not isinstance(rows, _separable.SeparableObjective):
         return objective, data
     _separable.expect_one_role(data, rows.user_axes)
     return objective, _result.to_arrays(data)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxdpbo._types import DTypeLike
 
@@ -39,6 +40,17 @@ def constant(number: int) -> Wide:
     if not -(2**63) <= number < 2**63:
         raise OverflowError(f"number must fit 64 bits, got {number}")
     return Wide(jnp.asarray(number & 0xFFFFFFFF, jnp.uint32), jnp.asarray(number >> 32, jnp.int32))
+
+
+def from_int64(numbers: np.ndarray) -> Wide:
+    """Convert NumPy integers of 64 bits, of any shape."""
+    low, high = numbers & 0xFFFFFFFF, numbers >> 32
+    return Wide(jnp.asarray(low.astype(np.uint32)), jnp.asarray(high.astype(np.int32)))
+
+
+def to_int64(wide: Wide) -> np.ndarray:
+    """Convert to NumPy integers of 64 bits, on the host."""
+    return (np.asarray(wide.high, np.int64) << 32) | np.asarray(wide.low, np.int64)
 
 
 def add(one: Wide, other: Wide) -> Wide:

@@ -47,7 +47,7 @@ from jaxdpbo import (
 )
 from jaxdpbo._algorithms import dp_gibo, dpareto, gp_ucb, private_evaluations
 from jaxdpbo._checks import low_high
-from jaxdpbo.drivers import _loop
+from jaxdpbo.drivers import _compiled_steps
 from jaxdpbo.privacy import _keys, _prior_averaged_constants
 from jaxdpbo.surrogate import _box_search
 
@@ -312,12 +312,14 @@ def protocols() -> dict[str, Target]:
     found = {}
     for name, case in CASES.items():
         config = case.config(1.0)
-        start = _loop.begin.eval_shape(case.algorithm, jax.random.key(0), config)
+        start = _compiled_steps.begin.eval_shape(case.algorithm, jax.random.key(0), config)
         query = jax.eval_shape(case.algorithm.ask, jax.random.key(0), config, start.state)
 
         def learn(shape, case=case, config=config, start=start, query=query):
             values = jax.ShapeDtypeStruct(shape, jnp.result_type(float))
-            return str(_loop.learn.eval_shape(case.algorithm, jax.random.key(0), config, start, query, values))
+            return str(
+                _compiled_steps.learn.eval_shape(case.algorithm, jax.random.key(0), config, start, query, values)
+            )
 
         shapes = st.lists(st.integers(0, 7), max_size=4).map(tuple)
         found[f"tell of {name}"] = Target(

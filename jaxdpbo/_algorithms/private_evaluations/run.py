@@ -207,14 +207,33 @@ def make_algorithm(inner: Algorithm) -> Algorithm:
         return Release(answer.point, answer.row, public.points[first:], public.values[first:], public.high)
 
     return Algorithm(
-        init, ask, tell, release, privacy, contribute=contribute, perturb=perturb, inform=inform, remember=remember
-    )
+        init, ask, tell, release, privacy, contribute=contribute, perturb=perturb, inform=inform, remember=remember,
+        history=history,
+    )  # fmt: skip
 
 
 def remember(config: Config, users: int) -> Memory:
     """Make the memory on a design, before any loss; otherwise ``()``."""
     nothing = jnp.zeros(users, config.low.dtype)
     return () if config.design is None else UserMemory(nothing, nothing)
+
+
+def history(config: Config, state: State, query: Query) -> tuple[Query, ...]:
+    """The whole design where the range is found, and its first step afterwards; before, nothing adds up."""
+    del state
+    work = query.work
+    if config.design is None:
+        return (query,)
+    if work.designing and not work.finding:
+        return ()
+    no, yes = jnp.zeros((), bool), jnp.ones((), bool)
+    designed = work._replace(learning=no, designing=yes, finding=no)
+    earlier = []
+    for step in range(int(work.step) if work.finding else 1):
+        points = config.design[step * config.batch : (step + 1) * config.batch]
+        at_step = designed._replace(step=jnp.asarray(step, work.step.dtype))
+        earlier.append(query._replace(points=points, mask=jnp.ones_like(query.mask), work=at_step))
+    return (*earlier, query)
 
 
 def contribute(

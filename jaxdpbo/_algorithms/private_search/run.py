@@ -151,6 +151,23 @@ def _ask(inner: Algorithm | None, key: jax.Array, config: Config, state: State) 
     return query._replace(work=work, survey=survey)
 
 
+def _history(inner: Algorithm | None, config: Config, state: State, query: Query) -> tuple[Query, ...]:
+    """At a choice, all queries so far; in an inner step, those of the inner algorithm; otherwise nothing adds up."""
+    work, public = query.work, state.public
+    if inner is not None:  # refuses an inner algorithm with a memory before the first step
+        inside = _types.history(inner, config.inner, _inner_state(state), contribution.inner_query(query))
+        if contribution.is_searching(config, query):
+            return tuple(each._replace(work=work._replace(inner=each.work)) for each in inside)
+    if not work.number:
+        return ()
+    earlier = []
+    for step in range(int(public.step)):
+        rows = slice(step * config.batch, (step + 1) * config.batch)
+        unpaid = work._replace(step=jnp.asarray(step, jnp.int32), number=jnp.zeros((), jnp.int32))
+        earlier.append(query._replace(points=public.points[rows], mask=public.evaluated[rows], work=unpaid))
+    return (*earlier, query)
+
+
 def _tell(
     inner: Algorithm | None,
     set_start: Callable[..., State] | None,
@@ -295,5 +312,6 @@ def _privacy(inner: Algorithm | None, config: Config) -> _guarantee.Guarantee:
 FUNCTIONS = {
     "init": _init, "ask": _ask, "release": _release, "privacy": _privacy, "inform": _inform,
     "contribute": contribution.contribute, "perturb": contribution.perturb, "remember": contribution.remember,
+    "history": _history,
 }  # fmt: skip
 FINDING = {"survey": contribution.survey, "refine": contribution.refine}  # an inner algorithm may find its clip norm

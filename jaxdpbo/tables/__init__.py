@@ -1,0 +1,11 @@
+"""Users in a table: rows that stay where they lie, and add up to whole numbers in batches of one shape.
+
+A driver adds up the users' contributions in one scan of the table for each step, then draws noise once, on the total.
+Whole numbers add up to the same total in any order, so the release is the same for any order of rows and any cut into
+files.
+"""
+
+from jaxdpbo.tables._parquet import ParquetTable, parquet
+from jaxdpbo.tables._table import BATCH, ArrayTable, Batch, Sum, Table, TableError, arrays
+
+__all__ = ["BATCH", "ArrayTable", "Batch", "ParquetTable", "Sum", "Table", "TableError", "arrays", "parquet"]

@@ -1,0 +1,150 @@
+"""Parquet files as a table: read in parts, so that memory holds a few parts and never the file."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import jax.numpy as jnp
+import numpy as np
+
+from jaxdpbo import _checks
+from jaxdpbo.tables import _table
+from jaxdpbo.tables._table import BATCH, Columns, Partial, Sum, TableError
+
+PART = 8 * BATCH  # rows of a read
+Source: TypeAlias = str | Path | Sequence[str | Path]
+
+
+class ParquetTable(_table.Table):
+    """Parquet files as a table, made by ``parquet``. A pickle holds paths and no rows."""
+
+    def __init__(self, source: list[str], names: list[str], columns: dict[str, tuple[int, ...]], files: Any) -> None:
+        self._source, self._names, self._columns, self._files = source, names, columns, files
+
+    def __repr__(self) -> str:
+        """Show names and the number of users."""
+        return _table.describe("parquet", self)
+
+    @property
+    def users(self) -> int:
+        """``n``, the number of rows by the files' metadata."""
+        return sum(rows for rows, *_ in self._files.values())
+
+    @property
+    def columns(self) -> dict[str, tuple[int, ...]]:
+        """The shape of a row in each column."""
+        return dict(self._columns)
+
+    def add(self, partial: Partial) -> Sum:
+        """Sum ``partial`` over all batches, see ``Table``."""
+        return _table.add_batches(partial, _table.batches(self._parts()))
+
+    def _parts(self) -> Iterator[Columns]:
+        """The rows of all files, some at a time. Errors of the reader, which may quote values, stay unheard."""
+        found, dtype = _dataset(self._source), jnp.result_type(float)
+        if _files(found) != self._files:
+            raise TableError("a file of the table has changed since the table was opened: open the table again")
+        scanner = found.scanner(columns=self._names, batch_size=PART, fragment_readahead=1, batch_readahead=2)
+        reading = iter(scanner.to_batches())
+        while True:
+            try:
+                part = next(reading, None)
+            except Exception as error:
+                raise TableError(f"a file of the table could not be read ({type(error).__name__})") from None
+            if part is None:
+                return
+            if part.num_rows:
+                yield {name: _numbers(part.column(name), dtype) for name in self._names}
+
+
+def parquet(source: Source, columns: Sequence[str] | None = None) -> ParquetTable:
+    """Open Parquet files as a table, a row for each user. Needs the extra ``table``.
+
+    A scan reads the columns that you name, in parts of 131,072 rows: memory holds a few parts. Opening reads the files'
+    metadata alone. Without a run, a table gives no guarantee: its rows are NOT private.
+
+    >>> import pathlib, tempfile
+    >>> import numpy as np, pyarrow as pa, pyarrow.parquet
+    >>> from jaxdpbo import tables
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "visits.parquet"
+    >>> pyarrow.parquet.write_table(pa.table({"age": [31.0, 54.0, None], "visits": [2, 7, 1]}), path)
+    >>> tables.parquet(path)
+    parquet(users=3, columns=['age', 'visits'])
+
+    Args:
+      source: a file, a folder of files, a list of files, or an address such as "s3://bucket/folder" that pyarrow opens.
+      columns: the names of the columns to read; all by default. Each holds numbers, Booleans, or lists of numbers of
+        one fixed length. They become floats; a missing value becomes NaN.
+
+    Raises:
+      ValueError: there is no file, row or column; a file lacks a column, or holds another type of values in it.
+      ImportError: pyarrow is missing.
+    """
+    where = [str(each) for each in ([source] if isinstance(source, (str, Path)) else source)]
+    try:
+        found = _dataset(where)
+        files = _files(found)
+    except TableError as error:
+        raise ValueError(f"source must be Parquet files: {error}") from None
+    names = found.schema.names if columns is None else [*columns]
+    if not names or len(set(names)) < len(names):
+        raise ValueError(f"columns must name one or more columns, each once, got {names}")
+    if not any(rows for rows, *_ in files.values()):
+        raise ValueError("source must hold one row or more")
+    shapes = {name: _row_shape("the first file", found.schema, name) for name in names}
+    for fragment in found.get_fragments():
+        for name, shape in shapes.items():
+            if _row_shape(fragment.path, fragment.physical_schema, name) != shape:
+                raise ValueError(f"column {name!r} of {fragment.path} must have the shape {shape}, as in other files")
+    return ParquetTable(where, names, shapes, files)
+
+
+def _dataset(source: list[str]) -> Any:
+    module = _checks.extra("pyarrow.dataset", "table", "tables.parquet")
+    try:
+        return module.dataset(source if len(source) > 1 else source[0], format="parquet")
+    except Exception as error:
+        raise TableError(f"{', '.join(source)} could not be opened ({type(error).__name__})") from None
+
+
+def _files(dataset: Any) -> dict[str, tuple[Any, ...]]:
+    """The number of rows, the bytes and the time of the last change of each file."""
+    try:
+        rows = {fragment.path: fragment.metadata.num_rows for fragment in dataset.get_fragments()}
+        about = dataset.filesystem.get_file_info(list(rows))
+        return {each.path: (rows[each.path], each.size, each.mtime_ns) for each in about}
+    except Exception as error:
+        raise TableError(f"the metadata of a file could not be read ({type(error).__name__})") from None
+
+
+def _row_shape(file: str, schema: Any, name: str) -> tuple[int, ...]:
+    """The shape of a row: ``()``, or ``(length,)`` for lists. Raise a ValueError for other types."""
+    import pyarrow as pa
+
+    position = schema.get_field_index(name)
+    if position < 0:
+        raise ValueError(f"{file} must have a column {name!r}, got {', '.join(schema.names)}")
+    kind = schema.field(position).type
+    lists = pa.types.is_fixed_size_list(kind)
+    number = kind.value_type if lists else kind
+    if not (pa.types.is_integer(number) or pa.types.is_floating(number) or pa.types.is_boolean(number)):
+        raise ValueError(
+            f"column {name!r} of {file} must hold numbers, got {kind}: leave it out by columns=, or encode it"
+        )
+    return (kind.list_size,) if lists else ()
+
+
+def _numbers(column: Any, dtype: Any) -> np.ndarray:
+    """The floats of a column, ``(rows, ...)``; NaN where a value, or a whole list, is missing."""
+    import pyarrow as pa
+
+    target = pa.from_numpy_dtype(dtype)
+    if not pa.types.is_fixed_size_list(column.type):
+        return _to_floats(column, target)
+    size, count = column.type.list_size, len(column)
+    rows = _to_floats(column.values.slice(column.offset * size, count * size), target).reshape(count, size)
+    return np.where(column.is_valid().to_numpy(zero_copy_only=False)[:, None], rows, np.nan).astype(dtype)
+
+
+def _to_floats(values: Any, target: Any) -> np.ndarray:
+    return values.cast(target, safe=False).to_numpy(zero_copy_only=False)

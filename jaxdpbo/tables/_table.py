@@ -1,0 +1,178 @@
+"""The contract of tables, and arrays in memory as a table.
+
+Every batch has one shape: XLA rounds in an order that depends on the shape of a program, so batches of other sizes
+would let the number of one user's rows change the rounding of another user's loss.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxdpbo import _checks, _silence, _user_values
+from jaxdpbo._types import ArrayLike
+
+BATCH = 2**14  # users of a batch
+Columns: TypeAlias = dict[str, np.ndarray]
+
+
+class Batch(NamedTuple):
+    """The rows of ``BATCH`` users. NOT PRIVATE.
+
+    Attributes:
+      columns: arrays ``(BATCH, ...)`` of JAX's default float, by name; NaN where a value is missing.
+      present: ``(BATCH,)``, False at padding rows, which belong to no user.
+    """
+
+    columns: Columns
+    present: np.ndarray
+
+
+class Sum(NamedTuple):
+    """The sum over all users of a table. NOT PRIVATE.
+
+    Attributes:
+      total: int64 ``(k,)``.
+      users: the number of rows in the sum.
+    """
+
+    total: np.ndarray
+    users: int
+
+
+Partial: TypeAlias = Callable[[Batch], np.ndarray]  # to int64 (k,), a sum over the users of the batch
+
+
+class TableError(Exception):
+    """A scan of a table failed, or read other rows than the table had when you opened it. Quotes no row."""
+
+
+class Table(ABC):
+    """Users as rows, columns by name, and one method. Write a subclass for an engine of your own."""
+
+    @property
+    @abstractmethod
+    def users(self) -> int:
+        """``n``, the number of rows, public: each row is a user."""
+
+    @property
+    @abstractmethod
+    def columns(self) -> dict[str, tuple[int, ...]]:
+        """The shape of a row in each column, ``()`` for a number, by name."""
+
+    @abstractmethod
+    def add(self, partial: Partial) -> Sum:
+        """Sum ``partial`` over batches that hold every user once.
+
+        Raises:
+          TableError: rows could not be read, or are not those of the table when it was opened.
+        """
+
+
+class ArrayTable(Table):
+    """Arrays in memory as a table, made by ``arrays``."""
+
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
+
+    def __repr__(self) -> str:
+        """Show names and the number of users."""
+        return describe("arrays", self)
+
+    @property
+    def users(self) -> int:
+        """``n``."""
+        return min(map(len, self._columns.values()))
+
+    @property
+    def columns(self) -> dict[str, tuple[int, ...]]:
+        """The shape of a row in each column."""
+        return {name: column.shape[1:] for name, column in self._columns.items()}
+
+    def add(self, partial: Partial) -> Sum:
+        """Sum ``partial`` over all batches, see ``Table``."""
+        return add_batches(partial, batches([self._columns]))
+
+
+def arrays(columns: Mapping[str, ArrayLike]) -> ArrayTable:
+    """Make a table of arrays in memory: the same numbers as ``parquet`` reads from a file of these columns.
+
+    Without a run, a table gives no guarantee: its rows are NOT private.
+
+    >>> import numpy as np
+    >>> from jaxdpbo import tables
+    >>> tables.arrays({"age": np.array([31, 54]), "visits": np.array([2, 7])})
+    arrays(users=2, columns=['age', 'visits'])
+
+    Args:
+      columns: arrays ``(n, ...)`` of numbers by name. They become floats; an element other than a number becomes NaN.
+
+    Raises:
+      ValueError: there is no column, or the columns have no common length above 0.
+      TypeError: a name is not text.
+    """
+    if not columns:
+        raise ValueError("columns must not be empty")
+    if not all(isinstance(name, str) for name in columns):
+        raise TypeError("columns must have names, each a text")
+    dtype = jnp.result_type(float)
+    with _silence.silence():
+        read = {name: _user_values.to_numbers(column).astype(dtype) for name, column in columns.items()}
+    lengths = {column.shape[:1] for column in read.values()}
+    if len(lengths) > 1 or not lengths.pop():
+        raise ValueError("columns must be arrays of one length, with an entry for each user")
+    table = ArrayTable(read)
+    _checks.size("users", table.users)
+    return table
+
+
+def batches(parts: Iterable[Columns]) -> Iterator[Batch]:
+    """Cut parts of any length into batches of one shape; the last batch is padded with zeros."""
+    waiting: list[Columns] = []
+    count = 0
+    for part in parts:
+        length, start = len(next(iter(part.values()))), 0
+        while count + length - start >= BATCH:
+            end = start + BATCH - count
+            yield Batch(_join([*waiting, _slice(part, start, end)]), np.ones(BATCH, bool))
+            waiting, count, start = [], 0, end
+        if start < length:
+            waiting.append(_slice(part, start, length))
+            count += length - start
+    if count:
+        padding = {name: np.zeros((BATCH - count, *rows.shape[1:]), rows.dtype) for name, rows in waiting[0].items()}
+        yield Batch(_join([*waiting, padding]), np.arange(BATCH) < count)
+
+
+def add_batches(partial: Partial, given: Iterable[Batch]) -> Sum:
+    """Sum over batches in this process, one in memory at a time."""
+    total, users = np.zeros((), np.int64), 0
+    for batch in given:
+        total = total + partial(batch)
+        users += int(np.sum(batch.present))
+    return Sum(total, users)
+
+
+def empty_batch(table: Table) -> Batch:
+    """The shapes and dtypes of a batch, without rows."""
+    dtype = jnp.result_type(float)
+    columns = {name: jax.ShapeDtypeStruct((BATCH, *shape), dtype) for name, shape in table.columns.items()}
+    return Batch(columns, jax.ShapeDtypeStruct((BATCH,), bool))  # pyright: ignore[reportArgumentType]
+
+
+def describe(name: str, table: Table) -> str:
+    """The text of a table: public numbers alone."""
+    return f"{name}(users={table.users}, columns={list(table.columns)})"
+
+
+def _slice(part: Columns, start: int, end: int) -> Columns:
+    return {name: rows[start:end] for name, rows in part.items()}
+
+
+def _join(parts: list[Columns]) -> Columns:
+    if len(parts) == 1:
+        return parts[0]
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}

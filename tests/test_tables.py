@@ -1,0 +1,388 @@
+"""Users in a table: the same release from any order of rows and any cut into files, and nothing counted twice."""
+
+import pickle
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from oracles import clipping as oracle
+
+from jaxdpbo import (
+    Execution,
+    Recording,
+    RunInterrupted,
+    Search,
+    by_person,
+    dp_gibo,
+    ledger,
+    minimize,
+    per_user,
+    private_evaluations,
+    random_search,
+    run_loop,
+    tables,
+)
+from jaxdpbo.drivers import _table_scan
+from jaxdpbo.privacy import _guarantee, _private_mean
+from jaxdpbo.tables import _table
+
+USERS = 201
+RNG = np.random.default_rng(0)
+PLACES = np.stack([RNG.normal(1.0, 0.5, USERS), RNG.normal(-0.5, 0.5, USERS)], axis=1).astype(np.float32)
+ORDER = np.random.default_rng(1).permutation(USERS)
+BOX = {"low": [0, -2], "high": [2, 1]}
+BUDGET = {"epsilon": 4.0, "delta": 1e-5}
+SEARCHES = {
+    "local": {"search": Search(method="local", steps=3, clip_norm="private")},
+    "in_order": {"loss_range": (0, 4), "search": Search(method="in_order", steps=3)},
+    "choice": {"loss_range": (0, 4), "search": Search(method="choice", steps=4, estimate_share=0.1)},
+    "evaluations": {"loss_range": "private", "search": Search(method="evaluations", steps=3, batch=4)},
+    "start_then_local": {"loss_range": (0, 4), "search": Search(method="start_then_local", steps=4)},
+}
+
+
+def loss(point, batch):
+    return jnp.minimum(jnp.abs(jnp.stack([batch["x"], batch["y"]], axis=1) - point[None]).sum(axis=1), 4.0)
+
+
+def loss_in_numpy(point, batch):
+    return np.minimum(np.abs(np.stack([batch["x"], batch["y"]], axis=1) - point[None]).sum(axis=1), 4.0)
+
+
+def columns(order=slice(None)):
+    return {"x": PLACES[order, 0].astype(float), "y": PLACES[order, 1].astype(float)}
+
+
+def seeded(**options):
+    return Execution(key=jax.random.key(3), insecure_key=True, **options)
+
+
+def write(folder, files, order=slice(None)):
+    """Files of unequal lengths, in one folder."""
+    folder.mkdir()
+    rows = pa.table(columns(order))
+    cuts = sorted(np.random.default_rng(files).choice(np.arange(1, USERS), files - 1, replace=False).tolist())
+    for number, (first, last) in enumerate(zip([0, *cuts], [*cuts, USERS], strict=True)):
+        pq.write_table(rows.slice(first, last - first), folder / f"{number}.parquet", row_group_size=50)
+    return folder
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Batches of 64: a few users fill several."""
+    monkeypatch.setattr(_table, "BATCH", 64)
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_the_release_is_the_same_from_arrays_and_files_in_any_order(name, small, tmp_path):
+    given = [
+        tables.arrays(columns()),
+        tables.arrays(columns(ORDER)),
+        *(tables.parquet(write(tmp_path / str(files), files, ORDER)) for files in (1, 3, 8)),
+    ]
+    runs = [minimize(loss, table, BOX, **BUDGET, **SEARCHES[name], run=seeded()) for table in given]
+    for run in runs[1:]:
+        for first, other in zip(*(jax.tree.leaves(each.release) for each in (runs[0], run)), strict=True):
+            np.testing.assert_array_equal(first, other)
+    assert runs[0].guarantee.epsilon(delta=1e-5) <= 4
+
+
+@pytest.mark.parametrize("name", ["in_order", "choice", "evaluations"])
+def test_a_table_and_its_arrays_release_the_same(name, small):
+    of_table, of_arrays = (
+        minimize(loss, data, BOX, **BUDGET, **SEARCHES[name], run=seeded())
+        for data in (tables.arrays(columns()), columns())
+    )
+    assert of_table.guarantee == of_arrays.guarantee
+    for first, other in zip(*(jax.tree.leaves(each.release) for each in (of_table, of_arrays)), strict=True):
+        np.testing.assert_allclose(first, other, rtol=1e-6)
+
+
+def descent(**options):
+    return dp_gibo.config(users=USERS, steps=3, batch=3, mu=1.0, clip_norm=1.0, bounds=BOX, **options)
+
+
+def test_descent_on_a_table_is_descent_without_memory(small):
+    of_table, of_arrays = (
+        run_loop(dp_gibo.algorithm, loss, data, descent(memory="none"), run=seeded()).release.path
+        for data in (tables.arrays(columns()), columns())
+    )
+    np.testing.assert_allclose(of_table, of_arrays, rtol=1e-5)
+
+
+@pytest.mark.parametrize("traceable", [True, False])
+def test_a_total_is_that_of_an_oracle(traceable, small):
+    config = private_evaluations.config(
+        random_search.algorithm, random_search.config(users=1, steps=2, batch=3, bounds=BOX), users=USERS, mu=1.0,
+        loss_range=(0.5, 2.0),
+    )  # fmt: skip
+    algorithm = private_evaluations.make_algorithm(random_search.algorithm)
+    function = loss if traceable else loss_in_numpy
+    users = _table_scan.TableUsers(algorithm, function, tables.arrays(columns()), config, traceable, None)
+    before = users.begin(jax.random.key(0))
+    query = algorithm.ask(jax.random.key(1), config, before.state)
+    whole = users.evaluate(jax.random.key(2), before, query).whole
+    found = _private_mean.mean_of_losses(
+        config.budget, _private_mean.skip_noise(config.budget, whole.means), config.low, config.high
+    )
+    expected = [np.mean(np.clip(loss_in_numpy(np.asarray(point), columns()), 0.5, 2.0)) for point in query.points]
+    np.testing.assert_allclose(found, expected, atol=2e-3)  # the grid of a user's loss
+
+
+def test_the_descents_total_is_that_of_an_oracle(small):
+    config = descent(memory="none")
+    users = _table_scan.TableUsers(dp_gibo.algorithm, loss, tables.arrays(columns()), config, True, None)
+    before = users.begin(jax.random.key(0))
+    query = dp_gibo.algorithm.ask(jax.random.key(1), config, before.state)
+    whole = users.evaluate(jax.random.key(2), before, query).whole
+    losses = np.stack([loss_in_numpy(np.asarray(point), columns()) for point in query.points])
+    expected, _, _ = oracle.clipped_mean(np.asarray(query.work.weights, float), losses.astype(float), 1.0)
+    radius = int(config.budget.radius)
+    found = _table_scan.flatten(whole) / radius / USERS
+    np.testing.assert_allclose(found, expected, atol=1.0 / radius)
+
+
+@pytest.mark.parametrize("length", [1, 63, 64, 65, 200, 201])
+def test_every_row_is_in_one_batch_and_every_batch_has_one_shape(length, small):
+    rows = np.arange(length, dtype=np.float32)
+    cuts = np.array_split(rows, 4)
+    given = list(_table.batches({"a": part, "b": np.stack([part, part], 1)} for part in cuts if len(part)))
+    assert {batch.columns["a"].shape for batch in given} == {(64,)}
+    assert {batch.columns["b"].shape for batch in given} == {(64, 2)}
+    kept = np.concatenate([batch.columns["a"][batch.present] for batch in given])
+    np.testing.assert_array_equal(kept, rows)
+
+
+def test_files_hold_the_numbers_of_arrays_and_missing_values_are_nan(tmp_path):
+    lists = pa.FixedSizeListArray.from_arrays(pa.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), 2)
+    lists = lists.take(pa.array([0, None, 2]))
+    rows = pa.table({"whole": pa.array([1, None, 3], pa.int64()), "yes": [True, False, None], "list": lists})
+    pq.write_table(rows.slice(1), tmp_path / "b.parquet")
+    pq.write_table(rows.slice(0, 1), tmp_path / "a.parquet")
+    table = tables.parquet(tmp_path)
+    assert (table.users, table.columns) == (3, {"whole": (), "yes": (), "list": (2,)})
+    (batch,) = _table.batches(table._parts())
+    read = {name: column[:3] for name, column in batch.columns.items()}
+    np.testing.assert_array_equal(read["whole"], [1, np.nan, 3])
+    np.testing.assert_array_equal(read["yes"], [1, 0, np.nan])
+    np.testing.assert_array_equal(read["list"], [[1, 2], [np.nan, np.nan], [5, 6]])
+    assert {column.dtype for column in read.values()} == {jnp.result_type(float)}
+    assert tables.parquet(tmp_path, columns=["yes"]).columns == {"yes": ()}
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        ({"x": ["Ann Smith"]}, "must hold numbers, got string"),
+        ({"y": [1.0]}, "must have a column 'x'"),
+        ({"x": pa.FixedSizeListArray.from_arrays(pa.array([7.25, 8.0]), 2)}, "must have the shape ()"),
+    ],
+)
+def test_a_schema_that_drifts_between_files_is_refused_and_no_row_quoted(rows, says, tmp_path):
+    pq.write_table(pa.table({"x": [1.0]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table(rows), tmp_path / "b.parquet")
+    with pytest.raises(ValueError, match=r"b\.parquet") as raised:
+        tables.parquet(tmp_path)
+    assert says in str(raised.value)
+    assert "Smith" not in str(raised.value)
+    assert "7.25" not in str(raised.value)
+
+
+def test_what_is_no_table_is_refused(tmp_path):
+    (tmp_path / "text.parquet").write_text("secret, 17")
+    for source in (tmp_path / "none.parquet", tmp_path / "text.parquet"):
+        with pytest.raises(ValueError, match=r"source must be Parquet files") as raised:
+            tables.parquet(source)
+        assert "secret" not in str(raised.value)
+    pq.write_table(pa.table({"x": pa.array([], pa.float32())}), tmp_path / "empty.parquet")
+    with pytest.raises(ValueError, match="one row or more"):
+        tables.parquet(tmp_path / "empty.parquet")
+    pq.write_table(pa.table({"x": [1.0]}), tmp_path / "one.parquet")
+    for columns_ in ([], ["x", "x"]):
+        with pytest.raises(ValueError, match="must name"):
+            tables.parquet(tmp_path / "one.parquet", columns_)
+    for given, error in (({}, ValueError), ({"x": [1.0], "y": [1.0, 2.0]}, ValueError), ({3: [1.0]}, TypeError)):
+        with pytest.raises(error, match="columns must"):
+            tables.arrays(given)
+
+
+def test_an_empty_file_among_others_adds_nothing(tmp_path):
+    pq.write_table(pa.table({"x": [1.0, 2.0]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"x": pa.array([], pa.float64())}), tmp_path / "b.parquet")
+    table = tables.parquet(tmp_path)
+    assert table.add(lambda batch: np.array([batch.present.sum()])) == tables.Sum(np.array([2]), 2)
+
+
+@pytest.mark.parametrize("change", ["a row more", "other numbers", "deleted", "a new file", "torn"])
+def test_files_that_change_after_opening_stop_a_scan(change, small, tmp_path):
+    folder = write(tmp_path / "rows", 3)
+    table = tables.parquet(folder)
+    path = folder / "1.parquet"
+    if change == "a row more":
+        pq.write_table(pa.concat_tables([pq.read_table(path), pq.read_table(path).slice(0, 1)]), path)
+    elif change == "other numbers":
+        held = pq.read_table(path)
+        pq.write_table(held.set_column(0, "x", pa.array(np.zeros(len(held), np.float32))), path)
+    elif change == "deleted":
+        path.unlink()
+    elif change == "a new file":
+        pq.write_table(pq.read_table(path), folder / "9.parquet")
+    else:
+        path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(RunInterrupted) as raised:
+        run_loop(dp_gibo.algorithm, loss, table, descent(memory="none"), run=seeded())
+    assert isinstance(raised.value.__cause__, tables.TableError)
+
+
+class Odd(tables.ArrayTable):
+    """Scans that go wrong in a planted way, from a scan on."""
+
+    def __init__(self, plant="", first=0, last=99):
+        super().__init__(tables.arrays(columns())._columns)
+        self.plant, self.first, self.last, self.scans = plant, first, last, 0
+
+    def add(self, partial):
+        given = list(_table.batches([self._columns]))
+        if self.first <= self.scans < self.last:
+            if self.plant == "fails":
+                self.scans += 1
+                raise tables.TableError("a disk is gone")
+            if self.plant == "twice":
+                given.append(given[1])
+            elif self.plant == "missing":
+                given.pop(2)
+            elif self.plant == "ragged":
+                given[0] = tables.Batch({n: c[:63] for n, c in given[0].columns.items()}, given[0].present[:63])
+        self.scans += 1
+        return _table.add_batches(partial, given)
+
+
+@pytest.mark.parametrize(
+    ("plant", "says"), [("twice", "read 265 rows"), ("missing", "read 137 rows"), ("ragged", "must have 64 rows")]
+)
+def test_a_batch_twice_missing_or_of_another_shape_stops_the_run(plant, says, small):
+    run_loop(dp_gibo.algorithm, loss, Odd(), descent(memory="none"), run=seeded())
+    with pytest.raises(RunInterrupted) as raised:
+        run_loop(dp_gibo.algorithm, loss, Odd(plant), descent(memory="none"), run=seeded())
+    assert says in str(raised.value.__cause__)
+
+
+def test_an_interrupted_run_goes_on_where_it_was_for_one_charge(small, tmp_path):
+    path = tmp_path / "book"
+    ledger.create(path, mu=1.5)
+    recording, table = Recording(path, "depot"), Odd("fails", 2, 3)
+    with pytest.raises(RunInterrupted, match="same call"):
+        run_loop(dp_gibo.algorithm, loss, table, descent(memory="none"), ledger=recording)
+    run = run_loop(dp_gibo.algorithm, loss, table, descent(memory="none"), ledger=recording)
+    assert table.scans == 4  # two, one that failed, and the third step alone
+    again = run_loop(dp_gibo.algorithm, loss, table, descent(memory="none"), ledger=recording)
+    assert table.scans == 4
+    np.testing.assert_array_equal(run.release.path, again.release.path)
+    assert [entry.run for entry in ledger.account(path).spends] == ["depot"]
+
+
+def test_a_snapshot_resumes_with_the_same_noise(small):
+    whole = run_loop(dp_gibo.algorithm, loss, Odd(), descent(memory="none"), run=seeded())
+    with pytest.raises(RunInterrupted) as raised:
+        run_loop(dp_gibo.algorithm, loss, Odd("fails", 1), descent(memory="none"), run=seeded())
+    again = run_loop(dp_gibo.algorithm, loss, Odd(), descent(memory="none"), run=seeded(resume=raised.value.snapshot))
+    np.testing.assert_array_equal(whole.release.path, again.release.path)
+
+
+def test_a_scan_is_made_only_where_something_is_released(small):
+    table = Odd()
+    minimize(loss, table, BOX, **BUDGET, **SEARCHES["in_order"], run=seeded())
+    assert table.scans == 1  # one choice, and none for the steps before
+    table = Odd()
+    minimize(loss, table, BOX, **BUDGET, **SEARCHES["local"], run=seeded())
+    assert table.scans == 4  # three steps, and the private clip norm
+
+
+def test_a_loss_in_numpy_is_called_on_batches_and_finds_the_same(small):
+    found = [
+        minimize(function, tables.arrays(columns()), BOX, **BUDGET, **SEARCHES["in_order"], run=seeded())
+        for function in (loss, loss_in_numpy)
+    ]
+    np.testing.assert_array_equal(*(run.release.point for run in found))
+
+
+def test_the_loss_of_one_person_needs_no_assumption_of_separability(small):
+    def of_one(point, row):
+        return jnp.minimum(jnp.abs(jnp.stack([row["x"], row["y"]]) - point).sum(), 4.0)
+
+    both = [
+        minimize(function, tables.arrays(columns()), BOX, **BUDGET, **SEARCHES["in_order"], run=seeded())
+        for function in (per_user(of_one), loss)
+    ]
+    np.testing.assert_array_equal(*(run.release.point for run in both))
+    assert [_guarantee.SEPARABLE_LOSSES in run.guarantee.assumptions for run in both] == [False, True]
+
+
+def test_a_contribution_holds_no_key_and_travels_by_pickle(small):
+    seen = []
+
+    class Kept(tables.ArrayTable):
+        def add(self, partial):
+            seen.append(partial)
+            return super().add(partial)
+
+    table = Kept(tables.arrays(columns())._columns)
+    run_loop(dp_gibo.algorithm, loss, table, descent(memory="none"), run=seeded())
+    for contribution in seen:
+        leaves = jax.tree.leaves((contribution.config, contribution.queries))
+        assert not any(jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) for leaf in leaves)
+        assert not any(np.array_equal(leaf, jax.random.key_data(jax.random.key(3))) for leaf in leaves)
+    (batch, *_) = _table.batches([columns()])
+    copied = pickle.loads(pickle.dumps(seen[0]))
+    np.testing.assert_array_equal(copied(batch), seen[0](batch))
+
+
+def by_rows(point, data):
+    return loss(point, data)
+
+
+def descend(table, **options):
+    return run_loop(dp_gibo.algorithm, loss, table, descent(**options))
+
+
+def search(table, function=loss, **options):
+    return minimize(function, table, BOX, **({"mu": 1.0} | options))
+
+
+def search_at_random(table):
+    return run_loop(
+        random_search.algorithm, loss, table, random_search.config(users=USERS, steps=2, batch=1, bounds=BOX)
+    )
+
+
+REFUSED = {
+    "memory='none'": descend,
+    "noise='exact'": lambda table: descend(table, memory="none", noise="float"),
+    "finite budget": lambda table: search(table, mu=np.inf),
+    "cannot use diagnostics": lambda table: search(table, run=Execution(diagnostics=True)),
+    "cannot use checkpoint": lambda table: search(table, run=Execution(checkpoint="file")),
+    "201 users of the table, got 200": lambda table: search(table, users=200),
+    "fix the number of rows": lambda table: search(table, by_person(by_rows, np.arange(USERS))),
+    "must be arrays, not a table": search_at_random,
+}
+
+
+@pytest.mark.parametrize("says", REFUSED)
+def test_what_a_table_cannot_do_is_refused_before_the_first_scan(says, small):
+    table = Odd()
+    with pytest.raises(ValueError, match=says):
+        REFUSED[says](table)
+    assert table.scans == 0
+
+
+def test_the_first_message_is_the_losss_own(small):
+    def wrong(point, batch):
+        return batch["height"]
+
+    with pytest.raises(KeyError, match="height"):
+        minimize(wrong, tables.arrays(columns()), BOX, mu=1)
+    with pytest.raises(ValueError, match="values must"):
+        minimize(lambda point, batch: jnp.mean(loss(point, batch)), tables.arrays(columns()), BOX, mu=1)

@@ -41,7 +41,7 @@ class Response(NamedTuple):
 
     Attributes:
       cells: the positions of ``K`` cells, each of ``d`` numbers.
-      truth: a probability, as a float; the draws use a fraction (``tables.truth``).
+      truth: a probability, as a float; the draws use a fraction (``truth``).
     """
 
     cells: tuple[tuple[float, ...], ...]

@@ -156,9 +156,9 @@ class Algorithm(NamedTuple):
       survey: ``(config, query, memory, values, present=None) -> whole``, the first round of steps with ``query.survey``
         True; for algorithms with a privately found scale.
       refine: ``(key, config, query, whole) -> Query``, perturbs the survey and adds the result to the query.
-      history: ``(config, state, query) -> tuple[Query, ...]``, on the host, for users whose memory nobody keeps (the
-        rows of a table): earlier queries that rebuild what ``contribute`` needs of the memory, then ``query``; ``()``
-        if the total of this step is zeros for certain. None if users remember nothing, or their memory must be kept.
+      history: ``(config, state, query) -> tuple[Query, ...]``, on the host, if nobody keeps the users' memory, as for
+        the rows of a table: earlier queries that rebuild what ``contribute`` needs of the memory, then ``query``;
+        ``()`` if the total of this step is zeros for certain. None if users remember nothing, or must remember.
     """
 
     init: Callable[..., Any]
@@ -176,7 +176,7 @@ class Algorithm(NamedTuple):
 
 
 def history(algorithm: Algorithm, config: Config, state: "State", query: "Query") -> tuple["Query", ...]:
-    """The queries whose values a step needs of users whose memory nobody keeps, see ``Algorithm.history``.
+    """The queries that rebuild the memory of users in a step, see ``Algorithm.history``.
 
     Raises:
       ValueError: the memory must be kept.

@@ -467,7 +467,10 @@ KEY_CASES = {
     ),
     "run_loop": Case(
         _protocol(CASES["dp_gd"], drivers.run_loop),
-        _of("drivers._loop", "run_loop", "run_keys", "step_keys", "ask", "release"),
+        (
+            *_of("drivers._loop", "run_loop"),
+            *_of("drivers._compiled_steps", "run_keys", "step_keys", "ask", "release"),
+        ),
     ),
     "minimize": Case(
         _minimize,

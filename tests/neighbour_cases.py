@@ -100,6 +100,17 @@ def looped(objective):
     )
 
 
+def in_table(records):
+    def first_column(point, batch):
+        return squares(point, batch["x"])
+
+    config = dp_gibo.config(
+        users=len(records), steps=2, batch=2, mu=1.0, bounds=np.array([[0.0], [1.0]]), clip_norm=1.0, memory="none"
+    )
+    table = jaxdpbo.tables.arrays({"x": objects(records)})
+    return published(drivers.run_loop(dp_gibo.algorithm, first_column, table, config, **group_options(**SEEDED)))
+
+
 def scanned(objective):
     def enter(records):
         return published(
@@ -312,6 +323,7 @@ OBJECTIVE = ("drivers._private_objective.PrivateObjective",)
 POINTS: dict[str, Point] = {
     "run_loop, losses in a list": Point(looped(given_back), LOOP),
     "run_loop, losses in an array of objects": Point(looped(given_back_as_objects), LOOP),
+    "run_loop, a table": Point(in_table, LOOP),
     "run_scan, data": Point(scanned(squares), SCAN),
     "run_scan, a checkpoint": Point(with_checkpoint, (
         "drivers._checkpoint.begin_checkpoint", "drivers._checkpoint.finish",
@@ -377,7 +389,9 @@ WITHOUT: dict[str, dict[str, str]] = {
     "inside of a run that has a case": {
         "_commands.tune": "halves prepare",
         "drivers._sharding": "share_keys expect_one_process find_mesh place_users",
-        "drivers._compiled_run": "pure_run run_steps",
+        "drivers._compiled_run": "pure_run run_steps map_points",
+        "drivers._evaluation": "ArrayUsers",
+        "privacy._wide_integers": "from_int64",
         "drivers._sweep": "distribute",
         "integrations.sklearn._fitting": "blocks_objective take_rows validation_task",
         "integrations.sklearn._search": "PrivateSearchCV",

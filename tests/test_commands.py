@@ -67,7 +67,9 @@ def test_what_is_no_command_is_refused(capsys):
 
 
 def test_the_ledger_is_described_and_verified_against_a_head_noted_earlier(capsys, path):
-    assert said(capsys, "ledger", "describe", path) == ledger.describe(path) + "\n"
+    *described, budget, spent = said(capsys, "ledger", "describe", path).splitlines()
+    assert described == ledger.describe(path).splitlines()
+    assert (budget[:17], spent[:17]) == ("budget: epsilon =", "spent: epsilon = ")
     head = said(capsys, "ledger", "head", path).strip()
     assert head == ledger.head(path)
     ledger.charge(path, "april", "a mean", ledger.Spend((ledger.Event("gdp", 1),), "replace_one", USERS))

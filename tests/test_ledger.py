@@ -208,7 +208,11 @@ def test_what_is_no_number_is_refused(tmp_path, level):
             {"relation": "unit_distance", "unit": 1.0},
             "the ledger's relation is 'replace_one', the spend's is 'unit_distance'",
         ),
-        ({"protects": "rows"}, "the ledger's protects is 'users', the spend's is 'rows'"),
+        (
+            {"protects": "rows"},
+            "the ledger's protects is 'users', the spend's is 'rows'"
+            ": charge it to a ledger created with protects='rows'",
+        ),
     ],
 )
 def test_a_spend_of_another_kind_is_refused(tmp_path, change, message):
@@ -414,7 +418,7 @@ def test_a_release_that_is_not_json_is_refused_unseen(tmp_path, payload):
 def test_the_account_says_what_was_spent_and_by_which_run(tmp_path):
     path = small(tmp_path)
     account = _ledger.account(str(path))
-    assert account.budget == ("dp", 1, 0, Fraction(1, 2**64), "replace_one", "users", None)
+    assert account.budget == ("dp", 1, 0, Fraction(1, 2**64), "replace_one", "users", None, None)
     assert account.by == "someone"
     assert [(entry.number, entry.run, entry.what, entry.released) for entry in account.spends] == [
         (2, "one", "a mean", True), (4, "two", "another", False),

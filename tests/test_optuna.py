@@ -441,6 +441,8 @@ def test_the_record_of_one_run_leaves_out_a_setting_that_other_runs_chose():
     other.optimize(1)
     assert "best setting" not in one.report().details
     assert "best setting" not in other.report().details
+    (covered,) = [text for name, text in one.report().details.items() if name.startswith("NOT COVERED")]
+    assert covered.startswith("1 other values")
 
 
 def test_a_rehearsal_reads_the_public_records_alone():

@@ -25,7 +25,7 @@ from option_groups import group_options
 from protocol_cases import CASES, STEPS, records
 
 from jaxdpbo import Execution, drivers, private_evaluations
-from jaxdpbo.drivers import _loop, _private_objective, _recorded_run, _result
+from jaxdpbo.drivers import _compiled_steps, _evaluation, _private_objective, _recorded_run, _result
 from jaxdpbo.privacy import _guarantee, _ledger, _recording, _transforms
 from jaxdpbo.privacy._fingerprints import fingerprint
 from jaxdpbo.privacy._transforms import curation
@@ -135,8 +135,9 @@ def test_without_its_record_a_run_would_noise_its_steps_again(tmp_path, monkeypa
 class Failing:
     """Makes the n-th inner call of a run fail, before or after it is made, and counts what is drawn."""
 
-    PLACES = ((_ledger, "charge"), (_ledger, "note"), (_ledger, "store_release"), (_loop, "_evaluate"), (_loop, "ask"),
-              (_loop, "learn"), (_loop, "release"), (scan, "_scan"))  # fmt: skip
+    PLACES = ((_ledger, "charge"), (_ledger, "note"), (_ledger, "store_release"), (_evaluation.ArrayUsers, "evaluate"),
+              (_compiled_steps, "ask"), (_compiled_steps, "learn"), (_compiled_steps, "release"),
+              (scan, "_scan"))  # fmt: skip
     DRAWS = ("learn", "release", "_scan")
     ERRORS = (Killed, KeyboardInterrupt, MemoryError, OSError)
 

@@ -4,6 +4,7 @@ import html.parser
 import json
 import math
 import re
+from fractions import Fraction
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -33,6 +34,10 @@ GDP = privacy.guarantee("gdp", 0.5, "replace_one", "voters; NOT the dead", assum
 PURE = privacy.guarantee("dp", 1.0, "replace_one", "voters")
 APPROXIMATE = privacy.guarantee("dp", 1.0, "replace_one", "voters", delta=1e-3)
 PAID = privacy.guarantee("ex_post_dp", 0.5, "replace_one", "voters", delta=1e-6, largest=2.0)
+
+
+def absolute(point, data):
+    return jnp.abs(data - point[0])
 
 
 # -- Numbers ----------------------------------------------------------------------------------------------------------
@@ -329,3 +334,34 @@ def test_a_recorded_run_is_in_the_record_of_its_ledger(tmp_path):
     (stated,) = report.ledger_report(path).guarantees
     assert stated.level == pytest.approx(run.guarantee.level, rel=1e-6)
     assert set(stated.assumptions) == set(run.guarantee.assumptions)
+
+
+def test_a_record_states_epsilon_at_the_delta_that_was_typed(tmp_path):
+    path = tmp_path / "book"
+    ledger.create(path, epsilon=1.0, delta=1e-7)
+    run = jaxdpbo.minimize(
+        absolute, np.linspace(0, 1, 5000), [(0, 1)], epsilon=0.5, delta=1e-7, ledger=Recording(path, "a")
+    )
+    assert run.guarantee.summary_delta == 1e-7
+    assert "at delta = 1e-07" in str(run.guarantee)
+    for record in (run.report(), report.ledger_report(path)):
+        (stated,) = record.to_dict()["guarantees"]
+        assert stated["delta"] == 1e-7
+        assert float(stated["epsilon"]) <= 0.5
+    assert "epsilon = 1.0000 at delta = 1e-07" in report.ledger_report(path).details[_report.WHOLE]
+    (stated,) = report.ledger_report(path, delta=1e-9).to_dict()["guarantees"]
+    assert stated["delta"] == 1e-9
+    with pytest.raises(ValueError, match="delta"):
+        report.ledger_report(path, delta=2.0)
+
+
+def test_without_a_typed_delta_it_is_below_one_over_the_users():
+    runs = [jaxdpbo.minimize(absolute, np.linspace(0, 1, users), [(0, 1)], mu=1) for users in (500, 200_000)]
+    assert [run.guarantee.display_delta for run in runs] == [1e-5, 1e-6]
+
+
+def test_a_budget_is_stated_as_typed(tmp_path):
+    ledger.create(tmp_path / "book", notion="dp", level=2, delta=1e-6)
+    whole = report.ledger_report(tmp_path / "book").details[_report.WHOLE]
+    assert whole == "epsilon = 2.000 at delta = 0.000001001"
+    assert ledger.account(tmp_path / "book").budget.total_variation == Fraction(1e-6) / 2**14

@@ -237,7 +237,7 @@ def test_files_that_change_after_opening_stop_a_scan(change, small, tmp_path):
     assert isinstance(raised.value.__cause__, tables.TableError)
 
 
-class Odd(tables.ArrayTable):
+class Odd(_table.ArrayTable):
     """Scans that go wrong in a planted way, from a scan on."""
 
     def __init__(self, plant="", first=0, last=99):
@@ -324,7 +324,7 @@ def test_the_loss_of_one_person_needs_no_assumption_of_separability(small):
 def test_a_contribution_holds_no_key_and_travels_by_pickle(small):
     seen = []
 
-    class Kept(tables.ArrayTable):
+    class Kept(_table.ArrayTable):
         def add(self, partial):
             seen.append(partial)
             return super().add(partial)

@@ -51,6 +51,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     chosen = parser.parse_args(words)
     try:
         chosen.run(chosen, chosen.parser)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader, such as head, has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except ModuleNotFoundError as error:
         if error.name is not None and error.name not in EXTRAS:
             raise

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from jaxdpbo.privacy import _ledger
+from jaxdpbo.report import _report
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,11 +30,14 @@ def run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
     try:
         if arguments.action == "describe":
             print(_ledger.describe(arguments.path))
+            print("\n".join(_report.describe_epsilons(arguments.path)))
         elif arguments.action == "head":
             _ledger.account(arguments.path)
             print(_ledger.head(arguments.path))
         else:
             account = _ledger.account(arguments.path, expected_head=arguments.head)
             print(f"{arguments.path}: whole, {len(account.spends)} runs charged")
+    except BrokenPipeError:
+        raise
     except (_ledger.LedgerError, OSError) as error:
         sys.exit(f"jaxdpbo ledger: {error}")

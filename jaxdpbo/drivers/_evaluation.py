@@ -13,7 +13,7 @@ from jaxdpbo.drivers import _compiled_steps, _result
 
 
 class ArrayUsers:
-    """Users whose data the objective gets as a whole, for the steps of a run; see ``_table_scan.TableUsers``."""
+    """The users of a run in memory: the objective gets all data at once. See ``_table_scan.TableUsers``."""
 
     def __init__(
         self, algorithm: Algorithm, objective: Objective, data: Data, config: Config, executor: Executor | None

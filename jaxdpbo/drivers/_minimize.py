@@ -118,10 +118,12 @@ def minimize(
         how = {"executor": run.executor, "progress": run.progress}
         plan = _public_search.propose(plan, task, search, loss, public, **how)
     finished = _run_plan(plan, loss, data, ledger, run)
+    stated = replace(finished.guarantee, summary_delta=budget.summary_delta)
     notes = [few_users_note(count, plan.guarantee)]
     if plan.descent is not None:
         notes.append(path_note(plan.search_release(finished.release).path, plan.descent))
-    return finished._replace(note="; ".join(filter(None, notes)), method=f"{plan.method}: {plan.reason}")
+    note, method = "; ".join(filter(None, notes)), f"{plan.method}: {plan.reason}"
+    return finished._replace(guarantee=stated, note=note, method=method)
 
 
 def _check_tracing(run: Execution) -> None:

@@ -1,5 +1,6 @@
 """Results and exceptions of the drivers, and the checks shared by all drivers."""
 
+import dataclasses
 import operator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,7 +13,7 @@ from jax.core import Tracer
 from jaxdpbo import _user_values
 from jaxdpbo._types import Algorithm, Config, Data, Info, Memory, PublicState, State, Tree, missing_fields
 from jaxdpbo.drivers import _sharding
-from jaxdpbo.privacy import _guarantee, _keys
+from jaxdpbo.privacy import _guarantee, _keys, _requested_budget
 from jaxdpbo.report import _report as reports
 
 
@@ -156,7 +157,10 @@ def state_guarantee(
         _require("the public state", state.public, PublicState)
     if statement is None:
         raise TypeError(f"config must be of this algorithm's config(...), got {type(config).__name__}")
-    return statement if delta is None else statement.to_dp(delta)
+    statement = statement if delta is None else statement.to_dp(delta)
+    if config.users is None:
+        return statement
+    return dataclasses.replace(statement, summary_delta=delta or _requested_budget.usual_delta(config.users))
 
 
 def expect_no_mean(name: str, shape: tuple[int, ...], users: int | None) -> None:

@@ -125,6 +125,8 @@ def _expect_stackable(configs: tuple[Any, ...]) -> None:
             raise ValueError(
                 f"configs must differ in traced numbers alone, got {difference} in configs[0] and configs[{row}]: "
                 "call sweep separately for each value"
+                + ", or give every config noise='float' in research"
+                * ("budget" in difference)
             )
 
 

@@ -1,12 +1,12 @@
 """Evaluate a query on a table: one scan adds up the contributions of all users in whole numbers.
 
-No user's values outlive a batch, so users remember nothing between steps. An algorithm whose users do remember names
-the earlier queries (``Algorithm.history``), and the scan evaluates these again.
+No user's values outlive a batch, so users remember nothing between steps. If an algorithm needs the users' memory, its
+``history`` names earlier queries, and the scan evaluates these again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,8 @@ from jaxdpbo.drivers import _compiled_run, _compiled_steps, _result
 from jaxdpbo.privacy import _wide_integers
 from jaxdpbo.tables import _table
 
-AUTO = "auto"
+if TYPE_CHECKING:
+    from tqdm import tqdm
 
 
 class TableUsers:
@@ -32,7 +33,7 @@ class TableUsers:
         table: _table.Table,
         config: Config,
         traceable: bool | str,
-        bar: Any,
+        bar: "Callable[..., tqdm] | None",
     ) -> None:
         """Check that the algorithm adds up whole numbers, and that JAX can trace the objective if asked.
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -23,11 +24,13 @@ class RequestedBudget(NamedTuple):
       mu: the GDP level: as typed, or implied by the pair.
       epsilon: as typed; None if ``mu`` was typed.
       delta: as typed; None if ``mu`` was typed.
+      summary_delta: the delta to state an epsilon at, see ``Guarantee``.
     """
 
     mu: float
     epsilon: float | None = None
     delta: float | None = None
+    summary_delta: float | None = None
 
 
 def check_budget(
@@ -37,12 +40,13 @@ def check_budget(
 
     >>> from jaxdpbo.privacy import _budget_calibration
     >>> _budget_calibration.check_budget(1.0, users=500)
-    RequestedBudget(mu=1.0, epsilon=None, delta=None)
+    RequestedBudget(mu=1.0, epsilon=None, delta=None, summary_delta=1e-05)
     """
     level = _requested_budget.requested_mu(mu, epsilon, delta, users=users, dtype=dtype)
     if epsilon is None or delta is None:
-        return RequestedBudget(level)
-    return RequestedBudget(level, _checks.nonnegative("epsilon", epsilon), _checks.probability("delta", delta))
+        return RequestedBudget(level, summary_delta=_requested_budget.usual_delta(users))
+    delta = _checks.probability("delta", delta)
+    return RequestedBudget(level, _checks.nonnegative("epsilon", epsilon), delta, delta)
 
 
 def calibrate(
@@ -68,6 +72,17 @@ def calibrate(
     Raises:
       ValueError: the noise cannot have the level, or its total variation exceeds what ``delta`` sets aside.
     """
+    config, guarantee = _calibrate(make, privacy, budget, as_gdp=as_gdp)
+    return config, replace(guarantee, summary_delta=budget.summary_delta)
+
+
+def _calibrate(
+    make: Callable[[float], Config],
+    privacy: Callable[[Config], _guarantee.Guarantee],
+    budget: RequestedBudget,
+    *,
+    as_gdp: bool,
+) -> tuple[Config, _guarantee.Guarantee]:
     config = configure(make, budget)
     guarantee = privacy(config)
     if budget.epsilon is None or budget.delta is None:
@@ -119,7 +134,7 @@ def configure(make: Callable[[float], Config], budget: RequestedBudget) -> Confi
     Raises:
       ValueError: the noise cannot have the level; names ``mu``, or ``epsilon`` and ``delta``.
     """
-    level, epsilon, delta = budget
+    level, epsilon, delta, _ = budget
     try:
         return make(level)
     except _requested_budget.BudgetError as error:

@@ -3,7 +3,7 @@
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from jaxdpbo import _checks
@@ -102,6 +102,9 @@ class Guarantee:
       largest: for "ex_post_dp", the epsilon before the release was known; otherwise None.
       attained: for a selection, an epsilon that some selections with the stated cost of a run need at ``delta``: no
         proof that uses this cost alone can state less. None if no lower bound is known.
+      summary_delta: the delta at which summaries and records state an epsilon: the typed delta of the budget, otherwise
+        one below ``1 / users``; None if neither is known. Says nothing about the release, so guarantees with
+        different values are equal.
     """
 
     notion: str
@@ -118,6 +121,7 @@ class Guarantee:
     stages: tuple[_accounting.StageFields, ...] = ()
     largest: float | None = None
     attained: float | None = None
+    summary_delta: float | None = field(default=None, compare=False)
 
     def epsilon(self, delta: float) -> float:
         """The ``epsilon`` of the implied ``(epsilon, delta)``-DP guarantee, under the same assumptions.
@@ -240,8 +244,10 @@ class Guarantee:
         """The neighbouring relation, with its unit."""
         return f"{self.relation} {self.unit:g}" if self.unit else f"{self.relation}"
 
-    def summary(self, delta: float = DELTA) -> str:
+    def summary(self, delta: float | None = None) -> str:
         """Explain the guarantee in lines: epsilon at ``delta``, protected and unprotected records, assumptions.
+
+        Without a ``delta``, the epsilon is stated at ``display_delta``.
 
         The epsilon is rounded up; pure DP shows delta = 0. A notion without an epsilon shows ``claim`` instead.
 
@@ -254,6 +260,7 @@ class Guarantee:
         Raises:
           ValueError: ``delta`` not in (0, 1).
         """
+        delta = self.display_delta if delta is None else delta
         lines = [self.claim]
         if self.notion in ("gdp", "dp", "ex_post_dp"):
             pure = self.notion == "dp" and not self.delta and not self.total_variation
@@ -276,11 +283,18 @@ class Guarantee:
             return []
         return [_guarantee_text.describe_attained(self.level, self.attained, self.delta)]
 
-    def __str__(self) -> str:
-        """The summary at the first of ``self.delta``, ``DELTA`` and ``2 * self.delta`` with a finite epsilon."""
-        deltas = [delta for delta in (self.delta, DELTA, 2 * self.delta) if 0 < delta < 1]
+    @property
+    def display_delta(self) -> float:
+        """The first with a finite epsilon of ``summary_delta``, ``delta``, the least for "dp", and ``DELTA``."""
+        own = self.delta + self._variation_at(self.level) if self.notion == "dp" else 0.0
+        deltas = [self.summary_delta or 0.0, self.delta, own * (1 + 2.0**-40), DELTA]
         converts = self.notion in ("gdp", "dp", "ex_post_dp")
-        return self.summary(next((delta for delta in deltas if converts and math.isfinite(self.epsilon(delta))), DELTA))
+        finite = (delta for delta in deltas if 0 < delta < 1 and converts and math.isfinite(self.epsilon(delta)))
+        return next(finite, DELTA)
+
+    def __str__(self) -> str:
+        """The summary at ``display_delta``."""
+        return self.summary()
 
 
 def guarantee(
@@ -376,8 +390,10 @@ def guarantee_from_dict(fields: dict[str, Any]) -> Guarantee:
         raise ValueError(f"a guarantee has {', '.join(Guarantee.__dataclass_fields__)}; got {names}")
     if _checks.one_of("notion", fields["notion"], NOTIONS) == "none":
         return no_guarantee(fields["protects"], fields["no_guarantee_reason"])
+    shown = fields["summary_delta"]
+    shown = None if shown is None else _checks.probability("summary_delta", shown)
     names = "assumptions", "delta", "total_variation", "unit", "parts", "also", "stages", "largest"
     rest = {name: fields[name] for name in names}
     stated = guarantee(fields["notion"], fields["level"], fields["relation"], fields["protects"], **rest)
     attained = _guarantee_fields.check_attained(fields["attained"], stated.notion, stated.level)
-    return replace(stated, attained=attained).assuming(UNCHECKED)
+    return replace(stated, attained=attained, summary_delta=shown).assuming(UNCHECKED)

@@ -55,6 +55,7 @@ LEVELS = {"gdp": "mu", "zcdp": "rho", "dp": "epsilon", "metric_dp": "epsilon"}  
 SPEND_HEADS = ["run", "what", "spent", "delta", "total_variation", "steps", "released", "who", "when"]
 COSTS = LEVELS | {"gdp": "mu^2"}  # the quantity to sum over releases
 USERS = "the users with evaluated losses; NOT the records a model is trained on"  # the default protected users
+VARIATION_OF_DELTA, LEAST_VARIATION = Fraction(1, 2**14), Fraction(1, 2**64)  # default total variations of a budget
 BITS = 4096  # the most bits of a numerator or denominator: floats have fewer, and Python prints such integers in full
 
 Number: TypeAlias = Any  # an int, a Fraction, a float (by its binary value), or a string such as "0.1" or "1/10"
@@ -174,7 +175,10 @@ class Entry(NamedTuple):
 
 
 class Budget(NamedTuple):
-    """The budget of a ledger: additive amounts, and the terms required of every spend."""
+    """The budget of a ledger: additive amounts, and the terms required of every spend.
+
+    ``summary_delta`` is the delta typed beside an epsilon, at which records state an epsilon; otherwise None.
+    """
 
     notion: str
     level: Fraction
@@ -183,6 +187,7 @@ class Budget(NamedTuple):
     relation: str
     protects: str
     unit: Fraction | None
+    summary_delta: Fraction | None = None
 
 
 class Account(NamedTuple):
@@ -210,7 +215,7 @@ def create(
     delta: Number | None = None,
     notion: str | None = None,
     level: Number | None = None,
-    total_variation: Number = 2**-64,
+    total_variation: Number | None = None,
     relation: str = "replace_one",
     protects: str = USERS,
     unit: Number | None = None,
@@ -233,7 +238,8 @@ def create(
       delta: in (0, 1) with ``epsilon``; with ``notion`` and ``level``, additive slack, by default 0.
       notion: the notion of any other budget; give its ``level`` too.
       level: see ``notion``.
-      total_variation: the most that the total variations of all spends may add up to.
+      total_variation: the most that the total variations of all spends may add up to; by default 2^-14 of a ``delta``
+        beside a ``level``, for models, and otherwise 2^-64.
       relation: the neighbouring relation.
       protects: the protected users; by default, in the wording of runs of this package.
       unit: the unit of the relation "unit_distance".
@@ -244,10 +250,14 @@ def create(
       FileExistsError: the file exists. A second budget for the same records is a second spend.
       FileNotFoundError: the folder does not exist.
     """
+    if total_variation is None:
+        slack = 0 if level is None or delta is None else _fraction("delta", delta)
+        total_variation = slack * VARIATION_OF_DELTA or LEAST_VARIATION
     requested = _requested_budget(mu, epsilon, delta, notion, level, total_variation)
     budget = _to_json(_exact(Spend((Event(*requested, total_variation),), relation, protects, unit)))
+    typed = {} if delta is None else {"summary_delta": _exact_and_decimal(_fraction("delta", delta))}
     signed = {"when": _now(), "by": _text("by", _who() if by is None else by)}
-    _begin(path, {"schema": SCHEMA, "version": VERSION} | budget | signed)
+    _begin(path, {"schema": SCHEMA, "version": VERSION} | budget | typed | signed)
 
 
 def _requested_budget(
@@ -534,7 +544,7 @@ def _account(opened: "_Opened") -> tuple[Account, dict[str, _Kept]]:
     _expect_the_version(name, header)
     number = 1
     try:
-        budget, when, by = _budget(_spend(header)), header["when"], header["by"]
+        budget, when, by = _budget(header), header["when"], header["by"]
         record = _Record(name, budget, {}, {}, {}, [])
         for number, line in enumerate(lines, start=2):
             _add_line(record, number, line)
@@ -583,12 +593,14 @@ def _add_line(record: _Record, number: int, line: dict[str, Any]) -> None:
         raise ValueError(kind)
 
 
-def _budget(spend: Spend) -> Budget:
-    """Convert a header, read as a spend of one event, to a budget."""
+def _budget(header: dict[str, Any]) -> Budget:
+    """Convert a header, which holds a spend of one event, to a budget."""
+    spend = _spend(header)
     (event,) = spend.events
     if event.type not in LEVELS:
         raise ValueError(event.type)
-    return Budget(*event, spend.relation, spend.protects, spend.unit)
+    delta = _number(header["summary_delta"]) if "summary_delta" in header else None
+    return Budget(*event, spend.relation, spend.protects, spend.unit, delta)
 
 
 def _sum_rows(account: Account) -> list[list[str]]:
@@ -623,12 +635,16 @@ def _expect_same_kind(path: Path, budget: Budget, spend: Spend) -> None:
     for event in spend.events:
         if event.type != budget.notion:
             other = f": charge it to a ledger of notion {event.type!r}" if event.type in LEVELS else ""
-            raise LedgerError(f"{path}: the ledger's notion is {budget.notion!r}, the spend's is {event.type!r}{other}")
+            pair = " (epsilon= and delta= make a budget of notion 'gdp')" if budget.notion == "gdp" else ""
+            raise LedgerError(
+                f"{path}: the ledger's notion is {budget.notion!r}{pair}, the spend's is {event.type!r}{other}"
+            )
     for name in ("relation", "unit", "protects"):
         ours, theirs = getattr(budget, name), getattr(spend, name)
         if ours != theirs:
             ours, theirs = (_up(term) if isinstance(term, Fraction) else repr(term) for term in (ours, theirs))
-            raise LedgerError(f"{path}: the ledger's {name} is {ours}, the spend's is {theirs}")
+            remedy = f": charge it to a ledger created with protects={theirs}" * (name == "protects")
+            raise LedgerError(f"{path}: the ledger's {name} is {ours}, the spend's is {theirs}{remedy}")
 
 
 # The chain of lines

@@ -14,6 +14,8 @@ from jaxdpbo.privacy import _accounting
 
 TOTAL_VARIATION = 2.0**-85  # set aside for exact noise: 2^-110 or so for each of up to some 2^25 draws
 
+USUAL_DELTA = 1e-5
+
 
 class LargeDelta(float):
     """Permit a ``delta`` of ``1 / users`` or more, refused as a plain number.
@@ -53,6 +55,16 @@ def expect_small_delta(delta: float, users: int) -> None:
             f"delta must be below one over the number of users, 1/{users} = {1 / users:.3g}, got {float(delta):g}: it "
             f"would allow to publish one user's record; write delta=jaxdpbo.LargeDelta({float(delta):g}) if you mean it"
         )
+
+
+def usual_delta(users: int) -> float:
+    """The delta to state an epsilon at if nobody typed a delta: a power of ten below ``1 / users``, at most 1e-5.
+
+    >>> from jaxdpbo.privacy import _requested_budget
+    >>> _requested_budget.usual_delta(500), _requested_budget.usual_delta(5_000_000)
+    (1e-05, 1e-07)
+    """
+    return min(USUAL_DELTA, float(f"1e-{len(str(users))}"))
 
 
 def requested_mu(

@@ -62,10 +62,5 @@ def _is_pure(stated: _guarantee.Guarantee) -> bool:
 
 
 def display_delta(stated: _guarantee.Guarantee) -> float:
-    """The delta to state an epsilon at: 0 for pure DP, that of the guarantee, or the usual one of a summary."""
-    if _is_pure(stated):
-        return 0.0
-    choices = [stated.delta, _guarantee.DELTA, 2 * stated.delta]
-    return next(
-        (delta for delta in choices if 0 < delta < 1 and math.isfinite(stated.epsilon(delta))), _guarantee.DELTA
-    )
+    """The delta to state an epsilon at: 0 for pure DP, otherwise ``Guarantee.display_delta``."""
+    return 0.0 if _is_pure(stated) else stated.display_delta

@@ -48,15 +48,17 @@ def _entry(facts: dict[str, Any], stated: dict[str, Any], entry: Mapping[str, An
     claims = [each["claim"] for each in facts["guarantees"]]
     assumptions = [f"{each['assumption']} ({each['checked by']})" for each in stated["assumptions"]]
     slug = "-".join("".join(letter if letter.isalnum() else " " for letter in entry["name"].lower()).split())
-    details = [f"{name}: {value}" for name, value in facts["details"].items()]
+    details = [f"{name}: {value}" for name, value in facts["details"].items() if name != "created"]  # names an account
     versions = ", ".join(" ".join(pair) for pair in facts["versions"].items())
-    delta = stated["delta"]
+    delta, trained = stated["delta"], any(word in facts["title"] for word in ("model", "fit"))
     basic = {
         "name": entry["name"],
         "data_curators": list(entry["data_curators"]),
         "description": entry.get("description", facts["title"]),
         "intended_use": entry["intended_use"],
-        "data_product_type": entry.get("data_product_type", "Machine learning model"),
+        "data_product_type": entry.get(
+            "data_product_type", "Machine learning model" if trained else "Summary statistics"
+        ),
         "data_product_region": entry["data_product_region"],
         "publication_date": entry["publication_date"],
     }
@@ -92,7 +94,7 @@ def _entry(facts: dict[str, Any], stated: dict[str, Any], entry: Mapping[str, An
                 "composition": f"Stages of the mechanism were composed by their profiles: {stated['claim']}",
             },
             "implementation": {
-                "preprocessing_and_hyperparameter_tuning": " ".join(
+                "preprocessing_and_hyperparameter_tuning": "; ".join(
                     [entry.get("preprocessing_and_hyperparameter_tuning", TUNED), *details]
                 ),
                 "mechanisms": f"{versions}. Assumptions: {'; '.join(assumptions) or 'none'}",

@@ -3,6 +3,7 @@
 import datetime
 import hashlib
 import json
+import math
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxdpbo import _files
+from jaxdpbo import _checks, _files
 from jaxdpbo.privacy import _fingerprints, _guarantee, _guarantee_text, _ledger
 from jaxdpbo.report import _assumptions, _odds, _page, _registry
 
@@ -24,6 +25,10 @@ RATE = 0.05  # of false alarms, in the sentence for a meeting
 GROUPS = (1, 2, 4)  # users who are replaced together: one, a couple, a household
 CURVE = np.linspace(0.0, 1.0, 41)
 WHOLE = "whole budget: the guarantee if earlier releases led to later runs"
+SUM = (
+    "GDP levels of the runs were added up, so the epsilon is larger than in the record of a single run, which composes "
+    "the run's mechanisms"
+)
 RELATIONS = {
     "replace_one": "another person's record in place of one record",
     "unit_distance": "one record moved by at most the unit of distance",
@@ -145,7 +150,7 @@ def report(
     return Report(title, stated, facts, _fingerprint(release), _now(), _versions())
 
 
-def ledger_report(path: str | Path) -> Report:
+def ledger_report(path: str | Path, *, delta: float | None = None) -> Report:
     """Make the record of all releases that a ledger paid for.
 
     >>> import tempfile
@@ -158,16 +163,33 @@ def ledger_report(path: str | Path) -> Report:
 
     Args:
       path: the path of the ledger.
+      delta: in (0, 1): the delta to state an epsilon at; by default the delta typed beside the ledger's epsilon, or
+        1e-5. Choose a delta below one over the number of users.
 
     Raises:
       ledger.LedgerError: the file is damaged, or no ledger.
+      ValueError: ``delta`` is out of range.
     """
     account = _ledger.account(path)
+    if delta is not None:
+        delta = _checks.probability("delta", delta)
+        account = account._replace(budget=account.budget._replace(summary_delta=Fraction(delta)))
     rows = _ledger.spends_table(account)
     details = {"ledger": Path(path).name, "last line": account.head, "created": f"{account.when} by {account.by}"}
     if account.budget.notion in ("gdp", "dp"):
         details[WHOLE] = _whole_budget(account.budget)
+    if account.budget.notion == "gdp" and account.spends:
+        details["sum of the runs"] = SUM
     return Report(f"the ledger {Path(path).name}", _spent(account), details, "", _now(), _versions(), rows)
+
+
+def describe_epsilons(path: str | Path) -> list[str]:
+    """The epsilons of a ledger's budget and of its spends together, a line each; none for notions without epsilon."""
+    record = ledger_report(path)
+    lines = [f"budget: {record.details[WHOLE]}"] if WHOLE in record.details else []
+    for stated in map(_describe, record.guarantees):
+        lines.append(f"spent: epsilon = {stated['epsilon']} at delta = {_delta_text(stated['delta'])}")
+    return lines
 
 
 def _spent(account: _ledger.Account) -> tuple[_guarantee.Guarantee, ...]:
@@ -178,18 +200,19 @@ def _spent(account: _ledger.Account) -> tuple[_guarantee.Guarantee, ...]:
     budget, spent = account.budget, account.spent
     if not account.spends or budget.notion not in ("gdp", "dp"):
         return ()
-    cost = float(spent.cost) ** (0.5 if budget.notion == "gdp" else 1.0)
+    cost = float(spent.cost) ** 0.5 * LEVEL_UP if budget.notion == "gdp" else _float_up(spent.cost)
     ex_post = any(entry.spend.ex_post for entry in account.spends)
     stated = _guarantee.Guarantee(
         "ex_post_dp" if ex_post else budget.notion,
-        max(cost, _guarantee.LEAST) * LEVEL_UP,
+        max(cost, _guarantee.LEAST),
         budget.relation,
         budget.protects,
         assumptions=account.assumptions,
-        delta=float(budget.delta if ex_post else spent.delta) * LEVEL_UP,
-        total_variation=float(budget.total_variation if ex_post else spent.total_variation) * LEVEL_UP,
-        largest=float(budget.level) * LEVEL_UP if ex_post else None,
+        delta=_float_up(budget.delta if ex_post else spent.delta),
+        total_variation=_float_up(budget.total_variation if ex_post else spent.total_variation),
+        largest=_float_up(budget.level) if ex_post else None,
         unit=None if budget.unit is None else float(budget.unit),
+        summary_delta=_summary_delta(budget),
     )
     return (stated,)
 
@@ -198,19 +221,30 @@ def _whole_budget(budget: _ledger.Budget) -> str:
     """The guarantee of the budget, which holds however the runs were chosen."""
     if budget.level > HUGE:
         return "no bound"
-    level = max(float(budget.level), _guarantee.LEAST) * LEVEL_UP
+    level = max(_float_up(budget.level), _guarantee.LEAST)
     stated = _guarantee.Guarantee(
         budget.notion,
         level,
         budget.relation,
         budget.protects,
-        delta=float(budget.delta) * LEVEL_UP,
-        total_variation=float(budget.total_variation) * LEVEL_UP,
+        delta=_float_up(budget.delta),
+        total_variation=_float_up(budget.total_variation),
         unit=None if budget.unit is None else float(budget.unit),
+        summary_delta=_summary_delta(budget),
     )
     delta = _odds.display_delta(stated)
     epsilon = _guarantee_text.round_up(stated.epsilon(delta) if delta else level)
     return f"epsilon = {epsilon} at delta = {_delta_text(delta)}"
+
+
+def _summary_delta(budget: _ledger.Budget) -> float | None:
+    return None if budget.summary_delta is None else float(budget.summary_delta)
+
+
+def _float_up(exact: Fraction) -> float:
+    """The least float that is no less."""
+    nearest = float(exact)
+    return nearest if Fraction(nearest) >= exact else math.nextafter(nearest, math.inf)
 
 
 def _fingerprint(release: object) -> str:
@@ -276,7 +310,10 @@ def _sentence(stated: _guarantee.Guarantee) -> str:
     if stated.notion not in _odds.CONVERTIBLE:
         return stated.claim
     times = detections_in_twenty(stated)
-    return f"An attacker who accepts 1 false alarm in 20 detects a user among {users} at most {times} times in 20."
+    return (
+        f"An attacker who accepts 1 false alarm in 20 detects a user among {users} at most {times} times in 20; "
+        "without the release, by guessing, once in 20."
+    )
 
 
 def detections_in_twenty(stated: _guarantee.Guarantee) -> str:

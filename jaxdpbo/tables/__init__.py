@@ -5,7 +5,9 @@ Whole numbers add up to the same total in any order, so the release is the same 
 files.
 """
 
-from jaxdpbo.tables._parquet import ParquetTable, parquet
-from jaxdpbo.tables._table import BATCH, ArrayTable, Batch, Sum, Table, TableError, arrays
+from jaxdpbo import _namespace
+from jaxdpbo.tables._parquet import parquet
+from jaxdpbo.tables._table import Batch, Sum, Table, TableError, arrays
 
-__all__ = ["BATCH", "ArrayTable", "Batch", "ParquetTable", "Sum", "Table", "TableError", "arrays", "parquet"]
+__all__ = ["Batch", "Sum", "Table", "TableError", "arrays", "parquet"]
+__dir__ = _namespace.list_public(__name__)

@@ -12,13 +12,14 @@ from jaxdpbo.tables import _table
 from jaxdpbo.tables._table import BATCH, Columns, Partial, Sum, TableError
 
 PART = 8 * BATCH  # rows of a read
+Files: TypeAlias = dict[str, tuple[int, ...]]  # rows, bytes, and the time of the last change
 Source: TypeAlias = str | Path | Sequence[str | Path]
 
 
 class ParquetTable(_table.Table):
     """Parquet files as a table, made by ``parquet``. A pickle holds paths and no rows."""
 
-    def __init__(self, source: list[str], names: list[str], columns: dict[str, tuple[int, ...]], files: Any) -> None:
+    def __init__(self, source: list[str], names: list[str], columns: dict[str, tuple[int, ...]], files: Files) -> None:
         self._source, self._names, self._columns, self._files = source, names, columns, files
 
     def __repr__(self) -> str:
@@ -107,7 +108,7 @@ def _dataset(source: list[str]) -> Any:
         raise TableError(f"{', '.join(source)} could not be opened ({type(error).__name__})") from None
 
 
-def _files(dataset: Any) -> dict[str, tuple[Any, ...]]:
+def _files(dataset: Any) -> Files:
     """The number of rows, the bytes and the time of the last change of each file."""
     try:
         rows = {fragment.path: fragment.metadata.num_rows for fragment in dataset.get_fragments()}

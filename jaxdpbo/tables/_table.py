@@ -20,7 +20,14 @@ Columns: TypeAlias = dict[str, np.ndarray]
 
 
 class Batch(NamedTuple):
-    """The rows of ``BATCH`` users. NOT PRIVATE.
+    """The rows of ``BATCH`` users, 16,384. NOT PRIVATE.
+
+    >>> import numpy as np
+    >>> from jaxdpbo import tables
+    >>> def count(batch):
+    ...     return np.array([np.sum(batch.columns["age"][batch.present] > 40)])
+    >>> tables.arrays({"age": [31, 54, 62]}).add(count).total
+    array([2])
 
     Attributes:
       columns: arrays ``(BATCH, ...)`` of JAX's default float, by name; NaN where a value is missing.
@@ -33,6 +40,11 @@ class Batch(NamedTuple):
 
 class Sum(NamedTuple):
     """The sum over all users of a table. NOT PRIVATE.
+
+    >>> import numpy as np
+    >>> from jaxdpbo import tables
+    >>> tables.Sum(np.array([2, 5]), 1).users
+    1
 
     Attributes:
       total: int64 ``(k,)``.
@@ -51,7 +63,14 @@ class TableError(Exception):
 
 
 class Table(ABC):
-    """Users as rows, columns by name, and one method. Write a subclass for an engine of your own."""
+    """Users as rows, columns by name, and one method. Write a subclass for an engine of your own.
+
+    >>> import numpy as np
+    >>> from jaxdpbo import tables
+    >>> table = tables.arrays({"age": np.array([31, 54, 62])})
+    >>> table.add(lambda batch: np.array([np.sum(batch.present)]))
+    Sum(total=array([3]), users=3)
+    """
 
     @property
     @abstractmethod

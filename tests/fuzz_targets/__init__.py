@@ -15,6 +15,7 @@ from fuzz_targets.ledger import ledgers
 from fuzz_targets.outsourcing import parties
 from fuzz_targets.privacy import accountants, compositions, groupings, noises, selections, statements
 from fuzz_targets.surrogate import surrogates
+from fuzz_targets.tables import users_tables
 from fuzz_targets.target import Target
 from fuzz_targets.theory import proofs
 from fuzz_targets.training import trainings
@@ -27,7 +28,7 @@ def table(folder: Path) -> dict[str, Target]:
     return together(
         accountants(), selections(), compositions(), statements(), groupings(), noises(), curators(), ledgers(folder),
         parties(folder), proofs(), surrogates(), configs(), runners(folder), protocols(), trainings(), studies(),
-        tunings(),
+        tunings(), users_tables(folder),
     )  # fmt: skip
 
 

@@ -35,10 +35,11 @@ EXEMPT: dict[str, dict[str, str]] = {
         "_algorithms.dpareto.run": "init ask tell release privacy",
         "_algorithms.gp_ucb": "init ask tell release privacy",
         "_algorithms.po_gp_ucb": "init ask tell release privacy",
-        "_algorithms.private_evaluations.run": "remember contribute perturb inform privacy",
+        "_algorithms.private_evaluations.run": "remember history contribute perturb inform privacy",
         "_algorithms.private_search.contribution": "remember contribute survey refine perturb",
         "_algorithms.random_search": "init ask tell release privacy",
-        "drivers._loop": "ask release run_keys step_keys",
+        "_types": "history",
+        "drivers._compiled_steps": "ask release run_keys step_keys",
     },
     "inside the rows of the drivers": {
         "drivers._execution": "check_execution set_options",
@@ -57,7 +58,7 @@ EXEMPT: dict[str, dict[str, str]] = {
             "predict_standard propose undominated_region standard_improvement"
         ),
         "_algorithms.gp_ucb": "beta standardise_utilities",
-        "drivers._compiled_run": "begin contribute recall pure_run run_steps",
+        "drivers._compiled_run": "begin contribute recall pure_run run_steps map_points",
         "privacy._clipping": "l2_norms clip_and_sum quantise reach grid_step",
         "privacy._choice": "choose_row sum_losses draw scores relative_losses",
         "privacy._private_mean": (
@@ -111,7 +112,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "drivers._proposals": "propose",
         "drivers._result": (
             "state_guarantee check_info expect_host expect_no_mean to_arrays raise_on_failed_factorisation "
-            "name_params to_numpy"
+            "name_params to_numpy dimension"
         ),
         "_space": "box place",
         "outsourcing._protocol": "sender parse_integer expect_schema quote",
@@ -128,6 +129,11 @@ EXEMPT: dict[str, dict[str, str]] = {
         ),
         "privacy._recording": "charge_once expect_first to_text notion is_released store_cost",
         "privacy._keys": "refuse_trace is_secret_kind generator",
+        "privacy._fingerprints": "version",
+        "privacy._requested_budget": "usual_delta",
+        "privacy._wide_integers": "from_int64 to_int64",
+        "drivers._table_scan": "flatten unflatten",
+        "tables._table": "add_batches batches describe empty_batch",
         "privacy._mechanisms.tables": "gaussian planar truth",
         "privacy._transforms.configs": "step limit rounding_bound",
         "privacy._separable.blocks": "cut usual_count",
@@ -187,7 +193,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "report._odds": "detection_rates group_bound display_delta",
         "report._page": "page fragment",
         "report._registry": "registry",
-        "report._report": "report ledger_report detections_in_twenty",
+        "report._report": "report ledger_report describe_epsilons detections_in_twenty",
         "privacy._ledger": "spends_table",
     },
     "shows what a terminal takes: tests/test_drivers.py": {"drivers._progress": "on_terminal bar waiting"},

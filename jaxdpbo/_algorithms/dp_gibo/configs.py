@@ -182,7 +182,9 @@ def config(
             f"batch must be at least d + 1 = {dimension + 1} with memory='none', got {points}: fewer points do "
             "not determine a gradient"
         )
-    remembered = _checks.size("remembered", remembered, minimum=1 if memory in COUNTED else 0)
+    remembered = _checks.size("remembered", remembered, minimum=0)
+    if memory in COUNTED and not remembered:
+        raise ValueError(f"remembered must be given with memory={memory!r}, such as {5 * points}, got 0")
     if memory not in COUNTED and remembered:
         raise ValueError(f"remembered must be 0 unless memory is 'nearest' or 'recent', got {remembered}")
     if memory == "recent" and remembered % points:

@@ -21,7 +21,7 @@ def rounded_gaussian(key: jax.Array, shape: tuple[int, ...], sigma: int, bits: i
     """Draw ``round(sigma N)`` for standard normal ``N``: integers, at most some 19 widths.
 
     Formal guarantee: added to integers that neighbours move by at most ``s`` in l2 norm, the result is within
-    ``tables.gaussian_total_variation(sigma, bits)`` a draw, in total variation, of ``round(x + sigma N)``:
+    ``gaussian_total_variation(sigma, bits)`` a draw, in total variation, of ``round(x + sigma N)``:
     post-processing of the Gaussian mechanism, so ``s / sigma``-GDP. A sum wrapping around 2^32 is post-processing too.
 
     Args:
@@ -56,7 +56,7 @@ def geometric(key: jax.Array, shape: tuple[int, ...], rate: Fraction) -> jax.Arr
 
 
 def geometric_from_table(key: jax.Array, shape: tuple[int, ...], table: jax.Array) -> jax.Array:
-    """Draw as ``geometric`` from a traced table of ``tables.geometric``: at most 31 digits, 0 for rows of 0."""
+    """Draw as ``geometric`` from a traced table of ``geometric``: at most 31 digits, 0 for rows of 0."""
     places = (len(table), *(1,) * len(shape))
     words = jax.random.bits(key, (tables.WORDS, len(table), *shape), jnp.uint32)
     ones = ~is_at_least(words, [table[:, i].reshape(places) for i in range(tables.WORDS)])
@@ -68,7 +68,7 @@ def discrete_laplace(key: jax.Array, shape: tuple[int, ...], rate: Fraction) -> 
     """Draw integers with ``P(x)`` proportional to ``exp(-rate |x|)``: the difference of two geometric draws; ``int32``.
 
     Formal guarantee: added to integers that neighbours move by at most ``s`` in l1 norm, the result is within twice
-    ``tables.geometric_total_variation(rate)`` a draw of an ``s rate``-DP mechanism (Ghosh, Roughgarden and Sundararajan
+    ``geometric_total_variation(rate)`` a draw of an ``s rate``-DP mechanism (Ghosh, Roughgarden and Sundararajan
     2009). On ``d`` coordinates moving by ``s`` in l2 norm the mechanism is ``s sqrt(d) rate``-DP.
 
     >>> from fractions import Fraction
@@ -88,7 +88,7 @@ def discrete_laplace_from_table(key: jax.Array, shape: tuple[int, ...], table: j
 def planar_laplace(key: jax.Array, count: int, rate: Fraction) -> jax.Array:
     """Draw points ``(count, 2)`` of the integer plane with ``P(z)`` proportional to ``exp(-rate |z|)``; ``int32``.
 
-    Formal guarantee: added to integer points, the result is within ``tables.planar_total_variation(rate)`` a draw of a
+    Formal guarantee: added to integer points, the result is within ``planar_total_variation(rate)`` a draw of a
     metric DP mechanism, ``rate`` for each unit of Euclidean distance, by the triangle inequality alone. The draw
     searches the table: addresses depend on the draw.
 

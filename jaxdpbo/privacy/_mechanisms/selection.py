@@ -21,7 +21,7 @@ def noisy_argmax(key: jax.Array, scores: jax.Array, rate: Fraction) -> jax.Array
     """Return the first row of largest score plus geometric noise: a discrete relative of permute-and-flip.
 
     Formal guarantee: if neighbours move each of the ``scores`` by at most ``m``, the result is within ``len(scores)``
-    times ``tables.geometric_total_variation(rate)`` of a ``2 m rate``-DP mechanism. With the other draws fixed, row
+    times ``geometric_total_variation(rate)`` of a ``2 m rate``-DP mechanism. With the other draws fixed, row
     ``i`` wins where its draw is at least some ``t``, neighbours move ``t`` by ``2 m`` at most, and
     ``P(g >= t) = exp(-rate max(t, 0))``. Ties go to the first: the proof needs this fixed rule. At equal epsilon the
     mean is never worse than the exponential mechanism's (McKenna and Sheldon 2020, for permute-and-flip).
@@ -61,7 +61,7 @@ def exact_exponential(key: jax.Array, scores: jax.Array, rate: Fraction) -> jax.
 
     Formal guarantee: if neighbours move each of the ``scores`` by at most ``m``, the result is within ``2^-128`` of a
     ``2 m rate``-DP mechanism: weights of neighbouring scores differ by a factor of ``e^rate`` at most, exactly
-    (``tables.ladder``), and so do their sums (McSherry and Talwar 2007). Scores count between 0 and ``top(rate)``,
+    (``ladder``), and so do their sums (McSherry and Talwar 2007). Scores count between 0 and ``top(rate)``,
     about ``66 / rate``. Addresses depend on the scores.
 
     Args:

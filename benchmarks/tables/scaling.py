@@ -67,6 +67,26 @@ def bench_streamed() -> str:
     return table(header, [(f"{more['users']:,}", steps, *times, more["bits"], f"{more['peak_gib']:.1f} GiB")])
 
 
+def bench_tables() -> str:
+    header = (
+        "users",
+        "columns",
+        "files",
+        "a scan",
+        "NumPy's sums",
+        "ratio",
+        "users a second",
+        "compile",
+        "peak memory",
+    )
+    (row,) = stored("bench_tables")["rows"]
+    more, chosen = row["more"], stored("bench_tables")["settings"]["chosen here"]
+    times = time_of(row["ours_s"], 2), time_of(row["peer_s"], 2), figures(row["ratio"], 2)
+    rate = f"{figures(more['users_a_second'] / 1e6, 2)} million"
+    sizes = f"{more['users']:,}", chosen["COLUMNS"], f"{more['gib']:.1f} GiB"
+    return table(header, [(*sizes, *times, rate, time_of(row["compile_s"], 2), f"{more['peak_gib']:.1f} GiB")])
+
+
 def _sizes(one: dict[str, Any]) -> str:
     return f"{one['variable']}, {one['sizes'][0]:,} to {one['sizes'][-1]:,}"
 
@@ -89,4 +109,6 @@ def _size(one: dict[str, Any]) -> str:
     return f"{size} ({figures(one['parameters'] / 1e6, 3)} million parameters)" if "parameters" in one else size
 
 
-BLOCKS = {block.__name__: block for block in (bench_scaling, bench_scaling_largest, bench_streamed, bench_users)}
+BLOCKS = {
+    block.__name__: block for block in (bench_scaling, bench_scaling_largest, bench_streamed, bench_tables, bench_users)
+}

@@ -14,6 +14,11 @@ RIVALS = {  # by their names in the result
     "a random point": "a random point",
 }
 
+SPACE_SEARCHES = {
+    "choice, 1 near": "1 round more", "choice, 2 near": "2 rounds more", "choice, 4 near": "4 rounds more",
+    "random search": "random search, not private",
+}  # fmt: skip
+
 
 def compared() -> str:
     """A row for each problem, at the first budget: mean losses, each rival's marked by the verdict on ``minimize``."""
@@ -43,6 +48,20 @@ def totals() -> str:
         f"{ours}, {level.replace('mu', 'mu =')}" for level in _budgets() for ours in ("`minimize`", "public rows")
     ]
     return table(("rival", *columns), rows)
+
+
+def rounds() -> str:
+    """Mean losses of one choice, and of further rounds near the chosen point, on development seeds."""
+    header = ("problem", "budget", "one choice", *SPACE_SEARCHES.values())
+    titles, rows = {name: row["title"] for name, row in stored(RESULT)["problems"].items()}, []
+    for name, row in stored("bench_method_rule")["problems"].items():
+        for budget, each in row.items():
+            others = [each[search] for search in SPACE_SEARCHES if search in each]
+            marked = (_marked(one["mean"], one["paired"]["verdict"]) for one in others)
+            rows.append(
+                (titles[name], budget.replace("mu inf", "no noise"), f"{each['in_order']['mean']:.4f}", *marked)
+            )
+    return table(header, rows)
 
 
 def _budgets() -> list[str]:
@@ -126,6 +145,7 @@ def block_exponents() -> str:
 BLOCKS = {
     "bench_blocks_counts": block_counts,
     "bench_blocks_exponents": block_exponents,
+    "bench_method_rule": rounds,
     "bench_search": compared,
     "bench_search_totals": totals,
     "bench_sklearn": estimators,

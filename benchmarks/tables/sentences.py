@@ -2,7 +2,7 @@
 
 import math
 
-from benchmarks.tables.markdown import row_of, stored
+from benchmarks.tables.markdown import figures, row_of, stored
 from jaxdpbo import preview
 from jaxdpbo.drivers._methods import START
 
@@ -61,6 +61,18 @@ def few_users_lost() -> str:
     return f"{sum(one['users'] < 400 for one in lost)} of the {len(lost)}"
 
 
+def development_seeds() -> str:
+    """The number of seeds of ``scripts/bench method_rule``."""
+    first, end = stored("bench_method_rule")["seeds"]
+    return str(end - first)
+
+
+def scan_of_a_billion() -> str:
+    """The minutes of a scan of a billion users, by the rate of ``scripts/bench tables``."""
+    (row,) = stored("bench_tables")["rows"]
+    return f"{figures(1e9 / row['more']['users_a_second'] / 60, 2)} minutes"
+
+
 def _users_needed(epsilon: float) -> str:
     """The numbers of users at which ``preview`` says that a step has little noise, for 3, 13 and 33 parameters."""
     first, second, third = (
@@ -117,6 +129,6 @@ SENTENCES = {
     for one in (
         sgd_accuracy, sgd_small_batch, ucb_same_picks, outsourced_same_picks, outsourced_traffic, grid_regret,
         random_settings_share, few_users_lost, users_needed_at_one, users_needed_at_three, users_for_a_start_at_one,
-        users_for_a_start_at_three, largest_selection_gap,
+        users_for_a_start_at_three, largest_selection_gap, scan_of_a_billion, development_seeds,
     )
 }  # fmt: skip

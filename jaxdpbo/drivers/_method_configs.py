@@ -23,6 +23,7 @@ CLIP_SHARE = 0.25  # of the width of the loss range, after a start: half a side 
 FEW_DIMENSIONS = 3  # with fewer, a design covers the box, and the median user's gradient says little of the mean
 DESIGN_SHARE = 0.15  # of the steps, for a start
 ROUNDS, FIRST_SHARE, LAST_SHARE = 1, 0.4, 0.25  # of "choice": rounds near the chosen point; of steps; of mu^2
+ROUNDS_WITHOUT_NOISE = 4  # each further choice costs a share of the budget, and measured gains do not pay for it
 MAX_EVALUATIONS = 60  # of "evaluations": more evaluations add noise to each
 SCALE_EVALUATIONS = 10  # of these, at most a fifth, compare losses if loss_range="private"
 CHOICE_ALGORITHM = private_search.make_algorithm()
@@ -116,15 +117,16 @@ def _start_then_local(problem: Problem) -> tuple[Algorithm, Any]:
 
 
 def _rounds_of_choices(problem: Problem) -> tuple[Algorithm, Any]:
-    later = min(ROUNDS, problem.steps - 1)
-    first = max(problem.steps - later * max(1, round((1 - FIRST_SHARE) * problem.steps / ROUNDS)), 1)
+    rounds = ROUNDS_WITHOUT_NOISE if math.isinf(problem.mu) else ROUNDS
+    later = min(rounds, problem.steps - 1)
+    first = max(problem.steps - later * max(1, round((1 - FIRST_SHARE) * problem.steps / rounds)), 1)
     steps = (problem.steps - first) // max(later, 1)
-    rounds = [_design(problem, problem.steps - later * steps)]
-    rounds += [_near(problem, steps, 0.5**number, number) for number in range(1, later + 1)]
+    designs = [_design(problem, problem.steps - later * steps)]
+    designs += [_near(problem, steps, 0.5**number, number) for number in range(1, later + 1)]
     if not later:
-        return CHOICE_ALGORITHM, _search(problem, rounds, [problem.mu])
+        return CHOICE_ALGORITHM, _search(problem, designs, [problem.mu])
     shares = [(1 - LAST_SHARE) / later] * later + [LAST_SHARE]
-    return CHOICE_ALGORITHM, _search(problem, rounds, levels(problem, shares))
+    return CHOICE_ALGORITHM, _search(problem, designs, levels(problem, shares))
 
 
 def _in_order(problem: Problem) -> tuple[Algorithm, Any]:

@@ -18,7 +18,8 @@ method                search                                                    
                       or "evaluations" where a dimension is not real. With two     not real
                       numbers: "in_order" where a dimension is not real or there
                       are few dimensions, otherwise by the sharpness of a private
-                      choice and the noise of a gradient
+                      choice and the noise of a gradient. Without noise
+                      "start_then_local", or "choice" where a dimension is not real
 ====================  ===========================================================  =====================================
 
 "in_order" is ``private_search`` with a single round, on a design of its own. To choose among your own candidates, use
@@ -39,6 +40,7 @@ from jaxdpbo import _space as spaces
 from jaxdpbo._algorithms import dp_gibo, private_estimate
 from jaxdpbo._types import Algorithm, ArrayLike, Bounds
 from jaxdpbo.drivers._method_configs import (
+    CHOICE,
     CHOICE_SHARE,
     DESCENT_METHODS,
     EVALUATIONS,
@@ -232,10 +234,10 @@ def _choose(method: str, problem: Problem, real: bool) -> tuple[str, str]:
         return LOCAL, "no loss_range was given"
     if has_private_range(problem):
         return (LOCAL, "losses are scaled privately") if real else (EVALUATIONS, "not all dimensions are real")
+    if math.isinf(problem.mu) and problem.steps >= 3:
+        return (START if real else CHOICE), "there is no noise"
     if not real:
         return IN_ORDER, "not all dimensions are real"
-    if math.isinf(problem.mu) and problem.steps >= 3:
-        return START, "there is no noise"
     return _choose_for_box(problem)
 
 

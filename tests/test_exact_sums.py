@@ -565,6 +565,6 @@ def test_what_is_no_statement_is_refused(change):
     fields = fields | change if "extra" in change else {k: v for k, v in fields.items() if k not in change}
     with pytest.raises(
         ValueError,
-        match=r"a guarantee has notion, level, .*variation, unit, parts, also, stages, largest, attained; got",
+        match=r"a guarantee has notion, level, .*variation, unit, parts, also, stages, largest, attained, summary_delta; got",
     ):
         _guarantee.guarantee_from_dict(fields)

@@ -25,7 +25,7 @@ from jaxdpbo import (
     run_loop,
     tables,
 )
-from jaxdpbo.drivers import _table_scan
+from jaxdpbo.drivers import _compiled_steps, _table_scan
 from jaxdpbo.privacy import _guarantee, _private_mean
 from jaxdpbo.tables import _table
 
@@ -123,7 +123,7 @@ def test_a_total_is_that_of_an_oracle(traceable, small):
     function = loss if traceable else loss_in_numpy
     users = _table_scan.TableUsers(algorithm, function, tables.arrays(columns()), config, traceable, None)
     before = users.begin(jax.random.key(0))
-    query = algorithm.ask(jax.random.key(1), config, before.state)
+    query = _compiled_steps.ask(algorithm, jax.random.key(1), config, before.state)
     whole = users.evaluate(jax.random.key(2), before, query).whole
     found = _private_mean.mean_of_losses(
         config.budget, _private_mean.skip_noise(config.budget, whole.means), config.low, config.high
@@ -136,7 +136,7 @@ def test_the_descents_total_is_that_of_an_oracle(small):
     config = descent(memory="none")
     users = _table_scan.TableUsers(dp_gibo.algorithm, loss, tables.arrays(columns()), config, True, None)
     before = users.begin(jax.random.key(0))
-    query = dp_gibo.algorithm.ask(jax.random.key(1), config, before.state)
+    query = _compiled_steps.ask(dp_gibo.algorithm, jax.random.key(1), config, before.state)
     whole = users.evaluate(jax.random.key(2), before, query).whole
     losses = np.stack([loss_in_numpy(np.asarray(point), columns()) for point in query.points])
     expected, _, _ = oracle.clipped_mean(np.asarray(query.work.weights, float), losses.astype(float), 1.0)

@@ -31,7 +31,8 @@ class Execution:
       key: a typed key for tests and sweeps. By default the operating system draws a key.
       insecure_key: permit a key of a generator without a security claim, such as ``jax.random.key(0)``, though the
         noise is exact. The guarantee then names the generator.
-      traceable: for ``minimize``. True compiles the whole run into a single program. False calls the loss from Python.
+      traceable: for ``minimize``, and for ``run_loop`` on a table. True compiles the whole run, or the sum over a batch
+        of a table, into a single program. False calls the loss from Python.
         "auto" compiles if JAX can trace the loss. JAX traces ``data`` by shapes and dtypes alone, so the choice never
         depends on their values. Say False for a loss with side effects.
       executor: evaluates the points of a batch at once: threads, processes or a cluster's own. A process pool pickles

@@ -40,7 +40,9 @@ def run_loop(
     ledger: Recording | None = None,
     run: Execution | None = None,
 ) -> _result.Run:
-    """Run an algorithm around any Python callable. The objective gets NumPy float64 points and is never traced.
+    """Run an algorithm around any Python callable, or on a table.
+
+    The objective gets NumPy float64 points and is never traced, except on a table if JAX can trace it.
 
     With the same key, the path is that of ``run_scan`` on the same objective, up to rounding. The release holds NumPy
     arrays, with floats as float64.
@@ -59,7 +61,8 @@ def run_loop(
       objective: ``(point (d,), data) -> values``, one point at a time; masked points are not evaluated. The driver
         silences prints, warnings and logs of the objective, since these may quote records. A value other than a
         real number counts as NaN.
-      data: passed to the objective untouched.
+      data: passed to the objective untouched. Or a ``tables.Table``: the objective then gets the columns of a batch,
+        and an algorithm with exact noise adds up all batches in each step. A failed scan raises ``RunInterrupted``.
       config: from the algorithm's ``config(...)``.
       user_axes: as for ``run_scan``, for an objective that JAX can trace.
       delta: in [0, 1): state the guarantee of a GDP algorithm as ``(epsilon, delta)``-DP, for a ledger of notion "dp";
@@ -69,7 +72,8 @@ def run_loop(
         there is one, and otherwise resumes after the recorded steps and evaluates their points again. A failure after
         the noise of a step is drawn and before the step is recorded ends the run. You may give neither ``key`` nor
         ``resume``.
-      run: ``Execution(key, insecure_key, executor, progress, resume, diagnostics)``. To resume on the same data with
+      run: ``Execution(key, insecure_key, executor, progress, resume, diagnostics)``; on a table ``traceable``, and
+        neither ``executor`` nor ``diagnostics``. To resume on the same data with
         the same noise, give the same key again. An executor does not change the path, and stays open at the end.
         Diagnostics are of the steps of this call, and None for a release from the ledger.
 

@@ -63,7 +63,8 @@ def minimize(
       loss: ``(point (d,), data) -> losses (n,)``; entry ``i`` must depend on user ``i``'s record alone. With a
         ``Space`` the loss gets a dict of parameters in place of the point. Wrap the loss of one user in ``per_user``.
       data: the users' records: a pytree of arrays, without lists. Arrays of objects or texts become float64, with NaN
-        for every element other than a number. With ``Execution(traceable=False)`` any object, passed untouched.
+        for every element other than a number. With ``Execution(traceable=False)`` any object, passed untouched. Or a
+        ``tables.Table``, such as Parquet files: the loss then gets the columns of a batch.
       space: a ``Space``, or a dict of dimensions by name; or a finite box: pairs ``[(low, high), ...]`` or, unless
         ``d`` is 2, rows ``(2, d)``; for any ``d`` ``{"low": (d,), "high": (d,)}`` or ``scipy.optimize.Bounds``.
       epsilon: the budget, with ``delta``. The guarantee's epsilon at ``delta`` is at most this number.

@@ -58,7 +58,7 @@ class TableUsers:
         """
         state = _begin(self._algorithm, key, self._config)
         before = _result.Snapshot(state, ())
-        query = _compiled_steps.ask(self._algorithm, key, self._config, state)
+        query = _compiled_steps.ask(self._algorithm, jax.random.key(0), self._config, state)  # for its shapes and flags
         self._queries(before, query)
         flatten(self._zeros(query, survey=False).whole)
         return before

@@ -563,8 +563,8 @@ def test_a_variation_is_a_probability(total_variation, message):
 def test_what_is_no_statement_is_refused(change):
     fields = said(0.5).to_dict()
     fields = fields | change if "extra" in change else {k: v for k, v in fields.items() if k not in change}
-    with pytest.raises(
-        ValueError,
-        match=r"a guarantee has notion, level, .*variation, unit, parts, also, stages, largest, attained, summary_delta; got",
-    ):
+    names = (
+        "a guarantee has notion, level, .*variation, unit, parts, also, stages, largest, attained, summary_delta; got"
+    )
+    with pytest.raises(ValueError, match=names):
         _guarantee.guarantee_from_dict(fields)

@@ -365,3 +365,23 @@ def test_a_budget_is_stated_as_typed(tmp_path):
     whole = report.ledger_report(tmp_path / "book").details[_report.WHOLE]
     assert whole == "epsilon = 2.000 at delta = 0.000001001"
     assert ledger.account(tmp_path / "book").budget.total_variation == Fraction(1e-6) / 2**14
+
+
+@pytest.mark.parametrize(
+    "stated",
+    [
+        privacy.guarantee("ex_post_dp", 0.5, "replace_one", "v", delta=1e-4, total_variation=1e-9, largest=2.0),
+        privacy.guarantee("dp", 0.5, "replace_one", "v", delta=1e-4, total_variation=1e-9),
+        privacy.guarantee("gdp", 0.5, "replace_one", "v", delta=1e-4),
+    ],
+)
+def test_an_epsilon_that_exists_is_stated(stated):
+    assert math.isfinite(stated.epsilon(stated.display_delta))
+    assert "inf" not in str(stated).splitlines()[0]
+
+
+@pytest.mark.parametrize("level", [0.5, 4, 20, 800])
+def test_the_default_variation_of_a_budget_takes_little_of_its_delta(level, tmp_path):
+    ledger.create(tmp_path / "book", notion="dp", level=level, delta=1e-5)
+    variation = float(ledger.account(tmp_path / "book").budget.total_variation)
+    assert (1 + math.exp(min(level, 700))) * variation <= 1e-5 * 2**-7 * (1 + 1e-9)

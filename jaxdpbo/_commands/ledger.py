@@ -30,7 +30,8 @@ def run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
     try:
         if arguments.action == "describe":
             print(_ledger.describe(arguments.path))
-            print("\n".join(_report.describe_epsilons(arguments.path)))
+            for line in _report.describe_epsilons(arguments.path):
+                print(line)
         elif arguments.action == "head":
             _ledger.account(arguments.path)
             print(_ledger.head(arguments.path))

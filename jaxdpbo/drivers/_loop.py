@@ -138,7 +138,7 @@ def _run_plain(setup: _Setup, statement: _guarantee.Guarantee, before: _result.S
             query = _compiled_steps.ask(algorithm, ask_key, config, before.state)
             values = users.evaluate(tell_key, before, query)
             after, info = users.learn(tell_key, before, query, values)
-        except REFUSALS:
+        except (*REFUSALS, _result.RunInterrupted):
             raise
         except (Exception, KeyboardInterrupt) as error:
             raise _interruption(t, config, error, before) from error

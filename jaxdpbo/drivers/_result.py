@@ -160,7 +160,8 @@ def state_guarantee(
     statement = statement if delta is None else statement.to_dp(delta)
     if config.users is None:
         return statement
-    return dataclasses.replace(statement, summary_delta=delta or _requested_budget.usual_delta(config.users))
+    usual = None if statement.delta else _requested_budget.usual_delta(config.users)
+    return dataclasses.replace(statement, summary_delta=delta or usual)
 
 
 def expect_no_mean(name: str, shape: tuple[int, ...], users: int | None) -> None:

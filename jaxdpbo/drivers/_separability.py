@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import jax
+
 from jaxdpbo._types import Data, Objective, Tree
 from jaxdpbo.drivers import _result
 from jaxdpbo.privacy import _guarantee, _separable
@@ -25,6 +27,10 @@ def prepare_objective(objective: Objective, data: Data, user_axes: Tree) -> tupl
             raise ValueError(f"user_axes must not be given where the objective has its own user_axes, got {rows!r}")
         rows = _separable.CheckedObjective(rows, user_axes)
         objective = objective.replace_objective(rows) if isinstance(objective, _separable.ByPerson) else rows
+    if in_table and isinstance(rows, _separable.SeparableObjective):
+        axes = jax.tree.leaves(rows.user_axes, is_leaf=lambda axis: axis is None)
+        if any(axis != 0 for axis in axes):
+            raise ValueError(f"user_axes must be 0 for all columns of a table, got {rows.user_axes!r}")
     if in_table or not isinstance(rows, _separable.SeparableObjective):
         return objective, data
     _separable.expect_one_role(data, rows.user_axes)

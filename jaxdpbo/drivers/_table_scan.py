@@ -83,7 +83,7 @@ class TableUsers:
             key, refine_key = jax.random.split(key)
             if _surveys(query):
                 query = _refine(algorithm, refine_key, config, query, whole)
-                whole = self._scan(self._queries(before, query), survey=False)
+                whole = self._scan_after_draw(self._queries(before, query))
         after, info = _finish(algorithm, key, config, before.state, query, whole)
         return _result.Snapshot(after, ()), info
 
@@ -92,14 +92,25 @@ class TableUsers:
         del before, query, whole
         return ()
 
+    def _scan_after_draw(self, queries: Sequence[Query]) -> Any:
+        """Scan once more after the survey. A failure ends the run: the draw must not be made again."""
+        try:
+            return self._scan(queries, survey=False)
+        except (Exception, KeyboardInterrupt) as error:
+            raise _result.RunInterrupted(
+                f"stopped on {type(error).__name__} in the second scan of a step, after noise was drawn for a private "
+                "scale: this run cannot resume; start a new run, or give clip_norm as a number"
+            ) from error
+
     def _queries(self, before: _result.Snapshot, query: Query) -> tuple[Query, ...]:
         """The queries of a scan, the step's own last; empty if the step adds nothing up."""
         return _types.history(self._algorithm, self._config, before.state, query)
 
     def _scan(self, queries: Sequence[Query], *, survey: bool) -> Any:
-        """Add up all users. Raise a TableError if rows are missing or counted twice."""
+        """Add up all users. Raise a TableError if the number of rows differs from the number of users."""
         stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *queries)
-        contribution = Contribution(self._algorithm, self._objective, self._config, stacked, survey, self._traced)
+        like = _table.empty_batch(self._table)
+        contribution = Contribution(self._algorithm, self._objective, self._config, stacked, survey, self._traced, like)
         zeros = self._zeros(queries[-1], survey=survey)
         bar = (
             None if self._bar is None else self._bar(total=self._table.users, unit="user", unit_scale=True, leave=False)
@@ -109,8 +120,8 @@ class TableUsers:
         finally:
             if bar is not None:
                 bar.close()
-        if users != self._table.users:
-            raise _table.TableError(f"a scan read {users} rows of a table of {self._table.users}")
+        if users != self._config.users:
+            raise _table.TableError(f"a scan read {users} rows of a table of {self._config.users}")
         return unflatten(zeros, total) if survey else zeros._replace(whole=unflatten(zeros.whole, total))
 
     def _zeros(self, query: Query, *, survey: bool) -> Any:
@@ -154,6 +165,7 @@ class Contribution(NamedTuple):
       queries: stacked along a first axis; the total is that of the last.
       survey: True for the total of the algorithm's ``survey``.
       traced: True if JAX can trace the objective.
+      like: the shapes and dtypes of every batch, which must not depend on values.
     """
 
     algorithm: Algorithm
@@ -162,14 +174,15 @@ class Contribution(NamedTuple):
     queries: Query
     survey: bool
     traced: bool
+    like: _table.Batch
 
     def __call__(self, batch: _table.Batch) -> np.ndarray:
         """The total of a batch, int64 ``(k,)``. Raise a TableError for a batch of another shape."""
-        if batch.present.shape != (_table.BATCH,):
-            raise _table.TableError(f"batches must have {_table.BATCH} rows, got {len(batch.present)}")
-        algorithm, objective, config, queries, survey, traced = self
+        self._expect_shapes(batch)
+        algorithm, objective, config, queries, survey, traced, _ = self
         if traced:
-            total = _total_of_columns(algorithm, objective, survey, config, queries, *batch)
+            with _silence.debug_checks_off():  # an engine's threads have debug checks of their own
+                total = _total_of_columns(algorithm, objective, survey, config, queries, *batch)
         else:
             values = np.stack(
                 [self._values(*at, batch.columns) for at in zip(queries.points, queries.mask, strict=True)]
@@ -177,11 +190,20 @@ class Contribution(NamedTuple):
             total = _total_of_values(algorithm, survey, config, queries, values, batch.present)
         return flatten(total if survey else total.whole)
 
+    def _expect_shapes(self, batch: _table.Batch) -> None:
+        """Raise a TableError for a batch of other names, shapes or dtypes, by which XLA may round differently."""
+        if len(batch.present) != len(self.like.present):
+            raise _table.TableError(f"batches must have {len(self.like.present)} rows, got {len(batch.present)}")
+        if jax.tree.map(_shape_and_dtype, batch._asdict()) != jax.tree.map(_shape_and_dtype, self.like._asdict()):
+            raise _table.TableError("batches must have the table's columns, as arrays of JAX's default float")
+
     def _values(self, points: np.ndarray, mask: np.ndarray, columns: _table.Columns) -> np.ndarray:
         """The values at points ``(b, d)``, called from Python; zeros at masked points."""
         values = np.zeros((len(points), _table.BATCH), points.dtype)
         for row in np.flatnonzero(mask):
-            returned = _silence.call(self.objective, spaces.place(self.config.space, np.float64(points[row])), columns)
+            returned = _silence.call(
+                self.objective, spaces.place(self.config.space, np.float64(points[row])), {**columns}
+            )
             values[row] = _user_values.to_losses("objective", returned, (_table.BATCH,), points.dtype)
         return values
 
@@ -191,6 +213,10 @@ class _Counted(NamedTuple):
 
     contribution: Contribution
     bar: Any
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Leave the bar here: the copy in another process moves none."""
+        return Contribution, tuple(self.contribution)
 
     def __call__(self, batch: _table.Batch) -> np.ndarray:
         total = self.contribution(batch)
@@ -217,6 +243,10 @@ def unflatten(like: Tree, total: np.ndarray) -> Any:
     parts = zip(np.split(total, cuts), leaves, strict=True)
     words = [_wide_integers.from_int64(part.reshape(each.low.shape)) for part, each in parts]
     return jax.tree.unflatten(tree, words)
+
+
+def _shape_and_dtype(leaf: Any) -> tuple[Any, ...]:
+    return leaf.shape, leaf.dtype
 
 
 def _is_wide(leaf: Any) -> bool:

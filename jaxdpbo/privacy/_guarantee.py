@@ -285,9 +285,9 @@ class Guarantee:
 
     @property
     def display_delta(self) -> float:
-        """The first with a finite epsilon of ``summary_delta``, ``delta``, the least for "dp", and ``DELTA``."""
-        own = self.delta + self._variation_at(self.level) if self.notion == "dp" else 0.0
-        deltas = [self.summary_delta or 0.0, self.delta, own * (1 + 2.0**-40), DELTA]
+        """The first with a finite epsilon of ``summary_delta``, ``delta``, the least possible, and ``DELTA``."""
+        own = (self.delta + self._variation_at(self.level)) * (1 + 2.0**-40) if self.notion != "gdp" else 0.0
+        deltas = [self.summary_delta or 0.0, self.delta, own, DELTA, 2 * self.delta]
         converts = self.notion in ("gdp", "dp", "ex_post_dp")
         finite = (delta for delta in deltas if 0 < delta < 1 and converts and math.isfinite(self.epsilon(delta)))
         return next(finite, DELTA)

@@ -55,7 +55,8 @@ LEVELS = {"gdp": "mu", "zcdp": "rho", "dp": "epsilon", "metric_dp": "epsilon"}  
 SPEND_HEADS = ["run", "what", "spent", "delta", "total_variation", "steps", "released", "who", "when"]
 COSTS = LEVELS | {"gdp": "mu^2"}  # the quantity to sum over releases
 USERS = "the users with evaluated losses; NOT the records a model is trained on"  # the default protected users
-VARIATION_OF_DELTA, LEAST_VARIATION = Fraction(1, 2**14), Fraction(1, 2**64)  # default total variations of a budget
+VARIATION_OF_DELTA, SHARE_OF_DELTA = Fraction(1, 2**14), Fraction(1, 2**7)  # limits of a default total variation
+LEAST_VARIATION = Fraction(1, 2**64)
 BITS = 4096  # the most bits of a numerator or denominator: floats have fewer, and Python prints such integers in full
 
 Number: TypeAlias = Any  # an int, a Fraction, a float (by its binary value), or a string such as "0.1" or "1/10"
@@ -238,8 +239,9 @@ def create(
       delta: in (0, 1) with ``epsilon``; with ``notion`` and ``level``, additive slack, by default 0.
       notion: the notion of any other budget; give its ``level`` too.
       level: see ``notion``.
-      total_variation: the most that the total variations of all spends may add up to; by default 2^-14 of a ``delta``
-        beside a ``level``, for models, and otherwise 2^-64.
+      total_variation: the most that the total variations of all spends may add up to, on top of ``delta``. By default
+        2^-64; with ``level`` and ``delta``, for models, at most 2^-14 ``delta``, and less for a high level: it adds at
+        most 2^-7 ``delta`` to the delta of the budget.
       relation: the neighbouring relation.
       protects: the protected users; by default, in the wording of runs of this package.
       unit: the unit of the relation "unit_distance".
@@ -251,8 +253,10 @@ def create(
       FileNotFoundError: the folder does not exist.
     """
     if total_variation is None:
-        slack = 0 if level is None or delta is None else _fraction("delta", delta)
-        total_variation = slack * VARIATION_OF_DELTA or LEAST_VARIATION
+        total_variation = LEAST_VARIATION
+        if level is not None and delta:
+            factor = Fraction(1 + math.exp(min(float(_fraction("level", level)), 700.0)))  # of a total variation
+            total_variation = _fraction("delta", delta) * min(VARIATION_OF_DELTA, SHARE_OF_DELTA / factor)
     requested = _requested_budget(mu, epsilon, delta, notion, level, total_variation)
     budget = _to_json(_exact(Spend((Event(*requested, total_variation),), relation, protects, unit)))
     typed = {} if delta is None else {"summary_delta": _exact_and_decimal(_fraction("delta", delta))}
@@ -600,6 +604,8 @@ def _budget(header: dict[str, Any]) -> Budget:
     if event.type not in LEVELS:
         raise ValueError(event.type)
     delta = _number(header["summary_delta"]) if "summary_delta" in header else None
+    if delta is not None and not 0 <= delta < 1:
+        raise ValueError("summary_delta must lie in [0, 1)")
     return Budget(*event, spend.relation, spend.protects, spend.unit, delta)
 
 

@@ -50,7 +50,7 @@ def _entry(facts: dict[str, Any], stated: dict[str, Any], entry: Mapping[str, An
     slug = "-".join("".join(letter if letter.isalnum() else " " for letter in entry["name"].lower()).split())
     details = [f"{name}: {value}" for name, value in facts["details"].items() if name != "created"]  # names an account
     versions = ", ".join(" ".join(pair) for pair in facts["versions"].items())
-    delta, trained = stated["delta"], any(word in facts["title"] for word in ("model", "fit"))
+    delta, trained = stated["delta"], bool({"model", "fit"} & set(facts["title"].replace(",", " ").split()))
     basic = {
         "name": entry["name"],
         "data_curators": list(entry["data_curators"]),

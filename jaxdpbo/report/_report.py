@@ -26,8 +26,8 @@ GROUPS = (1, 2, 4)  # users who are replaced together: one, a couple, a househol
 CURVE = np.linspace(0.0, 1.0, 41)
 WHOLE = "whole budget: the guarantee if earlier releases led to later runs"
 SUM = (
-    "GDP levels of the runs were added up, so the epsilon is larger than in the record of a single run, which composes "
-    "the run's mechanisms"
+    "the squares of the runs' GDP levels were added up; the record of a single run composes the run's mechanisms, and "
+    "states an epsilon that is no larger"
 )
 RELATIONS = {
     "replace_one": "another person's record in place of one record",

@@ -41,28 +41,39 @@ class ParquetTable(_table.Table):
         return _table.add_batches(partial, _table.batches(self._parts()))
 
     def _parts(self) -> Iterator[Columns]:
-        """The rows of all files, some at a time. Errors of the reader, which may quote values, stay unheard."""
-        found, dtype = _dataset(self._source), jnp.result_type(float)
-        if _files(found) != self._files:
+        """The rows of all files, some at a time. No error of the reader is passed on, since it may quote values.
+
+        Each file is read in its own types: a cast between integers and floats could fail for a single value.
+        """
+        dataset, dtype = _dataset(self._source), jnp.result_type(float)
+        self._expect_same(dataset)
+        for fragment in dataset.get_fragments():
+            reading = None
+            while True:
+                try:
+                    if reading is None:
+                        scanner = fragment.scanner(columns=self._names, batch_size=PART, batch_readahead=2)
+                        reading = iter(scanner.to_batches())
+                    part = next(reading, None)
+                    if part is None:
+                        break
+                    rows = {name: _numbers(part.column(name), dtype) for name in self._names}
+                except Exception as error:
+                    raise TableError(f"a file of the table could not be read ({type(error).__name__})") from None
+                if part.num_rows:
+                    yield rows
+        self._expect_same(dataset)
+
+    def _expect_same(self, dataset: Any) -> None:
+        if _files(dataset) != self._files:
             raise TableError("a file of the table has changed since the table was opened: open the table again")
-        scanner = found.scanner(columns=self._names, batch_size=PART, fragment_readahead=1, batch_readahead=2)
-        reading = iter(scanner.to_batches())
-        while True:
-            try:
-                part = next(reading, None)
-            except Exception as error:
-                raise TableError(f"a file of the table could not be read ({type(error).__name__})") from None
-            if part is None:
-                return
-            if part.num_rows:
-                yield {name: _numbers(part.column(name), dtype) for name in self._names}
 
 
 def parquet(source: Source, columns: Sequence[str] | None = None) -> ParquetTable:
     """Open Parquet files as a table, a row for each user. Needs the extra ``table``.
 
-    A scan reads the columns that you name, in parts of 131,072 rows: memory holds a few parts. Opening reads the files'
-    metadata alone. Without a run, a table gives no guarantee: its rows are NOT private.
+    A scan reads the columns that you name, in parts: memory holds a few parts, or row groups if these are larger.
+    Opening reads the files' metadata alone. Without a run, a table gives no guarantee: its rows are NOT private.
 
     >>> import pathlib, tempfile
     >>> import numpy as np, pyarrow as pa, pyarrow.parquet
@@ -111,11 +122,15 @@ def _dataset(source: list[str]) -> Any:
 def _files(dataset: Any) -> Files:
     """The number of rows, the bytes and the time of the last change of each file."""
     try:
-        rows = {fragment.path: fragment.metadata.num_rows for fragment in dataset.get_fragments()}
-        about = dataset.filesystem.get_file_info(list(rows))
-        return {each.path: (rows[each.path], each.size, each.mtime_ns) for each in about}
+        fragments = list(dataset.get_fragments())
+        rows = {fragment.path: fragment.metadata.num_rows for fragment in fragments}
+        infos = dataset.filesystem.get_file_info(list(rows))
+        files = {info.path: (rows[info.path], info.size, info.mtime_ns) for info in infos}
     except Exception as error:
         raise TableError(f"the metadata of a file could not be read ({type(error).__name__})") from None
+    if len(files) < len(fragments):
+        raise TableError("a file is named twice")
+    return files
 
 
 def _row_shape(file: str, schema: Any, name: str) -> tuple[int, ...]:

@@ -1,12 +1,12 @@
 """The contract of tables, and arrays in memory as a table.
 
-Every batch has one shape: XLA rounds in an order that depends on the shape of a program, so batches of other sizes
-would let the number of one user's rows change the rounding of another user's loss.
+Every batch has one shape: XLA may round differently in programs of different shapes, and one user's loss must not
+depend on the number of other rows in a batch.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -127,7 +127,8 @@ def arrays(columns: Mapping[str, ArrayLike]) -> ArrayTable:
     arrays(users=2, columns=['age', 'visits'])
 
     Args:
-      columns: arrays ``(n, ...)`` of numbers by name. They become floats; an element other than a number becomes NaN.
+      columns: arrays ``(n, ...)`` of numbers by name, or lists of ``n`` numbers. They become floats; an element other
+        than a number becomes NaN.
 
     Raises:
       ValueError: there is no column, or the columns have no common length above 0.
@@ -139,13 +140,18 @@ def arrays(columns: Mapping[str, ArrayLike]) -> ArrayTable:
         raise TypeError("columns must have names, each a text")
     dtype = jnp.result_type(float)
     with _silence.silence():
-        read = {name: _user_values.to_numbers(column).astype(dtype) for name, column in columns.items()}
+        read = {name: _to_column(column).astype(dtype) for name, column in columns.items()}
     lengths = {column.shape[:1] for column in read.values()}
     if len(lengths) > 1 or not lengths.pop():
         raise ValueError("columns must be arrays of one length, with an entry for each user")
     table = ArrayTable(read)
     _checks.size("users", table.users)
     return table
+
+
+def _to_column(column: Any) -> np.ndarray:
+    """A number for each element of a list: its shape must not depend on the elements."""
+    return _user_values.to_numbers(column, None if hasattr(column, "shape") else (len(column),))
 
 
 def batches(parts: Iterable[Columns]) -> Iterator[Batch]:
@@ -192,6 +198,11 @@ def _slice(part: Columns, start: int, end: int) -> Columns:
 
 
 def _join(parts: list[Columns]) -> Columns:
-    if len(parts) == 1:
-        return parts[0]
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    """The rows of all parts, in arrays that a loss cannot change."""
+    if len(parts) > 1:
+        joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    else:
+        joined = {name: rows[:] for name, rows in parts[0].items()}
+    for rows in joined.values():
+        rows.flags.writeable = False
+    return joined

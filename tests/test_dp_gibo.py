@@ -524,7 +524,7 @@ def searched(step_size):
         ({"optimizer": searched}, ValueError, "with gradient-only updates"),
         ({"output": "best"}, ValueError, "output must be one of 'last', 'last_half_mean', got 'best'"),
         ({"memory": "some"}, ValueError, "memory must be one of"),
-        ({"memory": "nearest"}, ValueError, "remembered must be at least 1, got 0"),
+        ({"memory": "nearest"}, ValueError, "remembered must be given with memory='nearest', such as 15, got 0"),
         ({"remembered": 3}, ValueError, "remembered must be 0 unless memory is 'nearest' or 'recent', got 3"),
         (
             {"memory": "recent", "remembered": 4},

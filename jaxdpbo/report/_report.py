@@ -42,7 +42,7 @@ class Report:
     >>> from jaxdpbo import privacy, report
     >>> stated = privacy.guarantee("gdp", 0.5, "replace_one", "voters")
     >>> report.report("a search", (stated,)).sentences[0]
-    'An attacker who accepts 1 false alarm in 20 detects a user among voters at most 2.523 times in 20.'
+    'An attacker who accepts 1 false alarm in 20 detects a user among voters at most 2.523 times in 20; ...'
 
     Attributes:
       title: of what was released.

@@ -89,10 +89,18 @@ def parquet(source: Source, columns: Sequence[str] | None = None) -> ParquetTabl
         one fixed length. They become floats; a missing value becomes NaN.
 
     Raises:
+      TypeError: ``source`` or ``columns`` are of another type.
       ValueError: there is no file, row or column; a file lacks a column, or holds another type of values in it.
       ImportError: pyarrow is missing.
     """
-    where = [str(each) for each in ([source] if isinstance(source, (str, Path)) else source)]
+    where = [source] if isinstance(source, (str, Path)) else source
+    if not isinstance(where, (list, tuple)) or not where or not all(isinstance(path, (str, Path)) for path in where):
+        raise TypeError(f"source must be a path, or a list of paths, got {source!r}")
+    if columns is not None and (
+        not isinstance(columns, (list, tuple)) or not all(isinstance(name, str) for name in columns)
+    ):
+        raise TypeError(f"columns must be a list of names, got {columns!r}")
+    where = [str(path) for path in where]
     try:
         found = _dataset(where)
         files = _files(found)

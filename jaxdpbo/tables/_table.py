@@ -151,7 +151,7 @@ def arrays(columns: Mapping[str, ArrayLike]) -> ArrayTable:
 
 def _to_column(column: Any) -> np.ndarray:
     """A number for each element of a list: its shape must not depend on the elements."""
-    return _user_values.to_numbers(column, None if hasattr(column, "shape") else (len(column),))
+    return _user_values.to_numbers(column, (len(column),) if isinstance(column, (list, tuple)) else None)
 
 
 def batches(parts: Iterable[Columns]) -> Iterator[Batch]:

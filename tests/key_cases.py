@@ -167,6 +167,17 @@ def _protocol(case, driver=drivers.run_scan):
     return run
 
 
+def _on_a_table(key):
+    """With a survey, whose noise has a key of its own."""
+    config = dp_gibo.config(
+        users=len(records()), steps=2, mu=1.0, bounds=[(0.0, 1.0)], clip_norm="private", memory="none"
+    )
+    drivers.run_loop(
+        dp_gibo.algorithm, lambda point, batch: jnp.square(batch["x"] - point[0]),
+        jaxdpbo.tables.arrays({"x": records()[:, 0]}), config, run=drivers.Execution(key=key, insecure_key=True),
+    )  # fmt: skip
+
+
 def _in_parts(key):
     case = CASES["dp_gd"]
     with tempfile.TemporaryDirectory() as folder:
@@ -472,6 +483,7 @@ KEY_CASES = {
             *_of("drivers._compiled_steps", "run_keys", "step_keys", "ask", "release"),
         ),
     ),
+    "run_loop, a table": Case(_on_a_table, ()),
     "minimize": Case(
         _minimize,
         (

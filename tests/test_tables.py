@@ -90,6 +90,21 @@ def test_the_release_is_the_same_from_arrays_and_files_in_any_order(name, small,
     assert runs[0].guarantee.epsilon(delta=1e-5) <= 4
 
 
+def test_no_row_is_rounded_by_its_place_in_a_batch_of_the_shipped_size():
+    """As XLA compiles for users, where ``scripts/test`` runs this file."""
+    rows = np.random.default_rng(2).normal(1.0, 0.5, (40_000, 2))
+    totals = []
+    for order in (slice(None), np.random.default_rng(3).permutation(40_000)):
+        config = descent(memory="none", users=40_000)
+        table = tables.arrays({"x": rows[order, 0], "y": rows[order, 1]})
+        users = _table_scan.TableUsers(dp_gibo.algorithm, loss, table, config, True, None)
+        before = users.begin(jax.random.key(0))
+        query = _compiled_steps.ask(dp_gibo.algorithm, jax.random.key(1), config, before.state)
+        totals.append(_table_scan.flatten(users.evaluate(jax.random.key(2), before, query).whole))
+    np.testing.assert_array_equal(*totals)
+    assert np.any(totals[0])
+
+
 @pytest.mark.parametrize("name", ["in_order", "choice", "evaluations"])
 def test_a_table_and_its_arrays_release_the_same(name, small):
     of_table, of_arrays = (

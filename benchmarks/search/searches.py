@@ -75,11 +75,12 @@ def loss_of(problem: Problem, search: str, budget: Budget, seed: int) -> tuple[f
 
 def run_minimize(
     problem: Problem, data: Any, method: str, typed: dict[str, float], seed: int, *, public: Any = None,
-    clip_norm: float | None = None, rounds: int = _method_configs.ROUNDS,
+    clip_norm: float | None = None, rounds: int | None = None,
 ) -> Any:  # fmt: skip
-    """``minimize`` with a seed; ``rounds`` of points near the last choice, for "choice"."""
-    default = _method_configs.ROUNDS
-    _method_configs.ROUNDS = rounds
+    """``minimize`` with a seed; ``rounds`` of points near the last choice, for "choice", with and without noise."""
+    defaults = _method_configs.ROUNDS, _method_configs.ROUNDS_WITHOUT_NOISE
+    if rounds is not None:
+        _method_configs.ROUNDS = _method_configs.ROUNDS_WITHOUT_NOISE = rounds
     descends = method in _methods.DESCENT_METHODS
     try:
         return minimize(
@@ -94,7 +95,7 @@ def run_minimize(
             run=Execution(key=jax.random.key(seed), insecure_key=True, traceable=problem.traceable),
         )
     finally:
-        _method_configs.ROUNDS = default
+        _method_configs.ROUNDS, _method_configs.ROUNDS_WITHOUT_NOISE = defaults
 
 
 def method_before(problem: Problem, mu: float) -> str:

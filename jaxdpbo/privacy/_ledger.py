@@ -337,7 +337,9 @@ def charge(
         )
         short = [f"{name} {_up(cost)} of {_down(left)} left" for name, cost, left in amounts if cost > left]
         if short:
-            raise BudgetExceeded(f"{opened.path}: run {run!r} would spend {', '.join(short)}")
+            remedy = ": a ledger holds a delta to spend if you create it with notion=, level= and delta="
+            without = remedy * (not current.budget.delta and _amounts(spend).delta > 0)
+            raise BudgetExceeded(f"{opened.path}: run {run!r} would spend {', '.join(short)}{without}")
         content = {"kind": "spend", "run": run, "what": what} | _to_json(spend)
         digest = _append(opened, content | {"fingerprint": fingerprint, "who": _who(), "when": _now()})
         return Charge(run, len(opened.chain.lines) + 1, digest, False, (), None)

@@ -48,20 +48,13 @@ class ParquetTable(_table.Table):
         dataset, dtype = _dataset(self._source), jnp.result_type(float)
         self._expect_same(dataset)
         for fragment in dataset.get_fragments():
-            reading = None
-            while True:
-                try:
-                    if reading is None:
-                        scanner = fragment.scanner(columns=self._names, batch_size=PART, batch_readahead=2)
-                        reading = iter(scanner.to_batches())
-                    part = next(reading, None)
-                    if part is None:
-                        break
-                    rows = {name: _numbers(part.column(name), dtype) for name in self._names}
-                except Exception as error:
-                    raise TableError(f"a file of the table could not be read ({type(error).__name__})") from None
-                if part.num_rows:
-                    yield rows
+            try:
+                scanner = fragment.scanner(columns=self._names, batch_size=PART, batch_readahead=2)
+                for part in scanner.to_batches():
+                    if part.num_rows:
+                        yield {name: _numbers(part.column(name), dtype) for name in self._names}
+            except Exception as error:
+                raise TableError(f"a file of the table could not be read ({type(error).__name__})") from None
         self._expect_same(dataset)
 
     def _expect_same(self, dataset: Any) -> None:

@@ -84,7 +84,7 @@ class Table(ABC):
 
     @abstractmethod
     def add(self, partial: Partial) -> Sum:
-        """Sum ``partial`` over batches that hold every user once.
+        """Sum ``partial`` over batches that hold every user once: 16,384 rows each, the last padded, see ``Batch``.
 
         Raises:
           TableError: rows could not be read, or are not those of the table when it was opened.

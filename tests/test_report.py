@@ -380,8 +380,8 @@ def test_an_epsilon_that_exists_is_stated(stated):
     assert "inf" not in str(stated).splitlines()[0]
 
 
-@pytest.mark.parametrize("level", [0.5, 4, 20, 800])
+@pytest.mark.parametrize("level", [0.5, 4, 20, 800, "1e400"])
 def test_the_default_variation_of_a_budget_takes_little_of_its_delta(level, tmp_path):
     ledger.create(tmp_path / "book", notion="dp", level=level, delta=1e-5)
     variation = float(ledger.account(tmp_path / "book").budget.total_variation)
-    assert (1 + math.exp(min(level, 700))) * variation <= 1e-5 * 2**-7 * (1 + 1e-9)
+    assert (1 + math.exp(min(float(level), 700))) * variation <= 1e-5 * 2**-7 * (1 + 1e-9)

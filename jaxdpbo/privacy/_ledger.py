@@ -255,7 +255,7 @@ def create(
     if total_variation is None:
         total_variation = LEAST_VARIATION
         if level is not None and delta:
-            factor = Fraction(1 + math.exp(min(float(_fraction("level", level)), 700.0)))  # of a total variation
+            factor = Fraction(1 + math.exp(float(min(_fraction("level", level), 700))))  # of a total variation
             total_variation = _fraction("delta", delta) * min(VARIATION_OF_DELTA, SHARE_OF_DELTA / factor)
     requested = _requested_budget(mu, epsilon, delta, notion, level, total_variation)
     budget = _to_json(_exact(Spend((Event(*requested, total_variation),), relation, protects, unit)))

@@ -86,14 +86,8 @@ def parquet(source: Source, columns: Sequence[str] | None = None) -> ParquetTabl
       ValueError: there is no file, row or column; a file lacks a column, or holds another type of values in it.
       ImportError: pyarrow is missing.
     """
-    where = [source] if isinstance(source, (str, Path)) else source
-    if not isinstance(where, (list, tuple)) or not where or not all(isinstance(path, (str, Path)) for path in where):
-        raise TypeError(f"source must be a path, or a list of paths, got {source!r}")
-    if columns is not None and (
-        not isinstance(columns, (list, tuple)) or not all(isinstance(name, str) for name in columns)
-    ):
-        raise TypeError(f"columns must be a list of names, got {columns!r}")
-    where = [str(path) for path in where]
+    where = _checked_paths(source)
+    _check_names(columns)
     try:
         found = _dataset(where)
         files = _files(found)
@@ -110,6 +104,19 @@ def parquet(source: Source, columns: Sequence[str] | None = None) -> ParquetTabl
             if _row_shape(fragment.path, fragment.physical_schema, name) != shape:
                 raise ValueError(f"column {name!r} of {fragment.path} must have the shape {shape}, as in other files")
     return ParquetTable(where, names, shapes, files)
+
+
+def _checked_paths(source: Source) -> list[str]:
+    paths = [source] if isinstance(source, (str, Path)) else source
+    if not isinstance(paths, (list, tuple)) or not paths or not all(isinstance(path, (str, Path)) for path in paths):
+        raise TypeError(f"source must be a path, or a list of paths, got {source!r}")
+    return [str(path) for path in paths]
+
+
+def _check_names(columns: Sequence[str] | None) -> None:
+    listed = isinstance(columns, (list, tuple)) and all(isinstance(name, str) for name in columns)
+    if columns is not None and not listed:
+        raise TypeError(f"columns must be a list of names, got {columns!r}")
 
 
 def _dataset(source: list[str]) -> Any:

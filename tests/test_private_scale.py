@@ -14,7 +14,7 @@ from scipy.stats import chisquare
 
 from jaxdpbo import Execution, PrivateObjective, Search, accounting, drivers, gp_ucb, ledger, minimize, preview
 from jaxdpbo._algorithms import dp_gd, dp_gibo, private_evaluations
-from jaxdpbo.drivers import _compiled_run
+from jaxdpbo.drivers import _compiled_steps
 from jaxdpbo.privacy import _calibration, _guarantee, _private_scale, _wide_integers
 from jaxdpbo.privacy import _recording as recordings
 
@@ -175,14 +175,14 @@ def test_no_scale_of_the_losses_has_to_be_known(module):
 
 def test_the_clip_norm_is_that_of_the_users_gradients_and_stays():
     config, key = gibo(mu=50.0), jax.random.key(2)
-    snapshot = _compiled_run.begin(dp_gibo.algorithm, key, config)
+    snapshot = _compiled_steps.begin(dp_gibo.algorithm, key, config)
     assert float(snapshot.state.public.clip_norm) == 0
     found = []
     for step in range(3):
-        query = dp_gibo.algorithm.ask(key, config, snapshot.state)
+        query = _compiled_steps.ask(dp_gibo.algorithm, key, config, snapshot.state)
         values = jnp.stack([loss(point, RECORDS) for point in query.points])
         fresh = jax.random.fold_in(key, step)
-        snapshot, _ = _compiled_run.learn(dp_gibo.algorithm, fresh, config, snapshot, query, values)
+        snapshot, _ = _compiled_steps.learn(dp_gibo.algorithm, fresh, config, snapshot, query, values)
         found.append(float(snapshot.state.public.clip_norm))
     half = (np.asarray(config.bounds)[1] - np.asarray(config.bounds)[0]) / 2
     norms = np.linalg.norm(2 * RECORDS * half, axis=1)  # at the middle of the box, per half side
@@ -281,7 +281,7 @@ def test_a_run_does_not_go_on_with_another_design(begun, other):
     """A longer one would find a second scale, and evaluate again."""
     chosen, changed = (evaluations(design=np.linspace(-1, 1, count)[:, None]) for count in (begun, other))
     algorithm, key = private_evaluations.make_algorithm(gp_ucb.algorithm), jax.random.key(0)
-    snapshot = _compiled_run.begin(algorithm, key, chosen)
+    snapshot = _compiled_steps.begin(algorithm, key, chosen)
     for step in range(begun + 5):
         config = chosen if step < begun + 2 else changed
         after = one_step(algorithm, jax.random.fold_in(key, step), config, snapshot)
@@ -290,9 +290,9 @@ def test_a_run_does_not_go_on_with_another_design(begun, other):
 
 
 def one_step(algorithm, key, config, snapshot):
-    query = algorithm.ask(key, config, snapshot.state)
+    query = _compiled_steps.ask(algorithm, key, config, snapshot.state)
     values = jnp.stack([parabola(point, (PARABOLA, 0.0, 1.0)) for point in query.points])
-    return _compiled_run.learn(algorithm, key, config, snapshot, query, values)[0]
+    return _compiled_steps.learn(algorithm, key, config, snapshot, query, values)[0]
 
 
 def test_a_user_without_a_first_loss_counts_as_the_middle():

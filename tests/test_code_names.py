@@ -21,12 +21,13 @@ NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*(\(.*\))?")
 ROOMS = {module.name for module in pkgutil.iter_modules(jaxdpbo.__path__)}
 LIBRARIES = {
     "jax", "jnp", "np", "numpy", "scipy", "optax", "optuna", "sklearn", "pytest", "torch", "os", "json", "concurrent",
-    "dask", "dp_accounting", "opacus", "multiprocessing", "hypothesis", "lax",
+    "dask", "ray", "pyspark", "apache_beam", "dp_accounting", "opacus", "multiprocessing", "hypothesis", "lax",
 }  # fmt: skip
 OF_OTHERS = {  # words of other programs and libraries, and of formulas
     "ssh", "mpirun", "srun", "restrict", "authorized_keys", "secure_mode", "RandomizedSearchCV", "cross_val_score",
     "best_score_", "cv_results_", "step__param", "jax_debug_nans", "jax_debug_infs", "lambda", "Phi", "Tr", "r_geom",
-    "epsilon_ucb",
+    "epsilon_ucb", "RAY_USE_TLS", "RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT",
+    "object_spilling_directory",
 }  # fmt: skip
 ENDINGS = {"py", "md", "json", "jsonl", "png", "key", "typed", "toml"}
 SYMBOL = re.compile(r"[A-Za-z]\d?|[A-Za-z]_|[A-Za-z]+_([A-Za-z0-9]|mu)")  # of a formula: x, k1, beta_t

@@ -104,6 +104,7 @@ def run_loop(
     init_key, loop_key, release_key = _compiled_steps.run_keys(key)
     if isinstance(data, _table.Table):
         users, bar = _table_scan.TableUsers(algorithm, objective, data, config, run.traceable, bar), None
+        statement = statement.assuming(*data.assumptions)
     else:
         users = _evaluation.ArrayUsers(algorithm, objective, data, config, run.executor)
     fresh = users.begin(init_key)

@@ -17,7 +17,7 @@ from jaxdpbo import _space as spaces
 from jaxdpbo._types import Algorithm, Config, Objective, Query, Tree
 from jaxdpbo.drivers import _compiled_run, _compiled_steps, _result
 from jaxdpbo.privacy import _wide_integers
-from jaxdpbo.tables import _table
+from jaxdpbo.tables import _engine, _table
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -47,6 +47,7 @@ class TableUsers:
             raise ValueError("the algorithm keeps users' values between its steps, so data must be arrays, not a table")
         self._algorithm, self._objective, self._table, self._config = algorithm, objective, table, config
         self._bar = bar
+        self._functions = _engine.PickledOnce((algorithm, objective))
         self._shapes: dict[bool, Any] = {}  # of the total of a survey, and of a step
         self._traced = traceable is not False and self._can_trace(must=traceable is True)
 
@@ -110,13 +111,15 @@ class TableUsers:
         """Add up all users. Raise a TableError if the number of rows differs from the number of users."""
         stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *queries)
         like = _table.empty_batch(self._table)
-        contribution = Contribution(self._algorithm, self._objective, self._config, stacked, survey, self._traced, like)
+        contribution = Contribution(self._functions, self._config, stacked, survey, self._traced, like)
         zeros = self._zeros(queries[-1], survey=survey)
         bar = (
             None if self._bar is None else self._bar(total=self._table.users, unit="user", unit_scale=True, leave=False)
         )
         try:
             total, users = self._table.add(contribution if bar is None else _Counted(contribution, bar))
+            if bar is not None:
+                bar.update(users - bar.n)  # of users in other processes
         finally:
             if bar is not None:
                 bar.close()
@@ -159,8 +162,7 @@ class Contribution(NamedTuple):
     """The whole numbers that the users of a batch add: a function of the batch and of public values alone.
 
     Attributes:
-      algorithm: with ``contribute``.
-      objective: ``(point, columns) -> values (..., BATCH)``.
+      functions: the algorithm, with ``contribute``, and the objective, ``(point, columns) -> values (..., BATCH)``.
       config: of the algorithm.
       queries: stacked along a first axis; the total is that of the last.
       survey: True for the total of the algorithm's ``survey``.
@@ -168,8 +170,7 @@ class Contribution(NamedTuple):
       like: the shapes and dtypes of every batch, which must not depend on values.
     """
 
-    algorithm: Algorithm
-    objective: Objective
+    functions: _engine.PickledOnce
     config: Any
     queries: Query
     survey: bool
@@ -179,7 +180,8 @@ class Contribution(NamedTuple):
     def __call__(self, batch: _table.Batch) -> np.ndarray:
         """The total of a batch, int64 ``(k,)``. Raise a TableError for a batch of another shape."""
         self._expect_shapes(batch)
-        algorithm, objective, config, queries, survey, traced, _ = self
+        functions, config, queries, survey, traced, _ = self
+        algorithm, objective = functions.objects
         if traced:
             with _silence.debug_checks_off():  # an engine's threads have debug checks of their own
                 total = _total_of_columns(algorithm, objective, survey, config, queries, *batch)
@@ -199,11 +201,10 @@ class Contribution(NamedTuple):
 
     def _values(self, points: np.ndarray, mask: np.ndarray, columns: _table.Columns) -> np.ndarray:
         """The values at points ``(b, d)``, called from Python; zeros at masked points."""
+        _, objective = self.functions.objects
         values = np.zeros((len(points), _table.BATCH), points.dtype)
         for row in np.flatnonzero(mask):
-            returned = _silence.call(
-                self.objective, spaces.place(self.config.space, np.float64(points[row])), {**columns}
-            )
+            returned = _silence.call(objective, spaces.place(self.config.space, np.float64(points[row])), {**columns})
             values[row] = _user_values.to_losses("objective", returned, (_table.BATCH,), points.dtype)
         return values
 

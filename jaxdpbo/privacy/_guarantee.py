@@ -47,7 +47,8 @@ PREDICTED_APART = "the prediction for a record does not depend on the other reco
 SPLIT_UNSEEN = "the split into training and validation records was made without looking at any record"
 RANDOM_BITS = "nobody can distinguish the output of the ChaCha20 generator from random bits"
 UNCHECKED = "the file that this guarantee was read from is correct, which nobody checked here"
-WIRE = "nobody reads the messages between the processes of a run: keys, and sums without noise"
+WIRE = "nobody reads the messages between the processes of a run, or their files: keys, rows, and sums without noise"
+SAME_ROWS = "a part of the table holds the same rows each time that the engine computes the part"
 WEAK_KEY = "nobody guesses the key or inverts its generator, which has no security claim"
 # Of DP-GP-UCB.
 GAUSSIAN_PROCESS = "the utilities of all data sets are one draw of the stated Gaussian process (Assumption 1)"
@@ -70,7 +71,7 @@ SECTIONS = {
     STAGE_COSTS: "stage-costs", POISSON_BATCHES: "poisson-batches", FOREIGN_DRAWS: "foreign-draws",
     EXACT_MINIMISER: "exact-minimiser",
     SPLIT_UNSEEN: "split-unseen", RANDOM_BITS: "key-generator", UNCHECKED: "unchecked", WEAK_KEY: "weak-key",
-    WIRE: "private-wire",
+    WIRE: "private-wire", SAME_ROWS: "same-rows",
     **dict.fromkeys((GAUSSIAN_PROCESS, GAUSSIAN_NOISE, EXACT_UTILITY, BEST_QUERIES), "gaussian-process"),
     COMPUTED_MEAN: "computed-mean", EXACT_TRAINING: "exact-training",
 }  # fmt: skip

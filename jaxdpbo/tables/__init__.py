@@ -6,8 +6,12 @@ files.
 """
 
 from jaxdpbo import _namespace
+from jaxdpbo.tables._beam import beam
+from jaxdpbo.tables._dask import dask
 from jaxdpbo.tables._parquet import parquet
+from jaxdpbo.tables._ray import ray
+from jaxdpbo.tables._spark import spark
 from jaxdpbo.tables._table import Batch, Sum, Table, TableError, arrays
 
-__all__ = ["Batch", "Sum", "Table", "TableError", "arrays", "parquet"]
+__all__ = ["Batch", "Sum", "Table", "TableError", "arrays", "beam", "dask", "parquet", "ray", "spark"]
 __dir__ = _namespace.list_public(__name__)

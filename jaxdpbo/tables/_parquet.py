@@ -4,11 +4,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import jax.numpy as jnp
-import numpy as np
-
 from jaxdpbo import _checks
-from jaxdpbo.tables import _table
+from jaxdpbo.tables import _arrow, _table
 from jaxdpbo.tables._table import BATCH, Columns, Partial, Sum, TableError
 
 PART = 8 * BATCH  # rows of a read
@@ -45,14 +42,14 @@ class ParquetTable(_table.Table):
 
         Each file is read in its own types: a cast between integers and floats could fail for a single value.
         """
-        dataset, dtype = _dataset(self._source), jnp.result_type(float)
+        dataset = _dataset(self._source)
         self._expect_same(dataset)
         for fragment in dataset.get_fragments():
             try:
                 scanner = fragment.scanner(columns=self._names, batch_size=PART, batch_readahead=2)
                 for part in scanner.to_batches():
                     if part.num_rows:
-                        yield {name: _numbers(part.column(name), dtype) for name in self._names}
+                        yield _arrow.to_columns(part, self._names)
             except Exception as error:
                 raise TableError(f"a file of the table could not be read ({type(error).__name__})") from None
         self._expect_same(dataset)
@@ -87,21 +84,18 @@ def parquet(source: Source, columns: Sequence[str] | None = None) -> ParquetTabl
       ImportError: pyarrow is missing.
     """
     where = _checked_paths(source)
-    _check_names(columns)
     try:
         found = _dataset(where)
         files = _files(found)
     except TableError as error:
         raise ValueError(f"source must be Parquet files: {error}") from None
-    names = found.schema.names if columns is None else [*columns]
-    if not names or len(set(names)) < len(names):
-        raise ValueError(f"columns must name one or more columns, each once, got {names}")
+    names = _table.select_names(columns, found.schema.names)
     if not any(rows for rows, *_ in files.values()):
         raise ValueError("source must hold one row or more")
-    shapes = {name: _row_shape("the first file", found.schema, name) for name in names}
+    shapes = {name: _arrow.row_shape("the first file", found.schema, name) for name in names}
     for fragment in found.get_fragments():
         for name, shape in shapes.items():
-            if _row_shape(fragment.path, fragment.physical_schema, name) != shape:
+            if _arrow.row_shape(fragment.path, fragment.physical_schema, name) != shape:
                 raise ValueError(f"column {name!r} of {fragment.path} must have the shape {shape}, as in other files")
     return ParquetTable(where, names, shapes, files)
 
@@ -111,12 +105,6 @@ def _checked_paths(source: Source) -> list[str]:
     if not isinstance(paths, (list, tuple)) or not paths or not all(isinstance(path, (str, Path)) for path in paths):
         raise TypeError(f"source must be a path, or a list of paths, got {source!r}")
     return [str(path) for path in paths]
-
-
-def _check_names(columns: Sequence[str] | None) -> None:
-    listed = isinstance(columns, (list, tuple)) and all(isinstance(name, str) for name in columns)
-    if columns is not None and not listed:
-        raise TypeError(f"columns must be a list of names, got {columns!r}")
 
 
 def _dataset(source: list[str]) -> Any:
@@ -139,36 +127,3 @@ def _files(dataset: Any) -> Files:
     if len(files) < len(fragments):
         raise TableError("a file is named twice")
     return files
-
-
-def _row_shape(file: str, schema: Any, name: str) -> tuple[int, ...]:
-    """The shape of a row: ``()``, or ``(length,)`` for lists. Raise a ValueError for other types."""
-    import pyarrow as pa
-
-    position = schema.get_field_index(name)
-    if position < 0:
-        raise ValueError(f"{file} must have a column {name!r}, got {', '.join(schema.names)}")
-    kind = schema.field(position).type
-    lists = pa.types.is_fixed_size_list(kind)
-    number = kind.value_type if lists else kind
-    if not (pa.types.is_integer(number) or pa.types.is_floating(number) or pa.types.is_boolean(number)):
-        raise ValueError(
-            f"column {name!r} of {file} must hold numbers, got {kind}: leave it out by columns=, or encode it"
-        )
-    return (kind.list_size,) if lists else ()
-
-
-def _numbers(column: Any, dtype: Any) -> np.ndarray:
-    """The floats of a column, ``(rows, ...)``; NaN where a value, or a whole list, is missing."""
-    import pyarrow as pa
-
-    target = pa.from_numpy_dtype(dtype)
-    if not pa.types.is_fixed_size_list(column.type):
-        return _to_floats(column, target)
-    size, count = column.type.list_size, len(column)
-    rows = _to_floats(column.values.slice(column.offset * size, count * size), target).reshape(count, size)
-    return np.where(column.is_valid().to_numpy(zero_copy_only=False)[:, None], rows, np.nan).astype(dtype)
-
-
-def _to_floats(values: Any, target: Any) -> np.ndarray:
-    return values.cast(target, safe=False).to_numpy(zero_copy_only=False)

@@ -5,7 +5,7 @@ depend on the number of other rows in a batch.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
@@ -81,6 +81,11 @@ class Table(ABC):
     @abstractmethod
     def columns(self) -> dict[str, tuple[int, ...]]:
         """The shape of a row in each column, ``()`` for a number, by name."""
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What a guarantee assumes about scans, see ``Guarantee.assumptions``; nothing by default."""
+        return ()
 
     @abstractmethod
     def add(self, partial: Partial) -> Sum:
@@ -179,6 +184,25 @@ def add_batches(partial: Partial, given: Iterable[Batch]) -> Sum:
         total = total + partial(batch)
         users += int(np.sum(batch.present))
     return Sum(total, users)
+
+
+def select_names(columns: Sequence[str] | None, available: Sequence[str] | None) -> list[str]:
+    """The names of the columns to read: those given, or all that are available.
+
+    Raises:
+      TypeError: ``columns`` is no list of names.
+      ValueError: a name is there twice, or not available, or there is none.
+    """
+    if columns is None and available is not None:
+        columns = list(available)
+    if not isinstance(columns, (list, tuple)) or not all(isinstance(name, str) for name in columns):
+        raise TypeError(f"columns must be a list of names, got {columns!r}")
+    if not columns or len(set(columns)) < len(columns):
+        raise ValueError(f"columns must name one or more columns, each once, got {columns!r}")
+    missing = [] if available is None else [name for name in columns if name not in available]
+    if missing:
+        raise ValueError(f"there must be a column {missing[0]!r}, got {', '.join(available or [])}")
+    return list(columns)
 
 
 def empty_batch(table: Table) -> Batch:

@@ -133,7 +133,9 @@ EXEMPT: dict[str, dict[str, str]] = {
         "privacy._requested_budget": "usual_delta",
         "privacy._wide_integers": "from_int64 to_int64",
         "drivers._table_scan": "flatten unflatten",
-        "tables._table": "add_batches batches describe empty_batch",
+        "tables._table": "add_batches batches describe empty_batch select_names",
+        "tables._arrow": "row_shape shape_of to_columns",
+        "tables._engine": "add_partitions",
         "privacy._mechanisms.tables": "gaussian planar truth",
         "privacy._transforms.configs": "step limit rounding_bound",
         "privacy._separable.blocks": "cut usual_count",
@@ -170,6 +172,11 @@ EXEMPT: dict[str, dict[str, str]] = {
         "_commands.streams": "take_streams",
         "_commands.tables": "print_table",
         "_commands.tune": "add_arguments run read prepare halves",
+    },
+    "needs an engine: tests/systems/engines.py": {
+        "tables._ray": "ray",
+        "tables._spark": "spark",
+        "tables._beam": "beam",
     },
     "of trials that a study holds: tests/test_optuna.py": {
         "integrations.optuna._coordinates": "levels encode decode",

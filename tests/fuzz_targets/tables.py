@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import dask.dataframe
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -15,6 +17,8 @@ def users_tables(folder: Path) -> dict[str, Target]:
     path = folder / "rows.parquet"
     pq.write_table(pa.table({"x": [1.0, 2.0], "text": ["a", "b"]}), path)
 
+    frame = dask.dataframe.from_pandas(pd.DataFrame({"x": [1.0, 2.0], "y": [True, False]}), npartitions=1)
+
     def has_users(found, _):
         return found.users > 0 and len(found.columns) > 0
 
@@ -26,5 +30,9 @@ def users_tables(folder: Path) -> dict[str, Target]:
         "tables.parquet": Target(
             tables.parquet, {"source": either(path, [str(path)]), "columns": either(["x"], ("x",))}, check=has_users,
             words=("source", "column"),
+        ),
+        "tables.dask": Target(
+            tables.dask, {"frame": either(frame), "columns": either(["x"], ["x", "y"]), "users": either(None, 2, 9)},
+            check=has_users, words=("frame", "column"),
         ),
     }  # fmt: skip

@@ -1,0 +1,123 @@
+"""Beam collections as a table."""
+
+import json
+import secrets
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from jaxdpbo import _checks
+from jaxdpbo.tables import _arrow, _engine, _table
+from jaxdpbo.tables._table import Columns
+
+Read: TypeAlias = Callable[[Any], Any]  # from a pipeline to a collection of pyarrow tables
+
+
+class BeamTable(_engine.EngineTable):
+    """A Beam collection as a table, made by ``beam``."""
+
+    engine = "beam"
+
+    def __init__(self, read: Read, users: int | None, names: list[str], folder: str | None, options: object) -> None:
+        self._read, self._folder, self._options = read, folder, options
+        super().__init__(users, names)
+
+    def _count(self) -> int:
+        return _engine.add_partitions(self._sums(_engine.Task(_add_nothing))).users
+
+    def _sums(self, task: _engine.Task) -> list[_engine.PartitionSum]:
+        """Run a pipeline. Its result returns through a file, which Beam's runners have in common."""
+        beam = _checks.extra("apache_beam", "beam", "tables.beam")
+        files = _checks.extra("apache_beam.io.filesystems", "beam", "tables.beam").FileSystems
+        with tempfile.TemporaryDirectory() as local:
+            path = files.join(self._folder or local, f"sum-{secrets.token_hex(16)}")
+            try:
+                with beam.Pipeline(options=self._options) as pipeline:
+                    sums = self._read(pipeline) | "sum" >> beam.Map(_make_mapper(task, self._names))
+                    total = sums | "add" >> beam.CombineGlobally(_add_pairs) | "encode" >> beam.Map(json.dumps)
+                    _ = total | "write" >> beam.io.WriteToText(path, shard_name_template="")
+                with files.open(path) as file:
+                    users, summed, error = json.loads(file.read())
+            finally:  # the file holds a raw sum
+                if files.exists(path):
+                    files.delete([path])
+        return [_engine.PartitionSum(0, users, summed, error)]
+
+
+def beam(
+    read: Read,
+    columns: Sequence[str],
+    *,
+    users: int | None = None,
+    folder: str | None = None,
+    options: object = None,
+) -> BeamTable:
+    """Open a Beam collection as a table, a row for each user. Needs the extra ``beam``.
+
+    A scan is one pipeline. Without a run, a table gives no guarantee: its rows are NOT private. Beam moves raw rows and
+    raw sums between workers: see the page on engines for encryption. Each scan writes its raw sum to a file in
+    ``folder``, reads this file, and deletes it.
+
+    >>> import pathlib, tempfile
+    >>> import apache_beam, pyarrow as pa, pyarrow.parquet
+    >>> from jaxdpbo import tables
+    >>> path = str(pathlib.Path(tempfile.mkdtemp()) / "visits.parquet")
+    >>> pyarrow.parquet.write_table(pa.table({"age": [31.0, 54.0, None], "visits": [2, 7, 1]}), path)
+    >>> tables.beam(lambda pipeline: pipeline | apache_beam.io.ReadFromParquetBatched(path), ["age", "visits"])
+    beam(users=3, columns=['age', 'visits'])
+
+    Args:
+      read: a function from an ``apache_beam.Pipeline`` to a collection of ``pyarrow.Table``, such as
+        ``lambda pipeline: pipeline | apache_beam.io.ReadFromParquetBatched("visits/*.parquet")``. Called in each scan;
+        each call must read the same rows.
+      columns: the names of the columns to read. Each holds numbers or Booleans. They become floats; a missing value
+        becomes NaN.
+      users: the number of rows, public. If you leave it out, opening the table counts the rows.
+      folder: a private folder that the workers and this process reach; by default a temporary folder of this machine,
+        for the direct runner.
+      options: ``apache_beam.options.pipeline_options.PipelineOptions``, with the runner; by default the direct runner.
+
+    Raises:
+      TypeError: an argument is of another type.
+      ValueError: there is no row or column.
+      tables.TableError: Beam failed to count the rows.
+      ImportError: Beam is missing.
+    """
+    module = _checks.extra("apache_beam", "beam", "tables.beam")
+    if not callable(read) or isinstance(read, module.PTransform):
+        raise TypeError(f"read must be a function from a pipeline to a collection, got {type(read).__name__}")
+    if folder is not None and not isinstance(folder, str):
+        raise TypeError(f"folder must be a path, got {folder!r}")
+    return BeamTable(read, users, _table.select_names(columns, None), folder, options)
+
+
+def _add_nothing(batch: _table.Batch) -> np.ndarray:
+    del batch
+    return np.zeros(0, np.int64)
+
+
+def _make_mapper(task: _engine.Task, names: list[str]) -> Callable[[Any], tuple[int, list[int], str]]:
+    """Make the function that a worker calls with a ``pyarrow.Table``. Beam's bundles count each element once."""
+
+    def cut(rows: Any) -> Iterator[Columns]:
+        for name in names:
+            _arrow.row_shape("the collection", rows.schema, name)
+        for part in rows.to_batches():
+            yield _arrow.to_columns(part, names)
+
+    def add(rows: Any) -> tuple[int, list[int], str]:
+        return task(0, cut(rows))[1:]
+
+    return add
+
+
+def _add_pairs(sums: Iterable[tuple[int, list[int], str]]) -> tuple[int, list[int], str]:
+    """Sum numbers of users and totals. An associative function, which Beam calls on sums too."""
+    users, total, error = 0, np.zeros((), np.int64), ""
+    for rows, part, failure in sums:
+        users, error = users + rows, error or failure
+        if rows:
+            total = total + np.asarray(part, np.int64)
+    return users, np.atleast_1d(total).tolist() if users else [], error

@@ -1,0 +1,95 @@
+"""Dask data frames as a table."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+
+from jaxdpbo import _checks, _silence, _user_values
+from jaxdpbo.tables import _engine, _table
+from jaxdpbo.tables._table import Columns
+
+RANDOM = {"Sample"}  # expressions that may select other rows when a worker computes a partition again
+
+
+class DaskTable(_engine.EngineTable):
+    """A Dask data frame as a table, made by ``dask``."""
+
+    engine = "dask"
+
+    def __init__(self, frame: object, users: int | None, names: list[str]) -> None:
+        self._frame: Any = frame
+        super().__init__(users, names)
+
+    def _count(self) -> int:
+        return len(self._frame)
+
+    def _sums(self, task: _engine.Task) -> list[_engine.PartitionSum]:
+        dask = _checks.extra("dask", "dask", "tables.dask")
+        shared, add = dask.delayed(task, pure=False), dask.delayed(_add_frame, pure=False)
+        return list(dask.compute(*(add(shared, *part) for part in enumerate(self._frame.to_delayed()))))
+
+
+def dask(frame: object, *, columns: Sequence[str] | None = None, users: int | None = None) -> DaskTable:
+    """Open a Dask data frame as a table, a row for each user. Needs the extra ``dask``.
+
+    A scan computes the frame's partitions where your Dask client computes, and sums each in a worker. Without a run, a
+    table gives no guarantee: its rows are NOT private. Dask moves raw rows and raw sums between workers: see the page
+    on engines for encryption.
+
+    >>> import dask.dataframe, pandas
+    >>> from jaxdpbo import tables
+    >>> visits = pandas.DataFrame({"age": [31.0, 54.0, None], "visits": [2, 7, 1]})
+    >>> tables.dask(dask.dataframe.from_pandas(visits, npartitions=2))
+    dask(users=3, columns=['age', 'visits'])
+
+    Args:
+      frame: a ``dask.dataframe.DataFrame``. Its partitions must hold the same rows whenever they are computed.
+      columns: the names of the columns to read; all by default. Each holds numbers or Booleans. They become floats; a
+        missing value becomes NaN.
+      users: the number of rows, public. If you leave it out, opening the table counts the rows.
+
+    Raises:
+      TypeError: ``frame``, ``columns`` or ``users`` are of another type.
+      ValueError: there is no row or column, a column does not hold numbers, or the frame samples at random.
+      tables.TableError: Dask failed to count the rows.
+      ImportError: Dask is missing.
+    """
+    module = _checks.extra("dask.dataframe", "dask", "tables.dask")
+    if not isinstance(frame, module.DataFrame):
+        raise TypeError(f"frame must be a dask.dataframe.DataFrame, got {type(frame).__name__}")
+    return _open(frame, columns, users)
+
+
+def _open(frame: Any, columns: Sequence[str] | None, users: int | None) -> DaskTable:
+    names = _table.select_names(columns, list(frame.columns))
+    for name in names:
+        if frame.dtypes[name].kind not in "biuf":
+            raise ValueError(
+                f"column {name!r} must hold numbers, got {frame.dtypes[name]}: leave it out by columns=, or encode it"
+            )
+    random = RANDOM & set(_expressions(frame.expr))
+    if random:
+        raise ValueError(
+            "frame must hold the same rows whenever a worker computes it: write the sample to files, and read these"
+        )
+    return DaskTable(frame[names], users, names)
+
+
+def _expressions(expression: Any) -> Iterator[str]:
+    """The names of an expression and of all that it is made of."""
+    yield type(expression).__name__
+    for inner in expression.dependencies():
+        yield from _expressions(inner)
+
+
+def _add_frame(task: _engine.Task, partition: int, frame: Any) -> _engine.PartitionSum:
+    return task(partition, _read(frame))
+
+
+def _read(frame: Any) -> Iterator[Columns]:
+    """The columns of a pandas data frame. A generator, so that a failure is the task's."""
+    dtype = jnp.result_type(float)
+    with _silence.silence():
+        columns = {name: _user_values.to_numbers(frame[name]).astype(dtype) for name in frame.columns}
+    yield columns

@@ -1,0 +1,168 @@
+"""The part that all engines share: workers sum the rows of partitions, and the driver sums the partitions.
+
+Engines run tasks again after a failure, and sometimes twice at once. A task therefore draws nothing and writes nothing.
+The task returns whole numbers, and the driver counts each partition once; a run draws noise on the sum of all.
+"""
+
+import functools
+import importlib.util
+import pickle
+import sys
+import threading
+from abc import abstractmethod
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxdpbo import _checks
+from jaxdpbo.privacy import _guarantee
+from jaxdpbo.tables import _table
+from jaxdpbo.tables._table import Columns, Partial, Sum, TableError
+
+
+class PartitionSum(NamedTuple):
+    """The sum over the rows of a partition. NOT PRIVATE.
+
+    Attributes:
+      partition: the number of the partition.
+      users: the number of its rows.
+      total: ``(k,)`` as a list, which every engine can carry.
+      error: why there is no sum; it quotes no row.
+    """
+
+    partition: int
+    users: int
+    total: list[int]
+    error: str = ""
+
+
+class Task:
+    """Sum the rows of a partition, in a worker: a function of the rows alone."""
+
+    def __init__(self, partial: Partial) -> None:
+        self._partial, self._x64, self._versions = partial, jnp.result_type(float) == jnp.float64, _versions()
+
+    def __call__(self, partition: int, parts: Iterable[Columns]) -> PartitionSum:
+        """Return the sum, or the type of the exception: its text may quote rows, and engines log errors."""
+        try:
+            if self._versions != _versions():
+                raise TableError(f"the worker has {_versions()}, the driver {self._versions}")
+            with jax.enable_x64(self._x64):
+                total, users = _table.add_batches(self._partial, _table.batches(parts))
+            return PartitionSum(partition, users, total.tolist() if users else [])
+        except TableError as error:
+            return PartitionSum(partition, 0, [], str(error))
+        except Exception as error:
+            return PartitionSum(partition, 0, [], type(error).__name__)
+
+
+class EngineTable(_table.Table):
+    """A table with rows on an engine. Subclasses run a ``Task`` on each partition."""
+
+    engine: str  # the name of the function that opens the table
+
+    def __init__(self, users: int | None, names: list[str]) -> None:
+        """Count the rows if the caller gives no number.
+
+        Raises:
+          TableError: the engine cannot count.
+          ValueError: there is no row.
+        """
+        self._names = names
+        self._users = self._run("count the rows of", self._count) if users is None else _checks.size("users", users)
+        if not self._users:
+            raise ValueError("the table must hold one row or more")
+
+    def __repr__(self) -> str:
+        """Show names and the number of users."""
+        return _table.describe(self.engine, self)
+
+    @property
+    def users(self) -> int:
+        """``n``, as given, or as counted when the table was opened."""
+        return self._users
+
+    @property
+    def columns(self) -> dict[str, tuple[int, ...]]:
+        """The shape of a row in each column: a number."""
+        return dict.fromkeys(self._names, ())
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """Workers see rows and raw sums, and engines compute a partition again after a failure."""
+        return _guarantee.WIRE, _guarantee.SAME_ROWS
+
+    def add(self, partial: Partial) -> Sum:
+        """Sum ``partial`` over all batches, see ``Table``."""
+        return add_partitions(self._run("scan", self._sums, Task(partial)))
+
+    @abstractmethod
+    def _sums(self, task: Task) -> list[PartitionSum]:
+        """Run the task on each partition."""
+
+    @abstractmethod
+    def _count(self) -> int:
+        """The number of rows."""
+
+    def _run(self, what: str, function: Any, *args: Any) -> Any:
+        """Call the engine. Raise a TableError with the type of an exception alone: its text may quote rows."""
+        try:
+            return function(*args)
+        except Exception as error:
+            raise TableError(f"{self.engine} could not {what} the table ({type(error).__name__})") from None
+
+
+def add_partitions(sums: Iterable[PartitionSum]) -> Sum:
+    """Sum over partitions.
+
+    Raises:
+      TableError: a partition failed, or is there twice. A run compares the number of rows.
+    """
+    total, users, seen = np.zeros((), np.int64), 0, set()
+    for part in sums:
+        if part.error:
+            raise TableError(f"partition {part.partition} failed in a worker: {part.error}")
+        if part.partition in seen:
+            raise TableError(f"partition {part.partition} was summed twice")
+        seen.add(part.partition)
+        if part.users:
+            total, users = total + np.asarray(part.total, np.int64), users + part.users
+    return Sum(total, users)
+
+
+class PickledOnce:
+    """Objects that all scans share. Each process loads one copy, so that JAX compiles a loss once in a worker.
+
+    Functions of a notebook need cloudpickle, which every engine brings.
+    """
+
+    def __init__(self, objects: tuple[Any, ...]) -> None:
+        self.objects = objects
+        self._content = b""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel as bytes, the same at each pickling."""
+        if not self._content:
+            name = "cloudpickle" if importlib.util.find_spec("cloudpickle") else "pickle"
+            self._content = importlib.import_module(name).dumps(self.objects)
+        return _load, (self._content,)
+
+
+_LOADING = threading.Lock()  # two threads of a worker must get the same copy
+
+
+def _load(content: bytes) -> PickledOnce:
+    with _LOADING:
+        return _load_once(content)
+
+
+@functools.lru_cache(maxsize=16)
+def _load_once(content: bytes) -> PickledOnce:
+    return PickledOnce(pickle.loads(content))
+
+
+def _versions() -> str:
+    return f"jaxdpbo {sys.modules['jaxdpbo'].__version__} and jax {jax.__version__}"

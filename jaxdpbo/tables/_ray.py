@@ -1,0 +1,85 @@
+"""Ray data sets as a table."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from jaxdpbo import _checks
+from jaxdpbo.tables import _arrow, _engine, _table
+from jaxdpbo.tables._table import Columns
+
+
+class RayTable(_engine.EngineTable):
+    """A Ray data set as a table, made by ``ray``."""
+
+    engine = "ray"
+
+    def __init__(self, dataset: object, users: int | None, names: list[str]) -> None:
+        """Read the rows into the object store once: tasks that run again then see the same rows."""
+        self._blocks = self._run("read", _read_blocks, dataset)
+        super().__init__(users, names)
+
+    def _count(self) -> int:
+        return sum(_rows(self._blocks))
+
+    def _sums(self, task: _engine.Task) -> list[_engine.PartitionSum]:
+        ray = _checks.extra("ray", "ray", "tables.ray")
+        shared, add = ray.put(task), ray.remote(_add_block)
+        return ray.get([add.remote(shared, number, block, self._names) for number, block in enumerate(self._blocks)])
+
+
+def ray(dataset: object, *, columns: Sequence[str] | None = None, users: int | None = None) -> RayTable:
+    """Open a Ray data set as a table, a row for each user. Needs the extra ``ray``.
+
+    Opening reads the columns into Ray's object store, which spills to disk. A scan sums each block in a task. Without a
+    run, a table gives no guarantee: its rows are NOT private. Ray moves raw rows and raw sums between nodes: see the
+    page on engines for encryption.
+
+    >>> import ray.data
+    >>> from jaxdpbo import tables
+    >>> tables.ray(ray.data.from_items([{"age": 31.0, "visits": 2}, {"age": 54.0, "visits": 7}]))
+    ray(users=2, columns=['age', 'visits'])
+
+    Args:
+      dataset: a ``ray.data.Dataset``.
+      columns: the names of the columns to read; all by default. Each holds numbers or Booleans. They become floats; a
+        missing value becomes NaN.
+      users: the number of rows, public. If you leave it out, opening the table counts the rows.
+
+    Raises:
+      TypeError: ``dataset``, ``columns`` or ``users`` are of another type.
+      ValueError: there is no row or column, or a column does not hold numbers.
+      tables.TableError: Ray failed to read or to count the rows.
+      ImportError: Ray is missing.
+    """
+    module = _checks.extra("ray.data", "ray", "tables.ray")
+    if not isinstance(dataset, module.Dataset):
+        raise TypeError(f"dataset must be a ray.data.Dataset, got {type(dataset).__name__}")
+    return _open(dataset, columns, users)
+
+
+def _open(dataset: Any, columns: Sequence[str] | None, users: int | None) -> RayTable:
+    types = dict(zip(dataset.schema().names, dataset.schema().types, strict=True))
+    names = _table.select_names(columns, list(types))
+    for name in names:
+        if _arrow.shape_of("dataset", name, types[name]):
+            raise ValueError(f"column {name!r} must hold numbers, got lists: make a column for each place of the list")
+    return RayTable(dataset.select_columns(names), users, names)
+
+
+def _read_blocks(dataset: Any) -> list[Any]:
+    return dataset.materialize().to_arrow_refs()
+
+
+def _rows(blocks: list[Any]) -> list[int]:
+    ray = _checks.extra("ray", "ray", "tables.ray")
+    count = ray.remote(lambda block: block.num_rows)
+    return ray.get([count.remote(block) for block in blocks])
+
+
+def _add_block(task: _engine.Task, partition: int, block: Any, names: list[str]) -> _engine.PartitionSum:
+    return task(partition, _read(block, names))
+
+
+def _read(block: Any, names: list[str]) -> Iterator[Columns]:
+    for part in block.to_batches():
+        yield _arrow.to_columns(part, names)

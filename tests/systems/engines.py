@@ -1,0 +1,264 @@
+"""Real engines, run by ``test_engines.py`` in an environment that holds them: the release of an array, bit for bit.
+
+Losses are nested functions, which cloudpickle sends by value: workers cannot import this file.
+"""
+
+import doctest
+import importlib.util
+import logging
+import os
+import sys
+from pathlib import Path
+
+import dask.dataframe
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from jaxdpbo import Execution, Recording, RunInterrupted, Search, ledger, minimize, tables
+from jaxdpbo.tables import _beam, _dask, _engine, _ray, _spark
+
+os.environ |= {
+    "PYSPARK_PYTHON": sys.executable,
+    "SPARK_LOCAL_IP": "127.0.0.1",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+}
+ROOT = Path(__file__).parent.parent.parent
+USERS = 40_000  # three batches, the last of them padded
+RNG = np.random.default_rng(0)
+FRAME = pd.DataFrame(
+    {"x": RNG.normal(1.0, 0.5, USERS), "y": RNG.normal(-0.5, 0.5, USERS), "vip": RNG.random(USERS) < 0.1}
+)
+FRAME.loc[7, "x"] = np.nan
+SHUFFLED = FRAME.sample(frac=1, random_state=1)
+NAMES = ["x", "y", "vip"]
+BOX = {"low": [0, -2], "high": [2, 1]}
+ENGINES = ["dask", "ray", "spark", "beam"]
+
+
+def make_loss(before=lambda: None, traceable=True):
+    numbers = jnp if traceable else np
+
+    def loss(point, batch):
+        before()
+        return numbers.minimum(
+            numbers.abs(batch["x"] - point[0]) * numbers.exp(point[0]) + numbers.abs(batch["y"] - point[1]), 4.0
+        )
+
+    return loss
+
+
+def search(table, method="in_order", loss=None, **options):
+    seeded = {} if "ledger" in options else {"key": jax.random.key(3), "insecure_key": True}
+    run = Execution(traceable="auto" if loss is None else False, **seeded)
+    return minimize(
+        loss or make_loss(), table, BOX, epsilon=1.0, delta=1e-6, loss_range=(0, 4), run=run,
+        search=Search(method=method, steps=3), **options,
+    )  # fmt: skip
+
+
+def expect_the_same(first, second):
+    for one, other in zip(*(jax.tree.leaves(run.release) for run in (first, second)), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.fixture(scope="module")
+def of_arrays():
+    """Runs of an array table, by name."""
+    table = tables.arrays({name: FRAME[name].to_numpy() for name in NAMES})
+    return {method: search(table, method) for method in ("in_order", "local")}
+
+
+@pytest.fixture(scope="module")
+def engines():
+    """Start each engine once, with two worker processes; Beam's direct runner works in this process."""
+    import ray
+    from distributed import Client, LocalCluster
+    from pyspark.sql import SparkSession
+
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    ray.init(num_cpus=2, include_dashboard=False, configure_logging=False, log_to_driver=False)
+    spark = SparkSession.builder.master("local-cluster[2,1,1024]").config("spark.ui.enabled", "false").getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster):
+        yield {"spark": spark}
+    spark.stop()
+    ray.shutdown()
+
+
+def write(folder, parts):
+    """Files of unequal lengths, of shuffled rows."""
+    folder.mkdir(exist_ok=True)
+    cuts = [0, *np.sort(np.random.default_rng(parts).choice(np.arange(1, USERS), parts - 1, replace=False)), USERS]
+    for number in range(parts):
+        rows = pa.Table.from_pandas(SHUFFLED.iloc[cuts[number] : cuts[number + 1]], preserve_index=False)
+        pq.write_table(rows, folder / f"{number}.parquet")
+    return str(folder)
+
+
+def open_table(engine, engines, folder, parts, **options):
+    if engine == "dask":
+        return tables.dask(
+            dask.dataframe.from_pandas(SHUFFLED, npartitions=parts, sort=False), columns=NAMES, **options
+        )
+    if engine == "ray":
+        import ray
+
+        return tables.ray(ray.data.read_parquet(write(folder, parts), override_num_blocks=parts), **options)
+    if engine == "spark":
+        frame = engines["spark"].read.parquet(write(folder, parts)).repartition(parts, "y")
+        return tables.spark(frame, columns=NAMES, **options)
+    import apache_beam
+
+    pattern = f"{write(folder, parts)}/*.parquet"
+    return tables.beam(lambda pipeline: pipeline | apache_beam.io.ReadFromParquetBatched(pattern), NAMES, **options)
+
+
+@pytest.mark.parametrize("parts", [1, 3, 8])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_release_is_that_of_arrays_bit_for_bit(engine, parts, engines, of_arrays, tmp_path):
+    table = open_table(engine, engines, tmp_path / "rows", parts)
+    assert (table.users, table.columns) == (USERS, {"x": (), "y": (), "vip": ()})
+    expect_the_same(search(table), of_arrays["in_order"])
+
+
+@pytest.mark.parametrize("parts", [1, 3, 8])
+def test_a_release_of_files_is_that_of_arrays_bit_for_bit(parts, of_arrays, tmp_path):
+    expect_the_same(search(tables.parquet(write(tmp_path / "rows", parts))), of_arrays["in_order"])
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_descent_is_that_of_arrays_bit_for_bit(engine, engines, of_arrays, tmp_path):
+    expect_the_same(search(open_table(engine, engines, tmp_path / "rows", 3), "local"), of_arrays["local"])
+
+
+@pytest.mark.parametrize("engine", ["dask", "ray", "spark"])  # Beam's direct runner has no process to kill
+def test_a_killed_worker_changes_nothing(engine, engines, tmp_path):
+    table, flag = open_table(engine, engines, tmp_path / "rows", 3), tmp_path / "killed"
+
+    def kill_once():
+        if not flag.exists():
+            flag.touch()
+            os._exit(1)
+
+    killed = search(table, loss=make_loss(kill_once, traceable=False))
+    assert flag.exists()
+    expect_the_same(
+        killed, search(tables.arrays({name: FRAME[name] for name in NAMES}), loss=make_loss(traceable=False))
+    )
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_partition_that_always_fails_is_charged_and_releases_nothing(engine, engines, tmp_path, capfd):
+    table, book = open_table(engine, engines, tmp_path / "rows", 3), tmp_path / "book"
+    ledger.create(book, epsilon=2, delta=1e-6)
+
+    def loss(point, batch):
+        raise ValueError(f"Ann Smith, {float(np.nanmax(batch['x']))}")
+
+    with pytest.raises(RunInterrupted) as raised:
+        search(table, loss=loss, ledger=Recording(book, "broken"))
+    assert isinstance(raised.value.__cause__, tables.TableError)
+    assert "failed in a worker: ValueError" in str(raised.value.__cause__)
+    assert "Smith" not in "".join(capfd.readouterr())
+    search(table, loss=make_loss(traceable=False), ledger=Recording(book, "broken"))  # resumes, for the same charge
+    assert [entry.run for entry in ledger.account(book).spends] == ["broken"]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_number_of_rows_other_than_that_of_the_table_releases_nothing(engine, engines, tmp_path):
+    with pytest.raises(RunInterrupted) as raised:
+        search(open_table(engine, engines, tmp_path / "rows", 3, users=USERS - 1))
+    assert f"read {USERS} rows of a table of {USERS - 1}" in str(raised.value.__cause__)
+
+
+@pytest.mark.parametrize("engine", ["dask", "spark"])
+def test_empty_and_uneven_partitions_add_what_they_hold(engine, engines, of_arrays):
+    if engine == "dask":
+        parts = [SHUFFLED[:0], SHUFFLED[:1], SHUFFLED[1:], SHUFFLED[:0]]
+        table = tables.dask(dask.dataframe.from_delayed([dask.delayed(part) for part in parts], meta=FRAME[:0]))
+    else:
+        frame = engines["spark"].createDataFrame(FRAME)
+        table = tables.spark(frame.repartition(7, "vip"))
+    expect_the_same(search(table), of_arrays["in_order"])
+
+
+def test_a_scan_of_float64_is_that_of_arrays(engines, tmp_path):
+    """The driver's precision, whatever the workers' default is."""
+    with jax.enable_x64(True):
+        table = tables.arrays({name: FRAME[name].to_numpy() for name in NAMES})
+        expected = search(table)
+        for engine in ENGINES:
+            expect_the_same(search(open_table(engine, engines, tmp_path / engine, 3)), expected)
+
+
+def test_plans_that_may_read_other_rows_again_are_refused(engines):
+    functions = pytest.importorskip("pyspark.sql.functions")
+    frame = engines["spark"].createDataFrame(FRAME)
+    random = functions.rand()
+    for unstable in (
+        frame.sample(0.5), frame.sample(0.5).cache(), frame.limit(10), frame.repartition(4),
+        frame.dropDuplicates(["x"]), frame.filter(random > 0.5), frame.withColumn("z", random),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match="same rows whenever an executor"):
+            tables.spark(unstable)
+    for stable in (frame.filter("x > 0"), frame.repartition(4, "x"), frame.orderBy("x"), frame.union(frame)):
+        assert tables.spark(stable, users=5).users == 5
+    with pytest.raises(ValueError, match="same rows whenever a worker"):
+        tables.dask(dask.dataframe.from_pandas(FRAME, npartitions=2).sample(frac=0.5))
+
+
+def test_columns_of_text_are_refused_and_no_row_quoted(engines):
+    import ray
+
+    rows = FRAME.head(20).assign(name="Ann Smith")
+    for open_rows in (
+        lambda: tables.dask(dask.dataframe.from_pandas(rows, npartitions=2)),
+        lambda: tables.ray(ray.data.from_pandas(rows)),
+        lambda: tables.spark(engines["spark"].createDataFrame(rows)),
+    ):
+        with pytest.raises(ValueError, match="must hold numbers") as raised:
+            open_rows()
+        assert "Smith" not in str(raised.value)
+
+
+def test_noise_in_a_task_is_seen(engines, tmp_path, monkeypatch):
+    """A negative control: the comparisons above would be red."""
+
+    def noisy(self, partition, parts):
+        total = plain(self, partition, parts)
+        return total._replace(total=[number + int(np.random.default_rng().integers(1, 9)) for number in total.total])
+
+    plain = _engine.Task.__call__
+    table = open_table("beam", engines, tmp_path / "rows", 3)  # in this process, where the plant is
+
+    def count(batch):
+        return np.array([np.sum(batch.present)])
+
+    assert table.add(count).total == USERS
+    monkeypatch.setattr(_engine.Task, "__call__", noisy)
+    assert table.add(count).total != USERS
+
+
+@pytest.mark.parametrize("module", [_dask, _ray, _spark, _beam], ids=lambda module: module.__name__)
+def test_the_example_runs(module, engines, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    failed, tried = doctest.testmod(module, optionflags=doctest.ELLIPSIS)
+    assert (failed, tried > 0) == (0, True)
+
+
+def test_the_blocks_of_the_page_run(engines):
+    """With those that ``docs/run_blocks.py`` leaves to this environment."""
+    specification = importlib.util.spec_from_file_location("run_blocks", ROOT / "docs" / "run_blocks.py")
+    run_blocks = importlib.util.module_from_spec(specification)
+    sys.modules["run_blocks"] = run_blocks
+    specification.loader.exec_module(run_blocks)
+    page = ROOT / "docs" / "tutorials" / "engines.md"
+    blocks = run_blocks.blocks(page)
+    for block in blocks:
+        run_blocks.run(page, block)
+    assert len(blocks) == len(ENGINES)

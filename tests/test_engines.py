@@ -1,0 +1,219 @@
+"""What all engines share, in one process, and Dask's own threads. Real workers: tests/systems/engines.py."""
+
+import pickle
+import traceback
+
+import cloudpickle
+import dask.dataframe
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from jaxdpbo import tables
+from jaxdpbo.tables import _arrow, _beam, _engine, _spark, _table
+
+ROWS = np.random.default_rng(0).normal(1.0, 0.5, 201)
+FRAME = pd.DataFrame({"x": ROWS, "yes": ROWS > 1})
+
+
+class Local(_engine.EngineTable):
+    """An engine that sends tasks through pickles, and goes wrong in a planted way."""
+
+    engine = "local"
+
+    def __init__(self, plant=""):
+        self.plant, self.parts = plant, np.array_split(ROWS, 5)
+        super().__init__(None, ["x"])
+
+    def _count(self):
+        return len(ROWS)
+
+    def _sums(self, task):
+        copies = [pickle.loads(cloudpickle.dumps(task)) for _ in self.parts]
+        sums = [copy(number, [{"x": part}]) for number, (copy, part) in enumerate(zip(copies, self.parts, strict=True))]
+        if self.plant == "twice":
+            sums.append(sums[2])
+        elif self.plant == "missing":
+            sums.pop(2)
+        elif self.plant == "another order":
+            sums.reverse()
+        elif self.plant == "fails":
+            raise ValueError("Ann Smith, 17")
+        return sums
+
+
+def ones(batch):
+    return np.array([np.sum(batch.present), np.sum(batch.columns["x"][batch.present] > 1)])
+
+
+@pytest.mark.parametrize("plant", ["", "another order"])
+def test_a_sum_over_partitions_is_that_of_the_rows(plant):
+    total, users = Local(plant).add(ones)
+    np.testing.assert_array_equal(total, [201, np.sum(ROWS > 1)])
+    assert users == 201
+
+
+def test_a_partition_that_is_there_twice_stops_the_scan():
+    with pytest.raises(tables.TableError, match="partition 2 was summed twice"):
+        Local("twice").add(ones)
+
+
+def test_a_missing_partition_shows_in_the_number_of_rows():
+    assert Local("missing").add(ones).users == 161
+
+
+def test_no_error_quotes_a_row():
+    def broken(batch):
+        raise ValueError(f"Ann Smith, {batch.columns['x'][0]}")
+
+    for function, table, says in (
+        (ones, Local("fails"), r"local could not scan the table \(ValueError\)"),
+        (
+            broken,
+            tables.dask(dask.dataframe.from_pandas(FRAME, npartitions=2)),
+            "partition 0 failed in a worker: ValueE",
+        ),
+    ):
+        with pytest.raises(tables.TableError, match=says) as raised:
+            table.add(function)
+        assert "Smith" not in "".join(traceback.format_exception(raised.value))
+
+
+def test_a_worker_of_another_version_is_refused(monkeypatch):
+    task = _engine.Task(ones)
+    monkeypatch.setattr(jax, "__version__", "0.1")
+    summed = task(3, [{"x": ROWS}])
+    assert summed[:3] == (3, 0, [])
+    assert "and jax 0.1, the driver jaxdpbo" in summed.error
+
+
+def test_a_task_computes_in_the_drivers_precision():
+    def dtype(batch):
+        seen.append(batch.columns["x"].dtype)
+        return np.zeros(1, np.int64)
+
+    seen = []
+    for precise in (True, False):
+        with jax.enable_x64(precise):
+            task = _engine.Task(dtype)
+        with jax.enable_x64(not precise):
+            task(0, ({"x": ROWS.astype(jnp.result_type(float))} for _ in range(1)))
+    assert seen == [np.float64, np.float32]
+
+
+def test_a_process_loads_shared_objects_once():
+    """Otherwise JAX would compile a loss anew in each task."""
+    shared = _engine.PickledOnce((ones, {"a": 1}))
+    first, second = (pickle.loads(pickle.dumps(shared)) for _ in range(2))
+    assert first.objects is second.objects
+    assert pickle.dumps(first) == pickle.dumps(shared)
+
+
+def test_dask_adds_what_arrays_add_for_any_cut():
+    expected = tables.arrays({"x": ROWS, "yes": FRAME["yes"].to_numpy()}).add(ones)
+    for parts in (1, 3, 8):
+        table = tables.dask(dask.dataframe.from_pandas(FRAME.sample(frac=1, random_state=parts), npartitions=parts))
+        assert repr(table) == "dask(users=201, columns=['x', 'yes'])"
+        np.testing.assert_array_equal(table.add(ones).total, expected.total)
+
+
+def test_no_value_of_a_frame_makes_a_scan_fail():
+    """A partition may hold other types than Dask's metadata says."""
+    parts = [FRAME[["x"]][:3], pd.DataFrame({"x": [1.5, "Ann Smith", None, 10**400]}, dtype=object)]
+    frame = dask.dataframe.from_delayed(
+        [dask.delayed(part) for part in parts], meta=FRAME[["x"]][:0], verify_meta=False
+    )
+
+    def count(batch):
+        values = batch.columns["x"][batch.present]
+        return np.array([np.sum(np.isnan(values)), np.sum(np.isinf(values)), np.sum(values == 1.5)])
+
+    np.testing.assert_array_equal(tables.dask(frame, users=7).add(count).total, [2, 1, 1])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "says"),
+    [
+        ({"frame": FRAME}, TypeError, "must be a dask.dataframe.DataFrame, got DataFrame"),
+        ({"columns": "x"}, TypeError, "columns must be a list of names"),
+        ({"columns": []}, ValueError, "must name one or more"),
+        ({"columns": ["x", "x"]}, ValueError, "each once"),
+        ({"columns": ["z"]}, ValueError, "there must be a column 'z', got x, yes"),
+        ({"users": 0}, ValueError, "users must"),
+        ({"users": 2.5}, TypeError, "users must"),
+        ({"frame": dask.dataframe.from_pandas(FRAME[:0], npartitions=1)}, ValueError, "one row or more"),
+        (
+            {"frame": dask.dataframe.from_pandas(FRAME.astype({"x": str}), npartitions=1)},
+            ValueError,
+            "must hold numbers",
+        ),
+    ],
+)
+def test_what_is_no_frame_of_numbers_is_refused(arguments, error, says):
+    with pytest.raises(error, match=says):
+        tables.dask(**({"frame": dask.dataframe.from_pandas(FRAME, npartitions=2)} | arguments))
+
+
+def test_a_random_sample_is_refused():
+    frame = dask.dataframe.from_pandas(FRAME, npartitions=2).sample(frac=0.5)
+    with pytest.raises(ValueError, match="same rows whenever"):
+        tables.dask(frame.assign(z=1.0))
+
+
+def test_arrow_columns_are_floats_and_missing_values_nan():
+    part = pa.record_batch(
+        {"a": pa.array([1, None, 3]), "b": pa.array([True, False, None]), "c": pa.array([2.5, 1, None])}
+    )
+    found = _arrow.to_columns(part, ["a", "b", "c"])
+    np.testing.assert_array_equal(found["a"], [1, np.nan, 3])
+    np.testing.assert_array_equal(found["b"], [1, 0, np.nan])
+    np.testing.assert_array_equal(found["c"], [2.5, 1, np.nan])
+    assert {column.dtype for column in found.values()} == {jnp.result_type(float)}
+
+
+def test_sums_of_beam_add_in_any_grouping():
+    """Beam adds sums of sums."""
+    sums = [(3, [1, 2], ""), (0, [], ""), (2, [10, 20], "")]
+    together = _beam._add_pairs(sums)
+    assert together == (5, [11, 22], "")
+    assert _beam._add_pairs([_beam._add_pairs(sums[:2]), _beam._add_pairs(sums[2:])]) == together
+    assert _beam._add_pairs([*sums, (0, [], "ValueError")])[2] == "ValueError"
+    assert _beam._add_pairs([]) == (0, [], "")
+
+
+class Plan:
+    """An operator of a Spark plan."""
+
+    def __init__(self, name, *children, deterministic=True):
+        self.name, self.inner, self.steady = name, children, deterministic
+
+    def nodeName(self):
+        return self.name
+
+    def deterministic(self):
+        return self.steady
+
+    def children(self):
+        return self
+
+    def size(self):
+        return len(self.inner)
+
+    def apply(self, number):
+        return self.inner[number]
+
+
+@pytest.mark.parametrize("unstable", [*sorted(_spark.UNSTABLE), ""])
+def test_an_operator_deep_in_a_plan_is_found(unstable):
+    leaf = Plan("Relation")
+    _spark._expect_same_rows(Plan("Project", Plan("Union", leaf, leaf)))
+    inner = Plan(unstable, leaf) if unstable else leaf
+    with pytest.raises(ValueError, match=unstable or "a random function"):
+        _spark._expect_same_rows(Plan("Project", Plan("Union", leaf, inner), deterministic=bool(unstable)))
+
+
+def test_a_batch_of_an_engine_has_the_shipped_size():
+    assert Local().add(lambda batch: np.array([len(batch.present)])).total == 5 * _table.BATCH

@@ -24,6 +24,7 @@ ABOUT = {
     "users": About("exact", "float32", "users_problem", "0"),
     "streamed": About("exact", "float32", "streamed_problem", "0; the noise from the operating system"),
     "tables": About("exact", "float32", "table_problem", "0; the noise from the operating system"),
+    "engines": About("exact", "float32", "table_problem", "0; the noise from the operating system"),
     "scaling": About("both", "float32", "scaling_problem", "0"),
     "secure": About("both", "float64", "gibo_problem", "0 to 39; warming from 10000"),
 }

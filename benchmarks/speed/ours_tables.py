@@ -37,7 +37,11 @@ def loss(point, batch):
 
 def search(folder: str, steps: int) -> dict:
     """Seconds of a search of some steps, its point and its epsilon, and the peak of memory so far."""
-    table = tables.parquet(folder)
+    return search_table(tables.parquet(folder), steps)
+
+
+def search_table(table: tables.Table, steps: int) -> dict:
+    """The search on a table that is open."""
     started = time.perf_counter()
     run = minimize(
         loss, table, [(-2, 2)] * problem.COLUMNS, epsilon=problem.EPSILON, delta=problem.DELTA,

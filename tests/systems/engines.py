@@ -192,7 +192,7 @@ def test_a_scan_of_float64_is_that_of_arrays(engines, tmp_path):
     with jax.enable_x64(True):
         table = tables.arrays({name: FRAME[name].to_numpy() for name in NAMES})
         expected = search(table)
-        for engine in ENGINES:
+        for engine in ("dask", "beam"):  # workers in other processes, and in this one
             expect_the_same(search(open_table(engine, engines, tmp_path / engine, 3)), expected)
 
 

@@ -110,7 +110,7 @@ class TableUsers:
     def _scan(self, queries: Sequence[Query], *, survey: bool) -> Any:
         """Add up all users. Raise a TableError if the number of rows differs from the number of users."""
         stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *queries)
-        like = _table.empty_batch(self._table)
+        like = _table.batch_shapes(self._table)
         contribution = Contribution(self._functions, self._config, stacked, survey, self._traced, like)
         zeros = self._zeros(queries[-1], survey=survey)
         bar = (
@@ -131,7 +131,7 @@ class TableUsers:
         """The total of no user: a ``UserTotal``, or the whole numbers of a survey."""
         if survey not in self._shapes:
             stacked = jax.tree.map(lambda leaf: np.asarray(leaf)[None], query)
-            public, batch = (self._config, stacked), _table.empty_batch(self._table)
+            public, batch = (self._config, stacked), _table.batch_shapes(self._table)
             values = jax.ShapeDtypeStruct((1, len(query.points), _table.BATCH), query.points.dtype)
             if self._traced:
                 total = jax.eval_shape(
@@ -146,7 +146,7 @@ class TableUsers:
 
     def _can_trace(self, *, must: bool) -> bool:
         """True if JAX can trace the objective on a batch. Reads shapes alone."""
-        columns = _table.empty_batch(self._table).columns
+        columns = _table.batch_shapes(self._table).columns
         point = jax.ShapeDtypeStruct((_result.dimension(self._config),), jnp.result_type(float))
         place = partial(spaces.place, self._config.space)
         try:

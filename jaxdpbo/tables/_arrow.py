@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import jax.numpy as jnp
 import numpy as np
 
+from jaxdpbo.tables import _people
 from jaxdpbo.tables._table import Columns
 
 if TYPE_CHECKING:
@@ -39,6 +40,31 @@ def to_columns(part: "pa.RecordBatch", names: list[str]) -> Columns:
     """The columns of a record batch as JAX's default float, ``(rows, ...)``; NaN where a value is missing."""
     dtype = jnp.result_type(float)
     return {name: _to_numbers(part.column(name), dtype) for name in names}
+
+
+def to_part(part: "pa.RecordBatch", names: list[str], people: _people.People | None) -> Columns | _people.Rows:
+    """The columns of a record batch, with the person of each row if a user has several rows."""
+    import pyarrow as pa
+
+    columns = to_columns(part, names)
+    if people is None:
+        return columns
+    persons = part.column(people.column)
+    empty = "" if not pa.types.is_integer(persons.type) else 0
+    return _people.Rows(
+        persons.fill_null(empty).to_numpy(zero_copy_only=False),
+        persons.is_valid().to_numpy(zero_copy_only=False),
+        columns,
+    )
+
+
+def expect_persons(source: str, name: str, kind: object) -> None:
+    """Raise a ValueError for a column that does not name people."""
+    import pyarrow as pa
+
+    texts = pa.string(), pa.large_string(), pa.string_view()
+    if not isinstance(kind, pa.DataType) or not (pa.types.is_integer(kind) or kind in texts):
+        raise ValueError(f"column {name!r} of {source} must hold integers or texts, a person for each row, got {kind}")
 
 
 def _to_numbers(column: Any, dtype: Any) -> np.ndarray:

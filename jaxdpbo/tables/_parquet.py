@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from jaxdpbo import _checks
-from jaxdpbo.tables import _arrow, _table
+from jaxdpbo.tables import _arrow, _people, _table
 from jaxdpbo.tables._table import BATCH, Columns, Partial, Sum, TableError
 
 PART = 8 * BATCH  # rows of a read
+BUCKET = 256 * BATCH  # rows in memory while the rows of people are put together
 Files: TypeAlias = dict[str, tuple[int, ...]]  # rows, bytes, and the time of the last change
 Source: TypeAlias = str | Path | Sequence[str | Path]
 
@@ -16,8 +17,10 @@ Source: TypeAlias = str | Path | Sequence[str | Path]
 class ParquetTable(_table.Table):
     """Parquet files as a table, made by ``parquet``. A pickle holds paths and no rows."""
 
-    def __init__(self, source: list[str], names: list[str], columns: dict[str, tuple[int, ...]], files: Files) -> None:
-        self._source, self._names, self._columns, self._files = source, names, columns, files
+    def __init__(
+        self, source: list[str], columns: dict[str, tuple[int, ...]], files: Files, people: _people.People | None
+    ) -> None:
+        self._source, self._columns, self._files, self._people = source, columns, files, people
 
     def __repr__(self) -> str:
         """Show names and the number of users."""
@@ -25,31 +28,46 @@ class ParquetTable(_table.Table):
 
     @property
     def users(self) -> int:
-        """``n``, the number of rows by the files' metadata."""
-        return sum(rows for rows, *_ in self._files.values())
+        """``n``, the number of rows by the files' metadata, or the number of people that you gave."""
+        return self._rows if self._people is None else self._people.users
 
     @property
     def columns(self) -> dict[str, tuple[int, ...]]:
-        """The shape of a row in each column."""
-        return dict(self._columns)
+        """The shape of a user's row in each column."""
+        return _people.row_shapes(self._columns, self._people)
 
     def add(self, partial: Partial) -> Sum:
         """Sum ``partial`` over all batches, see ``Table``."""
-        return _table.add_batches(partial, _table.batches(self._parts()))
+        added = _table.add_batches(partial, _table.batches(self._users_parts()))
+        return _people.add_absent(added, partial, self, self._people)
 
-    def _parts(self) -> Iterator[Columns]:
+    @property
+    def _rows(self) -> int:
+        return sum(rows for rows, *_ in self._files.values())
+
+    def _users_parts(self) -> Iterator[Columns]:
+        """Parts with a row for each user. People are cut into buckets that fit in memory, a reading for each."""
+        if self._people is None:
+            yield from self._parts()
+            return
+        buckets = -(-self._rows // BUCKET)
+        for bucket in range(buckets):
+            yield from _people.group_rows((rows.take(bucket, buckets) for rows in self._parts()), self._people)
+
+    def _parts(self) -> Iterator[Any]:
         """The rows of all files, some at a time. No error of the reader is passed on, since it may quote values.
 
         Each file is read in its own types: a cast between integers and floats could fail for a single value.
         """
-        dataset = _dataset(self._source)
+        dataset, names = _dataset(self._source), list(self._columns)
+        wanted = names if self._people is None else [self._people.column, *names]
         self._expect_same(dataset)
         for fragment in dataset.get_fragments():
             try:
-                scanner = fragment.scanner(columns=self._names, batch_size=PART, batch_readahead=2)
+                scanner = fragment.scanner(columns=wanted, batch_size=PART, batch_readahead=2)
                 for part in scanner.to_batches():
                     if part.num_rows:
-                        yield _arrow.to_columns(part, self._names)
+                        yield _arrow.to_part(part, names, self._people)
             except Exception as error:
                 raise TableError(f"a file of the table could not be read ({type(error).__name__})") from None
         self._expect_same(dataset)
@@ -59,7 +77,14 @@ class ParquetTable(_table.Table):
             raise TableError("a file of the table has changed since the table was opened: open the table again")
 
 
-def parquet(source: Source, columns: Sequence[str] | None = None) -> ParquetTable:
+def parquet(
+    source: Source,
+    columns: Sequence[str] | None = None,
+    *,
+    users: int | None = None,
+    person: str | None = None,
+    max_rows: int | None = None,
+) -> ParquetTable:
     """Open Parquet files as a table, a row for each user. Needs the extra ``table``.
 
     A scan reads the columns that you name, in parts: memory holds a few parts, or row groups if these are larger.
@@ -77,6 +102,12 @@ def parquet(source: Source, columns: Sequence[str] | None = None) -> ParquetTabl
       source: a file, a folder of files, a list of files, or an address such as "s3://bucket/folder" that pyarrow opens.
       columns: the names of the columns to read; all by default. Each holds numbers, Booleans, or lists of numbers of
         one fixed length. They become floats; a missing value becomes NaN.
+      users: with ``person``, the number of people, public. Otherwise the number of rows is the number of users.
+      person: the column with each row's person, integers or texts, if a user has several rows. Columns then have the
+        shape ``(people, max_rows, ...)``, NaN in the places of missing rows. A scan reads the files once for each four
+        million rows.
+      max_rows: with ``person``, the most rows of a person to read: the first, sorted by the columns' values in their
+        order.
 
     Raises:
       TypeError: ``source`` or ``columns`` are of another type.
@@ -89,15 +120,35 @@ def parquet(source: Source, columns: Sequence[str] | None = None) -> ParquetTabl
         files = _files(found)
     except TableError as error:
         raise ValueError(f"source must be Parquet files: {error}") from None
-    names = _table.select_names(columns, found.schema.names)
+    people = _people.check_people(person, max_rows, users)
+    if people is None and users is not None:
+        raise ValueError("users needs person: without it, each row is a user")
+    names = _people.other_names(_table.select_names(columns, found.schema.names), people)
     if not any(rows for rows, *_ in files.values()):
         raise ValueError("source must hold one row or more")
     shapes = {name: _arrow.row_shape("the first file", found.schema, name) for name in names}
     for fragment in found.get_fragments():
-        for name, shape in shapes.items():
-            if _arrow.row_shape(fragment.path, fragment.physical_schema, name) != shape:
-                raise ValueError(f"column {name!r} of {fragment.path} must have the shape {shape}, as in other files")
-    return ParquetTable(where, names, shapes, files)
+        _expect_schema(fragment, shapes, people, found.schema)
+    return ParquetTable(where, shapes, files, people)
+
+
+def _expect_schema(
+    fragment: Any, shapes: dict[str, tuple[int, ...]], people: _people.People | None, first: Any
+) -> None:
+    """Raise a ValueError if a file has other columns than the first."""
+    for name, shape in shapes.items():
+        if _arrow.row_shape(fragment.path, fragment.physical_schema, name) != shape:
+            raise ValueError(f"column {name!r} of {fragment.path} must have the shape {shape}, as in other files")
+    if people is not None:
+        kinds = [_type_of(schema, people.column) for schema in (first, fragment.physical_schema)]
+        _arrow.expect_persons(fragment.path, people.column, kinds[1])
+        if kinds[0] != kinds[1]:
+            raise ValueError(f"column {people.column!r} of {fragment.path} must hold {kinds[0]}, got {kinds[1]}")
+
+
+def _type_of(schema: Any, name: str) -> Any:
+    position = schema.get_field_index(name)
+    return None if position < 0 else schema.field(position).type
 
 
 def _checked_paths(source: Source) -> list[str]:

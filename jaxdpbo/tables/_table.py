@@ -205,11 +205,17 @@ def select_names(columns: Sequence[str] | None, available: Sequence[str] | None)
     return list(columns)
 
 
-def empty_batch(table: Table) -> Batch:
+def batch_shapes(table: Table) -> Batch:
     """The shapes and dtypes of a batch, without rows."""
     dtype = jnp.result_type(float)
     columns = {name: jax.ShapeDtypeStruct((BATCH, *shape), dtype) for name, shape in table.columns.items()}
     return Batch(columns, jax.ShapeDtypeStruct((BATCH,), bool))  # pyright: ignore[reportArgumentType]
+
+
+def make_empty_batch(table: Table) -> Batch:
+    """A batch of padding alone."""
+    like = batch_shapes(table)
+    return Batch({name: np.zeros(rows.shape, rows.dtype) for name, rows in like.columns.items()}, np.zeros(BATCH, bool))
 
 
 def describe(name: str, table: Table) -> str:

@@ -48,6 +48,13 @@ LISTED_SKIPS: dict[str, str] = {
             "test_avents_illustrations_ask_both_oracles_everywhere",
         )
     },
+    **{
+        f"tests/test_examples.py::test_an_example_does_as_it_says[jaxdpbo.tables._{engine}.{engine}]": (
+            "needs an engine: tests/systems/engines.py runs it"
+        )
+        for engine in ("ray", "spark", "beam")
+    },
+    "tests/systems/test_engines.py::test_every_engine_releases_what_arrays_release": "Spark needs Java",
     "tests/test_separable_primitives.py::test_without_the_guard_a_row_hangs": "with --full only: waits half a minute",
     "tests/test_dashboard.py::test_the_dashboard_shows_noised_values_alone": (
         "needs optuna-dashboard, of the extra docs, and Chromium"

@@ -1,5 +1,6 @@
 """Our side of ``scripts/bench engines``: the search of ``scripts/bench tables`` on an engine with two workers."""
 
+import atexit
 import os
 import sys
 from collections.abc import Callable
@@ -31,7 +32,10 @@ def open_ray(folder: str, columns: list[str]) -> tables.Table:
 def open_spark(folder: str, columns: list[str]) -> tables.Table:
     from pyspark.sql import SparkSession
 
-    session = SparkSession.builder.master("local-cluster[2,1,1024]").config("spark.ui.enabled", "false").getOrCreate()
+    builder = SparkSession.builder.master("local-cluster[2,1,1024]").config("spark.ui.enabled", "false")
+    session = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    atexit.register(session.stop)
     return tables.spark(session.read.parquet(folder), columns=columns)
 
 

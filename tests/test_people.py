@@ -1,6 +1,7 @@
-"""Several rows of a person in a table: one user, from whichever files and partitions, by that person's rows alone."""
+"""Several rows of a person in a table: one user, from any files, by that person's rows alone."""
 
-import dask.dataframe
+import warnings
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from jaxdpbo import Execution, Search, minimize, tables
-from jaxdpbo.tables import _parquet, _people, _table
+from jaxdpbo.tables import _people, _table
 
 ROWS, PEOPLE, MOST = 300, 70, 4
 RNG = np.random.default_rng(0)
@@ -18,26 +19,23 @@ FRAME = pd.DataFrame(
     {"person": RNG.integers(0, PEOPLE, ROWS), "x": RNG.normal(1, 0.5, ROWS), "y": RNG.normal(0, 1, ROWS)}
 )
 FRAME.loc[FRAME.index[:40], "person"] = 3  # more rows than are read
+FRAME.loc[FRAME["person"].isin([9, PEOPLE - 1]), "person"] = 2  # people without rows
 FRAME.loc[5, "x"], FRAME.loc[6, "x"], FRAME.loc[7, "x"] = np.nan, -0.0, 0.0
 GIVEN = {"person": "person", "users": PEOPLE, "max_rows": MOST}
 BOX = {"low": [0, -2], "high": [2, 1]}
 
 
-def naive(frame):
-    """``{person: rows (at most MOST, 2)}``, the least rows first, NaN after all numbers."""
-    found = {}
+def arrays_of(frame):
+    """A table of arrays with a row for each person, by a plain loop: the least rows first, NaN after all numbers."""
+    rows = [[] for _ in range(PEOPLE)]
     for person, x, y in zip(frame["person"], frame["x"], frame["y"], strict=True):
-        if not pd.isna(person):
-            found.setdefault(person, []).append((x + 0.0, y + 0.0))  # -0.0 becomes 0.0
-    key = lambda row: [(np.isnan(value), 0.0 if np.isnan(value) else value) for value in row]  # noqa: E731
-    return {person: sorted(rows, key=key)[:MOST] for person, rows in found.items()}
-
-
-def arrays_of(frame, users=PEOPLE):
-    """A table of arrays with a row for each person, from ``naive``; people without rows hold NaN."""
-    grouped = np.full((users, MOST, 2), np.nan)
-    for number, rows in enumerate(naive(frame).values()):
-        grouped[number, : len(rows)] = rows
+        if not pd.isna(person) and 0 <= person < PEOPLE:
+            rows[int(person)].append((x + 0.0, y + 0.0))  # -0.0 becomes 0.0
+    grouped = np.full((PEOPLE, MOST, 2), np.nan)
+    for person, own in enumerate(rows):
+        own.sort(key=lambda row: [(np.isnan(value), 0.0 if np.isnan(value) else value) for value in row])
+        for slot, row in enumerate(own[:MOST]):
+            grouped[person, slot] = row
     return tables.arrays({"x": grouped[..., 0], "y": grouped[..., 1]})
 
 
@@ -46,10 +44,10 @@ def loss(point, batch):
     return jnp.minimum(jnp.where(jnp.all(jnp.isnan(rows), axis=1), 0.0, jnp.nanmean(rows, axis=1)), 4.0)
 
 
-def search(table):
+def search(table, method):
     run = Execution(key=jax.random.key(3), insecure_key=True)
     return minimize(
-        loss, table, BOX, epsilon=4.0, delta=1e-5, loss_range=(0, 4), search=Search(method="in_order", steps=3), run=run
+        loss, table, BOX, epsilon=4.0, delta=1e-5, loss_range=(0, 4), search=Search(method=method, steps=3), run=run
     )
 
 
@@ -63,93 +61,80 @@ def write(folder, frame, files):
 
 @pytest.fixture
 def small(monkeypatch):
-    """Batches of 64, and people in several buckets."""
+    """Batches of 64, and people in several ranges."""
     monkeypatch.setattr(_table, "BATCH", 64)
-    monkeypatch.setattr(_parquet, "BUCKET", 80)
+    monkeypatch.setattr(_people, "SLOTS", 80)
 
 
-def rows_of(table):
-    """All rows of a table as sorted texts, those of padding left out."""
+def columns_of(table):
+    """The users' rows, ``(users, MOST, 2)``."""
     found = []
 
     def keep(batch):
-        kept = np.stack([batch.columns["x"], batch.columns["y"]], axis=-1)[batch.present]
-        found.extend(map(str, kept.tolist()))
+        found.append(np.stack([batch.columns["x"], batch.columns["y"]], axis=-1)[batch.present])
         return np.zeros(1, np.int64)
 
-    table.add(keep)
-    return sorted(found)
+    assert table.add(keep).users == PEOPLE
+    return np.concatenate(found)
 
 
-@pytest.mark.parametrize("persons", ["whole numbers", "texts", "missing"])
-def test_rows_are_put_together_as_a_plain_loop_does(persons, small, tmp_path):
-    frame = FRAME.sample(frac=1, random_state=1)
-    if persons == "texts":
-        frame["person"] = "no " + frame["person"].astype(str)
-    elif persons == "missing":
-        frame["person"] = frame["person"].astype("Int64").mask(frame["y"] > 1)
-    present = len(naive(frame))
-    expected = rows_of(arrays_of(frame, present))
-    given = [tables.parquet(write(tmp_path / str(files), frame, files), **GIVEN) for files in (1, 3, 8)]
-    given += [
-        tables.dask(dask.dataframe.from_pandas(frame, npartitions=parts, sort=False), **GIVEN) for parts in (1, 4)
-    ]
-    for table in given:
+def odd_numbers(frame):
+    """Rows of nobody: without a person, or with a number outside ``[0, users)``."""
+    persons = frame["person"].astype("Int64").mask(frame["y"] > 1)
+    return frame.assign(person=persons.mask(frame["y"] < -1.5, -7).mask(frame["y"].between(0.9, 1), 2**62))
+
+
+@pytest.mark.parametrize("change", [lambda frame: frame, odd_numbers], ids=["all rows", "rows of nobody"])
+def test_rows_are_put_together_as_a_plain_loop_does(change, small, tmp_path):
+    frame = change(FRAME.sample(frac=1, random_state=1))
+    expected = columns_of(arrays_of(frame))
+    for files in (1, 3, 8):
+        table = tables.parquet(write(tmp_path / str(files), frame, files), **GIVEN)
         assert (table.users, table.columns) == (PEOPLE, {"x": (MOST,), "y": (MOST,)})
-        assert rows_of(table) == expected
+        np.testing.assert_array_equal(columns_of(table), expected)
 
 
-def test_a_release_is_that_of_people_in_arrays(small, tmp_path):
-    few = FRAME[FRAME["person"] < PEOPLE - 5]  # the last five have no rows
-    expected = search(arrays_of(few)).release
-    for number, table in enumerate([
-        tables.parquet(write(tmp_path / "rows", few.sample(frac=1, random_state=2), 3), **GIVEN),
-        tables.dask(dask.dataframe.from_pandas(few, npartitions=3), **GIVEN),
-    ]):  # fmt: skip
-        found = search(table).release
-        for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
-            np.testing.assert_array_equal(one, other, err_msg=str(number))
+@pytest.mark.parametrize("method", ["in_order", "evaluations"])
+def test_a_release_is_that_of_people_in_arrays(method, small, tmp_path):
+    """Of the people without rows too: a mean counts what the loss says of them."""
+    table = tables.parquet(write(tmp_path / "rows", FRAME.sample(frac=1, random_state=2), 3), **GIVEN)
+    releases = [jax.tree.leaves(search(each, method).release) for each in (table, arrays_of(FRAME))]
+    for found, expected in zip(*releases, strict=True):
+        np.testing.assert_array_equal(found, expected)
 
 
-def test_rows_of_one_person_move_no_rows_of_others():
-    def others(frame):
-        parts = [
-            _people.Rows(part["person"].to_numpy(), np.ones(len(part), bool), {"x": part["x"].to_numpy()})
-            for part in (frame[:100], frame[100:])
-        ]
-        (grouped,) = _people.group_rows(parts, _people.People("person", PEOPLE, MOST))
-        present = np.unique(frame["person"])
-        return grouped["x"][present != 3]
-
+def test_rows_of_one_person_move_nothing_of_others(small, tmp_path):
+    """Neither what others add nor their places."""
     more = pd.DataFrame({"person": 3, "x": np.linspace(-9, 9, 500), "y": 0.0})
-    np.testing.assert_array_equal(others(FRAME), others(pd.concat([more, FRAME, more])))
-    np.testing.assert_array_equal(others(FRAME), others(FRAME[FRAME["person"] != 3]))
+    frames = [FRAME, pd.concat([more, FRAME, more]), FRAME[FRAME["person"] != 3]]
+    first, *others = (
+        np.delete(columns_of(tables.parquet(write(tmp_path / str(number), frame, 2), **GIVEN)), 3, axis=0)
+        for number, frame in enumerate(frames)
+    )
+    for other in others:
+        np.testing.assert_array_equal(first, other)
 
 
-def test_people_without_rows_add_nothing_and_more_people_than_users_stop_the_scan(small, tmp_path):
-    def count(batch):
-        return np.array([np.sum(batch.present)])
-
-    folder = write(tmp_path / "rows", FRAME, 2)
-    present = FRAME["person"].nunique()
-    assert tables.parquet(folder, **(GIVEN | {"users": 99})).add(count) == tables.Sum(np.array([present]), 99)
-    with pytest.raises(tables.TableError, match=f"found {present} people, more than the {present - 1} users"):
-        tables.parquet(folder, **(GIVEN | {"users": present - 1})).add(count)
-    nobody = FRAME.assign(person=pd.array([None] * ROWS, dtype="Int64"))
-    for table in (
-        tables.parquet(write(tmp_path / "nobody", nobody, 2), **GIVEN),
-        tables.dask(dask.dataframe.from_pandas(nobody, npartitions=2), **GIVEN),
-    ):
-        assert table.add(count) == tables.Sum(np.array([0]), PEOPLE)
+def test_no_value_warns_or_raises(tmp_path):
+    signalling = np.array([0x7F800001], np.uint32).view(np.float32)
+    rows = {"person": np.arange(3), "x": np.concatenate([signalling, np.float32([np.inf, -np.inf])])}
+    pq.write_table(pa.table(rows), tmp_path / "rows.parquet")
+    with np.errstate(all="raise"), warnings.catch_warnings(action="error"):
+        table = tables.parquet(tmp_path / "rows.parquet", person="person", users=3, max_rows=1)
+        table.add(lambda batch: np.zeros(1, np.int64))
 
 
-def test_a_bucket_of_a_person_is_the_same_in_every_part():
-    names = np.array(["Ann", "Bob", "Cy", "Ann"], dtype=object)
-    np.testing.assert_array_equal(_people.bucket_of(names[::-1], 5), _people.bucket_of(names, 5)[::-1])
-    numbers = np.arange(-2000, 2000)
-    counts = np.bincount(_people.bucket_of(numbers, 8).astype(int), minlength=8)
-    assert len(counts) == 8
-    assert counts.min() > 300
+def test_memory_does_not_follow_the_rows_of_one_person(monkeypatch):
+    """A part is trimmed before the next is kept."""
+    monkeypatch.setattr(_people, "SLOTS", 100)
+    lengths, plain = [], _people._join
+    monkeypatch.setattr(
+        _people, "_join", lambda parts: lengths.append(sum(len(p.persons) for p in parts)) or plain(parts)
+    )
+    parts = (_people.Rows(np.full(90, 1), {"x": np.arange(90.0)[::-1] + part}) for part in range(50))
+    grouped = _people.group_rows(parts, _people.People("person", 2, 3), 0, 2)
+    np.testing.assert_array_equal(grouped["x"], [[np.nan] * 3, [0, 1, 1]])
+    assert max(lengths) < 400
 
 
 @pytest.mark.parametrize(
@@ -157,30 +142,24 @@ def test_a_bucket_of_a_person_is_the_same_in_every_part():
     [
         ({"person": "person"}, ValueError, "person needs users"),
         ({"person": "person", "users": 9}, ValueError, "person needs users"),
-        ({"max_rows": 2}, ValueError, "max_rows needs person"),
+        ({"max_rows": 2}, ValueError, "need person"),
         (GIVEN | {"person": 3}, TypeError, "person must be the name"),
         (GIVEN | {"max_rows": 0}, ValueError, "max_rows must"),
-        (GIVEN | {"person": "z"}, ValueError, "integers or texts"),
-        (GIVEN | {"person": "x"}, ValueError, "integers or texts"),
-        (GIVEN | {"columns": ["person"]}, ValueError, "beside that of the person"),
+        (GIVEN | {"person": "z"}, ValueError, "must name a column of integers"),
+        (GIVEN | {"person": "x"}, ValueError, "must name a column of integers"),
+        (GIVEN | {"columns": ["person"]}, ValueError, "there must be a column 'person'"),
+        ({"users": 9}, ValueError, "need person"),
     ],
 )
 def test_arguments_that_name_no_people_are_refused(arguments, error, says, tmp_path):
     folder = write(tmp_path / "rows", FRAME, 1)
-    for open_rows in (
-        lambda: tables.parquet(folder, **arguments),
-        lambda: tables.dask(dask.dataframe.from_pandas(FRAME, npartitions=2), **arguments),
-    ):
-        with pytest.raises(error, match=says):
-            open_rows()
+    with pytest.raises(error, match=says):
+        tables.parquet(folder, **arguments)
 
 
-def test_files_with_other_kinds_of_people_are_refused(tmp_path):
-    write(tmp_path / "rows", FRAME, 1)
+def test_a_file_with_people_of_another_type_is_refused(tmp_path):
+    folder = write(tmp_path / "rows", FRAME, 1)
     text = FRAME.assign(person=FRAME["person"].astype(str))
-    pq.write_table(pa.Table.from_pandas(text, preserve_index=False), tmp_path / "rows" / "9.parquet")
-    with pytest.raises(ValueError, match=r"9\.parquet must hold int64"):
-        tables.parquet(tmp_path / "rows", **GIVEN)
-    pq.write_table(pa.Table.from_pandas(FRAME, preserve_index=False), tmp_path / "one.parquet")
-    with pytest.raises(ValueError, match="users needs person"):
-        tables.parquet(tmp_path / "one.parquet", users=9)
+    pq.write_table(pa.Table.from_pandas(text, preserve_index=False), folder / "9.parquet")
+    with pytest.raises(ValueError, match=r"9\.parquet does not have as 'person'"):
+        tables.parquet(folder, **GIVEN)

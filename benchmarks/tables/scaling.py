@@ -87,6 +87,16 @@ def bench_tables() -> str:
     return table(header, [(*sizes, *times, rate, time_of(row["compile_s"], 2), f"{more['peak_gib']:.1f} GiB")])
 
 
+def bench_engines() -> str:
+    header = ("engine", "users", "a scan", "NumPy's sums", "ratio", "users a second", "first search")
+    lines = []
+    for row in stored("bench_engines")["rows"]:
+        more, times = row["more"], (time_of(row["ours_s"], 2), time_of(row["peer_s"], 2), figures(row["ratio"], 2))
+        rate = f"{figures(more['users_a_second'] / 1e6, 2)} million"
+        lines.append((more["engine"], f"{more['users']:,}", *times, rate, f"{time_of(row['compile_s'], 2)} more"))
+    return table(header, lines)
+
+
 def _sizes(one: dict[str, Any]) -> str:
     return f"{one['variable']}, {one['sizes'][0]:,} to {one['sizes'][-1]:,}"
 
@@ -110,5 +120,6 @@ def _size(one: dict[str, Any]) -> str:
 
 
 BLOCKS = {
-    block.__name__: block for block in (bench_scaling, bench_scaling_largest, bench_streamed, bench_tables, bench_users)
+    block.__name__: block
+    for block in (bench_engines, bench_scaling, bench_scaling_largest, bench_streamed, bench_tables, bench_users)
 }

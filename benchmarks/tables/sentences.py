@@ -73,6 +73,12 @@ def scan_of_a_billion() -> str:
     return f"{figures(1e9 / row['more']['users_a_second'] / 60, 2)} minutes"
 
 
+def peak_of_a_scan() -> str:
+    """The memory of ``scripts/bench tables``."""
+    (row,) = stored("bench_tables")["rows"]
+    return f"{row['more']['peak_gib']:.1f} GiB"
+
+
 def _users_needed(epsilon: float) -> str:
     """The numbers of users at which ``preview`` says that a step has little noise, for 3, 13 and 33 parameters."""
     first, second, third = (
@@ -129,6 +135,6 @@ SENTENCES = {
     for one in (
         sgd_accuracy, sgd_small_batch, ucb_same_picks, outsourced_same_picks, outsourced_traffic, grid_regret,
         random_settings_share, few_users_lost, users_needed_at_one, users_needed_at_three, users_for_a_start_at_one,
-        users_for_a_start_at_three, largest_selection_gap, scan_of_a_billion, development_seeds,
+        users_for_a_start_at_three, largest_selection_gap, scan_of_a_billion, peak_of_a_scan, development_seeds,
     )
 }  # fmt: skip

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import jax.numpy as jnp
 import numpy as np
 
+from jaxdpbo import _silence, _user_values
 from jaxdpbo.tables import _people
 from jaxdpbo.tables._table import Columns
 
@@ -36,35 +37,30 @@ def shape_of(source: str, name: str, kind: object) -> tuple[int, ...]:
     return () if lists is None else (lists.list_size,)
 
 
+def expect_integers(source: str, schema: "pa.Schema", name: str) -> None:
+    """Raise a ValueError for a column that cannot number people."""
+    import pyarrow as pa
+
+    position = schema.get_field_index(name)
+    if position < 0 or not pa.types.is_integer(schema.field(position).type):
+        raise ValueError(f"person must name a column of integers, which {source} does not have as {name!r}")
+
+
 def to_columns(part: "pa.RecordBatch", names: list[str]) -> Columns:
     """The columns of a record batch as JAX's default float, ``(rows, ...)``; NaN where a value is missing."""
     dtype = jnp.result_type(float)
     return {name: _to_numbers(part.column(name), dtype) for name in names}
 
 
-def to_part(part: "pa.RecordBatch", names: list[str], people: _people.People | None) -> Columns | _people.Rows:
+def to_people(part: "pa.RecordBatch", names: list[str], people: _people.People | None) -> Columns | _people.Rows:
     """The columns of a record batch, with the person of each row if a user has several rows."""
     import pyarrow as pa
 
     columns = to_columns(part, names)
     if people is None:
         return columns
-    persons = part.column(people.column)
-    empty = "" if not pa.types.is_integer(persons.type) else 0
-    return _people.Rows(
-        persons.fill_null(empty).to_numpy(zero_copy_only=False),
-        persons.is_valid().to_numpy(zero_copy_only=False),
-        columns,
-    )
-
-
-def expect_persons(source: str, name: str, kind: object) -> None:
-    """Raise a ValueError for a column that does not name people."""
-    import pyarrow as pa
-
-    texts = pa.string(), pa.large_string(), pa.string_view()
-    if not isinstance(kind, pa.DataType) or not (pa.types.is_integer(kind) or kind in texts):
-        raise ValueError(f"column {name!r} of {source} must hold integers or texts, a person for each row, got {kind}")
+    persons = part.column(people.column).cast(pa.int64(), safe=False).fill_null(-1)
+    return _people.Rows(persons.to_numpy(zero_copy_only=False), columns)
 
 
 def _to_numbers(column: Any, dtype: Any) -> np.ndarray:
@@ -79,4 +75,9 @@ def _to_numbers(column: Any, dtype: Any) -> np.ndarray:
 
 
 def _to_floats(values: Any, target: Any) -> np.ndarray:
-    return values.cast(target, safe=False).to_numpy(zero_copy_only=False)
+    """Floats of numbers; an engine may infer another type for a part, and then each element is converted."""
+    try:
+        return values.cast(target, safe=False).to_numpy(zero_copy_only=False)
+    except Exception:
+        with _silence.silence():
+            return _user_values.to_numbers(values.to_pylist(), (len(values),)).astype(target.to_pandas_dtype())

@@ -32,7 +32,9 @@ class BeamTable(_engine.EngineTable):
         beam = _checks.extra("apache_beam", "beam", "tables.beam")
         files = _checks.extra("apache_beam.io.filesystems", "beam", "tables.beam").FileSystems
         with tempfile.TemporaryDirectory() as local:
-            path = files.join(self._folder or local, f"sum-{secrets.token_hex(16)}")
+            folder = files.join(self._folder or local, f"sum-{secrets.token_hex(16)}")
+            files.mkdirs(folder)
+            path = files.join(folder, "sum.json")
             try:
                 with beam.Pipeline(options=self._options) as pipeline:
                     sums = self._read(pipeline) | "sum" >> beam.Map(_make_mapper(task, self._names))
@@ -40,9 +42,8 @@ class BeamTable(_engine.EngineTable):
                     _ = total | "write" >> beam.io.WriteToText(path, shard_name_template="")
                 with files.open(path) as file:
                     users, summed, error = json.loads(file.read())
-            finally:  # the file holds a raw sum
-                if files.exists(path):
-                    files.delete([path])
+            finally:  # the file, and what a failed pipeline leaves, hold raw sums
+                files.delete([folder])
         return [_engine.PartitionSum(0, users, summed, error)]
 
 
@@ -57,8 +58,8 @@ def beam(
     """Open a Beam collection as a table, a row for each user. Needs the extra ``beam``.
 
     A scan is one pipeline. Without a run, a table gives no guarantee: its rows are NOT private. Beam moves raw rows and
-    raw sums between workers: see the page on engines for encryption. Each scan writes its raw sum to a file in
-    ``folder``, reads this file, and deletes it.
+    raw sums between workers: see the page on engines for encryption. Each scan writes its raw sum to a new folder
+    in ``folder``, reads the sum, and deletes the new folder.
 
     >>> import pathlib, tempfile
     >>> import apache_beam, pyarrow as pa, pyarrow.parquet
@@ -75,9 +76,9 @@ def beam(
       columns: the names of the columns to read. Each holds numbers or Booleans. They become floats; a missing value
         becomes NaN.
       users: the number of rows, public. If you leave it out, opening the table counts the rows.
-      folder: a private folder that the workers and this process reach; by default a temporary folder of this machine,
-        for the direct runner.
-      options: ``apache_beam.options.pipeline_options.PipelineOptions``, with the runner; by default the direct runner.
+      folder: a private folder that the workers and this process reach; by default a temporary folder of this machine.
+      options: ``apache_beam.options.pipeline_options.PipelineOptions``, with the runner; by default the runner
+        that Beam chooses on this machine.
 
     Raises:
       TypeError: an argument is of another type.
@@ -102,8 +103,6 @@ def _make_mapper(task: _engine.Task, names: list[str]) -> Callable[[Any], tuple[
     """Make the function that a worker calls with a ``pyarrow.Table``. Beam's bundles count each element once."""
 
     def cut(rows: Any) -> Iterator[Columns]:
-        for name in names:
-            _arrow.row_shape("the collection", rows.schema, name)
         for part in rows.to_batches():
             yield _arrow.to_columns(part, names)
 

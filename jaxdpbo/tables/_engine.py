@@ -17,10 +17,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo import _checks
+from jaxdpbo import _checks, _silence
 from jaxdpbo.privacy import _guarantee
-from jaxdpbo.tables import _people, _table
-from jaxdpbo.tables._table import Partial, Sum, TableError
+from jaxdpbo.tables import _table
+from jaxdpbo.tables._table import Columns, Partial, Sum, TableError
 
 
 class PartitionSum(NamedTuple):
@@ -42,27 +42,20 @@ class PartitionSum(NamedTuple):
 class Task:
     """Sum the rows of a partition, in a worker: a function of the rows alone."""
 
-    def __init__(self, partial: Partial, people: _people.People | None = None) -> None:
-        self._partial, self._people = partial, people
-        self._x64, self._versions = jnp.result_type(float) == jnp.float64, _versions()
+    def __init__(self, partial: Partial) -> None:
+        self._partial, self._x64, self._versions = partial, jnp.result_type(float) == jnp.float64, _versions()
 
-    def __call__(self, partition: int, parts: Iterable[Any]) -> PartitionSum:
-        """Return the sum. After an exception return its type alone: its text may quote rows, and engines log errors.
-
-        Args:
-          partition: its number.
-          parts: columns, or ``_people.Rows`` if a user has several rows.
-        """
+    def __call__(self, partition: int, parts: Iterable[Columns]) -> PartitionSum:
+        """Return the sum, or the type of any exception: its text may quote rows, and engines log errors."""
+        if self._versions != _versions():
+            return PartitionSum(partition, 0, [], f"the worker has {_versions()}, the driver {self._versions}")
         try:
-            if self._versions != _versions():
-                raise TableError(f"the worker has {_versions()}, the driver {self._versions}")
             with jax.enable_x64(self._x64):
-                columns = parts if self._people is None else _people.group_rows(parts, self._people)
-                total, users = _table.add_batches(self._partial, _table.batches(columns))
+                total, users = _table.add_batches(self._partial, _table.batches(parts))
             return PartitionSum(partition, users, total.tolist() if users else [])
-        except TableError as error:
-            return PartitionSum(partition, 0, [], str(error))
-        except Exception as error:
+        except _silence.STOPS:
+            raise
+        except BaseException as error:
             return PartitionSum(partition, 0, [], type(error).__name__)
 
 
@@ -71,14 +64,14 @@ class EngineTable(_table.Table):
 
     engine: str  # the name of the function that opens the table
 
-    def __init__(self, users: int | None, names: list[str], people: _people.People | None = None) -> None:
+    def __init__(self, users: int | None, names: list[str]) -> None:
         """Count the rows if the caller gives no number.
 
         Raises:
           TableError: the engine cannot count.
           ValueError: there is no row.
         """
-        self._names, self._people = names, people
+        self._names = names
         self._users = self._run("count the rows of", self._count) if users is None else _checks.size("users", users)
         if not self._users:
             raise ValueError("the table must hold one row or more")
@@ -94,8 +87,8 @@ class EngineTable(_table.Table):
 
     @property
     def columns(self) -> dict[str, tuple[int, ...]]:
-        """The shape of a user's row in each column: ``()``, or ``(max_rows,)`` if a user has several rows."""
-        return _people.row_shapes(dict.fromkeys(self._names, ()), self._people)
+        """The shape of a row in each column: a number."""
+        return dict.fromkeys(self._names, ())
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -104,8 +97,7 @@ class EngineTable(_table.Table):
 
     def add(self, partial: Partial) -> Sum:
         """Sum ``partial`` over all batches, see ``Table``."""
-        added = add_partitions(self._run("scan", self._sums, Task(partial, self._people)))
-        return _people.add_absent(added, partial, self, self._people)
+        return add_partitions(self._run("scan", self._sums, Task(partial)))
 
     @abstractmethod
     def _sums(self, task: Task) -> list[PartitionSum]:
@@ -119,7 +111,9 @@ class EngineTable(_table.Table):
         """Call the engine. Raise a TableError with the type of an exception alone: its text may quote rows."""
         try:
             return function(*args)
-        except Exception as error:
+        except _silence.STOPS:
+            raise
+        except BaseException as error:
             raise TableError(f"{self.engine} could not {what} the table ({type(error).__name__})") from None
 
 
@@ -144,7 +138,7 @@ def add_partitions(sums: Iterable[PartitionSum]) -> Sum:
 class PickledOnce:
     """Objects that all scans share. Each process loads one copy, so that JAX compiles a loss once in a worker.
 
-    Functions of a notebook need cloudpickle, which every engine brings.
+    Functions of a notebook need cloudpickle, which the extras of all engines bring.
     """
 
     def __init__(self, objects: tuple[Any, ...]) -> None:

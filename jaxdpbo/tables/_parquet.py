@@ -9,7 +9,6 @@ from jaxdpbo.tables import _arrow, _people, _table
 from jaxdpbo.tables._table import BATCH, Columns, Partial, Sum, TableError
 
 PART = 8 * BATCH  # rows of a read
-BUCKET = 256 * BATCH  # rows in memory while the rows of people are put together
 Files: TypeAlias = dict[str, tuple[int, ...]]  # rows, bytes, and the time of the last change
 Source: TypeAlias = str | Path | Sequence[str | Path]
 
@@ -29,7 +28,7 @@ class ParquetTable(_table.Table):
     @property
     def users(self) -> int:
         """``n``, the number of rows by the files' metadata, or the number of people that you gave."""
-        return self._rows if self._people is None else self._people.users
+        return sum(rows for rows, *_ in self._files.values()) if self._people is None else self._people.users
 
     @property
     def columns(self) -> dict[str, tuple[int, ...]]:
@@ -38,21 +37,15 @@ class ParquetTable(_table.Table):
 
     def add(self, partial: Partial) -> Sum:
         """Sum ``partial`` over all batches, see ``Table``."""
-        added = _table.add_batches(partial, _table.batches(self._users_parts()))
-        return _people.add_absent(added, partial, self, self._people)
-
-    @property
-    def _rows(self) -> int:
-        return sum(rows for rows, *_ in self._files.values())
+        return _table.add_batches(partial, _table.batches(self._users_parts()))
 
     def _users_parts(self) -> Iterator[Columns]:
-        """Parts with a row for each user. People are cut into buckets that fit in memory, a reading for each."""
+        """Parts with a row for each user. People are cut into ranges that fit in memory, a reading for each."""
         if self._people is None:
             yield from self._parts()
             return
-        buckets = -(-self._rows // BUCKET)
-        for bucket in range(buckets):
-            yield from _people.group_rows((rows.take(bucket, buckets) for rows in self._parts()), self._people)
+        for first, last in _people.ranges(self._people):
+            yield _people.group_rows(self._parts(), self._people, first, last)
 
     def _parts(self) -> Iterator[Any]:
         """The rows of all files, some at a time. No error of the reader is passed on, since it may quote values.
@@ -67,7 +60,7 @@ class ParquetTable(_table.Table):
                 scanner = fragment.scanner(columns=wanted, batch_size=PART, batch_readahead=2)
                 for part in scanner.to_batches():
                     if part.num_rows:
-                        yield _arrow.to_part(part, names, self._people)
+                        yield _arrow.to_people(part, names, self._people)
             except Exception as error:
                 raise TableError(f"a file of the table could not be read ({type(error).__name__})") from None
         self._expect_same(dataset)
@@ -103,9 +96,9 @@ def parquet(
       columns: the names of the columns to read; all by default. Each holds numbers, Booleans, or lists of numbers of
         one fixed length. They become floats; a missing value becomes NaN.
       users: with ``person``, the number of people, public. Otherwise the number of rows is the number of users.
-      person: the column with each row's person, integers or texts, if a user has several rows. Columns then have the
-        shape ``(people, max_rows, ...)``, NaN in the places of missing rows. A scan reads the files once for each four
-        million rows.
+      person: the column with the number of each row's person, an integer in ``[0, users)``, if a user has several
+        rows. Rows with other numbers are left out. Columns then have the shape ``(people, max_rows, ...)``, NaN in
+        slots without a row. A scan reads the files once for each four million slots.
       max_rows: with ``person``, the most rows of a person to read: the first, sorted by the columns' values in their
         order.
 
@@ -121,34 +114,22 @@ def parquet(
     except TableError as error:
         raise ValueError(f"source must be Parquet files: {error}") from None
     people = _people.check_people(person, max_rows, users)
-    if people is None and users is not None:
-        raise ValueError("users needs person: without it, each row is a user")
-    names = _people.other_names(_table.select_names(columns, found.schema.names), people)
+    names = _table.select_names(columns, [name for name in found.schema.names if name != person])
     if not any(rows for rows, *_ in files.values()):
         raise ValueError("source must hold one row or more")
     shapes = {name: _arrow.row_shape("the first file", found.schema, name) for name in names}
     for fragment in found.get_fragments():
-        _expect_schema(fragment, shapes, people, found.schema)
+        _expect_schema(fragment, shapes, people)
     return ParquetTable(where, shapes, files, people)
 
 
-def _expect_schema(
-    fragment: Any, shapes: dict[str, tuple[int, ...]], people: _people.People | None, first: Any
-) -> None:
+def _expect_schema(fragment: Any, shapes: dict[str, tuple[int, ...]], people: _people.People | None) -> None:
     """Raise a ValueError if a file has other columns than the first."""
     for name, shape in shapes.items():
         if _arrow.row_shape(fragment.path, fragment.physical_schema, name) != shape:
             raise ValueError(f"column {name!r} of {fragment.path} must have the shape {shape}, as in other files")
     if people is not None:
-        kinds = [_type_of(schema, people.column) for schema in (first, fragment.physical_schema)]
-        _arrow.expect_persons(fragment.path, people.column, kinds[1])
-        if kinds[0] != kinds[1]:
-            raise ValueError(f"column {people.column!r} of {fragment.path} must hold {kinds[0]}, got {kinds[1]}")
-
-
-def _type_of(schema: Any, name: str) -> Any:
-    position = schema.get_field_index(name)
-    return None if position < 0 else schema.field(position).type
+        _arrow.expect_integers(fragment.path, fragment.physical_schema, people.column)
 
 
 def _checked_paths(source: Source) -> list[str]:

@@ -1,22 +1,22 @@
-"""Several rows of a person as one user: a row for each person, with a slot for each of at most ``max_rows`` rows."""
+"""Several rows of a person as one user: people have numbers, and each person a slot for at most ``max_rows`` rows."""
 
-import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 
 from jaxdpbo import _checks
-from jaxdpbo.tables import _table
-from jaxdpbo.tables._table import Columns, Partial, Sum, TableError
+from jaxdpbo.tables._table import BATCH, Columns
+
+SLOTS = 256 * BATCH  # rows in memory while the rows of people are put together
 
 
 class People(NamedTuple):
-    """How rows become users.
+    """How rows become users. All fields are public.
 
     Attributes:
-      column: the name of the column with each row's person.
-      users: the number of people, public. A person without rows adds nothing.
+      column: the name of the column with the number of each row's person, an integer in ``[0, users)``.
+      users: the number of people.
       max_rows: the largest number of rows of a person that are read.
     """
 
@@ -29,22 +29,16 @@ class Rows(NamedTuple):
     """Some rows, with the person of each.
 
     Attributes:
-      persons: ``(m,)`` integers or texts.
-      present: ``(m,)``, False for a row without a person.
+      persons: int64 ``(m,)``; -1 for a row of nobody.
       columns: arrays ``(m, ...)``.
     """
 
     persons: np.ndarray
-    present: np.ndarray
     columns: Columns
 
-    def take(self, bucket: int, buckets: int) -> "Rows":
-        """The rows of a part of the people."""
-        if buckets == 1:
-            return self
-        taken = bucket_of(self.persons, buckets) == bucket
-        columns = {name: column[taken] for name, column in self.columns.items()}
-        return Rows(self.persons[taken], self.present[taken], columns)
+    def take(self, chosen: np.ndarray) -> "Rows":
+        """Some of the rows, by a mask or by their numbers."""
+        return Rows(self.persons[chosen], {name: column[chosen] for name, column in self.columns.items()})
 
 
 def check_people(person: str | None, max_rows: int | None, users: int | None) -> People | None:
@@ -52,19 +46,60 @@ def check_people(person: str | None, max_rows: int | None, users: int | None) ->
 
     Raises:
       TypeError: an argument is of another type.
-      ValueError: ``person`` is given without ``users`` or ``max_rows``, or ``max_rows`` without ``person``.
+      ValueError: one of the three is given without the others.
     """
     if person is None:
-        if max_rows is not None:
-            raise ValueError("max_rows needs person, the name of the column with each row's person")
+        if max_rows is not None or users is not None:
+            raise ValueError("users and max_rows need person: without it, each row is a user")
         return None
     if not isinstance(person, str):
         raise TypeError(f"person must be the name of a column, got {person!r}")
     if users is None or max_rows is None:
-        raise ValueError(
-            "person needs users, the public number of people, and max_rows, the most rows read of a person"
-        )
+        raise ValueError("person needs users, the number of people, and max_rows, the most rows read of a person")
     return People(person, _checks.size("users", users), _checks.size("max_rows", max_rows))
+
+
+def ranges(people: People) -> Iterator[tuple[int, int]]:
+    """Cut the people, by their numbers alone, into ranges that fit in memory."""
+    size = max(SLOTS // people.max_rows, 1)
+    for first in range(0, people.users, size):
+        yield first, min(first + size, people.users)
+
+
+def group_rows(parts: Iterable[Rows], people: People, first: int, last: int) -> Columns:
+    """Columns ``(last - first, max_rows, ...)`` with the rows of these people; NaN in slots without a row.
+
+    A person's rows are sorted by their values, column by column, and the first ``max_rows`` are kept: what a slot holds
+    is a function of its person's rows alone, in any order of the rows.
+    """
+    kept: list[Rows] = []
+    for part in parts:
+        kept.append(part.take((part.persons >= first) & (part.persons < last)))
+        if sum(len(rows.persons) for rows in kept) > 2 * SLOTS:  # a person with many rows must not fill the memory
+            kept = [_trim(_join(kept), people.max_rows)[0]]
+    rows, slots = _trim(_join(kept), people.max_rows)
+    grouped = {}
+    for name, column in rows.columns.items():
+        grouped[name] = np.full((last - first, people.max_rows, *column.shape[1:]), np.nan, column.dtype)
+        grouped[name][rows.persons - first, slots] = column
+    return grouped
+
+
+def _join(parts: list[Rows]) -> Rows:
+    columns = {name: np.concatenate([part.columns[name] for part in parts]) for name in parts[0].columns}
+    return Rows(np.concatenate([part.persons for part in parts]), columns)
+
+
+def _trim(rows: Rows, max_rows: int) -> tuple[Rows, np.ndarray]:
+    """The first ``max_rows`` rows of each person in the order of their values, and the place of each."""
+    with np.errstate(all="ignore"):  # a signalling NaN raises a flag
+        columns = {name: column + 0.0 for name, column in rows.columns.items()}  # -0.0 sorts beside 0.0
+    keys = np.concatenate([column.reshape(len(rows.persons), -1) for column in columns.values()], axis=1)
+    rows = Rows(rows.persons, columns).take(np.lexsort([*keys.T[::-1], rows.persons]))
+    _, starts, counts = np.unique(rows.persons, return_index=True, return_counts=True)
+    slots = np.arange(len(rows.persons)) - np.repeat(starts, counts)
+    kept = slots < max_rows
+    return rows.take(kept), slots[kept]
 
 
 def row_shapes(shapes: dict[str, tuple[int, ...]], people: People | None) -> dict[str, tuple[int, ...]]:
@@ -72,61 +107,3 @@ def row_shapes(shapes: dict[str, tuple[int, ...]], people: People | None) -> dic
     if people is None:
         return dict(shapes)
     return {name: (people.max_rows, *shape) for name, shape in shapes.items()}
-
-
-def other_names(names: Sequence[str], people: People | None) -> list[str]:
-    """The columns without that of the person. Raise a ValueError if there is no other."""
-    others = [name for name in names if people is None or name != people.column]
-    if not others:
-        raise ValueError("columns must name one or more columns beside that of the person")
-    return others
-
-
-def group_rows(rows: Iterable[Rows], people: People) -> Iterator[Columns]:
-    """Yield columns ``(people, max_rows, ...)`` of all rows of these people; NaN in slots without a row.
-
-    A person's rows are sorted by their values, column by column, and the first ``max_rows`` are kept: what a person
-    adds is a function of this person's rows alone, in any order of the rows and on any engine.
-    """
-    parts = [part for part in rows if len(part.persons)]
-    if not parts:
-        return
-    present = np.concatenate([part.present for part in parts])
-    persons = np.concatenate([part.persons for part in parts])[present]
-    if not len(persons):
-        return
-    columns = {
-        name: np.concatenate([part.columns[name] for part in parts])[present] + 0.0  # -0.0 sorts beside 0.0
-        for name in parts[0].columns
-    }
-    _, codes, counts = np.unique(persons, return_inverse=True, return_counts=True)
-    keys = [column.reshape(len(codes), -1) for column in columns.values()]
-    order = np.lexsort([*np.concatenate(keys, axis=1).T[::-1], codes])
-    slots = np.arange(len(codes)) - np.repeat(np.cumsum(counts) - counts, counts)
-    kept = slots < people.max_rows
-    where, order = (codes[order][kept], slots[kept]), order[kept]
-    grouped = {}
-    for name, column in columns.items():
-        grouped[name] = np.full((len(counts), people.max_rows, *column.shape[1:]), np.nan, column.dtype)
-        grouped[name][where] = column[order]
-    yield grouped
-
-
-def bucket_of(persons: np.ndarray, buckets: int) -> np.ndarray:
-    """A number below ``buckets`` for each person, the same in each file."""
-    if persons.dtype.kind in "iu":
-        hashes = persons.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(32)  # Fibonacci hashing
-    else:
-        names, positions = np.unique(persons, return_inverse=True)
-        hashes = np.array([zlib.crc32(name.encode()) for name in names], np.uint64)[positions]
-    return hashes % np.uint64(buckets)
-
-
-def add_absent(sum_: Sum, partial: Partial, table: _table.Table, people: People | None) -> Sum:
-    """Count people without rows, who add nothing. Raise a TableError if there are more people than users."""
-    if people is None:
-        return sum_
-    if sum_.users > people.users:
-        raise TableError(f"a scan found {sum_.users} people, more than the {people.users} users of the table")
-    total = sum_.total if sum_.users else partial(_table.make_empty_batch(table))
-    return Sum(total, people.users)

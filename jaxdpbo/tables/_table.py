@@ -212,12 +212,6 @@ def batch_shapes(table: Table) -> Batch:
     return Batch(columns, jax.ShapeDtypeStruct((BATCH,), bool))  # pyright: ignore[reportArgumentType]
 
 
-def make_empty_batch(table: Table) -> Batch:
-    """A batch of padding alone."""
-    like = batch_shapes(table)
-    return Batch({name: np.zeros(rows.shape, rows.dtype) for name, rows in like.columns.items()}, np.zeros(BATCH, bool))
-
-
 def describe(name: str, table: Table) -> str:
     """The text of a table: public numbers alone."""
     return f"{name}(users={table.users}, columns={list(table.columns)})"

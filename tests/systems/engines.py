@@ -52,11 +52,11 @@ def make_loss(before=lambda: None, traceable=True):
     return loss
 
 
-def search(table, method="in_order", loss=None, per_batch=None, **options):
+def search(table, method="in_order", loss=None, **options):
     seeded = {} if "ledger" in options else {"key": jax.random.key(3), "insecure_key": True}
     run = Execution(traceable="auto" if loss is None else False, **seeded)
     return minimize(
-        loss or per_batch or make_loss(), table, BOX, epsilon=1.0, delta=1e-6, loss_range=(0, 4), run=run,
+        loss or make_loss(), table, BOX, epsilon=1.0, delta=1e-6, loss_range=(0, 4), run=run,
         search=Search(method=method, steps=3), **options,
     )  # fmt: skip
 
@@ -187,29 +187,6 @@ def test_empty_and_uneven_partitions_add_what_they_hold(engine, engines, of_arra
     expect_the_same(search(table), of_arrays["in_order"])
 
 
-@pytest.mark.parametrize("engine", ["dask", "ray", "spark"])
-def test_rows_of_a_person_are_one_user_wherever_they_lie(engine, engines, tmp_path):
-    """People's rows are spread over the partitions; one person has more rows than are read."""
-
-    def loss(point, batch):
-        return jnp.minimum(jnp.nanmean(jnp.abs(batch["x"] - point[0]) + jnp.abs(batch["y"] - point[1]), axis=1), 4.0)
-
-    owners = np.random.default_rng(5).integers(0, 9_000, USERS)
-    owners[:50] = 7
-    rows = FRAME[["x", "y"]].assign(person=owners).sample(frac=1, random_state=2)
-    people = {"person": "person", "users": 9_500, "max_rows": 3}
-    pq.write_table(pa.Table.from_pandas(rows, preserve_index=False), tmp_path / "rows.parquet")
-    if engine == "dask":
-        table = tables.dask(dask.dataframe.from_pandas(rows, npartitions=4, sort=False), **people)
-    elif engine == "ray":
-        import ray
-
-        table = tables.ray(ray.data.read_parquet(str(tmp_path), override_num_blocks=4), **people)
-    else:
-        table = tables.spark(engines["spark"].read.parquet(str(tmp_path)).repartition(4, "x"), **people)
-    expect_the_same(search(table, per_batch=loss), search(tables.parquet(tmp_path, **people), per_batch=loss))
-
-
 def test_a_scan_of_float64_is_that_of_arrays(engines, tmp_path):
     """The driver's precision, whatever the workers' default is."""
     with jax.enable_x64(True):
@@ -222,17 +199,33 @@ def test_a_scan_of_float64_is_that_of_arrays(engines, tmp_path):
 def test_plans_that_may_read_other_rows_again_are_refused(engines):
     functions = pytest.importorskip("pyspark.sql.functions")
     frame = engines["spark"].createDataFrame(FRAME)
+    from pyspark.sql import Window
+
     random = functions.rand()
+    ranks = functions.row_number().over(Window.orderBy("vip"))
     for unstable in (
         frame.sample(0.5), frame.sample(0.5).cache(), frame.limit(10), frame.repartition(4),
-        frame.dropDuplicates(["x"]), frame.filter(random > 0.5), frame.withColumn("z", random),
+        frame.dropDuplicates(["x"]), frame.withColumn("z", ranks), frame.filter(random > 0.5),
+        frame.withColumn("z", random),
     ):  # fmt: skip
         with pytest.raises(ValueError, match="same rows whenever an executor"):
             tables.spark(unstable)
     for stable in (frame.filter("x > 0"), frame.repartition(4, "x"), frame.orderBy("x"), frame.union(frame)):
         assert tables.spark(stable, users=5).users == 5
-    with pytest.raises(ValueError, match="same rows whenever a worker"):
-        tables.dask(dask.dataframe.from_pandas(FRAME, npartitions=2).sample(frac=0.5))
+    frame.createOrReplaceTempView("rows")
+    inner = engines["spark"].sql("SELECT x, y FROM rows WHERE x < (SELECT max(x) FROM (SELECT x FROM rows LIMIT 5))")
+    with pytest.raises(ValueError, match="GlobalLimit"):
+        tables.spark(inner)
+    frame = dask.dataframe.from_pandas(FRAME, npartitions=2)
+    for unstable in (frame.sample(frac=0.5), frame.random_split([0.5, 0.5])[0]):
+        with pytest.raises(ValueError, match="same rows whenever a worker"):
+            tables.dask(unstable)
+    import ray
+
+    rows = ray.data.from_pandas(FRAME)
+    for unstable in (rows.random_shuffle(), rows.random_sample(0.5)):
+        with pytest.raises(ValueError, match="same rows whenever a worker"):
+            tables.ray(unstable)
 
 
 def test_columns_of_text_are_refused_and_no_row_quoted(engines):

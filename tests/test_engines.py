@@ -12,7 +12,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from jaxdpbo import tables
+from jaxdpbo import Search, minimize, tables
+from jaxdpbo.privacy import _guarantee
 from jaxdpbo.tables import _arrow, _beam, _engine, _spark, _table
 
 ROWS = np.random.default_rng(0).normal(1.0, 0.5, 201)
@@ -119,6 +120,17 @@ def test_dask_adds_what_arrays_add_for_any_cut():
         table = tables.dask(dask.dataframe.from_pandas(FRAME.sample(frac=1, random_state=parts), npartitions=parts))
         assert repr(table) == "dask(users=201, columns=['x', 'yes'])"
         np.testing.assert_array_equal(table.add(ones).total, expected.total)
+
+
+def test_the_guarantee_of_a_run_names_what_an_engine_assumes():
+    assumed = {_guarantee.WIRE, _guarantee.SAME_ROWS}
+    options = {"epsilon": 1.0, "delta": 1e-5, "loss_range": (0, 4), "search": Search(method="in_order", steps=2)}
+    for table, expected in (
+        (tables.dask(dask.dataframe.from_pandas(FRAME, npartitions=2)), assumed),
+        (tables.arrays({"x": ROWS}), set()),
+    ):
+        run = minimize(lambda point, batch: jnp.abs(batch["x"] - point[0]), table, [(0, 2)], **options)
+        assert assumed & set(run.guarantee.assumptions) == expected
 
 
 def test_no_value_of_a_frame_makes_a_scan_fail():

@@ -194,6 +194,23 @@ def test_arrow_columns_are_floats_and_missing_values_nan():
     assert {column.dtype for column in found.values()} == {jnp.result_type(float)}
 
 
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (pa.array(["1.5", "Ann Smith", None]), [np.nan] * 3),
+        (pa.nulls(2), [np.nan] * 2),
+        (pa.array([[1.0], None]), None),
+    ],
+)
+def test_a_part_of_another_type_fails_no_scan(values, expected):
+    """An engine may infer the type of a part from the values in it."""
+    found = _arrow.to_columns(pa.record_batch({"a": values}), ["a"])["a"]
+    assert found.dtype == jnp.result_type(float)
+    assert found.shape == (len(values),)
+    if expected is not None:
+        np.testing.assert_array_equal(found, expected)
+
+
 def test_sums_of_beam_add_in_any_grouping():
     """Beam adds sums of sums."""
     sums = [(3, [1, 2], ""), (0, [], ""), (2, [10, 20], "")]

@@ -1,4 +1,4 @@
-"""``scripts/bench engines``: a scan by each engine beside NumPy's sums of the same columns, in one process."""
+"""``scripts/bench engines``: a scan by each engine beside NumPy's sums of the same columns in the same process."""
 
 import statistics
 import tempfile

@@ -14,7 +14,7 @@ class RayTable(_engine.EngineTable):
     engine = "ray"
 
     def __init__(self, dataset: object, users: int | None, names: list[str]) -> None:
-        """Read the rows into the object store once: tasks that run again then see the same rows."""
+        """Read the rows into the object store once, not in every scan."""
         self._blocks = self._run("read", _read_blocks, dataset)
         super().__init__(users, names)
 

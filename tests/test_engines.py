@@ -197,7 +197,7 @@ def test_arrow_columns_are_floats_and_missing_values_nan():
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
-        (pa.array(["1.5", "Ann Smith", None]), [np.nan] * 3),
+        (pa.array(["1.5", "Ann Smith", None]), [1.5, np.nan, np.nan]),
         (pa.nulls(2), [np.nan] * 2),
         (pa.array([[1.0], None]), None),
     ],

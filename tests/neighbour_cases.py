@@ -422,11 +422,13 @@ WITHOUT: dict[str, dict[str, str]] = {
         "training._permutation_sgd": "train_by_permutation",
         "problems._kernel_svr": "kernel_svr_loss",
     },
+    "odd values are in tests/test_people.py": {"tables._people": "to_persons"},
     "no users' values: shapes, counts, names, public rows, or released numbers": {
         "integrations.optuna._rehearsal": "rehearse",
         "_algorithms.dp_gp_ucb.previews": "preview_release",
         "_commands.tables": "print_table",
         "drivers._execution": "check_execution set_options",
+        "drivers._user_losses": "ArrayLosses make_losses",
         "integrations.sklearn._splits": "single_split",
         "outsourcing._protocol": "parse_answer",
         "privacy._accounting.stage": "selection_stage",

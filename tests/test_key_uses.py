@@ -15,7 +15,7 @@ from jaxdpbo import drivers, outsourcing, transforms
 from jaxdpbo._algorithms import dp_gd
 from jaxdpbo._checks import low_high
 from jaxdpbo.drivers import _compiled_steps, _private_objective
-from jaxdpbo.privacy import _keys, _mechanisms
+from jaxdpbo.privacy import _keys, _mechanisms, _wide_integers
 from jaxdpbo.privacy._transforms import curation
 from jaxdpbo.training import _dp_optim, _models, _permutation_sgd
 
@@ -285,8 +285,8 @@ COMPILED = {
         (jax.tree.map(lambda leaf: leaf[None], CONFIG), DATA),
     ),
     "curate": lambda key: curation._add_kind.trace(key, np.zeros((3, 1), np.int32), "gaussian", 4096),
-    "PrivateObjective": lambda key: _private_objective._private_means.trace(
-        key, CASES["private evaluations"].config(1.0).budget, np.zeros((1, 6)), 0.0, 1.0
+    "PrivateObjective": lambda key: _private_objective._release_mean.trace(
+        key, _wide_integers.widen(jnp.ones(1, jnp.int32)), CASES["private evaluations"].config(1.0).budget, 0.0, 1.0
     ),
     "dp_optim": lambda key: jax.jit(_dp_optim.train, static_argnames=("model", "largest")).trace(
         key, *TRAINED, SETTINGS, largest=2

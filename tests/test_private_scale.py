@@ -392,7 +392,7 @@ def test_a_range_that_a_crash_lost_is_not_found_again(tmp_path, monkeypatch):
     def crash(*_):
         raise MemoryError
 
-    monkeypatch.setattr(_private_scale, "median", crash)
+    monkeypatch.setattr(_private_scale, "median_of_counts", crash)
     with pytest.raises(MemoryError):
         private_objective(ledger=recording)
     monkeypatch.undo()

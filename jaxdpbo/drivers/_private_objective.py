@@ -14,12 +14,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo import _arrays, _checks, _silence, _user_values
+from jaxdpbo import _arrays, _checks, _silence
 from jaxdpbo._algorithms import private_evaluations
 from jaxdpbo._types import ArrayLike, Data, Tree
-from jaxdpbo.drivers import _result, _separability, _sharding
+from jaxdpbo.drivers import _separability, _sharding, _user_losses
 from jaxdpbo.drivers._execution import Execution, check_execution
-from jaxdpbo.privacy import _budget_calibration, _calibration, _keys, _private_mean, _private_scale
+from jaxdpbo.privacy import _budget_calibration, _calibration, _keys, _private_mean, _private_scale, _totals
 from jaxdpbo.privacy import _ledger as ledgers
 from jaxdpbo.privacy import _recording as recordings
 
@@ -114,7 +114,8 @@ class PrivateObjective:
 
         Args:
           loss: ``(point, data) -> losses (n,)``; entry ``i`` must depend on user ``i``'s record alone.
-          data: passed to ``loss`` untouched; with ``user_axes``, arrays as for ``run_scan``.
+          data: passed to ``loss`` untouched; with ``user_axes``, arrays as for ``run_scan``. Or a ``tables.Table``:
+            each call scans the table once, and the loss returns a loss for each row of a batch of columns.
           evaluations: the number of calls.
           loss_range: ``(low, high)``, chosen without the users' data. Losses are clipped to this range, and NaN counts
             as its middle, so no value reveals a non-finite loss. "private" finds the range from ``design`` when
@@ -141,7 +142,7 @@ class PrivateObjective:
         if run.key is None:
             _keys.refuse_trace("the key of the evaluations")
         _sharding.expect_one_process("PrivateObjective", data)
-        self._loss, self._data = _separability.prepare_objective(loss, data, user_axes)
+        loss, data = _separability.prepare_objective(loss, data, user_axes)
         self._users, self._evaluations = _checks.size("users", users), _checks.size("evaluations", evaluations)
         low, high = private_evaluations.check_loss_range(loss_range)
         find_scale = isinstance(loss_range, str)
@@ -164,11 +165,11 @@ class PrivateObjective:
             self.deviation = self._deviation()
         if ledger is not None and run.key is not None:
             raise ValueError("key must not be given with a ledger: the operating system then draws the key")
-        statement = _separability.update_assumptions(statement, self._loss)
+        self._losses = _user_losses.make_losses(loss, data, self._config.budget)
+        statement = _separability.update_assumptions(statement, loss).assuming(*self._losses.assumptions)
         self._key, self.guarantee = _keys.for_release(run.key, statement, run.insecure_key)
         self._recording = None if ledger is None else recordings.check_recording(ledger)
         self._process, self._lock, self._in_flight, self._record = os.getpid(), threading.Lock(), 0, _Record()
-        self._reference: jax.Array | None = None
         self._refusal: Exception | None = None
         if self._recording is not None:
             design_text = () if design is None else (json.dumps([_to_json(point) for point in design]),)
@@ -202,36 +203,32 @@ class PrivateObjective:
             if self._record.charged + self._in_flight >= self._evaluations:
                 raise self._exhausted()
             self._in_flight += 1
-        losses = self._attempt(point)
+        total = self._attempt(point)
         number = self._charge()  # outside of any handler: what it raises must not quote what the loss raised
-        if isinstance(losses, BaseException):
-            raise losses
-        if self._reference is not None:
-            losses = losses - self._reference[None]
-        key, config = jax.random.fold_in(self._key, number), self._config
-        value = float(_private_means(key, config.budget, losses, config.low, config.high)[0])
+        if isinstance(total, BaseException):
+            raise total
+        value = float(_release_mean(jax.random.fold_in(self._key, number), total, *self._clip()))
         with self._lock:
             self._note(lambda: {"point": place, "value": value}, kept)
         return value
 
-    def _attempt(self, point: Any) -> jax.Array | BaseException:
-        """The losses ``(1, n)`` at a point, or what the loss raised, to be charged before it is raised again.
+    def _attempt(self, point: Any) -> _totals.UserSum | BaseException:
+        """The total ``(1,)`` of losses at a point, or what the loss raised, to be charged before it is raised again.
 
         Raises:
           ObjectiveError: the losses have another shape.
         """
         try:
-            returned = self._call(point)
-        except BaseException as error:
-            return error
-        try:
-            return self._check_losses(returned)[None]
-        except _result.ObjectiveError:
+            return self._losses.total(point, self._clip())
+        except _user_losses.ShapeError:
             with self._lock:
                 self._in_flight -= 1
             raise
         except BaseException as error:
             return error
+
+    def _clip(self) -> _user_losses.Clip:
+        return _user_losses.Clip(self._config.budget, self._config.low, self._config.high)
 
     def _charge(self) -> int:
         """Charge an evaluation in flight and return its number, the index of its noise.
@@ -256,31 +253,21 @@ class PrivateObjective:
     def _exhausted(self) -> BudgetExhausted:
         return BudgetExhausted(f"all {self._evaluations} evaluations are spent")
 
-    def _call(self, point: Any) -> Any:
-        return _silence.call(self._loss, point, self._data)
-
-    def _check_losses(self, returned: Any) -> jax.Array:
-        """The losses ``(n,)``. Raise an ObjectiveError if they have another shape."""
-        try:
-            losses = _user_values.to_losses("loss", returned, (self._users,), self._config.low.dtype)
-        except ValueError as error:
-            raise _result.ObjectiveError(str(error)) from None
-        return jnp.asarray(losses)
-
     def _find_range(self, design: Sequence[Any]) -> None:
         """Find the range of losses, once per run; later calls read the range from the record."""
+        counts = None
         if self._record.high is None:
             self._expect_range_budget()
-        points = design if self._record.high is None else design[:1]
-        losses = jnp.stack([self._check_losses(self._call(point)) for point in points])
-        self._reference = losses[0]
+            counts = self._losses.count_differences(design)
+        else:
+            self._losses.set_reference(design[0])
         scale = self._config.budget.scale
         self.refresh()  # another process may have found the range meanwhile
-        if self._record.high is None and scale is not None:
+        if self._record.high is None and counts is not None and scale is not None:
             self._note(self._expect_range_budget)
-            numbers = _private_scale.largest_differences(losses[1:], losses[0])
             key = jax.random.fold_in(self._key, self._evaluations)  # evaluations use the smaller numbers
-            found = float(_private_scale.FACTOR * _private_scale.median(key, scale, numbers))
+            median = _private_scale.median_of_counts(key, scale, counts, self._users, self._config.low.dtype)
+            found = float(_private_scale.FACTOR * median)
             self._note(lambda: {"high": found})
         assert self._record.high is not None
         high = _arrays.to_device(self._record.high, self._config.high.dtype)
@@ -382,4 +369,11 @@ def _copy_array(leaf: Any) -> Any:
     return np.array(leaf) if isinstance(leaf, np.ndarray) else leaf
 
 
-_private_means = jax.jit(_private_mean.noisy_mean_loss)
+@jax.jit
+def _release_mean(
+    key: jax.Array, total: _totals.UserSum, budget: _calibration.SumBudget, low: jax.Array, high: jax.Array
+) -> jax.Array:
+    """The noisy mean of the losses in a total ``(1,)``."""
+    return _private_mean.mean_of_losses(budget, _private_mean.perturb_losses(key, budget, total, low, high), low, high)[
+        0
+    ]

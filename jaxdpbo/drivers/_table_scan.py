@@ -22,6 +22,8 @@ from jaxdpbo.tables import _engine, _table
 if TYPE_CHECKING:
     from tqdm import tqdm
 
+NOT_EXACT = "a table needs noise='exact' and a finite budget: only whole numbers add up in any order"
+
 
 class TableUsers:
     """The users of a table, for the steps of a run; see ``_evaluation.ArrayUsers``."""
@@ -123,8 +125,7 @@ class TableUsers:
         finally:
             if bar is not None:
                 bar.close()
-        if users != self._config.users:
-            raise _table.TableError(f"a scan read {users} rows of a table of {self._config.users}")
+        expect_users(users, self._config.users)
         return unflatten(zeros, total) if survey else zeros._replace(whole=unflatten(zeros.whole, total))
 
     def _zeros(self, query: Query, *, survey: bool) -> Any:
@@ -179,7 +180,7 @@ class Contribution(NamedTuple):
 
     def __call__(self, batch: _table.Batch) -> np.ndarray:
         """The total of a batch, int64 ``(k,)``. Raise a TableError for a batch of another shape."""
-        self._expect_shapes(batch)
+        expect_like(self.like, batch)
         functions, config, queries, survey, traced, _ = self
         algorithm, objective = functions.objects
         if traced:
@@ -191,13 +192,6 @@ class Contribution(NamedTuple):
             )
             total = _total_of_values(algorithm, survey, config, queries, values, batch.present)
         return flatten(total if survey else total.whole)
-
-    def _expect_shapes(self, batch: _table.Batch) -> None:
-        """Raise a TableError for a batch of other names, shapes or dtypes, by which XLA may round differently."""
-        if len(batch.present) != len(self.like.present):
-            raise _table.TableError(f"batches must have {len(self.like.present)} rows, got {len(batch.present)}")
-        if jax.tree.map(_shape_and_dtype, batch._asdict()) != jax.tree.map(_shape_and_dtype, self.like._asdict()):
-            raise _table.TableError("batches must have the table's columns, as arrays of JAX's default float")
 
     def _values(self, points: np.ndarray, mask: np.ndarray, columns: _table.Columns) -> np.ndarray:
         """The values at points ``(b, d)``, called from Python; zeros at masked points."""
@@ -225,6 +219,20 @@ class _Counted(NamedTuple):
         return total
 
 
+def expect_like(like: _table.Batch, batch: _table.Batch) -> None:
+    """Raise a TableError for a batch of other names, shapes or dtypes, by which XLA may round differently."""
+    if len(batch.present) != len(like.present):
+        raise _table.TableError(f"batches must have {len(like.present)} rows, got {len(batch.present)}")
+    if jax.tree.map(_shape_and_dtype, batch._asdict()) != jax.tree.map(_shape_and_dtype, like._asdict()):
+        raise _table.TableError("batches must have the table's columns, as arrays of JAX's default float")
+
+
+def expect_users(counted: int, users: int | None) -> None:
+    """Raise a TableError if a scan read another number of rows than there are users."""
+    if counted != users:
+        raise _table.TableError(f"a scan read {counted} rows of a table of {users}")
+
+
 def flatten(whole: Tree) -> np.ndarray:
     """A total of ``_wide_integers.Wide`` as int64 ``(k,)``.
 
@@ -233,7 +241,7 @@ def flatten(whole: Tree) -> np.ndarray:
     """
     words = jax.tree.leaves(whole, is_leaf=_is_wide)
     if not all(map(_is_wide, words)):
-        raise ValueError("a table needs noise='exact' and a finite budget: only whole numbers add up in any order")
+        raise ValueError(NOT_EXACT)
     return np.concatenate([_wide_integers.to_int64(each).ravel() for each in words])
 
 

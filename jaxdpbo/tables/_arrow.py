@@ -39,11 +39,15 @@ def shape_of(source: str, name: str, kind: object) -> tuple[int, ...]:
 
 def expect_integers(source: str, schema: "pa.Schema", name: str) -> None:
     """Raise a ValueError for a column that cannot number people."""
+    position = schema.get_field_index(name)
+    _people.expect_integers(source, name, position >= 0 and is_integer(schema.field(position).type))
+
+
+def is_integer(kind: object) -> bool:
+    """True for Arrow's types of integers; False for what is no type of Arrow."""
     import pyarrow as pa
 
-    position = schema.get_field_index(name)
-    if position < 0 or not pa.types.is_integer(schema.field(position).type):
-        raise ValueError(f"person must name a column of integers, which {source} does not have as {name!r}")
+    return isinstance(kind, pa.DataType) and pa.types.is_integer(kind)
 
 
 def to_columns(part: "pa.RecordBatch", names: list[str]) -> Columns:
@@ -52,15 +56,19 @@ def to_columns(part: "pa.RecordBatch", names: list[str]) -> Columns:
     return {name: _to_numbers(part.column(name), dtype) for name in names}
 
 
-def to_people(part: "pa.RecordBatch", names: list[str], people: _people.People | None) -> Columns | _people.Rows:
-    """The columns of a record batch, with the person of each row if a user has several rows."""
+def to_people(part: "pa.RecordBatch", names: list[str], people: _people.People) -> _people.Rows:
+    """The columns of a record batch, with the person of each row."""
+    return _people.Rows(_to_persons(part.column(people.column)), to_columns(part, names))
+
+
+def _to_persons(column: Any) -> np.ndarray:
+    """The number of each row's person, -1 for nobody. An engine may infer another type for a part."""
     import pyarrow as pa
 
-    columns = to_columns(part, names)
-    if people is None:
-        return columns
-    persons = part.column(people.column).cast(pa.int64(), safe=False).fill_null(-1)
-    return _people.Rows(persons.to_numpy(zero_copy_only=False), columns)
+    if pa.types.is_integer(column.type):
+        return column.cast(pa.int64(), safe=False).fill_null(_people.NOBODY).to_numpy(zero_copy_only=False)
+    with _silence.silence():
+        return _people.to_persons(_user_values.to_numbers(column.to_pylist(), (len(column),)))
 
 
 def _to_numbers(column: Any, dtype: Any) -> np.ndarray:

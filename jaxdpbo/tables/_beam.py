@@ -1,6 +1,7 @@
 """Beam collections as a table."""
 
 import json
+import pickle
 import secrets
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -9,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from jaxdpbo import _checks
-from jaxdpbo.tables import _arrow, _engine, _table
+from jaxdpbo.tables import _arrow, _engine, _people, _table
 from jaxdpbo.tables._table import Columns
 
 Read: TypeAlias = Callable[[Any], Any]  # from a pipeline to a collection of pyarrow tables
@@ -20,14 +21,31 @@ class BeamTable(_engine.EngineTable):
 
     engine = "beam"
 
-    def __init__(self, read: Read, users: int | None, names: list[str], folder: str | None, options: object) -> None:
+    def __init__(
+        self,
+        read: Read,
+        users: int | None,
+        names: list[str],
+        folder: str | None,
+        options: object,
+        people: _people.People | None,
+    ) -> None:
         self._read, self._folder, self._options = read, folder, options
-        super().__init__(users, names)
+        super().__init__(users, names, people)
 
     def _count(self) -> int:
         return _engine.add_partitions(self._sums(_engine.Task(_add_nothing))).users
 
     def _sums(self, task: _engine.Task) -> list[_engine.PartitionSum]:
+        beam = _checks.extra("apache_beam", "beam", "tables.beam")
+        return self._run_pipeline("sum" >> beam.Map(_make_mapper(task, self._names)))
+
+    def _sums_of_people(self, split: _engine.Split, task: _engine.PeopleTask) -> list[_engine.PartitionSum]:
+        beam = _checks.extra("apache_beam", "beam", "tables.beam")
+        cut = "split" >> beam.FlatMap(_make_splitter(split, self._names, task.people))
+        return self._run_pipeline(cut | "group" >> beam.GroupByKey() | "sum" >> beam.Map(_make_adder(task)))
+
+    def _run_pipeline(self, sums: Any) -> list[_engine.PartitionSum]:
         """Run a pipeline. Its result returns through a file, which Beam's runners have in common."""
         beam = _checks.extra("apache_beam", "beam", "tables.beam")
         files = _checks.extra("apache_beam.io.filesystems", "beam", "tables.beam").FileSystems
@@ -37,9 +55,9 @@ class BeamTable(_engine.EngineTable):
             path = files.join(folder, "sum.json")
             try:
                 with beam.Pipeline(options=self._options) as pipeline:
-                    sums = self._read(pipeline) | "sum" >> beam.Map(_make_mapper(task, self._names))
-                    total = sums | "add" >> beam.CombineGlobally(_add_pairs) | "encode" >> beam.Map(json.dumps)
-                    _ = total | "write" >> beam.io.WriteToText(path, shard_name_template="")
+                    total = self._read(pipeline) | sums | "add" >> beam.CombineGlobally(_add_pairs)
+                    text = total | "encode" >> beam.Map(json.dumps)
+                    _ = text | "write" >> beam.io.WriteToText(path, shard_name_template="")
                 with files.open(path) as file:
                     users, summed, error = json.loads(file.read())
             finally:  # the file, and what a failed pipeline leaves, hold raw sums
@@ -52,6 +70,8 @@ def beam(
     columns: Sequence[str],
     *,
     users: int | None = None,
+    person: str | None = None,
+    max_rows: int | None = None,
     folder: str | None = None,
     options: object = None,
 ) -> BeamTable:
@@ -76,6 +96,8 @@ def beam(
       columns: the names of the columns to read. Each holds numbers or Booleans. They become floats; a missing value
         becomes NaN.
       users: the number of rows, public. If you leave it out, opening the table counts the rows.
+      person: see ``parquet``; ``users`` is then the number of people. Each scan moves rows between workers.
+      max_rows: see ``parquet``.
       folder: a private folder that the workers and this process reach; by default a temporary folder of this machine.
       options: ``apache_beam.options.pipeline_options.PipelineOptions``, with the runner; by default the runner
         that Beam chooses on this machine.
@@ -91,7 +113,11 @@ def beam(
         raise TypeError(f"read must be a function from a pipeline to a collection, got {type(read).__name__}")
     if folder is not None and not isinstance(folder, str):
         raise TypeError(f"folder must be a path, got {folder!r}")
-    return BeamTable(read, users, _table.select_names(columns, None), folder, options)
+    people = _people.check_people(person, max_rows, users, rows_counted=True)
+    names = _table.select_names(columns, None)
+    if person in names:
+        raise ValueError(f"columns must not name the column of the person, got {person!r}")
+    return BeamTable(read, users, names, folder, options, people)
 
 
 def _add_nothing(batch: _table.Batch) -> np.ndarray:
@@ -108,6 +134,28 @@ def _make_mapper(task: _engine.Task, names: list[str]) -> Callable[[Any], tuple[
 
     def add(rows: Any) -> tuple[int, list[int], str]:
         return task(0, cut(rows))[1:]
+
+    return add
+
+
+def _make_splitter(
+    split: _engine.Split, names: list[str], people: _people.People
+) -> Callable[[Any], list[tuple[int, bytes]]]:
+    """Make the function that cuts a ``pyarrow.Table`` into ranges of people."""
+
+    def cut(rows: Any) -> list[tuple[int, bytes]]:
+        pieces = split(_arrow.to_people(part, names, people) for part in rows.to_batches())
+        return [(number, pickle.dumps(piece)) for number, piece in enumerate(pieces)]
+
+    return cut
+
+
+def _make_adder(task: _engine.PeopleTask) -> Callable[[tuple[int, Iterable[bytes]]], tuple[int, list[int], str]]:
+    """Make the function that a worker calls with the pieces of a range."""
+
+    def add(pieces: tuple[int, Iterable[bytes]]) -> tuple[int, list[int], str]:
+        number, contents = pieces
+        return task(number, map(pickle.loads, contents))[1:]
 
     return add
 

@@ -6,7 +6,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from jaxdpbo import _checks, _silence, _user_values
-from jaxdpbo.tables import _engine, _table
+from jaxdpbo.tables import _engine, _people, _table
 from jaxdpbo.tables._table import Columns
 
 RANDOM = {"Sample", "Split"}  # expressions that may select other rows when a worker computes a partition again
@@ -17,9 +17,11 @@ class DaskTable(_engine.EngineTable):
 
     engine = "dask"
 
-    def __init__(self, frame: object, users: int | None, names: list[str]) -> None:
+    def __init__(
+        self, frame: object, users: int | None, names: list[str], people: _people.People | None = None
+    ) -> None:
         self._frame: Any = frame
-        super().__init__(users, names)
+        super().__init__(users, names, people)
 
     def _count(self) -> int:
         return len(self._frame)
@@ -29,8 +31,25 @@ class DaskTable(_engine.EngineTable):
         shared, add = dask.delayed(task, pure=False), dask.delayed(_add_frame, pure=False)
         return list(dask.compute(*(add(shared, *part) for part in enumerate(self._frame.to_delayed()))))
 
+    def _sums_of_people(self, split: _engine.Split, task: _engine.PeopleTask) -> list[_engine.PartitionSum]:
+        """The tasks are the library's own, since a shuffle of Dask may convert values."""
+        dask = _checks.extra("dask", "dask", "tables.dask")
+        count = len(_people.ranges(task.people, _people.WORKER_SLOTS))
+        cut = dask.delayed(_split_frame, pure=False, nout=count)
+        shared_split, shared_task, add = (dask.delayed(each, pure=False) for each in (split, task, _add_pieces))
+        pieces = [cut(shared_split, part, self._names, task.people) for part in self._frame.to_delayed()]
+        ranges = enumerate(zip(*pieces, strict=True))
+        return list(dask.compute(*(add(shared_task, number, list(rows)) for number, rows in ranges)))
 
-def dask(frame: object, *, columns: Sequence[str] | None = None, users: int | None = None) -> DaskTable:
+
+def dask(
+    frame: object,
+    *,
+    columns: Sequence[str] | None = None,
+    users: int | None = None,
+    person: str | None = None,
+    max_rows: int | None = None,
+) -> DaskTable:
     """Open a Dask data frame as a table, a row for each user. Needs the extra ``dask``.
 
     A scan computes the frame's partitions where your Dask client computes, and sums each in a worker. Without a run, a
@@ -48,21 +67,27 @@ def dask(frame: object, *, columns: Sequence[str] | None = None, users: int | No
       columns: the names of the columns to read; all by default. Each holds numbers or Booleans. They become floats; a
         missing value becomes NaN.
       users: the number of rows, public. If you leave it out, opening the table counts the rows.
+      person: see ``parquet``; ``users`` is then the number of people. Each scan moves rows between workers.
+      max_rows: see ``parquet``.
 
     Raises:
-      TypeError: ``frame``, ``columns`` or ``users`` are of another type.
-      ValueError: there is no row or column, a column does not hold numbers, or the frame samples at random.
+      TypeError: an argument is of another type.
+      ValueError: there is no row or column, a column does not hold numbers, ``person`` does not hold integers, or the
+        frame samples at random.
       tables.TableError: Dask failed to count the rows.
       ImportError: Dask is missing.
     """
     module = _checks.extra("dask.dataframe", "dask", "tables.dask")
     if not isinstance(frame, module.DataFrame):
         raise TypeError(f"frame must be a dask.dataframe.DataFrame, got {type(frame).__name__}")
-    return _open(frame, columns, users)
+    return _open(frame, columns, users, _people.check_people(person, max_rows, users, rows_counted=True))
 
 
-def _open(frame: Any, columns: Sequence[str] | None, users: int | None) -> DaskTable:
-    names = _table.select_names(columns, list(frame.columns))
+def _open(frame: Any, columns: Sequence[str] | None, users: int | None, people: _people.People | None) -> DaskTable:
+    person = [] if people is None else [people.column]
+    names = _table.select_names(columns, [name for name in frame.columns if name not in person])
+    for name in person:
+        _people.expect_integers("frame", name, name in frame.columns and frame.dtypes[name].kind in "iu")
     for name in names:
         if frame.dtypes[name].kind not in "biuf":
             raise ValueError(
@@ -73,7 +98,7 @@ def _open(frame: Any, columns: Sequence[str] | None, users: int | None) -> DaskT
         raise ValueError(
             "frame must hold the same rows whenever a worker computes it: write the sample to files, and read these"
         )
-    return DaskTable(frame[names], users, names)
+    return DaskTable(frame[[*person, *names]], users, names, people)
 
 
 def _expressions(expression: Any) -> Iterator[str]:
@@ -88,12 +113,27 @@ def _expressions(expression: Any) -> Iterator[str]:
 
 
 def _add_frame(task: _engine.Task, partition: int, frame: Any) -> _engine.PartitionSum:
-    return task(partition, _read(frame))
+    return task(partition, _read(frame, list(frame.columns)))
 
 
-def _read(frame: Any) -> Iterator[Columns]:
+def _split_frame(split: _engine.Split, frame: Any, names: list[str], people: _people.People) -> list[_people.Rows]:
+    return split(_read_people(frame, names, people))
+
+
+def _add_pieces(task: _engine.PeopleTask, number: int, pieces: list[_people.Rows]) -> _engine.PartitionSum:
+    return task(number, pieces)
+
+
+def _read(frame: Any, names: list[str]) -> Iterator[Columns]:
     """The columns of a pandas data frame. A generator, so that a failure is the task's."""
     dtype = jnp.result_type(float)
     with _silence.silence():
-        columns = {name: _user_values.to_numbers(frame[name]).astype(dtype) for name in frame.columns}
+        columns = {name: _user_values.to_numbers(frame[name]).astype(dtype) for name in names}
     yield columns
+
+
+def _read_people(frame: Any, names: list[str], people: _people.People) -> Iterator[_people.Rows]:
+    with _silence.silence():
+        persons = _people.to_persons(_user_values.to_numbers(frame[people.column]))
+    for columns in _read(frame, names):
+        yield _people.Rows(persons, columns)

@@ -10,7 +10,7 @@ import pickle
 import sys
 import threading
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -19,7 +19,7 @@ import numpy as np
 
 from jaxdpbo import _checks, _silence
 from jaxdpbo.privacy import _guarantee
-from jaxdpbo.tables import _table
+from jaxdpbo.tables import _people, _table
 from jaxdpbo.tables._table import Columns, Partial, Sum, TableError
 
 
@@ -59,19 +59,56 @@ class Task:
             return PartitionSum(partition, 0, [], type(error).__name__)
 
 
+class Split:
+    """Cut the rows of a partition into ranges of people, in a worker: a function of the rows alone.
+
+    The library places rows, not the engine: a shuffle of an engine may send equal numbers of another type elsewhere.
+    """
+
+    def __init__(self, people: _people.People, names: list[str]) -> None:
+        self._people, self._names, self._x64 = people, names, jnp.result_type(float) == jnp.float64
+
+    def __call__(self, parts: Iterable[_people.Rows]) -> list[_people.Rows]:
+        """Return the rows of each range, empty ones too, so that a missing range is seen. Errors quote no row."""
+        try:
+            with jax.enable_x64(self._x64):
+                return _people.split_rows(parts, self._people, self._names)
+        except _silence.STOPS:
+            raise
+        except BaseException as error:
+            kind = type(error).__name__
+        raise TableError(f"a worker could not split rows by person ({kind})")
+
+
+class PeopleTask(NamedTuple):
+    """Sum the people of a range, in a worker: a ``Task`` with a partition for each range."""
+
+    task: Task
+    people: _people.People
+
+    def __call__(self, partition: int, pieces: Iterable[_people.Rows]) -> PartitionSum:
+        """Return the sum over all people of the range, those without rows too."""
+        first, last = _people.ranges(self.people, _people.WORKER_SLOTS)[partition]
+
+        def group() -> Iterator[Columns]:  # in the task, which hides the text of errors
+            yield _people.group_rows(pieces, self.people, first, last)
+
+        return self.task(partition, group())
+
+
 class EngineTable(_table.Table):
     """A table with rows on an engine. Subclasses run a ``Task`` on each partition."""
 
     engine: str  # the name of the function that opens the table
 
-    def __init__(self, users: int | None, names: list[str]) -> None:
-        """Count the rows if the caller gives no number.
+    def __init__(self, users: int | None, names: list[str], people: _people.People | None = None) -> None:
+        """Count the rows if the caller gives no number of users.
 
         Raises:
           TableError: the engine cannot count.
           ValueError: there is no row.
         """
-        self._names = names
+        self._names, self._people = names, people
         self._users = self._run("count the rows of", self._count) if users is None else _checks.size("users", users)
         if not self._users:
             raise ValueError("the table must hold one row or more")
@@ -82,13 +119,13 @@ class EngineTable(_table.Table):
 
     @property
     def users(self) -> int:
-        """``n``, as given, or as counted when the table was opened."""
+        """``n``, as given, or the number of rows when the table was opened."""
         return self._users
 
     @property
     def columns(self) -> dict[str, tuple[int, ...]]:
-        """The shape of a row in each column: a number."""
-        return dict.fromkeys(self._names, ())
+        """The shape of a user's row in each column: a number, or a number for each slot of a person."""
+        return _people.row_shapes(dict.fromkeys(self._names, ()), self._people)
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -97,11 +134,19 @@ class EngineTable(_table.Table):
 
     def add(self, partial: Partial) -> Sum:
         """Sum ``partial`` over all batches, see ``Table``."""
-        return add_partitions(self._run("scan", self._sums, Task(partial)))
+        task = Task(partial)
+        if self._people is None:
+            return add_partitions(self._run("scan", self._sums, task))
+        split = Split(self._people, self._names)
+        return add_partitions(self._run("scan", self._sums_of_people, split, PeopleTask(task, self._people)))
 
     @abstractmethod
     def _sums(self, task: Task) -> list[PartitionSum]:
         """Run the task on each partition."""
+
+    @abstractmethod
+    def _sums_of_people(self, split: Split, task: PeopleTask) -> list[PartitionSum]:
+        """Split each partition by ranges of people; run the task on each range, with its pieces of all partitions."""
 
     @abstractmethod
     def _count(self) -> int:

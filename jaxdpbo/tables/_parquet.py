@@ -44,7 +44,7 @@ class ParquetTable(_table.Table):
         if self._people is None:
             yield from self._parts()
             return
-        for first, last in _people.ranges(self._people):
+        for first, last in _people.ranges(self._people, _people.SLOTS):
             yield _people.group_rows(self._parts(), self._people, first, last)
 
     def _parts(self) -> Iterator[Any]:
@@ -52,15 +52,17 @@ class ParquetTable(_table.Table):
 
         Each file is read in its own types: a cast between integers and floats could fail for a single value.
         """
-        dataset, names = _dataset(self._source), list(self._columns)
-        wanted = names if self._people is None else [self._people.column, *names]
+        dataset, names, people = _dataset(self._source), list(self._columns), self._people
+        wanted = names if people is None else [people.column, *names]
         self._expect_same(dataset)
         for fragment in dataset.get_fragments():
             try:
                 scanner = fragment.scanner(columns=wanted, batch_size=PART, batch_readahead=2)
                 for part in scanner.to_batches():
                     if part.num_rows:
-                        yield _arrow.to_people(part, names, self._people)
+                        yield (
+                            _arrow.to_columns(part, names) if people is None else _arrow.to_people(part, names, people)
+                        )
             except Exception as error:
                 raise TableError(f"a file of the table could not be read ({type(error).__name__})") from None
         self._expect_same(dataset)

@@ -1,14 +1,19 @@
 """Several rows of a person as one user: people have numbers, and each person a slot for at most ``max_rows`` rows."""
 
-from collections.abc import Iterable, Iterator
+import itertools
+from collections.abc import Iterable
 from typing import NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo import _checks
 from jaxdpbo.tables._table import BATCH, Columns
 
 SLOTS = 256 * BATCH  # rows in memory while the rows of people are put together
+WORKER_SLOTS = 64 * BATCH  # the same, of a worker of an engine
+NOBODY = -1
+LARGEST = 2**53  # to here a float holds a whole number exactly
 
 
 class People(NamedTuple):
@@ -41,16 +46,21 @@ class Rows(NamedTuple):
         return Rows(self.persons[chosen], {name: column[chosen] for name, column in self.columns.items()})
 
 
-def check_people(person: str | None, max_rows: int | None, users: int | None) -> People | None:
+def check_people(
+    person: str | None, max_rows: int | None, users: int | None, *, rows_counted: bool = False
+) -> People | None:
     """Check the arguments of a table that are about people; None if each row is a user.
+
+    Engines count rows, so they take ``users`` without ``person`` too, as the number of rows (rows_counted).
 
     Raises:
       TypeError: an argument is of another type.
       ValueError: one of the three is given without the others.
     """
     if person is None:
-        if max_rows is not None or users is not None:
-            raise ValueError("users and max_rows need person: without it, each row is a user")
+        if max_rows is not None or not (users is None or rows_counted):
+            given = "max_rows needs" if rows_counted else "users and max_rows need"
+            raise ValueError(f"{given} person: without it, each row is a user")
         return None
     if not isinstance(person, str):
         raise TypeError(f"person must be the name of a column, got {person!r}")
@@ -59,11 +69,35 @@ def check_people(person: str | None, max_rows: int | None, users: int | None) ->
     return People(person, _checks.size("users", users), _checks.size("max_rows", max_rows))
 
 
-def ranges(people: People) -> Iterator[tuple[int, int]]:
-    """Cut the people, by their numbers alone, into ranges that fit in memory."""
-    size = max(SLOTS // people.max_rows, 1)
-    for first in range(0, people.users, size):
-        yield first, min(first + size, people.users)
+def expect_integers(source: str, person: str, holds_integers: bool) -> None:
+    """Raise a ValueError for a column that cannot number people."""
+    if not holds_integers:
+        raise ValueError(f"person must name a column of integers, which {source} does not have as {person!r}")
+
+
+def to_persons(numbers: np.ndarray) -> np.ndarray:
+    """The numbers of people as int64; -1 for an element that is no whole number."""
+    if numbers.dtype.kind == "i":
+        return numbers.astype(np.int64)
+    with np.errstate(all="ignore"):
+        whole = (np.abs(numbers) < LARGEST) & (numbers == np.floor(numbers))  # False for NaN
+        return np.where(whole, numbers, NOBODY).astype(np.int64)
+
+
+def ranges(people: People, slots: int) -> list[tuple[int, int]]:
+    """Cut the people, by their numbers alone, into ranges with about as many slots."""
+    size = max(slots // people.max_rows, 1)
+    return [(first, min(first + size, people.users)) for first in range(0, people.users, size)]
+
+
+def split_rows(parts: Iterable[Rows], people: People, names: list[str]) -> list[Rows]:
+    """The rows of each range of people, in the order of ``ranges``; at most ``max_rows`` rows of a person."""
+    empty = Rows(np.zeros(0, np.int64), {name: np.zeros(0, jnp.result_type(float)) for name in names})
+    kept = [part.take((part.persons >= 0) & (part.persons < people.users)) for part in parts]
+    rows, _ = _trim(join([empty, *kept]), people.max_rows)  # by person
+    firsts = [first for first, _ in ranges(people, WORKER_SLOTS)]
+    cuts = [*np.searchsorted(rows.persons, firsts).tolist(), len(rows.persons)]
+    return [rows.take(np.arange(start, end)) for start, end in itertools.pairwise(cuts)]
 
 
 def group_rows(parts: Iterable[Rows], people: People, first: int, last: int) -> Columns:
@@ -76,8 +110,8 @@ def group_rows(parts: Iterable[Rows], people: People, first: int, last: int) -> 
     for part in parts:
         kept.append(part.take((part.persons >= first) & (part.persons < last)))
         if sum(len(rows.persons) for rows in kept) > 2 * SLOTS:  # a person with many rows must not fill the memory
-            kept = [_trim(_join(kept), people.max_rows)[0]]
-    rows, slots = _trim(_join(kept), people.max_rows)
+            kept = [_trim(join(kept), people.max_rows)[0]]
+    rows, slots = _trim(join(kept), people.max_rows)
     grouped = {}
     for name, column in rows.columns.items():
         grouped[name] = np.full((last - first, people.max_rows, *column.shape[1:]), np.nan, column.dtype)
@@ -85,7 +119,8 @@ def group_rows(parts: Iterable[Rows], people: People, first: int, last: int) -> 
     return grouped
 
 
-def _join(parts: list[Rows]) -> Rows:
+def join(parts: list[Rows]) -> Rows:
+    """The rows of all parts."""
     columns = {name: np.concatenate([part.columns[name] for part in parts]) for name in parts[0].columns}
     return Rows(np.concatenate([part.persons for part in parts]), columns)
 
@@ -94,8 +129,8 @@ def _trim(rows: Rows, max_rows: int) -> tuple[Rows, np.ndarray]:
     """The first ``max_rows`` rows of each person in the order of their values, and the place of each."""
     with np.errstate(all="ignore"):  # a signalling NaN raises a flag
         columns = {name: column + 0.0 for name, column in rows.columns.items()}  # -0.0 sorts beside 0.0
-    keys = np.concatenate([column.reshape(len(rows.persons), -1) for column in columns.values()], axis=1)
-    rows = Rows(rows.persons, columns).take(np.lexsort([*keys.T[::-1], rows.persons]))
+    keys = np.concatenate([np.atleast_2d(column.T) for column in columns.values()])
+    rows = Rows(rows.persons, columns).take(np.lexsort([*keys[::-1], rows.persons]))
     _, starts, counts = np.unique(rows.persons, return_index=True, return_counts=True)
     slots = np.arange(len(rows.persons)) - np.repeat(starts, counts)
     kept = slots < max_rows

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from jaxdpbo import _checks
-from jaxdpbo.tables import _arrow, _engine, _table
+from jaxdpbo.tables import _arrow, _engine, _people, _table
 from jaxdpbo.tables._table import Columns
 
 
@@ -13,10 +13,10 @@ class RayTable(_engine.EngineTable):
 
     engine = "ray"
 
-    def __init__(self, dataset: object, users: int | None, names: list[str]) -> None:
+    def __init__(self, dataset: object, users: int | None, names: list[str], people: _people.People | None) -> None:
         """Read the rows into the object store once, not in every scan."""
         self._blocks = self._run("read", _read_blocks, dataset)
-        super().__init__(users, names)
+        super().__init__(users, names, people)
 
     def _count(self) -> int:
         return sum(_rows(self._blocks))
@@ -26,8 +26,26 @@ class RayTable(_engine.EngineTable):
         shared, add = ray.put(task), ray.remote(_add_block)
         return ray.get([add.remote(shared, number, block, self._names) for number, block in enumerate(self._blocks)])
 
+    def _sums_of_people(self, split: _engine.Split, task: _engine.PeopleTask) -> list[_engine.PartitionSum]:
+        """The tasks are the library's own, since Ray's shuffle depends on the types of a block."""
+        ray = _checks.extra("ray", "ray", "tables.ray")
+        count = len(_people.ranges(task.people, _people.WORKER_SLOTS))
+        cut, add = ray.remote(_split_block).options(num_returns=count), ray.remote(_add_pieces)
+        shared_split, shared_task = ray.put(split), ray.put(task)
+        pieces = [cut.remote(shared_split, block, self._names, task.people) for block in self._blocks]
+        pieces = [[piece] for piece in pieces] if count == 1 else pieces
+        ranges = enumerate(zip(*pieces, strict=True))
+        return ray.get([add.remote(shared_task, number, *rows) for number, rows in ranges])
 
-def ray(dataset: object, *, columns: Sequence[str] | None = None, users: int | None = None) -> RayTable:
+
+def ray(
+    dataset: object,
+    *,
+    columns: Sequence[str] | None = None,
+    users: int | None = None,
+    person: str | None = None,
+    max_rows: int | None = None,
+) -> RayTable:
     """Open a Ray data set as a table, a row for each user. Needs the extra ``ray``.
 
     Opening reads the columns into Ray's object store, which spills to disk. A scan sums each block in a task. Without a
@@ -44,23 +62,28 @@ def ray(dataset: object, *, columns: Sequence[str] | None = None, users: int | N
       columns: the names of the columns to read; all by default. Each holds numbers or Booleans. They become floats; a
         missing value becomes NaN.
       users: the number of rows, public. If you leave it out, opening the table counts the rows.
+      person: see ``parquet``; ``users`` is then the number of people. Each scan moves rows between workers.
+      max_rows: see ``parquet``.
 
     Raises:
-      TypeError: ``dataset``, ``columns`` or ``users`` are of another type.
-      ValueError: there is no row or column, a column does not hold numbers, or the data set samples or
-        shuffles at random.
+      TypeError: an argument is of another type.
+      ValueError: there is no row or column, a column does not hold numbers, ``person`` does not hold integers, or the
+        data set samples or shuffles at random.
       tables.TableError: Ray failed to read or to count the rows.
       ImportError: Ray is missing.
     """
     module = _checks.extra("ray.data", "ray", "tables.ray")
     if not isinstance(dataset, module.Dataset):
         raise TypeError(f"dataset must be a ray.data.Dataset, got {type(dataset).__name__}")
-    return _open(dataset, columns, users)
+    return _open(dataset, columns, users, _people.check_people(person, max_rows, users, rows_counted=True))
 
 
-def _open(dataset: Any, columns: Sequence[str] | None, users: int | None) -> RayTable:
+def _open(dataset: Any, columns: Sequence[str] | None, users: int | None, people: _people.People | None) -> RayTable:
     types = dict(zip(dataset.schema().names, dataset.schema().types, strict=True))
-    names = _table.select_names(columns, list(types))
+    person = [] if people is None else [people.column]
+    names = _table.select_names(columns, [name for name in types if name not in person])
+    for name in person:
+        _people.expect_integers("dataset", name, name in types and _arrow.is_integer(types[name]))
     if any("random" in name.lower() for name in _operators(dataset._logical_plan.dag)):
         raise ValueError(
             "dataset must hold the same rows whenever a worker computes it: write the sample to files, and read these"
@@ -68,7 +91,7 @@ def _open(dataset: Any, columns: Sequence[str] | None, users: int | None) -> Ray
     for name in names:
         if _arrow.shape_of("dataset", name, types[name]):
             raise ValueError(f"column {name!r} must hold numbers, got lists: make a column for each place of the list")
-    return RayTable(dataset.select_columns(names), users, names)
+    return RayTable(dataset.select_columns([*person, *names]), users, names, people)
 
 
 def _read_blocks(dataset: Any) -> list[Any]:
@@ -90,6 +113,15 @@ def _rows(blocks: list[Any]) -> list[int]:
 
 def _add_block(task: _engine.Task, partition: int, block: Any, names: list[str]) -> _engine.PartitionSum:
     return task(partition, _read(block, names))
+
+
+def _split_block(split: _engine.Split, block: Any, names: list[str], people: _people.People) -> Any:
+    pieces = split(_arrow.to_people(part, names, people) for part in block.to_batches())
+    return pieces if len(pieces) > 1 else pieces[0]  # Ray's num_returns=1 takes the piece itself
+
+
+def _add_pieces(task: _engine.PeopleTask, number: int, *pieces: _people.Rows) -> _engine.PartitionSum:
+    return task(number, pieces)
 
 
 def _read(block: Any, names: list[str]) -> Iterator[Columns]:

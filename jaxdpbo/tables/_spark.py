@@ -3,11 +3,16 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+import jax.numpy as jnp
+import numpy as np
+
 from jaxdpbo import _checks
-from jaxdpbo.tables import _arrow, _engine, _table
+from jaxdpbo.tables import _arrow, _engine, _people, _table
 from jaxdpbo.tables._table import Columns
 
 SCHEMA = "partition long, users long, total array<long>, error string"  # of a PartitionSum
+RANGE = "range long, person long"  # of a row in a piece
+INTEGERS = ("tinyint", "smallint", "int", "bigint")
 # Operators that may select or place other rows when a worker computes a partition again.
 UNSTABLE = {
     "Sample", "Repartition", "RebalancePartitions", "GlobalLimit", "LocalLimit", "Tail", "Offset", "Deduplicate",
@@ -20,19 +25,31 @@ class SparkTable(_engine.EngineTable):
 
     engine = "spark"
 
-    def __init__(self, frame: object, users: int | None, names: list[str]) -> None:
+    def __init__(self, frame: object, users: int | None, names: list[str], people: _people.People | None) -> None:
         self._frame: Any = frame
-        super().__init__(users, names)
+        super().__init__(users, names, people)
 
     def _count(self) -> int:
         return self._frame.count()
 
     def _sums(self, task: _engine.Task) -> list[_engine.PartitionSum]:
-        rows = self._frame.mapInArrow(_make_mapper(task, self._names), SCHEMA).collect()
-        return [_engine.PartitionSum(row.partition, row.users, row.total, row.error) for row in rows]
+        return _collect(self._frame.mapInArrow(_make_mapper(task, self._names), SCHEMA))
+
+    def _sums_of_people(self, split: _engine.Split, task: _engine.PeopleTask) -> list[_engine.PartitionSum]:
+        """Spark groups by the number of a range, which the workers of the library compute."""
+        places = "".join(f", column_{place} double" for place in range(len(self._names)))
+        pieces = self._frame.mapInArrow(_make_splitter(split, self._names, task.people), f"{RANGE}{places}")
+        return _collect(pieces.groupBy("range").applyInArrow(_make_adder(task, self._names), SCHEMA))
 
 
-def spark(frame: object, *, columns: Sequence[str] | None = None, users: int | None = None) -> SparkTable:
+def spark(
+    frame: object,
+    *,
+    columns: Sequence[str] | None = None,
+    users: int | None = None,
+    person: str | None = None,
+    max_rows: int | None = None,
+) -> SparkTable:
     """Open a Spark data frame as a table, a row for each user. Needs the extra ``spark``.
 
     A scan is one job: executors sum their partitions, and the driver collects a row of sums for each partition. Without
@@ -50,30 +67,36 @@ def spark(frame: object, *, columns: Sequence[str] | None = None, users: int | N
       columns: the names of the columns to read; all by default. Each holds numbers or Booleans. They become floats; a
         missing value becomes NaN.
       users: the number of rows, public. If you leave it out, opening the table counts the rows.
+      person: see ``parquet``; ``users`` is then the number of people. Each scan moves rows between executors.
+      max_rows: see ``parquet``.
 
     Raises:
-      TypeError: ``frame``, ``columns`` or ``users`` are of another type.
-      ValueError: there is no row or column, a column does not hold numbers, or the plan may compute other rows the
-        second time: samples, limits, random functions, a repartition without columns, dropped duplicates, windows.
+      TypeError: an argument is of another type.
+      ValueError: there is no row or column, a column does not hold numbers, ``person`` does not hold integers, or the
+        plan may compute other rows the second time: samples, limits, random functions, a repartition without columns,
+        dropped duplicates, windows.
       tables.TableError: Spark failed to count the rows.
       ImportError: Spark is missing.
     """
     module = _checks.extra("pyspark.sql", "spark", "tables.spark")
     if not isinstance(frame, module.DataFrame) or not hasattr(frame, "_jdf"):
         raise TypeError(f"frame must be a DataFrame of a classic Spark session, got {type(frame).__name__}")
-    return _open(frame, columns, users)
+    return _open(frame, columns, users, _people.check_people(person, max_rows, users, rows_counted=True))
 
 
-def _open(frame: Any, columns: Sequence[str] | None, users: int | None) -> SparkTable:
-    names = _table.select_names(columns, frame.columns)
+def _open(frame: Any, columns: Sequence[str] | None, users: int | None, people: _people.People | None) -> SparkTable:
+    person = [] if people is None else [people.column]
+    names = _table.select_names(columns, [name for name in frame.columns if name not in person])
     types = dict(frame.dtypes)
+    for name in person:
+        _people.expect_integers("frame", name, types.get(name) in INTEGERS)
     for name in names:
-        if types[name] not in ("boolean", "tinyint", "smallint", "int", "bigint", "float", "double"):
+        if types[name] not in ("boolean", *INTEGERS, "float", "double"):
             raise ValueError(
                 f"column {name!r} must hold numbers, got {types[name]}: leave it out by columns=, or cast it to double"
             )
     _expect_same_rows(frame._jdf.queryExecution().analyzed())
-    return SparkTable(frame.select(*(f"`{name}`" for name in names)), users, names)
+    return SparkTable(frame.select(*(f"`{name}`" for name in [*person, *names])), users, names, people)
 
 
 def _expect_same_rows(plan: Any) -> None:
@@ -104,12 +127,60 @@ def _make_mapper(task: _engine.Task, names: list[str]) -> Callable[[Iterable[Any
             yield _arrow.to_columns(batch, names)
 
     def add(batches: Iterable[Any]) -> Iterator[Any]:
-        import pyarrow as pa
-
         context = _checks.extra("pyspark", "spark", "tables.spark").TaskContext.get()
-        summed = task(context.partitionId(), read(batches))
-        kinds = {"partition": pa.int64(), "users": pa.int64(), "total": pa.list_(pa.int64()), "error": pa.string()}
-        columns = [pa.array([value], kind) for value, kind in zip(summed, kinds.values(), strict=True)]
-        yield pa.RecordBatch.from_arrays(columns, names=list(kinds))
+        yield from _to_arrow(task(context.partitionId(), read(batches))).to_batches()
 
     return add
+
+
+def _make_splitter(
+    split: _engine.Split, names: list[str], people: _people.People
+) -> Callable[[Iterable[Any]], Iterator[Any]]:
+    """Make the function that cuts the record batches of a partition into ranges of people."""
+
+    def cut(batches: Iterable[Any]) -> Iterator[Any]:
+        count = len(_people.ranges(people, _people.WORKER_SLOTS))
+        nobody = _people.Rows(np.full(count, _people.NOBODY), {name: np.full(count, np.nan) for name in names})
+        yield _to_piece(np.arange(count), nobody, names)  # no range is missing, even if nobody in it has a row
+        for batch in batches:
+            pieces = split(_arrow.to_people(part, names, people) for part in [batch])
+            numbers = np.repeat(np.arange(count), [len(piece.persons) for piece in pieces])
+            yield _to_piece(numbers, _people.join(pieces), names)
+
+    return cut
+
+
+def _make_adder(task: _engine.PeopleTask, names: list[str]) -> Callable[[tuple[Any, ...], Any], Any]:
+    """Make the function that an executor calls with the rows of a range."""
+
+    def add(key: tuple[Any, ...], rows: Any) -> Any:
+        (number,) = key
+        return _to_arrow(task(number.as_py(), _from_piece(rows, names)))
+
+    return add
+
+
+def _to_piece(numbers: np.ndarray, rows: _people.Rows, names: list[str]) -> Any:
+    """A record batch of rows with the numbers of their ranges; a float32 survives as a double."""
+    import pyarrow as pa
+
+    columns = [pa.array(each) for each in (numbers, rows.persons, *(np.float64(rows.columns[name]) for name in names))]
+    return pa.RecordBatch.from_arrays(columns, names=["range", "person", *map("column_{}".format, range(len(names)))])
+
+
+def _from_piece(piece: Any, names: list[str]) -> Iterator[_people.Rows]:
+    dtype = jnp.result_type(float)
+    persons, *columns = (piece.column(place).to_numpy() for place in range(1, len(names) + 2))
+    yield _people.Rows(persons, {name: column.astype(dtype) for name, column in zip(names, columns, strict=True)})
+
+
+def _to_arrow(summed: _engine.PartitionSum) -> Any:
+    import pyarrow as pa
+
+    kinds = {"partition": pa.int64(), "users": pa.int64(), "total": pa.list_(pa.int64()), "error": pa.string()}
+    columns = [pa.array([value], kind) for value, kind in zip(summed, kinds.values(), strict=True)]
+    return pa.table(columns, names=list(kinds))
+
+
+def _collect(frame: Any) -> list[_engine.PartitionSum]:
+    return [_engine.PartitionSum(row.partition, row.users, row.total, row.error) for row in frame.collect()]

@@ -136,6 +136,61 @@ def test_a_descent_is_that_of_arrays_bit_for_bit(engine, engines, of_arrays, tmp
     expect_the_same(search(open_table(engine, engines, tmp_path / "rows", 3), "local"), of_arrays["local"])
 
 
+PEOPLE = 600_000  # three ranges of a worker; most people have no row
+PLACED = SHUFFLED.assign(person=pd.array(RNG.integers(0, 20_000, USERS) * 30, "Int64"))
+PLACED.iloc[:9_000, -1] = 400_020  # many rows of one person, in every partition
+PLACED.iloc[::11, -1] = pd.NA
+
+
+def people_in_arrays():
+    """The first two rows of each person, by a plain sort."""
+    rows = PLACED.dropna(subset="person").sort_values(["person", "x", "y"])
+    slots = rows.groupby("person").cumcount()
+    rows, slots = rows[slots < 2], slots[slots < 2]
+    columns = {name: np.full((PEOPLE, 2), np.nan) for name in ("x", "y")}
+    for name, column in columns.items():
+        column[rows["person"].astype(int), slots] = rows[name]
+    return tables.arrays(columns)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_rows_of_people_on_all_partitions_are_those_of_arrays_bit_for_bit(engine, engines, tmp_path):
+    """With nulls, one person with most of the rows, and on Spark a join under adaptive execution."""
+
+    def loss(point, batch):
+        return jnp.minimum(jnp.nansum(jnp.abs(batch["x"] - point[0]) + jnp.abs(batch["y"] - point[1]), axis=1), 4.0)
+
+    def read(folder):
+        folder.mkdir()
+        for number, part in enumerate(np.array_split(np.arange(USERS), 5)):
+            rows = pa.Table.from_pandas(PLACED.iloc[part], preserve_index=False)
+            pq.write_table(rows, folder / f"{number}.parquet")
+        return str(folder)
+
+    people = {"person": "person", "users": PEOPLE, "max_rows": 2}
+    if engine == "dask":
+        frame = dask.dataframe.from_pandas(PLACED, npartitions=5, sort=False)
+        table = tables.dask(frame, columns=["x", "y"], **people)
+    elif engine == "ray":
+        import ray
+
+        dataset = ray.data.from_blocks([PLACED.iloc[part] for part in np.array_split(np.arange(USERS), 5)])
+        table = tables.ray(dataset, columns=["x", "y"], **people)
+    elif engine == "spark":
+        rows = engines["spark"].read.parquet(read(tmp_path / "rows"))
+        names = engines["spark"].createDataFrame(pd.DataFrame({"vip": [True, False], "name": [1, 2]}))
+        table = tables.spark(rows.join(names, "vip"), columns=["x", "y"], **people)
+    else:
+        import apache_beam
+
+        pattern = f"{read(tmp_path / 'rows')}/*.parquet"
+        table = tables.beam(
+            lambda pipeline: pipeline | apache_beam.io.ReadFromParquetBatched(pattern), ["x", "y"], **people
+        )
+    assert (table.users, table.columns) == (PEOPLE, {"x": (2,), "y": (2,)})
+    expect_the_same(search(table, loss=loss), search(people_in_arrays(), loss=loss))
+
+
 @pytest.mark.parametrize("engine", ["dask", "ray", "spark"])  # Beam's direct runner has no process to kill
 def test_a_killed_worker_changes_nothing(engine, engines, tmp_path):
     table, flag = open_table(engine, engines, tmp_path / "rows", 3), tmp_path / "killed"
@@ -277,4 +332,4 @@ def test_the_blocks_of_the_page_run(engines):
     blocks = run_blocks.blocks(page)
     for block in blocks:
         run_blocks.run(page, block)
-    assert len(blocks) == len(ENGINES)
+    assert len(blocks) == len(ENGINES) + 1

@@ -78,10 +78,10 @@ class PrivateStudy:
 
     def __init__(self, study: Study, suggest: Suggest, losses: Losses, data: Data, options: dict[str, Any]):
         """See ``private_study``."""
-        self.study, self._suggest, self._losses = study, suggest, losses
+        self.study, self._suggest = study, suggest
         self._running: set[int] = set()
         self._lock = threading.Lock()
-        self._private = PrivateObjective(self._user_losses, data, **options)
+        self._private = PrivateObjective(_TrialLosses(losses), data, **options)
         self.guarantee: Guarantee = self._private.guarantee
         self.deviation: float = self._private.deviation
 
@@ -203,18 +203,6 @@ class PrivateStudy:
         row = int(np.argmax(mean))
         return Best(dict(trials[row].params), -float(mean[row]), float(width[row]), trials[row].number)
 
-    def _user_losses(self, place: dict[str, Any], data: Any) -> Any:
-        """The losses of a trial. The error does not quote their exception."""
-        try:
-            return _silence.settle(self._losses(dict(place["params"]), data))
-        except _silence.STOPS:
-            raise
-        except BaseException as error:
-            kind = type(error).__name__
-        raise ObjectiveFailed(
-            f"{kind} from the losses of trial {place['trial']}; its message is withheld, since it may quote a record"
-        )
-
     def _stop(self) -> None:
         with contextlib.suppress(RuntimeError):  # under study.ask and study.tell no loop can stop
             self.study.stop()
@@ -222,6 +210,24 @@ class PrivateStudy:
     def __repr__(self) -> str:
         """Show the guarantee and the counts, but no data."""
         return f"PrivateStudy({self.study.study_name!r}, {self._private!r})"
+
+
+class _TrialLosses(NamedTuple):
+    """The losses of a trial, by its place in the ledger; workers of an engine load a copy."""
+
+    losses: Losses
+
+    def __call__(self, place: dict[str, Any], data: Any) -> Any:
+        """The losses. The error does not quote their exception."""
+        try:
+            return _silence.settle(self.losses(dict(place["params"]), data))
+        except _silence.STOPS:
+            raise
+        except BaseException as error:
+            kind = type(error).__name__
+        raise ObjectiveFailed(
+            f"{kind} from the losses of trial {place['trial']}; its message is withheld, since it may quote a record"
+        )
 
 
 def observations(study: Study) -> Observations:
@@ -287,7 +293,7 @@ def private_study(
       study: a study with a single objective to minimise, and without values evaluated elsewhere.
       suggest: ``trial -> params``. Optuna stores suggestions as they are, so names, ranges and choices must be public.
       losses: ``(params, data) -> losses (n,)``; entry ``i`` must depend on user ``i``'s record alone.
-      data: passed to ``losses`` untouched.
+      data: passed to ``losses`` untouched; or a ``tables.Table``, of which ``losses`` gets batches of columns.
       users: the public number of users ``n``.
       evaluations: the number of trials; they share the budget equally.
       loss_range: ``(low, high)``, chosen without the users' data. Losses are clipped to this range.

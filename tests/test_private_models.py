@@ -18,10 +18,10 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from jaxdpbo import Execution, Recording, ledger, space, tuning
 from jaxdpbo.integrations.sklearn import PrivateClassifier, PrivateRegressor, _columns, _layered_training
-from jaxdpbo.integrations.sklearn._private_models import _read_table, _read_targets
+from jaxdpbo.integrations.sklearn._private_models import _few_rows_note, _read_table, _read_targets
 from jaxdpbo.privacy import _guarantee
 from jaxdpbo.training import _models
-from jaxdpbo.tuning import _training
+from jaxdpbo.tuning import _fitting, _training
 
 RNG = np.random.default_rng(0)
 ROWS = 300
@@ -291,6 +291,22 @@ def test_one_guarantee_for_all_rows_is_the_larger_of_both(fitted):
     assert 0.98 * BUDGET["epsilon"] < stated.epsilon(BUDGET["delta"]) <= BUDGET["epsilon"]
     assert set(stated.assumptions) == set(apart.guarantees[0].assumptions)
     np.testing.assert_array_equal(fitted.model_[0].weights, apart.model[0].weights)  # the same mechanism
+
+
+def test_the_noise_of_an_error_has_the_stated_deviation(monkeypatch):
+    scored, plain = [], _fitting.score
+    monkeypatch.setattr(_fitting, "score", lambda *given: scored.append(given) or plain(*given))
+    model = classifier().fit(FRAME, LABELS)
+    *given, _ = scored[0]
+    errors = [plain(*given, key) for key in jax.random.split(jax.random.key(7), 400)]
+    assert abs(np.std(errors) / model.error_deviation_ - 1) < 0.15  # four deviations of a sample's deviation
+    assert "error_deviation_" in str(model.report_.details)
+
+
+def test_few_rows_are_a_note_and_in_the_record(fitted):
+    assert "300 rows are fewer than 500" in fitted.note_
+    assert fitted.note_ in str(fitted.report_.details)
+    assert not _few_rows_note(500)
 
 
 def test_the_ledger_is_charged_once_and_no_fit_is_repeated(tmp_path):

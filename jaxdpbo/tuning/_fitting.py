@@ -39,6 +39,7 @@ class TuningResult(NamedTuple):
       guarantees: a guarantee for each set of rows.
       error: mean loss of the model on the validation rows, noised; inf if the training failed. Of several noised errors
         the least, so on average a little below the error on new rows.
+      error_deviation: the standard deviation of the noise of each of these errors.
     """
 
     model: Any
@@ -46,10 +47,12 @@ class TuningResult(NamedTuple):
     noise: float
     guarantees: tuple[_guarantee.Guarantee, ...]
     error: float = np.nan
+    error_deviation: float = np.nan
 
     def report(self, path: str | Path | None = None) -> reports.Report:
         """Make the record of the model, to sign; see ``Run.report``."""
         details = {"setting": self.setting, "noise": self.noise, "noised error on validation rows": self.error}
+        details["standard deviation of the error's noise"] = self.error_deviation
         release = self.model, self.setting, self.noise, self.error
         made = reports.report("a private model, tuned and trained", self.guarantees, release=release, details=details)
         return made if path is None else made.save(path)

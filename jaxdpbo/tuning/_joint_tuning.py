@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxdpbo import _checks
-from jaxdpbo.privacy import _accounting, _calibration, _guarantee, _keys, _recording
+from jaxdpbo.privacy import _accounting, _calibration, _guarantee, _keys, _private_mean, _recording
 from jaxdpbo.privacy._accounting import stage
 from jaxdpbo.privacy._requested_budget import expect_small_delta
 from jaxdpbo.tuning import _fitting, _selection
@@ -163,7 +163,12 @@ def _select_and_train(
     selected = _selection.select(run, tuple(range(len(asked.settings))), law, stated, execution)
     number = selected.setting
     return _fitting.TuningResult(
-        selected.output, deepcopy(asked.settings[number]), noises[number], selected.guarantees, selected.score
+        selected.output,
+        deepcopy(asked.settings[number]),
+        noises[number],
+        selected.guarantees,
+        selected.score,
+        _private_mean.loss_deviation(budget, 0.0, 1.0),
     )
 
 

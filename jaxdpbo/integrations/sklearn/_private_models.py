@@ -16,6 +16,7 @@ from jaxdpbo._space import Dimension
 from jaxdpbo._types import ArrayLike
 from jaxdpbo.drivers import Execution
 from jaxdpbo.drivers._execution import check_execution
+from jaxdpbo.drivers._preview import FEW_USERS
 from jaxdpbo.integrations.sklearn import _columns, _layered_training, _losses
 from jaxdpbo.integrations.sklearn._record import RecordMixin
 from jaxdpbo.integrations.sklearn._type_aliases import Rows, Targets
@@ -37,7 +38,7 @@ class _Table(NamedTuple):
 class _PrivateModel(RecordMixin):
     """Base class of ``PrivateClassifier`` and ``PrivateRegressor``."""
 
-    _released, _described = ("model_", "setting_", "error_"), ("setting_", "error_")
+    _released, _described = ("model_", "setting_", "error_"), ("setting_", "error_", "error_deviation_", "note_")
     columns: Any
     epsilon: float
     delta: float
@@ -75,6 +76,7 @@ class _PrivateModel(RecordMixin):
         validate_data(self, X, reset=True, skip_check_array=True)
         self.encoding_, self.model_ = encoding, jax.tree.map(np.asarray, result.model)
         self.setting_, self.error_, (self.guarantee_,) = result.setting, result.error, result.guarantees
+        self.error_deviation_, self.note_ = result.error_deviation, _few_rows_note(len(labels))
 
     def _scores(self, X: Any) -> np.ndarray:
         """The scores ``(n, k)`` of the rows."""
@@ -152,6 +154,8 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
       setting_: the chosen setting.
       error_: the share of wrong predictions on the rows held out, noised; the least of several, so a little below the
         error on new rows. A row with another label counts as wrong.
+      error_deviation_: the standard deviation of the noise of each of these errors.
+      note_: a warning if the rows are few, otherwise "".
       model_: the layers, each ``(weights, bias)``.
       report_: the record of the model, to sign, see ``report.Report``.
       encoding_: the public dimensions of the columns.
@@ -245,6 +249,8 @@ class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
       setting_: the chosen setting.
       error_: the mean squared error on the rows held out, over the square of the width of the range, noised. A row
         without a target counts as 0.5.
+      error_deviation_: see ``PrivateClassifier``.
+      note_: see ``PrivateClassifier``.
       model_: the layers, each ``(weights, bias)``.
       report_: the record of the model, to sign, see ``report.Report``.
       encoding_: the public dimensions of the columns.
@@ -290,6 +296,16 @@ class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
         """The prediction for each row, ``(n,)``, inside the range of targets."""
         scores, (low, high) = self._scores(X), self.target_range_
         return low + (high - low) * np.clip(TARGET_OFFSET + scores[:, 0], 0.0, 1.0)
+
+
+def _few_rows_note(rows: int) -> str:
+    """A warning by the public number of rows, or ""."""
+    if rows >= FEW_USERS:
+        return ""
+    return (
+        f"{rows} rows are fewer than {FEW_USERS}: unless the budget is large, the model may predict no better than a "
+        "constant; compare error_ with the error of a constant, and collect more rows"
+    )
 
 
 def _check_classes(classes: Any) -> list[Any]:

@@ -17,6 +17,7 @@ from key_cases import KEY_CASES
 from jaxdpbo import secret_key
 
 PLATFORMS = ("cuda", "tpu")
+QUICKLY = {"jax_disable_most_optimizations": True, "jax_enable_compilation_cache": False}
 SEEN: set[tuple[str, str, int]] = set()
 RUNS = {
     **{name: lambda case=case: case.run(secret_key()) for name, case in KEY_CASES.items()},
@@ -27,6 +28,19 @@ RUNS = {
         for name, point in neighbour_cases.POINTS.items()
     },
 }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quickly():
+    """Compile for this machine without most optimisations: nothing here is about its results, and none is kept."""
+    before = {name: jax.config.values[name] for name in QUICKLY}
+    jax.clear_caches()
+    for name, value in QUICKLY.items():
+        jax.config.update(name, value)
+    yield
+    for name, value in before.items():
+        jax.config.update(name, value)
+    jax.clear_caches()
 
 
 @pytest.fixture

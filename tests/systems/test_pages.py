@@ -1,11 +1,17 @@
-"""Every Python block of README and of the pages runs alone, in a process for each page, as its readers run it."""
+"""Every Python block of README and of the pages runs alone, in a process for each page.
+
+Compiled without optimisations, since this is about names, arguments and errors. ``scripts/docs`` runs the tutorials as
+their readers do.
+"""
 
 import importlib.util
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from compilation import UNOPTIMISED
 
 SOURCE = Path(__file__).parent.parent.parent / "docs" / "run_blocks.py"
 
@@ -23,7 +29,9 @@ PAGES = [path for path in run_blocks.pages() if run_blocks.blocks(path)]
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
 def test_the_blocks_of_a_page_run(path):
-    done = subprocess.run([sys.executable, str(SOURCE), str(path)], capture_output=True, text=True)
+    cache = SOURCE.parent.parent / ".cache" / "jax-unoptimised"
+    environment = os.environ | UNOPTIMISED | {"JAX_COMPILATION_CACHE_DIR": str(cache)}
+    done = subprocess.run([sys.executable, str(SOURCE), str(path)], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
 
 

@@ -57,8 +57,10 @@ def test_a_stated_python_passes_with_the_newest_of_all(version, tmp_path):
     python = interpreter(version)
     if python is None:
         pytest.skip("no such Python on this machine")
-    # All tests of this Python run in scripts/test; here its installation without the tools of developers.
-    run_tests(tmp_path, python, f"{ROOT}[test]", tests=TESTS[:2] if version == OWN else TESTS)
+    # All tests of this Python run in scripts/test; here its installation without the tools of developers. The newest
+    # Python has most to break; of those between, the front door and the README.
+    few = version == OWN or version != PYTHONS[-1]
+    run_tests(tmp_path, python, f"{ROOT}[test]", tests=TESTS[:2] if few else TESTS)
 
 
 def test_the_lowest_of_all_that_is_stated_passes(tmp_path):

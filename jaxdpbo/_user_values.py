@@ -3,7 +3,7 @@
 A loss or a leaf of data may hold any object. NumPy derives a common dtype: a single integer of 70 bits or a single
 string turns every element into an object or a string, a list prevents the array, and NumPy's error quotes the values.
 The functions of this module accept any value. They raise only because of container types and shapes, which are public.
-The dtype of a numeric array is public too (``_guarantee.PUBLIC_CONFIG``), and stays the same. All other arrays become
+The dtype of a numeric array is public too (``_assumptions.PUBLIC_CONFIG``), and stays the same. All other arrays become
 float64, element by element; elements other than numbers become NaN.
 """
 

@@ -364,7 +364,7 @@ def _pure(key):
     shape = (2,)
     drawn = [
         _mechanisms.rounded_gaussian(next(fresh), shape, 64), _mechanisms.geometric(next(fresh), shape, rate),
-        _mechanisms.rounded_gaussian(next(fresh), shape, 65536),
+        _mechanisms.rounded_gaussian(next(fresh), shape, 65536), _mechanisms.discrete_gaussian(next(fresh), shape, 200),
         _mechanisms.geometric_from_table(next(fresh), shape, table),
         _mechanisms.discrete_laplace(next(fresh), shape, rate),
         _mechanisms.discrete_laplace_from_table(next(fresh), shape, table),
@@ -531,7 +531,7 @@ KEY_CASES = {
         (
             *_of("privacy._mechanisms.discrete_noise", "rounded_gaussian", "geometric", "geometric_from_table"),
             *_of("privacy._mechanisms.discrete_noise", "discrete_laplace", "discrete_laplace_from_table"),
-            *_of("privacy._mechanisms.discrete_noise", "planar_laplace", "outcome"),
+            *_of("privacy._mechanisms.discrete_noise", "discrete_gaussian", "planar_laplace", "outcome"),
             *_of("privacy._mechanisms.selection", "noisy_argmax", "exact_exponential"),
             *_of("privacy._mechanisms.float_noise", "gaussian", "laplace", "exponential"),
             "privacy._choice.choose_row",

@@ -18,7 +18,7 @@ from oracles import integers
 
 from jaxdpbo import drivers
 from jaxdpbo.drivers import _sharding
-from jaxdpbo.privacy import _clipping, _guarantee, _keys
+from jaxdpbo.privacy import _assumptions, _clipping, _keys
 
 RANK, WORLD, PORT = map(int, sys.argv[1:4])
 USERS = protocol_cases.USERS = 8 * _clipping.CHUNK  # in chunks of one size, on whatever devices
@@ -49,7 +49,7 @@ def leaves(tree):
 def released(name, data, **options):
     case = protocol_cases.CASES[name]
     run = drivers.run_scan(case.algorithm, case.objective, data, case.config(1.0), **group_options(**options))
-    return leaves(run.release), _guarantee.WIRE in run.guarantee.assumptions
+    return leaves(run.release), _assumptions.WIRE in run.guarantee.assumptions
 
 
 def swept(data, policy):

@@ -422,6 +422,7 @@ WITHOUT: dict[str, dict[str, str]] = {
         "training._permutation_sgd": "train_by_permutation",
         "problems._kernel_svr": "kernel_svr_loss",
     },
+    "rows of a table, in tests/test_tables.py and test_silos.py": {"silos._silo": "Silo"},
     "odd values are in tests/test_people.py": {"tables._people": "to_persons"},
     "no users' values: shapes, counts, names, public rows, or released numbers": {
         "integrations.optuna._rehearsal": "rehearse",
@@ -429,6 +430,8 @@ WITHOUT: dict[str, dict[str, str]] = {
         "_commands.tables": "print_table",
         "drivers._execution": "check_execution set_options",
         "drivers._user_losses": "ArrayLosses make_losses",
+        "privacy._accounting.noise_shares": "share_total_variation",
+        "silos._agreement": "Agreement agree",
         "integrations.sklearn._splits": "single_split",
         "outsourcing._protocol": "parse_answer",
         "privacy._accounting.stage": "selection_stage",

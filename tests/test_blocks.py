@@ -13,7 +13,7 @@ from option_groups import group_options
 import jaxdpbo
 from jaxdpbo import Execution, Search, blocks, ledger, minimize
 from jaxdpbo.drivers import _separability
-from jaxdpbo.privacy import _guarantee, _separable
+from jaxdpbo.privacy import _assumptions, _guarantee, _separable
 
 ROWS = np.random.default_rng(0).normal(size=(120, 3))
 PARAMS = np.array([0.3])
@@ -91,17 +91,17 @@ def test_a_learner_that_keeps_something_is_what_the_statement_assumes_away():
         search=Search(steps=3),
         run=Execution(traceable=False),
     )
-    assert _guarantee.BLOCKS_APART in run.guarantee.assumptions
-    assert _guarantee.SEPARABLE_LOSSES not in run.guarantee.assumptions
+    assert _assumptions.BLOCKS_APART in run.guarantee.assumptions
+    assert _assumptions.SEPARABLE_LOSSES not in run.guarantee.assumptions
     assert run.guarantee.protects == _guarantee.ALL_ROWS
 
 
 def test_a_guarantee_of_users_becomes_one_of_all_rows():
-    of_users = _guarantee.guarantee("gdp", 1.0, "replace_one", "users", assumptions=(_guarantee.SEPARABLE_LOSSES,))
+    of_users = _guarantee.guarantee("gdp", 1.0, "replace_one", "users", assumptions=(_assumptions.SEPARABLE_LOSSES,))
     for traceable in (False, True):
         stated = _separability.update_assumptions(of_users, blocks(spread, 120, 30, traceable=traceable))
         assert stated.protects == _guarantee.ALL_ROWS
-        assert (_guarantee.COMPILED_APART in stated.assumptions) == traceable
+        assert (_assumptions.COMPILED_APART in stated.assumptions) == traceable
 
 
 def test_what_fails_is_the_largest_loss():
@@ -206,7 +206,7 @@ def test_the_rows_of_a_person_are_in_one_block():
     run = minimize(
         objective, ROWS, [(0.0, 1.0)], mu=1, loss_range=(0, 1), search=Search(steps=3), run=Execution(traceable=False)
     )
-    assert _guarantee.ROW_OWNERS in run.guarantee.assumptions
+    assert _assumptions.ROW_OWNERS in run.guarantee.assumptions
 
 
 def test_the_partition_follows_from_numbers_alone():

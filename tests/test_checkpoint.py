@@ -18,7 +18,7 @@ from protocol_cases import CASES, loss, records
 import jaxdpbo
 from jaxdpbo import _files, dp_gd, drivers
 from jaxdpbo.drivers import Recording, _checkpoint
-from jaxdpbo.privacy import _guarantee, _keys, _ledger
+from jaxdpbo.privacy import _assumptions, _keys, _ledger
 
 CASE = CASES["dp_gd"]
 KEY = _keys.key_from_bytes(bytes(range(32)))
@@ -122,7 +122,7 @@ def test_killed_at_any_point_it_goes_on_to_the_same_release(given, path, monkeyp
         elif not ended and held is not None:
             key = jax.random.wrap_key_data(jnp.asarray(held), impl=_keys.chacha20)
             assert leaves(done.release) == leaves(run(path, key=key).release)
-        assert _guarantee.KEY_SECRET in done.guarantee.assumptions
+        assert _assumptions.KEY_SECRET in done.guarantee.assumptions
         assert not path.exists()
     assert count == 11  # 5 things, and the two parts write twice
 

@@ -22,7 +22,7 @@ from protocol_cases import CASES
 
 from jaxdpbo import Recording, ledger, transforms
 from jaxdpbo.drivers import _compiled_steps
-from jaxdpbo.privacy import _guarantee, _mechanisms, _private_mean, _recording, _totals, _wide_integers
+from jaxdpbo.privacy import _assumptions, _guarantee, _mechanisms, _private_mean, _recording, _totals, _wide_integers
 
 ROUTES = {
     name: case
@@ -122,7 +122,7 @@ def check(case, fresh, attained=0.95, bases=1) -> dict[str, Any]:
         released, draws = recording.record(run, case, config, key, values)
         assert draws, "nothing is drawn"
         for mechanism in {draw.mechanism for draw in draws}:
-            assert mechanism.startswith("float") == (_guarantee.IDEAL_NOISE in stated.assumptions), mechanism
+            assert mechanism.startswith("float") == (_assumptions.IDEAL_NOISE in stated.assumptions), mechanism
         for user, replaced in neighbours(rng, values, 200):
             other = [value.copy() for value in values]
             for value, own in zip(other, replaced, strict=True):

@@ -12,7 +12,7 @@ from scipy.stats import laplace as laplace_law
 
 from jaxdpbo import dp_gp_ucb, drivers, kernels
 from jaxdpbo.drivers import _compiled_steps
-from jaxdpbo.privacy import _guarantee, _prior_averaged_constants, _sensitivity
+from jaxdpbo.privacy import _assumptions, _prior_averaged_constants, _sensitivity
 from jaxdpbo.surrogate import _box_search
 
 CANDIDATES = np.random.default_rng(0).uniform(size=(40, 2))
@@ -154,13 +154,13 @@ def test_guarantees_say_what_each_algorithm_earns():
     pure = dp_gp_ucb.algorithm.privacy(gains_config())
     assert (pure.notion, pure.level, pure.delta) == ("dp", 1.0, 0.0)
     assert pure.epsilon(1e-9) == 1.0
-    assert _guarantee.IDEAL_NOISE in pure.assumptions
+    assert _assumptions.IDEAL_NOISE in pure.assumptions
     assert not any("Assumption 1" in name or "minimiser" in name for name in pure.assumptions)
     for changes, computed in (
         ({"noise": "exact"}, True), ({"noise": "float"}, False), ({"noise": "exact", "release": "value"}, False),
     ):  # fmt: skip
         stated = dp_gp_ucb.algorithm.privacy(config(noise_variance=0.01, **changes)).assumptions
-        assert (_guarantee.COMPUTED_MEAN in stated) == computed
+        assert (_assumptions.COMPUTED_MEAN in stated) == computed
     searched = dp_gp_ucb.algorithm.privacy(lambdas_config())
     assert any("exact minimiser" in name for name in searched.assumptions)
     anywhere = dp_gp_ucb.algorithm.privacy(search_config(gain_lipschitz=1.0))

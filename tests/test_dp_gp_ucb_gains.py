@@ -12,7 +12,7 @@ from scipy.optimize import brentq
 
 from jaxdpbo import dp_gp_ucb, drivers, types
 from jaxdpbo._algorithms.dp_gp_ucb import gains as exact
-from jaxdpbo.privacy import _guarantee, _mechanisms, _wide_integers
+from jaxdpbo.privacy import _assumptions, _mechanisms, _wide_integers
 
 SEEDED = {"key": jax.random.key(0), "insecure_key": True, "diagnostics": True}
 WEIGHT = brentq(lambda w: w - 1 / (1 + np.exp(w)), 0, 1)  # argmin w^2 / 2 + log(1 + exp(-w)): training records are 1
@@ -66,7 +66,7 @@ def test_neighbours_whose_searches_part_are_within_the_sensitivity(noise):
     first, second = (largest(chosen, run.diagnostics.state) for run in runs)
     assert second - first == pytest.approx(0.1995, abs=1e-4)
     assert second - first <= float(chosen.value_sensitivity * chosen.scale) == 1.0
-    assert _guarantee.PUBLIC_CONFIG in runs[0].guarantee.assumptions
+    assert _assumptions.PUBLIC_CONFIG in runs[0].guarantee.assumptions
     if noise == "exact":
         scores = [np.max(integers.value(*run.diagnostics.state.raw.scores)[0]) for run in runs]
         assert 0 < abs(scores[1] - scores[0]) <= int(chosen.value_units)

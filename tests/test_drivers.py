@@ -21,7 +21,7 @@ from protocol_cases import BOUNDS, CASES, DIMENSION, STEPS, USERS, loss, records
 from jaxdpbo import _user_values, dp_gd, dp_gibo, drivers, kernels, ledger, private_evaluations, random_search
 from jaxdpbo._checks import low_high
 from jaxdpbo.drivers import _compiled_steps, _progress
-from jaxdpbo.privacy import _accounting, _calibration, _guarantee, _keys
+from jaxdpbo.privacy import _accounting, _assumptions, _calibration, _keys
 
 CASE = CASES["dp_gibo"]
 SECRET = 0.987654321
@@ -375,7 +375,7 @@ def test_a_resumed_run_rests_on_the_secrecy_of_its_first_key():
     resumed = drivers.run_loop(
         CASE.algorithm, loss, records(), CASE.config(1.0), run=drivers.Execution(resume=caught.value.snapshot)
     )
-    assert _guarantee.KEY_SECRET in resumed.guarantee.assumptions
+    assert _assumptions.KEY_SECRET in resumed.guarantee.assumptions
 
 
 def test_a_finished_state_spends_nothing_more():
@@ -577,7 +577,7 @@ def test_minimize_by_scan_and_by_loop_agree():
     looped = minimize(users=USERS, traceable=False)
     np.testing.assert_allclose(looped.release.path, scanned.release.path, rtol=1e-6, atol=1e-7)
     assert scanned.guarantee.level == 1.0
-    assert _guarantee.SEPARABLE_LOSSES in scanned.guarantee.assumptions
+    assert _assumptions.SEPARABLE_LOSSES in scanned.guarantee.assumptions
 
 
 def test_minimize_resumes():

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from jaxdpbo import Search, minimize, tables
-from jaxdpbo.privacy import _guarantee
+from jaxdpbo.privacy import _assumptions
 from jaxdpbo.tables import _arrow, _beam, _engine, _spark, _table
 
 ROWS = np.random.default_rng(0).normal(1.0, 0.5, 201)
@@ -126,7 +126,7 @@ def test_dask_adds_what_arrays_add_for_any_cut():
 
 
 def test_the_guarantee_of_a_run_names_what_an_engine_assumes():
-    assumed = {_guarantee.WIRE, _guarantee.SAME_ROWS}
+    assumed = {_assumptions.WIRE, _assumptions.SAME_ROWS}
     options = {"epsilon": 1.0, "delta": 1e-5, "loss_range": (0, 4), "search": Search(method="in_order", steps=2)}
     for table, expected in (
         (tables.dask(dask.dataframe.from_pandas(FRAME, npartitions=2)), assumed),

@@ -16,7 +16,7 @@ from oracles import discrete as oracle
 from oracles import integers
 from scipy.stats import norm
 
-from jaxdpbo.privacy import _accounting, _calibration, _clipping, _guarantee
+from jaxdpbo.privacy import _accounting, _assumptions, _calibration, _clipping, _guarantee
 from jaxdpbo.privacy._mechanisms import tables
 
 USERS = 6
@@ -456,14 +456,18 @@ def test_a_statement_rests_on_what_its_noise_needs():
     exact = said(0.5)
     assert (exact.notion, exact.relation, exact.protects, exact.delta) == ("gdp", "replace_one", "rows", 0.0)
     assert exact.assumptions == (
-        _guarantee.RANDOM_BITS,
-        _guarantee.PUBLIC_CONFIG,
-        _guarantee.SEPARABLE_LOSSES,
+        _assumptions.RANDOM_BITS,
+        _assumptions.PUBLIC_CONFIG,
+        _assumptions.SEPARABLE_LOSSES,
     )
     assert exact.total_variation == 10 * 3 * tables.gaussian_total_variation(4096)
     assert 0 < exact.total_variation < 2.0**-100
     of_floats = _calibration.statement(budget(0.5, "float"), "rows")
-    assert of_floats.assumptions == (_guarantee.IDEAL_NOISE, _guarantee.PUBLIC_CONFIG, _guarantee.SEPARABLE_LOSSES)
+    assert of_floats.assumptions == (
+        _assumptions.IDEAL_NOISE,
+        _assumptions.PUBLIC_CONFIG,
+        _assumptions.SEPARABLE_LOSSES,
+    )
     assert (of_floats.level, of_floats.total_variation) == (0.5, 0.0)
 
 
@@ -534,12 +538,12 @@ def test_more_delta_never_costs_more_epsilon_whatever_the_variation():
 
 def test_json_brings_the_variation_back_and_the_sentence_says_it():
     for made in (
-        of("gdp", 1.5, 2.0**-105, 1e-9).assuming(_guarantee.RANDOM_BITS),
+        of("gdp", 1.5, 2.0**-105, 1e-9).assuming(_assumptions.RANDOM_BITS),
         said(0.5),
         _guarantee.no_guarantee("rows", "x"),
     ):
         read = _guarantee.guarantee_from_dict(json.loads(json.dumps(made.to_dict(), allow_nan=False)))
-        assert read == made.assuming(_guarantee.UNCHECKED)
+        assert read == made.assuming(_assumptions.UNCHECKED)
     slack = "total variation at most 2.5e-32 (replace_one) for rows"
     assert of("gdp", 1.5, 2.0**-105, 1e-9).claim == f"gdp 1.5 at delta=1e-09, {slack}"
     assert of("dp", 1.5, 2.0**-105).claim == f"dp 1.5, {slack}"

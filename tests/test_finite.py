@@ -10,7 +10,7 @@ from oracles.gp import predict
 
 from jaxdpbo import kernels
 from jaxdpbo._algorithms import dp_gp_ucb
-from jaxdpbo.privacy import _guarantee
+from jaxdpbo.privacy import _assumptions
 from jaxdpbo.surrogate import _acquisition, _finite_gp, _gp, _information_gain, _two_task
 
 CANDIDATES = np.random.default_rng(0).uniform(size=(30, 2))
@@ -132,7 +132,7 @@ def test_the_mean_is_computed_to_within_what_exact_noise_allows_for(bits, trials
                     mean = longdouble_mean(covariance, rows[of], values[of].astype(np.longdouble), variance)
                     worst = max(worst, float(np.max(np.abs(mean - np.asarray(posterior.mean).astype(np.longdouble)))))
         assert 0 < worst < dp_gp_ucb.configs.MEAN_ERROR
-    assert f" {dp_gp_ucb.configs.MEAN_ERROR:g} " in _guarantee.COMPUTED_MEAN
+    assert f" {dp_gp_ucb.configs.MEAN_ERROR:g} " in _assumptions.COMPUTED_MEAN
 
 
 def test_expected_improvement_is_an_expectation():

@@ -10,7 +10,7 @@ from oracles import accounting as oracle
 from oracles import conformance
 
 from jaxdpbo import Guarantee, accounting
-from jaxdpbo.privacy import _composed_guarantee, _guarantee
+from jaxdpbo.privacy import _assumptions, _composed_guarantee, _guarantee
 
 GDP = _guarantee.guarantee("gdp", 1.5, "replace_one", "validation users")
 CHOICE = _composed_guarantee.guarantee_from_stages([("a choice", "bounded_range", 0.5)], "rows")
@@ -71,10 +71,10 @@ def test_more_delta_never_costs_more_epsilon():
 
 
 def test_assumptions_join_once_and_in_order():
-    first = GDP.assuming(_guarantee.IDEAL_NOISE, _guarantee.KEY_SECRET)
-    assert first.assumptions == (_guarantee.IDEAL_NOISE, _guarantee.KEY_SECRET)
-    again = first.assuming(_guarantee.KEY_SECRET, "separable losses", "separable losses")
-    assert again.assumptions == (_guarantee.IDEAL_NOISE, _guarantee.KEY_SECRET, "separable losses")
+    first = GDP.assuming(_assumptions.IDEAL_NOISE, _assumptions.KEY_SECRET)
+    assert first.assumptions == (_assumptions.IDEAL_NOISE, _assumptions.KEY_SECRET)
+    again = first.assuming(_assumptions.KEY_SECRET, "separable losses", "separable losses")
+    assert again.assumptions == (_assumptions.IDEAL_NOISE, _assumptions.KEY_SECRET, "separable losses")
     assert GDP.assumptions == ()
     assert dataclasses.replace(again, assumptions=()) == GDP
     assert again.epsilon(1e-5) == GDP.epsilon(1e-5)
@@ -86,7 +86,7 @@ def test_the_sentence_says_every_number_and_condition():
         "protects: validation users (replace_one)",
         "in full: gdp 1.5",
     ]
-    conditional = of("gdp", 2.0, delta=1e-9, assumptions=(_guarantee.IDEAL_NOISE, "the tide is out"))
+    conditional = of("gdp", 2.0, delta=1e-9, assumptions=(_assumptions.IDEAL_NOISE, "the tide is out"))
     assert conditional.claim == "gdp 2 at delta=1e-09 (replace_one) for rows"
     first, *lines = str(conditional).splitlines()
     assert first.endswith(" at delta = 1e-05")  # at its own delta no Gaussian noise has an epsilon
@@ -94,7 +94,7 @@ def test_the_sentence_says_every_number_and_condition():
         "protects: rows (replace_one)",
         "in full: gdp 2 at delta=1e-09",
         "assuming that",
-        f"- {_guarantee.IDEAL_NOISE} [docs/assumptions.md#ideal-noise]",
+        f"- {_assumptions.IDEAL_NOISE} [docs/assumptions.md#ideal-noise]",
         "- the tide is out",
     ]
 
@@ -134,7 +134,7 @@ def test_json_brings_every_field_back(made):
     fields |= {name: tuple(map(tuple, fields[name])) for name in ("parts", "stages")}
     fields["also"] = fields["also"] and tuple(fields["also"])
     assert Guarantee(**fields) == made
-    assert _guarantee.guarantee_from_dict(fields) == made.assuming(_guarantee.UNCHECKED)  # a file can say anything
+    assert _guarantee.guarantee_from_dict(fields) == made.assuming(_assumptions.UNCHECKED)  # a file can say anything
 
 
 @pytest.mark.parametrize(

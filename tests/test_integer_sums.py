@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_training import LABELS, MODELS, TOGETHER, X, clipped_sum, extreme_cases, labels_of, parameters, settings
 
-from jaxdpbo.privacy import _guarantee, _sensitivity
+from jaxdpbo.privacy import _assumptions, _sensitivity
 from jaxdpbo.training import _dp_optim, _integer_sums, _models, _oracles
 
 RADII = (40, 4096, 2**15, 1)
@@ -216,10 +216,10 @@ def test_a_training_says_what_it_guarantees():
     numbers = sum(leaf.size for leaf in jax.tree.leaves(parameters(model)))
     assert said.level == _oracles.training_epsilon(chosen, records=1000, delta=1e-5).epsilon
     assert said.total_variation == 100 * numbers * _dp_optim.total_variation(_models.linear_svm(1), 1) / 2
-    assert said.assumptions == (_guarantee.RANDOM_BITS, _guarantee.PUBLIC_CONFIG)
+    assert said.assumptions == (_assumptions.RANDOM_BITS, _assumptions.PUBLIC_CONFIG)
     in_floats = _oracles.training_guarantee(chosen, model, records=1000, delta=1e-5, noise="float")
     assert in_floats.total_variation == 0
-    assert _guarantee.IDEAL_NOISE in in_floats.assumptions
+    assert _assumptions.IDEAL_NOISE in in_floats.assumptions
     assert _oracles.training_guarantee(settings(), model, records=1000, delta=1e-5).notion == "none"  # no noise at all
     with pytest.raises(ValueError, match="noise must be one of"):
         _oracles.training_guarantee(chosen, model, records=1000, delta=1e-5, noise="none")

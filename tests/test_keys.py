@@ -16,7 +16,7 @@ from oracles import chacha20 as oracle
 from protocol_cases import CASES, records
 
 from jaxdpbo import drivers, mechanisms
-from jaxdpbo.privacy import _guarantee, _keys
+from jaxdpbo.privacy import _assumptions, _guarantee, _keys
 
 ROOT = Path(__file__).parent.parent
 BYTES = bytes(range(32))
@@ -302,10 +302,10 @@ print(_keys.is_secret_kind(key), jax.random.bits(key, (2,), "uint32").tolist())
 # What a run's guarantee rests on, by the kind of its key: each row of the table in ``for_release``.
 EXACT = _guarantee.guarantee(
     "gdp", 1.0, "replace_one", "rows",
-    assumptions=(_guarantee.RANDOM_BITS, _guarantee.PUBLIC_CONFIG),
+    assumptions=(_assumptions.RANDOM_BITS, _assumptions.PUBLIC_CONFIG),
 )  # fmt: skip
 FLOAT = _guarantee.guarantee(
-    "gdp", 1.0, "replace_one", "rows", assumptions=(_guarantee.IDEAL_NOISE, _guarantee.PUBLIC_CONFIG)
+    "gdp", 1.0, "replace_one", "rows", assumptions=(_assumptions.IDEAL_NOISE, _assumptions.PUBLIC_CONFIG)
 )
 NOTHING = _guarantee.no_guarantee("rows", "for a test")
 WEAK = [jax.random.key(0), jax.random.key(0, impl="rbg"), jax.random.key(0, impl=_keys.chacha20_test)]
@@ -326,7 +326,7 @@ def test_without_a_key_a_fresh_one_is_drawn_and_nothing_more_is_assumed(statemen
 def test_a_chacha_key_must_be_secret(statement, insecure):
     key, kept = _keys.for_release(KEY, statement, insecure)
     assert key is KEY
-    assert kept == statement.assuming(_guarantee.KEY_SECRET)
+    assert kept == statement.assuming(_assumptions.KEY_SECRET)
 
 
 @pytest.mark.parametrize("key", WEAK, ids=KINDS)
@@ -342,14 +342,14 @@ def test_a_permitted_key_of_another_generator_weakens_what_is_said(key):
     used, kept = _keys.for_release(key, EXACT, True)
     assert used is key
     assert kept.assumptions == (
-        _guarantee.PUBLIC_CONFIG,
-        _guarantee.WEAK_KEY,
-        _guarantee.KEY_SECRET,
+        _assumptions.PUBLIC_CONFIG,
+        _assumptions.WEAK_KEY,
+        _assumptions.KEY_SECRET,
     )
     for insecure in (False, True):
         used, kept = _keys.for_release(key, FLOAT, insecure)
         assert used is key
-        assert kept == FLOAT.assuming(_guarantee.WEAK_KEY, _guarantee.KEY_SECRET)
+        assert kept == FLOAT.assuming(_assumptions.WEAK_KEY, _assumptions.KEY_SECRET)
 
 
 @pytest.mark.parametrize("key", [KEY, *WEAK], ids=["chacha20", *KINDS])
@@ -399,7 +399,7 @@ def test_a_default_run_draws_from_the_operating_system_and_from_nothing_else(mon
     runs = [run() for _ in range(2)]
     assert asked == [32, 32]
     assert released(runs[0]) != released(runs[1])
-    assert _guarantee.KEY_SECRET not in runs[0].guarantee.assumptions
+    assert _assumptions.KEY_SECRET not in runs[0].guarantee.assumptions
     monkeypatch.setattr(os, "urandom", lambda count: BYTES[:count])
     assert released(run()) == released(run())
     assert random.getstate() == before
@@ -412,7 +412,7 @@ def test_a_run_with_the_same_key_is_the_same_and_says_that_the_key_must_be_secre
         for _ in range(2)
     ]
     assert released(runs[0]) == released(runs[1])
-    assert _guarantee.KEY_SECRET in runs[0].guarantee.assumptions
+    assert _assumptions.KEY_SECRET in runs[0].guarantee.assumptions
     with pytest.raises(TypeError, match="key must be None or a chacha20 key for exact noise"):
         drivers.run_scan(
             case.algorithm, case.objective, records(), case.config(1.0), run=drivers.Execution(key=jax.random.key(0))
@@ -438,12 +438,12 @@ def test_a_chacha_key_used_twice_is_caught_by_jax_too(reuse_is_an_error):
 def test_a_statement_of_an_algorithm_is_of_keys_from_the_operating_system():
     """A loop of one's own asks ``for_release``, as the drivers do: a weak key is refused, or named."""
     stated = CASES["dp_gd"].algorithm.privacy(CASES["dp_gd"].config(1.0))
-    assert _guarantee.RANDOM_BITS in stated.assumptions
-    assert not {_guarantee.WEAK_KEY, _guarantee.KEY_SECRET} & set(stated.assumptions)
+    assert _assumptions.RANDOM_BITS in stated.assumptions
+    assert not {_assumptions.WEAK_KEY, _assumptions.KEY_SECRET} & set(stated.assumptions)
     with pytest.raises(TypeError, match="key must be None or a chacha20 key for exact noise"):
         _keys.for_release(jax.random.key(1), stated, False)
     _, honest = _keys.for_release(jax.random.key(1), stated, True)
-    assert {_guarantee.WEAK_KEY, _guarantee.KEY_SECRET} < set(honest.assumptions)
-    assert _guarantee.RANDOM_BITS not in honest.assumptions
-    assert _keys.for_release(KEY, stated, False)[1] == stated.assuming(_guarantee.KEY_SECRET)
+    assert {_assumptions.WEAK_KEY, _assumptions.KEY_SECRET} < set(honest.assumptions)
+    assert _assumptions.RANDOM_BITS not in honest.assumptions
+    assert _keys.for_release(KEY, stated, False)[1] == stated.assuming(_assumptions.KEY_SECRET)
     assert _keys.for_release(None, stated, False)[1] == stated

@@ -16,15 +16,14 @@ DOORS = {  # modules that import from the others what is public
 FLOORS = {
     "_types": 0, "_arrays": 0, "_checks": 0, "_files": 0, "_namespace": 0, "_silence": 0, "_user_values": 0,
     "_input_noise": 0, "_space": 0, "surrogate": 1, "privacy": 1, "theory": 1, "tables": 2, "training": 2, "report": 2,
-    "_algorithms": 3,
-    "drivers": 4, "outsourcing": 4, "problems": 4, "plotting": 5, "tuning": 5, "integrations": 6, "_commands": 7,
-    "__init__": 8, "__main__": 8, **dict.fromkeys(DOORS, 6),
+    "_algorithms": 3, "drivers": 4, "outsourcing": 4, "problems": 4, "plotting": 5, "silos": 5, "tuning": 5,
+    "integrations": 6, "_commands": 7, "__init__": 8, "__main__": 8, **dict.fromkeys(DOORS, 6),
 }  # fmt: skip
 SMALL = ("_types", "_arrays", "_checks", "_user_values", "_input_noise", "_space")  # may import each other
 APART = {("surrogate", "privacy"), ("privacy", "surrogate")}
 EXTRAS = {
     "sklearn", "matplotlib", "tqdm", "dp_accounting", "optuna", "torch", "opacus", "jax_privacy", "diffprivlib",
-    "pyarrow", "dask", "ray", "pyspark", "apache_beam", "cloudpickle",
+    "cryptography", "pyarrow", "dask", "ray", "pyspark", "apache_beam", "cloudpickle",
 }  # fmt: skip
 TOP_LEVEL = {
     "pyproject.toml", "README.md", "jaxdpbo", "tests", "benchmarks", "scripts", "docs", "LICENSE", "CHANGELOG.md",

@@ -12,7 +12,7 @@ from scipy import stats
 from training_cases import Trivial
 
 from jaxdpbo import Recording, accounting, ledger, tuning
-from jaxdpbo.privacy import _guarantee, _ledger
+from jaxdpbo.privacy import _assumptions, _ledger
 from jaxdpbo.privacy._accounting import ex_post, selection, stage
 from jaxdpbo.tuning import _fitting, _least_epsilon, _selection
 
@@ -70,7 +70,12 @@ def test_a_release_costs_its_level_and_the_whole_of_it(one_plan):
         assert (
             f"Reached the error at epsilon {each.epsilon:.3g}; at most {train.largest:.3g} was possible." == each.note
         )
-        for name in (_guarantee.RUNS_UNKNOWN, _guarantee.RUN_COST, _guarantee.FAILS_BY_NOISE, _guarantee.WEAK_KEY):
+        for name in (
+            _assumptions.RUNS_UNKNOWN,
+            _assumptions.RUN_COST,
+            _assumptions.FAILS_BY_NOISE,
+            _assumptions.WEAK_KEY,
+        ):
             assert name in train.assumptions
             assert name in validation.assumptions
     noises = {each.epsilon: each.noise for each in reached}
@@ -310,8 +315,8 @@ def test_a_cap_runs_always_as_often_and_draws_as_without(one_plan, monkeypatch):
         capped = search(Counting(), seed=seed, cap=cap)
         plain = search(seed=seed)
         assert capped[:6] == plain[:6]
-        assert _guarantee.LOSERS_UNKNOWN in capped.guarantees[0].assumptions
-        assert _guarantee.RUNS_UNKNOWN not in capped.guarantees[0].assumptions
+        assert _assumptions.LOSERS_UNKNOWN in capped.guarantees[0].assumptions
+        assert _assumptions.RUNS_UNKNOWN not in capped.guarantees[0].assumptions
         tail = selection.tail_probability(law, cap)
         assert tail <= capped.guarantees[0].total_variation < 1.01 * tail
         assert capped.guarantees[0].epsilon(DELTA) < math.inf

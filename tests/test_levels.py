@@ -9,7 +9,7 @@ import scipy
 from oracles import composition as oracle
 
 from jaxdpbo import Recording, accounting, ledger
-from jaxdpbo.privacy import _composed_guarantee, _guarantee
+from jaxdpbo.privacy import _assumptions, _composed_guarantee, _guarantee
 from jaxdpbo.privacy import _recording as recordings
 from jaxdpbo.privacy._accounting import stage
 from jaxdpbo.training import _dp_optim, _models, _oracles
@@ -157,15 +157,15 @@ def test_a_gaussian_ledger_takes_ten_trainings_where_basic_composition_takes_thr
 def test_a_total_is_a_statement_itemised_by_stage():
     total = accounting.total([TRAINING, stage.pure_stage(0.2, "a choice"), stage.pure_stage(0.0, "nothing")], DELTA)
     said = _composed_guarantee.guarantee_from_total(
-        total, "rows", assumptions=(_guarantee.IDEAL_NOISE,), total_variation=1e-12
+        total, "rows", assumptions=(_assumptions.IDEAL_NOISE,), total_variation=1e-12
     )
     assert (said.notion, said.level, said.delta, said.relation) == ("dp", total.epsilon, DELTA, "replace_one")
     assert [what for what, _ in said.parts] == ["a training", "a choice", "nothing"]
     assert [level for _, level in said.parts] == pytest.approx([item.epsilon for item in total.items])
-    assert said.assumptions == (_guarantee.STAGE_COSTS, _guarantee.PUBLIC_CONFIG, _guarantee.IDEAL_NOISE)
+    assert said.assumptions == (_assumptions.STAGE_COSTS, _assumptions.PUBLIC_CONFIG, _assumptions.IDEAL_NOISE)
     assert "alone" in said.claim
     assert "for a training and 0.2 for a choice" in said.claim
-    assert _guarantee.guarantee_from_dict(said.to_dict()) == said.assuming(_guarantee.UNCHECKED)
+    assert _guarantee.guarantee_from_dict(said.to_dict()) == said.assuming(_assumptions.UNCHECKED)
     assert said.epsilon(DELTA + 1e-9) == total.epsilon
     assert said.epsilon(1e-3) < total.epsilon  # by its GDP level
     profile = accounting.compose_profile([TRAINING, stage.pure_stage(0.2)])

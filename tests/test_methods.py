@@ -25,7 +25,7 @@ from jaxdpbo import (
     space,
 )
 from jaxdpbo.drivers import _method_configs, _methods
-from jaxdpbo.privacy import _budget_calibration, _guarantee
+from jaxdpbo.privacy import _assumptions, _budget_calibration, _guarantee
 from jaxdpbo.surrogate import _box_search
 
 USERS = 60
@@ -223,14 +223,14 @@ def test_names_and_people_go_together():
 
     options = SMALL | {"steps": 5}
     run = jaxdpbo.minimize(per_user(of_one), RECORDS, MIXED, **group_options(**options))
-    assert _guarantee.OWN_ROWS in run.guarantee.assumptions
+    assert _assumptions.OWN_ROWS in run.guarantee.assumptions
     grouped = by_person(per_user(of_one), np.arange(USERS) // 2)
     assert (
-        _guarantee.ROW_OWNERS
+        _assumptions.ROW_OWNERS
         in jaxdpbo.minimize(grouped, RECORDS, MIXED, **group_options(**options)).guarantee.assumptions
     )
     checked = jaxdpbo.minimize(named_loss, RECORDS, MIXED, **group_options(user_axes=0, **options))
-    assert _guarantee.SEPARABLE_LOSSES not in checked.guarantee.assumptions
+    assert _assumptions.SEPARABLE_LOSSES not in checked.guarantee.assumptions
 
 
 def test_another_space_is_another_run_on_record(tmp_path):

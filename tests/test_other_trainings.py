@@ -17,7 +17,7 @@ import pytest
 from oracles import objective_perturbation as oracle
 
 from jaxdpbo import tuning
-from jaxdpbo.privacy import _guarantee
+from jaxdpbo.privacy import _assumptions
 from jaxdpbo.tuning import _fitting, _other_trainings, diffprivlib, jax_privacy, opacus
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -88,7 +88,7 @@ def test_tuned_and_trained_under_one_guarantee(library, capfd):
     for each in found.guarantees:
         assert 6.0 < each.epsilon(delta=1e-4) <= 8.0
         assert set(training.assumptions()) <= set(each.assumptions)
-    assert {_guarantee.IDEAL_NOISE, _guarantee.FOREIGN_DRAWS} < set(training.assumptions())
+    assert {_assumptions.IDEAL_NOISE, _assumptions.FOREIGN_DRAWS} < set(training.assumptions())
     assert {each.relation for each in found.guarantees} == {"replace_one"}
     converted = "group privacy" in training.cost(setting, found.noise, 320).how
     assert converted != isinstance(training, diffprivlib.LogisticRegression)

@@ -28,7 +28,7 @@ from transform_cases import KINDS
 from jaxdpbo import _commands, outsourcing, transforms
 from jaxdpbo._commands import curator, modeler
 from jaxdpbo.outsourcing import ProtocolError
-from jaxdpbo.privacy import _guarantee
+from jaxdpbo.privacy import _assumptions, _guarantee
 
 ROOT = Path(__file__).parent.parent
 INPUTS = np.random.default_rng(0).uniform(-3, 3, (40, 2))
@@ -560,7 +560,7 @@ def test_a_connection_that_is_reset_has_ended():
 def test_a_statement_is_read_back_or_refused():
     for kind in KINDS.values():
         statement = json.loads(json.dumps(kind.guarantee.to_dict()))
-        assert _guarantee.guarantee_from_dict(statement) == kind.guarantee.assuming(_guarantee.UNCHECKED)
+        assert _guarantee.guarantee_from_dict(statement) == kind.guarantee.assuming(_assumptions.UNCHECKED)
     with pytest.raises(ValueError, match="a guarantee has notion"):
         _guarantee.guarantee_from_dict({"notion": "dp"})
     with pytest.raises(ValueError, match="level must not be NaN"):
@@ -679,7 +679,7 @@ def test_the_two_programs_survive_being_killed(tmp_path, table):
     assert f"row {best['row']}: output" in told
     assert f"the modeler's answer is row {best['row']}" in told
     assert "guarantee: metric_dp 2, total variation at most 7.9e-31 (unit_distance 1)" in told
-    assert _guarantee.KEY_SECRET not in told
+    assert _assumptions.KEY_SECRET not in told
 
 
 def test_the_modeler_hears_nothing_that_the_owners_code_prints(tmp_path, table):

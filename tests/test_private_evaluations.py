@@ -13,7 +13,7 @@ from scipy.stats import kstest, norm
 from jaxdpbo import Execution, accounting, drivers, gp_ucb, random_search
 from jaxdpbo._algorithms import private_evaluations
 from jaxdpbo.drivers import BudgetExhausted, PrivateObjective, _compiled_steps
-from jaxdpbo.privacy import _guarantee, _private_mean
+from jaxdpbo.privacy import _assumptions, _private_mean
 
 USERS, STEPS, RANGE = 200, 12, (0.0, 2.0)
 CANDIDATES = np.linspace(0.0, 1.0, 15)[:, None]
@@ -55,7 +55,11 @@ def test_one_record_for_each_inner_algorithm():
 def test_the_guarantee_is_unconditional_gdp():
     statement = ALGORITHM.privacy(config(2.0))
     assert (statement.notion, statement.level, statement.relation) == ("gdp", 2.0, "replace_one")
-    assert set(statement.assumptions) == {_guarantee.IDEAL_NOISE, _guarantee.PUBLIC_CONFIG, _guarantee.SEPARABLE_LOSSES}
+    assert set(statement.assumptions) == {
+        _assumptions.IDEAL_NOISE,
+        _assumptions.PUBLIC_CONFIG,
+        _assumptions.SEPARABLE_LOSSES,
+    }
     assert ALGORITHM.privacy(config(np.inf)).notion == "none"
 
 
@@ -196,8 +200,8 @@ def test_the_wrapper_spends_and_then_refuses():
             private(0.5)
     assert [spent.value for spent in private.spent] == values
     assert private.guarantee.level == 1.0
-    assert _guarantee.KEY_SECRET in private.guarantee.assumptions
-    assert _guarantee.KEY_SECRET not in objective(key=None).guarantee.assumptions
+    assert _assumptions.KEY_SECRET in private.guarantee.assumptions
+    assert _assumptions.KEY_SECRET not in objective(key=None).guarantee.assumptions
     assert "0 of 3 evaluations left" in repr(private)
 
 

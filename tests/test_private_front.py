@@ -12,7 +12,7 @@ from oracles import pareto as oracle
 from training_cases import Trivial
 
 from jaxdpbo import Recording, accounting, ledger, tuning
-from jaxdpbo.privacy import _guarantee
+from jaxdpbo.privacy import _assumptions
 from jaxdpbo.privacy._accounting import stage
 from jaxdpbo.tuning import _fitting, _front, _selection
 
@@ -52,7 +52,7 @@ def test_all_trainings_together_cost_what_is_stated(levels):
     assert {each.protects for each in found.guarantees} == {_fitting.TRAIN, _fitting.VALIDATION}
     for each in found.guarantees:
         assert 2.9 < each.epsilon(delta=DELTA) <= 3.0
-        assert _guarantee.WEAK_KEY in each.assumptions
+        assert _assumptions.WEAK_KEY in each.assumptions
     assert not exceeded(found, training.noises)
     np.testing.assert_array_equal(found.noises, training.noises)
     alone = [accounting.gdp_epsilon(1 / noise, DELTA) for noise in found.noises]

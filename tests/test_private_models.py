@@ -19,7 +19,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from jaxdpbo import Execution, Recording, ledger, space, tuning
 from jaxdpbo.integrations.sklearn import PrivateClassifier, PrivateRegressor, _columns, _layered_training
 from jaxdpbo.integrations.sklearn._private_models import _few_rows_note, _read_table, _read_targets
-from jaxdpbo.privacy import _guarantee
+from jaxdpbo.privacy import _assumptions, _guarantee
 from jaxdpbo.training import _models
 from jaxdpbo.tuning import _fitting, _training
 
@@ -356,8 +356,8 @@ def test_with_a_cap_every_fit_trains_the_same_number_of_models(monkeypatch):
         run = Execution(key=jax.random.key(seed), insecure_key=True)
         stated = classifier(cap=cap, run=run).fit(FRAME, LABELS).guarantee_
         assert len(trained) == cap
-        assert _guarantee.LOSERS_UNKNOWN in stated.assumptions
-        assert _guarantee.RUNS_UNKNOWN not in stated.assumptions
+        assert _assumptions.LOSERS_UNKNOWN in stated.assumptions
+        assert _assumptions.RUNS_UNKNOWN not in stated.assumptions
 
 
 def test_a_refused_fit_leaves_the_fitted_model(fitted):

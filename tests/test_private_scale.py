@@ -15,7 +15,7 @@ from scipy.stats import chisquare
 from jaxdpbo import Execution, PrivateObjective, Search, accounting, drivers, gp_ucb, ledger, minimize, preview
 from jaxdpbo._algorithms import dp_gd, dp_gibo, private_evaluations
 from jaxdpbo.drivers import _compiled_steps
-from jaxdpbo.privacy import _calibration, _guarantee, _private_scale, _wide_integers
+from jaxdpbo.privacy import _assumptions, _calibration, _guarantee, _private_scale, _wide_integers
 from jaxdpbo.privacy import _recording as recordings
 
 USERS = 24
@@ -123,7 +123,7 @@ def test_a_statement_with_parts_is_the_same_after_json():
     said = dp_gibo.algorithm.privacy(gibo())
     read = _guarantee.guarantee_from_dict(said.to_dict())
     assert read.parts == said.parts
-    assert read.without(_guarantee.UNCHECKED) == said
+    assert read.without(_assumptions.UNCHECKED) == said
 
 
 def loss(point, data):

@@ -13,7 +13,7 @@ from jaxdpbo import accounting, dp_gibo, dp_gp_ucb, drivers
 from jaxdpbo._algorithms import private_search
 from jaxdpbo._checks import low_high
 from jaxdpbo.drivers import _compiled_run
-from jaxdpbo.privacy import _choice, _guarantee
+from jaxdpbo.privacy import _assumptions, _choice
 
 USERS, BATCH, STEPS = 40, 3, 4
 BOX = np.array([[-1.0, 0.0], [3.0, 2.0]])
@@ -100,7 +100,7 @@ def test_parts_compose_to_what_is_stated():
     assert stated.total_variation > dp_gibo.algorithm.privacy(inner).total_variation
     assert stated.assumptions == dp_gibo.algorithm.privacy(inner).assumptions
     assert AROUND.privacy(config(gibo(math.inf, "none"), choice_mu=(math.inf,) * 2)).notion == "none"
-    assert _guarantee.IDEAL_NOISE in ALONE.privacy(config(noise="float")).assumptions
+    assert _assumptions.IDEAL_NOISE in ALONE.privacy(config(noise="float")).assumptions
 
 
 @pytest.mark.parametrize("changed", ["rounds", "choice_mu", "loss_range"])

@@ -16,7 +16,7 @@ import jaxdpbo
 from jaxdpbo import Execution, Recording, RunInterrupted, Search, Space, ledger, space
 from jaxdpbo.drivers import _method_configs, _methods, _proposals
 from jaxdpbo.integrations.sklearn import PrivateSearchCV
-from jaxdpbo.privacy import _budget_calibration, _guarantee
+from jaxdpbo.privacy import _assumptions, _budget_calibration
 
 MIXED = Space({"a": space.real(0, 1), "b": space.integer(1, 20), "c": space.categorical("x", "y", "z")})
 BOX = _proposals.Box(2, None)
@@ -115,12 +115,12 @@ def test_the_points_depend_on_public_records_alone_and_the_guarantee_says_that_t
     moved = search(records(0.3), records(0.8, 50))
     assert np.any(run.release.points != moved.release.points)
     assert run.method == "proposed: public records steer the search"
-    assert _guarantee.PUBLIC_RECORDS in run.guarantee.assumptions
+    assert _assumptions.PUBLIC_RECORDS in run.guarantee.assumptions
     assert (run.guarantee.notion, run.guarantee.level, run.guarantee.delta) == ("dp", 1.0, 0.0)
     assert len(run.release.points) == 12  # half of 6 steps of 4
     assert abs(run.release.params["a"] - 0.3) < 0.2
     without = jaxdpbo.minimize(named_losses, records(0.3), MIXED, **group_options(**GIVEN, traceable=False))
-    assert _guarantee.PUBLIC_RECORDS not in without.guarantee.assumptions
+    assert _assumptions.PUBLIC_RECORDS not in without.guarantee.assumptions
 
 
 @pytest.mark.parametrize("share", [0.0, 0.2])
@@ -139,7 +139,7 @@ def test_public_and_private_evaluations_are_as_many_as_asked_for(share):
 def test_an_estimate_and_executors_go_with_public_records():
     with_estimate = search(records(0.3), records(0.3, 50), estimate_share=0.2)
     assert np.isfinite(with_estimate.release.loss)
-    assert _guarantee.PUBLIC_RECORDS in with_estimate.guarantee.assumptions
+    assert _assumptions.PUBLIC_RECORDS in with_estimate.guarantee.assumptions
     with ThreadPoolExecutor(2) as executor:
         threaded = search(records(0.3), records(0.3, 50), executor=executor, **KEY)
     plain = search(records(0.3), records(0.3, 50), **KEY)
@@ -264,7 +264,7 @@ def test_records_of_users_are_not_public_and_a_snapshot_keeps_its_points():
             named_losses, private, MIXED, **group_options(**GIVEN | {"steps": 3}, method="in_order", **resumed)
         )
     run = jaxdpbo.minimize(named_losses, private, MIXED, public=records(0.3, 50), **group_options(**GIVEN, **resumed))
-    assert _guarantee.PUBLIC_RECORDS in run.guarantee.assumptions
+    assert _assumptions.PUBLIC_RECORDS in run.guarantee.assumptions
 
 
 def classified(labels):
@@ -282,7 +282,7 @@ def test_training_rows_propose_the_settings_of_a_search_and_validation_rows_do_n
     one, other = classified(np.arange(30) % 2), classified(np.zeros(30))
     assert one.method_.startswith("proposed: ")
     np.testing.assert_array_equal(one.release_.points, other.release_.points)
-    assert _guarantee.PUBLIC_RECORDS in one.guarantee_.assumptions
+    assert _assumptions.PUBLIC_RECORDS in one.guarantee_.assumptions
     assert "NOT the records a model is trained on" in one.guarantee_.protects
     assert "30 users are fewer than 500" in one.note_
     chosen = one.__class__(**(one.get_params(deep=False) | {"search": Search(method="choice")}))

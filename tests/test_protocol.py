@@ -18,7 +18,7 @@ from tolerances import rtol
 
 from jaxdpbo import drivers
 from jaxdpbo.drivers import _compiled_run, _compiled_steps
-from jaxdpbo.privacy import _guarantee, _keys
+from jaxdpbo.privacy import _assumptions, _guarantee, _keys
 
 SENTINEL = 0.123456789
 SEEDED = {"insecure_key": True}  # integer seeds are for tests
@@ -252,9 +252,9 @@ def test_the_guarantee_is_typed_and_conditional(case):
     assert statement.notion == case.notion
     if case.private:
         assert statement.relation == "replace_one"
-        assert bool(statement.total_variation) == (_guarantee.IDEAL_NOISE not in statement.assumptions)
-        assert (_guarantee.RANDOM_BITS in statement.assumptions) == (
-            _guarantee.IDEAL_NOISE not in statement.assumptions
+        assert bool(statement.total_variation) == (_assumptions.IDEAL_NOISE not in statement.assumptions)
+        assert (_assumptions.RANDOM_BITS in statement.assumptions) == (
+            _assumptions.IDEAL_NOISE not in statement.assumptions
         )
     else:
         assert statement.no_guarantee_reason
@@ -348,8 +348,8 @@ def test_a_batch_of_keys_is_not_a_key(case):
 def test_a_key_passed_in_is_an_assumption(case):
     passed = run(case).guarantee
     drawn = _keys.for_release(None, case.algorithm.privacy(case.config(1.0)), False)[1]
-    assert (_guarantee.KEY_SECRET in passed.assumptions) == case.private
-    assert _guarantee.KEY_SECRET not in drawn.assumptions
+    assert (_assumptions.KEY_SECRET in passed.assumptions) == case.private
+    assert _assumptions.KEY_SECRET not in drawn.assumptions
 
 
 def test_default_runs_differ_and_seeded_runs_do_not(each):
@@ -358,7 +358,7 @@ def test_default_runs_differ_and_seeded_runs_do_not(each):
         drivers.run_scan(each.algorithm, each.objective, RECORDS, config, run=drivers.Execution(key=None))
         for _ in range(2)
     ]
-    assert all(_guarantee.KEY_SECRET not in run.guarantee.assumptions for run in fresh)
+    assert all(_assumptions.KEY_SECRET not in run.guarantee.assumptions for run in fresh)
     points = [run.release.point for run in fresh]
     assert np.any(points[0] != points[1]) or not each.draws  # GP-UCB's keys only start searches, which may end alike
     assert_same(run(each, 5).release, run(each, 5).release)

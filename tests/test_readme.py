@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 import jaxdpbo
-from jaxdpbo.privacy import _guarantee
+from jaxdpbo.privacy import _assumptions, _guarantee
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -131,10 +131,10 @@ def test_every_public_name_is_there_and_said():
 
 def test_every_assumption_of_the_package_has_its_words_on_the_page():
     page = re.sub(r"\s*\n(> )?", " ", (ROOT / "docs" / "assumptions.md").read_text())
-    assert [text for text in _guarantee.SECTIONS if text not in page] == []
-    assert set(_guarantee.SECTIONS.values()) <= anchors(ROOT / _guarantee.PAGE)
+    assert [text for text in _assumptions.SECTIONS if text not in page] == []
+    assert set(_assumptions.SECTIONS.values()) <= anchors(ROOT / _assumptions.PAGE)
     texts = {value for name, value in vars(_guarantee).items() if name.isupper() and isinstance(value, str)}
-    assert texts - _guarantee.SECTIONS.keys() == {_guarantee.USERS, _guarantee.ALL_ROWS, _guarantee.PAGE}
+    assert texts - _assumptions.SECTIONS.keys() == {_guarantee.USERS, _guarantee.ALL_ROWS, _assumptions.PAGE}
 
 
 def test_the_skeleton_of_an_algorithm_runs():

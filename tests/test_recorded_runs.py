@@ -26,7 +26,7 @@ from protocol_cases import CASES, STEPS, records
 
 from jaxdpbo import Execution, drivers, private_evaluations
 from jaxdpbo.drivers import _compiled_steps, _evaluation, _private_objective, _recorded_run, _result
-from jaxdpbo.privacy import _guarantee, _ledger, _recording, _transforms
+from jaxdpbo.privacy import _assumptions, _ledger, _recording, _transforms
 from jaxdpbo.privacy._fingerprints import fingerprint
 from jaxdpbo.privacy._transforms import curation
 
@@ -96,7 +96,7 @@ def test_a_run_killed_at_any_evaluation_pays_once_and_releases_once(name, tmp_pa
         same(go(case, path, watched(case, third)), run)
         assert not third, "a release is given out again without an evaluation"
         assert _ledger.account(path) == account
-        assert _guarantee.KEY_SECRET not in run.guarantee.assumptions
+        assert _assumptions.KEY_SECRET not in run.guarantee.assumptions
 
 
 def test_what_was_asked_before_a_kill_is_asked_again(tmp_path):

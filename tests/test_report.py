@@ -21,8 +21,8 @@ from jaxdpbo import Execution, Recording, Search, ledger, privacy, report, space
 from jaxdpbo._commands import main
 from jaxdpbo.integrations.optuna import private_study
 from jaxdpbo.integrations.sklearn import PrivateClassifier, PrivateSearchCV
-from jaxdpbo.privacy import _guarantee
-from jaxdpbo.report import _assumptions, _odds, _report
+from jaxdpbo.privacy import _assumptions, _guarantee
+from jaxdpbo.report import _checkers, _odds, _report
 
 RATES = np.linspace(0, 1, 11)
 SCHEMA = Path(__file__).parent.parent.parent / "shared" / "data" / "registry" / "deployments-schema.yaml"
@@ -30,7 +30,7 @@ ENTRY = {
     "name": "Flu model", "data_curators": ["A hospital"], "intended_use": "research", "data_product_region": "EU",
     "publication_date": "2026-11-26", "registry_authors": ["A. Person"],
 }  # fmt: skip
-GDP = privacy.guarantee("gdp", 0.5, "replace_one", "voters; NOT the dead", assumptions=(_guarantee.SEPARABLE_LOSSES,))
+GDP = privacy.guarantee("gdp", 0.5, "replace_one", "voters; NOT the dead", assumptions=(_assumptions.SEPARABLE_LOSSES,))
 PURE = privacy.guarantee("dp", 1.0, "replace_one", "voters")
 APPROXIMATE = privacy.guarantee("dp", 1.0, "replace_one", "voters", delta=1e-3)
 PAID = privacy.guarantee("ex_post_dp", 0.5, "replace_one", "voters", delta=1e-6, largest=2.0)
@@ -97,8 +97,8 @@ def test_the_sentence_rounds_up():
 
 
 def test_every_known_assumption_has_a_checker():
-    assert set(_assumptions.CHECKERS) == set(_guarantee.SECTIONS.values())
-    assert _assumptions.checker("my own assumption") == "the author of this assumption"
+    assert set(_checkers.CHECKERS) == set(_assumptions.SECTIONS.values())
+    assert _checkers.checker("my own assumption") == "the author of this assumption"
 
 
 # -- The page ---------------------------------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ def test_the_page_says_who_is_protected_and_who_is_not():
     assert "NOT protected: the dead." in text
     assert "epsilon = 2.255" not in text  # at the usual delta
     assert "epsilon = 1.000 at delta = 0" in text or "epsilon = 1 at delta = 0" in text
-    assert _guarantee.SEPARABLE_LOSSES in text
+    assert _assumptions.SEPARABLE_LOSSES in text
     assert "the author of the loss" in text
     assert "4 users, such as a household" in text
     assert "a <script>alert(1)</script> search" in text

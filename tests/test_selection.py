@@ -15,7 +15,7 @@ import pytest
 from oracles import accounting as oracle
 
 from jaxdpbo import Recording, ledger, tuning
-from jaxdpbo.privacy import _accounting, _auditing, _guarantee, _keys
+from jaxdpbo.privacy import _accounting, _assumptions, _auditing, _keys
 from jaxdpbo.privacy._accounting import stage
 from jaxdpbo.tuning import _repetition, _selection
 
@@ -98,12 +98,12 @@ def test_the_best_run_leaves_with_the_statement_of_all():
         assert stated.attained == pytest.approx(_accounting.attained_selection_epsilon(law, run, 1e-5))
         assert 0.9 * stated.level < stated.attained <= stated.level
     assert (mine.protects, mine.delta, mine.relation) == (PEOPLE, 1e-5, "replace_one")
-    for name in (_guarantee.RUNS_UNKNOWN, _guarantee.RUN_COST, _guarantee.FAILS_BY_NOISE, _guarantee.WEAK_KEY):
+    for name in (_assumptions.RUNS_UNKNOWN, _assumptions.RUN_COST, _assumptions.FAILS_BY_NOISE, _assumptions.WEAK_KEY):
         assert name in mine.assumptions
         assert name in others.assumptions
     secret = tuning.private_selection(counted, SETTINGS, mean=4.0, costs={PEOPLE: COST}, delta=1e-5)
-    assert _guarantee.RANDOM_BITS in secret.guarantees[0].assumptions
-    assert _guarantee.WEAK_KEY not in secret.guarantees[0].assumptions
+    assert _assumptions.RANDOM_BITS in secret.guarantees[0].assumptions
+    assert _assumptions.WEAK_KEY not in secret.guarantees[0].assumptions
     rough = select(run_total_variation=1e-10).guarantees[0]
     assert rough.total_variation == pytest.approx(4e-10)
 

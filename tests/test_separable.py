@@ -17,7 +17,7 @@ from tolerances import rtol
 
 from benchmarks.papers import gp_regression, huber_regression, kernel_svm, location, logistic_regression, noisy
 from jaxdpbo import Execution, dp_gd, drivers, ledger, minimize, per_user
-from jaxdpbo.privacy import _guarantee, _separable
+from jaxdpbo.privacy import _assumptions, _separable
 from jaxdpbo.privacy._separable import primitives, separability_check
 from jaxdpbo.problems import _kernel_svr, _splits
 
@@ -484,14 +484,14 @@ def evaluated(objective):
 @pytest.mark.parametrize("name", RUNS)
 def test_a_run_whose_objective_is_checked_assumes_four_things(name):
     run = RUNS[name]
-    assert set(run(distance).assumptions) == {*LEFT, _guarantee.SEPARABLE_LOSSES} - SHOWN
+    assert set(run(distance).assumptions) == {*LEFT, _assumptions.SEPARABLE_LOSSES} - SHOWN
     assert set(run(distance, user_axes=0).assumptions) == LEFT
     with pytest.raises(_separable.NotSeparable, match=r"reduce_sum .* reduces over users"):
         run(centred, user_axes=0)
 
 
-SHOWN = {_guarantee.OWN_ROWS, _guarantee.COMPILED_APART}
-LEFT = {_guarantee.RANDOM_BITS, _guarantee.PUBLIC_CONFIG, *SHOWN}
+SHOWN = {_assumptions.OWN_ROWS, _assumptions.COMPILED_APART}
+LEFT = {_assumptions.RANDOM_BITS, _assumptions.PUBLIC_CONFIG, *SHOWN}
 
 
 def test_a_run_on_the_loss_of_one_person_assumes_the_same_and_finds_the_same():
@@ -550,7 +550,7 @@ def test_steps_that_were_not_checked_keep_their_assumption_when_a_run_goes_on():
     after = drivers.run_loop(
         dp_gd.algorithm, SLOPES, DATA, CONFIG, user_axes=0, run=drivers.Execution(resume=snapshot)
     ).guarantee
-    assert _guarantee.SEPARABLE_LOSSES in after.assumptions
+    assert _assumptions.SEPARABLE_LOSSES in after.assumptions
 
 
 @pytest.mark.parametrize(

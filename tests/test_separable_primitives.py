@@ -20,7 +20,7 @@ from option_groups import group_options
 from tolerances import rtol
 
 from jaxdpbo import Search, minimize, per_user
-from jaxdpbo.privacy import _guarantee, _separable
+from jaxdpbo.privacy import _assumptions, _separable
 from jaxdpbo.privacy._separable import data_axes, primitives
 from jaxdpbo.privacy._separable import separability_check as check_module
 
@@ -421,7 +421,7 @@ def test_what_is_called_public_is_in_the_guarantee():
         per_user(weighted, public_constants=True), _separable.CheckedObjective(all_weighted, 0, public_constants=True)
     ):  # fmt: skip
         run = minimize(objective, DATA, [(-1.0, 1.0)] * 4, **group_options(traceable=False, **options))
-        assert _guarantee.OWN_ROWS in run.guarantee.assumptions
+        assert _assumptions.OWN_ROWS in run.guarantee.assumptions
         assert pickle.loads(pickle.dumps(objective)) == objective != type(objective)(objective.function, 0)
         assert "public_constants" in repr(objective)
     with pytest.raises(TypeError, match="public_constants must be True or False, got"):

@@ -47,7 +47,7 @@ from jaxdpbo.integrations.sklearn import (
     _splits,
     scale,
 )
-from jaxdpbo.privacy import _guarantee
+from jaxdpbo.privacy import _assumptions, _guarantee
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 3))
@@ -440,9 +440,9 @@ def test_all_rows_are_protected_in_blocks(n_jobs, capfd):
     options = {"protect": "all", "n_blocks": 12, "loss": "log_loss", "n_jobs": n_jobs}
     fitted = search(Seeing(), **options).fit(X, Y)
     assert fitted.guarantee_.protects == _guarantee.ALL_ROWS
-    assert _guarantee.BLOCKS_APART in fitted.guarantee_.assumptions
-    assert _guarantee.SEPARABLE_LOSSES not in fitted.guarantee_.assumptions
-    assert _guarantee.PREDICTED_APART not in fitted.guarantee_.assumptions
+    assert _assumptions.BLOCKS_APART in fitted.guarantee_.assumptions
+    assert _assumptions.SEPARABLE_LOSSES not in fitted.guarantee_.assumptions
+    assert _assumptions.PREDICTED_APART not in fitted.guarantee_.assumptions
     if n_jobs is None:
         assert capfd.readouterr().out == ""
     learner = _fitting.BlockLoss(Seeing(), "log_loss", (0.0, 4.0))
@@ -467,7 +467,7 @@ def test_all_rows_are_protected_in_blocks(n_jobs, capfd):
     np.testing.assert_array_equal(train.fit_params["sample_weight"], objective.partition[0].train)
     assert len(held_out.elements) == len(held_out.rows)
     grouped = search(**options).fit(X, Y, groups=np.arange(60) // 2)
-    assert _guarantee.ROW_OWNERS in grouped.guarantee_.assumptions
+    assert _assumptions.ROW_OWNERS in grouped.guarantee_.assumptions
     refitted = search(refit=True, **options).fit(X, Y)
     assert refitted.predict(X).shape == (60,)
 
@@ -521,9 +521,9 @@ def test_records_of_a_group_are_one_user():
     with pytest.raises(ValueError, match="one group on both sides"):
         _splits.single_split(list(both.split()), 60, whose, {}, again=False)
     fitted = search(cv=GroupShuffleSplit(1, test_size=0.5, random_state=0)).fit(X, Y, groups=whose)
-    assert _guarantee.ROW_OWNERS in fitted.guarantee_.assumptions
-    assert _guarantee.SEPARABLE_LOSSES not in fitted.guarantee_.assumptions
-    assert {_guarantee.OWN_ROWS, _guarantee.PREDICTED_APART, _guarantee.SPLIT_UNSEEN} <= set(
+    assert _assumptions.ROW_OWNERS in fitted.guarantee_.assumptions
+    assert _assumptions.SEPARABLE_LOSSES not in fitted.guarantee_.assumptions
+    assert {_assumptions.OWN_ROWS, _assumptions.PREDICTED_APART, _assumptions.SPLIT_UNSEEN} <= set(
         fitted.guarantee_.assumptions
     )
 
@@ -554,7 +554,7 @@ def test_metadata_is_routed():
         routed = search(estimator, cv=cv, refit="train").fit(X, Y, sample_weight=weights, groups=whose)
         halves = search(estimator, refit="train").fit(X, Y, groups=whose)  # the usual split takes groups too
     np.testing.assert_array_equal(routed.best_estimator_.coef_, usual.best_estimator_.coef_)
-    assert _guarantee.ROW_OWNERS in halves.guarantee_.assumptions
+    assert _assumptions.ROW_OWNERS in halves.guarantee_.assumptions
 
 
 def test_a_fit_that_fails_is_the_worst_setting_or_raises():

@@ -15,7 +15,7 @@ from option_groups import group_options
 from protocol_cases import CASES, loss, records
 
 from jaxdpbo import Execution, dp_gd, drivers, random_search
-from jaxdpbo.privacy import _clipping, _guarantee
+from jaxdpbo.privacy import _assumptions, _clipping
 
 sweep_module = import_module("jaxdpbo.drivers._sweep")  # its function hides it
 CASE = CASES["dp_gibo"]
@@ -47,7 +47,7 @@ def test_a_sweep_is_the_runs_it_stands_for(policy):
 def test_one_config_has_no_axis_of_configs():
     one, listed = (sweep(configs, keys=KEYS) for configs in (CASE.config(1.0), [CASE.config(1.0)]))
     jax.tree.map(lambda a, b: np.testing.assert_array_equal(a, b[0]), one.release, listed.release)
-    assert _guarantee.KEY_SECRET in one.guarantees[0].assumptions
+    assert _assumptions.KEY_SECRET in one.guarantees[0].assumptions
 
 
 def test_twenty_budgets_compile_once(compilations):
@@ -216,9 +216,9 @@ def test_two_budgets_of_a_sweep_share_no_noise(key, trials):
     noise = whole - np.array([np.sum(np.rint(CLIPPED * each)) for each in reach])[:, None]
     assert len(np.unique(noise)) >= 0.8 * noise.size  # a key for every run; 4,096 wide: three equal pairs of 10, 1e-8
     np.testing.assert_allclose([each.level for each in guarantees], MUS, rtol=0.03)
-    assert all((_guarantee.KEY_SECRET in each.assumptions) == bool(key) for each in guarantees)
-    assert all((_guarantee.WEAK_KEY in each.assumptions) == bool(key) for each in guarantees)
-    assert all((_guarantee.RANDOM_BITS in each.assumptions) != bool(key) for each in guarantees)
+    assert all((_assumptions.KEY_SECRET in each.assumptions) == bool(key) for each in guarantees)
+    assert all((_assumptions.WEAK_KEY in each.assumptions) == bool(key) for each in guarantees)
+    assert all((_assumptions.RANDOM_BITS in each.assumptions) != bool(key) for each in guarantees)
 
 
 @pytest.mark.parametrize("options", [{"seeds": 5}, {"seeds": 5, "key": KEYS[0]}, {"keys": FIVE}], ids=str)

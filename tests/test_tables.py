@@ -26,7 +26,7 @@ from jaxdpbo import (
     tables,
 )
 from jaxdpbo.drivers import _compiled_steps, _table_scan
-from jaxdpbo.privacy import _guarantee, _private_mean
+from jaxdpbo.privacy import _assumptions, _private_mean
 from jaxdpbo.tables import _table
 
 USERS = 201
@@ -388,7 +388,7 @@ def test_the_loss_of_one_person_needs_no_assumption_of_separability(small):
         for function in (per_user(of_one), loss)
     ]
     np.testing.assert_array_equal(*(run.release.point for run in both))
-    assert [_guarantee.SEPARABLE_LOSSES in run.guarantee.assumptions for run in both] == [False, True]
+    assert [_assumptions.SEPARABLE_LOSSES in run.guarantee.assumptions for run in both] == [False, True]
 
 
 def test_a_contribution_holds_no_key_and_travels_by_pickle(small):

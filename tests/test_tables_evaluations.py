@@ -13,7 +13,7 @@ import pytest
 from jaxdpbo import Execution, PrivateObjective, Recording, ledger, per_user, tables
 from jaxdpbo.drivers import ObjectiveError
 from jaxdpbo.integrations.optuna import private_study
-from jaxdpbo.privacy import _guarantee
+from jaxdpbo.privacy import _assumptions, _guarantee
 from jaxdpbo.tables import _table
 
 USERS = 201
@@ -96,7 +96,7 @@ def test_a_missing_age_is_the_middle_of_the_range():
 
 def test_the_guarantee_names_what_the_table_assumes():
     class Remote(_table.ArrayTable):
-        assumptions = (_guarantee.WIRE, _guarantee.SAME_ROWS)
+        assumptions = (_assumptions.WIRE, _assumptions.SAME_ROWS)
 
     columns = {"age": AGES}
     assert not set(Remote.assumptions) & set(make(tables.arrays(columns)).guarantee.assumptions)
@@ -106,7 +106,7 @@ def test_the_guarantee_names_what_the_table_assumes():
 def test_a_loss_of_each_row_that_jax_checks_needs_no_assumption_of_separability():
     checked = make(tables.arrays({"age": AGES}), per_user(loss_in_jax, {"age": 0}))
     assert checked(50.0) == make(tables.arrays({"age": AGES}), loss_in_jax)(50.0)
-    assert _guarantee.SEPARABLE_LOSSES not in checked.guarantee.assumptions
+    assert _assumptions.SEPARABLE_LOSSES not in checked.guarantee.assumptions
 
 
 class Odd(_table.ArrayTable):

@@ -12,7 +12,7 @@ from scipy.stats import binom, chisquare, kstest, laplace, norm
 from transform_cases import CENTRE, SOUND, curate, published, soundly
 
 from jaxdpbo import _input_noise, accounting
-from jaxdpbo.privacy import _auditing, _guarantee, _keys, _mechanisms, _transforms
+from jaxdpbo.privacy import _assumptions, _auditing, _keys, _mechanisms, _transforms
 from jaxdpbo.privacy._mechanisms import tables
 
 GRID = np.stack(np.meshgrid(np.arange(20.0), np.arange(20.0)), -1).reshape(-1, 2)
@@ -77,8 +77,8 @@ def test_exact_rows_are_cells_of_a_grid_and_cost_what_is_said(name):
         np.testing.assert_allclose(cells, np.rint(cells), atol=1e-6)
         statement = curated.guarantee
         assert set(statement.assumptions) == {
-            _guarantee.RANDOM_BITS,
-            _guarantee.PUBLIC_CONFIG,
+            _assumptions.RANDOM_BITS,
+            _assumptions.PUBLIC_CONFIG,
         }
         assert statement.total_variation == 2.0**-100
         stated = soundly(radius=None if chosen is near else 2.0)[name]
@@ -202,9 +202,9 @@ def test_odds_of_a_randomised_response_are_at_most_what_is_said(monkeypatch, tri
 def test_a_key_passed_in_is_an_assumption_and_none_comes_from_the_operating_system(noise):
     chosen = soundly(noise=noise)["gaussian"]
     passed = _transforms.curate(_keys.key_from_bytes(bytes(32)), chosen, GRID)
-    assert _guarantee.KEY_SECRET in passed.guarantee.assumptions
+    assert _assumptions.KEY_SECRET in passed.guarantee.assumptions
     drawn = [_transforms.curate(None, chosen, GRID) for _ in range(2)]
-    assert all(_guarantee.KEY_SECRET not in one.guarantee.assumptions for one in drawn)
+    assert all(_assumptions.KEY_SECRET not in one.guarantee.assumptions for one in drawn)
     # Two exact draws are equal with probability 7e-5: of 800 numbers nine or more never are, of 100 one sometimes was.
     assert np.mean(np.asarray(drawn[0].z) != np.asarray(drawn[1].z)) > 0.99
 

@@ -18,7 +18,7 @@ from protocol_cases import CASES, records
 import jaxdpbo
 from jaxdpbo import Execution, dp_gd, dp_gp_ucb, drivers, random_search, transforms
 from jaxdpbo._algorithms import private_evaluations
-from jaxdpbo.privacy import _calibration, _clipping, _guarantee, _mechanisms
+from jaxdpbo.privacy import _assumptions, _calibration, _clipping, _mechanisms
 
 TESTS = Path(__file__).parent
 TABLE = (TESTS.parent / "docs" / "traps.md").read_text()
@@ -221,7 +221,7 @@ def test_every_statement_that_divides_by_a_count_says_that_it_is_public(name):
     """Trap 14."""
     statement = CASES[name].algorithm.privacy(CASES[name].config(1.0))
     assert statement.relation in ("replace_one", "unit_distance")
-    assert _guarantee.PUBLIC_CONFIG in statement.assumptions
+    assert _assumptions.PUBLIC_CONFIG in statement.assumptions
 
 
 @pytest.mark.parametrize("noise", ["exact", "float"])
@@ -264,7 +264,7 @@ def test_selection_without_its_accounting_is_offered_nowhere():
         "jaxdpbo.tuning.private_selection", "jaxdpbo.tuning.SelectionResult",
         *(f"jaxdpbo.accounting.{name}" for name in of_accounting),
     }  # fmt: skip
-    assert _guarantee.RUNS_UNKNOWN in _guarantee.SECTIONS
+    assert _assumptions.RUNS_UNKNOWN in _assumptions.SECTIONS
 
 
 @pytest.mark.parametrize("dtype", [jnp.float64, jnp.float32])

@@ -15,7 +15,7 @@ from benchmarks import tuning_peers
 from benchmarks.tuning_peers import blocks, trials
 from benchmarks.tuning_peers.trainings import DPSGD, InBlocks, Reaching
 from jaxdpbo import Recording, accounting, ledger, tuning
-from jaxdpbo.privacy import _guarantee
+from jaxdpbo.privacy import _assumptions, _guarantee
 from jaxdpbo.privacy._accounting import stage
 from jaxdpbo.training import _dp_optim, _models
 from jaxdpbo.tuning import _fitting, _joint_tuning
@@ -75,7 +75,7 @@ def test_all_that_leaves_is_within_what_was_asked_for(route):
     assert protected == ({_fitting.TRAIN, _fitting.VALIDATION} if route != "blocks" else {_guarantee.ALL_ROWS})
     for each in found.guarantees:
         assert 1.8 < each.epsilon(delta=1e-4) <= 2.0
-        assert _guarantee.WEAK_KEY in each.assumptions
+        assert _assumptions.WEAK_KEY in each.assumptions
     assert np.mean(TRAINING.losses(tuned(route=route, epsilon=12.0).model, (X, Y))) < 0.2
 
 
@@ -439,9 +439,9 @@ def test_noise_in_floats_is_assumed_ideal():
     for route in ROUTES:
         training = DPSGD(_models.logistic_regression(3), classes=(0, 1), noise="float")
         assert all(
-            _guarantee.IDEAL_NOISE in each.assumptions for each in tuned(training=training, route=route).guarantees
+            _assumptions.IDEAL_NOISE in each.assumptions for each in tuned(training=training, route=route).guarantees
         )
-        assert not any(_guarantee.IDEAL_NOISE in each.assumptions for each in tuned(route=route).guarantees)
+        assert not any(_assumptions.IDEAL_NOISE in each.assumptions for each in tuned(route=route).guarantees)
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ from jaxdpbo import (
 )
 from jaxdpbo.integrations.optuna import private_study
 from jaxdpbo.integrations.sklearn import PrivateSearchCV
-from jaxdpbo.privacy import _calibration, _guarantee, _private_mean
+from jaxdpbo.privacy import _assumptions, _calibration, _guarantee, _private_mean
 from jaxdpbo.privacy._accounting import stage
 from jaxdpbo.privacy._mechanisms import tables
 from jaxdpbo.training import _dp_optim
@@ -360,7 +360,7 @@ def check(call: Call, fresh) -> dict[str, Any]:
         changed = sum(variation_of(new) for old, new in pairs if not np.array_equal(old.onto, new.onto))
         assert changed <= stated[place].total_variation * (1 + 1e-9), "the variation of noise is not stated"
     floats = any(draw.mechanism.startswith("float") for draw in draws)
-    assert all(floats == (_guarantee.IDEAL_NOISE in each.assumptions) for each in stated)
+    assert all(floats == (_assumptions.IDEAL_NOISE in each.assumptions) for each in stated)
     assert max(shares.values()) <= 1 + 1e-6, f"more is drawn than is charged: {shares}"
     assert min(shares.values()) >= call.attained, f"less is drawn than is charged: {shares}"
     return {

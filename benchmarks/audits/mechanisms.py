@@ -11,10 +11,12 @@ import numpy as np
 
 from benchmarks.audits.rows import Row, claim, of_both, simulate
 from jaxdpbo.privacy import _accounting, _auditing, _clipping, _mechanisms, _private_scale, _wide_integers
+from jaxdpbo.privacy._accounting import noise_shares
 
 MOVED, RATE = 8, Fraction(1, 8)  # on the grid: one unit of epsilon
 TRUTH, CHANCES = Fraction(6, 10), (Fraction(6, 10), Fraction(2, 10), Fraction(2, 10))
 RADIUS, WIDTH = 64, 128
+SHARE = 128  # of the noise of a silo
 FAR = 24  # cells, of the planar noise: a cone behind the first point, which is not much of the plane
 
 
@@ -51,6 +53,13 @@ def rows() -> list[Row]:
         ),
         _scale(),
         Row("outcome", claim("dp", math.log(TRUTH / CHANCES[1])), _outcome),
+        _added(
+            f"discrete_gaussian, sigma {SHARE}",
+            "gdp",
+            noise_shares.discrete_gaussian_mu(SHARE, SHARE**2),
+            lambda key: _mechanisms.discrete_gaussian(key, (), SHARE),
+            SHARE,
+        ),
         Row("clipped_sum + rounded_gaussian", _sum_claim(), _clipped_sum),
     ]
 

@@ -10,7 +10,7 @@ import numpy as np
 from benchmarks.tuning_peers.trainings import InBlocks
 from jaxdpbo import Execution, _silence, accounting, private_search
 from jaxdpbo.drivers import run_loop
-from jaxdpbo.privacy import _composed_guarantee, _guarantee, _keys, _separable
+from jaxdpbo.privacy import _assumptions, _composed_guarantee, _guarantee, _keys, _separable
 from jaxdpbo.privacy._accounting import stage
 from jaxdpbo.tuning import _fitting, _selection
 from jaxdpbo.tuning._training import Rows
@@ -56,7 +56,7 @@ def tuned(asked: _fitting.TuningArguments, rows: Rows, k: int | None = None) -> 
     stated = _composed_guarantee.guarantee_from_total(
         accounting.total(stages(costs), asked.delta),
         _guarantee.ALL_ROWS,
-        assumptions=(_guarantee.RANDOM_BITS, _guarantee.FAILS_BY_NOISE, _guarantee.BLOCKS_APART),
+        assumptions=(_assumptions.RANDOM_BITS, _assumptions.FAILS_BY_NOISE, _assumptions.BLOCKS_APART),
         total_variation=variation,
     )
     stated = stated.assuming(*asked.training.assumptions())

@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks.tuning_peers.trainings import Reaching
 from jaxdpbo import accounting
-from jaxdpbo.privacy import _calibration, _composed_guarantee, _guarantee, _keys
+from jaxdpbo.privacy import _assumptions, _calibration, _composed_guarantee, _keys
 from jaxdpbo.privacy._accounting import stage
 from jaxdpbo.tuning import _fitting, _selection
 from jaxdpbo.tuning._fitting import TRAIN, VALIDATION
@@ -49,8 +49,8 @@ def tuned(asked: _fitting.TuningArguments, rows: Rows, validation: Rows | None =
     of_scores = _calibration.statement(budget, VALIDATION)
     of_noise = (2 * count + 1) * max(training.total_variation(each, records) for each in asked.settings)
     scored = accounting.total([stage.gaussian_stage(of_scores.level, "noised scores")], asked.delta)
-    rests = (_guarantee.RANDOM_BITS, _guarantee.FAILS_BY_NOISE, *training.assumptions())
-    rests += (_guarantee.ROWS_APART,) if given else ()
+    rests = (_assumptions.RANDOM_BITS, _assumptions.FAILS_BY_NOISE, *training.assumptions())
+    rests += (_assumptions.ROWS_APART,) if given else ()
     stated = (
         _composed_guarantee.guarantee_from_total(of_all(costs), TRAIN, assumptions=rests, total_variation=of_noise),
         _composed_guarantee.guarantee_from_total(

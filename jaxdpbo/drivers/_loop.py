@@ -20,7 +20,7 @@ from jaxdpbo.drivers import (
     _table_scan,
 )
 from jaxdpbo.drivers._execution import Execution, check_execution
-from jaxdpbo.privacy import _calibration, _guarantee, _keys, _separable
+from jaxdpbo.privacy import _assumptions, _calibration, _guarantee, _keys, _separable
 from jaxdpbo.privacy._ledger import LedgerError
 from jaxdpbo.privacy._recording import Recording
 from jaxdpbo.tables import _table
@@ -114,7 +114,7 @@ def run_loop(
     if ledger is not None:
         return _run_on_record(setup, statement, start, ledger)
     if int(start.state.public.step):  # the source of the keys of earlier steps is unknown
-        statement = statement.assuming(_guarantee.KEY_SECRET)
+        statement = statement.assuming(_assumptions.KEY_SECRET)
     return _run_plain(setup, statement, start)
 
 

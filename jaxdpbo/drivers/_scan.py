@@ -7,7 +7,7 @@ from jaxdpbo._types import Algorithm, Config, Data, Objective, Tree
 from jaxdpbo.drivers import _checkpoint as checkpoints
 from jaxdpbo.drivers import _compiled_run, _recorded_run, _result, _separability, _sharding
 from jaxdpbo.drivers._execution import Execution, check_execution
-from jaxdpbo.privacy import _guarantee, _keys
+from jaxdpbo.privacy import _assumptions, _guarantee, _keys
 from jaxdpbo.privacy._ledger import Charge, LedgerError
 from jaxdpbo.privacy._recording import Recording, check_recording
 
@@ -86,7 +86,7 @@ def run_scan(
     key, config = _sharding.move_to_mesh(devices, (key, config))
     checkpointed = None
     if checkpoint is not None:
-        statement = statement.assuming(_guarantee.KEY_SECRET)
+        statement = statement.assuming(_assumptions.KEY_SECRET)
         with _sharding.use_mesh(devices):
             checkpointed = checkpoints.begin_checkpoint(
                 checkpoint, algorithm, objective, key, config, data, drawn=drawn

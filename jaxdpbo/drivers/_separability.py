@@ -6,10 +6,10 @@ import jax
 
 from jaxdpbo._types import Data, Objective, Tree
 from jaxdpbo.drivers import _result
-from jaxdpbo.privacy import _guarantee, _separable
+from jaxdpbo.privacy import _assumptions, _guarantee, _separable
 from jaxdpbo.tables import _table
 
-CONDITIONS = _guarantee.SEPARABLE_LOSSES, _guarantee.SEPARABLE_GAINS
+CONDITIONS = _assumptions.SEPARABLE_LOSSES, _assumptions.SEPARABLE_GAINS
 
 
 def prepare_objective(objective: Objective, data: Data, user_axes: Tree) -> tuple[Objective, Data]:
@@ -44,15 +44,15 @@ def update_assumptions(
     if not set(CONDITIONS) & set(statement.assumptions):
         return statement
     if isinstance(objective, _separable.Blocks):  # an entry is a block, not a person; each row is in a single block
-        grouping = (_guarantee.ROW_OWNERS,) if objective.grouped else ()
-        grouping += (_guarantee.COMPILED_APART,) if objective.traceable else ()
+        grouping = (_assumptions.ROW_OWNERS,) if objective.grouped else ()
+        grouping += (_assumptions.COMPILED_APART,) if objective.traceable else ()
         of_all = _without_conditions(replace(statement, protects=_guarantee.ALL_ROWS))
-        return of_all.assuming(_guarantee.BLOCKS_APART, *grouping)
+        return of_all.assuming(_assumptions.BLOCKS_APART, *grouping)
     if isinstance(objective, _separable.ByPerson):
-        statement = statement.assuming(_guarantee.ROW_OWNERS)
+        statement = statement.assuming(_assumptions.ROW_OWNERS)
     if not (shown and isinstance(_row_objective(objective), _separable.SeparableObjective)):
         return statement
-    return _without_conditions(statement).assuming(_guarantee.OWN_ROWS, _guarantee.COMPILED_APART)
+    return _without_conditions(statement).assuming(_assumptions.OWN_ROWS, _assumptions.COMPILED_APART)
 
 
 def _without_conditions(statement: _guarantee.Guarantee) -> _guarantee.Guarantee:

@@ -24,7 +24,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxdpbo import _user_values
 from jaxdpbo._types import Tree
-from jaxdpbo.privacy import _guarantee, _totals
+from jaxdpbo.privacy import _assumptions, _guarantee, _totals
 
 USERS_AXIS = "users"  # programs traced under a mesh with this axis spread the users over its devices
 RUNS_AXIS = "runs"
@@ -145,7 +145,7 @@ def share_keys(
         return keys, statements
     words = multihost_utils.broadcast_one_to_all(jax.random.key_data(keys))
     same = jax.random.wrap_key_data(jnp.asarray(np.asarray(words)), impl=jax.random.key_impl(keys))
-    return same, tuple(statement.assuming(_guarantee.WIRE) for statement in statements)
+    return same, tuple(statement.assuming(_assumptions.WIRE) for statement in statements)
 
 
 def _layout(given: Mesh) -> tuple[Any, ...]:

@@ -51,7 +51,7 @@ class TableUsers:
         self._bar = bar
         self._functions = _engine.PickledOnce((algorithm, objective))
         self._shapes: dict[bool, Any] = {}  # of the total of a survey, and of a step
-        self._traced = traceable is not False and self._can_trace(must=traceable is True)
+        self._traced = traceable is not False and can_trace(objective, table, config, must=traceable is True)
 
     def begin(self, key: jax.Array) -> _result.Snapshot:
         """The snapshot before the first step. Users of a table have no memory.
@@ -140,23 +140,10 @@ class TableUsers:
                 )
             else:
                 total = jax.eval_shape(
-                    partial(_total_of_values, self._algorithm, survey), *public, values, batch.present
+                    partial(total_of_values, self._algorithm, survey), *public, values, batch.present
                 )
             self._shapes[survey] = total
         return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), self._shapes[survey])
-
-    def _can_trace(self, *, must: bool) -> bool:
-        """True if JAX can trace the objective on a batch. Reads shapes alone."""
-        columns = _table.batch_shapes(self._table).columns
-        point = jax.ShapeDtypeStruct((_result.dimension(self._config),), jnp.result_type(float))
-        place = partial(spaces.place, self._config.space)
-        try:
-            jax.eval_shape(lambda point, columns: self._objective(place(point), columns), point, columns)
-        except Exception:
-            if must:
-                raise
-            return False
-        return True
 
 
 class Contribution(NamedTuple):
@@ -190,7 +177,7 @@ class Contribution(NamedTuple):
             values = np.stack(
                 [self._values(*at, batch.columns) for at in zip(queries.points, queries.mask, strict=True)]
             )
-            total = _total_of_values(algorithm, survey, config, queries, values, batch.present)
+            total = total_of_values(algorithm, survey, config, queries, values, batch.present)
         return flatten(total if survey else total.whole)
 
     def _values(self, points: np.ndarray, mask: np.ndarray, columns: _table.Columns) -> np.ndarray:
@@ -219,6 +206,20 @@ class _Counted(NamedTuple):
         return total
 
 
+def can_trace(objective: Objective, table: _table.Table, config: Config, *, must: bool) -> bool:
+    """True if JAX can trace the objective on a batch; with ``must``, raise what the tracing raised. Reads no row."""
+    columns = _table.batch_shapes(table).columns
+    point = jax.ShapeDtypeStruct((_result.dimension(config),), jnp.result_type(float))
+    place = partial(spaces.place, config.space)
+    try:
+        jax.eval_shape(lambda point, columns: objective(place(point), columns), point, columns)
+    except Exception:
+        if must:
+            raise
+        return False
+    return True
+
+
 def expect_like(like: _table.Batch, batch: _table.Batch) -> None:
     """Raise a TableError for a batch of other names, shapes or dtypes, by which XLA may round differently."""
     if len(batch.present) != len(like.present):
@@ -239,15 +240,15 @@ def flatten(whole: Tree) -> np.ndarray:
     Raises:
       ValueError: the noise is not exact, so the total holds floats, which do not add up to the same in any order.
     """
-    words = jax.tree.leaves(whole, is_leaf=_is_wide)
-    if not all(map(_is_wide, words)):
+    words = jax.tree.leaves(whole, is_leaf=is_wide)
+    if not all(map(is_wide, words)):
         raise ValueError(NOT_EXACT)
     return np.concatenate([_wide_integers.to_int64(each).ravel() for each in words])
 
 
 def unflatten(like: Tree, total: np.ndarray) -> Any:
     """A total in the shapes of ``like`` again."""
-    leaves, tree = jax.tree.flatten(like, is_leaf=_is_wide)
+    leaves, tree = jax.tree.flatten(like, is_leaf=is_wide)
     cuts = np.cumsum([each.low.size for each in leaves])[:-1]
     parts = zip(np.split(total, cuts), leaves, strict=True)
     words = [_wide_integers.from_int64(part.reshape(each.low.shape)) for part, each in parts]
@@ -258,11 +259,11 @@ def _shape_and_dtype(leaf: Any) -> tuple[Any, ...]:
     return leaf.shape, leaf.dtype
 
 
-def _is_wide(leaf: Any) -> bool:
+def is_wide(leaf: Any) -> bool:
     return isinstance(leaf, _wide_integers.Wide)
 
 
-class _Flag(NamedTuple):
+class Flag(NamedTuple):
     """The only public field of an ``Info``."""
 
     factorisation_failed: Any
@@ -302,9 +303,10 @@ def _total_of_columns(
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _total_of_values(
+def total_of_values(
     algorithm: Algorithm, survey: bool, config: Any, queries: Query, values: jax.Array, present: Any
 ) -> Any:
+    """The total at the last of stacked queries, or of its survey, from values ``(m, b, s)``."""
     return _fold(algorithm, survey, config, queries, lambda number: values[number], present)
 
 
@@ -319,4 +321,4 @@ def _finish(algorithm: Algorithm, key: jax.Array, config: Any, state: Any, query
     """The state after a step, and the only field of its ``Info`` that is public."""
     assert algorithm.perturb is not None
     after = algorithm.tell(config, state, query, algorithm.perturb(key, config, query, whole.whole))
-    return after, _Flag(_result.check_info(algorithm.inform(config, query, whole)).factorisation_failed)
+    return after, Flag(_result.check_info(algorithm.inform(config, query, whole)).factorisation_failed)

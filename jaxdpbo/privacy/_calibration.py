@@ -23,6 +23,7 @@ from jaxdpbo import _arrays, _checks
 from jaxdpbo._types import DTypeLike
 from jaxdpbo.privacy import (
     _accounting,
+    _assumptions,
     _composed_guarantee,
     _guarantee,
     _private_scale,
@@ -223,9 +224,9 @@ def statement(budget: SumBudget, protects: str) -> _guarantee.Guarantee:
         stages,
         protects,
         assumptions=(
-            _guarantee.RANDOM_BITS if budget.noise == "exact" else _guarantee.IDEAL_NOISE,
-            _guarantee.PUBLIC_CONFIG,
-            _guarantee.SEPARABLE_LOSSES,
+            _assumptions.RANDOM_BITS if budget.noise == "exact" else _assumptions.IDEAL_NOISE,
+            _assumptions.PUBLIC_CONFIG,
+            _assumptions.SEPARABLE_LOSSES,
         ),
         total_variation=total_variation,
     )

@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from jaxdpbo.privacy import _accounting, _guarantee
+from jaxdpbo.privacy import _accounting, _assumptions, _guarantee
 
 
 def guarantee_from_stages(
@@ -98,7 +98,7 @@ def guarantee_from_total(
         level,
         total.relation,
         protects,
-        assumptions=tuple(dict.fromkeys((_guarantee.STAGE_COSTS, _guarantee.PUBLIC_CONFIG, *assumptions))),
+        assumptions=tuple(dict.fromkeys((_assumptions.STAGE_COSTS, _assumptions.PUBLIC_CONFIG, *assumptions))),
         delta=total.delta,
         total_variation=total_variation,
         # A stage is a part of the release, so its cost is at most the total.

@@ -28,7 +28,7 @@ from jax._src.core import Tracer, trace_state_clean
 from jax.extend.random import define_prng_impl
 
 from jaxdpbo import _arrays, _checks
-from jaxdpbo.privacy import _guarantee
+from jaxdpbo.privacy import _assumptions, _guarantee
 
 WORDS = 8  # in a key, of 32 bits each
 CONSTANTS = 0x61707865, 0x3320646E, 0x79622D32, 0x6B206574
@@ -110,13 +110,13 @@ def for_release(
     if is_secret_kind(key):
         if not isinstance(key, Tracer):
             refuse_trace("a chacha20 key that the traced function closes over")
-        return key, statement.assuming(_guarantee.KEY_SECRET)
-    if _guarantee.IDEAL_NOISE not in statement.assumptions and not insecure_key:
+        return key, statement.assuming(_assumptions.KEY_SECRET)
+    if _assumptions.IDEAL_NOISE not in statement.assumptions and not insecure_key:
         raise TypeError(
             f"key must be None or a chacha20 key for exact noise, got a {generator(key)} key: insecure_key=True "
             "permits it for tests, noise='float' for research"
         )
-    return key, statement.without(_guarantee.RANDOM_BITS).assuming(_guarantee.WEAK_KEY, _guarantee.KEY_SECRET)
+    return key, statement.without(_assumptions.RANDOM_BITS).assuming(_assumptions.WEAK_KEY, _assumptions.KEY_SECRET)
 
 
 def refuse_trace(what: str) -> None:

@@ -1,6 +1,6 @@
 """Who can check each assumption of a guarantee, by the section of docs/assumptions.md."""
 
-from jaxdpbo.privacy import _guarantee
+from jaxdpbo.privacy import _assumptions
 
 CHECKERS = {
     "ideal-noise": "nobody: use exact noise in place of noise in floats",
@@ -24,6 +24,8 @@ CHECKERS = {
     "unchecked": "the owner of the file",
     "weak-key": "the person who chose the key",
     "private-wire": "the administrator of the network or of the engine",
+    "masks-of-silos": "nobody: cryptographers have studied these functions since 2006",
+    "one-silo": "the federation: compare the users of the silos",
     "same-rows": "the author of the data frame",
     "gaussian-process": "nobody",
     "computed-mean": "the person who runs the search",
@@ -33,5 +35,5 @@ CHECKERS = {
 
 def checker(assumption: str) -> str:
     """Who can check an assumption, by its name; your own assumptions have you."""
-    section = _guarantee.SECTIONS.get(assumption)
+    section = _assumptions.SECTIONS.get(assumption)
     return "the author of this assumption" if section is None else CHECKERS[section]

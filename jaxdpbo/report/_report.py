@@ -16,7 +16,7 @@ import numpy as np
 
 from jaxdpbo import _checks, _files
 from jaxdpbo.privacy import _fingerprints, _guarantee, _guarantee_text, _ledger
-from jaxdpbo.report import _assumptions, _odds, _page, _registry
+from jaxdpbo.report import _checkers, _odds, _page, _registry
 
 LIBRARIES = ("jaxdpbo", "jax", "jaxlib", "numpy")
 HUGE = Fraction(2) ** 1000  # a float holds it
@@ -280,7 +280,7 @@ def _describe(stated: _guarantee.Guarantee) -> dict[str, Any]:
         "does not protect": others,
         "neighbours": RELATIONS.get(stated.relation or "", ""),
         "claim": stated.claim,
-        "assumptions": [{"assumption": name, "checked by": _assumptions.checker(name)} for name in stated.assumptions],
+        "assumptions": [{"assumption": name, "checked by": _checkers.checker(name)} for name in stated.assumptions],
         "guarantee": stated.to_dict(),
     }
     if stated.notion in _odds.CONVERTIBLE:

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo import _checks, _silence
-from jaxdpbo.privacy import _guarantee
+from jaxdpbo.privacy import _assumptions
 from jaxdpbo.tables import _people, _table
 from jaxdpbo.tables._table import Columns, Partial, Sum, TableError
 
@@ -130,7 +130,7 @@ class EngineTable(_table.Table):
     @property
     def assumptions(self) -> tuple[str, ...]:
         """Workers see rows and raw sums, and engines compute a partition again after a failure."""
-        return _guarantee.WIRE, _guarantee.SAME_ROWS
+        return _assumptions.WIRE, _assumptions.SAME_ROWS
 
     def add(self, partial: Partial) -> Sum:
         """Sum ``partial`` over all batches, see ``Table``."""

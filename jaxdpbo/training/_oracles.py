@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxdpbo import _checks
-from jaxdpbo.privacy import _accounting, _guarantee
+from jaxdpbo.privacy import _accounting, _assumptions, _guarantee
 from jaxdpbo.privacy._accounting import stage
 from jaxdpbo.training import _dp_optim, _models
 
@@ -87,7 +87,7 @@ def training_guarantee(
         max(bound.epsilon, _guarantee.LEAST),
         "replace_one",
         "training examples",
-        assumptions=(_guarantee.RANDOM_BITS if exact else _guarantee.IDEAL_NOISE, _guarantee.PUBLIC_CONFIG),
+        assumptions=(_assumptions.RANDOM_BITS if exact else _assumptions.IDEAL_NOISE, _assumptions.PUBLIC_CONFIG),
         delta=delta,
         total_variation=_dp_optim.total_variation(model, steps) if exact else 0.0,
         also=("gdp", max(mu, _guarantee.LEAST)) if math.isfinite(mu) else None,

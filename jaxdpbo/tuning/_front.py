@@ -21,6 +21,7 @@ from jaxdpbo._algorithms import dpareto
 from jaxdpbo._types import ArrayLike, Query, State
 from jaxdpbo.privacy import (
     _accounting,
+    _assumptions,
     _calibration,
     _composed_guarantee,
     _guarantee,
@@ -268,8 +269,8 @@ def _statements(plan: _Plan, records: int, apart: bool) -> tuple[_guarantee.Guar
     of_scores = _calibration.statement(plan.budget, VALIDATION)
     scored = _accounting.total([stage.gaussian_stage(of_scores.level, "noised scores")], asked.delta)
     variation = count * max(asked.training.total_variation(setting, records) for setting in asked.settings)
-    rests = (_guarantee.RANDOM_BITS, _guarantee.FAILS_BY_NOISE, *asked.training.assumptions())
-    rests += (_guarantee.ROWS_APART,) if apart else ()
+    rests = (_assumptions.RANDOM_BITS, _assumptions.FAILS_BY_NOISE, *asked.training.assumptions())
+    rests += (_assumptions.ROWS_APART,) if apart else ()
     return (
         _composed_guarantee.guarantee_from_total(trained, TRAIN, assumptions=rests, total_variation=variation),
         _composed_guarantee.guarantee_from_total(

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxdpbo import _checks
-from jaxdpbo.privacy import _accounting, _calibration, _guarantee, _keys, _private_mean, _recording
+from jaxdpbo.privacy import _accounting, _assumptions, _calibration, _guarantee, _keys, _private_mean, _recording
 from jaxdpbo.privacy._accounting import stage
 from jaxdpbo.privacy._requested_budget import expect_small_delta
 from jaxdpbo.tuning import _fitting, _selection
@@ -132,7 +132,7 @@ def _select_and_train(
     """Choose a setting and train with it; all arguments are checked. ``single_guarantee``: see ``tune_table``."""
     cut = 0.0 if cap is None else _accounting.tail_probability(law, cap)
     asked = asked._replace(delta=_fitting.ideal_delta(asked, law.mean + 1, len(rows[1]), cut))
-    split_assumptions = () if validation is None else (_guarantee.ROWS_APART,)
+    split_assumptions = () if validation is None else (_assumptions.ROWS_APART,)
     rows, validation = _fitting.split_rows(rows, validation)
     records, users = len(rows[1]), len(validation[1])
     level, noises, costs = _calibrate(asked, records, law)

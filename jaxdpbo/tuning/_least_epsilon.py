@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxdpbo import _checks
-from jaxdpbo.privacy import _accounting, _calibration, _guarantee, _keys, _private_mean, _recording
+from jaxdpbo.privacy import _accounting, _assumptions, _calibration, _guarantee, _keys, _private_mean, _recording
 from jaxdpbo.privacy._accounting import stage
 from jaxdpbo.privacy._requested_budget import expect_small_delta
 from jaxdpbo.report import _report as reports
@@ -298,7 +298,7 @@ def _guarantees(
     (validation,) = _selection.with_attained(stated, law, costs)
     largest = plan.costs.largest
     rests = (_selection.timing_assumption(cap), *asked.training.assumptions())
-    validation = validation.assuming(*rests, *((_guarantee.ROWS_APART,) if has_validation else ()))
+    validation = validation.assuming(*rests, *((_assumptions.ROWS_APART,) if has_validation else ()))
     train = _guarantee.guarantee(
         "ex_post_dp",
         largest,

@@ -7,12 +7,12 @@ import jax
 import numpy as np
 
 from jaxdpbo import _checks
-from jaxdpbo.privacy import _guarantee
+from jaxdpbo.privacy import _assumptions
 from jaxdpbo.tuning import _labels
 
 LOSSES = ("cross_entropy", "squared")
 MAX_FEATURE = 1e3  # and largest label of a regression, so that no square of a gradient overflows
-DRAWS = _guarantee.IDEAL_NOISE, _guarantee.POISSON_BATCHES, _guarantee.FOREIGN_DRAWS
+DRAWS = _assumptions.IDEAL_NOISE, _assumptions.POISSON_BATCHES, _assumptions.FOREIGN_DRAWS
 Rows = tuple[Any, Any]
 
 

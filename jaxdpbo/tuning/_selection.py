@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from jaxdpbo import _checks, _silence
-from jaxdpbo.privacy import _accounting, _guarantee, _keys, _ledger
+from jaxdpbo.privacy import _accounting, _assumptions, _guarantee, _keys, _ledger
 from jaxdpbo.privacy import _recording as records
 from jaxdpbo.privacy._accounting import stage
 from jaxdpbo.tuning import _repetition
@@ -99,7 +99,7 @@ def private_selection(
       cap: always run this many times and throw away the runs beyond the random number, so that running time does not
         reveal that number. A random number above ``cap`` has a small probability, which the guarantee includes as total
         variation. None: stop after the random number of runs.
-      assumptions: of one run's cost, by name: ``_guarantee.IDEAL_NOISE`` for noise in floats.
+      assumptions: of one run's cost, by name: ``_assumptions.IDEAL_NOISE`` for noise in floats.
       on_error: "worst": a run that raises loses. "raise": for debugging on data without privacy needs.
       ledgers: for each set of rows, where its guarantee is charged before the first run. No result is returned
         again: a second call under the same name is refused.
@@ -185,7 +185,7 @@ def check_cap(law: _accounting.Repetitions, cap: int | None, delta: float, epsil
 
 def timing_assumption(cap: int | None) -> str:
     """The assumption about what running time reveals."""
-    return _guarantee.RUNS_UNKNOWN if cap is None else _guarantee.LOSERS_UNKNOWN
+    return _assumptions.RUNS_UNKNOWN if cap is None else _assumptions.LOSERS_UNKNOWN
 
 
 def statements(
@@ -214,14 +214,14 @@ def statements(
         epsilon = _cached(_accounting.selection_epsilon, law, of_one, delta)
         if not np.isfinite(epsilon):
             raise ValueError(f"costs must be smaller: nothing is proved for {name!r} at delta={delta:g}")
-        rests = (_guarantee.RANDOM_BITS, _guarantee.PUBLIC_CONFIG, _guarantee.RUN_COST)
+        rests = (_assumptions.RANDOM_BITS, _assumptions.PUBLIC_CONFIG, _assumptions.RUN_COST)
         guarantees.append(
             _guarantee.guarantee(
                 "dp",
                 max(epsilon, np.finfo(float).tiny),
                 "replace_one",
                 name,
-                assumptions=(*rests, _guarantee.FAILS_BY_NOISE),
+                assumptions=(*rests, _assumptions.FAILS_BY_NOISE),
                 delta=delta,
                 total_variation=variation,
             )

@@ -12,7 +12,7 @@ import numpy as np
 from scipy import optimize
 
 from jaxdpbo import _checks
-from jaxdpbo.privacy import _guarantee
+from jaxdpbo.privacy import _assumptions
 from jaxdpbo.privacy._accounting import stage
 from jaxdpbo.training import _dp_optim, _integer_sums, _models
 from jaxdpbo.tuning import _labels
@@ -107,7 +107,7 @@ class DPSGD:
 
     def assumptions(self) -> tuple[str, ...]:
         """Ideal noise, for noise in floats; none for exact noise."""
-        return () if self.noise == "exact" else (_guarantee.IDEAL_NOISE,)
+        return () if self.noise == "exact" else (_assumptions.IDEAL_NOISE,)
 
     def expect(self, rows: Rows) -> None:
         """Check features (as wide as the model, float32 or float64) and labels (numbers; for a regression floats).

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from jaxdpbo import _checks, _namespace
-from jaxdpbo.privacy import _guarantee
+from jaxdpbo.privacy import _assumptions
 from jaxdpbo.privacy._accounting import stage
 from jaxdpbo.tuning import _labels, _other_trainings
 from jaxdpbo.tuning._training import Rows, Setting
@@ -69,7 +69,7 @@ class LogisticRegression:
 
     def assumptions(self) -> tuple[str, ...]:
         """Ideal noise, good draws, and an exact minimiser."""
-        return _guarantee.IDEAL_NOISE, _guarantee.FOREIGN_DRAWS, _guarantee.EXACT_MINIMISER
+        return _assumptions.IDEAL_NOISE, _assumptions.FOREIGN_DRAWS, _assumptions.EXACT_MINIMISER
 
     def expect(self, rows: Rows) -> None:
         """Check shapes and dtypes.

@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from jaxdpbo import _checks, _namespace
-from jaxdpbo.privacy import _guarantee
+from jaxdpbo.privacy import _assumptions
 from jaxdpbo.privacy._accounting import stage
 from jaxdpbo.tuning import _labels, _other_trainings, _training
 from jaxdpbo.tuning._training import Rows, Setting
@@ -74,7 +74,7 @@ class DPSGD:
 
     def assumptions(self) -> tuple[str, ...]:
         """Ideal noise, Poisson batches, good draws, and separate predictions."""
-        return (*_other_trainings.DRAWS, _guarantee.PREDICTED_APART)
+        return (*_other_trainings.DRAWS, _assumptions.PREDICTED_APART)
 
     def expect(self, rows: Rows) -> None:
         """Check shapes and dtypes with a prediction on zeros, and the module with the ``ModuleValidator`` of Opacus.

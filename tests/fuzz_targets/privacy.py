@@ -40,7 +40,7 @@ from jaxdpbo.privacy import (
     _sensitivity,
     _separable,
 )
-from jaxdpbo.privacy._accounting import regret
+from jaxdpbo.privacy._accounting import noise_shares, regret
 from jaxdpbo.privacy._mechanisms import tables
 
 
@@ -65,6 +65,18 @@ def accountants() -> dict[str, Target]:
         "rounded_gaussian_mu": Target(
             a.rounded_gaussian_mu, {"distance": positive, "sigma": st.integers(1, 10**5), "releases": count},
             check=at_least_zero,
+        ),
+        "discrete_gaussian_mu": Target(
+            noise_shares.discrete_gaussian_mu,
+            {"distance": st.integers(1, 10**5), "variance": st.integers(2**14, 2**40), "releases": count},
+            check=at_least_zero,
+        ),
+        "share_total_variation": Target(
+            noise_shares.share_total_variation, {"shares": count, "numbers": count}, check=at_least_zero
+        ),
+        "share_sigma": Target(
+            noise_shares.share_sigma, {"sigma": st.integers(2**11, 2**20), "shares": st.integers(1, 100)},
+            check=lambda found, given: found >= 128,
         ),
         "bounded_range_mu": Target(a.bounded_range_mu, {"eta": positive}, check=at_least_zero),
         "bounded_range_eta": Target(a.bounded_range_eta, {"mu": positive}, words=("range",), check=at_least_zero),
@@ -372,6 +384,10 @@ def noises() -> dict[str, Target]:
     return {
         "rounded_gaussian": Target(
             m.rounded_gaussian, plain | {"sigma": either(4, 40)}, tame=("sigma",), odd=odd, words=("shape",),
+            weight=0.2,
+        ),
+        "discrete_gaussian": Target(
+            m.discrete_gaussian, plain | {"sigma": either(128, 200)}, tame=("sigma",), odd=odd, words=("shape",),
             weight=0.2,
         ),
         "discrete_laplace": Target(m.discrete_laplace, plain | {"rate": rate}, odd=odd, weight=0.2),

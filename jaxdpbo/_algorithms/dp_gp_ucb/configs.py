@@ -15,7 +15,7 @@ from jaxdpbo import _arrays, _checks
 from jaxdpbo import _space as spaces
 from jaxdpbo._space import Space
 from jaxdpbo._types import ArrayLike, Bounds, Kernel, KernelParams
-from jaxdpbo.privacy import _calibration, _guarantee, _prior_averaged_constants, _sensitivity
+from jaxdpbo.privacy import _assumptions, _calibration, _prior_averaged_constants, _sensitivity
 from jaxdpbo.surrogate import _box_search, _gp, _information_gain, _kernels, _preprocessing
 
 NOISES = ("exact", "float")
@@ -28,7 +28,7 @@ TRACED = (
 
 # Rounding of the posterior mean, in deviations of the prior: no bound holds for every path of queries, since triangular
 # solves lose digits where points crowd. Over ten times the largest error seen (tests/test_finite.py), for 1 to 2 %.
-MEAN_ERROR = 0.05  # the same number as in ``_guarantee.COMPUTED_MEAN``
+MEAN_ERROR = 0.05  # the same number as in ``_assumptions.COMPUTED_MEAN``
 PRINTED_VALUE = "the sensitivity that theorems 3 and 5 print for the largest utility is no bound"
 
 
@@ -292,10 +292,10 @@ def _make_config(
     release, variance = numbers["release"], numbers["noise_variance"]
     assumptions = (
         *noise_assumptions(noise),
-        *((_guarantee.COMPUTED_MEAN,) if noise == "exact" and release != "value" else ()),
-        *(_guarantee.PUBLIC_CONFIG, _guarantee.GAUSSIAN_PROCESS),
-        _guarantee.GAUSSIAN_NOISE if variance else _guarantee.EXACT_UTILITY,
-        *((_guarantee.BEST_QUERIES,) if "bounds" in rest and release != "point" else ()),
+        *((_assumptions.COMPUTED_MEAN,) if noise == "exact" and release != "value" else ()),
+        *(_assumptions.PUBLIC_CONFIG, _assumptions.GAUSSIAN_PROCESS),
+        _assumptions.GAUSSIAN_NOISE if variance else _assumptions.EXACT_UTILITY,
+        *((_assumptions.BEST_QUERIES,) if "bounds" in rest and release != "point" else ()),
     )
     middle, scale = _checks.number("centre", units[0]), _checks.positive("scale", units[1])
     point_sensitivity, value_sensitivity = proof_constants.point_sensitivity, proof_constants.value_sensitivity
@@ -358,8 +358,8 @@ def _rounding(centre: float, scale: float, moved: float) -> float:
 def noise_assumptions(noise: str) -> tuple[str, ...]:
     """Assumptions of a release about its noise."""
     if _checks.one_of("noise", noise, NOISES) == "float":
-        return (_guarantee.IDEAL_NOISE,)
-    return (_guarantee.RANDOM_BITS,)
+        return (_assumptions.IDEAL_NOISE,)
+    return (_assumptions.RANDOM_BITS,)
 
 
 def unit_prior(kernel: Kernel, params: KernelParams, points: np.ndarray, noise: float) -> _gp.GPModel:

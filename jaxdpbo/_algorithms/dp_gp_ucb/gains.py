@@ -17,7 +17,13 @@ from jaxdpbo import _space as spaces
 from jaxdpbo._algorithms.dp_gp_ucb import configs
 from jaxdpbo._space import Space
 from jaxdpbo._types import ArrayLike, Kernel, KernelParams
-from jaxdpbo.privacy import _calibration, _guarantee, _prior_averaged_constants, _sensitivity, _wide_integers
+from jaxdpbo.privacy import (
+    _assumptions,
+    _calibration,
+    _prior_averaged_constants,
+    _sensitivity,
+    _wide_integers,
+)
 from jaxdpbo.surrogate import _kernels
 
 ACQUISITIONS = ("ucb", "expected_improvement")
@@ -87,7 +93,7 @@ def in_order_config(
         _sensitivity.gains_in_order(users),
         shares=configs.split_budget(epsilon, release, point_share),
         noise=noise,
-        assumptions=(_guarantee.SEPARABLE_GAINS,),
+        assumptions=(_assumptions.SEPARABLE_GAINS,),
         model=configs.unit_prior(kernel, kernel_params, rows, 0.0),
         beta_offset=BETA,
         steps=len(rows),
@@ -173,7 +179,7 @@ def lipschitz_config(
     if rows.shape[1] == 1 and np.all(np.isfinite(list(slopes.values()))):
         lambdas = rows.astype(jnp.result_type(float))[:, 0]
         moved = _sensitivity.gains_along_lambda(lambdas, users, largest_gain, constants=constants, **slopes)
-        assumptions = _guarantee.SEPARABLE_GAINS, _guarantee.EXACT_TRAINING
+        assumptions = _assumptions.SEPARABLE_GAINS, _assumptions.EXACT_TRAINING
     return _make_config(
         rows,
         users,
@@ -232,7 +238,7 @@ def _make_config(
         delta=0.0,
         shares=shares,
         units=units,
-        assumptions=(*configs.noise_assumptions(noise), _guarantee.PUBLIC_CONFIG, *assumptions),
+        assumptions=(*configs.noise_assumptions(noise), _assumptions.PUBLIC_CONFIG, *assumptions),
         noise=noise,
         users=users,
         gain_grids=tuple(_grid(int(part.units), moved) for part in units if int(part.units)),

@@ -12,7 +12,7 @@ from jaxdpbo import _types
 from jaxdpbo._algorithms.private_search import contribution
 from jaxdpbo._algorithms.private_search.configs import DESIGN_CHOICE, LAST_CHOICE, Config
 from jaxdpbo._types import Algorithm, Query, State
-from jaxdpbo.privacy import _calibration, _choice, _composed_guarantee, _fingerprints, _guarantee, _totals
+from jaxdpbo.privacy import _assumptions, _calibration, _choice, _composed_guarantee, _fingerprints, _guarantee, _totals
 from jaxdpbo.surrogate import _gp
 
 PAYS = "an algorithm that pays for every step, such as dp_gibo.algorithm"
@@ -294,10 +294,10 @@ def _privacy(inner: Algorithm | None, config: Config) -> _guarantee.Guarantee:
         stages += [*_calibration.guarantee_stages(config.inner, inner_guarantee), (LAST_CHOICE, *ranges[-1])]
     exact = config.noise == "exact"
     assumptions = (
-        _guarantee.RANDOM_BITS if exact else _guarantee.IDEAL_NOISE,
-        _guarantee.PUBLIC_CONFIG,
-        _guarantee.SEPARABLE_LOSSES,
-        *([_guarantee.PUBLIC_RECORDS] if config.proposals is not None else []),
+        _assumptions.RANDOM_BITS if exact else _assumptions.IDEAL_NOISE,
+        _assumptions.PUBLIC_CONFIG,
+        _assumptions.SEPARABLE_LOSSES,
+        *([_assumptions.PUBLIC_RECORDS] if config.proposals is not None else []),
     )
     joint = _composed_guarantee.guarantee_from_stages(
         stages,

@@ -20,7 +20,7 @@ from jaxdpbo.integrations.sklearn import _argument_errors, _fitting, _joblib_exe
 from jaxdpbo.integrations.sklearn._record import RecordMixin
 from jaxdpbo.integrations.sklearn._refitted_method import RefittedMethod
 from jaxdpbo.integrations.sklearn._type_aliases import Estimator, Loss, Rows, Targets
-from jaxdpbo.privacy import _guarantee, _separable
+from jaxdpbo.privacy import _assumptions, _separable
 from jaxdpbo.privacy._recording import Recording
 
 ON_ERROR = ("worst", "raise")
@@ -238,8 +238,8 @@ class PrivateSearchCV(RecordMixin, MetaEstimatorMixin, BaseEstimator):
         public = None
         if self._proposes() and len(split.train) >= _splits.THIRDS:
             public = _fitting.validation_task(X, y, _splits.split_training_rows(split.train), fit_params, column)
-        grouping = () if groups is None else (_guarantee.ROW_OWNERS,)
-        rests = (_guarantee.OWN_ROWS, _guarantee.PREDICTED_APART, _guarantee.SPLIT_UNSEEN, *grouping)
+        grouping = () if groups is None else (_assumptions.ROW_OWNERS,)
+        rests = (_assumptions.OWN_ROWS, _assumptions.PREDICTED_APART, _assumptions.SPLIT_UNSEEN, *grouping)
         return _Ready(objective, data, public, split.users, split.train, model, rests)
 
     def _proposes(self) -> bool:
@@ -324,7 +324,7 @@ class PrivateSearchCV(RecordMixin, MetaEstimatorMixin, BaseEstimator):
 
     def _keep(self, run: Run, ready: "_Ready", rows: int) -> None:
         """Keep the results that you may publish, and nothing else."""
-        self.guarantee_ = run.guarantee.without(_guarantee.SEPARABLE_LOSSES).assuming(*ready.rests)
+        self.guarantee_ = run.guarantee.without(_assumptions.SEPARABLE_LOSSES).assuming(*ready.rests)
         self.release_, self.best_params_, self.method_ = run.release, dict(run.release.params), run.method
         self.note_ = run.note
         if ready.block_rows is not None and self.scale:

@@ -19,7 +19,7 @@ def rounded_gaussian_mu(distance: float, sigma: int, releases: int = 1) -> float
       ValueError: ``distance`` not positive, ``sigma`` or ``releases`` below 1.
     """
     moved = Fraction(_checks.positive("distance", distance))
-    return _root_above(_checks.size("releases", releases) * (moved / _checks.size("sigma", sigma)) ** 2)
+    return root_above(_checks.size("releases", releases) * (moved / _checks.size("sigma", sigma)) ** 2)
 
 
 def largest_distance(mu: float, sigma: int, releases: int = 1) -> int:
@@ -41,7 +41,7 @@ def compose_gdp_rounded_up(*levels: float) -> float:
     >>> accounting.compose_gdp_rounded_up(3.0, 4.0) >= 5.0
     True
     """
-    return _root_above(sum((Fraction(_checks.positive("level", level)) ** 2 for level in levels), Fraction(0)))
+    return root_above(sum((Fraction(_checks.positive("level", level)) ** 2 for level in levels), Fraction(0)))
 
 
 def round_up(value: Fraction) -> float:
@@ -53,7 +53,8 @@ def round_up(value: Fraction) -> float:
     return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
 
 
-def _root_above(squared: Fraction) -> float:
+def root_above(squared: Fraction) -> float:
+    """Return the least float of at least the root of ``squared``."""
     shift = 60 - (squared.numerator.bit_length() - squared.denominator.bit_length()) // 2  # a root of about 60 bits
     root = math.isqrt(math.ceil(squared * Fraction(4) ** shift)) + 1
     upper = round_up(root / Fraction(2) ** shift)

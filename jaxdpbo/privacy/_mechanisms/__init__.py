@@ -5,6 +5,7 @@
 
 from jaxdpbo.privacy._mechanisms import tables
 from jaxdpbo.privacy._mechanisms.discrete_noise import (
+    discrete_gaussian,
     discrete_laplace,
     discrete_laplace_from_table,
     geometric,
@@ -18,6 +19,7 @@ from jaxdpbo.privacy._mechanisms.selection import exact_exponential, largest_sco
 
 __all__ = [
     "FLOOR",
+    "discrete_gaussian",
     "discrete_laplace",
     "discrete_laplace_from_table",
     "exact_exponential",

@@ -37,11 +37,32 @@ def rounded_gaussian(key: jax.Array, shape: tuple[int, ...], sigma: int, bits: i
     >>> mechanisms.rounded_gaussian(secret_key(), (3,), sigma=4).shape
     (3,)
     """
-    limbs, factors = tables.gaussian(sigma, bits)
-    count, places = limbs.shape[2], _checks.shape("shape", shape)
-    words = jax.random.bits(key, (count * len(factors) + 1, *places), jnp.uint32)
-    drawn = _draw_signed(words[1:].reshape(count, len(factors), *places), words[0], limbs)
-    return functools.reduce(jnp.add, (factor * part for factor, part in zip(factors, drawn, strict=True)))
+    return _draw_sum(key, shape, tables.gaussian(sigma, bits))
+
+
+def discrete_gaussian(key: jax.Array, shape: tuple[int, ...], sigma: int) -> jax.Array:
+    """Draw integers with ``P(x)`` proportional to ``exp(-x^2 / (2 sigma^2))``: shares of noise that add up.
+
+    A sum of independent draws is a draw of the summed variance, which is not true of rounded Gaussians. For a single
+    draw prefer ``rounded_gaussian``, which costs less.
+
+    Formal guarantee: added to integers that neighbours move by at most ``s`` in l2 norm, the result is
+    ``s / sqrt(sigma^2 - 4.5)``-GDP but for a total variation, see ``_accounting.noise_shares`` (docs/theorems.md).
+
+    Args:
+      key: a typed key, used for these draws only.
+      shape: of the draws.
+      sigma: an integer, static: its tables are part of the program.
+
+    Returns:
+      ``int32``.
+
+    >>> from jaxdpbo import secret_key
+    >>> from jaxdpbo.privacy import _mechanisms
+    >>> _mechanisms.discrete_gaussian(secret_key(), (3,), sigma=200).shape
+    (3,)
+    """
+    return _draw_sum(key, shape, tables.discrete_gaussian(sigma))
 
 
 def geometric(key: jax.Array, shape: tuple[int, ...], rate: Fraction) -> jax.Array:
@@ -128,6 +149,14 @@ def is_at_least(words: Any, thresholds: Any) -> jax.Array:
     for word, threshold in zip(reversed(words[:-1]), reversed(thresholds[:-1]), strict=True):
         reached = (word > threshold) | ((word == threshold) & reached)
     return reached
+
+
+def _draw_sum(key: jax.Array, shape: tuple[int, ...], table: tables.TableSum) -> jax.Array:
+    limbs, factors = table
+    count, places = limbs.shape[2], _checks.shape("shape", shape)
+    words = jax.random.bits(key, (count * len(factors) + 1, *places), jnp.uint32)
+    drawn = _draw_signed(words[1:].reshape(count, len(factors), *places), words[0], limbs)
+    return functools.reduce(jnp.add, (factor * part for factor, part in zip(factors, drawn, strict=True)))
 
 
 def _draw_signed(words, signs, limbs):

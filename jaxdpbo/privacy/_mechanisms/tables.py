@@ -106,17 +106,28 @@ def gaussian(sigma: int, bits: int = 128) -> TableSum:
     """
     if _checks.size("bits", bits) not in PRECISIONS:
         raise ValueError(f"bits must be one of {', '.join(map(str, PRECISIONS))}, got {bits}")
-    return _parts(_sigma(sigma), int(bits))
+    return _parts(_sigma(sigma), int(bits), False)
+
+
+def discrete_gaussian(sigma: int) -> TableSum:
+    """Return tables of the discrete Gaussian, ``P(x)`` proportional to ``exp(-x^2 / (2 sigma^2))``; see ``gaussian``.
+
+    The innermost part is a discrete Gaussian too.
+
+    Raises:
+      ValueError: ``sigma`` above 2^24.
+    """
+    return _parts(_sigma(sigma), 128, True)
 
 
 def gaussian_total_variation(sigma: int, bits: int = 128) -> float:
-    """Bound the total variation of a draw from the rounded Gaussian."""
+    """Bound the total variation of a draw from the rounded Gaussian, or from the discrete one."""
     count, length, _ = gaussian(sigma, bits).limbs.shape
     return count * ((length + 1) * 2.0**-bits + 2.0 ** -(bits + 9))
 
 
 @cache
-def _parts(sigma: int, bits: int) -> TableSum:
+def _parts(sigma: int, bits: int, discrete: bool) -> TableSum:
     precision, variance, factors, parts = PRECISIONS[bits], Fraction(sigma) ** 2, [1], []
     part = Fraction(precision.part)
     while (factor := min(precision.factor, math.isqrt(max(0, math.floor(variance / part - 1))))) > 1:
@@ -126,7 +137,8 @@ def _parts(sigma: int, bits: int) -> TableSum:
         factors.append(factors[-1] * factor)
         variance = rest
     first, *others = [*parts, variance]
-    tables = [_rounded_gaussian(first, bits), *(_gaussian(other, bits) for other in others)]
+    innermost = _gaussian if discrete else _rounded_gaussian
+    tables = [innermost(first, bits), *(_gaussian(other, bits) for other in others)]
     limbs = np.full((len(tables), max(map(len, tables)), precision.words), 2**32 - 1, np.uint32)
     for row, table in zip(limbs, tables, strict=True):
         row[: len(table)] = table

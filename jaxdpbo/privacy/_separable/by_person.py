@@ -77,7 +77,7 @@ def by_person(
     """Make an objective for people with several rows each from an objective of rows.
 
     A run then protects the content of all rows of a person. The number and the positions of each person's rows are
-    public: the guarantee assumes this (``_guarantee.ROW_OWNERS``). Entry ``p`` of the values is a function of the
+    public: the guarantee assumes this (``_assumptions.ROW_OWNERS``). Entry ``p`` of the values is a function of the
     entries of person ``p``'s rows alone: if the objective comes from ``per_user``, or you pass a run ``user_axes`` to
     count the rows, the guarantee no longer assumes separable losses.
 

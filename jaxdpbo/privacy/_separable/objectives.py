@@ -108,8 +108,8 @@ def per_user(loss: Callable[..., jax.Array], user_axes: Tree = 0, *, public_cons
     """Make an objective from the loss of one person, ``loss(point, record) -> ()``.
 
     Entry ``i`` of the losses is a function of record ``i`` and of public values by construction. The guarantee of a run
-    does not assume separable losses. It assumes ``_guarantee.OWN_ROWS`` instead, which no program can show: row ``i``
-    of ``data`` was made from record ``i``. It also assumes ``_guarantee.COMPILED_APART``: XLA keeps users apart.
+    does not assume separable losses. It assumes ``_assumptions.OWN_ROWS`` instead, which no program can show: row ``i``
+    of ``data`` was made from record ``i``. It also assumes ``_assumptions.COMPILED_APART``: XLA keeps users apart.
 
     >>> import jax.numpy as jnp
     >>> from jaxdpbo import per_user
@@ -124,7 +124,7 @@ def per_user(loss: Callable[..., jax.Array], user_axes: Tree = 0, *, public_cons
         until this person is done; the total time is then the slowest person's, visible to anybody with a clock.
       user_axes: the axis of users: a prefix of the tree of ``data``, as for ``jax.vmap``; None for public leaves.
       public_constants: True if all arrays captured or written down by ``loss`` are public and hold no record; the
-        guarantee assumes this by ``_guarantee.OWN_ROWS``. Set it if ``loss`` multiplies by ``jnp.array([...])``, or
+        guarantee assumes this by ``_assumptions.OWN_ROWS``. Set it if ``loss`` multiplies by ``jnp.array([...])``, or
         calls a function of JAX with an array inside, such as ``jax.scipy.special.ndtri``.
 
     Returns:

@@ -8,7 +8,7 @@ import numpy as np
 
 from jaxdpbo import _checks, _input_noise
 from jaxdpbo._types import ArrayLike
-from jaxdpbo.privacy import _accounting, _guarantee, _sensitivity
+from jaxdpbo.privacy import _accounting, _assumptions, _guarantee, _sensitivity
 from jaxdpbo.privacy._mechanisms import tables
 
 NOISES = ("exact", "float")
@@ -393,8 +393,8 @@ def _make(
 
 
 def _statement(notion, level, relation, exact, unit=None, total_variation=TOTAL_VARIATION) -> _guarantee.Guarantee:
-    of_noise = _guarantee.RANDOM_BITS if exact else _guarantee.IDEAL_NOISE
+    of_noise = _assumptions.RANDOM_BITS if exact else _assumptions.IDEAL_NOISE
     return _guarantee.guarantee(
-        notion, level, relation, ROWS, assumptions=(of_noise, _guarantee.PUBLIC_CONFIG),
+        notion, level, relation, ROWS, assumptions=(of_noise, _assumptions.PUBLIC_CONFIG),
         total_variation=total_variation if exact else 0.0, unit=unit,
     )  # fmt: skip

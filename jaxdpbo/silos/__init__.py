@@ -1,0 +1,30 @@
+"""Searches among silos that share neither rows nor sums: the server sees the sum of all, with the noise of all.
+
+Agree on the terms (``agree``), answer requests in each silo (``Silo``), and run the search on the server
+(``run_silos``). Needs the extra ``silos``.
+"""
+
+from jaxdpbo import _namespace
+from jaxdpbo.silos._agreement import Agreement, SiloGuarantees, agree
+from jaxdpbo.silos._coordinator import SiloError, SiloRun, run_silos
+from jaxdpbo.silos._messages import Credential, Refused
+from jaxdpbo.silos._roster import Member, Roster, create_identity, load_roster, make_roster
+from jaxdpbo.silos._silo import Silo
+
+__all__ = [
+    "Agreement",
+    "Credential",
+    "Member",
+    "Refused",
+    "Roster",
+    "Silo",
+    "SiloError",
+    "SiloGuarantees",
+    "SiloRun",
+    "agree",
+    "create_identity",
+    "load_roster",
+    "make_roster",
+    "run_silos",
+]
+__dir__ = _namespace.list_public(__name__)

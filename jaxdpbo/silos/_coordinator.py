@@ -1,0 +1,199 @@
+"""The server's side of a run: ask all silos, add up their answers, and learn from the noised sum. Holds no secret."""
+
+import base64
+import json
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxdpbo import _files, _types
+from jaxdpbo._types import Algorithm, Query
+from jaxdpbo.drivers import _compiled_steps, _result, _table_scan
+from jaxdpbo.silos._agreement import Agreement, SiloGuarantees
+from jaxdpbo.silos._messages import Credential, Request, write_leaves
+from jaxdpbo.tables import _table
+
+Send = Callable[[dict[str, bytes]], Mapping[str, bytes]]  # requests by silo, to the answers that came
+
+
+class SiloError(RuntimeError):
+    """Too few silos answered: the run stopped. The steps so far are on record, and nothing is spent twice."""
+
+
+class SiloRun(NamedTuple):
+    """A run among silos. Everything in it is public.
+
+    Attributes:
+      release: of the algorithm.
+      guarantees: see ``SiloGuarantees``.
+      attempts: the number of sums that the silos were asked for.
+    """
+
+    release: Any
+    guarantees: SiloGuarantees
+    attempts: int
+
+
+class _Record:
+    """Public lines on disk, so that a server that was killed goes on: keys, attempts, and noised sums."""
+
+    def __init__(self, path: str | Path | None) -> None:
+        self._path = None if path is None else Path(path)
+        lines: list[str] = []
+        if self._path is not None and self._path.exists():
+            _files.expect_own(self._path)
+            lines = self._path.read_text().splitlines()
+        self.lines: list[dict[str, Any]] = [json.loads(line) for line in lines]
+
+    def add(self, **line: Any) -> None:
+        """Write a line, before the caller acts on it."""
+        self.lines.append(line)
+        if self._path is not None:
+            _files.replace(self._path, "".join(json.dumps(each) + "\n" for each in self.lines).encode())
+
+    def find(self, name: str) -> list[dict[str, Any]]:
+        """The lines with a field."""
+        return [line for line in self.lines if name in line]
+
+
+def run_silos(
+    agreement: Agreement,
+    credentials: Mapping[str, Credential],
+    send: Send,
+    *,
+    record: str | Path | None = None,
+) -> SiloRun:
+    """Run a search among silos, from the server's side.
+
+    The server never sees a sum of one silo: only the sum of all, with the noise of all.
+
+    Formal guarantee: ``agreement.guarantees``, which the silos enforce against any server.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import jax.numpy as jnp
+    >>> import numpy as np
+    >>> from jaxdpbo import dp_gibo, ledger, silos
+    >>> folder, names = Path(tempfile.mkdtemp()), ["Bern", "Zug"]
+    >>> roster = silos.make_roster([silos.create_identity(folder, name, users=500) for name in names])
+    >>> config = dp_gibo.config(users=1000, steps=2, mu=1.0, bounds=[(0, 9)], clip_norm=1.0, memory="none")
+    >>> agreement = silos.agree("march", dp_gibo.algorithm, config, roster, colluding=0)
+    >>> def distance(point, batch):
+    ...     return jnp.abs(batch["age"] - point[0])
+    >>> def open_silo(name):
+    ...     ledger.create(folder / f"{name}.jsonl", mu=2)
+    ...     columns = {"age": np.linspace(3, 5, 500)}
+    ...     return silos.Silo(agreement, distance, columns, name=name, folder=folder, ledger=folder / f"{name}.jsonl")
+    >>> opened = {name: open_silo(name) for name in names}
+    >>> credentials = {name: silo.credential() for name, silo in opened.items()}
+    >>> def send(requests):
+    ...     return {name: opened[name].answer(request) for name, request in requests.items()}
+    >>> run = silos.run_silos(agreement, credentials, send)
+    >>> run.attempts, run.release.point.shape
+    (2, (1,))
+
+    Args:
+      agreement: the terms.
+      credentials: the key of each silo that takes part, from ``Silo.credential``, by name.
+      send: delivers requests to silos, by name, and returns the answers that came in time.
+      record: a file for the public record of the run. With the same file, a server that was killed goes on after the
+        last sum on record.
+
+    Raises:
+      SiloError: fewer silos answered than a sum must have, or the silos' answers are used up.
+      ValueError: keys of silos that are not on the roster, or a record of other terms.
+    """
+    strangers = set(credentials) - set(agreement.roster.names)
+    if strangers:
+        raise ValueError(f"credentials must be of silos on the roster, got {', '.join(sorted(strangers))}")
+    book = _Record(record)
+    if not book.lines:
+        seed = [int(word) for word in np.random.SeedSequence().generate_state(2)]  # public: of the points to propose
+        book.add(terms=agreement.digest.hex(), seed=seed)
+    if book.lines[0]["terms"] != agreement.digest.hex():
+        raise ValueError("record must be of a run with the same terms")
+    algorithm, config = agreement.algorithm, agreement.config
+    key = jax.random.wrap_key_data(jnp.asarray(book.lines[0]["seed"], jnp.uint32))
+    init_key, loop_key, release_key = _compiled_steps.run_keys(key)
+    state, present = jax.jit(algorithm.init)(init_key, config), dict(credentials)
+    for step in range(config.steps):
+        ask_key, tell_key = _compiled_steps.step_keys(loop_key, step)
+        query = _compiled_steps.ask(algorithm, ask_key, config, state)
+        queries = _types.history(algorithm, config, state, query)
+        zeros = _zeros(agreement, query)
+        whole = zeros.whole
+        if queries:
+            count = len(_table_scan.flatten(zeros.whole))
+            total = _ask_silos(agreement, book, present, send, step, queries, count)
+            whole = _table_scan.unflatten(zeros.whole, total)
+        state, failed = _learn(algorithm, tell_key, config, state, query, zeros._replace(whole=whole))
+        _result.raise_on_failed_factorisation(failed, None)
+    released = _compiled_steps.release(algorithm, release_key, config, state)
+    return SiloRun(
+        _result.name_params(_result.to_numpy(released), config), agreement.guarantees, len(book.find("attempt"))
+    )
+
+
+def _ask_silos(
+    agreement: Agreement,
+    book: _Record,
+    present: dict[str, Credential],
+    send: Send,
+    step: int,
+    queries: tuple[Query, ...],
+    count: int,
+) -> np.ndarray:
+    """The noised sum of a step, int64 ``(count,)``: from the record, or from an attempt that all silos in it answer.
+
+    Silos that did not answer leave ``present``: a sum without them needs an attempt of its own.
+    """
+    for line in book.find("total"):
+        if line["step"] == step:
+            return np.frombuffer(base64.b64decode(line["total"]), "<i8")
+    stacked = [np.stack(leaves) for leaves in zip(*map(jax.tree.leaves, queries), strict=True)]
+    while len(present) >= agreement.shares:
+        attempts = book.find("attempt")
+        if len(attempts) >= agreement.answers:
+            raise SiloError(f"all {agreement.answers} answers of the silos are used, at step {step}")
+        number = sum(line["step"] == step for line in attempts)
+        request = Request(agreement.run, step, number, dict(sorted(present.items())), write_leaves(stacked))
+        book.add(step=step, attempt=number)
+        answers = send(dict.fromkeys(present, request.to_bytes()))
+        missing = [name for name in present if len(answers.get(name, b"")) != 8 * count]
+        if not missing:
+            total = np.zeros(count, np.uint64)
+            for name in present:
+                total = total + np.frombuffer(answers[name], "<u8")
+            book.add(step=step, total=base64.b64encode(total.astype("<u8").tobytes()).decode())
+            return total.view(np.int64)
+        for name in missing:
+            del present[name]
+    raise SiloError(f"{len(present)} silos answer, and a sum must have {agreement.shares}: stopped at step {step}")
+
+
+def _zeros(agreement: Agreement, query: Query) -> Any:
+    """The total of no user, from shapes alone."""
+    stacked = jax.tree.map(lambda leaf: np.asarray(leaf)[None], query)
+    values = jax.ShapeDtypeStruct((1, len(query.points), _table.BATCH), query.points.dtype)
+    present = jax.ShapeDtypeStruct((_table.BATCH,), bool)
+    total = jax.eval_shape(
+        partial(_table_scan.total_of_values, agreement.algorithm, False), agreement.config, stacked, values, present
+    )
+    return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), total)
+
+
+@partial(jax.jit, static_argnums=0)
+def _learn(algorithm: Algorithm, key: jax.Array, config: Any, state: Any, query: Query, total: Any) -> Any:
+    """The state after a step, with the noised sum in place of what ``perturb`` would release."""
+    assert algorithm.perturb is not None
+    released = algorithm.perturb(key, config, query, total.whole)
+    leaves, tree = jax.tree.flatten(released, is_leaf=_table_scan.is_wide)
+    noised = iter(jax.tree.leaves(total.whole, is_leaf=_table_scan.is_wide))
+    leaves = [next(noised) if _table_scan.is_wide(leaf) else leaf for leaf in leaves]
+    after = algorithm.tell(config, state, query, jax.tree.unflatten(tree, leaves))
+    return after, _table_scan.Flag(_result.check_info(algorithm.inform(config, query, total)).factorisation_failed)

@@ -1,0 +1,92 @@
+"""What the server asks of silos, as bytes that all of them hash in the same way."""
+
+import base64
+import hashlib
+import json
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Refused(ValueError):
+    """A silo does not answer: the request is not one that it agreed to. Nothing was sent. Quotes no record."""
+
+
+class Credential(NamedTuple):
+    """The public key of a silo for one run, and the silo's signature under it, both in base64."""
+
+    public: str
+    signature: str
+
+
+class Request(NamedTuple):
+    """A request for a silo's part of a sum. All fields are public.
+
+    Attributes:
+      run: the name of the run.
+      step: the number of the step, from 0.
+      attempt: the number of the attempt at this step, from 0.
+      credentials: the ``Credential`` of each silo in the sum, by name.
+      leaves: the arrays of the stacked queries, each a dtype, a shape, and bytes in base64.
+    """
+
+    run: str
+    step: int
+    attempt: int
+    credentials: dict[str, Credential]
+    leaves: tuple[tuple[str, tuple[int, ...], str], ...]
+
+    def to_bytes(self) -> bytes:
+        """The request as JSON, with sorted names."""
+        content = self._asdict() | {"credentials": {name: key._asdict() for name, key in self.credentials.items()}}
+        return json.dumps(content, sort_keys=True).encode()
+
+    def digest(self) -> bytes:
+        """The SHA-256 of the request."""
+        return hashlib.sha256(self.to_bytes()).digest()
+
+
+def parse_request(content: bytes) -> Request:
+    """Read a request. Raise a Refused if the bytes are none."""
+    try:
+        fields = json.loads(content)
+        given = fields["credentials"].items()
+        credentials = {str(name): Credential(str(key["public"]), str(key["signature"])) for name, key in given}
+        leaves = tuple(
+            (str(dtype), tuple(int(size) for size in shape), str(data)) for dtype, shape, data in fields["leaves"]
+        )
+        step, attempt = fields["step"], fields["attempt"]
+        request = Request(str(fields["run"]), step, attempt, credentials, leaves)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise Refused("the request is not a request of jaxdpbo") from None
+    if type(step) is not int or type(attempt) is not int or request.to_bytes() != content:
+        raise Refused("the request is not a request of jaxdpbo")
+    return request
+
+
+def write_leaves(leaves: list[np.ndarray]) -> tuple[tuple[str, tuple[int, ...], str], ...]:
+    """Arrays as text."""
+    arrays = [np.ascontiguousarray(leaf) for leaf in leaves]
+    return tuple((str(a.dtype), a.shape, base64.b64encode(a.tobytes()).decode()) for a in arrays)
+
+
+def read_leaves(leaves: tuple[tuple[str, tuple[int, ...], str], ...], like: list[np.ndarray]) -> list[np.ndarray]:
+    """Arrays from text, stacked on a first axis; ``like`` has the shape and dtype of a row of each.
+
+    Raises:
+      Refused: other arrays.
+    """
+    if len(leaves) != len(like):
+        raise Refused(f"a query of this run has {len(like)} arrays, got {len(leaves)}")
+    counts, arrays = {shape[:1] for _, shape, _ in leaves}, []
+    for (dtype, shape, data), row in zip(leaves, like, strict=True):
+        if dtype != str(row.dtype) or shape[1:] != row.shape or len(counts) != 1 or not shape[0]:
+            raise Refused(f"an array of a query must be {row.dtype}{row.shape}, got {dtype}{shape}")
+        try:
+            content = base64.b64decode(data, validate=True)
+        except ValueError:
+            raise Refused("an array of a query must be in base64") from None
+        if len(content) != np.prod(shape) * row.dtype.itemsize:
+            raise Refused("an array of a query must have the bytes of its shape")
+        arrays.append(np.frombuffer(content, row.dtype).reshape(shape))
+    return arrays

@@ -1,0 +1,505 @@
+"""Searches among silos: the noised sum of all users and nothing else, and no lie of the server is answered."""
+
+import base64
+import json
+import math
+from fractions import Fraction
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from protocol_cases import CASES
+from scipy import stats
+
+from jaxdpbo import dp_gibo, ledger, private_evaluations, random_search, silos, tables
+from jaxdpbo.drivers import _compiled_steps, _table_scan
+from jaxdpbo.privacy import _mechanisms
+from jaxdpbo.privacy._accounting import noise_shares
+from jaxdpbo.silos import _coordinator, _masks, _messages, _silo
+from jaxdpbo.tables import _table
+
+USERS = 210
+X = np.random.default_rng(0).normal(1.5, 0.5, (USERS, 2))
+NAMES = "ABCDEFGHIJ"
+BOX = {"low": [0, 0], "high": [3, 3]}
+
+
+def loss(point, batch):
+    return jnp.minimum(jnp.abs(batch["x"] - point[0]) + jnp.abs(batch["y"] - point[1]), 4.0)
+
+
+def gibo(**options):
+    settings = {"users": USERS, "steps": 3, "batch": 3, "mu": 1.0, "clip_norm": 1.0, "bounds": BOX, "memory": "none"}
+    return dp_gibo.algorithm, dp_gibo.config(**settings | options)
+
+
+def evaluations(**options):
+    inner = random_search.config(users=1, steps=3, batch=2, bounds=BOX)
+    settings = {"users": USERS, "mu": 1.0, "loss_range": (0, 4)} | options
+    return (
+        private_evaluations.make_algorithm(random_search.algorithm),
+        private_evaluations.config(random_search.algorithm, inner, **settings),
+    )
+
+
+SEARCHES = {"DP-GIBO": gibo, "private evaluations": evaluations}
+
+
+class Federation:
+    """Silos in one process, each with keys and a ledger of its own."""
+
+    def __init__(self, folder, count=3, search=gibo, *, missing=0, mu=9, **terms):
+        self.folder, self.names = folder, NAMES[:count]
+        self.parts = dict(zip(self.names, np.array_split(np.arange(USERS), count), strict=True))
+        cards = [silos.create_identity(folder / name, name, users=len(part)) for name, part in self.parts.items()]
+        self.roster = silos.make_roster(cards, missing=missing)
+        self.agreement = silos.agree("march", *search(), self.roster, **terms)
+        for name in self.names:
+            ledger.create(folder / name / "book", mu=mu)
+        self.silos = {name: self.open(name) for name in self.names}
+        self.keys = {name: silo.credential() for name, silo in self.silos.items()}
+        self.seen = []
+
+    def open(self, name, objective=loss, rows=None):
+        rows = X[self.parts[name]] if rows is None else rows
+        columns = {"x": rows[:, 0], "y": rows[:, 1]}
+        folder = self.folder / name
+        return silos.Silo(self.agreement, objective, columns, name=name, folder=folder, ledger=folder / "book")
+
+    def send(self, requests):
+        answers = {name: self.silos[name].answer(content) for name, content in requests.items()}
+        self.seen.append((requests, answers))
+        return answers
+
+    def run(self, send=None, **options):
+        return silos.run_silos(self.agreement, self.keys, send or self.send, **options)
+
+    def request(self, step=0, attempt=0, names=None, **changes):
+        """A request of the first step, as an honest server sends it."""
+        leaves = _messages.write_leaves([np.asarray(leaf)[None] for leaf in jax.tree.leaves(self.agreement.template)])
+        keys = {name: self.keys[name] for name in sorted(names or self.names)}
+        request = _messages.Request("march", step, attempt, keys, leaves)
+        return request._replace(**changes).to_bytes()
+
+    def lines(self, name):
+        return self.silos[name]._charge()
+
+
+@pytest.fixture
+def no_noise(monkeypatch):
+    monkeypatch.setattr(_silo, "_draw_noise", lambda key, count, sigma: np.zeros(count, np.int64))
+
+
+def answer_of_all(federation):
+    """The exact sum of the template's query over all users in one table, by the library's scan of a table."""
+    algorithm, config = federation.agreement.algorithm, federation.agreement.config
+    table = tables.arrays({"x": X[:, 0], "y": X[:, 1]})
+    users = _table_scan.TableUsers(algorithm, loss, table, config, True, None)
+    before = users.begin(jax.random.key(0))
+    return _table_scan.flatten(users.evaluate(jax.random.key(1), before, federation.agreement.template).whole)
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+@pytest.mark.parametrize("count", [2, 5, 10])
+def test_the_sum_is_that_of_one_machine_with_all_users(name, count, no_noise, tmp_path):
+    federation = Federation(tmp_path, count, SEARCHES[name], colluding=0)
+    request = federation.request()
+    answers = [np.frombuffer(silo.answer(request), "<u8") for silo in federation.silos.values()]
+    np.testing.assert_array_equal(np.sum(answers, axis=0, dtype=np.uint64).view(np.int64), answer_of_all(federation))
+    assert len({answer.tobytes() for answer in answers}) == count
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_a_run_finds_what_one_machine_finds(name, tmp_path):
+    """With a budget so large that noise does not matter."""
+    federation = Federation(tmp_path, search=lambda: SEARCHES[name](mu=9.0), mu=99)
+    run = federation.run()
+    means = [
+        float(np.mean(loss(point, {"x": X[:, 0], "y": X[:, 1]}))) for point in (run.release.point, np.ones(2) * 0.3)
+    ]
+    assert means[0] < means[1]
+    assert run.attempts == 3
+
+
+def test_masks_cancel_and_each_is_uniform():
+    private = {name: _masks.generate_key() for name in NAMES[:5]}
+    publics = {name: _masks.public_key(key) for name, key in private.items()}
+    masks = [_masks.make_mask(name, private[name], publics, b"step 1", 4000) for name in private]
+    assert not np.any(np.sum(masks, axis=0, dtype=np.uint64))
+    for mask in masks:
+        assert stats.kstest(mask / 2.0**64, "uniform").pvalue > 1e-6
+    others = _masks.make_mask("A", private["A"], publics, b"step 2", 4000)
+    assert not np.any(others == masks[0])
+    assert np.any(np.sum([others, *masks[1:]], axis=0, dtype=np.uint64))
+
+
+def test_silos_that_were_asked_differently_send_noise(no_noise, tmp_path):
+    """A server that gives one silo another query, or another list of silos, learns nothing of the others' sums."""
+    federation = Federation(tmp_path, missing=1, colluding=0)
+    plain, other = federation.request(), federation.request(step=1)
+    total = sum(
+        np.frombuffer(federation.silos[name].answer(other if name == "C" else plain), "<u8")
+        for name in federation.names
+    )
+    expected = answer_of_all(federation)
+    assert np.all(np.abs(total.view(np.int64) - expected) > 2**30)
+
+
+@pytest.mark.parametrize("shares", [1, 2, 7])
+def test_shares_add_up_to_the_stated_noise(shares):
+    sigma = noise_shares.share_sigma(700, shares)
+    draws = [_silo._draw_noise(key, 20_000, sigma) for key in jax.random.split(jax.random.key(0), shares)]
+    total, variance = np.sum(draws, axis=0), shares * sigma**2
+    assert 700**2 <= variance < 705**2
+    cells = np.floor(stats.norm.cdf(total / math.sqrt(variance)) * 20)
+    counts = np.bincount(np.clip(cells, 0, 19).astype(int), minlength=20)
+    assert stats.chisquare(counts).pvalue > 1e-4
+
+
+def exact_discrete_gaussian(sigma):
+    support = np.arange(-30 * sigma, 30 * sigma + 1)
+    weights = np.exp(-(support.astype(float) ** 2) / (2 * sigma**2))
+    return support, weights / weights.sum()
+
+
+def test_a_draw_is_a_discrete_gaussian():
+    """Its tables, multiplied out, against the formula."""
+    limbs, factors = _mechanisms.tables.discrete_gaussian(3)
+    assert factors == (1,)
+    words = [sum(int(word) << 32 * (3 - place) for place, word in enumerate(row)) for row in limbs[0]]
+    if words[0] > words[-1]:
+        words = [sum(int(word) << 32 * place for place, word in enumerate(row)) for row in limbs[0]]
+    found = np.diff([0.0, *(word / 2.0**128 for word in words)])
+    support, masses = exact_discrete_gaussian(3)
+    middle = len(support) // 2
+    np.testing.assert_allclose(found[0], masses[middle], rtol=1e-12)
+    np.testing.assert_allclose(found[1:20], 2 * masses[middle + 1 : middle + 20], rtol=1e-9, atol=1e-15)
+
+
+@pytest.mark.parametrize("moved", [1, 20, 300])
+def test_a_discrete_gaussian_costs_no_more_than_is_stated(moved):
+    """The trade-off by summing all probabilities, at every threshold, against that of the stated level."""
+    _, masses = exact_discrete_gaussian(128)
+    level = noise_shares.discrete_gaussian_mu(moved, 128**2)
+    shifted = np.concatenate([np.zeros(moved), masses[:-moved]])
+    false_alarms = np.cumsum(masses[::-1])[::-1]
+    misses = np.concatenate([[0.0], np.cumsum(shifted)[:-1]])
+    bound = stats.norm.cdf(stats.norm.isf(false_alarms) - level)
+    assert np.all(misses >= bound - 1e-12)
+    smaller = stats.norm.cdf(stats.norm.isf(false_alarms) - 0.995 * level)
+    assert not np.all(misses >= smaller - 1e-12)
+
+
+def test_levels_are_rounded_up_and_count_answers_and_colluders(tmp_path):
+    federation = Federation(tmp_path, 5, missing=1, answers=4, colluding=2)
+    budget, sigma = federation.agreement.config.budget, federation.agreement.share_sigma
+    for shares, stated in zip((4, 2, 1), federation.agreement.guarantees, strict=True):
+        squared = Fraction(2 * int(budget.radius)) ** 2 * 4 / (shares * sigma**2 - Fraction(9, 2))
+        assert Fraction(stated.level) ** 2 >= squared
+        assert stated.level < math.sqrt(squared) * (1 + 1e-9)
+        assert 0 < stated.total_variation < 1e-30
+    assert federation.silos["A"].guarantee.level == federation.agreement.guarantees.colluding.level
+    assert ledger.account(tmp_path / "A" / "book").spends[0].spend.events[0].level == Fraction(
+        federation.silos["A"].guarantee.level
+    )
+
+
+# -- What a silo refuses ----------------------------------------------------------------------------------------------
+
+
+def without(federation, name):
+    return {each: key for each, key in federation.keys.items() if each != name}
+
+
+def leaves_of(federation, change):
+    """The template's query with other points."""
+    query = jax.tree.map(lambda leaf: np.asarray(leaf)[None], federation.agreement.template)
+    return _messages.write_leaves(jax.tree.leaves(query._replace(points=change(query.points))))
+
+
+def forged(federation):
+    """The server's own key in place of a silo's: it would know all masks with that silo."""
+    public = base64.b64encode(_masks.public_key(_masks.generate_key())).decode()
+    return federation.keys | {"B": federation.keys["B"]._replace(public=public)}
+
+
+LIES = {
+    "another run": (lambda f: {"run": "april"}, "agreed to the run 'march'"),
+    "a step outside": (lambda f: {"step": 3}, "of 3 steps"),
+    "a negative step": (lambda f: {"step": -1}, "of 3 steps"),
+    "a negative attempt": (lambda f: {"attempt": -1}, "of 3 steps"),
+    "a smaller roster": (lambda f: {"credentials": without(f, "B")}, "must have 3 silos or more, got 2"),
+    "a stranger": (lambda f: {"credentials": f.keys | {"Z": f.keys["B"]}}, "'Z' is not on the roster"),
+    "a forged key": (lambda f: {"credentials": forged(f)}, "'B' did not sign"),
+    "another's key": (lambda f: {"credentials": f.keys | {"A": f.keys["B"]}}, "'A' did not sign"),
+    "a point outside": (lambda f: {"leaves": leaves_of(f, lambda points: points + 9)}, "outside of the agreed box"),
+    "a point that is no number": (
+        lambda f: {"leaves": leaves_of(f, lambda points: points * np.nan)},
+        "outside of the agreed box",
+    ),
+    "arrays missing": (lambda f: {"leaves": ()}, "arrays, got 0"),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_lie_is_refused_and_neither_sent_nor_charged(lie, tmp_path):
+    federation = Federation(tmp_path)
+    change, says = LIES[lie]
+    with pytest.raises(silos.Refused, match=says):
+        federation.silos["A"].answer(federation.request(**change(federation)))
+    assert not federation.lines("A")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{}", b"[1]", b"\xff", b'{"run": "march", "step": true, "attempt": 0, "credentials": {}, "leaves": []}'],
+)
+def test_garbage_is_refused(content, tmp_path):
+    federation = Federation(tmp_path, 2, colluding=0)
+    with pytest.raises(silos.Refused, match="not a request of jaxdpbo"):
+        federation.silos["A"].answer(content)
+
+
+def test_an_attempt_is_answered_once_and_a_step_for_one_query(tmp_path):
+    federation = Federation(tmp_path, answers=4)
+    silo, request = federation.silos["A"], federation.request()
+    silo.answer(request)
+    for again in (silo, federation.open("A")):  # a restarted silo too
+        with pytest.raises(silos.Refused, match="attempt 0 of step 0 was answered before"):
+            again.answer(request)
+    query = federation.agreement.template
+    other = _messages.write_leaves(
+        [np.asarray(leaf)[None] for leaf in jax.tree.leaves(query._replace(points=query.points * 0))]
+    )
+    with pytest.raises(silos.Refused, match="step 0 was answered for another query"):
+        silo.answer(federation.request(attempt=1, leaves=other))
+    assert len(federation.lines("A")) == 1
+
+
+def test_two_answers_of_one_query_differ_by_fresh_noise(tmp_path):
+    federation = Federation(tmp_path, answers=4)
+    totals = []
+    for attempt in (0, 1):
+        request = federation.request(attempt=attempt)
+        answers = [np.frombuffer(silo.answer(request), "<u8") for silo in federation.silos.values()]
+        totals.append(np.sum(answers, axis=0, dtype=np.uint64).view(np.int64))
+    assert np.all(totals[0] != totals[1])
+    sigma = math.sqrt(3) * federation.agreement.share_sigma
+    assert np.all(np.abs(totals[0] - totals[1]) < 10 * sigma)
+
+
+def test_no_more_answers_than_were_paid(tmp_path):
+    federation = Federation(tmp_path)
+    for attempt in range(3):
+        federation.silos["A"].answer(federation.request(attempt=attempt))
+    with pytest.raises(silos.Refused, match="all 3 answers"):
+        federation.silos["A"].answer(federation.request(attempt=3))
+
+
+def test_an_answer_is_on_record_before_a_row_is_read(tmp_path):
+    federation = Federation(tmp_path)
+
+    class Failing(_table.ArrayTable):
+        def add(self, partial):
+            assert len(federation.lines("A")) == 1
+            raise tables.TableError("a disk is gone")
+
+    rows = X[federation.parts["A"]]
+    table = Failing(tables.arrays({"x": rows[:, 0], "y": rows[:, 1]})._columns)
+    silo = silos.Silo(
+        federation.agreement, loss, table, name="A", folder=tmp_path / "A", ledger=tmp_path / "A" / "book"
+    )
+    with pytest.raises(tables.TableError):
+        silo.answer(federation.request())
+    with pytest.raises(silos.Refused, match="answered before"):
+        federation.silos["A"].answer(federation.request())
+
+
+# -- Failures ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_silo_that_is_gone_is_left_out_of_a_sum_of_its_own(tmp_path):
+    federation = Federation(tmp_path, 4, missing=1, answers=5)
+
+    run = federation.run(
+        lambda requests: federation.send({name: content for name, content in requests.items() if name != "C"})
+    )
+    assert run.attempts == 4  # of three steps: the first was repeated without C
+    assert len(federation.lines("A")) == 4
+    assert not federation.lines("C")
+
+
+def test_too_few_silos_stop_the_run(tmp_path):
+    federation = Federation(tmp_path, 3, answers=9)
+    with pytest.raises(silos.SiloError, match="2 silos answer, and a sum must have 3: stopped at step 0"):
+        federation.run(lambda requests: federation.send({name: requests[name] for name in "AB"}))
+
+
+def test_answers_that_are_used_up_stop_the_run(tmp_path):
+    federation = Federation(tmp_path, 4, missing=1)
+    with pytest.raises(silos.SiloError, match="all 3 answers of the silos are used, at step 2"):
+        federation.run(lambda requests: federation.send({name: requests[name] for name in "ABD" if name in requests}))
+
+
+def test_garbage_of_a_silo_is_left_out_by_its_length(tmp_path):
+    federation = Federation(tmp_path, 4, missing=1, answers=5)
+    run = federation.run(lambda requests: federation.send(requests) | ({"C": b"x" * 999} if "C" in requests else {}))
+    assert run.attempts == 4
+
+
+@pytest.mark.parametrize("killed", ["before the silos", "after the silos"])
+def test_a_killed_server_goes_on_and_draws_nothing_twice(killed, tmp_path):
+    federation, calls = Federation(tmp_path, answers=5), []
+
+    def die_once(requests):
+        calls.append(requests)
+        if len(calls) == 2 and killed == "before the silos":
+            raise KeyboardInterrupt
+        answers = federation.send(requests)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return answers
+
+    with pytest.raises(KeyboardInterrupt):
+        federation.run(die_once, record=tmp_path / "server")
+    run = federation.run(record=tmp_path / "server")
+    assert run.attempts == 4  # a sum that may have left is asked anew, as another attempt
+    steps = [json.loads(line) for line in (tmp_path / "server").read_text().splitlines()]
+    assert [line["step"] for line in steps if "total" in line] == [0, 1, 2]
+    again = federation.run(lambda requests: pytest.fail("asked again"), record=tmp_path / "server")
+    np.testing.assert_array_equal(again.release.point, run.release.point)
+
+
+def test_the_server_sees_no_sum_of_a_silo(tmp_path):
+    """Each answer is uniform to the eye, and neither requests nor the record hold an unmasked number."""
+    federation = Federation(tmp_path, 2, colluding=0)
+    federation.run(record=tmp_path / "server")
+    words = np.concatenate([np.frombuffer(a, "<u8") for _, answers in federation.seen for a in answers.values()])
+    assert np.mean(words > 2.0**62) > 0.3  # a raw sum has a few thousand units
+    assert not any(b"identity" in content for requests, _ in federation.seen for content in requests.values())
+
+
+def test_a_plant_that_leaves_a_share_out_is_seen(tmp_path, monkeypatch):
+    """The spread of the sum over attempts is the stated one, and that of two shares is not."""
+    plain, keys = _silo._draw_noise, iter(jax.random.split(jax.random.key(0), 150))
+    monkeypatch.setattr(_silo._keys, "secret_key", lambda: next(keys))
+
+    def spread(shares):
+        """The variance of 25 sums over that of three shares, of which the first so many are drawn."""
+        federation, totals = Federation(tmp_path / str(shares), answers=25), []
+        for attempt in range(25):
+            request, answers = federation.request(attempt=attempt), []
+            for place, silo in enumerate(federation.silos.values()):
+                share = plain if place < shares else lambda key, count, sigma: np.zeros(count, np.int64)
+                monkeypatch.setattr(_silo, "_draw_noise", share)
+                answers.append(np.frombuffer(silo.answer(request), "<u8"))
+            totals.append(np.sum(answers, axis=0, dtype=np.uint64).view(np.int64))
+        return np.mean(np.var(totals, axis=0, ddof=1)) / (3 * federation.agreement.share_sigma**2), totals[0].size
+
+    found, size = spread(3)
+    low, high = stats.chi2.ppf([1e-3, 1 - 1e-3], 24 * size) / (24 * size)
+    assert low < found < high
+    planted, _ = spread(1)
+    assert planted < low
+
+
+# -- Terms ------------------------------------------------------------------------------------------------------------
+
+
+def choice():
+    case = CASES["private search"]
+    return case.algorithm, case.config(1.0)
+
+
+@pytest.mark.parametrize(
+    ("search", "terms", "says"),
+    [
+        (lambda: gibo(clip_norm="private"), {}, "must be numbers"),
+        (lambda: gibo(noise="float"), {}, "noise='exact'"),
+        (lambda: gibo(users=USERS + 1), {}, "config must be of the 210 users"),
+        (lambda: gibo(memory="all"), {}, "remember nothing"),
+        (choice, {}, "a choice among candidates"),
+        (lambda: (random_search.algorithm, random_search.config(users=USERS, steps=2, bounds=BOX)), {}, "add noise"),
+        (gibo, {"answers": 2}, "answers must"),
+        (gibo, {"colluding": 3}, "colluding must be fewer than the 3"),
+    ],
+)
+def test_terms_that_silos_cannot_keep_are_refused(search, terms, says, tmp_path):
+    with pytest.raises(ValueError, match=says):
+        Federation(tmp_path, search=search, **terms)
+
+
+def test_a_silo_whose_rows_or_key_are_not_those_of_the_roster_is_refused(tmp_path):
+    federation = Federation(tmp_path)
+    with pytest.raises(ValueError, match="the roster says 70 users of silo 'A', got 69"):
+        federation.open("A", rows=X[:69])
+    with pytest.raises(ValueError, match="not on the roster"):
+        federation.agreement.roster.member("Z")
+    (tmp_path / "A" / "A.identity").unlink()
+    silos.create_identity(tmp_path / "A", "A", users=70)
+    with pytest.raises(ValueError, match="another key for silo 'A'"):
+        federation.open("A")
+
+
+def test_a_ledger_that_cannot_pay_stops_a_silo_before_the_first_answer(tmp_path):
+    federation = Federation(tmp_path)
+    ledger.create(tmp_path / "small", mu=0.1)
+    with pytest.raises(ledger.BudgetExceeded):
+        silos.Silo(
+            federation.agreement, loss, {"x": X[:70, 0], "y": X[:70, 1]}, name="A", folder=tmp_path / "A",
+            ledger=tmp_path / "small",
+        )  # fmt: skip
+
+
+def test_other_terms_under_one_name_are_refused_by_the_ledger(tmp_path):
+    federation = Federation(tmp_path)
+    federation.agreement = silos.agree("march", *gibo(), federation.roster, answers=4)
+    with pytest.raises(ledger.LedgerError):
+        federation.open("A")
+
+
+def test_identities_are_kept_private_and_rosters_are_checked(tmp_path):
+    card = silos.create_identity(tmp_path, "A", users=3)
+    assert (tmp_path / "A.identity").stat().st_mode & 0o077 == 0
+    with pytest.raises(FileExistsError):
+        silos.create_identity(tmp_path, "A", users=3)
+    with pytest.raises(ValueError, match="letters"):
+        silos.create_identity(tmp_path, "../A", users=3)
+    with pytest.raises(ValueError, match="two silos or more"):
+        silos.make_roster([card])
+    with pytest.raises(ValueError, match="names of their own"):
+        silos.make_roster([card, card])
+    with pytest.raises(ValueError, match="identities of their own"):
+        silos.make_roster([card, card._replace(name="B")])
+    other = silos.create_identity(tmp_path, "B", users=4)
+    roster = silos.make_roster([other, card])
+    roster.save(tmp_path / "roster.json")
+    assert silos.load_roster(tmp_path / "roster.json") == roster
+    assert (roster.names, roster.users) == (("A", "B"), 7)
+    assert roster.digest() != silos.make_roster([card, other._replace(users=5)]).digest()
+
+
+def test_terms_differ_in_their_digest(tmp_path):
+    federation = Federation(tmp_path)
+    digests = {
+        silos.agree(run, *search, federation.roster, **terms).digest
+        for run, search, terms in (
+            ("march", gibo(), {}), ("april", gibo(), {}), ("march", gibo(mu=1.5), {}), ("march", evaluations(), {}),
+            ("march", gibo(), {"answers": 4}), ("march", gibo(), {"colluding": 0}),
+        )
+    }  # fmt: skip
+    assert len(digests) == 6
+    assert silos.agree("march", *gibo(), federation.roster).digest in digests
+
+
+def test_a_step_without_payment_asks_nobody(tmp_path):
+    """The server's structure of a release is that of the algorithm's own noise."""
+    federation = Federation(tmp_path)
+    agreement = federation.agreement
+    key, state = jax.random.key(0), agreement.algorithm.init(jax.random.key(0), agreement.config)
+    query = _compiled_steps.ask(agreement.algorithm, key, agreement.config, state)
+    zeros = _coordinator._zeros(agreement, query)
+    after, failed = _coordinator._learn(agreement.algorithm, key, agreement.config, state, query, zeros)
+    assert int(after.public.step) == 1
+    assert not np.any(failed.factorisation_failed)

@@ -211,7 +211,8 @@ def test_what_is_no_number_is_refused(tmp_path, level):
         (
             {"protects": "rows"},
             "the ledger's protects is 'users', the spend's is 'rows'"
-            ": charge it to a ledger created with protects='rows'",
+            ": charge it to a ledger created with protects='rows', or if the same users are meant, give Recording(..., "
+            "protects='users')",
         ),
     ],
 )

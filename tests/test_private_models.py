@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import check_estimator
 
-from jaxdpbo import Execution, Recording, ledger, space, tuning
+from jaxdpbo import Execution, Recording, Search, ledger, minimize, space, tuning
 from jaxdpbo.integrations.sklearn import PrivateClassifier, PrivateRegressor, _columns, _layered_training
 from jaxdpbo.integrations.sklearn._private_models import _few_rows_note, _read_table, _read_targets
 from jaxdpbo.privacy import _assumptions, _guarantee
@@ -319,6 +319,23 @@ def test_the_ledger_is_charged_once_and_no_fit_is_repeated(tmp_path):
     with pytest.raises(ledger.LedgerError):
         recorded.fit(FRAME, LABELS)
     assert len(ledger.account(path).spends) == 1
+
+
+def test_one_ledger_pays_for_a_search_and_a_model_of_the_same_people(tmp_path):
+    path, words = tmp_path / "book", "our customers"
+    ledger.create(path, notion="gdp", level=9, delta=1e-3, protects=words)
+    classifier(ledger=Recording(path, "model", protects=words), run=None).fit(FRAME, LABELS)
+    minimize(
+        lambda point, ages: np.abs(ages / 100 - point[0]), FRAME["age"].to_numpy(), [(0, 1)], mu=1, loss_range=(0, 1),
+        search=Search(method="in_order", steps=2), ledger=Recording(path, "search", protects=words),
+    )  # fmt: skip
+    spends = ledger.account(path).spends
+    assert [entry.run for entry in spends] == ["model", "search"]
+    assert all(_assumptions.SAME_USERS in entry.spend.assumptions for entry in spends)
+    with pytest.raises(ledger.LedgerError, match=r"give Recording\(\.\.\., protects='our customers'\)"):
+        classifier(ledger=Recording(path, "other"), run=None).fit(FRAME, LABELS)
+    with pytest.raises(ValueError, match="protects must be"):
+        classifier(ledger=Recording(path, "other", protects=3), run=None).fit(FRAME, LABELS)
 
 
 def test_a_refused_fit_costs_nothing(tmp_path):

@@ -12,7 +12,7 @@ import pytest
 from protocol_cases import CASES
 from scipy import stats
 
-from jaxdpbo import dp_gibo, ledger, private_evaluations, random_search, silos, tables
+from jaxdpbo import _commands, dp_gibo, ledger, private_evaluations, random_search, silos, tables
 from jaxdpbo.drivers import _compiled_steps, _table_scan
 from jaxdpbo.privacy import _mechanisms
 from jaxdpbo.privacy._accounting import noise_shares
@@ -478,6 +478,19 @@ def test_identities_are_kept_private_and_rosters_are_checked(tmp_path):
     assert silos.load_roster(tmp_path / "roster.json") == roster
     assert (roster.names, roster.users) == (("A", "B"), 7)
     assert roster.digest() != silos.make_roster([card, other._replace(users=5)]).digest()
+
+
+def test_a_roster_is_made_from_a_shell(tmp_path, capsys):
+    for name in "AB":
+        _commands.main(["silo", "init", name, "--users", "5", "--folder", str(tmp_path / name)])
+    cards = [str(tmp_path / name / f"{name}.card.json") for name in "AB"]
+    _commands.main(["silo", "roster", *cards, "--out", str(tmp_path / "roster.json")])
+    roster = silos.load_roster(tmp_path / "roster.json")
+    assert (roster.names, roster.users) == (("A", "B"), 10)
+    assert roster.digest().hex() in capsys.readouterr().out
+    for refused in (["init", "A", "--users", "5", "--folder", str(tmp_path / "A")], ["roster", cards[0]]):
+        with pytest.raises(SystemExit, match="jaxdpbo silo: "):
+            _commands.main(["silo", *refused])
 
 
 def test_terms_differ_in_their_digest(tmp_path):

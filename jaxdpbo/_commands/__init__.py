@@ -1,4 +1,4 @@
-"""The commands of the package: ``jaxdpbo demo``, ``tune``, ``curator``, ``modeler``, ``ledger`` and ``report``.
+"""The commands of the package: ``jaxdpbo demo``, ``tune``, ``curator``, ``modeler``, ``ledger``, ``report``, ``silo``.
 
 ``python -m jaxdpbo`` is the same.
 
@@ -23,8 +23,14 @@ COMMANDS = {
     "modeler": "search the released rows of a curator, and query rows by number",
     "ledger": "read a ledger of privacy budgets: spends, remaining budget, and integrity",
     "report": "write a page to sign, for all releases that a ledger paid for",
+    "silo": "make the key of a silo, or the roster of a federation",
 }
-EXTRAS = {"matplotlib": "demo", "sklearn": "demo", "tqdm": "progress"}  # missing package -> extra to install
+EXTRAS = {
+    "cryptography": "silos",
+    "matplotlib": "demo",
+    "sklearn": "demo",
+    "tqdm": "progress",
+}  # missing package -> extra to install
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

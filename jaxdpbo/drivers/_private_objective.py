@@ -297,7 +297,7 @@ class PrivateObjective:
         if self._recording is None:
             return True
         try:
-            ledgers.note(*self._recording, self._record.lines + 1, line)
+            ledgers.note(self._recording.path, self._recording.run, self._record.lines + 1, line)
         except ledgers.MovedLedgerError:
             if not self._recall():
                 raise

@@ -105,7 +105,7 @@ def begin_with_file(
     charged = recordings.charge_run(*run)
     if charged.release is None and not charged.steps:
         try:
-            _ledger.note(*recording, 1, {"file": file})  # before anything is drawn
+            _ledger.note(recording.path, recording.run, 1, {"file": file})  # before anything is drawn
             return charged
         except _ledger.MovedLedgerError:  # the same call in another process was first, perhaps with this file
             charged = recordings.charge_run(*run)
@@ -132,7 +132,7 @@ def store_state(checkpoint: RecordedRun, before: Any | None, after: Tree) -> Rec
 
 def record_release(recording: recordings.Recording, released: Tree) -> Any:
     """Store a release in the ledger and return the stored release."""
-    stored = _ledger.store_release(*recording, {"release": recordings.to_text(released)})
+    stored = _ledger.store_release(recording.path, recording.run, {"release": recordings.to_text(released)})
     return recordings.from_text(released, stored["release"])
 
 
@@ -147,7 +147,7 @@ def _describe_run(algorithm: Algorithm, config: Any) -> str:
 
 
 def _note(checkpoint: RecordedRun, line: dict[str, Any]) -> RecordedRun:
-    _ledger.note(*checkpoint.recording, checkpoint.steps + 1, line)
+    _ledger.note(checkpoint.recording.path, checkpoint.recording.run, checkpoint.steps + 1, line)
     return checkpoint._replace(steps=checkpoint.steps + 1)
 
 

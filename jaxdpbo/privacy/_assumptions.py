@@ -34,6 +34,7 @@ WIRE = "nobody reads the messages between the processes of a run, or their files
 SAME_ROWS = "a part of the table holds the same rows each time that the engine computes the part"
 MASKS = "nobody breaks X25519, HKDF-SHA256 or ChaCha20, which hide the sum of a silo from the server"
 ONE_SILO = "each user is in one silo alone, and the silos follow the agreed terms"
+SAME_USERS = "each row that the run protects is one user of the ledger, and no user has two of these rows"
 WEAK_KEY = "nobody guesses the key or inverts its generator, which has no security claim"
 # Of DP-GP-UCB.
 GAUSSIAN_PROCESS = "the utilities of all data sets are one draw of the stated Gaussian process (Assumption 1)"
@@ -56,7 +57,8 @@ SECTIONS = {
     STAGE_COSTS: "stage-costs", POISSON_BATCHES: "poisson-batches", FOREIGN_DRAWS: "foreign-draws",
     EXACT_MINIMISER: "exact-minimiser",
     SPLIT_UNSEEN: "split-unseen", RANDOM_BITS: "key-generator", UNCHECKED: "unchecked", WEAK_KEY: "weak-key",
-    MASKS: "masks-of-silos", ONE_SILO: "one-silo", WIRE: "private-wire", SAME_ROWS: "same-rows",
+    SAME_USERS: "same-users", MASKS: "masks-of-silos", ONE_SILO: "one-silo",
+    WIRE: "private-wire", SAME_ROWS: "same-rows",
     **dict.fromkeys((GAUSSIAN_PROCESS, GAUSSIAN_NOISE, EXACT_UTILITY, BEST_QUERIES), "gaussian-process"),
     COMPUTED_MEAN: "computed-mean", EXACT_TRAINING: "exact-training",
 }  # fmt: skip

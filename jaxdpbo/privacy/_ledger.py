@@ -651,7 +651,8 @@ def _expect_same_kind(path: Path, budget: Budget, spend: Spend) -> None:
         ours, theirs = getattr(budget, name), getattr(spend, name)
         if ours != theirs:
             ours, theirs = (_up(term) if isinstance(term, Fraction) else repr(term) for term in (ours, theirs))
-            remedy = f": charge it to a ledger created with protects={theirs}" * (name == "protects")
+            same = f"if the same users are meant, give Recording(..., protects={ours})"
+            remedy = f": charge it to a ledger created with protects={theirs}, or {same}" * (name == "protects")
             raise LedgerError(f"{path}: the ledger's {name} is {ours}, the spend's is {theirs}{remedy}")
 
 

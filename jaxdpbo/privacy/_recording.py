@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo._types import Tree
-from jaxdpbo.privacy import _accounting, _guarantee, _ledger
+from jaxdpbo.privacy import _accounting, _assumptions, _guarantee, _ledger
 from jaxdpbo.privacy._fingerprints import fingerprint
 
 
@@ -31,10 +31,14 @@ class Recording(NamedTuple):
     Attributes:
       path: the path of a ledger made by ``ledger.create``.
       run: a name for the run with its data and objective; a retry under the same name does not pay twice.
+      protects: the ledger's words for its users, such as "our customers", if each row that the run protects is one of
+        these users. One ledger then pays for searches and models of the same people. By default the words of the run's
+        guarantee.
     """
 
     path: str | Path
     run: str
+    protects: str | None = None
 
 
 def check_recording(recording: Any) -> Recording:
@@ -42,7 +46,7 @@ def check_recording(recording: Any) -> Recording:
 
     Raises:
       TypeError: ``recording`` is no ``Recording``, or its ``path`` is no path.
-      ValueError: its ``run`` is no name.
+      ValueError: its ``run`` is no name, or its ``protects`` no text.
     """
     if not isinstance(recording, Recording):
         raise TypeError(f"ledger must be Recording(path, run), got {type(recording).__name__}")
@@ -50,7 +54,9 @@ def check_recording(recording: Any) -> Recording:
         raise ValueError(f"run must be given with a ledger, as a name of the release, got {recording.run!r}")
     if not isinstance(recording.path, (str, Path)):
         raise TypeError(f"path of a recording must be a path, got {recording.path!r}")
-    return Recording(Path(recording.path).absolute(), recording.run)
+    if recording.protects is not None and (not isinstance(recording.protects, str) or not recording.protects):
+        raise ValueError(f"protects must be the ledger's words for its users, got {recording.protects!r}")
+    return Recording(Path(recording.path).absolute(), recording.run, recording.protects)
 
 
 def notion(recording: Recording) -> str:
@@ -70,7 +76,7 @@ def is_released(recording: Recording) -> bool:
       TypeError: ``recording`` is no ``Recording``.
       ledger.LedgerError: there is no such ledger.
     """
-    path, run = check_recording(recording)
+    path, run, _ = check_recording(recording)
     return any(entry.run == run and entry.released for entry in _ledger.account(path).spends)
 
 
@@ -96,19 +102,20 @@ def charge_run(recording: Recording, what: str, statement: _guarantee.Guarantee,
       TypeError: a value in ``public`` has no bytes to hash, or ``recording`` is no ``Recording``.
       ledger.LedgerError: the budget does not suffice, or the name belongs to another run.
     """
-    path, run = check_recording(recording)
+    path, run, protects = check_recording(recording)
     ex_post, statement = statement.largest is not None, statement.reservation
     if statement.notion not in _ledger.LEVELS:
         raise ValueError(
             f"a ledger adds up {', '.join(_ledger.LEVELS)}; this run has {statement.notion!r}: {statement}"
         )
+    same_users = () if protects in (None, statement.protects) else (_assumptions.SAME_USERS,)
     event = _ledger.Event(*_level_for(path, statement), statement.delta, statement.total_variation)
     spend = _ledger.Spend(
         (event,),
         statement.relation or "",
-        statement.protects,
+        protects or statement.protects,
         statement.unit,
-        tuple(sorted(statement.assumptions)),
+        tuple(sorted({*statement.assumptions, *same_users})),
         ex_post and event.type == "dp",
     )
     return _ledger.charge(path, run, what, spend, fingerprint=fingerprint(public))
@@ -123,7 +130,7 @@ def store_cost(recording: Recording, statement: _guarantee.Guarantee, release: d
       ledger.LedgerError: the run was not charged.
       ledger.MovedLedgerError: somebody else recorded a release of this run.
     """
-    path, run = check_recording(recording)
+    path, run, _ = check_recording(recording)
     if not any(entry.run == run and entry.spend.ex_post for entry in _ledger.account(path).spends):
         return
     stored = _ledger.store_release(path, run, release, paid=statement.level)

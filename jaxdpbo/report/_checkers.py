@@ -24,6 +24,7 @@ CHECKERS = {
     "unchecked": "the owner of the file",
     "weak-key": "the person who chose the key",
     "private-wire": "the administrator of the network or of the engine",
+    "same-users": "the people who prepare the data",
     "masks-of-silos": "nobody: cryptographers have studied these functions since 2006",
     "one-silo": "the federation: compare the users of the silos",
     "same-rows": "the author of the data frame",

@@ -157,7 +157,7 @@ class Silo:
                 raise Refused(f"step {request.step} was answered for another query")
         if len(lines) >= self._agreement.answers:
             raise Refused(f"all {self._agreement.answers} answers of this silo are given")
-        path, run = self._recording
+        path, run, _ = self._recording
         try:
             _ledger.note(path, run, len(lines) + 1, {"step": request.step, "attempt": request.attempt, "query": query})
         except _ledger.MovedLedgerError:

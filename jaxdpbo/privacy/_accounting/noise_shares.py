@@ -13,7 +13,7 @@ from jaxdpbo.privacy._accounting.rounded_gaussian import root_above
 SLACK = Fraction(9, 2)  # b: part of the variance, for the rounding to integers
 LEAST_SIGMA = 128  # of a share
 ROUNDING = 2.2e-38  # 2 e / (1 - e) for e = 2.001 exp(-2 pi^2 SLACK): total variation for each number
-ADDITION = 1e-300  # the same for adding a share: e < exp(-pi^2 LEAST_SIGMA^2)
+ADDITION = 1e-300  # the same for adding a share: e <= 2.001 exp(-pi^2 LEAST_SIGMA^2)
 
 
 def discrete_gaussian_mu(distance: int, variance: int, releases: int = 1) -> float:

@@ -101,7 +101,7 @@ def curate(
         with np.errstate(all="ignore"):
             released, projection = _release(draw_key, noise_key, raw, config)
         if ledger is not None:
-            ledgers.store_release(*ledger, {"rows": recordings.to_text((released, projection))})
+            ledgers.store_release(ledger.path, ledger.run, {"rows": recordings.to_text((released, projection))})
     return CuratedRows(
         released, Metadata(config.kind, _distribution(config, projection), projection, config.scale), statement
     )

@@ -12,11 +12,11 @@ import pytest
 from protocol_cases import CASES
 from scipy import stats
 
-from jaxdpbo import _commands, dp_gibo, ledger, private_evaluations, random_search, silos, tables
+from jaxdpbo import _commands, dp_gd, dp_gibo, ledger, private_evaluations, random_search, silos, tables
 from jaxdpbo.drivers import _compiled_steps, _table_scan
 from jaxdpbo.privacy import _mechanisms
 from jaxdpbo.privacy._accounting import noise_shares
-from jaxdpbo.silos import _coordinator, _masks, _messages, _silo
+from jaxdpbo.silos import _agreement, _coordinator, _masks, _messages, _roster, _silo
 from jaxdpbo.tables import _table
 
 USERS = 210
@@ -103,7 +103,7 @@ def answer_of_all(federation):
 @pytest.mark.parametrize("name", SEARCHES)
 @pytest.mark.parametrize("count", [2, 5, 10])
 def test_the_sum_is_that_of_one_machine_with_all_users(name, count, no_noise, tmp_path):
-    federation = Federation(tmp_path, count, SEARCHES[name], colluding=0)
+    federation = Federation(tmp_path, count, SEARCHES[name])
     request = federation.request()
     answers = [np.frombuffer(silo.answer(request), "<u8") for silo in federation.silos.values()]
     np.testing.assert_array_equal(np.sum(answers, axis=0, dtype=np.uint64).view(np.int64), answer_of_all(federation))
@@ -136,7 +136,7 @@ def test_masks_cancel_and_each_is_uniform():
 
 def test_silos_that_were_asked_differently_send_noise(no_noise, tmp_path):
     """A server that gives one silo another query, or another list of silos, learns nothing of the others' sums."""
-    federation = Federation(tmp_path, missing=1, colluding=0)
+    federation = Federation(tmp_path, missing=1)
     plain, other = federation.request(), federation.request(step=1)
     total = sum(
         np.frombuffer(federation.silos[name].answer(other if name == "C" else plain), "<u8")
@@ -212,10 +212,26 @@ def without(federation, name):
     return {each: key for each, key in federation.keys.items() if each != name}
 
 
-def leaves_of(federation, change):
-    """The template's query with other points."""
-    query = jax.tree.map(lambda leaf: np.asarray(leaf)[None], federation.agreement.template)
+def leaves_of(federation, change, count=1):
+    """The template's query with other points, so many times."""
+    query = jax.tree.map(lambda leaf: np.stack([np.asarray(leaf)] * count), federation.agreement.template)
     return _messages.write_leaves(jax.tree.leaves(query._replace(points=change(query.points))))
+
+
+def two_for_true(federation):
+    query = jax.tree.map(lambda leaf: np.asarray(leaf)[None], federation.agreement.template)
+    leaves = _messages.write_leaves(jax.tree.leaves(query))
+    twos = base64.b64encode(bytes([2] * query.mask.size)).decode()
+    return tuple(
+        (dtype, shape, twos if dtype == "bool" and shape == query.mask.shape else d) for dtype, shape, d in leaves
+    )
+
+
+def low_order(federation):
+    """A key of zeros, signed by its silo."""
+    message = _silo._key_message(federation.agreement, "B", bytes(32))
+    signature = base64.b64encode(_roster.sign(federation.folder / "B", "B", message)).decode()
+    return federation.keys | {"B": silos.Credential(base64.b64encode(bytes(32)).decode(), signature)}
 
 
 def forged(federation):
@@ -238,6 +254,10 @@ LIES = {
         lambda f: {"leaves": leaves_of(f, lambda points: points * np.nan)},
         "outside of the agreed box",
     ),
+    "two queries": (lambda f: {"leaves": leaves_of(f, lambda points: points, 2)}, "of one query, got 2"),
+    "a Boolean of 2": (lambda f: {"leaves": two_for_true(f)}, "must be 0 or 1"),
+    "a key that agrees on nothing": (lambda f: {"credentials": low_order(f)}, "agrees on no secret"),
+    "an attempt beyond": (lambda f: {"attempt": 3}, "of 3 steps"),
     "arrays missing": (lambda f: {"leaves": ()}, "arrays, got 0"),
 }
 
@@ -256,7 +276,7 @@ def test_a_lie_is_refused_and_neither_sent_nor_charged(lie, tmp_path):
     [b"", b"{}", b"[1]", b"\xff", b'{"run": "march", "step": true, "attempt": 0, "credentials": {}, "leaves": []}'],
 )
 def test_garbage_is_refused(content, tmp_path):
-    federation = Federation(tmp_path, 2, colluding=0)
+    federation = Federation(tmp_path, 2)
     with pytest.raises(silos.Refused, match="not a request of jaxdpbo"):
         federation.silos["A"].answer(content)
 
@@ -294,7 +314,7 @@ def test_no_more_answers_than_were_paid(tmp_path):
     for attempt in range(3):
         federation.silos["A"].answer(federation.request(attempt=attempt))
     with pytest.raises(silos.Refused, match="all 3 answers"):
-        federation.silos["A"].answer(federation.request(attempt=3))
+        federation.silos["A"].answer(federation.request(step=1))
 
 
 def test_an_answer_is_on_record_before_a_row_is_read(tmp_path):
@@ -312,8 +332,25 @@ def test_an_answer_is_on_record_before_a_row_is_read(tmp_path):
     )
     with pytest.raises(tables.TableError):
         silo.answer(federation.request())
-    with pytest.raises(silos.Refused, match="answered before"):
-        federation.silos["A"].answer(federation.request())
+    assert [line.get("failed", False) for line in federation.lines("A")] == [False, True]
+
+
+def test_a_silo_that_failed_answers_nothing_more(tmp_path):
+    """The server chooses points: whether a loss fails at each of them would be a bit about one user each time."""
+    federation = Federation(tmp_path, answers=9)
+
+    def failing(point, batch):
+        if np.any(np.asarray(batch["x"]) > 1.0):
+            raise ValueError("Ann Smith")
+        return np.asarray(batch["x"])
+
+    silo = federation.open("A", failing)
+    with pytest.raises(ValueError, match="Ann Smith"):
+        silo.answer(federation.request())
+    for again in (silo, federation.silos["A"]):
+        with pytest.raises(silos.Refused, match="a sum of this silo failed"):
+            again.answer(federation.request(attempt=1))
+    assert len(federation.lines("A")) == 2
 
 
 # -- Failures ---------------------------------------------------------------------------------------------------------
@@ -373,7 +410,7 @@ def test_a_killed_server_goes_on_and_draws_nothing_twice(killed, tmp_path):
 
 def test_the_server_sees_no_sum_of_a_silo(tmp_path):
     """Each answer is uniform to the eye, and neither requests nor the record hold an unmasked number."""
-    federation = Federation(tmp_path, 2, colluding=0)
+    federation = Federation(tmp_path, 2)
     federation.run(record=tmp_path / "server")
     words = np.concatenate([np.frombuffer(a, "<u8") for _, answers in federation.seen for a in answers.values()])
     assert np.mean(words > 2.0**62) > 0.3  # a raw sum has a few thousand units
@@ -407,6 +444,10 @@ def test_a_plant_that_leaves_a_share_out_is_seen(tmp_path, monkeypatch):
 # -- Terms ------------------------------------------------------------------------------------------------------------
 
 
+def gradients():
+    return dp_gd.config(users=USERS, steps=3, mu=1.0, bounds=BOX)
+
+
 def choice():
     case = CASES["private search"]
     return case.algorithm, case.config(1.0)
@@ -423,6 +464,8 @@ def choice():
         (lambda: (random_search.algorithm, random_search.config(users=USERS, steps=2, bounds=BOX)), {}, "add noise"),
         (gibo, {"answers": 2}, "answers must"),
         (gibo, {"colluding": 3}, "colluding must be fewer than the 3"),
+        (gibo, {"colluding": 0}, "colluding must"),
+        (lambda: (CASES["dp_gd"].algorithm, gradients()), {}, "not a gradient"),
     ],
 )
 def test_terms_that_silos_cannot_keep_are_refused(search, terms, says, tmp_path):
@@ -499,7 +542,7 @@ def test_terms_differ_in_their_digest(tmp_path):
         silos.agree(run, *search, federation.roster, **terms).digest
         for run, search, terms in (
             ("march", gibo(), {}), ("april", gibo(), {}), ("march", gibo(mu=1.5), {}), ("march", evaluations(), {}),
-            ("march", gibo(), {"answers": 4}), ("march", gibo(), {"colluding": 0}),
+            ("march", gibo(), {"answers": 4}), ("march", gibo(), {"colluding": 2}),
         )
     }  # fmt: skip
     assert len(digests) == 6
@@ -512,7 +555,7 @@ def test_a_step_without_payment_asks_nobody(tmp_path):
     agreement = federation.agreement
     key, state = jax.random.key(0), agreement.algorithm.init(jax.random.key(0), agreement.config)
     query = _compiled_steps.ask(agreement.algorithm, key, agreement.config, state)
-    zeros = _coordinator._zeros(agreement, query)
+    zeros = _agreement.make_zeros(agreement, query)
     after, failed = _coordinator._learn(agreement.algorithm, key, agreement.config, state, query, zeros)
     assert int(after.public.step) == 1
     assert not np.any(failed.factorisation_failed)

@@ -71,11 +71,11 @@ class PrivateObjective:
     Formal guarantee: ``(epsilon, delta)``-DP with the GDP level as ``also`` if you give ``epsilon``; with ``mu``, or a
     ledger that adds up GDP levels, ``mu``-GDP; replace-one, for all returned values together. The budget is split
     equally among ``evaluations`` calls in advance. A call is charged before its noise is drawn, and also if the loss
-    raises. Losses of a wrong shape are refused without a charge. Prints, warnings and logs of the loss are silenced. An
-    exception of the loss reaches you unchanged, and may quote records. Threads may share one object. Processes may not:
-    a copy would draw the same noise, so the object cannot be pickled, and does not work after a fork. To share the
-    budget among processes, let each process make an object with the same ``Recording``: the ledger counts the
-    evaluations of all of them.
+    raises. Losses of a wrong shape are refused without a charge, except on a table. Prints, warnings and logs of the
+    loss are silenced. An exception of the loss reaches you unchanged, and may quote records. Threads may share one
+    object. Processes may not: a copy would draw the same noise, so the object cannot be pickled, and does not work
+    after a fork. To share the budget among processes, let each process make an object with the same ``Recording``: the
+    ledger counts the evaluations of all of them.
 
     >>> import numpy as np
     >>> from jaxdpbo import PrivateObjective

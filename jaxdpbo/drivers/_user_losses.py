@@ -77,7 +77,7 @@ class TableLosses:
         """See ``ArrayLosses.total``.
 
         Raises:
-          TableError: see ``Table.add``.
+          TableError: see ``Table.add``; or the loss returned another shape, which rows may decide, so the call counts.
         """
         clip = jax.tree.map(np.asarray, clip)  # workers get plain arrays
         return self._scan([*self._reference, point], partial(_sum_batch, clip))
@@ -95,7 +95,10 @@ class TableLosses:
         shapes = _table.batch_shapes(self._table)
         losses = jax.ShapeDtypeStruct((len(points), _table.BATCH), self._dtype)
         like = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), jax.eval_shape(add, losses, shapes.present))
-        total, users = self._table.add(Contribution(self._loss, tuple(points), add, shapes))
+        try:
+            total, users = self._table.add(Contribution(self._loss, tuple(points), add, shapes))
+        except ShapeError:
+            raise _table.TableError("loss must return one loss for each row of a batch") from None
         _table_scan.expect_users(users, self._table.users)
         return _table_scan.unflatten(like, total)
 

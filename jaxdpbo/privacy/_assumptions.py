@@ -32,7 +32,9 @@ RANDOM_BITS = "nobody can distinguish the output of the ChaCha20 generator from 
 UNCHECKED = "the file that this guarantee was read from is correct, which nobody checked here"
 WIRE = "nobody reads the messages between the processes of a run, or their files: keys, rows, and sums without noise"
 SAME_ROWS = "a part of the table holds the same rows each time that the engine computes the part"
-MASKS = "nobody breaks X25519, HKDF-SHA256 or ChaCha20, which hide the sum of a silo from the server"
+MASKS = (
+    "nobody breaks X25519, Ed25519, SHA-256 or ChaCha20, and the roster holds the silos' own keys, known to nobody else"
+)
 ONE_SILO = "each user is in one silo alone, and the silos follow the agreed terms"
 SAME_USERS = "each row that the run protects is one user of the ledger, and no user has two of these rows"
 WEAK_KEY = "nobody guesses the key or inverts its generator, which has no security claim"

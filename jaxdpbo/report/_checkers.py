@@ -25,7 +25,7 @@ CHECKERS = {
     "weak-key": "the person who chose the key",
     "private-wire": "the administrator of the network or of the engine",
     "same-users": "the people who prepare the data",
-    "masks-of-silos": "nobody: cryptographers have studied these functions since 2006",
+    "masks-of-silos": "the silos, by comparing the hash of the roster",
     "one-silo": "the federation: compare the users of the silos",
     "same-rows": "the author of the data frame",
     "gaussian-process": "nobody",

@@ -1,7 +1,7 @@
 """What all silos agree to before a run: the algorithm, its settings, who takes part, and how often a silo answers."""
 
 import hashlib
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -15,6 +15,7 @@ from jaxdpbo.privacy._accounting import noise_shares
 from jaxdpbo.privacy._fingerprints import fingerprint
 from jaxdpbo.privacy._mechanisms import tables
 from jaxdpbo.silos._roster import Roster
+from jaxdpbo.tables import _table
 
 NOT_A_SUM = (
     "algorithm must add noise to a sum over users, such as dp_gibo.algorithm: a choice among candidates would show the "
@@ -27,9 +28,9 @@ class SiloGuarantees(NamedTuple):
     """The guarantees of a run, each for all users of all silos.
 
     Attributes:
-      server: against the server and everybody who sees its messages.
-      colluding: against the server together with ``agreement.colluding`` silos, which tell it their noise and masks. A
-        silo charges this guarantee to its ledger.
+      server: against the server, and against everybody else who is no silo and knows no silo's noise.
+      colluding: against ``agreement.colluding`` silos that join what they know with the server. A single silo is one of
+        these: a silo knows its own noise. Each silo charges this guarantee to its ledger.
       broken_masks: against somebody who removed all masks: the share of noise of a user's own silo alone protects.
     """
 
@@ -126,12 +127,12 @@ def agree(
 
     Args:
       run: a name for the run, new for each run.
-      algorithm: ``dp_gibo.algorithm``, ``dp_gd.algorithm``, or private evaluations of any inner algorithm.
+      algorithm: ``dp_gibo.algorithm``, or private evaluations of any inner algorithm.
       config: of the algorithm, for the users of all silos, with exact noise, and without memory of users.
       roster: of ``make_roster``.
       answers: the most sums that a silo takes part in, the steps of the config by default. A sum that fails because a
         silo is gone counts: give more than the steps to repeat such sums.
-      colluding: the most silos that tell the server their secrets, for ``guarantees.colluding``.
+      colluding: the most silos that join what they know, 1 or more, for ``guarantees.colluding``.
 
     Raises:
       ValueError: a term out of range, an algorithm or a config that silos cannot run, or other numbers of users.
@@ -148,13 +149,32 @@ def agree(
     if budget.users != roster.users:
         raise ValueError(f"config must be of the {roster.users} users of all silos, got {budget.users}")
     answers = _checks.size("answers", budget.steps if answers is None else answers, minimum=budget.steps)
-    colluding = _checks.size("colluding", colluding, minimum=0)
+    colluding = _checks.size("colluding", colluding)
     agreement = Agreement(run, algorithm, config, roster, answers, colluding)
     if colluding >= agreement.shares:
         raise ValueError(f"colluding must be fewer than the {agreement.shares} silos of a sum, got {colluding}")
     noise_shares.share_sigma(budget.sigma, agreement.shares)
     _expect_no_memory(agreement)
+    try:
+        make_zeros(agreement, agreement.template)
+    except ValueError:
+        raise ValueError("algorithm must take one loss for each user and point, not a gradient") from None
     return agreement
+
+
+def make_zeros(agreement: Agreement, query: Query) -> Any:
+    """The total of no user, from shapes alone.
+
+    Raises:
+      ValueError: the algorithm takes other values than one loss for each user and point.
+    """
+    stacked = jax.tree.map(lambda leaf: np.asarray(leaf)[None], query)
+    values = jax.ShapeDtypeStruct((1, len(query.points), _table.BATCH), query.points.dtype)
+    present = jax.ShapeDtypeStruct((_table.BATCH,), bool)
+    total = jax.eval_shape(
+        partial(_table_scan.total_of_values, agreement.algorithm, False), agreement.config, stacked, values, present
+    )
+    return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), total)
 
 
 def _expect_no_memory(agreement: Agreement) -> None:

@@ -14,9 +14,8 @@ import numpy as np
 from jaxdpbo import _files, _types
 from jaxdpbo._types import Algorithm, Query
 from jaxdpbo.drivers import _compiled_steps, _result, _table_scan
-from jaxdpbo.silos._agreement import Agreement, SiloGuarantees
+from jaxdpbo.silos._agreement import Agreement, SiloGuarantees, make_zeros
 from jaxdpbo.silos._messages import Credential, Request, write_leaves
-from jaxdpbo.tables import _table
 
 Send = Callable[[dict[str, bytes]], Mapping[str, bytes]]  # requests by silo, to the answers that came
 
@@ -70,7 +69,7 @@ def run_silos(
 ) -> SiloRun:
     """Run a search among silos, from the server's side.
 
-    The server never sees a sum of one silo: only the sum of all, with the noise of all.
+    The server sees sums over silos alone, each with the noise of all silos in the sum.
 
     Formal guarantee: ``agreement.guarantees``, which the silos enforce against any server.
 
@@ -82,7 +81,7 @@ def run_silos(
     >>> folder, names = Path(tempfile.mkdtemp()), ["Bern", "Zug"]
     >>> roster = silos.make_roster([silos.create_identity(folder, name, users=500) for name in names])
     >>> config = dp_gibo.config(users=1000, steps=2, mu=1.0, bounds=[(0, 9)], clip_norm=1.0, memory="none")
-    >>> agreement = silos.agree("march", dp_gibo.algorithm, config, roster, colluding=0)
+    >>> agreement = silos.agree("march", dp_gibo.algorithm, config, roster)
     >>> def distance(point, batch):
     ...     return jnp.abs(batch["age"] - point[0])
     >>> def open_silo(name):
@@ -125,7 +124,7 @@ def run_silos(
         ask_key, tell_key = _compiled_steps.step_keys(loop_key, step)
         query = _compiled_steps.ask(algorithm, ask_key, config, state)
         queries = _types.history(algorithm, config, state, query)
-        zeros = _zeros(agreement, query)
+        zeros = make_zeros(agreement, query)
         whole = zeros.whole
         if queries:
             count = len(_table_scan.flatten(zeros.whole))
@@ -174,17 +173,6 @@ def _ask_silos(
         for name in missing:
             del present[name]
     raise SiloError(f"{len(present)} silos answer, and a sum must have {agreement.shares}: stopped at step {step}")
-
-
-def _zeros(agreement: Agreement, query: Query) -> Any:
-    """The total of no user, from shapes alone."""
-    stacked = jax.tree.map(lambda leaf: np.asarray(leaf)[None], query)
-    values = jax.ShapeDtypeStruct((1, len(query.points), _table.BATCH), query.points.dtype)
-    present = jax.ShapeDtypeStruct((_table.BATCH,), bool)
-    total = jax.eval_shape(
-        partial(_table_scan.total_of_values, agreement.algorithm, False), agreement.config, stacked, values, present
-    )
-    return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), total)
 
 
 @partial(jax.jit, static_argnums=0)

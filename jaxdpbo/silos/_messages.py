@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+LARGEST = 2**26  # bytes of a request
+
 
 class Refused(ValueError):
     """A silo does not answer: the request is not one that it agreed to. Nothing was sent. Quotes no record."""
@@ -49,6 +51,8 @@ class Request(NamedTuple):
 
 def parse_request(content: bytes) -> Request:
     """Read a request. Raise a Refused if the bytes are none."""
+    if len(content) > LARGEST:
+        raise Refused(f"a request must have {LARGEST} bytes or fewer")
     try:
         fields = json.loads(content)
         given = fields["credentials"].items()
@@ -58,7 +62,7 @@ def parse_request(content: bytes) -> Request:
         )
         step, attempt = fields["step"], fields["attempt"]
         request = Request(str(fields["run"]), step, attempt, credentials, leaves)
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         raise Refused("the request is not a request of jaxdpbo") from None
     if type(step) is not int or type(attempt) is not int or request.to_bytes() != content:
         raise Refused("the request is not a request of jaxdpbo")
@@ -89,5 +93,7 @@ def read_leaves(leaves: tuple[tuple[str, tuple[int, ...], str], ...], like: list
             raise Refused("an array of a query must be in base64") from None
         if len(content) != math.prod(shape) * row.dtype.itemsize:
             raise Refused("an array of a query must have the bytes of its shape")
+        if row.dtype == bool and any(byte > 1 for byte in content):
+            raise Refused("a Boolean of a query must be 0 or 1")
         arrays.append(np.frombuffer(content, row.dtype).reshape(shape))
     return arrays

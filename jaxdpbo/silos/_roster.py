@@ -177,6 +177,6 @@ def _check_name(name: object) -> None:
 
 def _decode(name: str, text: str) -> bytes:
     content = base64.b64decode(text, validate=True)
-    if len(content) != 32:
+    if len(content) != 32 or base64.b64encode(content).decode() != text:
         raise ValueError(f"{name} must be a key of 32 bytes in base64, got {len(content)} bytes")
     return content

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxdpbo import _files
+from jaxdpbo import _files, _silence
 from jaxdpbo._types import ArrayLike, Objective
 from jaxdpbo.drivers import _separability, _table_scan
 from jaxdpbo.privacy import _keys, _ledger, _mechanisms, _recording
@@ -23,7 +23,7 @@ LABEL = b"jaxdpbo silos 1"  # of everything signed or derived
 
 
 class Silo:
-    """The users of one silo in a run. Rows, sums without noise, and keys stay in this process.
+    """The users of one silo in a run. Rows, sums without noise, and keys stay with the silo.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -94,11 +94,17 @@ class Silo:
     def credential(self) -> Credential:
         """The public key of this silo for this run, signed."""
         public = _masks.public_key(self._private)
-        signature = _roster.sign(self._folder, self._member.name, _key_message(self._agreement, public))
+        signature = _roster.sign(
+            self._folder, self._member.name, _key_message(self._agreement, self._member.name, public)
+        )
         return Credential(base64.b64encode(public).decode(), base64.b64encode(signature).decode())
 
+    @_silence.debug_checks_off()
     def answer(self, content: bytes) -> bytes:
         """Answer a request of the server: a sum with this silo's noise under its mask, 8 bytes a number.
+
+        A silo with a loss or a table that failed answers nothing more in this run. The server chooses points, and might
+        otherwise learn from each of them whether the loss of some user fails there.
 
         Raises:
           Refused: the request is none that the silo agreed to, or was answered before. Nothing was sent or charged.
@@ -108,7 +114,11 @@ class Silo:
         publics = self._check_silos(request)
         queries = self._check_queries(request)
         self._record(request)
-        total = self._sum(queries)
+        try:
+            total = self._sum(queries)
+        except Exception:
+            self._note({"failed": True})
+            raise
         noise = _draw_noise(_keys.secret_key(), len(total), self._agreement.share_sigma)
         mask = _masks.make_mask(self._member.name, self._private, publics, LABEL + request.digest(), len(total))
         return ((total + noise).view(np.uint64) + mask).astype("<u8").tobytes()
@@ -127,22 +137,26 @@ class Silo:
                 public, signature = (base64.b64decode(text, validate=True) for text in key)
             except ValueError:
                 raise Refused(f"the key of silo {name!r} must be in base64") from None
-            if not _roster.is_signed(agreement.roster.member(name), _key_message(agreement, public), signature):
+            if not _roster.is_signed(agreement.roster.member(name), _key_message(agreement, name, public), signature):
                 raise Refused(f"silo {name!r} did not sign its key for these terms")
             publics[name] = public
         if publics.get(self._member.name) != _masks.public_key(self._private):
             raise Refused("the request does not have this silo's key for the run")
+        try:
+            _masks.make_mask(self._member.name, self._private, publics, LABEL, 1)
+        except ValueError:
+            raise Refused("a key of the request agrees on no secret") from None
         return publics
 
     def _check_queries(self, request: Request) -> Any:
         """The stacked queries. Raise a Refused if they are not of the agreed search."""
         agreement = self._agreement
-        if not 0 <= request.step < agreement.config.steps or request.attempt < 0:
+        if not (0 <= request.step < agreement.config.steps and 0 <= request.attempt < agreement.answers):
             raise Refused(f"step and attempt must be of {agreement.config.steps} steps, got {request.step}")
         leaves, tree = jax.tree.flatten(agreement.template)
         queries = jax.tree.unflatten(tree, read_leaves(request.leaves, leaves))
-        if len(queries.points) > agreement.config.steps:
-            raise Refused(f"a sum must be of {agreement.config.steps} queries or fewer, got {len(queries.points)}")
+        if len(queries.points) > 1:
+            raise Refused(f"a sum must be of one query, got {len(queries.points)}")
         if not _are_allowed(agreement.config, queries.points):
             raise Refused("a point of the query is outside of the agreed box")
         return queries
@@ -150,6 +164,8 @@ class Silo:
     def _record(self, request: Request) -> None:
         """Write the answer to the ledger before it is given. Raise a Refused if it was given before."""
         lines, query = self._charge(), hashlib.sha256(str(request.leaves).encode()).hexdigest()
+        if any("failed" in line for line in lines):
+            raise Refused("a sum of this silo failed, so it answers nothing more in this run: start a new run")
         for line in lines:
             if (line["step"], line["attempt"]) == (request.step, request.attempt):
                 raise Refused(f"attempt {request.attempt} of step {request.step} was answered before")
@@ -157,9 +173,13 @@ class Silo:
                 raise Refused(f"step {request.step} was answered for another query")
         if len(lines) >= self._agreement.answers:
             raise Refused(f"all {self._agreement.answers} answers of this silo are given")
+        self._note({"step": request.step, "attempt": request.attempt, "query": query}, len(lines) + 1)
+
+    def _note(self, line: dict[str, Any], number: int | None = None) -> None:
+        """Write a line of the run to the ledger. Raise a Refused if another process wrote one meanwhile."""
         path, run, _ = self._recording
         try:
-            _ledger.note(path, run, len(lines) + 1, {"step": request.step, "attempt": request.attempt, "query": query})
+            _ledger.note(path, run, len(self._charge()) + 1 if number is None else number, line)
         except _ledger.MovedLedgerError:
             raise Refused("another process of this silo answers at the same time") from None
 
@@ -185,8 +205,8 @@ class Silo:
         return _files.read_private(path)
 
 
-def _key_message(agreement: Agreement, public: bytes) -> bytes:
-    return LABEL + b" key" + agreement.digest + public
+def _key_message(agreement: Agreement, name: str, public: bytes) -> bytes:
+    return LABEL + b" key of " + name.encode() + b":" + agreement.digest + public
 
 
 def _draw_noise(key: jax.Array, count: int, sigma: int) -> np.ndarray:

@@ -42,7 +42,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "drivers._compiled_steps": "ask release run_keys step_keys",
     },
     "messages among silos, in tests/test_silos.py": {
-        "silos._agreement": "agree",
+        "silos._agreement": "agree make_zeros",
         "silos._coordinator": "run_silos",
         "silos._masks": "generate_key make_mask public_key",
         "silos._messages": "parse_request read_leaves write_leaves",
@@ -177,6 +177,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         ),
         "_commands.ledger": "add_arguments run",
         "_commands.report": "add_arguments run",
+        "_commands.silo": "add_arguments run",
         "_commands.modeler": "add_arguments run meet start talk",
         "_commands.streams": "take_streams",
         "_commands.tables": "print_table",

@@ -335,17 +335,18 @@ def test_an_answer_is_on_record_before_a_row_is_read(tmp_path):
     assert [line.get("failed", False) for line in federation.lines("A")] == [False, True]
 
 
-def test_a_silo_that_failed_answers_nothing_more(tmp_path):
+@pytest.mark.parametrize("kind", [ValueError, SystemExit])
+def test_a_silo_that_failed_answers_nothing_more(kind, tmp_path):
     """The server chooses points: whether a loss fails at each of them would be a bit about one user each time."""
     federation = Federation(tmp_path, answers=9)
 
     def failing(point, batch):
         if np.any(np.asarray(batch["x"]) > 1.0):
-            raise ValueError("Ann Smith")
+            raise kind("Ann Smith")
         return np.asarray(batch["x"])
 
     silo = federation.open("A", failing)
-    with pytest.raises(ValueError, match="Ann Smith"):
+    with pytest.raises(kind, match="Ann Smith"):
         silo.answer(federation.request())
     for again in (silo, federation.silos["A"]):
         with pytest.raises(silos.Refused, match="a sum of this silo failed"):

@@ -374,6 +374,5 @@ def _release_mean(
     key: jax.Array, total: _totals.UserSum, budget: _calibration.SumBudget, low: jax.Array, high: jax.Array
 ) -> jax.Array:
     """The noisy mean of the losses in a total ``(1,)``."""
-    return _private_mean.mean_of_losses(budget, _private_mean.perturb_losses(key, budget, total, low, high), low, high)[
-        0
-    ]
+    released = _private_mean.perturb_losses(key, budget, total, low, high)
+    return _private_mean.mean_of_losses(budget, released, low, high)[0]

@@ -116,8 +116,10 @@ class Silo:
         self._record(request)
         try:
             total = self._sum(queries)
-        except Exception:
-            self._note({"failed": True})
+        except _silence.STOPS:
+            raise
+        except BaseException:
+            self._stop()
             raise
         noise = _draw_noise(_keys.secret_key(), len(total), self._agreement.share_sigma)
         mask = _masks.make_mask(self._member.name, self._private, publics, LABEL + request.digest(), len(total))
@@ -182,6 +184,14 @@ class Silo:
             _ledger.note(path, run, len(self._charge()) + 1 if number is None else number, line)
         except _ledger.MovedLedgerError:
             raise Refused("another process of this silo answers at the same time") from None
+
+    def _stop(self) -> None:
+        """Write to the ledger that a sum failed, also if another process answers meanwhile."""
+        failed = False
+        while not failed:
+            with contextlib.suppress(Refused):
+                self._note({"failed": True})
+                failed = True
 
     def _charge(self) -> tuple[dict[str, Any], ...]:
         """Pay for the run, once, and return the answers on record."""

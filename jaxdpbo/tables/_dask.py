@@ -17,9 +17,7 @@ class DaskTable(_engine.EngineTable):
 
     engine = "dask"
 
-    def __init__(
-        self, frame: object, users: int | None, names: list[str], people: _people.People | None = None
-    ) -> None:
+    def __init__(self, frame: object, users: int | None, names: list[str], people: _people.People | None) -> None:
         self._frame: Any = frame
         super().__init__(users, names, people)
 

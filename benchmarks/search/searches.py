@@ -103,8 +103,10 @@ def method_before(problem: Problem, mu: float) -> str:
     if not problem.is_box:
         return _method_configs.CHOICE
     low, high = problem.loss_range
+    if math.isinf(mu):
+        return _methods.START
     sharp = _methods.choice.choice_sharpness(mu * math.sqrt(_methods.CHOICE_SHARE), high - low, problem.users)
-    return _methods.START if math.isinf(mu) or sharp >= FORMER_SHARP else _methods.LOCAL
+    return _methods.START if sharp >= FORMER_SHARP else _methods.LOCAL
 
 
 def uniform_points(problem: Problem, seed: int) -> list[Any]:

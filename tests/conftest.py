@@ -54,6 +54,12 @@ LISTED_SKIPS: dict[str, str] = {
         )
         for engine in ("ray", "spark", "beam")
     },
+    **{
+        f"tests/test_examples.py::test_an_example_does_as_it_says[jaxdpbo.integrations.flower._apps.{name}]": (
+            "needs Flower: tests/systems/flower.py runs it"
+        )
+        for name in ("client_app", "run_on_grid")
+    },
     "tests/systems/test_engines.py::test_every_engine_releases_what_arrays_release": "Spark needs Java",
     "tests/test_separable_primitives.py::test_without_the_guard_a_row_hangs": "with --full only: waits half a minute",
     "tests/test_dashboard.py::test_the_dashboard_shows_noised_values_alone": (

@@ -49,10 +49,12 @@ def as_a_user(tmp_path, monkeypatch, float32):
         yield
 
 
-NEEDS = {  # tests/systems/engines.py runs these
+NEEDS = {  # tests/systems/engines.py and flower.py run these
     "jaxdpbo.tables._ray.ray": "ray",
     "jaxdpbo.tables._spark.spark": "pyspark",
     "jaxdpbo.tables._beam.beam": "apache_beam",
+    "jaxdpbo.integrations.flower._apps.client_app": "flwr",
+    "jaxdpbo.integrations.flower._apps.run_on_grid": "flwr",
 }
 
 

@@ -1,5 +1,6 @@
 """The record of a release: what it says is what the guarantee says, and nothing of a row stands in it."""
 
+import base64
 import html.parser
 import json
 import math
@@ -17,7 +18,7 @@ from oracles import odds
 from sklearn.dummy import DummyClassifier
 
 import jaxdpbo
-from jaxdpbo import Execution, Recording, Search, ledger, privacy, report, space, tuning
+from jaxdpbo import Execution, Recording, Search, dp_gibo, ledger, privacy, report, silos, space, tuning
 from jaxdpbo._commands import main
 from jaxdpbo.integrations.optuna import private_study
 from jaxdpbo.integrations.sklearn import PrivateClassifier, PrivateSearchCV
@@ -246,13 +247,21 @@ def noised():
     return private.report()
 
 
-@pytest.mark.parametrize("make", [lambda: studied().report(), searched, modelled, tuned, noised])
+def among_silos():
+    cards = [silos.Member(name, 100, base64.b64encode(name.encode() * 32).decode()) for name in "ABC"]
+    config = dp_gibo.config(users=300, steps=5, mu=1.0, bounds=[(0, 6)] * 3, clip_norm=1.0, memory="none")
+    agreement = silos.agree("march", dp_gibo.algorithm, config, silos.make_roster(cards))
+    return silos.SiloRun(np.zeros(3), agreement.guarantees, 5, agreement).report()
+
+
+@pytest.mark.parametrize("make", [lambda: studied().report(), searched, modelled, tuned, noised, among_silos])
 def test_entries_of_a_registry_fit_its_schema(make):
     if not SCHEMA.exists():
         pytest.skip("needs the schema of the registry")
     made = make()
     entry = yaml.safe_load(made.registry(**ENTRY))
     jsonschema.validate(entry, yaml.safe_load(SCHEMA.read_text()))
+    assert entry["deployment"]["deployment_model"]["model_name"] == ("Federated" if make is among_silos else "Central")
     parameters = entry["deployment"]["privacy_loss"]["privacy_parameters"]
     assert isinstance(parameters["delta"], float)
     assert parameters["epsilon"] >= max(stated.epsilon(parameters["delta"]) for stated in made.guarantees)

@@ -1,8 +1,14 @@
 """Searches among silos: the noised sum of all users and nothing else, and no lie of the server is answered."""
 
 import base64
+import contextlib
+import functools
 import json
 import math
+import socket
+import stat
+import threading
+import time
 from fractions import Fraction
 
 import jax
@@ -16,7 +22,7 @@ from jaxdpbo import _commands, dp_gd, dp_gibo, ledger, private_evaluations, rand
 from jaxdpbo.drivers import _compiled_steps, _table_scan
 from jaxdpbo.privacy import _mechanisms
 from jaxdpbo.privacy._accounting import noise_shares
-from jaxdpbo.silos import _agreement, _coordinator, _masks, _messages, _roster, _silo
+from jaxdpbo.silos import _agreement, _coordinator, _masks, _messages, _roster, _silo, _socket
 from jaxdpbo.tables import _table
 
 USERS = 210
@@ -72,8 +78,8 @@ class Federation:
         self.seen.append((requests, answers))
         return answers
 
-    def run(self, send=None, **options):
-        return silos.run_silos(self.agreement, self.keys, send or self.send, **options)
+    def run(self, send=None, keys=None, **options):
+        return silos.run_silos(self.agreement, keys or self.keys, send or self.send, **options)
 
     def request(self, step=0, attempt=0, names=None, **changes):
         """A request of the first step, as an honest server sends it."""
@@ -368,6 +374,26 @@ def test_a_silo_that_is_gone_is_left_out_of_a_sum_of_its_own(tmp_path):
     assert not federation.lines("C")
 
 
+def test_silos_that_come_late_or_come_back_take_part(tmp_path):
+    """By a function of the credentials, which is called before each sum."""
+    federation, there, asked = Federation(tmp_path, 4, missing=2, answers=9), ["AB", "ABC", "ABCD", "ABD"], []
+
+    def present():
+        asked.append(there[len(asked)])
+        return {name: federation.keys[name] for name in asked[-1]}
+
+    def send(requests):
+        mute = "C" if len(asked) == 2 else ""
+        return federation.send({name: content for name, content in requests.items() if name != mute})
+
+    run = federation.run(send, present)
+    assert asked == there  # C does not answer the second sum, which is asked again of all four
+    assert run.attempts == 4
+    assert [len(federation.lines(name)) for name in federation.names] == [4, 4, 1, 2]
+    with pytest.raises(ValueError, match="on the roster, got Z"):
+        federation.run(send, lambda: {"Z": federation.keys["A"]})
+
+
 def test_too_few_silos_stop_the_run(tmp_path):
     federation = Federation(tmp_path, 3, answers=9)
     with pytest.raises(silos.SiloError, match="2 silos answer, and a sum must have 3: stopped at step 0"):
@@ -440,6 +466,96 @@ def test_a_plant_that_leaves_a_share_out_is_seen(tmp_path, monkeypatch):
     assert low < found < high
     planted, _ = spread(1)
     assert planted < low
+
+
+# -- A silo behind a socket -------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def served(silo, path):
+    """The silo in a thread; its exception, if it ends, in the list."""
+    ends = []
+
+    def work():
+        try:
+            silos.serve_silo(silo, path)
+        except BaseException as error:
+            ends.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    while not path.exists():
+        time.sleep(0.01)
+    yield ends
+    thread.join(5.0 if ends else 0.0)
+
+
+def test_a_silo_behind_a_socket_gives_its_answers_and_nothing_else(tmp_path):
+    federation = Federation(tmp_path)
+    with served(federation.silos["A"], tmp_path / "socket"):
+        assert stat.S_IMODE((tmp_path / "socket").stat().st_mode) == 0o660
+        ask = functools.partial(silos.forward, tmp_path / "socket")
+        assert _socket.parse_reply(ask(b"credential")).card == ("A", federation.keys["A"])
+        reply = _socket.parse_reply(ask(federation.request()))
+        assert len(reply.answer) % 8 == 0
+        for content, says in ((federation.request(), "answered before"), (b"", "not a request"), (b"{}", "not a req")):
+            with pytest.raises(silos.Refused, match=says):
+                _socket.parse_reply(ask(content))
+        for garbage in (b"\x00\x00\x00\x05abc", b"GET / HTTP/1.1\r\n\r\n", b""):  # a length, and less; no frame
+            with socket.socket(socket.AF_UNIX) as caller:
+                caller.connect(str(tmp_path / "socket"))
+                caller.sendall(garbage)
+        assert ask(b"credential")[:1] == b"C"  # still there
+        with pytest.raises(OSError, match="in use"):
+            silos.serve_silo(federation.silos["B"], tmp_path / "socket")
+    assert len(federation.lines("A")) == 1
+
+
+def test_a_failure_ends_a_silo_behind_a_socket_and_its_text_stays(tmp_path):
+    federation = Federation(tmp_path)
+
+    def failing(point, batch):
+        raise OSError("Ann Smith")  # an error of the socket's own kind
+
+    with served(federation.open("A", failing), tmp_path / "socket") as ends:
+        with pytest.raises(silos.Refused, match=r"^a sum of this silo failed$"):
+            _socket.parse_reply(silos.forward(tmp_path / "socket", federation.request()))
+        while not ends:
+            time.sleep(0.01)
+    assert [str(error) for error in ends] == ["Ann Smith"]
+    with pytest.raises(OSError, match=r"refused|No such file"):
+        silos.forward(tmp_path / "socket", b"credential")
+    with served(federation.silos["A"], tmp_path / "socket"), pytest.raises(silos.Refused, match="answers nothing more"):
+        _socket.parse_reply(silos.forward(tmp_path / "socket", federation.request(attempt=1)))
+
+
+@pytest.mark.parametrize("content", [b"", b"X", b"C{}", b"C[", b'C{"name": 1}', b"C" + b"[" * 9999])
+def test_a_reply_that_is_none_is_refused(content):
+    with pytest.raises(silos.Refused, match="not a reply"):
+        _socket.parse_reply(content)
+
+
+def test_a_socket_lies_where_nobody_can_replace_it(tmp_path):
+    federation = Federation(tmp_path)
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    with pytest.raises(ValueError, match="where no other user can replace it"):
+        silos.serve_silo(federation.silos["A"], tmp_path / "open" / "socket")
+
+
+# -- The record -------------------------------------------------------------------------------------------------------
+
+
+def test_the_record_of_a_run_states_what_the_silos_charged(tmp_path):
+    federation = Federation(tmp_path, colluding=2)
+    run = federation.run()
+    made = run.report(tmp_path / "record.html")
+    assert made.guarantees == (federation.agreement.guarantees.colluding,)
+    assert made.details["silos"] == "A (70 users), B (70 users), C (70 users)"
+    assert made.details["hash of the roster"] == federation.roster.digest().hex()
+    assert made.details["colluding silos"] == "2"
+    assert federation.agreement.guarantees.broken_masks.claim in (tmp_path / "record.html").read_text()
+    assert json.loads((tmp_path / "record.json").read_text())["details"]["sums"] == "3 asked for, 3 paid for"
 
 
 # -- Terms ------------------------------------------------------------------------------------------------------------

@@ -7,6 +7,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from jaxdpbo.privacy import _assumptions
+
 REQUIRED = (
     "name", "data_curators", "intended_use", "data_product_region", "publication_date", "registry_authors",
 )  # fmt: skip
@@ -18,6 +20,11 @@ LISTS = ("data_curators", "registry_authors")
 ACTORS = (
     "The curator holds the records and runs the search. Everybody else may see the release, and nothing else. "
     "An attacker may know all but one record and the random draws."
+)
+ACTORS_OF_SILOS = (
+    "Each silo holds the records of its own people, and sends sums alone, with noise and under a mask. A server adds "
+    "up the sums. Everybody may see the release. The guarantee holds against the server together with as many "
+    "colluding silos as the details say."
 )
 TUNED = (
     "No privacy loss before the release: hyper-parameters were tuned inside of the mechanism, and the privacy "
@@ -83,8 +90,7 @@ def _entry(facts: dict[str, Any], stated: dict[str, Any], entry: Mapping[str, An
                 "privacy_parameters_details": "; ".join(claims),
             },
             "deployment_model": {
-                "model_name": "Central",
-                "actors": entry.get("actors", ACTORS),
+                **_trust(stated, entry),
                 "release_type": entry.get("release_type", "One release"),
                 "data_source_type": "Static",
                 "access_type": "Non-interactive",
@@ -104,6 +110,13 @@ def _entry(facts: dict[str, Any], stated: dict[str, Any], entry: Mapping[str, An
             | {"registry_authors": list(entry["registry_authors"])},
         },
     }
+
+
+def _trust(stated: dict[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Who is trusted with records: one curator, or silos that share none."""
+    among_silos = _assumptions.MASKS in {each["assumption"] for each in stated["assumptions"]}
+    model, actors = ("Federated", ACTORS_OF_SILOS) if among_silos else ("Central", ACTORS)
+    return {"model_name": model, "actors": entry.get("actors", actors)}
 
 
 def _is_texts(value: Any) -> bool:

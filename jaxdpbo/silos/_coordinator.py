@@ -14,10 +14,12 @@ import numpy as np
 from jaxdpbo import _files, _types
 from jaxdpbo._types import Algorithm, Query
 from jaxdpbo.drivers import _compiled_steps, _result, _table_scan
+from jaxdpbo.report import _report as reports
 from jaxdpbo.silos._agreement import Agreement, SiloGuarantees, make_zeros
 from jaxdpbo.silos._messages import Credential, Request, write_leaves
 
 Send = Callable[[dict[str, bytes]], Mapping[str, bytes]]  # requests by silo, to the answers that came
+Credentials = Mapping[str, Credential] | Callable[[], Mapping[str, Credential]]
 
 
 class SiloError(RuntimeError):
@@ -31,11 +33,31 @@ class SiloRun(NamedTuple):
       release: of the algorithm.
       guarantees: see ``SiloGuarantees``.
       attempts: the number of sums that the silos were asked for.
+      agreement: the terms.
     """
 
     release: Any
     guarantees: SiloGuarantees
     attempts: int
+    agreement: Agreement
+
+    def report(self, path: str | Path | None = None) -> reports.Report:
+        """Make the record of this run, to sign; with a ``path`` that ends in ".html", also write the page and its JSON.
+
+        The record states the guarantee against colluding silos, which each silo charged to its ledger.
+        """
+        agreement, (server, colluding, broken) = self.agreement, self.guarantees
+        details = {
+            "run": agreement.run,
+            "silos": ", ".join(f"{member.name} ({member.users} users)" for member in agreement.roster.members),
+            "hash of the roster": agreement.roster.digest().hex(),
+            "sums": f"{self.attempts} asked for, {agreement.answers} paid for",
+            "colluding silos": agreement.colluding,
+            "against the server and no silo": server.claim,
+            "if all masks are broken": broken.claim,
+        }
+        made = reports.report("the answer of a search among silos", (colluding,), release=self.release, details=details)
+        return made if path is None else made.save(path)
 
 
 class _Record:
@@ -60,9 +82,30 @@ class _Record:
         return [line for line in self.lines if name in line]
 
 
+class _Present:
+    """The silos that the next sum is of."""
+
+    def __init__(self, agreement: Agreement, credentials: Credentials) -> None:
+        self._agreement, self._credentials, self._absent = agreement, credentials, set[str]()
+        if not callable(credentials):
+            self.find()
+
+    def find(self) -> dict[str, Credential]:
+        """Their keys by name. Raise a ValueError for a silo that is not on the roster."""
+        given = self._credentials() if callable(self._credentials) else self._credentials
+        if strangers := set(given) - set(self._agreement.roster.names):
+            raise ValueError(f"credentials must be of silos on the roster, got {', '.join(sorted(strangers))}")
+        return {name: key for name, key in given.items() if name not in self._absent}
+
+    def leave_out(self, names: list[str]) -> None:
+        """Ask these silos for no later sum, unless ``credentials`` is a function, which knows who comes back."""
+        if not callable(self._credentials):
+            self._absent.update(names)
+
+
 def run_silos(
     agreement: Agreement,
-    credentials: Mapping[str, Credential],
+    credentials: Credentials,
     send: Send,
     *,
     record: str | Path | None = None,
@@ -98,7 +141,9 @@ def run_silos(
 
     Args:
       agreement: the terms.
-      credentials: the key of each silo that takes part, from ``Silo.credential``, by name.
+      credentials: the key of each silo that takes part, from ``Silo.credential``, by name: a silo that did not answer
+        takes no part in later sums. Or a function that returns the keys of the silos that are there, called before each
+        sum: silos may come late, and come back.
       send: delivers requests to silos, by name, and returns the answers that came in time.
       record: a file for the public record of the run. With the same file, a server that was killed goes on after the
         last sum on record.
@@ -107,9 +152,7 @@ def run_silos(
       SiloError: fewer silos answered than a sum must have, or the silos' answers are used up.
       ValueError: keys of silos that are not on the roster, or a record of other terms.
     """
-    strangers = set(credentials) - set(agreement.roster.names)
-    if strangers:
-        raise ValueError(f"credentials must be of silos on the roster, got {', '.join(sorted(strangers))}")
+    present = _Present(agreement, credentials)
     book = _Record(record)
     if not book.lines:
         seed = [int(word) for word in np.random.SeedSequence().generate_state(2)]  # public: of the points to propose
@@ -119,7 +162,7 @@ def run_silos(
     algorithm, config = agreement.algorithm, agreement.config
     key = jax.random.wrap_key_data(jnp.asarray(book.lines[0]["seed"], jnp.uint32))
     init_key, loop_key, release_key = _compiled_steps.run_keys(key)
-    state, present = jax.jit(algorithm.init)(init_key, config), dict(credentials)
+    state = jax.jit(algorithm.init)(init_key, config)
     for step in range(config.steps):
         ask_key, tell_key = _compiled_steps.step_keys(loop_key, step)
         query = _compiled_steps.ask(algorithm, ask_key, config, state)
@@ -133,46 +176,41 @@ def run_silos(
         state, failed = _learn(algorithm, tell_key, config, state, query, zeros._replace(whole=whole))
         _result.raise_on_failed_factorisation(failed, None)
     released = _compiled_steps.release(algorithm, release_key, config, state)
-    return SiloRun(
-        _result.name_params(_result.to_numpy(released), config), agreement.guarantees, len(book.find("attempt"))
-    )
+    answer = _result.name_params(_result.to_numpy(released), config)
+    return SiloRun(answer, agreement.guarantees, len(book.find("attempt")), agreement)
 
 
 def _ask_silos(
     agreement: Agreement,
     book: _Record,
-    present: dict[str, Credential],
+    present: "_Present",
     send: Send,
     step: int,
     queries: tuple[Query, ...],
     count: int,
 ) -> np.ndarray:
-    """The noised sum of a step, int64 ``(count,)``: from the record, or from an attempt that all silos in it answer.
-
-    Silos that did not answer leave ``present``: a sum without them needs an attempt of its own.
-    """
+    """The noised sum of a step, int64 ``(count,)``: from the record, or from an attempt that all silos in it answer."""
     for line in book.find("total"):
         if line["step"] == step:
             return np.frombuffer(base64.b64decode(line["total"]), "<i8")
     stacked = [np.stack(leaves) for leaves in zip(*map(jax.tree.leaves, queries), strict=True)]
-    while len(present) >= agreement.shares:
+    while len(keys := present.find()) >= agreement.shares:
         attempts = book.find("attempt")
         if len(attempts) >= agreement.answers:
             raise SiloError(f"all {agreement.answers} answers of the silos are used, at step {step}")
         number = sum(line["step"] == step for line in attempts)
-        request = Request(agreement.run, step, number, dict(sorted(present.items())), write_leaves(stacked))
+        request = Request(agreement.run, step, number, dict(sorted(keys.items())), write_leaves(stacked))
         book.add(step=step, attempt=number)
-        answers = send(dict.fromkeys(present, request.to_bytes()))
-        missing = [name for name in present if len(answers.get(name, b"")) != 8 * count]
+        answers = send(dict.fromkeys(keys, request.to_bytes()))
+        missing = [name for name in keys if len(answers.get(name, b"")) != 8 * count]
         if not missing:
             total = np.zeros(count, np.uint64)
-            for name in present:
+            for name in keys:
                 total = total + np.frombuffer(answers[name], "<u8")
             book.add(step=step, total=base64.b64encode(total.astype("<u8").tobytes()).decode())
             return total.view(np.int64)
-        for name in missing:
-            del present[name]
-    raise SiloError(f"{len(present)} silos answer, and a sum must have {agreement.shares}: stopped at step {step}")
+        present.leave_out(missing)
+    raise SiloError(f"{len(keys)} silos answer, and a sum must have {agreement.shares}: stopped at step {step}")
 
 
 @partial(jax.jit, static_argnums=0)

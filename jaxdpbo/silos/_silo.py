@@ -48,6 +48,7 @@ class Silo:
     ``agreement.answers`` times in all, and bounds what a user adds by its own copy of the config.
 
     Attributes:
+      name: of the silo.
       guarantee: ``agreement.guarantees.colluding``, with the assumptions on this silo's loss and table.
     """
 
@@ -76,6 +77,7 @@ class Silo:
           ledger.LedgerError: the budget does not suffice, or the run has this name with other terms.
         """
         self._member, self._agreement, self._folder = agreement.roster.member(name), agreement, Path(folder)
+        self.name = name
         table = data if isinstance(data, _table.Table) else _table.arrays(data)
         if table.users != self._member.users:
             raise ValueError(f"the roster says {self._member.users} users of silo {name!r}, got {table.users}")
@@ -94,9 +96,7 @@ class Silo:
     def credential(self) -> Credential:
         """The public key of this silo for this run, signed."""
         public = _masks.public_key(self._private)
-        signature = _roster.sign(
-            self._folder, self._member.name, _key_message(self._agreement, self._member.name, public)
-        )
+        signature = _roster.sign(self._folder, self.name, _key_message(self._agreement, self.name, public))
         return Credential(base64.b64encode(public).decode(), base64.b64encode(signature).decode())
 
     @_silence.debug_checks_off()
@@ -122,7 +122,7 @@ class Silo:
             self._stop()
             raise
         noise = _draw_noise(_keys.secret_key(), len(total), self._agreement.share_sigma)
-        mask = _masks.make_mask(self._member.name, self._private, publics, LABEL + request.digest(), len(total))
+        mask = _masks.make_mask(self.name, self._private, publics, LABEL + request.digest(), len(total))
         return ((total + noise).view(np.uint64) + mask).astype("<u8").tobytes()
 
     def _check_silos(self, request: Request) -> dict[str, bytes]:
@@ -132,20 +132,17 @@ class Silo:
             raise Refused(f"this silo agreed to the run {agreement.run!r}, not to {request.run!r}")
         if len(request.credentials) < agreement.shares:
             raise Refused(f"a sum must have {agreement.shares} silos or more, got {len(request.credentials)}")
-        for name, key in request.credentials.items():
+        for name, credential in request.credentials.items():
             if name not in agreement.roster.names:
                 raise Refused(f"silo {name!r} is not on the roster")
-            try:
-                public, signature = (base64.b64decode(text, validate=True) for text in key)
-            except ValueError:
-                raise Refused(f"the key of silo {name!r} must be in base64") from None
-            if not _roster.is_signed(agreement.roster.member(name), _key_message(agreement, name, public), signature):
+            public = verify(agreement, name, credential)
+            if public is None:
                 raise Refused(f"silo {name!r} did not sign its key for these terms")
             publics[name] = public
-        if publics.get(self._member.name) != _masks.public_key(self._private):
+        if publics.get(self.name) != _masks.public_key(self._private):
             raise Refused("the request does not have this silo's key for the run")
         try:
-            _masks.make_mask(self._member.name, self._private, publics, LABEL, 1)
+            _masks.make_mask(self.name, self._private, publics, LABEL, 1)
         except ValueError:
             raise Refused("a key of the request agrees on no secret") from None
         return publics
@@ -195,7 +192,7 @@ class Silo:
 
     def _charge(self) -> tuple[dict[str, Any], ...]:
         """Pay for the run, once, and return the answers on record."""
-        what = f"{self._agreement.answers} sums of silo {self._member.name}"
+        what = f"{self._agreement.answers} sums of silo {self.name}"
         return _recording.charge_run(self._recording, what, self.guarantee, self._agreement.digest).steps
 
     def _sum(self, queries: Any) -> np.ndarray:
@@ -209,10 +206,20 @@ class Silo:
 
     def _load_key(self) -> bytes:
         """The private key of this run: from its file, or a new one in a new file."""
-        path = self._folder / f"{self._member.name}-{self._agreement.digest.hex()[:32]}.run"
+        path = self._folder / f"{self.name}-{self._agreement.digest.hex()[:32]}.run"
         with contextlib.suppress(FileExistsError):
             _files.write_once(path, _masks.generate_key(), _files.PRIVATE)
         return _files.read_private(path)
+
+
+def verify(agreement: Agreement, name: str, credential: Credential) -> bytes | None:
+    """The public key of a silo for the run; None if the silo is not on the roster, or did not sign the key."""
+    try:
+        public, signature = (base64.b64decode(text, validate=True) for text in credential)
+        member = agreement.roster.member(name)
+    except ValueError:
+        return None
+    return public if _roster.is_signed(member, _key_message(agreement, name, public), signature) else None
 
 
 def _key_message(agreement: Agreement, name: str, public: bytes) -> bytes:

@@ -47,6 +47,11 @@ EXEMPT: dict[str, dict[str, str]] = {
         "silos._masks": "generate_key make_mask public_key",
         "silos._messages": "parse_request read_leaves write_leaves",
         "silos._roster": "create_identity identity_path is_signed load_roster make_roster sign",
+        "silos._silo": "verify",
+        "silos._socket": "forward parse_reply serve_silo",
+    },
+    "messages of Flower, in tests/systems/flower.py": {
+        "integrations.flower._apps": "client_app run_on_grid",
     },
     "inside the rows of the drivers": {
         "drivers._execution": "check_execution set_options",

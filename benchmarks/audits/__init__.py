@@ -11,9 +11,11 @@ from benchmarks.audits import (
     failures,
     fronts,
     least_epsilons,
+    mask_search,
     mechanisms,
     one_run,
     selections,
+    silos,
     trainings,
 )
 from benchmarks.audits.rows import Found, Row, claim, measured
@@ -28,6 +30,7 @@ FAMILIES = {
     "least epsilon": least_epsilons.rows,
     "drivers": driven.rows,
     "failures": failures.rows,
+    "silos": lambda: [*silos.rows(), *mask_search.rows()],
     "one run": one_run.rows,
 }
 

@@ -37,20 +37,20 @@ def rows() -> list[Row]:
     trained = claim("dp", EPSILON, delta=DELTA)
     searched = claim("dp", _epsilon_of_search(), delta=DELTA)
     return [
-        Row("tune_and_train, in one run", trained, audit=lambda: _audit(_attack_tuning()), least=0.0),
+        Row("tune_and_train, in one run", trained, audit=lambda: audit(_attack_tuning()), least=0.0),
         Row(
             "tune_and_train, in one run, its noise forgotten", trained,
-            audit=lambda: _audit(_attack_tuning(_remove_training_noise)), holds=False,
+            audit=lambda: audit(_attack_tuning(_remove_training_noise)), holds=False,
         ),
-        Row("minimize, in twenty runs", searched, audit=lambda: _audit(_attack_search()), least=0.0),
+        Row("minimize, in twenty runs", searched, audit=lambda: audit(_attack_search()), least=0.0),
         Row(
             "minimize, in twenty runs, their noise forgotten", searched,
-            audit=lambda: _audit(_attack_search(_remove_sum_noise)), holds=False,
+            audit=lambda: audit(_attack_search(_remove_sum_noise)), holds=False,
         ),
     ]  # fmt: skip
 
 
-def _audit(guesses: Guesses) -> _auditing.Audit:
+def audit(guesses: Guesses) -> _auditing.Audit:
     """Guess the surest coins, and bound epsilon from below."""
     from jax_privacy import auditing
 

@@ -1,0 +1,314 @@
+"""Silos that Flower connects, run by ``test_flower.py`` in an environment with Flower: nodes relay, silos decide."""
+
+import contextlib
+import doctest
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flwr.app import Context, Error, Message, RecordDict
+from flwr.supercore.task_identity import TaskIdentity
+
+from jaxdpbo import dp_gibo, ledger, silos
+from jaxdpbo.integrations import flower
+from jaxdpbo.integrations.flower import _apps
+from jaxdpbo.silos import _silo
+
+ROOT = Path(__file__).parent.parent.parent
+APP = ROOT / "docs" / "tutorials" / "hospitals"
+X = np.random.default_rng(0).normal(1.5, 0.5, (210, 2))
+NAMES = ["Basel", "Bern", "Chur", "Geneva", "Zug"]
+
+
+TaskIdentity.run_id, TaskIdentity.task_id, TaskIdentity.node_id = 1, 1, 9  # as in the process of a server's app
+
+
+def loss(point, batch):
+    return jnp.minimum(jnp.abs(batch["x"] - point[0]) + jnp.abs(batch["y"] - point[1]), 4.0)
+
+
+@pytest.mark.parametrize("function", [flower.client_app, flower.run_on_grid])
+def test_an_example_does_as_it_says(function):
+    said = []
+    for test in doctest.DocTestFinder().find(function, function.__name__, globs={}):
+        doctest.DocTestRunner(optionflags=doctest.ELLIPSIS, verbose=False).run(test, out=said.append)
+    assert "".join(said) == ""
+
+
+class Federation:
+    """Silos behind sockets in this process, with nodes that reach them by the shipped client app."""
+
+    def __init__(self, folder, names="ABC", *, missing=0, **terms):
+        self.folder, self.parts = folder, dict(zip(names, np.array_split(X, len(names)), strict=True))
+        cards = [silos.create_identity(folder / name, name, users=len(part)) for name, part in self.parts.items()]
+        config = dp_gibo.config(
+            users=210, steps=3, mu=1.0, clip_norm=1.0, memory="none", bounds={"low": [0, 0], "high": [3, 3]}
+        )
+        roster = silos.make_roster(cards, missing=missing)
+        self.agreement = silos.agree("march", dp_gibo.algorithm, config, roster, **terms)
+        self.nodes = {number: self.serve(name) for number, name in enumerate(names, 1)}
+
+    def serve(self, name, objective=loss):
+        folder, (x, y) = self.folder / name, self.parts[name].T
+        if not (folder / "book").exists():
+            ledger.create(folder / "book", mu=9)
+        silo = silos.Silo(self.agreement, objective, {"x": x, "y": y}, name=name, folder=folder, ledger=folder / "book")
+        path = folder / f"socket{len(list(folder.glob('socket*')))}"
+        threading.Thread(target=quietly, args=(silo, path), daemon=True).start()
+        while not path.exists():
+            time.sleep(0.01)
+        return Context(1, 1, {"silo": str(path)}, RecordDict(), {})
+
+    def answers(self, name):
+        text = (self.folder / name / "book").read_text()
+        return sum('"attempt"' in line for line in text.splitlines())
+
+
+def quietly(silo, path):
+    with contextlib.suppress(ZeroDivisionError):
+        silos.serve_silo(silo, path)
+
+
+class Grid:
+    """What the server's end uses of Flower's grid, with the framework's own messages."""
+
+    def __init__(self, federation, lost=lambda node, count: False):
+        self.nodes, self.lost, self.count, self.app = federation.nodes, lost, 0, flower.client_app()
+        self.asked = []
+
+    def get_node_ids(self):
+        return list(self.nodes)
+
+    def send_and_receive(self, messages, *, timeout=None):
+        assert timeout > 0
+        self.count += 1
+        for message in messages:
+            node = message.metadata.dst_node_id
+            self.asked.append((self.count, node))
+            message.metadata.__dict__["_message_id"] = "1"
+            if self.lost(node, self.count):
+                continue
+            try:
+                yield self.app(message, self.nodes[node])
+            except OSError:  # as a node replies if its app raises
+                yield Message(Error(code=1), reply_to=message)
+
+
+def test_a_run_over_a_grid_adds_up_all_users_whoever_holds_them(tmp_path, monkeypatch):
+    """Without noise, three silos and two give the same sums and the same answer, bit for bit."""
+    monkeypatch.setattr(_silo, "_draw_noise", lambda key, count, sigma: np.zeros(count, np.int64))
+    federation = Federation(tmp_path / "grid")
+    record = tmp_path / "grid.jsonl"
+    run = flower.run_on_grid(federation.agreement, Grid(federation), record=record, wait=5.0)
+    lines = [json.loads(line) for line in record.read_text().splitlines()]
+    other = Federation(tmp_path / "other", "AB")
+    seeded = lines[0] | {"terms": other.agreement.digest.hex()}
+    (tmp_path / "other.jsonl").write_text(json.dumps(seeded) + "\n")
+    again = flower.run_on_grid(other.agreement, Grid(other), record=tmp_path / "other.jsonl", wait=5.0)
+    np.testing.assert_array_equal(run.release.point, again.release.point)
+    totals = [[line["total"] for line in map(json.loads, path.read_text().splitlines()) if "total" in line]
+              for path in (record, tmp_path / "other.jsonl")]  # fmt: skip
+    assert totals[0] == totals[1]
+    assert len(totals[0]) == 3
+    assert run.attempts == 3
+
+
+def test_a_node_that_is_lost_in_a_round_is_left_out_and_comes_back(tmp_path):
+    federation = Federation(tmp_path, "ABCD", missing=1, answers=5)
+    grid = Grid(federation, lost=lambda node, count: node == 3 and count in (2, 3))  # its first answer, and once more
+    run = flower.run_on_grid(federation.agreement, grid, wait=0.5)
+    assert run.attempts == 4
+    assert [federation.answers(name) for name in "ABD"] == [4, 4, 4]
+    assert federation.answers("C") in (2, 3)
+
+
+def test_a_late_node_takes_part_once_it_is_there(tmp_path):
+    federation = Federation(tmp_path, "ABC", missing=1)
+    late = federation.nodes.pop(3)
+    grid = Grid(federation)
+
+    def appear(node, count):
+        if count == 2:
+            federation.nodes[3] = late
+        return False
+
+    grid.lost = appear
+    flower.run_on_grid(federation.agreement, grid, wait=0.3)
+    assert [federation.answers(name) for name in "ABC"] == [3, 3, 2]
+
+
+def test_a_silo_that_was_restarted_behind_its_node_goes_on(tmp_path):
+    federation = Federation(tmp_path, "ABC", answers=5)
+    grid = Grid(federation)
+
+    def restart(node, count):
+        if (node, count) == (2, 3):  # in the round of the second step
+            federation.nodes[2] = federation.serve("B")
+            return True
+        return False
+
+    grid.lost = restart
+    run = flower.run_on_grid(federation.agreement, grid, wait=5.0)
+    assert run.attempts == 4
+    assert [federation.answers(name) for name in "ABC"] == [4, 3, 4]
+
+
+def test_a_node_with_a_key_of_its_own_speaks_for_no_silo(tmp_path):
+    federation, stranger = Federation(tmp_path / "1", "ABC", missing=1), Federation(tmp_path / "2", "ABC", missing=1)
+    federation.nodes[3] = stranger.nodes[3]
+    flower.run_on_grid(federation.agreement, Grid(federation), wait=0.3)
+    assert [federation.answers(name) for name in "ABC"] == [3, 3, 0]
+    assert stranger.answers("C") == 0
+
+
+def test_a_silo_that_failed_is_asked_no_more_and_named(tmp_path):
+    federation = Federation(tmp_path, "ABC", answers=9)
+
+    def failing(point, batch):
+        raise ZeroDivisionError("Ann Smith")
+
+    federation.nodes[2] = federation.serve("B", failing)
+    grid = Grid(federation)
+    with pytest.raises(silos.SiloError, match=r"2 silos answer.*; B: a sum of this silo failed$") as caught:
+        flower.run_on_grid(federation.agreement, grid, wait=0.3)
+    assert "Ann" not in str(caught.value)
+    assert [node for _, node in grid.asked].count(2) == 2  # for its key, and for one sum
+
+
+def test_other_messages_of_flower_are_no_requests(tmp_path):
+    federation = Federation(tmp_path, "AB")
+    for content in (RecordDict(), RecordDict({_apps.RECORD: _apps._wrap(b"{}")[_apps.RECORD]})):
+        message = Message(content, 1, "query")
+        message.metadata.__dict__["_message_id"] = "1"
+        reply = flower.client_app()(message, federation.nodes[1])
+        assert _apps._content(reply).startswith(b"Rthe request is not a request")
+    assert federation.answers("A") == 0
+
+
+# -- Processes: a SuperLink, five SuperNodes, five hospitals -----------------------------------------------------------
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Processes:
+    """Started in groups of their own, and killed at the end."""
+
+    def __init__(self, folder):
+        self.folder, self.running, self.bin = folder, {}, Path(sys.executable).parent
+        self.environment = os.environ | {
+            "PATH": f"{self.bin}:{os.environ['PATH']}", "HOME": str(folder), "FLWR_HOME": str(folder / ".flwr"),
+            "FLWR_TELEMETRY_ENABLED": "0", "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1",
+            "XLA_FLAGS": "--xla_cpu_parallel_codegen_split_count=1",
+        }  # fmt: skip
+
+    def start(self, name, *command, cwd=None):
+        log = (self.folder / f"{name}.log").open("ab")
+        self.running[name] = subprocess.Popen(
+            list(map(str, command)), cwd=cwd or self.folder, env=self.environment, stdout=log, stderr=log,
+            start_new_session=True,
+        )  # fmt: skip
+        return self.running[name]
+
+    def kill(self, name):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.running.pop(name).pid, signal.SIGKILL)
+
+    def logs(self):
+        return "\n".join(f"--- {path.name}\n{path.read_text()[-1500:]}" for path in sorted(self.folder.glob("*.log")))
+
+
+@pytest.fixture
+def processes(tmp_path):
+    made = Processes(tmp_path)
+    yield made
+    for name in list(made.running):
+        made.kill(name)
+
+
+def wait_for(condition, processes, seconds=240):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            pytest.fail(processes.logs())
+        time.sleep(0.2)
+
+
+def start_hospital(processes, name):
+    folder = processes.folder / name
+    processes.start(
+        f"{name}.silo", sys.executable, "hospital.py", name, "--folder", folder, "--patients", folder / "patients.csv",
+        "--roster", processes.folder / "roster.json", cwd=processes.folder / "app",
+    )  # fmt: skip
+
+
+def test_five_hospitals_on_five_nodes_survive_the_loss_of_one_and_of_the_server(processes):
+    """The app of the tutorial. After the first sum a hospital and the server are killed, and started again."""
+    folder, port = processes.folder, free_port()
+    shutil.copytree(APP, folder / "app")
+    terms = folder / "app" / "terms.py"
+    terms.write_text(terms.read_text().replace("steps=3", "steps=2"))  # a message starts a process, in each node
+    (folder / ".flwr").mkdir()
+    (folder / ".flwr" / "config.toml").write_text(
+        f'[superlink]\ndefault = "here"\n[superlink.here]\naddress = "127.0.0.1:{port}"\ninsecure = true\n'
+    )
+    processes.start(
+        "superlink", processes.bin / "flower-superlink", "--insecure", "--port", port,
+        "--disable-runtime-dependency-installation",
+    )  # fmt: skip
+    cards = [silos.create_identity(folder / name, name, users=100) for name in NAMES]
+    silos.make_roster(cards, missing=1).save(folder / "roster.json")
+    for seed, name in enumerate(NAMES):
+        rows = np.random.default_rng(seed).normal([3.0, 1.5], 1.0, (100, 2))
+        np.savetxt(folder / name / "patients.csv", rows, delimiter=",", header="east,north")
+        start_hospital(processes, name)
+    wait_for(lambda: all((folder / name / "silo.socket").exists() for name in NAMES), processes)
+    for name in NAMES:
+        processes.start(
+            f"{name}.node", processes.bin / "flower-supernode", "--insecure", "--superlink", f"127.0.0.1:{port}",
+            "--port", free_port(), "--node-config", f'silo="{folder / name / "silo.socket"}"',
+        )  # fmt: skip
+
+    def sums():
+        record = folder / "sums.jsonl"
+        return record.read_text().count('"total"') if record.exists() else 0
+
+    def submit():
+        settings = {"roster": folder / "roster.json", "sums": folder / "sums.jsonl", "report": folder / "record.html"}
+        text = " ".join(f'{name}="{path}"' for name, path in settings.items())
+        done = subprocess.run(
+            [processes.bin / "flwr", "run", "app", "here", "--run-config", f"{text} wait=120.0"],
+            cwd=folder, env=processes.environment, capture_output=True, text=True,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr + processes.logs()
+
+    submit()
+    wait_for(sums, processes)
+    processes.kill("Chur.silo")
+    start_hospital(processes, "Chur")
+    servers = subprocess.run(["pkill", "-9", "-f", f"flwr-serverapp.*{port}"])
+    assert servers.returncode == 0, processes.logs()
+    submit()
+    wait_for(lambda: (folder / "record.json").exists(), processes)
+
+    lines = [json.loads(line) for line in (folder / "sums.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines if "total" in line] == [0, 1]
+    made = json.loads((folder / "record.json").read_text())
+    assert made["details"]["run"] == "march"
+    for name in NAMES:
+        said = [json.loads(line)["content"] for line in (folder / name / "budget.jsonl").read_text().splitlines()]
+        answers = [(each["content"]["step"], each["content"]["attempt"]) for each in said if each.get("kind") == "step"]
+        assert 2 <= len(answers) == len(set(answers)) <= 5

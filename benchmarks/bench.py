@@ -30,6 +30,7 @@ SEARCHES = {  # of losses, not of speed
     "tasks": "benchmarks.search.tasks",
     "default_settings": "benchmarks.search.default_settings",
     "method_rule": "benchmarks.search.method_rule",
+    "silo_choices": "benchmarks.search.silo_choices",
 }
 OPTIONS = {
     "first_answer": {"against"},
@@ -40,6 +41,7 @@ OPTIONS = {
     "blocks": {"seeds"},
     "private_models": {"seeds"},
     "method_rule": {"problems", "seeds"},
+    "silo_choices": {"seeds"},
 }
 MODULES = {name: f"benchmarks.speed.{name}" for name in (*NAMES, "commits")} | SEARCHES
 ALL = "all"

@@ -25,6 +25,7 @@ ABOUT = {
     "streamed": About("exact", "float32", "streamed_problem", "0; the noise from the operating system"),
     "tables": About("exact", "float32", "table_problem", "0; the noise from the operating system"),
     "engines": About("exact", "float32", "table_problem", "0; the noise from the operating system"),
+    "silos": About("exact", "float32", "silos_problem", "from 0; the noise from the operating system"),
     "scaling": About("both", "float32", "scaling_problem", "0"),
     "secure": About("both", "float64", "gibo_problem", "0 to 39; warming from 10000"),
 }

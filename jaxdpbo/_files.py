@@ -1,9 +1,11 @@
 """Files written completely or not at all, and private files: owned by you, closed to others, not links."""
 
+import contextlib
 import errno
 import os
 import re
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 PRIVATE = 0o600  # file mode: closed to others
@@ -73,6 +75,26 @@ def read_private(path: str | Path, most: int | None = None) -> bytes:
     """
     with open(open_private(path, os.O_RDONLY), "rb") as file:
         return file.read(-1 if most is None else most)
+
+
+@contextlib.contextmanager
+def only_process(path: Path) -> Iterator[None]:
+    """Hold a private lock file, which stays. Raise a BlockingIOError if another process, or thread, holds it.
+
+    Raises:
+      NotPrivate: see ``open_private``.
+    """
+    import fcntl  # POSIX only
+
+    descriptor = open_private(path, os.O_RDWR | os.O_CREAT)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise BlockingIOError(error.errno, f"{path.name} is in use by another process") from None
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def open_private(path: str | Path, flags: int) -> int:

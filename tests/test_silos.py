@@ -18,7 +18,7 @@ import pytest
 from protocol_cases import CASES
 from scipy import stats
 
-from jaxdpbo import _commands, dp_gd, dp_gibo, ledger, private_evaluations, random_search, silos, tables
+from jaxdpbo import _commands, _files, dp_gd, dp_gibo, ledger, private_evaluations, random_search, silos, tables
 from jaxdpbo.drivers import _compiled_steps, _table_scan
 from jaxdpbo.privacy import _mechanisms
 from jaxdpbo.privacy._accounting import noise_shares
@@ -89,7 +89,12 @@ class Federation:
         return request._replace(**changes).to_bytes()
 
     def lines(self, name):
+        """All that the ledger has of the run."""
         return self.silos[name]._charge()
+
+    def answers(self, name):
+        """The answers on the ledger."""
+        return [line for line in self.lines(name) if "attempt" in line]
 
 
 @pytest.fixture
@@ -300,7 +305,7 @@ def test_an_attempt_is_answered_once_and_a_step_for_one_query(tmp_path):
     )
     with pytest.raises(silos.Refused, match="step 0 was answered for another query"):
         silo.answer(federation.request(attempt=1, leaves=other))
-    assert len(federation.lines("A")) == 1
+    assert len(federation.answers("A")) == 1
 
 
 def test_two_answers_of_one_query_differ_by_fresh_noise(tmp_path):
@@ -328,7 +333,7 @@ def test_an_answer_is_on_record_before_a_row_is_read(tmp_path):
 
     class Failing(_table.ArrayTable):
         def add(self, partial):
-            assert len(federation.lines("A")) == 1
+            assert len(federation.answers("A")) == 1
             raise tables.TableError("a disk is gone")
 
     rows = X[federation.parts["A"]]
@@ -360,6 +365,21 @@ def test_a_silo_that_failed_answers_nothing_more(kind, tmp_path):
     assert len(federation.lines("A")) == 2
 
 
+def test_a_silo_that_died_in_a_sum_answers_nothing_more(tmp_path):
+    """A loss may take all memory at a point of the server's choice: whether the silo dies there would be a bit each."""
+    federation = Federation(tmp_path, answers=9)
+
+    def dying(point, batch):
+        np.asarray(batch["x"])  # is not traced
+        raise KeyboardInterrupt
+
+    silo = federation.open("A", dying)
+    with pytest.raises(KeyboardInterrupt):
+        silo.answer(federation.request())
+    with pytest.raises(silos.Refused, match="a sum of this silo did not end"):
+        federation.open("A").answer(federation.request(attempt=1))
+
+
 # -- Failures ---------------------------------------------------------------------------------------------------------
 
 
@@ -370,8 +390,8 @@ def test_a_silo_that_is_gone_is_left_out_of_a_sum_of_its_own(tmp_path):
         lambda requests: federation.send({name: content for name, content in requests.items() if name != "C"})
     )
     assert run.attempts == 4  # of three steps: the first was repeated without C
-    assert len(federation.lines("A")) == 4
-    assert not federation.lines("C")
+    assert len(federation.answers("A")) == 4
+    assert not federation.answers("C")
 
 
 def test_silos_that_come_late_or_come_back_take_part(tmp_path):
@@ -389,7 +409,7 @@ def test_silos_that_come_late_or_come_back_take_part(tmp_path):
     run = federation.run(send, present)
     assert asked == there  # C does not answer the second sum, which is asked again of all four
     assert run.attempts == 4
-    assert [len(federation.lines(name)) for name in federation.names] == [4, 4, 1, 2]
+    assert [len(federation.answers(name)) for name in federation.names] == [4, 4, 1, 2]
     with pytest.raises(ValueError, match="on the roster, got Z"):
         federation.run(send, lambda: {"Z": federation.keys["A"]})
 
@@ -431,6 +451,8 @@ def test_a_killed_server_goes_on_and_draws_nothing_twice(killed, tmp_path):
     assert run.attempts == 4  # a sum that may have left is asked anew, as another attempt
     steps = [json.loads(line) for line in (tmp_path / "server").read_text().splitlines()]
     assert [line["step"] for line in steps if "total" in line] == [0, 1, 2]
+    with _files.only_process(tmp_path / "server.lock"), pytest.raises(BlockingIOError, match=r"server\.lock is in use"):
+        federation.run(record=tmp_path / "server")
     again = federation.run(lambda requests: pytest.fail("asked again"), record=tmp_path / "server")
     np.testing.assert_array_equal(again.release.point, run.release.point)
 
@@ -439,8 +461,8 @@ def test_the_server_sees_no_sum_of_a_silo(tmp_path):
     """Each answer is uniform to the eye, and neither requests nor the record hold an unmasked number."""
     federation = Federation(tmp_path, 2)
     federation.run(record=tmp_path / "server")
-    words = np.concatenate([np.frombuffer(a, "<u8") for _, answers in federation.seen for a in answers.values()])
-    assert np.mean(words > 2.0**62) > 0.3  # a raw sum has a few thousand units
+    words = np.concatenate([np.frombuffer(a, "<i8") for _, answers in federation.seen for a in answers.values()])
+    assert np.all(np.abs(words.astype(float)) > 2.0**40)  # a raw sum has a few thousand units
     assert not any(b"identity" in content for requests, _ in federation.seen for content in requests.values())
 
 
@@ -484,7 +506,7 @@ def served(silo, path):
 
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
-    while not path.exists():
+    while not (path.exists() and stat.S_IMODE(path.stat().st_mode) == 0o660):
         time.sleep(0.01)
     yield ends
     thread.join(5.0 if ends else 0.0)
@@ -495,20 +517,19 @@ def test_a_silo_behind_a_socket_gives_its_answers_and_nothing_else(tmp_path):
     with served(federation.silos["A"], tmp_path / "socket"):
         assert stat.S_IMODE((tmp_path / "socket").stat().st_mode) == 0o660
         ask = functools.partial(silos.forward, tmp_path / "socket")
-        assert _socket.parse_reply(ask(b"credential")).card == ("A", federation.keys["A"])
-        reply = _socket.parse_reply(ask(federation.request()))
-        assert len(reply.answer) % 8 == 0
+        assert _socket.parse_card(ask(b"credential")) == ("A", federation.keys["A"])
+        assert len(_socket.parse_answer(ask(federation.request()))) % 8 == 0
         for content, says in ((federation.request(), "answered before"), (b"", "not a request"), (b"{}", "not a req")):
             with pytest.raises(silos.Refused, match=says):
-                _socket.parse_reply(ask(content))
-        for garbage in (b"\x00\x00\x00\x05abc", b"GET / HTTP/1.1\r\n\r\n", b""):  # a length, and less; no frame
+                _socket.parse_answer(ask(content))
+        for garbage in (b"GET / HTTP/1.1\r\n\r\n", b"", bytes(2**17)):  # and gone before the reply
             with socket.socket(socket.AF_UNIX) as caller:
                 caller.connect(str(tmp_path / "socket"))
                 caller.sendall(garbage)
         assert ask(b"credential")[:1] == b"C"  # still there
         with pytest.raises(OSError, match="in use"):
             silos.serve_silo(federation.silos["B"], tmp_path / "socket")
-    assert len(federation.lines("A")) == 1
+    assert len(federation.answers("A")) == 1
 
 
 def test_a_failure_ends_a_silo_behind_a_socket_and_its_text_stays(tmp_path):
@@ -518,21 +539,69 @@ def test_a_failure_ends_a_silo_behind_a_socket_and_its_text_stays(tmp_path):
         raise OSError("Ann Smith")  # an error of the socket's own kind
 
     with served(federation.open("A", failing), tmp_path / "socket") as ends:
-        with pytest.raises(silos.Refused, match=r"^a sum of this silo failed$"):
-            _socket.parse_reply(silos.forward(tmp_path / "socket", federation.request()))
+        with pytest.raises(silos.Refused, match=r"^this silo stopped$"):
+            _socket.parse_answer(silos.forward(tmp_path / "socket", federation.request()))
         while not ends:
             time.sleep(0.01)
     assert [str(error) for error in ends] == ["Ann Smith"]
     with pytest.raises(OSError, match=r"refused|No such file"):
         silos.forward(tmp_path / "socket", b"credential")
     with served(federation.silos["A"], tmp_path / "socket"), pytest.raises(silos.Refused, match="answers nothing more"):
-        _socket.parse_reply(silos.forward(tmp_path / "socket", federation.request(attempt=1)))
+        _socket.parse_answer(silos.forward(tmp_path / "socket", federation.request(attempt=1)))
 
 
-@pytest.mark.parametrize("content", [b"", b"X", b"C{}", b"C[", b'C{"name": 1}', b"C" + b"[" * 9999])
+@pytest.mark.parametrize("content", [b"", b"X", b"C{}", b"C[", b'C{"name": 1}', b"C" + b"[" * 9999, b"Cnull", b"A123"])
 def test_a_reply_that_is_none_is_refused(content):
-    with pytest.raises(silos.Refused, match="not a reply"):
-        _socket.parse_reply(content)
+    for parse in (_socket.parse_card, *([_socket.parse_answer] if content != b"A123" else [])):
+        with pytest.raises(silos.Refused, match="not the reply of a silo"):
+            parse(content)
+
+
+def test_a_refusal_from_afar_is_short_and_printable():
+    with pytest.raises(silos.Refused) as caught:
+        _socket.parse_answer(b"R\x1b[31mred\nline" + b"x" * 9999)
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) <= 300
+
+
+def test_a_caller_that_says_nothing_or_too_much_is_left(tmp_path, monkeypatch):
+    monkeypatch.setattr(_socket, "PATIENCE", 0.2)
+    monkeypatch.setattr(_socket, "LARGEST", 2**20)
+    federation = Federation(tmp_path)
+    with served(federation.silos["A"], tmp_path / "socket"), socket.socket(socket.AF_UNIX) as mute:
+        mute.connect(str(tmp_path / "socket"))
+        mute.sendall(b"{")
+        assert silos.forward(tmp_path / "socket", b"credential", wait=5.0)[:1] == b"C"
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as loud:
+            loud.connect(str(tmp_path / "socket"))
+            loud.sendall(bytes(2**22))
+        assert silos.forward(tmp_path / "socket", b"credential", wait=5.0)[:1] == b"C"
+
+
+def test_text_of_a_request_that_no_encoding_holds_ends_nothing(tmp_path):
+    federation = Federation(tmp_path)
+    request = json.loads(federation.request())
+    request["leaves"][0][0] = "\ud800"
+    with served(federation.silos["A"], tmp_path / "socket") as ends:
+        reply = silos.forward(tmp_path / "socket", json.dumps(request, sort_keys=True).encode())
+        assert reply.startswith(b"Ran array of a query must be")
+        assert silos.forward(tmp_path / "socket", b"credential")[:1] == b"C"
+    assert not ends
+
+
+def test_a_socket_of_a_killed_process_is_replaced_and_a_file_is_not(tmp_path):
+    federation = Federation(tmp_path)
+    with socket.socket(socket.AF_UNIX) as killed:
+        killed.bind(str(tmp_path / "socket"))
+    with pytest.raises(OSError, match="refused"):
+        silos.forward(tmp_path / "socket", b"credential")
+    (tmp_path / "socket").chmod(0o600)
+    with served(federation.silos["A"], tmp_path / "socket"):
+        assert silos.forward(tmp_path / "socket", b"credential")[:1] == b"C"
+    (tmp_path / "rows.csv").write_text("Ann")
+    with pytest.raises(OSError, match="in use"):
+        silos.serve_silo(federation.silos["B"], tmp_path / "rows.csv")
+    assert (tmp_path / "rows.csv").read_text() == "Ann"
 
 
 def test_a_socket_lies_where_nobody_can_replace_it(tmp_path):
@@ -550,12 +619,18 @@ def test_the_record_of_a_run_states_what_the_silos_charged(tmp_path):
     federation = Federation(tmp_path, colluding=2)
     run = federation.run()
     made = run.report(tmp_path / "record.html")
-    assert made.guarantees == (federation.agreement.guarantees.colluding,)
-    assert made.details["silos"] == "A (70 users), B (70 users), C (70 users)"
+    (stated,), (charged,) = made.guarantees, ledger.account(tmp_path / "A" / "book").spends
+    (event,) = charged.spend.events
+    assert math.isclose(event.level, stated.level, rel_tol=1e-9)
+    assert set(stated.assumptions) <= set(charged.spend.assumptions)
+    assert made.details["silos on the roster"] == "A (70 users), B (70 users), C (70 users)"
     assert made.details["hash of the roster"] == federation.roster.digest().hex()
     assert made.details["colluding silos"] == "2"
     assert federation.agreement.guarantees.broken_masks.claim in (tmp_path / "record.html").read_text()
-    assert json.loads((tmp_path / "record.json").read_text())["details"]["sums"] == "3 asked for, 3 paid for"
+    assert (
+        json.loads((tmp_path / "record.json").read_text())["details"]["sums"]
+        == "at most 3 asked for, 3 paid for by each silo"
+    )
 
 
 # -- Terms ------------------------------------------------------------------------------------------------------------
@@ -604,12 +679,24 @@ def test_a_silo_whose_rows_or_key_are_not_those_of_the_roster_is_refused(tmp_pat
 
 def test_a_ledger_that_cannot_pay_stops_a_silo_before_the_first_answer(tmp_path):
     federation = Federation(tmp_path)
+    agreement = silos.agree("april", *gibo(), federation.roster)
     ledger.create(tmp_path / "small", mu=0.1)
     with pytest.raises(ledger.BudgetExceeded):
         silos.Silo(
-            federation.agreement, loss, {"x": X[:70, 0], "y": X[:70, 1]}, name="A", folder=tmp_path / "A",
+            agreement, loss, {"x": X[:70, 0], "y": X[:70, 1]}, name="A", folder=tmp_path / "A",
             ledger=tmp_path / "small",
         )  # fmt: skip
+
+
+def test_a_new_ledger_beside_the_key_of_a_run_is_refused(tmp_path):
+    """It would know of no answer, and the silo would answer again under the same masks."""
+    federation = Federation(tmp_path)
+    federation.silos["A"].answer(federation.request())
+    (tmp_path / "A" / "book").rename(tmp_path / "A" / "lost")
+    ledger.create(tmp_path / "A" / "book", mu=9)
+    with pytest.raises(ledger.LedgerError, match="did not pay for run 'march'"):
+        federation.open("A")
+    assert not ledger.account(tmp_path / "A" / "book").spends
 
 
 def test_other_terms_under_one_name_are_refused_by_the_ledger(tmp_path):

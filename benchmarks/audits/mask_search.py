@@ -1,7 +1,7 @@
 """A search for masks: Flower's "SecAgg+" seeds each mask with 28 free bits, and jaxdpbo.silos with 256.
 
 The pairwise mask of SecAgg+ comes from ``numpy.random.RandomState``, seeded by the exclusive or of the 32-bit words of
-a key in base64. A character of base64 has 7 bits, so there are 2^28 seeds. Quantised numbers are small beside the
+a key in base64. The code of a character has 7 bits, so there are 2^28 seeds. Quantised numbers are small beside the
 modulus, so a seed that leaves small numbers is the mask. The server sees everything else that the attack needs.
 """
 
@@ -32,7 +32,11 @@ def rows() -> list[Row]:
     return [
         Row("SecAgg+ of Flower, searched", masked, audit=lambda: one_run.audit(attack_secagg()), holds=False),
         Row("masks of jaxdpbo.silos, searched", masked, audit=lambda: one_run.audit(attack_silos()), least=0.0),
-    ]
+        Row(
+            "masks of jaxdpbo.silos, forgotten", masked, audit=lambda: one_run.audit(attack_silos(masked=False)),
+            holds=False,
+        ),
+    ]  # fmt: skip
 
 
 def attack_secagg(first: int = 0, last: int = SEEDS) -> Guesses:
@@ -41,24 +45,24 @@ def attack_secagg(first: int = 0, last: int = SEEDS) -> Guesses:
     return coins, _unmask(words, first, last)[1:]
 
 
-def attack_silos() -> Guesses:
+def attack_silos(*, masked: bool = True) -> Guesses:
     """The same search for the mask of ``jaxdpbo.silos``, in the low 32 bits of a silo's answer."""
     coins = np.random.default_rng(1).integers(0, 2, NUMBERS)
     private = {name: _masks.generate_key() for name in "AB"}
     publics = {name: _masks.public_key(key) for name, key in private.items()}
-    mask = _masks.make_mask("A", private["A"], publics, b"audit", NUMBERS)
+    mask = _masks.make_mask("A", private["A"], publics, b"audit", NUMBERS) * np.uint64(masked)
     words = (coins.astype(np.uint64) * np.uint64(TARGET) + mask) % np.uint64(MODULUS)
     return coins, _unmask(words.astype(np.int64), 0, SEEDS)
 
 
 def _unmask(words: np.ndarray, first: int, last: int) -> np.ndarray:
-    """The numbers less their median, if a seed explains the words; zeros otherwise."""
+    """The numbers less their median if a seed explains the words, and the words less their median otherwise."""
     for seed in spread(search(words[:2], TARGET, first, last)):
         generator = np.random.RandomState(seed)
         numbers = (words - generator.randint(0, MODULUS - 1, len(words), dtype=np.int64)) % MODULUS
         if np.all(numbers <= TARGET):
             return numbers - np.median(numbers)
-    return np.zeros(len(words))
+    return words - np.median(words)
 
 
 def spread(numbers: np.ndarray) -> np.ndarray:

@@ -21,6 +21,7 @@ from jaxdpbo.silos import _masks, _messages, _silo
 NAMES = "ABC"
 USERS = 2  # of a silo; one user of A is 0 or 4
 POINTS = 500  # of an answer
+ANSWERS = 200  # of the claim; with fewer the rounding of a radius differs by less than 1e-3
 MU = 1.0  # of a point, before shares are rounded
 FLAT, STEEP = 0.1, 0.9  # points where all losses are 0, and where a loss is what a user holds
 
@@ -40,6 +41,8 @@ def rows() -> list[Row]:
         Row("silos: the server and 1 of 3 silos", _claim(levels[0].colluding), _scores(_colluding(1))),
         Row("silos: the server and 2 of 3 silos", _claim(levels[1].colluding), _scores(_colluding(2))),
         Row("silos: all masks broken", _claim(broken), _scores(_unmasked)),
+        Row("silos: the answer of one silo", _claim(alone), _scores(_answer_of_one), least=0.0),
+        Row("silos, all masks forgotten", _claim(alone), _scores(_unmasked), holds=False),
         Row("silos, a share left out", _claim(alone), _scores(_without_a_share), holds=False),
         Row("silos, an attempt not charged", _claim(alone), _scores(_of_two_attempts, 2), holds=False),
         Row("silos, a mask used twice", _claim(alone), _scores(_of_two_steps, 2), holds=False),
@@ -83,14 +86,14 @@ def _agree(roster: silos.Roster, answers: int, colluding: int = 1) -> silos.Agre
 
 
 def _levels(colluding: int) -> silos.SiloGuarantees:
-    """The guarantees of one answer for ``POINTS`` points."""
+    """The guarantees of ``ANSWERS`` answers for ``POINTS`` points each."""
     cards = [silos.Member(name, USERS, base64.b64encode(name.encode() * 32).decode()) for name in NAMES]
-    return _agree(silos.make_roster(cards), 1, colluding).guarantees
+    return _agree(silos.make_roster(cards), ANSWERS, colluding).guarantees
 
 
 def _claim(stated: Guarantee) -> Guarantee:
     """The level of a single sum."""
-    return claim("gdp", stated.level / math.sqrt(POINTS))
+    return claim("gdp", stated.level / math.sqrt(ANSWERS * POINTS))
 
 
 def _scores(view: View, answers: int = 1) -> Callable[[int], Scores]:
@@ -124,6 +127,10 @@ def _colluding(count: int) -> View:
         return total - sum(part[:POINTS] for part in noise[len(NAMES) - count :])
 
     return view
+
+
+def _answer_of_one(federation: Federation, number: int) -> np.ndarray:
+    return federation.answers(number)["A"].view(np.int64).astype(float)
 
 
 def _unmasked(federation: Federation, number: int) -> np.ndarray:

@@ -114,7 +114,7 @@ def _entry(facts: dict[str, Any], stated: dict[str, Any], entry: Mapping[str, An
 
 def _trust(stated: dict[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
     """Who is trusted with records: one curator, or silos that share none."""
-    among_silos = _assumptions.MASKS in {each["assumption"] for each in stated["assumptions"]}
+    among_silos = _assumptions.ONE_SILO in {each["assumption"] for each in stated["assumptions"]}
     model, actors = ("Federated", ACTORS_OF_SILOS) if among_silos else ("Central", ACTORS)
     return {"model_name": model, "actors": entry.get("actors", actors)}
 

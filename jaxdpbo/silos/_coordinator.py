@@ -44,14 +44,17 @@ class SiloRun(NamedTuple):
     def report(self, path: str | Path | None = None) -> reports.Report:
         """Make the record of this run, to sign; with a ``path`` that ends in ".html", also write the page and its JSON.
 
-        The record states the guarantee against colluding silos, which each silo charged to its ledger.
+        The record states the guarantee against colluding silos, which each silo charges to its ledger. A silo may have
+        assumptions on its own loss and table beside these: they are on its ledger.
         """
         agreement, (server, colluding, broken) = self.agreement, self.guarantees
         details = {
             "run": agreement.run,
-            "silos": ", ".join(f"{member.name} ({member.users} users)" for member in agreement.roster.members),
+            "silos on the roster": ", ".join(
+                f"{member.name} ({member.users} users)" for member in agreement.roster.members
+            ),
             "hash of the roster": agreement.roster.digest().hex(),
-            "sums": f"{self.attempts} asked for, {agreement.answers} paid for",
+            "sums": f"at most {self.attempts} asked for, {agreement.answers} paid for by each silo",
             "colluding silos": agreement.colluding,
             "against the server and no silo": server.claim,
             "if all masks are broken": broken.claim,
@@ -86,7 +89,7 @@ class _Present:
     """The silos that the next sum is of."""
 
     def __init__(self, agreement: Agreement, credentials: Credentials) -> None:
-        self._agreement, self._credentials, self._absent = agreement, credentials, set[str]()
+        self._agreement, self._credentials, self._left_out = agreement, credentials, set[str]()
         if not callable(credentials):
             self.find()
 
@@ -95,12 +98,11 @@ class _Present:
         given = self._credentials() if callable(self._credentials) else self._credentials
         if strangers := set(given) - set(self._agreement.roster.names):
             raise ValueError(f"credentials must be of silos on the roster, got {', '.join(sorted(strangers))}")
-        return {name: key for name, key in given.items() if name not in self._absent}
+        return {name: key for name, key in given.items() if name not in self._left_out}
 
-    def leave_out(self, names: list[str]) -> None:
-        """Ask these silos for no later sum, unless ``credentials`` is a function, which knows who comes back."""
-        if not callable(self._credentials):
-            self._absent.update(names)
+    def leave_out(self, silent: list[str], wrong: list[str]) -> None:
+        """Ask silos with wrong answers no more, and silent ones only if a function says that they are back."""
+        self._left_out.update(wrong if callable(self._credentials) else [*silent, *wrong])
 
 
 def run_silos(
@@ -151,9 +153,16 @@ def run_silos(
     Raises:
       SiloError: fewer silos answered than a sum must have, or the silos' answers are used up.
       ValueError: keys of silos that are not on the roster, or a record of other terms.
+      BlockingIOError: another server runs with this record.
     """
     present = _Present(agreement, credentials)
-    book = _Record(record)
+    if record is None:
+        return _run(agreement, present, send, _Record(None))
+    with _files.only_process(Path(f"{record}.lock")):
+        return _run(agreement, present, send, _Record(record))
+
+
+def _run(agreement: Agreement, present: _Present, send: Send, book: _Record) -> SiloRun:
     if not book.lines:
         seed = [int(word) for word in np.random.SeedSequence().generate_state(2)]  # public: of the points to propose
         book.add(terms=agreement.digest.hex(), seed=seed)
@@ -183,7 +192,7 @@ def run_silos(
 def _ask_silos(
     agreement: Agreement,
     book: _Record,
-    present: "_Present",
+    present: _Present,
     send: Send,
     step: int,
     queries: tuple[Query, ...],
@@ -202,14 +211,15 @@ def _ask_silos(
         request = Request(agreement.run, step, number, dict(sorted(keys.items())), write_leaves(stacked))
         book.add(step=step, attempt=number)
         answers = send(dict.fromkeys(keys, request.to_bytes()))
-        missing = [name for name in keys if len(answers.get(name, b"")) != 8 * count]
-        if not missing:
+        silent = [name for name in keys if name not in answers]
+        wrong = [name for name in keys if name in answers and len(answers[name]) != 8 * count]
+        if not silent and not wrong:
             total = np.zeros(count, np.uint64)
             for name in keys:
                 total = total + np.frombuffer(answers[name], "<u8")
             book.add(step=step, total=base64.b64encode(total.astype("<u8").tobytes()).decode())
             return total.view(np.int64)
-        present.leave_out(missing)
+        present.leave_out(silent, wrong)
     raise SiloError(f"{len(keys)} silos answer, and a sum must have {agreement.shares}: stopped at step {step}")
 
 

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-LARGEST = 2**26  # bytes of a request
+LARGEST = 2**24  # bytes of a message, for 50 silos and 10,000 points of 100 numbers in float64
 
 
 class Refused(ValueError):
-    """A silo does not answer: the request is not one that it agreed to. Nothing was sent. Quotes no record."""
+    """A silo does not answer: the request is not one that it agreed to. Nothing was sent. Quotes no user's values."""
 
 
 class Credential(NamedTuple):
@@ -86,7 +86,7 @@ def read_leaves(leaves: tuple[tuple[str, tuple[int, ...], str], ...], like: list
     counts, arrays = {shape[:1] for _, shape, _ in leaves}, []
     for (dtype, shape, data), row in zip(leaves, like, strict=True):
         if dtype != str(row.dtype) or shape[1:] != row.shape or len(counts) != 1 or not shape[0]:
-            raise Refused(f"an array of a query must be {row.dtype}{row.shape}, got {dtype}{shape}")
+            raise Refused(f"an array of a query must be {row.dtype}{row.shape}")
         try:
             content = base64.b64decode(data, validate=True)
         except ValueError:

@@ -20,6 +20,8 @@ from jaxdpbo.silos._messages import Credential, Refused, Request, parse_request,
 from jaxdpbo.tables import _engine, _table
 
 LABEL = b"jaxdpbo silos 1"  # of everything signed or derived
+ENDED = "so it answers nothing more in this run: start a new run"
+LOST = "give the ledger that paid, or agree on a run of another name"
 
 
 class Silo:
@@ -45,7 +47,8 @@ class Silo:
 
     Formal guarantee: ``guarantee`` covers all answers together, for any requests of the server, and the ledger pays for
     it before the first answer. A silo answers each attempt of a step once, with fresh noise, at most
-    ``agreement.answers`` times in all, and bounds what a user adds by its own copy of the config.
+    ``agreement.answers`` times in all, and bounds what a user adds by its own copy of the config. Not covered: the
+    running time of an answer, and one bit of a run, whether a sum failed or its process died.
 
     Attributes:
       name: of the silo.
@@ -90,8 +93,12 @@ class Silo:
         stated = _separability.update_assumptions(agreement.guarantees.colluding, objective)
         self.guarantee = stated.assuming(*table.assumptions)
         self._recording = _recording.check_recording(_recording.Recording(ledger, agreement.run))
-        self._private = self._load_key()
-        self._charge()
+        self._key_path = self._folder / f"{self.name}-{agreement.digest.hex()[:32]}.run"
+        self._expect_same_ledger()
+        self._charge()  # before the key: a key without a charge is of another ledger
+        with contextlib.suppress(FileExistsError):
+            _files.write_once(self._key_path, _masks.generate_key(), _files.PRIVATE)
+        self._private = _files.read_private(self._key_path)
 
     def credential(self) -> Credential:
         """The public key of this silo for this run, signed."""
@@ -103,8 +110,8 @@ class Silo:
     def answer(self, content: bytes) -> bytes:
         """Answer a request of the server: a sum with this silo's noise under its mask, 8 bytes a number.
 
-        A silo with a loss or a table that failed answers nothing more in this run. The server chooses points, and might
-        otherwise learn from each of them whether the loss of some user fails there.
+        A silo answers nothing more in this run after a sum that failed, or in which its process was killed. The server
+        chooses points, and might otherwise learn from each of them whether the loss of some user fails there.
 
         Raises:
           Refused: the request is none that the silo agreed to, or was answered before. Nothing was sent or charged.
@@ -119,8 +126,9 @@ class Silo:
         except _silence.STOPS:
             raise
         except BaseException:
-            self._stop()
+            self._note({"failed": True})
             raise
+        self._note({"done": [request.step, request.attempt]})
         noise = _draw_noise(_keys.secret_key(), len(total), self._agreement.share_sigma)
         mask = _masks.make_mask(self.name, self._private, publics, LABEL + request.digest(), len(total))
         return ((total + noise).view(np.uint64) + mask).astype("<u8").tobytes()
@@ -163,32 +171,30 @@ class Silo:
     def _record(self, request: Request) -> None:
         """Write the answer to the ledger before it is given. Raise a Refused if it was given before."""
         lines, query = self._charge(), hashlib.sha256(str(request.leaves).encode()).hexdigest()
-        if any("failed" in line for line in lines):
-            raise Refused("a sum of this silo failed, so it answers nothing more in this run: start a new run")
-        for line in lines:
+        given = [line for line in lines if "attempt" in line]
+        for line in given:
             if (line["step"], line["attempt"]) == (request.step, request.attempt):
                 raise Refused(f"attempt {request.attempt} of step {request.step} was answered before")
             if line["step"] == request.step and line["query"] != query:
                 raise Refused(f"step {request.step} was answered for another query")
-        if len(lines) >= self._agreement.answers:
+        if any("failed" in line for line in lines):
+            raise Refused(f"a sum of this silo failed, {ENDED}")
+        if len(given) > sum("done" in line for line in lines):
+            raise Refused(f"a sum of this silo did not end, {ENDED}")
+        if len(given) >= self._agreement.answers:
             raise Refused(f"all {self._agreement.answers} answers of this silo are given")
-        self._note({"step": request.step, "attempt": request.attempt, "query": query}, len(lines) + 1)
-
-    def _note(self, line: dict[str, Any], number: int | None = None) -> None:
-        """Write a line of the run to the ledger. Raise a Refused if another process wrote one meanwhile."""
         path, run, _ = self._recording
         try:
-            _ledger.note(path, run, len(self._charge()) + 1 if number is None else number, line)
+            _ledger.note(path, run, len(lines) + 1, {"step": request.step, "attempt": request.attempt, "query": query})
         except _ledger.MovedLedgerError:
             raise Refused("another process of this silo answers at the same time") from None
 
-    def _stop(self) -> None:
-        """Write to the ledger that a sum failed, also if another process answers meanwhile."""
-        failed = False
-        while not failed:
-            with contextlib.suppress(Refused):
-                self._note({"failed": True})
-                failed = True
+    def _note(self, line: dict[str, Any]) -> None:
+        """Write how a sum ended, also if another process writes meanwhile."""
+        path, run, _ = self._recording
+        while True:
+            with contextlib.suppress(_ledger.MovedLedgerError):
+                return _ledger.note(path, run, len(self._charge()) + 1, line)
 
     def _charge(self) -> tuple[dict[str, Any], ...]:
         """Pay for the run, once, and return the answers on record."""
@@ -204,12 +210,16 @@ class Silo:
         _table_scan.expect_users(users, self._member.users)
         return total
 
-    def _load_key(self) -> bytes:
-        """The private key of this run: from its file, or a new one in a new file."""
-        path = self._folder / f"{self.name}-{self._agreement.digest.hex()[:32]}.run"
-        with contextlib.suppress(FileExistsError):
-            _files.write_once(path, _masks.generate_key(), _files.PRIVATE)
-        return _files.read_private(path)
+    def _expect_same_ledger(self) -> None:
+        """Raise a LedgerError if the key of this run is there, and the ledger does not know the run.
+
+        With a new ledger the silo would answer old requests again, under the same masks.
+        """
+        path, run, _ = self._recording
+        if self._key_path.exists() and not any(entry.run == run for entry in _ledger.account(path).spends):
+            raise _ledger.LedgerError(
+                f"{path} did not pay for run {run!r}, and {self._key_path.name} is its key: {LOST}"
+            )
 
 
 def verify(agreement: Agreement, name: str, credential: Credential) -> bytes | None:

@@ -1,33 +1,28 @@
-"""A silo behind a Unix socket: the process with the rows answers, and a process that carries messages needs no row."""
+"""A silo behind a Unix socket: the process with the rows answers, and a process that carries messages needs no row.
+
+A caller sends one message and closes its half of the connection; the silo sends one reply and closes the other half.
+"""
 
 import contextlib
 import json
 import os
-from multiprocessing import connection
+import socket as sockets
+import stat
+import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
 
-from jaxdpbo import _files, _silence
+from jaxdpbo import _checks, _files, _silence
 from jaxdpbo.silos._messages import LARGEST, Credential, Refused
 from jaxdpbo.silos._silo import Silo
 
 ASK_CREDENTIAL = b"credential"  # in place of a request
-CREDENTIAL, ANSWER, REFUSED, FAILED = b"C", b"A", b"R", b"F"  # the first byte of a reply
-GROUP = 0o117  # umask: the account and its group may connect
-PATIENCE = 10.0  # seconds that a silo waits for a message on an open connection
-BACKLOG = 16
-
-
-class Reply(NamedTuple):
-    """What a silo replied: one of the two fields is there.
-
-    Attributes:
-      answer: of a request, 8 bytes a number.
-      card: the name of the silo and its credential.
-    """
-
-    answer: bytes | None = None
-    card: tuple[str, Credential] | None = None
+CREDENTIAL, ANSWER, REFUSED, STOPPED = b"C", b"A", b"R", b"F"  # the first byte of a reply
+GROUP = 0o660  # file mode: the account and its group may connect
+PATIENCE = 10.0  # seconds for a whole message, and for a whole reply
+CHUNK, BACKLOG = 2**16, 16
+NO_REPLY = "the reply is not the reply of a silo"
+LONGEST = 300  # letters of a refusal that are passed on
 
 
 def serve_silo(silo: Silo, socket: str | Path) -> None:
@@ -35,9 +30,9 @@ def serve_silo(silo: Silo, socket: str | Path) -> None:
 
     Run this function in the process that holds the rows. Any process that connects gets what ``Silo.credential`` and
     ``Silo.answer`` give, and no more, so a process that carries messages needs neither rows nor keys: run it under
-    another account of the same group.
+    another account of the same group, and keep the socket in a folder of its own, away from keys and ledger.
 
-    Formal guarantee: ``silo.guarantee``, for any messages.
+    Formal guarantee: ``silo.guarantee``, for any messages, as ``Silo`` states.
 
     >>> import tempfile, threading
     >>> from pathlib import Path
@@ -64,24 +59,25 @@ def serve_silo(silo: Silo, socket: str | Path) -> None:
     Args:
       silo: opened in this process.
       socket: a path for the socket, in a folder where no other user can replace files. This account and its group may
-        connect.
+        connect. A file beside the socket, with the ending ".lock", keeps other processes from serving the same socket.
 
     Raises:
-      OSError: another process serves this socket, or the operating system has no Unix sockets.
-      Exception: of the loss or of the table. The silo answers nothing more in this run, and the server learns that a
-        sum failed, without a text.
+      OSError: another process serves this socket, another file is there, or the system has no Unix sockets.
+      Exception: of the loss, of the table or of the ledger. The server learns that the silo stopped, without a text.
     """
     with _listen(Path(socket)) as listener:
-        while True:
-            failure = None
-            with contextlib.suppress(OSError, EOFError), listener.accept() as caller:  # of the caller alone
-                if caller.poll(PATIENCE):
-                    failure = _reply(silo, caller)
-            if failure is not None:
-                raise failure
+        failure = None
+        while failure is None:
+            caller, _ = listener.accept()
+            with caller, contextlib.suppress(OSError):  # of the caller alone
+                content = _receive(caller, time.monotonic() + PATIENCE)
+                reply, failure = _reply(silo, content)
+                caller.settimeout(PATIENCE)
+                caller.sendall(reply)
+    raise failure
 
 
-def forward(socket: str | Path, content: bytes) -> bytes:
+def forward(socket: str | Path, content: bytes, *, wait: float = 600.0) -> bytes:
     """Send a message to the silo behind a socket, and return its reply, both as they are.
 
     Formal guarantee: none of its own; see ``serve_silo``.
@@ -95,64 +91,83 @@ def forward(socket: str | Path, content: bytes) -> bytes:
     Args:
       socket: the path of the socket.
       content: a request of the server, or ``b"credential"`` for the silo's name and key.
+      wait: the most seconds to wait for a reply.
 
     Raises:
-      OSError: nobody answers at the socket.
-      EOFError: the silo stopped before it answered.
+      OSError: nobody answers at the socket, or not in time.
+      ValueError: ``wait`` is out of range.
     """
-    with connection.Client(str(socket), family="AF_UNIX") as silo:
-        silo.send_bytes(content)
-        return silo.recv_bytes(LARGEST)
+    deadline = time.monotonic() + _checks.positive("wait", wait)
+    with sockets.socket(sockets.AF_UNIX) as silo:
+        silo.settimeout(wait)
+        silo.connect(str(socket))
+        silo.sendall(content)
+        silo.shutdown(sockets.SHUT_WR)
+        return _receive(silo, deadline)
 
 
-def parse_reply(content: bytes) -> Reply:
-    """Read a reply. Raise a Refused if the silo gave no answer, or the reply is none."""
-    kind, rest = content[:1], content[1:]
+def parse_answer(reply: bytes) -> bytes:
+    """The answer of a reply. Raise a Refused if the silo gave none."""
+    kind, rest = reply[:1], reply[1:]
     if kind == ANSWER:
-        return Reply(answer=rest)
-    if kind == FAILED:
-        raise Refused("a sum of this silo failed")
+        return rest
+    if kind == STOPPED:
+        raise Refused("this silo stopped")
     if kind == REFUSED:
-        raise Refused(rest.decode("utf-8", "replace"))
+        text = rest[:LONGEST].decode("ascii", "replace")
+        raise Refused("".join(letter for letter in text if letter.isprintable()))
+    raise Refused(NO_REPLY)
+
+
+def parse_card(reply: bytes) -> tuple[str, Credential]:
+    """The name of the silo and its credential, of a reply to ``ASK_CREDENTIAL``. Raise a Refused for another reply."""
+    if reply[:1] != CREDENTIAL:
+        raise Refused(NO_REPLY)
     try:
-        card = json.loads(rest)
-        if kind == CREDENTIAL:
-            return Reply(card=(str(card["name"]), Credential(str(card["public"]), str(card["signature"]))))
+        card = json.loads(reply[1:])
+        return str(card["name"]), Credential(str(card["public"]), str(card["signature"]))
     except (ValueError, TypeError, KeyError, RecursionError):
-        pass
-    raise Refused("the reply is not a reply of jaxdpbo")
+        raise Refused(NO_REPLY) from None
 
 
-def _reply(silo: Silo, caller: Any) -> BaseException | None:
-    """Answer the message of a connection; return what the loss or the table raised."""
-    content, failure = caller.recv_bytes(LARGEST), None
+def _reply(silo: Silo, content: bytes) -> tuple[bytes, BaseException | None]:
+    """The reply to a message, and what the loss, the table or the ledger raised."""
     try:
         if content == ASK_CREDENTIAL:
-            reply = CREDENTIAL + json.dumps({"name": silo.name} | silo.credential()._asdict()).encode()
-        else:
-            reply = ANSWER + silo.answer(content)
+            return CREDENTIAL + json.dumps({"name": silo.name} | silo.credential()._asdict()).encode(), None
+        return ANSWER + silo.answer(content), None
     except Refused as refusal:
-        reply = REFUSED + str(refusal).encode()
+        return REFUSED + str(refusal).encode("ascii", "backslashreplace"), None
     except _silence.STOPS:
         raise
     except BaseException as error:
-        reply, failure = FAILED, error
-    with contextlib.suppress(OSError):
-        caller.send_bytes(reply)
-    return failure
+        return STOPPED, error
 
 
-def _listen(path: Path) -> connection.Listener:
-    """A listener at a path, also if a process that was killed left its socket there."""
-    _files.expect_guarded_folder(path)
-    try:
-        connection.Client(str(path), family="AF_UNIX").close()
-    except ConnectionRefusedError:
-        path.unlink(missing_ok=True)
-    except OSError:
-        pass  # no socket: bind says what is there instead
-    before = os.umask(GROUP)
-    try:
-        return connection.Listener(str(path), family="AF_UNIX", backlog=BACKLOG)
-    finally:
-        os.umask(before)
+def _receive(source: sockets.socket, deadline: float) -> bytes:
+    """All bytes until the other side has closed its half. Raise an OSError if that takes too long, or is too much."""
+    content = bytearray()
+    while len(content) <= LARGEST:
+        source.settimeout(max(deadline - time.monotonic(), 1e-3))
+        if not (part := source.recv(CHUNK)):
+            return bytes(content)
+        content += part
+        if time.monotonic() > deadline:
+            raise TimeoutError("the message did not end in time")
+    raise OSError(f"a message must have {LARGEST} bytes or fewer")
+
+
+@contextlib.contextmanager
+def _listen(path: Path) -> Iterator[sockets.socket]:
+    """A listening socket at a path, also if a process that was killed left its socket there."""
+    with _files.only_process(path.with_name(f"{path.name}.lock")), sockets.socket(sockets.AF_UNIX) as listener:
+        with contextlib.suppress(FileNotFoundError):
+            if stat.S_ISSOCK(path.lstat().st_mode):
+                path.unlink()
+        listener.bind(str(path))
+        try:
+            os.chmod(path, GROUP)  # before anybody can connect
+            listener.listen(BACKLOG)
+            yield listener
+        finally:
+            path.unlink(missing_ok=True)

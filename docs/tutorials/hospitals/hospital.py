@@ -1,4 +1,7 @@
-"""Run in each hospital: ``python hospital.py Bern --folder keys --patients patients.csv --roster roster.json``."""
+"""Run in each hospital, with a ledger that you made once (``jaxdpbo ledger create``).
+
+``python hospital.py Bern --folder keys --ledger budget.jsonl --patients patients.csv --roster roster.json --socket s``
+"""
 
 import argparse
 from pathlib import Path
@@ -6,20 +9,16 @@ from pathlib import Path
 import numpy as np
 import terms
 
-from jaxdpbo import ledger, silos
+from jaxdpbo import silos
 
 parser = argparse.ArgumentParser()
 parser.add_argument("name")
-parser.add_argument("--folder", type=Path, required=True)
-parser.add_argument("--patients", type=Path, required=True)
-parser.add_argument("--roster", type=Path, required=True)
+for option in ("folder", "ledger", "patients", "roster", "socket"):
+    parser.add_argument(f"--{option}", type=Path, required=True)
 given = parser.parse_args()
 
 east, north = np.loadtxt(given.patients, delimiter=",", skiprows=1, unpack=True)
-book = given.folder / "budget.jsonl"
-if not book.exists():
-    ledger.create(book, mu=3)
 agreement = terms.agree(given.roster)
 patients = {"east": east, "north": north}
-silo = silos.Silo(agreement, terms.distance, patients, name=given.name, folder=given.folder, ledger=book)
-silos.serve_silo(silo, given.folder / "silo.socket")
+silo = silos.Silo(agreement, terms.distance, patients, name=given.name, folder=given.folder, ledger=given.ledger)
+silos.serve_silo(silo, given.socket)

@@ -1,7 +1,8 @@
 """Both ends of a Flower app: relay messages to a silo's process, and run a search over a grid of nodes."""
 
+import contextlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from jaxdpbo.silos import _silo, _socket
 
 RECORD, FIELD = "jaxdpbo", "content"  # where a message has its bytes
 LOOK = 1.0  # seconds between two looks for new nodes
+LEAST = 10.0  # seconds: Flower looks for replies every 3 seconds
 
 
 def client_app(socket: str = "{silo}") -> object:
@@ -32,7 +34,8 @@ def client_app(socket: str = "{silo}") -> object:
 
     @app.query()
     def relay(message: Any, context: Any) -> Any:
-        reply = silos.forward(socket.format_map(context.node_config), _content(message))
+        path = socket.format_map(context.node_config)
+        reply = silos.forward(path, _content(message), wait=max(message.metadata.ttl, LEAST))
         return _flower("app").Message(_wrap(reply), reply_to=message)
 
     return app
@@ -46,8 +49,9 @@ def run_on_grid(
     Formal guarantee: ``agreement.guarantees``, which the silos enforce against any server.
 
     The search starts as soon as all silos of the roster are there, or with those that are there after ``wait`` seconds.
-    A silo that goes is left out of the next sum, if enough silos remain, and takes part again once it is back. A silo
-    that refused a request, or failed, is asked no more.
+    A silo that goes is left out of the next sum, if enough silos remain, and takes part again once it is back. A node
+    with a silo that refused a request, or stopped, is asked no more. A node speaks for a silo if it shows the silo's
+    signed key, which other nodes see too: let Flower authenticate its nodes.
 
     >>> from flwr.serverapp import ServerApp
     >>> from jaxdpbo.integrations import flower
@@ -62,17 +66,21 @@ def run_on_grid(
       grid: the Grid that Flower gives to the main function.
       record: a file for the public record of the run. Start the app again with the same file after the server was
         killed: the search goes on after the last sum on record.
-      wait: the most seconds to wait for silos that are absent, and for an answer.
+      wait: the most seconds to wait for silos that are absent, and for an answer, 10 or more. Make the number larger
+        than the seconds of a sum: an answer that comes later is spent.
 
     Raises:
       silos.SiloError: too few silos are there, or their answers are used up; with what silos refused.
       ValueError: ``wait`` is out of range, or the record is of other terms.
+      BlockingIOError: another server runs with this record.
     """
-    nodes = _Nodes(agreement, grid, _checks.positive("wait", wait))
+    if (wait := _checks.positive("wait", wait)) < LEAST:
+        raise ValueError(f"wait must be {LEAST:g} seconds or more, got {wait:g}")
+    nodes = _Nodes(agreement, grid, wait)
     try:
         return silos.run_silos(agreement, nodes.find, nodes.send, record=record)
     except silos.SiloError as error:
-        refusals = "".join(f"; {name}: {text}" for name, text in sorted(nodes.refusals.items()))
+        refusals = "".join(f"; {name}: {text}" for name, text in sorted(nodes.refusals.values()))
         raise silos.SiloError(f"{error}{refusals}") from None
 
 
@@ -80,21 +88,26 @@ class _Nodes:
     """Which node speaks for which silo.
 
     Attributes:
-      refusals: what silos refused, by name. They are asked no more.
+      refusals: the silo and the text of each node that is asked no more, by node.
     """
 
     def __init__(self, agreement: silos.Agreement, grid: Any, wait: float) -> None:
         self._agreement, self._grid, self._wait = agreement, grid, wait
         self._cards: dict[int, tuple[str, silos.Credential]] = {}  # by node
         self._expected = set(agreement.roster.names)
-        self.refusals: dict[str, str] = {}
+        self._mute = set[int]()  # nodes that did not reply at all: each costs the whole wait
+        self.refusals: dict[int, tuple[str, str]] = {}
 
     def find(self) -> dict[str, silos.Credential]:
         """The keys of the silos that are there: all that took part before, or those that came in time."""
         deadline = time.monotonic() + self._wait
         while True:
-            self._meet(deadline - time.monotonic())
-            found = {name: key for name, key in self._cards.values() if name not in self.refusals}
+            present = set(self._grid.get_node_ids()) - self.refusals.keys()
+            self._cards = {node: card for node, card in self._cards.items() if node in present}
+            self._mute &= present
+            complete = self._expected <= set(self._names())
+            self._meet(present - self._cards.keys() - (self._mute if complete else set()), deadline)
+            found = dict(self._cards.values())
             if self._expected <= found.keys() or time.monotonic() > deadline:
                 self._expected = set(found)
                 return found
@@ -102,41 +115,47 @@ class _Nodes:
 
     def send(self, requests: Mapping[str, bytes]) -> dict[str, bytes]:
         """Pass requests to silos, and return the answers that came in time."""
-        nodes = {name: node for node, (name, _) in self._cards.items() if name in requests}
-        names, answers = {node: name for name, node in nodes.items()}, {}
-        for node, content in self._ask({node: requests[name] for name, node in nodes.items()}, self._wait):
-            name = names.pop(node)
+        nodes, answers = self._names(), {}
+        silent = {nodes[name] for name in requests}
+        for node, content in self._ask({nodes[name]: content for name, content in requests.items()}, self._wait):
+            if content is None:
+                continue
+            silent.discard(node)
+            name, _ = self._cards[node]
             try:
-                reply = _socket.parse_reply(content)
+                answers[name] = _socket.parse_answer(content)
             except silos.Refused as refusal:
-                self.refusals[name] = str(refusal)
+                self.refusals[node] = name, str(refusal)
                 self._expected.discard(name)
-            else:
-                answers[name] = reply.answer or b""
-        for node in names:  # gone, or slow: meet again
+        for node in silent:  # gone, or slow: meet again
             del self._cards[node]
         return answers
 
-    def _meet(self, seconds: float) -> None:
-        """Ask new nodes which silo they speak for; forget nodes that went."""
-        present = set(self._grid.get_node_ids())
-        self._cards = {node: card for node, card in self._cards.items() if node in present}
-        new = dict.fromkeys(present - self._cards.keys(), _socket.ASK_CREDENTIAL)
-        for node, content in self._ask(new, max(seconds, LOOK)) if new else ():
-            try:
-                card = _socket.parse_reply(content).card
-            except silos.Refused:
-                continue
-            if card is not None and _silo.verify(self._agreement, *card) is not None:
-                self._cards[node] = card
+    def _names(self) -> dict[str, int]:
+        """The node of each silo."""
+        return {name: node for node, (name, _) in self._cards.items()}
 
-    def _ask(self, contents: Mapping[int, bytes], seconds: float) -> Iterator[tuple[int, bytes]]:
-        """Send a message to each node; the replies that come in time, by node."""
+    def _meet(self, nodes: Iterable[int], deadline: float) -> None:
+        """Ask nodes which silo they speak for. The first node of a silo is its node until it goes."""
+        seconds = max(deadline - time.monotonic(), LEAST)
+        self._mute.update(nodes := list(nodes))
+        for node, content in self._ask(dict.fromkeys(nodes, _socket.ASK_CREDENTIAL), seconds):
+            self._mute.discard(node)
+            with contextlib.suppress(silos.Refused):
+                name, credential = _socket.parse_card(content or b"")
+                if name not in self._names() and _silo.verify(self._agreement, name, credential):
+                    self._cards[node] = name, credential
+
+    def _ask(self, contents: Mapping[int, bytes], seconds: float) -> Iterator[tuple[int, bytes | None]]:
+        """Send a message to each node; the replies that come in time, by node; None for an error of Flower."""
+        if not contents:
+            return
         new = _flower("app").Message
         messages = [new(_wrap(content), node, "query", ttl=seconds) for node, content in contents.items()]
         for reply in self._grid.send_and_receive(messages, timeout=seconds):
-            if not reply.has_error():
-                yield reply.metadata.src_node_id, _content(reply)
+            node = reply.metadata.src_node_id
+            if node in contents:
+                yield node, None if reply.has_error() else _content(reply)
 
 
 def _flower(name: str) -> Any:

@@ -17,6 +17,7 @@ import numpy as np
 from benchmarks.audits.rows import Row, Scores, claim
 from jaxdpbo import Guarantee, ledger, private_evaluations, random_search, silos
 from jaxdpbo.silos import _masks, _messages, _silo
+from jaxdpbo.tables import _table
 
 NAMES = "ABC"
 USERS = 2  # of a silo; one user of A is 0 or 4
@@ -100,7 +101,8 @@ def _scores(view: View, answers: int = 1) -> Callable[[int], Scores]:
     """Scores of as many trials under both values of the user, from ``view`` of ``answers`` answers."""
 
     def under(value: float, trials: int) -> np.ndarray:
-        with tempfile.TemporaryDirectory() as folder:
+        # a silo has two users: a whole batch would be padding
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(_table, "BATCH", USERS):
             count = -(-trials // POINTS)
             federation = Federation(Path(folder), value, answers * count)
             return np.concatenate([view(federation, number) for number in range(count)])[:trials]

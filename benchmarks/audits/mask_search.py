@@ -5,6 +5,8 @@ a key in base64. The code of a character has 7 bits, so there are 2^28 seeds. Qu
 modulus, so a seed that leaves small numbers is the mask. The server sees everything else that the attack needs.
 """
 
+import importlib
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -42,7 +44,7 @@ def rows() -> list[Row]:
 def attack_secagg(first: int = 0, last: int = SEEDS) -> Guesses:
     """Two clients of Flower in a round of SecAgg+, and a server that searches the seeds from ``first`` to ``last``."""
     coins, words = _secagg_round()
-    return coins, _unmask(words, first, last)[1:]
+    return coins, _about_the_middle(_unmask(words, first, last)[1:])
 
 
 def attack_silos(*, masked: bool = True) -> Guesses:
@@ -52,17 +54,21 @@ def attack_silos(*, masked: bool = True) -> Guesses:
     publics = {name: _masks.public_key(key) for name, key in private.items()}
     mask = _masks.make_mask("A", private["A"], publics, b"audit", NUMBERS) * np.uint64(masked)
     words = (coins.astype(np.uint64) * np.uint64(TARGET) + mask) % np.uint64(MODULUS)
-    return coins, _unmask(words.astype(np.int64), 0, SEEDS)
+    return coins, _about_the_middle(_unmask(words.astype(np.int64), 0, SEEDS))
 
 
 def _unmask(words: np.ndarray, first: int, last: int) -> np.ndarray:
-    """The numbers less their median if a seed explains the words, and the words less their median otherwise."""
+    """The numbers if a seed explains the words, and the words otherwise."""
     for seed in spread(search(words[:2], TARGET, first, last)):
         generator = np.random.RandomState(seed)
         numbers = (words - generator.randint(0, MODULUS - 1, len(words), dtype=np.int64)) % MODULUS
         if np.all(numbers <= TARGET):
-            return numbers - np.median(numbers)
-    return words - np.median(words)
+            return numbers
+    return words
+
+
+def _about_the_middle(numbers: np.ndarray) -> np.ndarray:
+    return numbers - (np.min(numbers) + np.max(numbers)) / 2
 
 
 def spread(numbers: np.ndarray) -> np.ndarray:
@@ -119,11 +125,12 @@ def _secagg_round() -> tuple[np.ndarray, np.ndarray]:
 
     The first word is the client's weight. The server learns the client's own mask in the last stage of the protocol.
     """
-    from flwr.client.mod.secure_aggregation import secaggplus_mod as client
     from flwr.common import bytes_to_ndarray, ndarrays_to_parameters
     from flwr.common.secure_aggregation import secaggplus_constants, secaggplus_utils
     from flwr.common.secure_aggregation.crypto.shamir import combine_shares
 
+    # the package has a function of the module's name
+    client = importlib.import_module("flwr.client.mod.secure_aggregation.secaggplus_mod")
     key = secaggplus_constants.Key
     coins = np.random.default_rng(0).integers(0, 2, NUMBERS)
     states = {1: client.SecAggPlusState(), 2: client.SecAggPlusState()}

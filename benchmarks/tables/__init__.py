@@ -8,6 +8,7 @@ from benchmarks.tables import (
     scaling,
     search,
     sentences,
+    silos,
     speed,
     summary,
     tasks,
@@ -17,5 +18,5 @@ from benchmarks.tables import (
 
 SENTENCES = sentences.SENTENCES
 
-MODULES = papers, search, least_epsilon, private_models, tasks, tuning, speed, scaling, summary, facts, verdicts
+MODULES = papers, search, least_epsilon, private_models, tasks, tuning, speed, scaling, silos, summary, facts, verdicts
 BLOCKS = {name: block for module in MODULES for name, block in module.BLOCKS.items()}

@@ -29,7 +29,7 @@ def test_every_result_says_where_it_comes_from(path):
 def test_every_result_belongs_to_a_command():
     items = {f"{paper}_{item}" for paper in reproductions.PAPERS for item in reproductions.items(paper)}
     benches = {f"bench_{name}" for name in bench.MODULES} | {"bench_demo"}
-    assert {path.stem for path in RESULTS} <= items | benches | {"audit", "audit_one_run"}
+    assert {path.stem for path in RESULTS} <= items | benches | {"audit", "audit_one_run", "audit_silos"}
 
 
 def test_a_result_of_code_that_was_not_committed_is_refused(tmp_path, monkeypatch):

@@ -26,7 +26,7 @@ def bench_silo_choices() -> str:
             _, low, high = row[name]["sums less this"]
             against = "" if name == "sums" else f" ({low:+.4f} to {high:+.4f})"
             cells.append(f"{row[name]['mean']:.4f}{against}")
-        lines.append((budget, *cells))
+        lines.append((budget.removeprefix("epsilon "), *cells))
     units = {"sums": "of a user", "votes": "of a silo", "each silo alone": "of a user"}
     heads = [f"{name}, {units[name]}" if name in units else name for name in names]
     return table(("epsilon", *heads), lines)

@@ -44,9 +44,7 @@ def totals() -> str:
     for name in (PUBLIC, *RIVALS):
         cells = [_counted(counts[level].get(f"{ours} - {name}")) for level in _budgets() for ours in (OURS, PUBLIC)]
         rows.append((RIVALS.get(name, "`minimize`, public rows"), *cells))
-    columns = [
-        f"{ours}, {level.replace('mu', 'mu =')}" for level in _budgets() for ours in ("`minimize`", "public rows")
-    ]
+    columns = [f"{ours}, {_named(level)}" for level in _budgets() for ours in ("`minimize`", "public rows")]
     return table(("rival", *columns), rows)
 
 
@@ -62,6 +60,13 @@ def rounds() -> str:
                 (titles[name], budget.replace("mu inf", "no noise"), f"{each['in_order']['mean']:.4f}", *marked)
             )
     return table(header, rows)
+
+
+def _named(level: str) -> str:
+    """A budget in words, with the number of seeds."""
+    seeds = {row["seeds"][level] for row in stored(RESULT)["problems"].values()}
+    span = f"{min(seeds)} to {max(seeds)}" if len(seeds) > 1 else str(*seeds)
+    return f"{level.replace('mu inf', 'no noise').replace('mu', 'mu =')}, {span} seeds"
 
 
 def _budgets() -> list[str]:

@@ -2,9 +2,9 @@
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
+import environments
 from compilation import UNOPTIMISED
 
 ROOT = Path(__file__).parent.parent.parent
@@ -36,12 +36,8 @@ assert np.log(least / most) > EPSILON, "the claim of diffprivlib held"
 
 
 def test_its_trainings_pass_beside_its_own_scikit_learn(tmp_path):
-    python = str(tmp_path / "venv" / "bin" / "python")
     environment = os.environ | UNOPTIMISED
-    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
-    install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"{ROOT}[test,diffprivlib]"]
-    done = subprocess.run(install, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    python = environments.create(tmp_path / "venv", f"{ROOT}[test,diffprivlib]")
     tests = [
         "-m",
         "pytest",

@@ -10,6 +10,7 @@ import zipfile
 from pathlib import Path
 from typing import NamedTuple
 
+import environments
 import pytest
 from compilation import UNOPTIMISED
 
@@ -45,7 +46,7 @@ def in_new_environment(folder, *requirements):
     """Its Python, with these installed and no other package of ours in reach."""
     venv.create(folder, with_pip=True)
     python = folder / "bin" / "python"
-    ran(folder, python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *requirements)
+    ran(folder, python, *environments.INSTALL, *requirements)
     return python
 
 

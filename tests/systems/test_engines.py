@@ -3,10 +3,9 @@
 import os
 import shutil
 import subprocess
-import sys
-import sysconfig
 from pathlib import Path
 
+import environments
 import pytest
 
 ROOT = Path(__file__).parent.parent.parent
@@ -15,13 +14,7 @@ ROOT = Path(__file__).parent.parent.parent
 def test_every_engine_releases_what_arrays_release(tmp_path):
     if shutil.which("java") is None:
         pytest.skip("Spark needs Java")
-    python = str(tmp_path / "venv" / "bin" / "python")
-    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
-    own = subprocess.check_output([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], text=True)
-    Path(own.strip(), "beside.pth").write_text(sysconfig.get_path("purelib"))  # JAX and pytest, once
-    install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"{ROOT}[dask,ray,spark,beam]"]
-    done = subprocess.run(install, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    python = environments.create(tmp_path / "venv", f"{ROOT}[dask,ray,spark,beam]", beside=True)
     tests = "tests/systems/engines.py"
     command = [python, "-m", "pytest", "--noconftest", "-p", "no:cacheprovider", "-p", "no:xdist", "--tb=short", tests]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)})

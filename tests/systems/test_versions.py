@@ -8,6 +8,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import environments
 import pytest
 from compilation import UNOPTIMISED
 
@@ -41,12 +42,8 @@ def bare_environment() -> dict[str, str]:
 
 def run_tests(folder: Path, python: str, *requirements: str, tests: list[str] = TESTS) -> None:
     """Install the requirements beside an interpreter and run tests; skips are not judged here."""
-    environment, venv = bare_environment(), folder / "venv"
-    subprocess.run([python, "-m", "venv", str(venv)], check=True, env=environment)
-    own = str(venv / "bin" / "python")
-    install = [own, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *requirements]
-    done = subprocess.run(install, capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stderr
+    environment = bare_environment()
+    own = environments.create(folder / "venv", *requirements, python=python, variables=environment)
     command = [own, "-m", "pytest", "-p", "no:cacheprovider", "--tb=short", *tests]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]

@@ -214,6 +214,8 @@ def test_an_interval_covers_as_often_as_it_says():
     found = [common.interval(common.mean_difference, *pair) for pair in samples]
     covered = sum(low <= 0.3 <= high for _, low, high in found)
     assert 88 <= covered <= 99
+    few = [common.compared(*pair[:, :5])["95%"] for pair in rng.normal(size=(1000, 2, 40))]
+    assert 930 <= sum(low <= 0.0 <= high for low, high in few) <= 970
     paired = common.compared(samples[0, 1] - 0.1, samples[0, 1])
     np.testing.assert_allclose([paired["mean difference"], *paired["95%"]], -0.1)
     assert (paired["lower in"], paired["of"]) == (40, 40)

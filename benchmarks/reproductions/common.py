@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import matplotlib
 import numpy as np
 import optax
+from scipy import stats
 from tqdm import tqdm
 
 from benchmarks import report
@@ -125,9 +126,17 @@ def mean_difference(first: Any, second: Any, axis: int) -> Any:
 
 
 def compared(first: Any, second: Any) -> dict[str, Any]:
-    """Paired: the mean of ``first - second`` with its interval, and in how many seeds the first is lower."""
-    middle, low, high = interval(mean_difference, first, second)
-    return {"mean difference": middle, "95%": [low, high], "lower in": int(np.sum(first < second)), "of": len(first)}
+    """Paired: the mean of ``first - second`` with its interval, and in how many seeds the first is lower.
+
+    Student's t: a percentile bootstrap of five seeds covers far less than 95 %.
+    """
+    paired = np.asarray(first) - np.asarray(second)
+    middle, count = float(np.mean(paired)), len(paired)
+    half = float(stats.t.ppf(0.975, count - 1) * np.std(paired, ddof=1) / np.sqrt(count)) if count > 1 else np.inf
+    return {
+        "mean difference": middle, "95%": [middle - half, middle + half],
+        "lower in": int(np.sum(paired < 0)), "of": count,
+    }  # fmt: skip
 
 
 def sentence(comparison: dict[str, Any]) -> str:

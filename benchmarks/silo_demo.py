@@ -18,7 +18,6 @@ import numpy as np
 from benchmarks import report
 from jaxdpbo import dp_gibo, ledger, problems, silos
 from jaxdpbo.problems import _kernel_svr
-from jaxdpbo.silos import _socket
 
 TRAIN, STEPS, MU, LOST = 142, 10, 1.0, 3
 ROSTER, SILO = "roster.json", "silo"
@@ -61,7 +60,7 @@ def search(count: int, folder: Path) -> None:
             answers = {}
             for name, content in requests.items():
                 try:
-                    answers[name] = _socket.parse_answer(silos.forward(folder / name / "socket", content))
+                    answers[name] = silos.parse_answer(silos.forward(folder / name / "socket", content))
                 except OSError:
                     print(f"step {len(calls)}: {name} does not answer")
             return answers
@@ -123,7 +122,7 @@ def _credential(socket: Path, process: subprocess.Popen) -> silos.Credential:
         if process.poll() is not None:
             raise SystemExit(f"the process of {socket.parent.name} ended")
         time.sleep(0.1)
-    return _socket.parse_card(silos.forward(socket, _socket.ASK_CREDENTIAL))[1]
+    return silos.parse_credential(silos.forward(socket, b"credential"))[1]
 
 
 if __name__ == "__main__":

@@ -519,7 +519,7 @@ def test_a_silo_behind_a_socket_gives_its_answers_and_nothing_else(tmp_path):
     with served(federation.silos["A"], tmp_path / "socket"):
         assert stat.S_IMODE((tmp_path / "socket").stat().st_mode) == 0o660
         ask = functools.partial(silos.forward, tmp_path / "socket")
-        assert _socket.parse_card(ask(b"credential")) == ("A", federation.keys["A"])
+        assert _socket.parse_credential(ask(b"credential")) == ("A", federation.keys["A"])
         assert len(_socket.parse_answer(ask(federation.request()))) % 8 == 0
         for content, says in ((federation.request(), "answered before"), (b"", "not a request"), (b"{}", "not a req")):
             with pytest.raises(silos.Refused, match=says):
@@ -554,7 +554,7 @@ def test_a_failure_ends_a_silo_behind_a_socket_and_its_text_stays(tmp_path):
 
 @pytest.mark.parametrize("content", [b"", b"X", b"C{}", b"C[", b'C{"name": 1}', b"C" + b"[" * 9999, b"Cnull", b"A123"])
 def test_a_reply_that_is_none_is_refused(content):
-    for parse in (_socket.parse_card, *([_socket.parse_answer] if content != b"A123" else [])):
+    for parse in (_socket.parse_credential, *([_socket.parse_answer] if content != b"A123" else [])):
         with pytest.raises(silos.Refused, match="not the reply of a silo"):
             parse(content)
 

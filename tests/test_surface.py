@@ -20,7 +20,7 @@ DIRECTIVE = re.compile(r"^\.\. auto(?:function|class|data):: (\w+)$", re.MULTILI
 PARALLEL = {  # names that several modules have by design: each algorithm's, each library's, and each kind of noise's
     "Config", "DPSGD", "Release", "algorithm", "config", "make_algorithm", "gaussian", "planar_laplace",
 }  # fmt: skip
-SMALL = 360  # names, aliases counted once
+SMALL = 362  # names, aliases counted once
 
 
 def public_modules() -> list[str]:

@@ -4,13 +4,14 @@ from typing import Any
 
 from benchmarks.tables.markdown import figures, stored, table, time_of
 
+VERDICTS = {"holds": "holds", "broken, as it must be": "attack succeeds"}
 SAID = {"gdp": "mu", "dp": "epsilon"}
 
 
 def audit_silos() -> str:
     header = ("attack", "claimed", "at least, at 95 %", "verdict")
     lines = [
-        (row["name"], _level(row, row["claimed"]), _level(row, row["measured"]), row["verdict"])
+        (row["name"], _level(row, row["claimed"]), _level(row, row["measured"]), VERDICTS[row["verdict"]])
         for row in stored("audit_silos")["rows"]
     ]
     return table(header, lines)

@@ -10,7 +10,7 @@ from jaxdpbo.silos._coordinator import SiloError, SiloRun, run_silos
 from jaxdpbo.silos._messages import Credential, Refused
 from jaxdpbo.silos._roster import Member, Roster, create_identity, load_roster, make_roster
 from jaxdpbo.silos._silo import Silo
-from jaxdpbo.silos._socket import forward, serve_silo
+from jaxdpbo.silos._socket import forward, parse_answer, parse_credential, serve_silo
 
 __all__ = [
     "Agreement",
@@ -27,6 +27,8 @@ __all__ = [
     "forward",
     "load_roster",
     "make_roster",
+    "parse_answer",
+    "parse_credential",
     "run_silos",
     "serve_silo",
 ]

@@ -23,7 +23,7 @@ Credentials = Mapping[str, Credential] | Callable[[], Mapping[str, Credential]]
 
 
 class SiloError(RuntimeError):
-    """Too few silos answered: the run stopped. The steps so far are on record, and nothing is spent twice."""
+    """Too few silos answered, or no answers are left: the run stopped. A record keeps the steps so far."""
 
 
 class SiloRun(NamedTuple):

@@ -119,8 +119,8 @@ def load_roster(path: str | Path) -> Roster:
 def create_identity(folder: str | Path, name: str, *, users: int) -> Member:
     """Make the key of a silo, and return its public card. Needs the extra ``silos``.
 
-    The private key stays in ``folder``, in a file that only your account can read. Give the card alone to others, on a
-    way on which they know that it comes from you.
+    The private key stays in ``folder``, in a file that only your account can read. Give the card alone to others, over
+    an authenticated channel.
 
     >>> import tempfile
     >>> from jaxdpbo import silos
@@ -135,7 +135,7 @@ def create_identity(folder: str | Path, name: str, *, users: int) -> Member:
 
     Raises:
       FileExistsError: the folder holds the key of a silo of this name.
-      ValueError: a name or a number that is none.
+      ValueError: an invalid name or number.
     """
     _check_name(name)
     users = _checks.size("users", users)

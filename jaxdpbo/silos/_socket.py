@@ -78,7 +78,7 @@ def serve_silo(silo: Silo, socket: str | Path) -> None:
 
 
 def forward(socket: str | Path, content: bytes, *, wait: float = 600.0) -> bytes:
-    """Send a message to the silo behind a socket, and return its reply, both as they are.
+    """Send a message to the silo behind a socket, and return its reply, for ``parse_answer`` or ``parse_credential``.
 
     Formal guarantee: none of its own; see ``serve_silo``.
 
@@ -90,7 +90,7 @@ def forward(socket: str | Path, content: bytes, *, wait: float = 600.0) -> bytes
 
     Args:
       socket: the path of the socket.
-      content: a request of the server, or ``b"credential"`` for the silo's name and key.
+      content: a request of the server, or ``b"credential"`` for the silo's name and signed key.
       wait: the most seconds to wait for a reply.
 
     Raises:
@@ -107,7 +107,20 @@ def forward(socket: str | Path, content: bytes, *, wait: float = 600.0) -> bytes
 
 
 def parse_answer(reply: bytes) -> bytes:
-    """The answer of a reply. Raise a Refused if the silo gave none."""
+    """The answer in a silo's reply to a request, for ``run_silos``.
+
+    >>> from jaxdpbo import silos
+    >>> silos.parse_answer(b"Rattempt 0 of step 0 was answered before")
+    Traceback (most recent call last):
+      ...
+    jaxdpbo.silos._messages.Refused: attempt 0 of step 0 was answered before
+
+    Args:
+      reply: of ``forward``.
+
+    Raises:
+      Refused: the silo gave no answer, with the silo's text, or the reply is none.
+    """
     kind, rest = reply[:1], reply[1:]
     if kind == ANSWER:
         return rest
@@ -119,8 +132,20 @@ def parse_answer(reply: bytes) -> bytes:
     raise Refused(NO_REPLY)
 
 
-def parse_card(reply: bytes) -> tuple[str, Credential]:
-    """The name of the silo and its credential, of a reply to ``ASK_CREDENTIAL``. Raise a Refused for another reply."""
+def parse_credential(reply: bytes) -> tuple[str, Credential]:
+    """The name of a silo and its credential, in a reply to ``b"credential"``.
+
+    >>> from jaxdpbo import silos
+    >>> name, credential = silos.parse_credential(b'C{"name": "Bern", "public": "cHVi", "signature": "c2ln"}')
+    >>> name
+    'Bern'
+
+    Args:
+      reply: of ``forward``.
+
+    Raises:
+      Refused: another reply. Whether the silo signed its key is checked by the other silos.
+    """
     if reply[:1] != CREDENTIAL:
         raise Refused(NO_REPLY)
     try:

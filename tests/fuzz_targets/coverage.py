@@ -48,7 +48,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "silos._messages": "parse_request read_leaves write_leaves",
         "silos._roster": "create_identity identity_path is_signed load_roster make_roster sign",
         "silos._silo": "verify",
-        "silos._socket": "forward parse_answer parse_card serve_silo",
+        "silos._socket": "forward parse_answer parse_credential serve_silo",
     },
     "messages of Flower, in tests/systems/flower.py": {
         "integrations.flower._apps": "client_app run_on_grid",

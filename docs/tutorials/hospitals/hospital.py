@@ -1,4 +1,4 @@
-"""Run in each hospital, with a ledger that you made once (``jaxdpbo ledger create``).
+"""Run in each hospital, with a ledger that you made once (``ledger.create``).
 
 ``python hospital.py Bern --folder keys --ledger budget.jsonl --patients patients.csv --roster roster.json --socket s``
 """
@@ -15,10 +15,10 @@ parser = argparse.ArgumentParser()
 parser.add_argument("name")
 for option in ("folder", "ledger", "patients", "roster", "socket"):
     parser.add_argument(f"--{option}", type=Path, required=True)
-given = parser.parse_args()
+options = parser.parse_args()
 
-east, north = np.loadtxt(given.patients, delimiter=",", skiprows=1, unpack=True)
-agreement = terms.agree(given.roster)
+east, north = np.loadtxt(options.patients, delimiter=",", skiprows=1, unpack=True)
+agreement = terms.agree(options.roster)
 patients = {"east": east, "north": north}
-silo = silos.Silo(agreement, terms.distance, patients, name=given.name, folder=given.folder, ledger=given.ledger)
-silos.serve_silo(silo, given.socket)
+silo = silos.Silo(agreement, terms.distance, patients, name=options.name, folder=options.folder, ledger=options.ledger)
+silos.serve_silo(silo, options.socket)

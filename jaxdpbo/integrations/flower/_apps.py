@@ -49,9 +49,9 @@ def run_on_grid(
     Formal guarantee: ``agreement.guarantees``, which the silos enforce against any server.
 
     The search starts as soon as all silos of the roster are there, or with those that are there after ``wait`` seconds.
-    A silo that goes is left out of the next sum, if enough silos remain, and takes part again once it is back. A node
-    with a silo that refused a request, or stopped, is asked no more. A node speaks for a silo if it shows the silo's
-    signed key, which other nodes see too: let Flower authenticate its nodes.
+    A silo that goes is left out of the next sum, if enough silos remain, and takes part again once it is back, unless
+    its process died in a sum. A node with a silo that refused a request, or stopped, is asked no more. A node speaks
+    for a silo if it shows the silo's signed key, which other nodes see too: let Flower authenticate its nodes.
 
     >>> from flwr.serverapp import ServerApp
     >>> from jaxdpbo.integrations import flower
@@ -142,7 +142,7 @@ class _Nodes:
         for node, content in self._ask(dict.fromkeys(nodes, _socket.ASK_CREDENTIAL), seconds):
             self._mute.discard(node)
             with contextlib.suppress(silos.Refused):
-                name, credential = _socket.parse_card(content or b"")
+                name, credential = _socket.parse_credential(content or b"")
                 if name not in self._names() and _silo.verify(self._agreement, name, credential):
                     self._cards[node] = name, credential
 

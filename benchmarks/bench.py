@@ -30,6 +30,7 @@ SEARCHES = {  # of losses, not of speed
     "tasks": "benchmarks.search.tasks",
     "default_settings": "benchmarks.search.default_settings",
     "method_rule": "benchmarks.search.method_rule",
+    "public_rows": "benchmarks.search.public_rows",
     "silo_choices": "benchmarks.search.silo_choices",
 }
 OPTIONS = {
@@ -41,6 +42,7 @@ OPTIONS = {
     "blocks": {"seeds"},
     "private_models": {"seeds"},
     "method_rule": {"problems", "seeds"},
+    "public_rows": {"problems", "seeds"},
     "silo_choices": {"seeds"},
 }
 MODULES = {name: f"benchmarks.speed.{name}" for name in (*NAMES, "commits")} | SEARCHES

@@ -5,11 +5,14 @@ import contextlib
 import functools
 import json
 import math
+import runpy
 import socket
 import stat
+import sys
 import threading
 import time
 from fractions import Fraction
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +31,7 @@ from jaxdpbo.tables import _table
 USERS = 210
 X = np.random.default_rng(0).normal(1.5, 0.5, (USERS, 2))
 NAMES = "ABCDEFGHIJ"
+HOSPITALS = Path(__file__).parent.parent / "docs" / "tutorials" / "hospitals"
 BOX = {"low": [0, 0], "high": [3, 3]}
 
 
@@ -612,6 +616,30 @@ def test_a_socket_lies_where_nobody_can_replace_it(tmp_path):
     (tmp_path / "open").chmod(0o777)
     with pytest.raises(ValueError, match="where no other user can replace it"):
         silos.serve_silo(federation.silos["A"], tmp_path / "open" / "socket")
+
+
+def test_the_scripts_of_the_tutorial_run_a_search(tmp_path, monkeypatch):
+    """The server's own transport, over the sockets of three hospitals; the hospital's script runs in --systems."""
+    monkeypatch.syspath_prepend(str(HOSPITALS))
+    monkeypatch.delitem(sys.modules, "terms", raising=False)
+    import terms
+
+    cards = [silos.create_identity(tmp_path / name, name, users=30) for name in "ABC"]
+    silos.make_roster(cards, missing=1).save(tmp_path / "roster.json")
+    agreement = terms.agree(tmp_path / "roster.json")
+    with contextlib.ExitStack() as stack:
+        for name in "ABC":
+            ledger.create(tmp_path / name / "book", mu=9)
+            columns = {"east": X[:30, 0], "north": X[:30, 1]}
+            silo = silos.Silo(
+                agreement, terms.distance, columns, name=name, folder=tmp_path / name, ledger=tmp_path / name / "book"
+            )
+            stack.enter_context(served(silo, tmp_path / f"{name}.socket"))
+        files = {"roster": "roster.json", "sockets": ".", "record": "sums.jsonl", "report": "march.html"}
+        options = [text for name, file in files.items() for text in (f"--{name}", str(tmp_path / file))]
+        monkeypatch.setattr(sys, "argv", ["server.py", *options])
+        runpy.run_path(str(HOSPITALS / "server.py"))
+    assert json.loads((tmp_path / "march.json").read_text())["details"]["run"] == "march"
 
 
 # -- The record -------------------------------------------------------------------------------------------------------

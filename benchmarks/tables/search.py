@@ -62,6 +62,19 @@ def rounds() -> str:
     return table(header, rows)
 
 
+def proposals() -> str:
+    """Mean losses of other ways to propose points by public rows, on development seeds."""
+    problems = stored("bench_public_rows")["problems"]
+    names = list(next(iter(next(iter(problems.values())).values())))
+    titles, rows = {name: row["title"] for name, row in stored(RESULT)["problems"].items()}, []
+    for name, row in problems.items():
+        for budget, each in row.items():
+            marked = (_marked(each[one]["mean"], each[one]["paired"]["verdict"]) for one in names[1:])
+            cells = f"{each[names[0]]['mean']:.4f}", *marked
+            rows.append((titles[name], budget.replace("mu inf", "no noise"), *cells))
+    return table(("problem", "budget", "the default", *names[1:]), rows)
+
+
 def _named(level: str) -> str:
     """A budget in words, with the number of seeds."""
     seeds = {row["seeds"][level] for row in stored(RESULT)["problems"].values()}
@@ -151,6 +164,7 @@ BLOCKS = {
     "bench_blocks_counts": block_counts,
     "bench_blocks_exponents": block_exponents,
     "bench_method_rule": rounds,
+    "bench_public_rows": proposals,
     "bench_search": compared,
     "bench_search_totals": totals,
     "bench_sklearn": estimators,

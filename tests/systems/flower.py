@@ -315,6 +315,15 @@ def wait_for(condition, processes, seconds=240):
         time.sleep(0.2)
 
 
+def kill_server(port):
+    """The process of the server's app, which the SuperLink at this port started."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            command = path.read_bytes()
+            if b"flwr-serverapp" in command and str(port).encode() in command:
+                os.kill(int(path.parent.name), signal.SIGKILL)
+
+
 def start_hospital(processes, name):
     folder = processes.folder / name
     processes.start(
@@ -369,7 +378,7 @@ def test_five_hospitals_on_five_nodes_go_on_after_a_hospital_and_the_server_were
     wait_for(sums, processes)
     processes.kill("Chur.silo")
     start_hospital(processes, "Chur")
-    subprocess.run(["pkill", "-9", "-f", f"flwr-serverapp.*{port}"])
+    kill_server(port)
     submit()
     wait_for(lambda: (folder / "record.json").exists(), processes)
 

@@ -108,7 +108,7 @@ class _Nodes:
             complete = self._expected <= set(self._names())
             self._meet(present - self._cards.keys() - (self._mute if complete else set()), deadline)
             found = dict(self._cards.values())
-            if self._expected <= found.keys() or time.monotonic() > deadline:
+            if self._expected <= found.keys() or time.monotonic() >= deadline:
                 self._expected = set(found)
                 return found
             time.sleep(LOOK)

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import platform
+import re
 import subprocess
 import time
 from collections.abc import Iterable, Sequence
@@ -153,6 +154,12 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[Any]], flush: Seq
         print("  ".join(cell.ljust(w) if i in flush else cell.rjust(w) for i, (cell, w) in placed).rstrip())
         if number == 0:
             print("  ".join("-" * width for width in widths))
+
+
+def other_seeds(name: str) -> list[str]:
+    """The names of the committed results of the same item that report other seeds, in the order of the seeds."""
+    found = (re.fullmatch(rf"{name}_(\d+)-\d+", path.stem) for path in STORED.glob(f"{name}_*.json"))
+    return [match[0] for match in sorted(filter(None, found), key=lambda match: int(match[1]))]
 
 
 def stored(name: str) -> dict[str, Any] | None:

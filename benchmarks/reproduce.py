@@ -1,7 +1,9 @@
-"""``scripts/reproduce [PAPER [ITEM]] [--quick | --full] [--seeds N]``: run an item; without one, list them.
+"""``scripts/reproduce [PAPER [ITEM]] [--quick | --full] [--seeds FIRST:LAST]``: run an item; without one, list them.
 
-``scripts/reproduce all`` runs all items in hours and writes results/reproduction.md, the papers' sentences beside the
-measurements. Stop it and start it again: it goes on. ``--quick`` runs small sizes in minutes and gives no verdict.
+``scripts/reproduce all`` runs all items in hours and writes results/reproduction.md: the register of the papers' claims
+beside the measurements. Stop it and start it again: it goes on. ``--quick`` runs small sizes in minutes and gives no
+verdict.
+``--seeds 100:200`` reports the seeds 100 to 199 into a file of their own.
 """
 
 import argparse
@@ -18,6 +20,7 @@ os.environ.setdefault("JAX_ENABLE_X64", "1")  # before report imports jax
 from tqdm import tqdm
 
 from benchmarks import report, reproductions
+from benchmarks.reproductions import common
 from benchmarks.tables import verdicts
 
 ALL = "all"
@@ -38,7 +41,9 @@ def main() -> None:
     parser.add_argument(
         "--full", action="store_true", help="use as many runs as the paper, where the item has fewer; takes hours"
     )
-    parser.add_argument("--seeds", type=int, help="number of seeds to report; the paper's number by default")
+    parser.add_argument(
+        "--seeds", type=seeds_of, metavar="FIRST:LAST", help="report these seeds, without the last; from 0 by default"
+    )
     arguments = parser.parse_args()
     if arguments.paper == ALL:
         if arguments.item or arguments.seeds or arguments.full:
@@ -50,11 +55,21 @@ def main() -> None:
     items = reproductions.items(arguments.paper)
     if arguments.item not in items:
         parser.error(f"{arguments.paper} has {', '.join(items)}; got {arguments.item!r}")
-    if arguments.seeds is not None and arguments.seeds < 1:
-        parser.error(f"--seeds must be at least 1, got {arguments.seeds}")
-    if arguments.full and (arguments.quick or "full" not in inspect.signature(items[arguments.item]).parameters):
+    taken = inspect.signature(items[arguments.item]).parameters
+    if arguments.full and (arguments.quick or "full" not in taken):
         parser.error(f"--full is not for {arguments.item}" + " --quick" * arguments.quick)
-    items[arguments.item](arguments.seeds, arguments.quick, **{"full": True} if arguments.full else {})
+    if arguments.seeds and "seeds" not in taken:
+        parser.error(f"{arguments.item} compares what other items measured from fixed seeds: it takes no --seeds")
+    options = {"seeds": arguments.seeds, "full": arguments.full}
+    items[arguments.item](quick=arguments.quick, **{name: of for name, of in options.items() if name in taken})
+
+
+def seeds_of(text: str) -> range:
+    """``FIRST:LAST``, without the last. Step sizes are chosen on the seeds from ``common.TUNING_SEEDS`` on."""
+    first, _, last = text.partition(":")
+    if not (first.isdecimal() and last.isdecimal() and int(first) < int(last) <= common.TUNING_SEEDS):
+        raise argparse.ArgumentTypeError(f"must be FIRST:LAST, as 100:200, up to {common.TUNING_SEEDS}, got {text}")
+    return range(int(first), int(last))
 
 
 def everything(quick: bool) -> int:
@@ -74,7 +89,7 @@ def everything(quick: bool) -> int:
     report.print_table(("item", "status", "time"), rows, flush=(0, 1))
     if not quick:
         path = report.folder() / "reproduction.md"
-        path.write_text(verdicts.page(lambda name: _measured(*name.split("_", 1))) + "\n")
+        path.write_text(verdicts.page([lambda name: _measured(*name.split("_", 1))]) + "\n")
         print(f"wrote results/{path.name}")
     return min(failed, 1)
 

@@ -97,12 +97,13 @@ def figure(results, monkeypatch):
     """``figure(item)`` runs it at its tiniest, and returns what it wrote."""
 
     def run(item, seeds=None):
+        name = f"{item}_quick" + (f"_{seeds.start}-{seeds.stop}" if seeds else "")
         monkeypatch.setitem(settings.QUICK, item, TINY[item])
         with jax.numpy_rank_promotion("allow"):
-            sopa.ITEMS[item](seeds, True)
-        assert (results / "sopa" / f"{item}_quick.png").stat().st_size > 10_000
-        written = json.loads((results / "sopa" / f"{item}_quick.json").read_text(), parse_constant=pytest.fail)
-        assert written["seeds"] == [0, seeds or TINY[item]["replications"]]
+            sopa.ITEMS[item](seeds=seeds, quick=True)
+        assert (results / "sopa" / f"{name}.png").stat().st_size > 10_000
+        written = json.loads((results / "sopa" / f"{name}.json").read_text(), parse_constant=pytest.fail)
+        assert written["seeds"] == ([seeds.start, seeds.stop] if seeds else [0, TINY[item]["replications"]])
         for tuning in written["tuning"].values():
             assert tuning["seeds"][0] >= common.TUNING_SEEDS > written["seeds"][1]  # tuned on seeds not reported
             scores = [one["score"] for one in tuning["tried"]]
@@ -148,7 +149,12 @@ def test_figure_1_writes_its_table_and_its_picture(figure, capsys):
         assert len(medians["loss"]) == 7
         assert medians["gap"][-1] < medians["gap"][0]
         assert medians["surrogate_bias"][-1] < medians["noise"][-1]
+        assert medians["gap"][-1] == pytest.approx(np.median(written["by_seed"][mu]["excess loss at the end"]))
     assert "example 4.1" in capsys.readouterr().out
+    other = figure("fig1", seeds=range(7, 9))
+    for mu in ("0.5", "2"):
+        starts = [one["by_seed"][mu]["distance at the start"] for one in (written, other)]
+        assert not set(starts[0]) & set(starts[1])  # other records
 
 
 def test_figure_2_sets_dp_gibo_beside_descent(full_only, figure, capsys):
@@ -163,10 +169,21 @@ def test_figure_2_sets_dp_gibo_beside_descent(full_only, figure, capsys):
     np.testing.assert_allclose(slope, 0, atol=1e-9)
 
 
-def test_figure_3_may_be_stopped_and_started(full_only, figure, monkeypatch, capsys):
+def test_figure_3_may_be_stopped_and_started(full_only, figure, results, monkeypatch, capsys):
     for name, value in {"COMMIT": "one", "MODIFIED": False, "REVISION": "one"}.items():
         monkeypatch.setattr(report, name, value)
-    first = figure("fig3", seeds=1)
+    honest = fig3.gibo
+
+    def stopped(config, problem, *others):
+        if problem.seed == 1:
+            raise KeyboardInterrupt
+        return honest(config, problem, *others)
+
+    monkeypatch.setattr(fig3, "gibo", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        figure("fig3")
+    monkeypatch.setattr(fig3, "gibo", honest)
+    first = json.loads((results / "sopa" / "fig3_quick.json").read_text())
     runs = first["runs"]
     assert {len(of) for of in runs.values()} == {1}
     assert {len(of["0"]) for method, of in runs.items() if method != fig3.DEFAULT} == {2}
@@ -252,7 +269,7 @@ def kusner_item(results, monkeypatch):
     def run(item):
         monkeypatch.setitem(kusner_settings.QUICK, item, KUSNER[item])
         with jax.numpy_rank_promotion("allow"):
-            kusner.ITEMS[item](None, True)
+            kusner.ITEMS[item](quick=True)
         assert (results / "kusner" / f"{item}_quick.png").stat().st_size > 10_000
         return json.loads((results / "kusner" / f"{item}_quick.json").read_text(), parse_constant=pytest.fail)
 
@@ -311,7 +328,7 @@ def kharkovskii_item(results, monkeypatch):
     def run(item):
         monkeypatch.setitem(kharkovskii_settings.QUICK, item, KHARKOVSKII[item])
         with jax.numpy_rank_promotion("allow"):
-            kharkovskii.ITEMS[item](None, True)
+            kharkovskii.ITEMS[item](quick=True)
         assert (results / "kharkovskii" / f"{item}_quick.png").stat().st_size > 10_000
         return json.loads((results / "kharkovskii" / f"{item}_quick.json").read_text(), parse_constant=pytest.fail)
 
@@ -394,10 +411,10 @@ def test_all_items_give_the_page_of_verdicts_and_only_what_failed_runs_again(ite
     assert reproduce.everything(quick=False) == 1
     assert items_called == everything
     assert "FAILED, see results/all/avent_overhead.log" in capsys.readouterr().out
-    assert "avent_overhead | a search takes 45 s besides its trainings | not measured" in page(results)
+    assert "| a search takes 45 s besides its trainings | not measured |" in page(results)
     assert reproduce.everything(quick=False) == 0
     assert items_called == [*everything, "avent_overhead"]
-    assert page(results) == verdicts.verdicts()
+    assert page(results) == verdicts.page([report.stored])
 
 
 def test_all_small_items_give_no_verdict(items_called, results):
@@ -423,7 +440,7 @@ def avent_item(results, monkeypatch):
 
     def run(name):
         with jax.numpy_rank_promotion("allow"):
-            avent.ITEMS[name](None, True)
+            avent.ITEMS[name](quick=True)
         return json.loads((results / "avent" / f"{name}_quick.json").read_text(), parse_constant=pytest.fail)
 
     return run

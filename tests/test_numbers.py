@@ -1,12 +1,13 @@
 """Documents say what the results say, and every result says where it comes from and of which code it is."""
 
 import json
+import re
 
 import evidence
 import pytest
 
 from benchmarks import bench, numbers, report, reproductions
-from benchmarks.tables import BLOCKS, SENTENCES, markdown, summary, verdicts
+from benchmarks.tables import BLOCKS, SENTENCES, markdown, summary
 
 RESULTS = sorted(report.STORED.glob("*.json"))
 
@@ -29,7 +30,8 @@ def test_every_result_says_where_it_comes_from(path):
 def test_every_result_belongs_to_a_command():
     items = {f"{paper}_{item}" for paper in reproductions.PAPERS for item in reproductions.items(paper)}
     benches = {f"bench_{name}" for name in bench.MODULES} | {"bench_demo"}
-    assert {path.stem for path in RESULTS} <= items | benches | {"audit", "audit_one_run", "audit_silos"}
+    stems = {re.sub(r"_\d+-\d+$", "", path.stem) for path in RESULTS}  # other seeds of an item
+    assert stems <= items | benches | {"audit", "audit_one_run", "audit_silos"}
 
 
 def test_a_result_of_code_that_was_not_committed_is_refused(tmp_path, monkeypatch):
@@ -135,57 +137,3 @@ def test_what_a_result_lacks_is_said(tmp_path):
 )
 def test_figures_are_rounded_to_digits(value, digits, said):
     assert markdown.figures(value, digits) == said
-
-
-@pytest.mark.parametrize(
-    ("paired", "verdict"),
-    [((-2.0, -1.9), verdicts.HOLDS), ((-1.0, 1.0), verdicts.UNSEEN), ((1.9, 2.0), verdicts.REVERSED)],
-)
-def test_a_verdict_follows_from_the_numbers(paired, verdict):
-    page = verdicts.page(lambda name: None)
-    assert "sopa_fig1 | a larger budget ends nearer to the minimiser | not measured" in page
-    claim = next(claim for claim in verdicts.CLAIMS if "random search" in claim.printed)
-    runs = {"DP-GIBO, mu=1": [5.0 + each for each in paired], "random search": [5.0, 5.0]}
-    curves = {name: {str(seed): [9.0, end] for seed, end in enumerate(ends)} for name, ends in runs.items()}
-    assert claim.measured({"runs": curves})[1] == verdict
-
-
-def of_table(means, without=0.0):
-    """A table of regrets in which r = 3 is the printed best."""
-    return {
-        "settings": {"printed in the paper": {"regrets": {"3": 0.1, "6": 0.2}}},
-        "mean": means, "standard_error": dict.fromkeys(means, 0.01), "not_private": [without, 0.01],
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("found", "verdict"),
-    [
-        (of_table({"3": 0.1, "6": 0.2}), verdicts.HOLDS),
-        (of_table({"3": 0.1, "6": 0.11}), verdicts.UNSEEN),
-        (of_table({"3": 0.2, "6": 0.1}), verdicts.OTHER),
-        (of_table({"3": 0.1, "6": 0.2}, without=0.5), verdicts.UNMEASURED),
-    ],
-)
-def test_a_printed_best_must_be_below_all_others(found, verdict):
-    claim = next(claim for claim in verdicts.CLAIMS if "printed best r" in claim.printed)
-    assert claim.measured(found)[1] == verdict
-
-
-def test_an_order_of_searches_means_nothing_where_noise_beats_no_noise():
-    claim = next(claim for claim in verdicts.CLAIMS if "panel a" in claim.printed)
-    means = {"not private": [4.0], "epsilon=3": [3.0], "epsilon=1": [3.5]}
-    errors = {name: [0.1] for name in means}
-    assert claim.measured({"mean": {"a": means}, "standard_error": {"a": errors}})[1] == verdicts.UNMEASURED
-    means["not private"] = [2.9]
-    assert claim.measured({"mean": {"a": means}, "standard_error": {"a": errors}})[1] == verdicts.HOLDS
-
-
-@pytest.mark.parametrize(
-    ("grid", "verdict"), [(8.5, verdicts.HOLDS), (8.61, verdicts.UNSEEN), (8.7, verdicts.REVERSED)]
-)
-def test_a_grid_that_ran_once_has_luck(grid, verdict):
-    claim = next(claim for claim in verdicts.CLAIMS if "above the grids'" in claim.printed)
-    searches = {"LogReg+SGD, ours": [8.59, 8.60, 8.61]}
-    found = {"hypervolumes": {"LogReg+SGD": {"DPareto": 8.6, "grid of 9": grid}}}
-    assert claim.measured(found, {"hypervolumes": searches})[1] == verdict

@@ -26,7 +26,9 @@ def test_scripts_parse(path):
     [
         (["sopa", "fig9"], "sopa has fig1, fig2, fig3, fig4, fig5, clip_norms; got 'fig9'"),
         (["nobody", "fig1"], "invalid choice: 'nobody'"),
-        (["sopa", "fig1", "--seeds", "0"], "--seeds must be at least 1, got 0"),
+        (["sopa", "fig1", "--seeds", "5"], "must be FIRST:LAST, as 100:200, up to 10000, got 5"),
+        (["sopa", "fig1", "--seeds", "9:10001"], "up to 10000, got 9:10001"),
+        (["avent", "fig6", "--seeds", "0:5"], "fig6 compares what other items measured from fixed seeds"),
     ],
 )
 def test_reproduce_says_what_it_refuses(arguments, message):

@@ -10,6 +10,8 @@ from oracles import gradient as gradient_oracle
 from oracles import kernels as kernel_oracle
 
 from benchmarks.papers import huber_regression
+from jaxdpbo import accounting
+from jaxdpbo.privacy import _clipping
 from jaxdpbo.theory import dp_gibo as theory
 
 SETTING = {"clip_norm": 1.3, "steps": 25, "users": 4500, "mu": 0.8, "dimension": 10, "failure": 0.05}
@@ -195,3 +197,40 @@ def test_huber_regression_s_gradients_reach_sqrt_2_and_no_more():
     ceiling = np.sqrt(squares) * np.minimum(1.0, 2.0 / squares)
     assert np.all(norms <= ceiling * (1 + 1e-12))
     assert np.mean(norms > 1.0) > 0.05
+
+
+@pytest.mark.parametrize(("batch", "steps"), [(1, 1), (11, 25), (34, 10)])
+def test_trainings_of_section_3_4_compose_to_mu_with_less_noise_than_printed(batch, steps):
+    """The printed level of a training, mu / (b sqrt(T)), is sqrt(b) times smaller than corollary 2.5 asks for."""
+    mu, count = 1.0, batch * steps
+    enough, printed = mu / math.sqrt(count), mu / (batch * math.sqrt(steps))
+    assert accounting.compose_gdp([enough] * count) == pytest.approx(mu)
+    assert accounting.compose_gdp([printed] * count) == pytest.approx(mu / math.sqrt(batch))
+
+
+def test_a_clipped_gradient_is_no_further_from_a_true_one():
+    """Lemma A.1, and a true gradient outside of the ball for which it is false."""
+    rng = np.random.default_rng(0)
+    estimates, truths = rng.normal(0.0, 3.0, (2, 5, 1000))
+    truths /= np.maximum(1.0, np.linalg.norm(truths, axis=0))
+    clipped = np.asarray(_clipping.clip_by_l2_norm(jnp.asarray(estimates), 1.0)[0])
+    nearer = np.linalg.norm(clipped - truths, axis=0) <= np.linalg.norm(estimates - truths, axis=0) + 1e-12
+    assert nearer.all()
+    outside = np.linalg.norm(clipped - 9.0 * estimates, axis=0) > np.linalg.norm(estimates - 9.0 * estimates, axis=0)
+    assert outside.any()
+
+
+def test_iterates_stay_in_a_ball_though_a_smaller_loss_may_be_further():
+    """Lemma A.4. Printed: a smaller loss is nearer to the minimiser. A step contracts the distance instead."""
+    convexity, smoothness, push = 0.1, 1.0, 0.05
+    curvatures = np.array([convexity, smoothness])
+    near, far = np.array([0.0, 1.0]), np.array([2.0, 0.0])
+    losses = [0.5 * curvatures @ point**2 for point in (near, far)]
+    assert losses[1] < losses[0]
+    assert np.linalg.norm(far) > np.linalg.norm(near)
+    radius = push / convexity  # where a step brings the minimiser as much nearer as bias and noise push away
+    theta, rng = np.array([radius, 0.0]), np.random.default_rng(0)
+    for _ in range(1000):
+        away = rng.normal(size=2)
+        theta = theta - (curvatures * theta + push * away / np.linalg.norm(away)) / smoothness
+        assert np.linalg.norm(theta) <= radius + 1e-12

@@ -8,5 +8,5 @@ PAPERS = ("sopa", "kusner", "kharkovskii", "avent")
 
 
 def items(paper: str) -> dict[str, Callable[..., Any]]:
-    """``item(seeds, quick)`` by name."""
+    """``item(quick=)`` by name; most take ``seeds``, a range, and some ``full``."""
     return importlib.import_module(f"{__name__}.{paper}").ITEMS

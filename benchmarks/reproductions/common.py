@@ -14,6 +14,7 @@ from scipy import stats
 from tqdm import tqdm
 
 from benchmarks import report
+from benchmarks.papers import claims
 from jaxdpbo import drivers
 from jaxdpbo.surrogate import _descent
 
@@ -44,6 +45,11 @@ def described(paper: Any, item: str, quick: bool, full: bool = False) -> dict[st
 
 def tuning_seeds(count: int) -> range:
     return range(TUNING_SEEDS, TUNING_SEEDS + count)
+
+
+def ends(seeds: range) -> list[int]:
+    """As a result's file has them: the first, and the one after the last."""
+    return [seeds.start, seeds.stop]
 
 
 def adagrad(step_size: Any) -> optax.GradientTransformation:
@@ -169,13 +175,24 @@ def panels(rows: int, columns: int = 1, **options: Any) -> tuple[Any, Any]:
 class Report:
     """The clock, the settings and the two files of one figure."""
 
-    def __init__(self, paper: Any, item: str, title: str, quick: bool, source: str, full: bool = False):
+    def __init__(
+        self,
+        paper: Any,
+        item: str,
+        title: str,
+        quick: bool,
+        source: str,
+        full: bool = False,
+        seeds: range | None = None,
+    ):
         if not jax.config.jax_enable_x64:  # type: ignore[attr-defined]
             raise RuntimeError("figures are float64: set JAX_ENABLE_X64=1 before jax is imported")
         self.settings: SimpleNamespace = settings_of(paper, item, quick, full)
         self.paper: Any = paper
         self.item: str = item
         self.stem = item + "_quick" * quick + "_full" * full  # a quick look must not replace a result
+        if seeds is not None:  # nor other seeds
+            self.stem += f"_{seeds.start}-{seeds.stop}"
         self.started = time.perf_counter()
         self.summary: dict[str, Any] = {"figure": title, "data": source}
         self.described = plain(described(paper, item, quick, full))
@@ -198,7 +215,7 @@ class Report:
     def write(self, *, seeds: Any, **found: Any) -> None:
         report.write_result(
             self.path("json"),
-            plain(self.summary | found),
+            plain(self.summary | found | {"margins": claims.margins(f"{self.paper.PAPER}_{self.item}")}),
             seeds=plain(seeds),
             noise=self.paper.NOISE[self.item],
             dtype=self.paper.DTYPE,

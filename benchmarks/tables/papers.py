@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from benchmarks.tables import verdicts
+from benchmarks.papers import rules
 from benchmarks.tables.markdown import stored, table
 
 REGRET_ROWS = {
@@ -255,10 +255,10 @@ def avent_luck() -> str:
         if f"{name}, ours" not in found:
             continue
         volumes = found[f"{name}, ours"]
-        less = [verdicts.less_random(found[f"{name}, {way}"], random[f"{name}, {way}"]["random"]) for way in ways]
+        less = [rules.welch(found[f"{name}, {way}"], random[f"{name}, {way}"]["random"]) for way in ways]
         rows.append(
             (label, f"{np.mean(volumes):.3f}", f"{min(volumes):.3f} to {max(volumes):.3f}")
-            + tuple(f"{mean:.3f} ({low:.3f} to {high:.3f})" for mean, low, high in less)
+            + tuple(f"{one.mean:.3f} ({one.low:.3f} to {one.high:.3f})" for one in less)
         )
     count = len(next(iter(found.values())))
     header = (

@@ -8,7 +8,7 @@ from benchmarks.reproductions.avent import fronts, points, searches, tasks
 from jaxdpbo import accounting
 
 
-def main(seeds: int | None, quick: bool) -> None:
+def main(quick: bool) -> None:
     title = "One front under two accountants, and what it costs to publish"
     out = fronts.report_of("accountants", title, quick)
     s = out.settings

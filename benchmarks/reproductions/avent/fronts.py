@@ -11,7 +11,7 @@ from benchmarks.reproductions.avent import points, searches, settings, tasks
 from jaxdpbo.training import _spaces
 
 
-def growth(seeds: int | None, quick: bool) -> None:
+def growth(quick: bool) -> None:
     """Figure 5."""
     out = report_of("fig5", "Fig. 5: hypervolume by number of settings, and two fronts", quick)
     s = out.settings
@@ -68,7 +68,7 @@ def growth(seeds: int | None, quick: bool) -> None:
     out.finish(figure, seeds=points.SEEDS, hypervolumes=curves, near_the_front=within, least_error=least)
 
 
-def grids(seeds: int | None, quick: bool) -> None:
+def grids(quick: bool) -> None:
     """Figure 6."""
     out = report_of("fig6", "Fig. 6: grid search beside DPareto", quick)
     s = out.settings
@@ -88,7 +88,7 @@ def grids(seeds: int | None, quick: bool) -> None:
     out.finish(figure, seeds=points.SEEDS, hypervolumes=found)
 
 
-def variability(seeds: int | None, quick: bool) -> None:
+def variability(quick: bool) -> None:
     """Figure 7: the search's settings trained again, so that what is shown was not chosen for its luck."""
     out = report_of("fig7", "Fig. 7: fronts by the mean, the best and the worst of several trainings", quick)
     s = out.settings
@@ -118,7 +118,7 @@ def variability(seeds: int | None, quick: bool) -> None:
     out.finish(figure, seeds=points.SEEDS, hypervolumes=found, spread=apart, trials=s.trials)
 
 
-def algorithms(seeds: int | None, quick: bool) -> None:
+def algorithms(quick: bool) -> None:
     """Figure 8, and how long one training of the largest network takes."""
     out = report_of("fig8", "Fig. 8: fronts of several algorithms", quick)
     s = out.settings
@@ -201,11 +201,11 @@ def front_line(axis, values, colour, label):
     axis.step(*front.T, where="post", color=colour, label=label, linewidth=1)
 
 
-def report_of(item: str, title: str, quick: bool, full: bool = False) -> common.Report:
+def report_of(item: str, title: str, quick: bool, full: bool = False, seeds: range | None = None) -> common.Report:
     """Says what the tasks' records are."""
     names = common.settings_of(settings, item, quick, full).tasks
     sources = {classification.load(tasks.TASKS[name][0]).source for name in names}
-    return common.Report(settings, item, title, quick, "; ".join(sorted(sources)), full)
+    return common.Report(settings, item, title, quick, "; ".join(sorted(sources)), full, seeds)
 
 
 ITEMS = {"fig5": growth, "fig6": grids, "fig7": variability, "fig8": algorithms}

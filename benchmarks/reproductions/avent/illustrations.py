@@ -37,7 +37,7 @@ def regression(s: SimpleNamespace) -> Illustration:
     (x, y), test = (tuple(part[: s.records] for part in half) for half in (loaded.train, loaded.test))
     train = jnp.asarray(x, jnp.float32), jnp.asarray(y)
     test = jnp.asarray(test[0], jnp.float32), jnp.asarray(test[1])
-    order_key, noise_key = jax.random.split(jax.random.key(0))
+    order_key, noise_key = jax.random.split(jax.random.key(s.seed))
     order_keys = jax.random.split(order_key, s.orders)
 
     @jax.jit
@@ -99,7 +99,7 @@ def sparse_vector(s: SimpleNamespace) -> Illustration:
 
     def measured(chosen):
         answers, noise = np.round(chosen[:, 0]).astype(int), 10 ** chosen[:, 1]
-        keys = jax.random.split(jax.random.key(0), len(chosen))
+        keys = jax.random.split(jax.random.key(s.seed), len(chosen))
         error = errors(keys, jnp.asarray(answers), jnp.asarray(noise), s.repeats)
         epsilon = [accounting.sparse_vector_epsilon(b, int(c)) for c, b in zip(answers, noise, strict=True)]
         return np.stack([epsilon, np.asarray(error)], axis=1)

@@ -9,11 +9,10 @@ from benchmarks.reproductions.avent import fronts, points, searches, tasks
 APART = 10  # between two seeds: those between are the pool's, the grids' and the new trainings'
 
 
-def main(seeds: int | None, quick: bool) -> None:
-    out = fronts.report_of("luck", "Table 2's search from several seeds: hypervolumes", quick)
+def main(seeds: range | None = None, quick: bool = False) -> None:
+    out = fronts.report_of("luck", "Table 2's search from several seeds: hypervolumes", quick, seeds=seeds)
     s = out.settings
-    s.searches = seeds or s.searches
-    drawn = [points.SEARCH_SEED + APART * number for number in range(s.searches)]
+    drawn = [points.SEARCH_SEED + APART * number for number in seeds or range(s.searches)]
     found = {
         f"{name}, {which}": [
             searches.hypervolume(points.searched(s, name, which, seed).values, s.reference) for seed in drawn

@@ -2,28 +2,30 @@
 
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy import stats
 
 from benchmarks import report
 from benchmarks.reproductions import common
-from benchmarks.reproductions.avent import illustrations, points, searches, settings
+from benchmarks.reproductions.avent import fronts, illustrations, points, searches, settings
 from benchmarks.reproductions.avent.illustrations import Illustration
 from jaxdpbo import drivers
 from jaxdpbo._algorithms import dpareto
 
 FITTED = 100  # gradient steps of the one fit
+DESIGNS = range(5)  # of figures 3 and 4: how far random settings are from the front depends on the settings
 NAMES = "log10 epsilon", "error"
 
 
-def exact(item: str, title: str, make, quick: bool) -> None:
-    """Figures 1 and 2: both oracles everywhere, and the front."""
+def exact(item: str, title: str, make, seeds: range | None, quick: bool) -> None:
+    """Figures 1 and 2: both oracles everywhere, and the front. The oracles draw from the first seed alone."""
     s = common.settings_of(settings, item, quick)
+    s.seed = (seeds or DESIGNS).start
     of = make(s)
-    out = common.Report(settings, item, title, quick, of.source)
+    out = common.Report(settings, item, title, quick, of.source, seeds=seeds)
     grid, values = gridded(s, of)
     front = np.flatnonzero(searches.front_of(values))
     front = front[np.argsort(values[front, 0])]
@@ -42,19 +44,49 @@ def exact(item: str, title: str, make, quick: bool) -> None:
     axes[1, 1].plot(*grid[front].T, ".")
     axes[1, 1].set(xlabel=of.axes[0], ylabel=of.axes[1], xlim=of.bounds[:, 0], ylim=of.bounds[:, 1])
     figure.tight_layout()
-    out.finish(figure, seeds=[0, 1], hypervolume=volume, front={"settings": grid[front], "values": values[front]})
+    out.finish(
+        figure,
+        seeds=[s.seed, s.seed + 1],
+        hypervolume=volume,
+        front={"settings": grid[front], "values": values[front]},
+        effects=effects(of, grid, values),
+    )
 
 
-def surrogate(item: str, title: str, make, quick: bool) -> None:
-    """Figures 3 and 4: what 250 random settings tell the surrogates, and where the next one would be."""
+def effects(of: Illustration, grid: np.ndarray, values: np.ndarray) -> dict[str, dict[str, dict[str, float]]]:
+    """What each hyper-parameter does to each oracle with the other one fixed, in the mean over the other one's values.
+
+    By hyper-parameter and oracle: the range of the oracle, and Kendall's correlation.
+    """
+    found = {}
+    for column, axis in enumerate(of.axes):
+        fixed = grid[:, 1 - column]
+        lines = [np.flatnonzero(fixed == value) for value in np.unique(fixed)]
+        found[axis] = {
+            name: {
+                "range": float(np.mean([np.ptp(oracle[line]) for line in lines])),
+                "correlation": float(
+                    np.nanmean([stats.kendalltau(grid[line, column], oracle[line])[0] for line in lines])
+                ),
+            }
+            for name, oracle in zip(NAMES, (np.log10(values[:, 0]), values[:, 1]), strict=True)
+        }
+    return found
+
+
+def surrogate(item: str, title: str, make, seeds: range | None, quick: bool) -> None:
+    """Figures 3 and 4: what 250 random settings tell the surrogates, and where the next one would be.
+
+    The figure has the first seed's random settings; how far random settings are from the front is measured for all.
+    """
     s = common.settings_of(settings, item, quick)
+    seeds, out_seeds = seeds or DESIGNS, seeds
+    s.seed = seeds.start
     of = make(s)
-    out = common.Report(settings, item, title, quick, of.source)
+    out = common.Report(settings, item, title, quick, of.source, seeds=out_seeds)
     grid, truth = gridded(s, of)
-    low, high = of.bounds
-    chosen = low + (high - low) * np.random.default_rng(0).uniform(size=(s.initial_design, 2))
-    chosen[:, of.integer_mask] = np.round(chosen[:, of.integer_mask])
-    found = points.kept(lambda _: (chosen, of.measured(chosen)), "random", of.name, vars(s))
+    designs = [drawn(s, of, seed) for seed in seeds]
+    found = designs[0]
     config = dpareto.config(
         bounds={"low": of.bounds[0], "high": of.bounds[1]},
         initial_design=found.settings, proposals=1, integer_mask=of.integer_mask, fit_steps=FITTED,
@@ -99,9 +131,32 @@ def surrogate(item: str, title: str, make, quick: bool) -> None:
     axes[1, 1].plot(*following, "*", color="C3", markersize=10)
     figure.tight_layout()
     out.finish(
-        figure, seeds=[0, 1], hypervolume=volumes, surrogate_error=wrong,
+        figure, seeds=common.ends(seeds), hypervolume=volumes, surrogate_error=wrong,
         next={"setting": following, "values": value},
+        by_seed={
+            "hypervolume of random settings over all": [
+                searches.hypervolume(one.values, s.reference) / volumes["all settings"] for one in designs
+            ],
+            "error above the least, mean over epsilons": [above_the_least(one.values, truth) for one in designs],
+        },
     )  # fmt: skip
+
+
+def drawn(s: SimpleNamespace, of: Illustration, seed: int) -> points.Points:
+    """Random settings, measured."""
+    low, high = of.bounds
+    chosen = low + (high - low) * np.random.default_rng(seed).uniform(size=(s.initial_design, 2))
+    chosen[:, of.integer_mask] = np.round(chosen[:, of.integer_mask])
+    return points.kept(lambda _: (chosen, of.measured(chosen)), "random", of.name, vars(s) | {"design": seed})
+
+
+def above_the_least(values: np.ndarray, truth: np.ndarray) -> float:
+    """How much larger the least error within an epsilon is than over the whole grid, mean over ``fronts.WITHIN``.
+
+    Epsilons within which the grid has no setting do not count.
+    """
+    some, every = fronts.least_errors(values), fronts.least_errors(truth)
+    return float(np.mean([some[epsilon] - least for epsilon, least in every.items() if least < 1.0]))
 
 
 def gridded(s: SimpleNamespace, of: Illustration) -> points.Points:
@@ -125,8 +180,8 @@ def drawn_map(figure, axis, of, grid, column, name):
 
 def _item(
     kind: Callable[..., None], item: str, title: str, make: Callable[[SimpleNamespace], Illustration]
-) -> Callable[[Any, bool], None]:
-    return lambda seeds, quick: kind(item, title, make, quick)
+) -> Callable[..., None]:
+    return lambda seeds=None, quick=False: kind(item, title, make, seeds, quick)
 
 
 ITEMS = {

@@ -7,18 +7,21 @@ import numpy as np
 
 from benchmarks import report
 from benchmarks.reproductions import common
-from benchmarks.reproductions.avent import points, searches, settings, tasks
+from benchmarks.reproductions.avent import fronts, points, searches, settings, tasks
 from jaxdpbo import dpareto, drivers
 from jaxdpbo.training import _spaces
 
 NAME = "LogReg+SGD"
 
 
-def main(seeds: int | None, quick: bool) -> None:
+def main(seeds: range | None = None, quick: bool = False) -> None:
     task = points.task_of(common.settings_of(settings, "overhead", quick), NAME)
-    out = common.Report(settings, "overhead", "Seconds of a search besides its trainings", quick, task.source)
+    out = common.Report(
+        settings, "overhead", "Seconds of a search besides its trainings", quick, task.source, seeds=seeds
+    )
     s = out.settings
-    runs = [of_one(s, task, seed) for seed in range(1 + (seeds or s.runs))]
+    seeds = seeds or range(1, 1 + s.runs)
+    runs = [of_one(s, task, seed) for seed in (seeds.start, *seeds)]
     total, oracle, accountant = np.array(runs[1:]).T  # the first compiles
     own = total - oracle - accountant
     report.print_table(
@@ -30,10 +33,21 @@ def main(seeds: int | None, quick: bool) -> None:
         ],
     )
     print(f"{s.seeds} seeds and {s.proposals} proposals, one at a time from Python; the paper's was another machine")
+    training = fronts.one_training(s, NAME)
+    spent = (s.seeds + s.proposals) * settings.PRINTED["overhead"]["repeats"] * training["seconds"]
+    print(f"one training of the middle setting: {training['seconds']:.2f} s; {spent:.0f} s for the paper's number")
     figure, (axis,) = common.panels(1)
     axis.bar(["search", "accountant"], [np.median(own), np.median(accountant)])
     axis.set_ylabel("seconds")
-    out.finish(figure, seeds=[1, len(runs)], search=own, accountant=accountant, first_run=runs[0][0])
+    out.finish(
+        figure,
+        seeds=common.ends(seeds),
+        search=own,
+        accountant=accountant,
+        first_run=runs[0][0],
+        one_training=training,
+        seconds_of_all_trainings=spent,
+    )
 
 
 def of_one(s, task: tasks.Task, seed: int) -> tuple[float, float, float]:

@@ -8,10 +8,9 @@ from benchmarks.reproductions import common
 from benchmarks.reproductions.avent import fronts, points, searches, tasks
 
 
-def main(seeds: int | None, quick: bool, full: bool = False) -> None:
+def main(quick: bool, full: bool = False) -> None:
     out = fronts.report_of("table2", "Table 2: hypervolume over random settings", quick, full)
     s = out.settings
-    s.parts = seeds or s.parts
     found = {f"{name}, {which}": of_task(s, name, which) for which in tasks.ACCOUNTANTS for name in s.tasks}
     report.print_table(
         ("task, accountant", "DPareto", "random, mean", "difference (95 %)", "p", "parts", "printed"),

@@ -4,18 +4,22 @@ from benchmarks.reproductions import common
 from benchmarks.reproductions.kharkovskii import fig2, searches, settings
 
 
-def main(seeds: int | None, quick: bool) -> None:
+def main(seeds: range | None = None, quick: bool = False) -> None:
     s = common.settings_of(settings, "branin", quick)
-    s.runs, s.epsilon = seeds or s.runs, s.epsilons[0]
+    runs = seeds or range(s.runs)
+    vars(s).update(searches.of_seeds(runs), epsilon=s.epsilons[0])
     s.more = [None] * len(s.epsilons)  # nothing of it is printed in the text at hand
     problem = searches.problem_of(s)
-    out = common.Report(settings, "branin", "Branin-Hoo: simple regret by iteration", quick, problem.source)
-    means, errors, budgets = fig2.panel_of(s, problem)
+    out = common.Report(
+        settings, "branin", "Branin-Hoo: simple regret by iteration", quick, problem.source, seeds=seeds
+    )
+    found, budgets = fig2.panel_of(s, problem)
+    means, errors = fig2.means_and_errors(found)
     figure, (axis,) = common.panels(1)
     fig2.show(axis, "branin", s, problem, means, errors)
     out.finish(
         figure,
-        seeds=[0, s.runs],
+        seeds=common.ends(runs),
         epsilons=budgets,
         mean=means,
         standard_error=errors,

@@ -1,7 +1,7 @@
 """Figure 2: simple regret by iteration, for the published transform at several budgets and for no privacy at all.
 
-Where the data are not the paper's, its budgets are multiplied by what makes the largest of them the smallest that puts
-``r`` within the curator's rule, as in the paper.
+Where the data are not the paper's, the search runs at the printed budgets and at multiples of the printed budgets: the
+factor makes the largest budget the smallest that puts ``r`` within the curator's rule, as in the paper.
 """
 
 from types import SimpleNamespace
@@ -16,38 +16,53 @@ from benchmarks.reproductions.kharkovskii import searches, settings, tables
 FREE = "not private"
 
 
-def main(seeds: int | None, quick: bool) -> None:
-    out = common.Report(settings, "fig2", "Fig. 2: simple regret by iteration and budget", quick, "see each panel")
+def main(seeds: range | None = None, quick: bool = False) -> None:
+    out = common.Report(
+        settings, "fig2", "Fig. 2: simple regret by iteration and budget", quick, "see each panel", seeds=seeds
+    )
     s = out.settings
-    curves, errors, described, problems = {}, {}, {}, []
+    seeds = seeds or range(s.runs)
+    curves, errors, ends, at_printed, described, problems = {}, {}, {}, {}, {}, []
     figure, axes = common.panels(1, len(s.panels))
     for axis, (name, panel) in zip(axes, s.panels.items(), strict=True):
-        of = SimpleNamespace(**vars(s) | panel | s.shrink | {"runs": seeds or s.runs, "epsilon": panel["epsilons"][0]})
+        of = SimpleNamespace(
+            **vars(s) | panel | s.shrink | searches.of_seeds(seeds) | {"epsilon": panel["epsilons"][0]}
+        )
         problem = searches.problem_of(of)
-        curves[name], errors[name], budgets = panel_of(of, problem)
+        found, budgets = panel_of(of, problem)
+        curves[name], errors[name] = means_and_errors(found)
+        ends[name] = {method: values[:, -1] for method, values in found.items()}
+        if of.data != "synthetic":
+            other, _ = panel_of(of, problem, 1.0)
+            at_printed[name] = {method: values[:, -1] for method, values in other.items()}
         described[name] = {"data": problem.source, "epsilons": budgets}
         problems.append(problem)
         show(axis, name, of, problem, curves[name], errors[name])
     out.finish(
         figure,
-        seeds=[0, seeds or s.runs],
+        seeds=common.ends(seeds),
         panels=described,
         mean=curves,
         standard_error=errors,
+        final=ends,
+        final_at_printed_epsilons=at_printed,
         notes=searches.flags(problems),
     )
 
 
-def panel_of(s, problem):
-    """Mean and standard error ``(T,)`` of each budget, and the budgets."""
-    factor = tables.epsilon_for(s, problem, s.projected) / s.epsilon
+def panel_of(s, problem, factor=None):
+    """Simple regrets ``(runs, T)`` of each budget, and the budgets: the printed ones times a factor."""
+    factor = tables.epsilon_for(s, problem, s.projected) / s.epsilon if factor is None else factor
     budgets = {f"epsilon={epsilon * factor:.3g}": epsilon * factor for epsilon in s.epsilons}
     plans = {FREE: None}
     plans |= {name: searches.paper(problem, s.projected, epsilon, s.delta) for name, epsilon in budgets.items()}
     found = {name: searches.regrets(s, problem, chosen, aware=False) for name, chosen in tqdm(plans.items())}
+    return found, budgets
+
+
+def means_and_errors(found):
     both = {name: searches.mean_and_error(values) for name, values in found.items()}
-    means, errors = ({name: pair[i] for name, pair in both.items()} for i in (0, 1))
-    return means, errors, budgets
+    return tuple({name: pair[i] for name, pair in both.items()} for i in (0, 1))
 
 
 def show(axis, name, s, problem, curves, errors):

@@ -42,10 +42,13 @@ NOTIONS = {
 }
 
 
-def main(seeds: int | None, quick: bool) -> None:
-    out = common.Report(settings, "regret", "Simple regret by transform and budget", quick, "see each table")
+def main(seeds: range | None = None, quick: bool = False) -> None:
+    out = common.Report(
+        settings, "regret", "Simple regret by transform and budget", quick, "see each table", seeds=seeds
+    )
     s = out.settings
-    s.runs = seeds or s.runs
+    seeds = seeds or range(s.runs)
+    vars(s).update(searches.of_seeds(seeds))
     cases = {f"grid of side {side:g}": {"side": side} for side in (s.side, *s.other_sides)}
     cases["loans"] = {"data": "loans"} | s.loans
     ends, paired, described, problems = {}, {}, {}, []
@@ -66,7 +69,7 @@ def main(seeds: int | None, quick: bool) -> None:
     report.print_table(("method", "guarantee"), NOTIONS.items())
     out.finish(
         picture(s, described, ends),
-        seeds=[0, s.runs],
+        seeds=common.ends(seeds),
         problems=described,
         notions=NOTIONS,
         mean={case: {m: [mean for mean, _ in v] for m, v in of.items()} for case, of in ends.items()},

@@ -15,6 +15,7 @@ from jaxdpbo.privacy import _guarantee, _transforms
 from jaxdpbo.problems import _gp_draws
 from jaxdpbo.surrogate import _gp, _gp_fit
 
+FIRST = {"draw": 0, "run": 1, "rows": 2}  # the keys that the seeds are folded into
 RUNS = 64  # curated at once: every run has released rows of its own
 UNPAID = (
     "the scale (a largest norm of 25) and the hyper-parameters are fitted to the private data, as in the paper: no "
@@ -50,6 +51,15 @@ class Problem(NamedTuple):
         return float(np.linalg.svd(self.inputs - self.inputs.mean(axis=0), compute_uv=False)[-1])
 
 
+def of_seeds(seeds: range) -> dict[str, int]:
+    """The settings of these seeds: no run of another range has a draw in common."""
+    return {"first": seeds.start, "runs": len(seeds)}
+
+
+def key_of(s: SimpleNamespace, what: str) -> jax.Array:
+    return jax.random.fold_in(jax.random.key(FIRST[what]), s.first)
+
+
 def problem_of(s: SimpleNamespace) -> Problem:
     """The data that the settings name."""
     if s.data == "synthetic":
@@ -62,7 +72,7 @@ def synthetic(s: SimpleNamespace) -> Problem:
     """A draw of the process on a grid for each run, seen through noise."""
     inputs = _gp_draws.gp_grid(s.side, s.points)
     factor = s.largest_norm / np.linalg.norm(inputs, axis=1).max()
-    draw_key, noise_key = jax.random.split(jax.random.key(0))
+    draw_key, noise_key = jax.random.split(key_of(s, "draw"))
     truth = _gp_draws.gp_draws(draw_key, s.runs, side=s.side, points=s.points, lengthscale=s.lengthscale)
     noise = math.sqrt(s.noise_variance) * jax.random.normal(noise_key, truth.shape)
     source = (
@@ -105,7 +115,7 @@ def regrets(
 
     Run ``i`` meets the same function, the same first row and the same curator's key whatever the transform.
     """
-    keys = jax.random.split(jax.random.key(1), (s.runs, 2))
+    keys = jax.random.split(key_of(s, "run"), (s.runs, 2))
     return np.concatenate([_some(s, problem, chosen, aware, keys, start) for start in range(0, s.runs, RUNS)])
 
 
@@ -136,7 +146,7 @@ def searched(given: Any, shared: None) -> jax.Array:
 
 def at_random(s: SimpleNamespace, problem: Problem) -> np.ndarray:
     """The same of rows drawn at random."""
-    rows = jax.random.randint(jax.random.key(2), (s.runs, s.steps), 0, len(problem.inputs))
+    rows = jax.random.randint(key_of(s, "rows"), (s.runs, s.steps), 0, len(problem.inputs))
     best = jax.lax.cummax(jnp.take_along_axis(problem.truth, rows, axis=1), axis=1)
     return np.asarray(jnp.max(problem.truth, axis=1, keepdims=True) - best)
 

@@ -51,7 +51,8 @@ SIDE = 7.5
 FITTED = 600  # random rows to which the hyper-parameters of a real table are fitted
 
 OURS: dict[str, dict[str, Any]] = {
-    **{f"table{number}": {"side": SIDE, "fitted": FITTED} for number in range(1, 10)},
+    **{f"table{number}": {"side": SIDE, "fitted": FITTED, "runs": 400} for number in range(1, 4)},
+    **{f"table{number}": {"side": SIDE, "fitted": FITTED} for number in range(4, 10)},
     "fig2": {"side": SIDE, "fitted": FITTED, "shrink": {}},
     "branin": {
         "data": "branin", "points": 100, "steps": 50, "delta": 1e-5, "projected": 10, "side": SIDE, "fitted": FITTED,

@@ -92,15 +92,19 @@ def problems(s) -> dict[str, Problem]:
     }  # fmt: skip
 
 
-def main(seeds: int | None, quick: bool) -> None:
-    out = common.Report(settings, "regret", "Regret of what is released, by method and budget", quick, "see each table")
+def main(seeds: range | None = None, quick: bool = False) -> None:
+    out = common.Report(
+        settings, "regret", "Regret of what is released, by method and budget", quick, "see each table", seeds=seeds
+    )
     s = out.settings
-    regrets, errors, described = {}, {}, {}
+    regrets, errors, by_seed, described = {}, {}, {}, {}
     for name, problem in problems(s).items():
-        count = seeds or s.seeds[name]
-        described[name] = {"title": problem.title, "data": problem.source, "seeds": [0, count]}
+        some = (seeds or range(s.seeds[name]))[: s.seeds[name]]
+        count = len(some)
+        described[name] = {"title": problem.title, "data": problem.source, "seeds": common.ends(some)}
         print(f"\n{problem.title}; {problem.source}; {s.users[name]} users, {count} seeds")
-        found = of_problem(s, name, problem, count)
+        found = of_problem(s, name, problem, some)
+        by_seed[name] = {method: found[method][:, s.epsilons.index(1.0)] for method in (GP_UCB_PRIVATE, CHOICE)}
         regrets[name] = {method: values.mean(axis=0) for method, values in found.items()}
         errors[name] = {
             m: v.std(axis=0, ddof=1) / np.sqrt(len(v)) if len(v) > 1 else 0 * v[0] for m, v in found.items()
@@ -121,19 +125,20 @@ def main(seeds: int | None, quick: bool) -> None:
         notions=NOTIONS,
         regret=regrets,
         standard_error=errors,
+        by_seed=by_seed,
     )
 
 
-def of_problem(s, name, problem, count):
+def of_problem(s, name, problem, seeds):
     """Regrets ``(seeds, epsilons)`` of each method."""
     low, high = problem.bounds
     unit = qmc.Sobol(len(low), seed=0).random_base2(int(np.ceil(np.log2(s.candidates[name]))))[: s.candidates[name]]
     candidates = low + (high - low) * unit
-    splits = [problem.split(seed) for seed in range(count)]
+    splits = [problem.split(seed) for seed in seeds]
     tables = tabulated(problem, candidates, splits)
     means = tables.mean(axis=2)
     best = means.min(axis=1)
-    keys = jax.vmap(jax.random.key)(jnp.arange(count))
+    keys = jax.vmap(jax.random.key)(jnp.arange(seeds.start, seeds.stop))
     chosen: dict[str, np.ndarray] = {}
     for method, (algorithm, objective, configs) in over_candidates(s, problem, candidates, tables.shape[2]).items():
         print(f"  {method}", flush=True)

@@ -20,11 +20,11 @@ DESCENT = 500  # steps of Adam to the best point of a box, not private
 GOOD, PRIVATE = "good", "found privately"
 
 
-def main(seeds: int | None, quick: bool) -> None:
+def main(seeds: range | None = None, quick: bool = False) -> None:
     title = "Ours: clip norms a hundred times too large, too small, and found privately"
-    out = common.Report(settings, "clip_norms", title, quick, "simulated afresh each seed")
+    out = common.Report(settings, "clip_norms", title, quick, "simulated afresh each seed", seeds=seeds)
     s = out.settings
-    seeds = seeds or s.replications
+    seeds = seeds or range(s.replications)
     tuned_on, found, chosen, tuning = common.tuning_seeds(s.tuning_seeds), {}, {}, {}
     for name, (draw, loss, box) in problems(s).items():
         over = partial(common.over_seeds, jax.jit(draw), partial(regret, loss, box))
@@ -34,13 +34,13 @@ def main(seeds: int | None, quick: bool) -> None:
         best, tuning[name] = common.choose(f"{name} by mean regret", tried, scores, tuned_on)
         good = chosen[name] = best["clip_norm"]
         given = {GOOD: good, "100 times": 100 * good, "a hundredth": good / 100}
-        ran = over([config(clip_norm=clip_norm) for clip_norm in given.values()], range(seeds), name)["regret"]
+        ran = over([config(clip_norm=clip_norm) for clip_norm in given.values()], seeds, name)["regret"]
         found[name] = dict(zip(given, ran, strict=True))
-        found[name][PRIVATE] = over([config(clip_norm=_private_scale.PRIVATE)], range(seeds), PRIVATE)["regret"][0]
+        found[name][PRIVATE] = over([config(clip_norm=_private_scale.PRIVATE)], seeds, PRIVATE)["regret"][0]
     means = {
         name: {of: common.interval(np.mean, regrets) for of, regrets in each.items()} for name, each in found.items()
     }
-    print(f"\nshare of the start's regret that is left, means of {seeds} seeds (95 %)")
+    print(f"\nshare of the start's regret that is left, means of {len(seeds)} seeds (95 %)")
     names = list(next(iter(means.values())))
     report.print_table(
         ("problem", "good clip norm", *names),
@@ -55,7 +55,7 @@ def main(seeds: int | None, quick: bool) -> None:
     )
     out.finish(
         picture(found),
-        seeds=[0, seeds],
+        seeds=common.ends(seeds),
         tuning=tuning,
         chosen=chosen,
         factor=_private_scale.FACTOR,

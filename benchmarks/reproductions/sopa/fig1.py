@@ -14,12 +14,17 @@ from jaxdpbo import dp_gibo, drivers, kernels
 from jaxdpbo.privacy import _clipping
 
 
-def main(seeds: int | None, quick: bool) -> None:
+def main(seeds: range | None = None, quick: bool = False) -> None:
     out = common.Report(
-        settings, "fig1", "Fig. 1, example 4.1: location of a normal model", quick, "simulated afresh each seed"
+        settings,
+        "fig1",
+        "Fig. 1, example 4.1: location of a normal model",
+        quick,
+        "simulated afresh each seed",
+        seeds=seeds,
     )
     s = out.settings
-    seeds = seeds or s.replications
+    seeds = seeds or range(s.replications)
     draw = jax.jit(partial(location.sample, users=s.users))
 
     def config(mu, step_size):
@@ -44,10 +49,10 @@ def main(seeds: int | None, quick: bool) -> None:
         found = common.over_seeds(draw, run, [config(mu, **one) for one in tried], tuned_on, f"tuning mu={mu:g}")
         scores = np.median(found["gap"][:, :, -1], axis=1)
         chosen[mu], tuning[mu] = common.choose(f"mu={mu:g} by median final loss gap", tried, scores, tuned_on)
-    found = common.over_seeds(draw, run, [config(mu, **chosen[mu]) for mu in s.mu], range(seeds), "both budgets")
+    found = common.over_seeds(draw, run, [config(mu, **chosen[mu]) for mu in s.mu], seeds, "both budgets")
     runs = {mu: {name: values[i] for name, values in found.items()} for i, mu in enumerate(s.mu)}
 
-    print(f"\nmedians of {seeds} seeds")
+    print(f"\nmedians of {len(seeds)} seeds")
     quartiles = {mu: np.percentile(runs[mu]["gap"][:, -1], (25, 50, 75)) for mu in s.mu}
     rows = []
     for mu in s.mu:
@@ -64,11 +69,12 @@ def main(seeds: int | None, quick: bool) -> None:
     )
     out.finish(
         picture(runs),
-        seeds=[0, seeds],
+        seeds=common.ends(seeds),
         tuning=tuning,
         step_size={mu: chosen[mu]["step_size"] for mu in s.mu},
         median={mu: {name: np.median(values, axis=0) for name, values in runs[mu].items()} for mu in s.mu},
         final_gap_quartiles=quartiles,
+        by_seed={mu: of_each(found) for mu, found in runs.items()},
     )
 
 
@@ -94,6 +100,18 @@ def run(given, records):
         "distance": jnp.linalg.norm(path - best, axis=1),
         "surrogate_bias": jnp.linalg.norm(info.gradient - jax.vmap(clipped)(path[:-1]), axis=1),
         "noise": jnp.linalg.norm(moved - info.gradient, axis=1),
+    }
+
+
+def of_each(found):
+    """What the register's claims compare, of each seed. The last half of the steps is where the path has settled."""
+    half = found["coordinate"].shape[1] // 2
+    return {
+        "distance at the start": found["distance"][:, 0],
+        "distance at the end": found["distance"][:, -1],
+        "excess loss at the end": found["gap"][:, -1],
+        "oscillation, last half": np.std(found["coordinate"][:, half:], axis=1),
+        "bias over noise, last half": np.mean(found["surrogate_bias"][:, half:] / found["noise"][:, half:], axis=1),
     }
 
 

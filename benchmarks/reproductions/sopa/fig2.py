@@ -17,10 +17,12 @@ REWEIGHTINGS = 200
 SHOWN_STEPS = (0, 1, 2, 5, 10, 20, 50, 100)
 
 
-def main(seeds: int | None, quick: bool) -> None:
-    out = common.Report(settings, "fig2", "Fig. 2, example 4.2: Huber regression", quick, "simulated afresh each seed")
+def main(seeds: range | None = None, quick: bool = False) -> None:
+    out = common.Report(
+        settings, "fig2", "Fig. 2, example 4.2: Huber regression", quick, "simulated afresh each seed", seeds=seeds
+    )
     s = out.settings
-    seeds = seeds or s.replications
+    seeds = seeds or range(s.replications)
     draw = jax.jit(partial(drawn, users=s.users))
     shared = {
         "users": s.users,
@@ -49,10 +51,10 @@ def main(seeds: int | None, quick: bool) -> None:
         found = common.over_seeds(draw, run, [config(**one) for one in tried], tuned_on, f"tuning {method}")
         scores = np.median(found["gap"][:, :, -1], axis=1)
         chosen[method], tuning[method] = common.choose(f"{method} by median final loss gap", tried, scores, tuned_on)
-        found = common.over_seeds(draw, run, [config(**chosen[method])], range(seeds), method)
+        found = common.over_seeds(draw, run, [config(**chosen[method])], seeds, method)
         runs[method] = {name: values[0] for name, values in found.items()}
 
-    print(f"\ndistance to the minimiser, medians of {seeds} seeds")
+    print(f"\ndistance to the minimiser, medians of {len(seeds)} seeds")
     steps = [t for t in SHOWN_STEPS if t <= s.steps]
     rows = [
         (method, common.in_words(chosen[method]))
@@ -66,6 +68,8 @@ def main(seeds: int | None, quick: bool) -> None:
     halved = {
         method: np.argmax(found["distance"] <= found["distance"][:, :1] / 2, axis=1) for method, found in runs.items()
     }
+    settled = {"step that halves the distance": halved, "distance at the end": last_of(runs, "distance")}
+    settled["distance to the truth at the end"] = last_of(runs, "distance_to_true")
     lag = common.interval(common.mean_difference, halved[GIBO], halved[GD])
     early = slice(0, 5)
     below = {
@@ -80,14 +84,25 @@ def main(seeds: int | None, quick: bool) -> None:
     print(f"share of the first 5 steps with a norm below the true one: {below}\n")
     out.finish(
         picture(runs),
-        seeds=[0, seeds],
+        seeds=common.ends(seeds),
         tuning=tuning,
         chosen=chosen,
         **{f"{GIBO} / {GD}, median final distance": {"ratio": ratio[0], "95%": ratio[1:]}},
         lag={"mean difference of steps to halve the distance": lag[0], "95%": lag[1:]},
         below_true_in_first_5_steps=below,
+        by_seed=settled
+        | {
+            f"log of the {name} norm over the true one, steps 1 to 5": np.mean(
+                np.log(runs[GIBO][name][:, early] / runs[GIBO]["true"][:, early]), axis=1
+            )
+            for name in ("surrogate", "estimated")
+        },
         median={m: {name: np.median(values, axis=0) for name, values in found.items()} for m, found in runs.items()},
     )
+
+
+def last_of(runs, name):
+    return {method: found[name][:, -1] for method, found in runs.items()}
 
 
 def ratio_of_medians(first, second, axis):

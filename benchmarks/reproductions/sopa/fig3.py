@@ -65,17 +65,22 @@ def mean_loss(point: np.ndarray, problem: Problem) -> float:
     return float(np.mean(losses(point, problem)))
 
 
-def main(seeds: int | None, quick: bool) -> None:
+def main(seeds: range | None = None, quick: bool = False) -> None:
     s = common.settings_of(settings, "fig3", quick)
     dataset = loaded(s.dataset)
     out = common.Report(
-        settings, "fig3", "Fig. 3, example 4.4: kernel support vector regression", quick, dataset.source
+        settings,
+        "fig3",
+        "Fig. 3, example 4.4: kernel support vector regression",
+        quick,
+        dataset.source,
+        seeds=seeds,
     )
     features = min(s.features, dataset.features.shape[1])
-    seeds = range(seeds or s.replications)
+    seeds = seeds or range(s.replications)
     real = Problem(s.dataset, 0, *sizes(s, len(dataset.targets)), features, s.ordered)
     small = real._replace(train=min(s.tuning_records, real.train // 2), users=min(s.tuning_records, real.train // 2))
-    reported = [0, len(seeds)]
+    reported = common.ends(seeds)
     methods = {f"DP-GIBO, mu={mu:g}": mu for mu in s.mu}
     boxed = {f"in box units, mu={mu:g}": mu for mu in s.mu}
     done = resumed(out, real)

@@ -18,12 +18,17 @@ GIBO, UCB, SEARCH, DEFAULT = "DP-GIBO, mu=1", "GP-UCB", "random search", "minimi
 BOXED = {1.0: "in box units, mu=1", np.inf: "in box units, mu=inf"}
 
 
-def main(seeds: int | None, quick: bool) -> None:
+def main(seeds: range | None = None, quick: bool = False) -> None:
     out = common.Report(
-        settings, "fig4", "Fig. 4, example 4.3: lengthscales of a GP regression", quick, lengthscales.SOURCE
+        settings,
+        "fig4",
+        "Fig. 4, example 4.3: lengthscales of a GP regression",
+        quick,
+        lengthscales.SOURCE,
+        seeds=seeds,
     )
     s = out.settings
-    seeds = range(seeds or s.replications)
+    seeds = seeds or range(s.replications)
     tuned_on = common.tuning_seeds(s.tuning_seeds)
     draw, exact = lengthscales.drawing(s.users, s.train), lengthscales.noise()
     total = s.steps * s.batch
@@ -106,7 +111,7 @@ def main(seeds: int | None, quick: bool) -> None:
     print("GP-UCB begins at the middle of the box, DP-GIBO at uniform random points\n")
     out.finish(
         picture(s, {name: values - reference[:, None] for name, values in curves.items()}),
-        seeds=[0, len(seeds)],
+        seeds=common.ends(seeds),
         tuning=tuning,
         chosen=chosen,
         final={name: {s.evaluations: values[:, 0], total: values[:, 1]} for name, values in ends.items()}

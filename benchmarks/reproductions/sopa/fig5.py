@@ -14,10 +14,12 @@ SEARCH = "random search"
 READINGS = {"one Z for each user": False, "one Z for all users": True}
 
 
-def main(seeds: int | None, quick: bool) -> None:
-    out = common.Report(settings, "fig5", "Fig. 5, appendix C.5: noisy observations", quick, lengthscales.SOURCE)
+def main(seeds: range | None = None, quick: bool = False) -> None:
+    out = common.Report(
+        settings, "fig5", "Fig. 5, appendix C.5: noisy observations", quick, lengthscales.SOURCE, seeds=seeds
+    )
     s = out.settings
-    seeds = range(seeds or s.replications)
+    seeds = seeds or range(s.replications)
     tuned_on = common.tuning_seeds(s.tuning_seeds)
     draw, total = lengthscales.drawing(s.users, s.train), s.steps * s.batch
 
@@ -73,7 +75,7 @@ def main(seeds: int | None, quick: bool) -> None:
 
     out.finish(
         picture(s, {case: values - reference[:, None] for case, values in curves.items()}),
-        seeds=[0, len(seeds)],
+        seeds=common.ends(seeds),
         tuning=tuning,
         chosen=chosen,
         final=named(finals),

@@ -1,0 +1,164 @@
+"""The register of the papers' claims: all are in it, its verdicts follow from numbers, and what it points to exists."""
+
+import re
+from pathlib import Path
+
+import evidence
+import numpy as np
+import pytest
+
+from benchmarks import report, reproductions
+from benchmarks.papers import rules
+from benchmarks.papers.claims import REGISTER, Claim, margins
+from benchmarks.tables import verdicts
+
+CLAIMS = [(paper, claim) for paper, of in REGISTER.items() for claim in of]
+# What each paper numbers, but for definitions and assumptions.
+NUMBERED = {
+    "sopa": "theorem 2.4, corollary 2.5, remark 2.6, algorithm 1, lemma 3.1, theorem 3.2, theorem 3.3, corollary 3.4, "
+    "remark 3.5, algorithm 2, corollary 3.6, remark 4.1, lemma A.1, lemma A.2, lemma A.3, lemma A.4, lemma B.1, "
+    "theorem B.2, figure 1, figure 2, figure 3, figure 4, figure 5",
+    "kusner": "theorem 1, theorem 2, theorem 3, theorem 4, theorem 5, theorem 6, theorem 7, theorem 8, corollary 1, "
+    "corollary 2, corollary 3, corollary 4, algorithm 1, algorithm 2, algorithm 3, figure 1",
+    "kharkovskii": "lemma 1, theorem 1, theorem 2, theorem 3, remark 1, remark 2, remark 3, remark 4, algorithm 1, "
+    "algorithm 2, figure 1, figure 2a, figure 2b, figure 2c, tables 1 to 3, tables 4 to 6, tables 7 to 9",
+    "avent": "remark 1, remark 2, algorithm 1, algorithm 2, algorithm 3, algorithm 4, table 2, figure 1, figure 2, "
+    "figure 3, figure 4, figure 5, figure 6, figure 7, figure 8, tables 1, 3 and 4",
+}
+
+
+@pytest.mark.parametrize("paper", NUMBERED)
+def test_all_that_a_paper_numbers_is_in_the_register(paper):
+    items = [claim.item for claim in REGISTER[paper]]
+    numbered = re.split(r", (?=[a-z])", NUMBERED[paper])
+    assert [one for one in numbered if not any(item == one or item.startswith(f"{one},") for item in items)] == []
+
+
+@pytest.mark.parametrize(("paper", "claim"), CLAIMS, ids=lambda one: one if isinstance(one, str) else one.key)
+def test_a_claim_is_decided_by_a_run_or_by_a_reason(paper, claim):
+    if claim.rule is None:
+        assert claim.verdict in set(rules.VERDICTS) - {rules.HOLDS, rules.SAME, rules.UNDECIDED}
+        assert claim.why or claim.test
+        assert claim.test or claim.verdict in (rules.UNTRIED, rules.UNMEASURED)
+    else:
+        assert claim.unit
+        items = {f"{paper}_{item}" for item in reproductions.items(paper)}
+        assert set(claim.results) <= items
+    if claim.test:
+        file, _, name = claim.test.partition("::")
+        assert evidence.is_defined(claim.test) if name else Path(report.ROOT, file).exists()
+
+
+def test_no_two_claims_of_a_result_share_a_name():
+    for paper, of in REGISTER.items():
+        assert len({claim.key for claim in of}) == len(of), paper
+
+
+DECIDED = [
+    ((-2.0, -1.9, -2.1), rules.HOLDS),
+    ((1.9, 2.0, 2.1), rules.REVERSED),
+    ((-1.0, 1.0, 0.5), rules.UNDECIDED),
+    ((-0.01, 0.01, 0.0), rules.SAME),
+    ((-0.02, -0.021, -0.022), rules.SAME),  # below 0 for sure, and too little to matter
+]
+
+
+@pytest.mark.parametrize(("values", "verdict"), DECIDED)
+def test_a_verdict_follows_from_an_interval_and_a_margin(values, verdict):
+    rule = rules.below(rules.at("first"), rules.at("second"), margin=0.1)
+    assert rule({"first": 5.0 + np.array(values), "second": [5.0] * 3})[1] == verdict
+    assert rules.at_most(rules.at("of"), 7.0, 0.1)({"of": 7.0 + np.array(values)})[1] == verdict
+
+
+@pytest.mark.parametrize(
+    ("values", "verdict"),
+    [((0.01, -0.01, 0.0), rules.HOLDS), ((0.5, 0.6, 0.55), rules.DIFFERS), ((0.05, 0.2, 0.1), rules.UNDECIDED)],
+)
+def test_equality_needs_an_interval_within_the_margin(values, verdict):
+    assert rules.equal(rules.at("of"), 0.1)({"of": values})[1] == verdict
+
+
+def test_the_weakest_of_several_sentences_decides():
+    def said(verdict):
+        return lambda found: ("it", verdict)
+
+    several = [
+        ((rules.HOLDS, rules.HOLDS), rules.HOLDS),
+        ((rules.HOLDS, rules.SAME), rules.SAME),
+        ((rules.SAME, rules.UNDECIDED), rules.UNDECIDED),
+        ((rules.HOLDS, rules.REVERSED, rules.UNDECIDED), rules.REVERSED),
+    ]
+    for verdicts_of, decided in several:
+        assert rules.every(*map(said, verdicts_of))({})[1] == decided
+
+
+def test_an_interval_of_few_values_is_students():
+    found = rules.interval([0.0, 1.0])
+    assert (found.mean, found.high) == pytest.approx((0.5, 0.5 + 12.7062 * 0.5), rel=1e-4)
+    assert rules.interval([2.0, 2.0])[:3] == (2.0, 2.0, 2.0)
+
+
+def test_nothing_is_measured_where_no_search_solves_the_problem():
+    rule = rules.unless_hard(rules.negative(rules.at("of"), 0.1), lambda found: found["free"], largest=0.5)
+    assert rule({"of": [-1.0, -1.1], "free": 4.1})[1] == rules.UNMEASURED
+    assert rule({"of": [-1.0, -1.1], "free": 0.9})[1] == rules.HOLDS
+
+
+@pytest.mark.parametrize(
+    ("free", "gaps", "verdict"),
+    [
+        ((0.10, 0.11, 0.12), (0.01, 0.05), rules.HOLDS),
+        ((0.10, 0.11, 0.12), (0.01, 0.15), rules.DIFFERS),
+        ((0.10, 0.30, 0.50), (0.01, 0.05), rules.UNDECIDED),
+    ],
+)
+def test_printed_gaps_are_compared_run_by_run(free, gaps, verdict):
+    shaken = np.array([0.0, 0.1, -0.1]) if verdict == rules.UNDECIDED else 0.0
+    panel = {rules.FREE: free, "epsilon=3": np.add(free, 0.01) + shaken, "epsilon=1": np.add(free, 0.05)}
+    assert rules.printed_gaps("a", gaps, 0.01)({"final": {"a": panel}})[1] == verdict
+
+
+@pytest.mark.parametrize(("grid", "verdict"), [(8.5, rules.HOLDS), (8.61, rules.UNDECIDED), (8.7, rules.REVERSED)])
+def test_a_grid_that_ran_once_has_luck(grid, verdict):
+    searches = {"LogReg+SGD, ours": [8.59, 8.60, 8.61]}
+    found = {"hypervolumes": {"LogReg+SGD": {"DPareto": 8.6, "grid of 9": grid}}}
+    assert rules.above_grids("LogReg+SGD", 0.005)(found, {"hypervolumes": searches})[1] == verdict
+
+
+def test_tables_that_share_their_draws_are_one_piece_of_evidence():
+    """By run, over tables: the number of values stays the number of runs."""
+    tables = [{"above": {"smaller": [1.0, 2.0, 3.0]}}, {"above": {"smaller": [3.0, 2.0, 1.0]}}, {"above": None}]
+    np.testing.assert_array_equal(rules.over_tables("smaller", "above")(*tables), [-2.0, -2.0, -2.0])
+
+
+def test_sets_of_seeds_that_contradict_each_other_decide_nothing():
+    def result(value, **fields):
+        return {"of": [value, value + 0.01], "commit": "0123456789", **fields}
+
+    claim = Claim("item", "says", "seed", 0.1, ("it",), rules.negative(rules.at("of"), 0.1))
+
+    def of(*values):
+        return verdicts.verdict_of(claim, [lambda name, value=value: result(value) for value in values])
+
+    assert of(-1.0, -1.0, -1.0)[1:4] == (rules.HOLDS, 3, 3)
+    assert of(-1.0, -1.0, 1.0)[1:4] == (rules.UNDECIDED, 0, 3)
+    assert of(-1.0, -1.0, 0.0)[1:4] == (rules.HOLDS, 2, 3)
+    assert of(-1.0, 0.0)[1:4] == (rules.UNDECIDED, 0, 2)
+    assert verdicts.verdict_of(claim, [lambda name: None]).measured == verdicts.UNREAD
+    for margin, commit in ((0.1, "01234567"), (0.2, "")):  # of another margin, or of none: it was not fixed before
+        reading = [lambda name, margin=margin: result(-1.0, margins={claim.key: margin})]
+        assert verdicts.verdict_of(claim, reading).commit == commit
+
+
+def test_a_result_carries_the_margins_of_its_claims():
+    of = margins("sopa_fig4")
+    assert len(of) == 3
+    assert set(of.values()) == {0.02}
+    assert margins("sopa_clip_norms") == {}
+
+
+def test_other_seeds_are_found_by_their_names(tmp_path, monkeypatch):
+    monkeypatch.setattr(report, "STORED", tmp_path)
+    for name in ("sopa_fig1", "sopa_fig1_200-300", "sopa_fig1_50-100", "sopa_fig12_0-5", "sopa_fig1_quick"):
+        (tmp_path / f"{name}.json").write_text("{}")
+    assert report.other_seeds("sopa_fig1") == ["sopa_fig1_50-100", "sopa_fig1_200-300"]

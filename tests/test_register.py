@@ -67,7 +67,8 @@ DECIDED = [
 def test_a_verdict_follows_from_an_interval_and_a_margin(values, verdict):
     rule = rules.below(rules.at("first"), rules.at("second"), margin=0.1)
     assert rule({"first": 5.0 + np.array(values), "second": [5.0] * 3})[1] == verdict
-    assert rules.at_most(rules.at("of"), 7.0, 0.1)({"of": 7.0 + np.array(values)})[1] == verdict
+    limited = rules.at_most(rules.at("of"), 7.0, 0.1)({"of": 7.0 + np.array(values)})[1]
+    assert limited == (rules.DIFFERS if verdict == rules.REVERSED else verdict)
 
 
 @pytest.mark.parametrize(

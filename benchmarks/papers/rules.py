@@ -83,7 +83,8 @@ def at_most(values: Values, limit: float, margin: float, said: str = "") -> Rule
     def rule(*found: Found) -> Measured:
         over = interval(values(*found))
         shifted = Interval(over.mean - limit, over.low - limit, over.high - limit, over.count)
-        return f"{said} {over}, limit {limit:g}".strip(), decided(shifted, margin)
+        verdict = decided(shifted, margin)
+        return f"{said} {over}, limit {limit:g}".strip(), DIFFERS if verdict == REVERSED else verdict
 
     return rule
 

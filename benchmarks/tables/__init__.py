@@ -3,6 +3,7 @@
 from benchmarks.tables import (
     facts,
     least_epsilon,
+    open_choices,
     papers,
     private_models,
     scaling,
@@ -18,5 +19,8 @@ from benchmarks.tables import (
 
 SENTENCES = sentences.SENTENCES
 
-MODULES = papers, search, least_epsilon, private_models, tasks, tuning, speed, scaling, silos, summary, facts, verdicts
+MODULES = (
+    papers, open_choices, search, least_epsilon, private_models, tasks, tuning, speed, scaling, silos, summary, facts,
+    verdicts,
+)  # fmt: skip
 BLOCKS = {name: block for module in MODULES for name, block in module.BLOCKS.items()}

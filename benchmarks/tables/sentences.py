@@ -2,6 +2,7 @@
 
 import math
 
+from benchmarks.report import other_seeds
 from benchmarks.tables.markdown import figures, row_of, stored
 from jaxdpbo import preview
 from jaxdpbo.drivers._methods import START
@@ -39,8 +40,9 @@ def outsourced_traffic() -> str:
 
 
 def grid_regret() -> str:
-    """Of the search without privacy on the grid of table 1."""
-    return f"{stored('kharkovskii_table1')['not_private'][0]:.4f}"
+    """Of the search without privacy on the grid of table 1, mean of all sets of seeds."""
+    names = ["kharkovskii_table1", *other_seeds("kharkovskii_table1")]
+    return f"{sum(stored(name)['not_private'][0] for name in names) / len(names):.4f}"
 
 
 def random_settings_share() -> str:

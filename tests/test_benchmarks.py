@@ -414,7 +414,7 @@ def test_all_items_give_the_page_of_verdicts_and_only_what_failed_runs_again(ite
     assert "| a search takes 45 s besides its trainings | not measured |" in page(results)
     assert reproduce.everything(quick=False) == 0
     assert items_called == [*everything, "avent_overhead"]
-    assert page(results) == verdicts.page([report.stored])
+    assert page(results) == verdicts.page([lambda name: report.stored(name) | {"commit": report.REVISION}])
 
 
 def test_all_small_items_give_no_verdict(items_called, results):

@@ -1,7 +1,8 @@
 """The register: what the four papers say, item by item, and how each claim is decided.
 
 A row's rule and margin were committed before the runs that the page counts. Seeds of most first sets had been measured
-before, so the second and third sets alone are blind; results that took hours are older than the register. The page: docs/results/reproduction.md.
+before, so the second and third sets alone are blind; results that took hours are older than the register.
+The page: docs/results/reproduction.md.
 """
 
 from typing import NamedTuple

@@ -12,6 +12,7 @@ from benchmarks.tables.markdown import table
 NAMES = {"sopa": "Sopa et al.", "kusner": "Kusner et al.", "kharkovskii": "Kharkovskii et al.", "avent": "Avent et al."}
 Read = Callable[[str], dict[str, Any] | None]
 UNREAD = "not measured"
+CONTRADICTIONS = {rules.HOLDS, rules.REVERSED}, {rules.SAME, rules.REVERSED}, {rules.HOLDS, rules.DIFFERS}
 
 
 class Verdict(NamedTuple):
@@ -46,7 +47,7 @@ def verdict_of(claim: Claim, sets: Sequence[Read]) -> Verdict:
         return Verdict(UNREAD, "")
     counts = Counter(verdict for _, verdict in decided)
     verdict, agree = counts.most_common(1)[0]
-    if agree <= len(decided) / 2 or {rules.HOLDS, rules.REVERSED} <= counts.keys():
+    if agree <= len(decided) / 2 or any(both <= counts.keys() for both in CONTRADICTIONS):
         verdict, agree = rules.UNDECIDED, counts[rules.UNDECIDED]
     before = all(one.get("margins", {}).get(claim.key) == claim.margin for one in complete[0])
     return Verdict(decided[0][0], verdict, agree, len(decided), complete[0][0]["commit"][:8] if before else "")
@@ -69,9 +70,14 @@ def counts(found: dict[str, list[tuple[Claim, Verdict]]]) -> str:
     kinds = [kind for kind in (*rules.VERDICTS, UNREAD) if any(one[kind] for one in of.values())]
     rows = [(kind, *(of[paper][kind] or "" for paper in of), sum(one[kind] for one in of.values())) for kind in kinds]
     rows.append(("all", *(len(rows) for rows in found.values()), sum(map(len, found.values()))))
-    repeated = [verdict for rows in found.values() for _, verdict in rows if verdict.sets > 1]
-    alike = sum(verdict.agree == verdict.sets for verdict in repeated)
-    said = f"{len(repeated)} claims were measured on disjoint sets of seeds; for {alike} of them all sets agree."
+    repeated = [
+        verdict
+        for rows in found.values()
+        for _, verdict in rows
+        if verdict.sets > 1 and verdict.verdict != rules.UNMEASURED
+    ]
+    agreeing = sum(verdict.agree == verdict.sets for verdict in repeated)
+    said = f"{len(repeated)} claims were measured on disjoint sets of seeds; for {agreeing} of them all sets agree."
     return table(("verdict", *(NAMES[paper] for paper in found), "all"), rows) + f"\n\n{said}"
 
 

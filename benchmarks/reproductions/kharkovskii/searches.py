@@ -52,7 +52,7 @@ class Problem(NamedTuple):
 
 
 def of_seeds(seeds: range) -> dict[str, int]:
-    """The settings of these seeds: no run of another range has a draw in common."""
+    """The settings of these seeds: ranges of another start have no draw in common."""
     return {"first": seeds.start, "runs": len(seeds)}
 
 

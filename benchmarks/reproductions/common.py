@@ -215,7 +215,7 @@ class Report:
     def write(self, *, seeds: Any, **found: Any) -> None:
         report.write_result(
             self.path("json"),
-            plain(self.summary | found | {"margins": claims.margins(f"{self.paper.PAPER}_{self.item}")}),
+            plain(self.summary | found | {"claims": claims.terms(f"{self.paper.PAPER}_{self.item}")}),
             seeds=plain(seeds),
             noise=self.paper.NOISE[self.item],
             dtype=self.paper.DTYPE,

@@ -23,7 +23,7 @@ class Verdict(NamedTuple):
       verdict: of most sets of seeds; ``rules.UNDECIDED`` where sets contradict each other, "" where none was measured.
       agree: how many sets of seeds have this verdict.
       sets: how many there are, 0 for a claim that no run decides.
-      commit: the one of the first run, if the margin was the register's then.
+      commit: the one of the first run, if the register had the claim's terms then.
     """
 
     measured: str
@@ -49,7 +49,7 @@ def verdict_of(claim: Claim, sets: Sequence[Read]) -> Verdict:
     verdict, agree = counts.most_common(1)[0]
     if agree <= len(decided) / 2 or any(both <= counts.keys() for both in CONTRADICTIONS):
         verdict, agree = rules.UNDECIDED, counts[rules.UNDECIDED]
-    before = all(one.get("margins", {}).get(claim.key) == claim.margin for one in complete[0])
+    before = all(one.get("claims", {}).get(claim.key) == claim.terms for one in complete[0])
     return Verdict(decided[0][0], verdict, agree, len(decided), complete[0][0]["commit"][:8] if before else "")
 
 
@@ -59,7 +59,7 @@ def page(sets: Sequence[Read]) -> str:
     parts = [counts(found)]
     for paper, of in found.items():
         rows = [_row(claim, verdict) for claim, verdict in of]
-        head = ("where", "the paper says", "measured here, or why", "unit; margin", "verdict", "sets", "margin fixed")
+        head = ("where", "the paper says", "measured here, or why", "unit; margin", "verdict", "sets", "terms fixed")
         parts.append(f"## {NAMES[paper]}\n\n" + table(head, rows))
     return "\n\n".join(parts)
 
@@ -83,9 +83,9 @@ def counts(found: dict[str, list[tuple[Claim, Verdict]]]) -> str:
 
 def _row(claim: Claim, verdict: Verdict) -> tuple[str, ...]:
     if claim.rule is None:
-        test = f" (`{claim.test}`)" if claim.test else ""
-        return claim.item, claim.says, f"{verdict.measured}{test}".strip(), "", verdict.verdict, "", ""
-    unit = f"{claim.unit}; {claim.margin:g}"
+        tests = f" ({', '.join(f'`{test}`' for test in claim.tests)})" if claim.tests else ""
+        return claim.item, claim.says, f"{verdict.measured}{tests}".strip(), "", verdict.verdict, "", ""
+    unit = f"{claim.unit}; {claim.margin:g}" if claim.margin else claim.unit
     sets = f"{verdict.agree} of {verdict.sets}" if verdict.sets else ""
     fixed = f"by {verdict.commit}" if verdict.commit else "after the run" if verdict.sets else ""
     return claim.item, claim.says, verdict.measured, unit, verdict.verdict, sets, fixed

@@ -19,15 +19,17 @@ from jaxdpbo import accounting, mechanisms
 from jaxdpbo.privacy import _sensitivity
 from jaxdpbo.training import _oracles, _permutation_sgd
 
+SHARE = 16  # trainings at once
+
 
 class Illustration(NamedTuple):
-    """``measured(points (k, 2)) -> (k, 2)``, epsilon and error, over a box ``(2, 2)``."""
+    """``measured(key, points (k, 2)) -> (k, 2)``, epsilon and error, over a box ``(2, 2)``."""
 
     name: str
     axes: tuple[str, str]
     bounds: np.ndarray
     integer_mask: tuple[bool, bool]
-    measured: Callable[[np.ndarray], np.ndarray]
+    measured: Callable[[jax.Array, np.ndarray], np.ndarray]
     source: str
 
 
@@ -37,11 +39,9 @@ def regression(s: SimpleNamespace) -> Illustration:
     (x, y), test = (tuple(part[: s.records] for part in half) for half in (loaded.train, loaded.test))
     train = jnp.asarray(x, jnp.float32), jnp.asarray(y)
     test = jnp.asarray(test[0], jnp.float32), jnp.asarray(test[1])
-    order_key, noise_key = jax.random.split(jax.random.key(s.seed))
-    order_keys = jax.random.split(order_key, s.orders)
 
     @jax.jit
-    def trained(gammas):
+    def trained(order_keys, gammas):
         def one(key, gamma):
             return _permutation_sgd.train_by_permutation(
                 key, *train, gamma, jnp.zeros((), jnp.float32), passes=s.passes
@@ -59,10 +59,12 @@ def regression(s: SimpleNamespace) -> Illustration:
 
         return jax.lax.map(one, (keys, weights, deviations))
 
-    def measured(chosen):
+    def measured(key, chosen):
+        order_key, noise_key = jax.random.split(key)
+        order_keys = jax.random.split(order_key, s.orders)
         gammas, deviations = 10 ** np.asarray(chosen).T
         different, where = np.unique(gammas, return_inverse=True)
-        weights = np.concatenate([trained(jnp.asarray(g, jnp.float32)) for g in _shares(different)])[where]
+        weights = np.concatenate([trained(order_keys, jnp.asarray(g, jnp.float32)) for g in _shares(different)])[where]
         keys = jax.random.split(noise_key, len(gammas))
         error = errors(keys, jnp.asarray(weights), jnp.asarray(deviations, jnp.float32))
         epsilon = [
@@ -80,9 +82,8 @@ def regression(s: SimpleNamespace) -> Illustration:
 
 
 def _shares(values: np.ndarray) -> list[np.ndarray]:
-    """Of one length, so that a call compiles once; the last is filled up with its first."""
-    size = min(64, len(values))
-    return [np.resize(values[start : start + size], size) for start in range(0, len(values), size)]
+    """Of one length, so that all compile once; the last is filled up with its first."""
+    return [np.resize(values[start : start + SHARE], SHARE) for start in range(0, len(values), SHARE)]
 
 
 def sparse_vector(s: SimpleNamespace) -> Illustration:
@@ -97,9 +98,9 @@ def sparse_vector(s: SimpleNamespace) -> Illustration:
 
         return jax.lax.map(one, (keys, answers, noise))
 
-    def measured(chosen):
+    def measured(key, chosen):
         answers, noise = np.round(chosen[:, 0]).astype(int), 10 ** chosen[:, 1]
-        keys = jax.random.split(jax.random.key(s.seed), len(chosen))
+        keys = jax.random.split(key, len(chosen))
         error = errors(keys, jnp.asarray(answers), jnp.asarray(noise), s.repeats)
         epsilon = [accounting.sparse_vector_epsilon(b, int(c)) for c, b in zip(answers, noise, strict=True)]
         return np.stack([epsilon, np.asarray(error)], axis=1)

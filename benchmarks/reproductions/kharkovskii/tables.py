@@ -75,6 +75,7 @@ def main(number: int, seeds: range | None = None, quick: bool = False) -> None:
         mean={r: mean for r, (mean, _) in means_of.items()},
         standard_error={r: error for r, (_, error) in means_of.items()},
         not_private=searches.mean_and_error(clear),
+        not_private_by_run=clear,
         verdict=verdict,
         difference_in_errors=apart,
         compared_with_the_largest_r=compared,

@@ -1,6 +1,9 @@
 """Losses that the searches reach."""
 
+from benchmarks.search.budgets import Budget
+from benchmarks.search.problems import PROBLEMS
 from benchmarks.tables.markdown import stored, table
+from jaxdpbo.privacy._accounting import regret
 
 RESULT = "bench_search"
 OURS, PUBLIC = "minimize", "minimize, public"
@@ -46,6 +49,22 @@ def totals() -> str:
         rows.append((RIVALS.get(name, "`minimize`, public rows"), *cells))
     columns = [f"{ours}, {_named(level)}" for level in _budgets() for ours in ("`minimize`", "public rows")]
     return table(("rival", *columns), rows)
+
+
+def limits() -> str:
+    """A row for each problem that ``minimize`` loses to random search: by how much, and a limit of private choices."""
+    level = _budgets()[0]
+    rows = []
+    for name, row in stored(RESULT)["problems"].items():
+        of = row["paired"][level][f"{OURS} - random search"]
+        if of["verdict"] == "worse":
+            low, high = PROBLEMS[name].loss_range
+            least = regret.least_regret(row["evaluations"], row["users"], epsilon=Budget.parse(level).range)
+            difference, (start, end) = of["mean difference"], of["95%"]
+            lost = f"{difference:.4f} ({start:.4f} to {end:.4f})"
+            rows.append((row["title"], f"{row['users']:,}", lost, f"{(high - low) * least:.4f}"))
+    header = ("problem", "users", "`minimize` above random search (95 %)", "limit")
+    return table(header, rows)
 
 
 def rounds() -> str:
@@ -167,5 +186,6 @@ BLOCKS = {
     "bench_public_rows": proposals,
     "bench_search": compared,
     "bench_search_totals": totals,
+    "bench_search_limits": limits,
     "bench_sklearn": estimators,
 }

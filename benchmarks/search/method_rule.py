@@ -1,6 +1,7 @@
 """``scripts/bench method_rule``: the methods of ``minimize`` on development seeds, around the ends of its rules.
 
-The seeds are not those of ``scripts/bench search``, which verifies the rule. A difference counts as it does there.
+The seeds are not those of ``scripts/bench search``, which verifies the rule. A difference counts as it does there. A
+run replaces the results of its problems alone, and each problem names its commit.
 """
 
 import os
@@ -52,17 +53,25 @@ def main(quick: bool, *, problems: list[str] | None = None, seeds: int | None = 
     ]
     folder = report.folder("search")
     found = cells.run(folder / "method_rule.jsonl", wanted, folder / "programs", timed)
-    results = {name: _compare(found, name, *compared[name], count) for name in chosen}
+    measured = {name: _compare(found, name, *compared[name], count) for name in chosen}
     rows = [
         (PROBLEMS[name].title, budget, search, f"{one['mean']:.4f}", one["paired"]["verdict"])
-        for name, row in results.items()
+        for name, row in measured.items()
         for budget, each in row.items()
         for search, one in each.items()
     ]
     report.print_table(("problem", "budget", "search", "mean loss", f"beside {IN_ORDER}"), rows, flush=(0, 1, 2, 4))
+    before = {} if quick else report.stored("bench_method_rule") or {}
+    results = before.get("problems", {}) | measured
+    commits = before.get("commits", dict.fromkeys(results, before.get("commit"))) | dict.fromkeys(chosen, report.COMMIT)
     report.write_bench(
         "method_rule",
-        common.plain({"problems": results}),
+        common.plain(
+            {
+                "problems": {name: results[name] for name in compared if name in results},
+                "commits": {name: commits[name] for name in compared if name in results},
+            }
+        ),
         quick=quick,
         seeds=[FIRST_SEED, FIRST_SEED + count],
         noise="exact",

@@ -21,6 +21,7 @@ SPACE_SEARCHES = {
     "choice, 1 near": "1 round more", "choice, 2 near": "2 rounds more", "choice, 4 near": "4 rounds more",
     "random search": "random search, not private",
 }  # fmt: skip
+DESCENTS = {"start_then_local": "a start and descent", "local": "descent from the middle"}
 
 
 def compared() -> str:
@@ -69,16 +70,23 @@ def limits() -> str:
 
 def rounds() -> str:
     """Mean losses of one choice, and of further rounds near the chosen point, on development seeds."""
-    header = ("problem", "budget", "one choice", *SPACE_SEARCHES.values())
-    titles, rows = {name: row["title"] for name, row in stored(RESULT)["problems"].items()}, []
-    for name, row in stored("bench_method_rule")["problems"].items():
-        for budget, each in row.items():
-            others = [each[search] for search in SPACE_SEARCHES if search in each]
-            marked = (_marked(one["mean"], one["paired"]["verdict"]) for one in others)
-            rows.append(
-                (titles[name], budget.replace("mu inf", "no noise"), f"{each['in_order']['mean']:.4f}", *marked)
-            )
-    return table(header, rows)
+    return _beside_one_choice(SPACE_SEARCHES)
+
+
+def descents() -> str:
+    """Mean losses of one choice and of two descents over boxes, on development seeds."""
+    return _beside_one_choice(DESCENTS)
+
+
+def _beside_one_choice(others: dict[str, str]) -> str:
+    rows = [
+        (PROBLEMS[name].title, budget.replace("mu inf", "no noise"), f"{each['in_order']['mean']:.4f}")
+        + tuple(_marked(each[one]["mean"], each[one]["paired"]["verdict"]) for one in others)
+        for name, row in stored("bench_method_rule")["problems"].items()
+        for budget, each in row.items()
+        if others.keys() <= each.keys()
+    ]
+    return table(("problem", "budget", "one choice", *others.values()), rows)
 
 
 def proposals() -> str:
@@ -183,6 +191,7 @@ BLOCKS = {
     "bench_blocks_counts": block_counts,
     "bench_blocks_exponents": block_exponents,
     "bench_method_rule": rounds,
+    "bench_method_descents": descents,
     "bench_public_rows": proposals,
     "bench_search": compared,
     "bench_search_totals": totals,

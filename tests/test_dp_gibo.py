@@ -407,6 +407,28 @@ def test_any_factory_that_needs_gradients_alone(optimizer):
     assert np.all(np.isfinite(run.release.path))
 
 
+def test_adagrad_reads_the_private_gradients_alone_and_keeps_the_level():
+    """Remark 4.1 of Sopa et al.: the noise is that of plain steps, and AdaGrad on what is released is post-processing.
+
+    The iterates are those of AdaGrad outside the package, from the released gradients and nothing else.
+    """
+    plain, adapted = config(), config(optimizer=optax.adagrad)
+    assert dp_gibo.algorithm.privacy(adapted) == dp_gibo.algorithm.privacy(plain)
+    assert dp_gibo.algorithm.privacy(adapted).level == pytest.approx(MU)
+    deviation = oracle.noise_deviation(clip_norm=CLIP_NORM, steps=STEPS, users=USERS, mu=MU)
+    rule, theta = optax.adagrad(STEP_SIZE), jnp.zeros(DIMENSION)
+    memory, seen = rule.init(theta), steps_of(adapted, records())
+    for _, _, _, tell_key, after, info in seen:
+        released = info.gradient + deviation * jax.random.normal(tell_key, (DIMENSION,))
+        change, memory = rule.update(released, memory)
+        theta = theta + change
+        np.testing.assert_allclose(after.state.public.theta, theta, rtol=1e-8, atol=1e-10)
+    before, *_, after, info = steps_of(plain, records())[0]
+    released = (before.state.public.theta - after.state.public.theta) / STEP_SIZE
+    noise = deviation * jax.random.normal(seen[0][3], (DIMENSION,))
+    np.testing.assert_allclose(released, seen[0][5].gradient + noise, rtol=1e-8)  # before the optimizer: the same
+
+
 def test_a_long_float32_run_stays_finite(float32):
     """300 steps, points within a small region: at 1e-4 the factor of 600 fails on a CPU without AVX-512."""
     steps = 300

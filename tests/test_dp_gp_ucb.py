@@ -7,6 +7,7 @@ import pytest
 from option_groups import group_options
 from oracles import dp_gp_ucb as oracle
 from oracles import kernels as kernel_oracle
+from scipy.stats import beta as beta_law
 from scipy.stats import chisquare, kstest
 from scipy.stats import laplace as laplace_law
 
@@ -169,6 +170,34 @@ def test_guarantees_say_what_each_algorithm_earns():
     assert both.level == pytest.approx(3.0)
 
 
+def hills_or_valleys(point, record):
+    """The utility of a validation set of one record, 1 or -1."""
+    return record * hills(point, TOP)
+
+
+@pytest.mark.parametrize(
+    ("release", "noise_variance"), [("point", 0.01), ("value", 0.01), ("both", 0.01), ("value", 0.0)],
+    ids=["corollary 1", "corollary 2", "section 3.2", "corollary 3"],
+)  # fmt: skip
+def test_a_worst_pair_breaks_corollaries_1_to_3(release, noise_variance):
+    """P(A) > e^epsilon P'(A) + delta: DP is about every pair, and the prior allows every table of utilities.
+
+    A validation set of one record, which is replaced: the utilities are hundreds of the prior's deviations apart.
+    """
+    chosen, hits, draws = config(release=release, noise_variance=noise_variance, scale=1e-3), [], 1000
+    for record in (1.0, -1.0):
+        done = run(chosen, jnp.asarray(record), hills_or_valleys)
+        found = released(chosen, done.diagnostics.state, draws)
+        of_first = np.ones(draws, bool) if found.row is None else UTILITIES[np.asarray(found.row)] > 0
+        if found.value is not None:
+            of_first &= np.asarray(found.value) > 0.6
+        hits.append(np.sum(of_first))
+    least = beta_law.ppf(1e-4, hits[0], draws - hits[0] + 1)  # Clopper-Pearson
+    most = beta_law.ppf(1 - 1e-4, hits[1] + 1, draws - hits[1])
+    assert least > np.exp(done.guarantee.level) * most + done.guarantee.delta
+    assert done.guarantee.notion == "prior_averaged_dp"  # and so the code does not say DP
+
+
 def test_the_papers_constants_earn_what_is_true_of_them():
     paper = {"constants": "paper"}
     assert dp_gp_ucb.algorithm.privacy(config(**paper)).notion == "prior_averaged_dp"  # theorem 1 holds
@@ -261,6 +290,20 @@ def test_preview_says_how_noisy_the_release_is():
     ordered = dp_gp_ucb.preview_release(gains_config(users=10_000, release="both"))
     assert ordered.resolution == pytest.approx(2 * (2.0 / 10_000) / 0.5)
     assert ordered.best_percent > 0.5
+
+
+def test_at_correlation_one_the_sensitivity_is_still_wider_than_the_utilities():
+    """Kusner et al., section 6: the bounds are "quite small" there. No gap is left, and 2 sqrt(beta) is."""
+    draws = np.linalg.cholesky(
+        kernel_oracle.gram(kernel_oracle.matern52(LENGTHSCALE, 1.0), CANDIDATES, CANDIDATES) + 1e-10 * np.eye(40)
+    ) @ np.random.default_rng(0).normal(size=(40, 2000))
+    previews = [dp_gp_ucb.preview_release(config(release="both", noise_variance=0.01, correlation=of)) for of in (0, 1)]
+    beta = _prior_averaged_constants.confidence_beta(40, STEPS + 1, DELTA / 4)
+    assert previews[1].point_sensitivity == pytest.approx(2 * np.sqrt(beta))
+    assert min(previews[1].point_sensitivity, previews[1].value_sensitivity) > np.max(np.ptp(draws, axis=0))
+    for found in previews:  # less at 1, and no help: the draw is as good as uniform
+        assert found.best_percent < 1.5 * found.uniform_percent
+    assert 0.5 * previews[0].point_sensitivity < previews[1].point_sensitivity < previews[0].point_sensitivity
 
 
 GRID = np.stack(np.meshgrid(np.linspace(0, 1, 6), np.linspace(0, 1, 6)), -1).reshape(-1, 2)

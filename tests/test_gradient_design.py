@@ -270,6 +270,24 @@ def test_without_earlier_points_pairs_reach_their_closed_form():
         assert polished < 1.01 * optimum
 
 
+@pytest.mark.parametrize("count", [DIMENSION + 1, 2 * DIMENSION])
+def test_without_noise_more_than_d_points_leave_a_trace_that_falls_with_their_distance(count):
+    """Sopa et al., section 3.2, say 0 for b > d: 0 is the limit. Pairs have a closed form, which has no jitter."""
+    params = kernels.stationary(1.0, DIMENSION)
+    model = _gp.GPModel(kernels.rbf, params, jnp.asarray(0.0))
+    pairs, simplex, _ = _gradient_design.directions(count, CAPACITY, DIMENSION)
+    design, distances = (pairs if count == 2 * DIMENSION else simplex), np.array([0.8, 0.4, 0.2, 0.1])
+    found = []
+    for distance in distances:
+        factorization = condition(model, distance * design, np.arange(CAPACITY) < count)
+        found.append(float(jnp.trace(_gradient.covariance(model, factorization, jnp.zeros(DIMENSION)))))
+    assert np.all(np.array(found) > 1e-5)
+    assert np.all(np.diff(found) < 0)
+    if count == 2 * DIMENSION:
+        u = distances**2
+        np.testing.assert_allclose(found, DIMENSION * (1 - u / np.sinh(u)), rtol=1e-3)
+
+
 def test_a_start_for_a_rough_process_is_as_close_to_theta_as_pairs_should_be():
     """Of Matern-3/2 the best pairs are about ``s^(1/3)`` away, a tenth of what is best for a squared exponential."""
     noise, made, scales = 1e-6, case("matern32", DIMENSION), lengthscale(DIMENSION)

@@ -1,5 +1,6 @@
 """PO-GP-UCB: the picks of a dense oracle, a kernel that knows the noise does better, and the regret theory by hand."""
 
+import inspect
 import math
 
 import jax
@@ -141,6 +142,32 @@ def test_distances_keep_within_lemma_1_and_theorem_2():
             ratios = squared(np.asarray(_transforms.curate(jax.random.key(seed), chosen, inputs).z)) / squared(inputs)
             assert low <= ratios.min()
             assert ratios.max() <= high
+
+
+def test_a_smaller_rank_allows_a_larger_distortion_and_a_larger_failure_alone():
+    """Remark 1, by the bound of lemma 1: the least distortion at rank r is the root of 8 log(n^2 / mu) / r."""
+    distortions = np.linspace(0.1, 0.49, 40)
+    ranks = [theory.rank_for_distances(100, distortion, 0.05) for distortion in distortions]
+    assert np.all(np.diff(ranks) < 0)
+    np.testing.assert_allclose(np.sqrt(8 * np.log(100**2 / 0.05) / np.array(ranks)), distortions, rtol=1e-2)
+    failing = [theory.rank_for_distances(100, 0.3, failure) for failure in (0.01, 0.05, 0.2, 0.9)]
+    assert np.all(np.diff(failing) < 0)
+
+
+def test_epsilon_enters_the_regret_by_the_threshold_alone():
+    """Remark 4: where the data reach it nothing depends on epsilon; below it theorem 2's factor does, through it."""
+    rank, delta, smallest = 11, 1e-5, 1000.0
+    least = _transforms.threshold(rank, 1.0, delta) / smallest  # the threshold falls as 1 / epsilon
+
+    def factors(epsilon):
+        return theory.distance_factors(0.4, smallest, _transforms.threshold(rank, epsilon, delta))
+
+    assert {factors(share * least) for share in (1.001, 2.0, 100.0)} == {(0.6, 1.4)}
+    below = np.array([factors(share * least) for share in (0.999, 0.5, 0.1)])
+    np.testing.assert_allclose(below[:, 1], 1.4 * (1 + 1 / np.array([0.999, 0.5, 0.1]) ** 2))
+    np.testing.assert_array_equal(below[:, 0], 0.6)
+    for bound in (theory.simple_regret_bound, theory.distortion_for_regret, theory.rank_for_distances):
+        assert not {"epsilon", "threshold"} & set(inspect.signature(bound).parameters)
 
 
 def test_diagonal_dominance_and_the_regret_bound_by_hand():

@@ -110,6 +110,17 @@ def test_neighbours_move_the_sum_by_at_most_twice_the_clip_norm():
         assert moved <= 0.6 * (1 + 1e-12)
 
 
+def test_a_record_of_opposite_gradient_moves_the_sum_by_twice_the_clip_norm():
+    """Avent et al. (2020), section 4.2, print the clip norm itself as the bound: a flipped label attains its double."""
+    model, clip = MODELS["logistic"], 0.05
+    labels = labels_of("logistic").at[0].set(0)
+    arguments = model, parameters(model), jnp.asarray(X)
+    first, norms = clipped_sum(*arguments, labels, jnp.ones(60, bool), jnp.asarray(clip))
+    second, others = clipped_sum(*arguments, labels.at[0].set(1), jnp.ones(60, bool), jnp.asarray(clip))
+    assert min(norms[0], others[0]) > clip  # both are clipped
+    assert norm_of(jax.tree.map(jnp.subtract, first, second)) == pytest.approx(2 * clip, rel=1e-9)
+
+
 TOGETHER = 500  # examples in one call of one program
 
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from oracles import training as oracle
-from scipy.stats import expon, kstest, norm, truncnorm, uniform
+from scipy.stats import expon, kstest, laplace, norm, truncnorm, uniform
 
 from benchmarks.papers import classification, datasets
 from jaxdpbo import accounting, drivers
@@ -207,29 +207,73 @@ def test_a_planted_learner_is_seen(plant, monkeypatch):
         assert learner_error(0.3, 5, 23) > 1e-3
 
 
+def scales(answers, noise):
+    """Of the threshold and of a query: lines 2 and 3 of algorithm 1."""
+    b1 = noise / (1 + (2 * answers) ** (1 / 3))
+    return b1, noise - b1
+
+
+def loop(rng, truth, answers, noise):
+    """Algorithm 1 of Avent et al. (2020), query by query."""
+    b1, b2 = scales(answers, noise)
+    threshold, answered, count = 0.5 + rng.laplace(scale=b1), [], 0
+    for query in truth:
+        answer = query + rng.laplace(scale=b2) >= threshold and count < answers
+        count += answer
+        answered.append(answer)
+    return np.array(answered)
+
+
 def test_the_sparse_vector_technique_is_the_papers_loop():
     """Beside a loop over queries, in distribution: mean errors agree; perfect without noise, guessing under noise."""
 
-    def loop(rng, answers, noise):
+    def error(rng, answers, noise):
         truth = rng.permutation(np.arange(100) < 10)
-        b1 = noise / (1 + (2 * answers) ** (1 / 3))
-        threshold, answered, count = 0.5 + rng.laplace(scale=b1), [], 0
-        for query in truth:
-            answer = query + rng.laplace(scale=noise - b1) >= threshold and count < answers
-            count += answer
-            answered.append(answer)
-        right = np.sum(np.array(answered) & truth)
-        return 1 - 2 * right / (np.sum(answered) + 10)
+        answered = loop(rng, truth, answers, noise)
+        return 1 - 2 * np.sum(answered & truth) / (np.sum(answered) + 10)
 
     errors = jax.jit(_oracles.sparse_vector_errors)
     keys = jax.random.split(jax.random.key(0), 3000)
     rng = np.random.default_rng(0)
     for answers, noise in ((10, 0.2), (4, 0.5), (25, 3.0)):
-        expected = [loop(rng, answers, noise) for _ in range(3000)]
+        expected = [error(rng, answers, noise) for _ in range(3000)]
         found = errors(keys, jnp.asarray(answers), jnp.asarray(noise))
         assert found.mean == pytest.approx(np.mean(expected), abs=5 * np.std(expected) / math.sqrt(3000))
         assert found.best <= found.mean <= found.worst
     assert errors(keys, jnp.asarray(10), jnp.asarray(1e-9)).worst == pytest.approx(0, abs=1e-9)
+
+
+def sparse_vector_loss(answers, noise, queries=100):
+    """The log ratio of one answer between neighbours that differ in every query, and how often the loop answers 1.
+
+    The answer is 0 at first and 1 at the last queries, as many as the loop answers with 1 where there is no noise.
+    """
+    b1, b2 = scales(answers, noise)
+    threshold = np.linspace(-30, 30, 200_001) * noise
+    last = len(np.flatnonzero(loop(np.random.default_rng(0), np.ones(queries), answers, 1e-9)))
+
+    def probability(others, ones):
+        zeros, above = laplace.cdf(threshold + 0.5 - others, scale=b2), laplace.sf(threshold + 0.5 - ones, scale=b2)
+        return np.sum(laplace.pdf(threshold, scale=b1) * zeros ** (queries - last) * above**last)
+
+    return last, math.log(probability(0, 1) / probability(1, 0))
+
+
+def test_between_whole_numbers_the_papers_loop_spends_more_than_its_formula():
+    """C = 1.5 gives two answers, with noise for one and a half; the shipped formula takes whole numbers alone."""
+    for answers in (1, 2):
+        released, loss = sparse_vector_loss(answers, 1.0)
+        assert released == answers
+        assert loss == pytest.approx(accounting.sparse_vector_epsilon(1.0, answers), rel=1e-4)
+    b1, b2 = scales(1.5, 1.0)
+    released, loss = sparse_vector_loss(1.5, 1.0)
+    printed = (1 + 3 ** (1 / 3)) * (1 + 3 ** (2 / 3))
+    assert released == 2
+    assert printed == pytest.approx(1 / b1 + 2 * 1.5 / b2)
+    assert loss == pytest.approx(1 / b1 + 2 * 2 / b2, rel=1e-4)
+    assert loss > 1.2 * printed
+    with pytest.raises(TypeError, match=r"answers must be an integer, got 1\.5"):
+        accounting.sparse_vector_epsilon(1.0, 1.5)
 
 
 def test_spaces_are_those_of_the_papers_experiments():

@@ -114,7 +114,7 @@ def above(values: Values, limit: float, margin: float, said: str = "") -> Rule:
     def rule(*found: Found) -> Measured:
         over = interval(values(*found))
         shifted = Interval(limit - over.mean, limit - over.high, limit - over.low, over.count)
-        return f"{said} {over}, least {limit:g}".strip(), decided(shifted, margin)
+        return f"{said} {over}, limit {limit:g}".strip(), decided(shifted, margin)
 
     return rule
 

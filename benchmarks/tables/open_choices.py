@@ -6,6 +6,7 @@ import numpy as np
 
 from benchmarks.papers import rules
 from benchmarks.papers.claims import FREE, GIBO, SEARCH
+from benchmarks.report import other_seeds
 from benchmarks.tables.markdown import stored, table
 
 HEADER = ("choices", "minus random search, mean (95 %; seeds)")
@@ -66,8 +67,7 @@ def open_table2() -> str:
 
 def open_properties() -> str:
     """Tables 7 to 9 of Kharkovskii et al., without privacy, by set of seeds."""
-    sets = ["kharkovskii_table7", "kharkovskii_table7_50-100", "kharkovskii_table7_100-150"]
-    found = [stored(name) for name in sets]
+    found = [stored(name) for name in ("kharkovskii_table7", *other_seeds("kharkovskii_table7"))]
     printed = found[0]["settings"]["printed in the paper"]["regrets"]
     ours = ", ".join(f"{one['not_private'][0]:.2f} ({one['not_private'][1]:.2f})" for one in found)
     return (

@@ -244,7 +244,7 @@ def test_the_sparse_vector_technique_is_the_papers_loop():
 
 
 def sparse_vector_loss(answers, noise, queries=100):
-    """The log ratio of one answer between neighbours that differ in every query, and how often the loop answers 1.
+    """How often the loop answers 1, and one answer's log ratio between neighbours that differ in every query.
 
     The answer is 0 at first and 1 at the last queries, as many as the loop answers with 1 where there is no noise.
     """

@@ -230,7 +230,7 @@ KUSNER = (
           "the largest correlations of the grid are the likeliest (the text at hand has lost the grid: ours "
           "ends at 0.95)", "validation set", 0.1, ("kusner_fig1",),
           every(*(above(at(GAIN, size), 0.0, 0.1, f"{size} records, gain:") for size in ("1000", "15000")))),
-    settled("section 6", "a large correlation leads to private values closer to their true optimums", FALSE,
+    settled("section 6", "at large correlations the sensitivity is quite small: private values are near optimal", FALSE,
             "at correlation 1 the bound is still 2 sqrt(beta), wider than the range of the utilities",
             "test_dp_gp_ucb.py::test_at_correlation_one_the_sensitivity_is_still_wider_than_the_utilities"),
     Claim("abstract",
@@ -285,7 +285,7 @@ def _panel_rows(panel: str, what: str, gaps: tuple[float, ...], largest: float) 
 KHARKOVSKII = (
     settled("lemma 1", "a projection on r columns keeps all squared distances within 1 +- nu", PROVED, "",
             "test_po_gp_ucb.py::test_distances_keep_within_lemma_1_and_theorem_2"),
-    settled("remark 1", "a smaller r means a larger distortion", PROVED, "by the bound of lemma 1",
+    settled("remark 1", "a smaller r means a larger distortion", PROVED, "of the bound of lemma 1",
             "test_po_gp_ucb.py::test_a_smaller_rank_allows_a_larger_distortion_and_a_larger_failure_alone"),
     settled("algorithm 1", "the curator's transform", BUILT, "",
             "test_transforms.py::test_the_published_transform_is_algorithm_1"),
@@ -304,7 +304,7 @@ KHARKOVSKII = (
             "their theorems 2, 4 and 6 bound how far the release is from the optimum",
             "test_dp_gp_ucb_theory.py::test_the_utility_of_the_released_point"),
     settled("remark 4", "the regret bound depends on epsilon through the threshold alone", PROVED,
-            "where the data reach the threshold; below it a factor depends on epsilon, through the threshold",
+            "where the data reach the threshold; below, theorem 2's factor has epsilon in the threshold (B.5 is lost)",
             "test_po_gp_ucb.py::test_epsilon_enters_the_regret_by_the_threshold_alone"),
     settled("remark 6", "the regret bound below the threshold (cited in remark 2)", UNTRIED,
             "the text at hand has lost appendix B.5"),

@@ -1,8 +1,12 @@
 """Losses that the searches reach."""
 
+import math
+from collections.abc import Callable
+
 from benchmarks.search.budgets import Budget
-from benchmarks.search.problems import PROBLEMS
+from benchmarks.search.problems import PROBLEMS, Problem
 from benchmarks.tables.markdown import stored, table
+from jaxdpbo.drivers import _methods
 from jaxdpbo.privacy._accounting import regret
 
 RESULT = "bench_search"
@@ -75,18 +79,33 @@ def rounds() -> str:
 
 def descents() -> str:
     """Mean losses of one choice and of two descents over boxes, on development seeds."""
-    return _beside_one_choice(DESCENTS)
+    return _beside_one_choice(DESCENTS, {"sharpness": _sharpness, "noise of a gradient": _gradient_noise})
 
 
-def _beside_one_choice(others: dict[str, str]) -> str:
+def _beside_one_choice(others: dict[str, str], more: dict[str, Callable[[Problem, float], str]] | None = None) -> str:
+    more = more or {}
     rows = [
-        (PROBLEMS[name].title, budget.replace("mu inf", "no noise"), f"{each['in_order']['mean']:.4f}")
+        (PROBLEMS[name].title, budget.replace("mu inf", "no noise"))
+        + tuple(figure(PROBLEMS[name], Budget.parse(budget).mu) for figure in more.values())
+        + (f"{each['in_order']['mean']:.4f}",)
         + tuple(_marked(each[one]["mean"], each[one]["paired"]["verdict"]) for one in others)
         for name, row in stored("bench_method_rule")["problems"].items()
         for budget, each in row.items()
         if others.keys() <= each.keys()
     ]
-    return table(("problem", "budget", "one choice", *others.values()), rows)
+    return table(("problem", "budget", *more, "one choice", *others.values()), rows)
+
+
+def _sharpness(problem: Problem, mu: float) -> str:
+    """Of a choice of the start."""
+    low, high = problem.loss_range
+    share = mu * math.sqrt(_methods.CHOICE_SHARE)
+    return f"{_methods.choice.choice_sharpness(share, high - low, problem.users):.1f}"
+
+
+def _gradient_noise(problem: Problem, mu: float) -> str:
+    """In clipping norms."""
+    return f"{2 * math.sqrt(problem.steps * problem.dimension) / (problem.users * mu):.2f}"
 
 
 def proposals() -> str:

@@ -51,6 +51,11 @@ def test_a_claim_is_decided_by_a_run_or_by_a_reason(paper, claim):
         assert evidence.is_defined(test) if name else Path(report.ROOT, file).exists()
 
 
+def test_no_row_is_left_without_a_measurement():
+    sets = verdicts.stored_sets()
+    assert [claim.key for _, claim in CLAIMS if verdicts.verdict_of(claim, sets).measured == verdicts.UNREAD] == []
+
+
 def test_no_two_claims_of_a_result_share_a_name():
     for paper, of in REGISTER.items():
         assert len({claim.key for claim in of}) == len(of), paper

@@ -26,6 +26,7 @@ BOXES = {  # budgets on both sides of the rule's thresholds
     "gp_simulated": ("epsilon 0.06", "epsilon 0.12", "epsilon 0.25", "epsilon 0.5"),
     "gp_slices": ("epsilon 1", "epsilon 2"),
     "svr_diabetes": ("epsilon 1.5", "epsilon 3"),
+    "gp_pixels": ("epsilon 0.5", "epsilon 1"),
 }
 DESCENTS = ("start_then_local", "local")
 

@@ -123,7 +123,7 @@ def proposals() -> str:
 
 def _named(level: str) -> str:
     """A budget in words, with the number of seeds."""
-    seeds = {row["seeds"][level] for row in stored(RESULT)["problems"].values()}
+    seeds = {row["seeds"][level] for row in stored(RESULT)["problems"].values() if level in row["seeds"]}
     span = f"{min(seeds)} to {max(seeds)}" if len(seeds) > 1 else str(*seeds)
     return f"{level.replace('mu inf', 'no noise').replace('mu', 'mu =')}, {span} seeds"
 

@@ -39,12 +39,9 @@ def verdict_of(claim: Claim, sets: Sequence[Read]) -> Verdict:
         return Verdict(claim.why, claim.verdict)
     every = [[read(name) for name in claim.results] for read in sets]
     complete = [[one for one in found if one is not None] for found in every if None not in found]
-    try:
-        decided = [claim.rule(*found) for found in complete]
-    except KeyError:  # of a measurement from before the claim was registered
-        decided = []
-    if not decided:
+    if not complete:
         return Verdict(UNREAD, "")
+    decided = [claim.rule(*found) for found in complete]
     counts = Counter(verdict for _, verdict in decided)
     verdict, agree = counts.most_common(1)[0]
     if agree <= len(decided) / 2 or any(both <= counts.keys() for both in CONTRADICTIONS):

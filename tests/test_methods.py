@@ -85,7 +85,7 @@ def plan(method="auto", **changes):
         ({"space": Space({"x": space.real(0, 1)})}, _method_configs.IN_ORDER, "fewer than 3 dimensions"),
         ({"mu": math.inf}, _methods.START, "there is no noise"),
         ({"mu": math.inf, "space": MIXED}, _method_configs.CHOICE, "there is no noise"),
-        ({"steps": 2}, _methods.LOCAL, "few steps"),
+        ({"steps": 9}, _method_configs.IN_ORDER, "fewer than 10 steps"),
     ],
 )
 def test_the_rule_reads_public_numbers_alone(changes, method, reason):

@@ -16,9 +16,9 @@ method                search                                                    
 "auto"                "proposed" with public records. Otherwise:
                       "local" without a ``loss_range``. With "private": "local",   ``loss_range`` where a dimension is
                       or "evaluations" where a dimension is not real. With two     not real
-                      numbers: "in_order" where a dimension is not real or there
-                      are few dimensions, otherwise by the sharpness of a private
-                      choice and the noise of a gradient. Without noise
+                      numbers: "in_order" where a dimension is not real, or with
+                      few dimensions or steps, otherwise by the sharpness of a
+                      private choice and the noise of a gradient. Without noise
                       "start_then_local", or "choice" where a dimension is not real
 ====================  ===========================================================  =====================================
 
@@ -62,6 +62,7 @@ from jaxdpbo.privacy import _choice as choice
 AUTO = "auto"
 SHARP = 20.0  # least sharpness of a choice for CHOICE_SHARE at which "auto" chooses a start
 NOISY = 0.35  # clipping norms: the most noise of a gradient at which "auto" descends without a start
+DESCENT_STEPS = 10  # fewest for which "auto" descends: in fewer steps it gets no lower than one choice
 STEPS = 25
 
 
@@ -246,12 +247,14 @@ def _choose_for_box(problem: Problem) -> tuple[str, str]:
     dimension = problem.box.shape[1]
     if dimension < FEW_DIMENSIONS:
         return IN_ORDER, f"a design covers a box of fewer than {FEW_DIMENSIONS} dimensions"
+    if problem.steps < DESCENT_STEPS:
+        return IN_ORDER, f"there are fewer than {DESCENT_STEPS} steps for a descent"
     low, high = _checks.interval("loss_range", problem.loss_range)
     sharp = choice.choice_sharpness(problem.mu * math.sqrt(CHOICE_SHARE), high - low, problem.users)
     reason = f"a choice for {100 * CHOICE_SHARE:g} % of mu^2 has a sharpness of {sharp:.3g}"
-    if sharp >= SHARP and problem.steps >= 3:
+    if sharp >= SHARP:
         return START, reason + f", at least {SHARP:g}"
-    reason += f", less than {SHARP:g}" if sharp < SHARP else " and there are few steps"
+    reason += f", less than {SHARP:g}"
     noise = 2 * math.sqrt(problem.steps * dimension) / (problem.users * problem.mu)  # of a mean of clipped gradients
     reason += f"; the noise of a gradient is {noise:.2g} clipping norms"
     if noise > NOISY:

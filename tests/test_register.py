@@ -107,17 +107,9 @@ def test_an_interval_of_few_values_is_students():
     assert rules.interval([2.0, 2.0])[:3] == (2.0, 2.0, 2.0)
 
 
-@pytest.mark.parametrize(
-    ("free", "verdict"),
-    [
-        ([4.1, 4.2, 4.0], rules.UNMEASURED),  # the search solves nothing
-        ([0.02, 0.02, 0.0], rules.UNMEASURED),  # the search is stuck
-        ([0.0, 0.0, 0.02], rules.HOLDS),
-        ([0.9, 0.8, 0.7], rules.HOLDS),
-    ],
-)
-def test_nothing_is_measured_where_no_search_succeeds(free, verdict):
-    rule = measures.if_searches_succeed(rules.negative(rules.at("of"), 0.1), rules.at("free"), 0.5)
+@pytest.mark.parametrize(("free", "verdict"), [([4.1, 4.2], rules.UNMEASURED), ([0.9, 0.8], rules.HOLDS)])
+def test_nothing_is_measured_where_no_search_solves_the_problem(free, verdict):
+    rule = measures.unless_hard(rules.negative(rules.at("of"), 0.1), rules.at("free"), largest=0.5, hard=2.0)
     assert rule({"of": [-1.0, -1.1], "free": free})[1] == verdict
 
 
@@ -160,6 +152,8 @@ def test_one_search_is_less_certain_than_several():
     luck = {"hypervolumes": {"it": [1.1, 1.3, 0.9, 1.2, 1.0]}}
     assert measures.significant_for_one_search("it", 1e-3)(table2)[1] == rules.HOLDS
     assert measures.significant_for_searches("it", 1e-3)(table2, luck)[1] == rules.UNDECIDED
+    table2["tasks"]["it"] |= {"difference": -0.1, "p": 0.3}
+    assert measures.significant_for_one_search("it", 1e-3)(table2)[1] == rules.UNDECIDED
 
 
 @pytest.mark.parametrize(("grid", "verdict"), [(8.5, rules.HOLDS), (8.61, rules.UNDECIDED), (8.7, rules.REVERSED)])

@@ -14,6 +14,7 @@ from benchmarks.papers.rules import (
     BUILT,
     CORRECTED,
     FALSE,
+    MENDED,
     PROVED,
     UNMEASURED,
     UNTRIED,
@@ -121,8 +122,10 @@ SOPA = (
             "no statement to check: no radius of a local assumption is given"),
     settled("algorithm 2", "the batch that reaches a tolerance", CORRECTED, "with a cap on the batch",
             "test_dp_gibo.py::test_algorithm_2_takes_the_smallest_batch_under_the_tolerance"),
-    settled("section 3.3", "b <= d + 1 reaches every tolerance", PROVED,
-            "without noise, in the limit of vanishing distances; with our jitter the trace may stay above a tolerance",
+    settled("section 3.2", "the trace generally decreases, and falls for points near earlier ones", UNTRIED,
+            "nothing printed to compare with"),
+    settled("section 3.3", "certainly b <= d + 1 in each iteration of algorithm 2", FALSE,
+            "true only without noise, in the limit of vanishing distances",
             "test_dp_gibo.py::test_algorithm_2_flags_a_cap_that_binds"),
     settled("corollary 3.6", "theorems 3.2 and 3.3 with the tolerance for the traces", FALSE,
             "its first term is theorem 3.2's; with the proof's term it holds where no cap binds",
@@ -169,6 +172,10 @@ SOPA = (
     Claim("section 4.2", "gradient descent without privacy converges to the true value (within 0.05)", "seed", 0.01,
           ("sopa_fig2",), at_most(at("by_seed", "distance to the truth at the end", "gradient descent"), 0.05,
               0.01)),
+    settled("section 4.2", "geometrically vanishing errors, as in theorem 3.2", FALSE,
+            "theorem 3.2 falls as 1 / T; theorem 3.3 is the geometric one",
+            "test_theory.py::test_theorem_3_2_is_its_formula",
+            "test_theory.py::test_theorem_3_3_is_its_recursion_unrolled"),
     settled("appendix C.2", "B = 1 bounds the gradients", FALSE, "their supremum is sqrt(2)",
             "test_theory.py::test_huber_regression_s_gradients_reach_sqrt_2_and_no_more"),
     _third(GIBO, SEARCH, "figure 3", "DP-GIBO, mu = 1, ends below random search"),
@@ -195,14 +202,14 @@ KUSNER = (
     settled("corollary 1", "the point of algorithm 1 is (epsilon, delta)-DP", FALSE,
             "delta is a probability over the prior for a fixed pair of data sets: DP is about the worst pair",
             "test_dp_gp_ucb.py::test_a_worst_pair_breaks_corollaries_1_to_3"),
-    settled("theorem 2", "the point is near-optimal, with high probability", PROVED, "with corrected constants",
+    settled("theorem 2", "the point is near-optimal, with high probability", MENDED, "with corrected constants",
             "test_dp_gp_ucb_theory.py::test_the_utility_of_the_released_point"),
     settled("theorem 3", "the largest observation moves by at most Omega + c + q with probability 1 - delta", FALSE,
             "the step of the largest observation is chosen for its noise",
             "test_dp_gp_ucb_theory.py::test_the_one_gaussian_bound_of_the_printed_theorem_3_fails"),
     settled("corollary 2", "the value of algorithm 1 is (epsilon, delta)-DP", FALSE, "as corollary 1",
             "test_dp_gp_ucb.py::test_a_worst_pair_breaks_corollaries_1_to_3"),
-    settled("theorem 4", "the released value is near the largest one", PROVED, "",
+    settled("theorem 4", "the released value is near the largest one", MENDED, "with theorem 3's corrected constants",
             "test_dp_gp_ucb_theory.py::test_the_utility_of_the_released_value"),
     settled("section 3.2", "point and value together are (2 epsilon, 2 delta)-DP", FALSE, "as corollary 1",
             "test_dp_gp_ucb.py::test_a_worst_pair_breaks_corollaries_1_to_3"),
@@ -233,6 +240,10 @@ KUSNER = (
     settled("section 6", "at large correlations the sensitivity is quite small: private values are near optimal", FALSE,
             "at correlation 1 the bound is still 2 sqrt(beta), wider than the range of the utilities",
             "test_dp_gp_ucb.py::test_at_correlation_one_the_sensitivity_is_still_wider_than_the_utilities"),
+    Claim("abstract", "the released point sacrifices a tiny amount: a tenth of what a random choice loses (our number)",
+          "split of the records", 0.005, ("kusner_regret",),
+          every(*(negative(measures.beyond_a_tenth(problem), 0.005, f"{problem}:")
+                  for problem in ("logistic", "lengthscales", "svm")))),
     Claim("abstract",
           "the released point loses a tiny amount: at epsilon = 1 algorithm 2 is better than a random choice",
           "split of the records", 0.005, ("kusner_regret",),
@@ -241,20 +252,24 @@ KUSNER = (
 )  # fmt: skip
 
 
+ONE_FUNCTION = "the paper's are of one function, which is not given"
+HARD = 2.0  # a search without privacy that ends above so many times the largest printed regret measures nothing
+
+
 def _table_rows(first: int, what: str, largest: float, data: str) -> tuple[Claim, ...]:
     """Tables that share their draws are one piece of evidence."""
     names = tuple(f"kharkovskii_table{number}" for number in range(first, first + 3))
 
     def rows(where: str, at_which: str) -> tuple[Claim, ...]:
         def row(side: str, says: str) -> Claim:
-            rule = negative(measures.over_tables(side, where), 0.005, "the best r minus the others")
-            if data != "synthetic":
-                rule = measures.if_searches_succeed(rule, measures.without_privacy_in_tables, largest)
+            rule = negative(measures.over_tables(side, where), 0.005, "the rule's largest r minus the others")
+            if data == "properties":
+                rule = measures.unless_hard(rule, measures.without_privacy_in_tables, largest, HARD)
             return Claim(f"tables {first} to {first + 2}", f"{what}{at_which}: {says}", "run", 0.005, names, rule)
 
         return (
-            row("smaller", "a smaller r than the rule's largest leaves more regret"),
-            row("larger", "a larger r than the rule's largest leaves more regret"),
+            row("smaller", "smaller r than the rule's largest leave more regret, in the mean"),
+            row("larger", "larger r than the rule's largest leave more regret, in the mean"),
         )
 
     found = rows("above_the_printed_best", "")
@@ -269,13 +284,16 @@ def _panel_rows(panel: str, what: str, gaps: tuple[float, ...], largest: float) 
             measures.falls_with_epsilon(panel, 0.01, where),
             measures.printed_gaps(panel, gaps, 0.01, where),
         )
-        if panel != "a":
+        if panel == "c":
             free = measures.without_privacy(panel)
-            ordered, apart = (measures.if_searches_succeed(rule, free, largest) for rule in (ordered, apart))
+            ordered, apart = (measures.unless_hard(rule, free, largest, HARD) for rule in (ordered, apart))
         of = {"item": f"figure 2{panel}", "unit": "run", "margin": 0.01, "results": ("kharkovskii_fig2",)}
+        printed = f"{what}{at_which}: regret beyond a search without privacy is as printed"
         return (
             Claim(says=f"{what}{at_which}: regret falls as epsilon grows", rule=ordered, **of),
-            Claim(says=f"{what}{at_which}: regret beyond a search without privacy is as printed", rule=apart, **of),
+            settled(of["item"], printed, UNMEASURED, ONE_FUNCTION)
+            if panel == "a"
+            else Claim(says=printed, rule=apart, **of),
         )
 
     found = rows("final", "" if panel == "a" else ", at budgets by the rule")
@@ -318,8 +336,9 @@ KHARKOVSKII = (
     *_table_rows(1, "a synthetic grid", 0.142, "synthetic"),
     *_table_rows(4, "loans", 0.127, "loans"),
     *_table_rows(7, "houses", 0.682, "properties"),
-    settled("tables 1 to 3", "the regrets themselves", UNMEASURED,
-            "the paper's are of one function, which is not given"),
+    settled("tables 1 to 3", "the regrets themselves", UNMEASURED, ONE_FUNCTION),
+    Claim("tables 1 to 3", "the largest r of the rule is 10, 15 and 20", "none: the grid is fixed", 0.0,
+          ("kharkovskii_table1", "kharkovskii_table2", "kharkovskii_table3"), measures.largest_ranks),
     settled("tables 4 to 9", "the regrets themselves", UNMEASURED, "the paper's rows are not to be had"),
     settled("appendix A", "Branin-Hoo", UNTRIED, "the text at hand has lost the appendix; our run stands alone"),
 )  # fmt: skip
@@ -366,23 +385,26 @@ def _points(*axes: tuple[str, int]) -> Rule:
 
 
 AVENT = (
-    settled("remark 1", "the privacy oracle for a fixed delta", BUILT, "the paper's accountant and ours",
+    settled("remark 1", "the privacy oracle for a fixed delta", BUILT, "by our accountant",
             "test_training_oracles.py::test_the_privacy_oracle_is_the_accountant_of_what_is_run"),
     settled("remark 2", "the utility oracle by repeated runs", BUILT, "",
             "test_training_oracles.py::test_the_objective_is_both_oracles_at_one_setting"),
     settled("algorithm 1", "the sparse vector technique", CORRECTED, "with a whole number of answers",
             "test_training_oracles.py::test_the_sparse_vector_technique_is_the_papers_loop"),
     settled("appendix B", "algorithm 1 is (1 + (2 C)^(1/3)) (1 + (2 C)^(2/3)) / b - DP", PROVED, "for whole C",
-            "test_sampling_accounting.py::test_the_sparse_vectors_split_spends_what_it_says"),
+            "test_sampling_accounting.py::test_the_sparse_vectors_split_spends_what_it_says",
+            "test_training_oracles.py::test_between_whole_numbers_the_papers_loop_spends_more_than_its_formula"),
     settled("algorithm 5", "the sparse vector technique of Lyu et al., of which algorithm 1 is a case", UNTRIED,
             "its proof is cited, and only algorithm 1 is built"),
     settled("section 3.3", "C may be drawn from an interval", FALSE,
             "with C = 1.5 the loop releases two answers, and spends a fifth more than the formula of appendix B",
             "test_training_oracles.py::test_between_whole_numbers_the_papers_loop_spends_more_than_its_formula"),
     settled("algorithm 2", "DPareto", BUILT, "",
-            "test_dpareto.py::test_the_surrogates_are_fitted_from_the_last_seed_on"),
+            "test_dpareto.py::test_the_surrogates_are_fitted_from_the_last_seed_on",
+            "test_dpareto.py::test_it_finds_more_than_random_settings_do"),
     settled("equation 3", "the gain of the hypervolume times the probability of improvement", BUILT, "",
-            "test_pareto.py::test_what_a_point_gains_is_the_difference_of_hypervolumes"),
+            "test_pareto.py::test_what_a_point_gains_is_the_difference_of_hypervolumes",
+            "test_pareto.py::test_expectations_are_those_of_simulation"),
     settled("algorithm 3", "DP-SGD with lots of fixed size and noise of deviation 2 L sigma / m", BUILT, "",
             "test_training.py::test_the_whole_training_is_the_oracles",
             "test_training.py::test_lots_are_uniform_subsets_drawn_anew",
@@ -396,9 +418,10 @@ AVENT = (
             "test_training_oracles.py::test_spaces_are_those_of_the_papers_experiments"),
     settled("section 4.1", "these laws find significantly better fronts than uniform ones", UNTRIED,
             "a pool of uniform settings takes an hour more for each task"),
-    settled("section 3", "a front may be shown to trusted people alone", PROVED, "a run's guarantee says none",
+    settled("section 3", "a front may be shown to trusted people alone", BUILT, "a run's guarantee is \"none\"",
             "test_dpareto.py::test_a_front_has_no_guarantee_and_says_why"),
-    Claim("figure 1", "both hyper-parameters affect privacy (twofold here) and accuracy (0.01 here)", "grid", 0.01,
+    Claim("figure 1", "both hyper-parameters affect privacy (by a formula, twofold here) and accuracy (0.01 here)",
+          "grid", 0.002,
           ("avent_fig1",), _moves("log10 regularisation", "log10 noise")),
     Claim("figure 2", "more noise and fewer answers: more private, less accurate (Kendall's correlation)", "grid", 0.05,
           ("avent_fig2",), _points(("log10 noise", -1), ("answers", 1))),
@@ -415,6 +438,10 @@ AVENT = (
           ("avent_fig5",), measures.explores_small_epsilons),
     Claim("figure 5, bottom right", "nearly all of DPareto's points are close to the front, many random ones are not",
           SEARCHES, 0.0, ("avent_fig5",), measures.near_the_front),
+    settled("figure 5, bottom right", "256 settings of DPareto and 1500 random ones have similar fronts", UNTRIED,
+            "similar by what measure is not said"),
+    settled("figure 3", "the surrogates model the oracles well where noise and regularisation are high", UNTRIED,
+            "well by what measure is not said; the picture is in the results"),
     *_per_task("table 2", "the difference is the printed one", (TABLE2, LUCK), 0.05,
                lambda task: measures.printed_difference(f"{task}, the paper's", 0.05)),
     *_per_task("table 2", "p < 0.001 for one search against parts of random settings", (TABLE2,), 0.0,
@@ -431,10 +458,11 @@ AVENT = (
           measures.adam_nearly_always_best),
     settled("figure 8, right", "MLP2 is better than MLP1 at small epsilons, and the same at large ones", UNTRIED,
             "272 trainings of MLP1 take most of a day on this machine"),
-    Claim("section 4.3", "a search takes about 45 s besides its trainings (at most, on a newer machine)", "search", 5.0,
-          ("avent_overhead",), at_most(measures.seconds_of_a_search, 45.0, 5.0)),
-    Claim("section 4.3", "a search takes less than 0.1 % of the time on Adult (then the paper's takes 12.5 hours)",
-          "search", 1e-4, ("avent_overhead",), at_most(measures.share_of_the_time, 1e-3, 1e-4)),
+    Claim("section 4.3", "a search takes about 45 s besides its trainings", "search", 0.0, ("avent_overhead",),
+          measures.on_another_machine(measures.seconds_of_a_search, "s, on another machine")),
+    Claim("section 4.3", "a search takes less than 0.1 % of the time on Adult", "search", 0.0, ("avent_overhead",),
+          measures.on_another_machine(measures.share_of_the_time, "of the time; our trainings are faster, and one is "
+                                      "timed (45 s are 0.1 % of 12.5 hours)")),
     settled("section 4.3", "a search takes less than 0.01 % of the time on MNIST", UNTRIED,
             "needs the trainings of MLP1 at their full epochs"),
 )  # fmt: skip

@@ -13,11 +13,11 @@ from scipy import stats
 
 HOLDS, SAME, UNDECIDED, REVERSED = "holds", "no difference", "undecided", "the other way round"
 DIFFERS, UNMEASURED, ONCE = "differs", "cannot be measured here", "one run, no interval"
-PROVED, FALSE, UNTRIED = "proved", "false", "not tried"
+PROVED, MENDED, FALSE, UNTRIED = "proved", "proved, corrected", "false", "not tried"
 BUILT, CORRECTED = "built as printed", "built, corrected"
-VERDICTS = (HOLDS, PROVED, BUILT, CORRECTED, SAME, UNDECIDED, DIFFERS, REVERSED, FALSE, UNMEASURED, ONCE, UNTRIED)
-MEASURED = (HOLDS, SAME, UNDECIDED, DIFFERS, REVERSED, UNMEASURED, ONCE)  # by a rule
-
+VERDICTS = (  # in the order of the page
+    HOLDS, PROVED, MENDED, BUILT, CORRECTED, SAME, UNDECIDED, DIFFERS, REVERSED, FALSE, UNMEASURED, ONCE, UNTRIED,
+)  # fmt: skip
 ORDER = (REVERSED, DIFFERS, UNMEASURED, UNDECIDED, SAME, HOLDS)  # the weakest of several sentences comes first
 
 Found = Any  # a result, as its JSON holds it

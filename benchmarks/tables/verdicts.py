@@ -19,11 +19,11 @@ class Verdict(NamedTuple):
     """What the page says of a claim.
 
     Attributes:
-      measured: of the first set of seeds.
+      measured: of the first set of seeds that has the verdict.
       verdict: of most sets of seeds; ``rules.UNDECIDED`` where sets contradict each other, "" where none was measured.
       agree: how many sets of seeds have this verdict.
       sets: how many there are, 0 for a claim that no run decides.
-      commit: the one of the first run, if the register had the claim's terms then.
+      commit: the one of the first run, if the register had the claim's terms then, and at every other run.
     """
 
     measured: str
@@ -46,8 +46,9 @@ def verdict_of(claim: Claim, sets: Sequence[Read]) -> Verdict:
     verdict, agree = counts.most_common(1)[0]
     if agree <= len(decided) / 2 or any(both <= counts.keys() for both in CONTRADICTIONS):
         verdict, agree = rules.UNDECIDED, counts[rules.UNDECIDED]
-    before = all(one.get("claims", {}).get(claim.key) == claim.terms for one in complete[0])
-    return Verdict(decided[0][0], verdict, agree, len(decided), complete[0][0]["commit"][:8] if before else "")
+    before = all(one.get("claims", {}).get(claim.key) == claim.terms for found in complete for one in found)
+    said = next((said for said, of in decided if of == verdict), decided[0][0])
+    return Verdict(said, verdict, agree, len(decided), complete[0][0]["commit"][:8] if before else "")
 
 
 def page(sets: Sequence[Read]) -> str:
@@ -73,8 +74,11 @@ def counts(found: dict[str, list[tuple[Claim, Verdict]]]) -> str:
         for _, verdict in rows
         if verdict.sets > 1 and verdict.verdict != rules.UNMEASURED
     ]
-    agreeing = sum(verdict.agree == verdict.sets for verdict in repeated)
-    said = f"{len(repeated)} claims were measured on disjoint sets of seeds; for {agreeing} of them all sets agree."
+    agreeing = [verdict.verdict for verdict in repeated if verdict.agree == verdict.sets]
+    said = (
+        f"{len(repeated)} claims were measured on disjoint sets of seeds, without those that cannot be measured here. "
+        f"For {len(agreeing)} of them all sets agree, for {agreeing.count(rules.UNDECIDED)} of these on undecided."
+    )
     return table(("verdict", *(NAMES[paper] for paper in found), "all"), rows) + f"\n\n{said}"
 
 

@@ -82,8 +82,8 @@ def sopa_figures() -> str:
         return f"{np.mean(fourth['final'][name][str(evaluations)]):.3f}"
 
     def paired(other: str) -> str:
-        one = fourth["paired"][f"DP-GIBO, mu=1 - {other}, 265 evaluations"]
-        return "{:+.3f}, 95 % {:+.3f} to {:+.3f}".format(one["mean difference"], *one["95%"])
+        over = rules.interval(np.subtract(*(fourth["final"][name]["265"] for name in ("1", other))))
+        return f"{over.mean:+.3f}, 95 % {over.low:+.3f} to {over.high:+.3f}"
 
     shared = {
         name.rpartition("=")[2]: np.mean(values)

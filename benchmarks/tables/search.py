@@ -57,7 +57,7 @@ def totals() -> str:
 
 
 def limits() -> str:
-    """A row for each problem that ``minimize`` loses to random search: by how much, and a limit of private choices."""
+    """A row for each problem that ``minimize`` loses to random search: by how much, and a floor of private choices."""
     level = _budgets()[0]
     rows = []
     for name, row in stored(RESULT)["problems"].items():
@@ -68,7 +68,7 @@ def limits() -> str:
             difference, (start, end) = of["mean difference"], of["95%"]
             lost = f"{difference:.4f} ({start:.4f} to {end:.4f})"
             rows.append((row["title"], f"{row['users']:,}", lost, f"{(high - low) * least:.4f}"))
-    header = ("problem", "users", "`minimize` above random search (95 %)", "limit")
+    header = ("problem", "users", "`minimize` above random search (95 %)", "floor, worst data")
     return table(header, rows)
 
 

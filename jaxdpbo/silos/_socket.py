@@ -34,7 +34,7 @@ def serve_silo(silo: Silo, socket: str | Path) -> None:
 
     Formal guarantee: ``silo.guarantee``, for any messages, as ``Silo`` states.
 
-    >>> import tempfile, threading
+    >>> import contextlib, tempfile, threading
     >>> from pathlib import Path
     >>> import numpy as np
     >>> from jaxdpbo import dp_gibo, ledger, silos
@@ -51,9 +51,11 @@ def serve_silo(silo: Silo, socket: str | Path) -> None:
     ... )
     >>> socket = folder / "bern.socket"
     >>> threading.Thread(target=silos.serve_silo, args=(silo, socket), daemon=True).start()
-    >>> while not socket.exists():
-    ...     pass
-    >>> silos.forward(socket, b"a request of nobody")
+    >>> reply = None
+    >>> while reply is None:
+    ...     with contextlib.suppress(OSError):  # until the silo listens
+    ...         reply = silos.forward(socket, b"a request of nobody")
+    >>> reply
     b'Rthe request is not a request of jaxdpbo'
 
     Args:

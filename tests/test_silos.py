@@ -499,6 +499,11 @@ def test_a_plant_that_leaves_a_share_out_is_seen(tmp_path, monkeypatch):
 # -- A silo behind a socket -------------------------------------------------------------------------------------------
 
 
+def listens(path):
+    with socket.socket(socket.AF_UNIX) as caller:
+        return caller.connect_ex(str(path)) == 0
+
+
 @contextlib.contextmanager
 def served(silo, path):
     """The silo in a thread; its exception, if it ends, in the list."""
@@ -512,7 +517,7 @@ def served(silo, path):
 
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
-    while not ends and not (path.exists() and stat.S_IMODE(path.stat().st_mode) == 0o660):
+    while not ends and not listens(path):  # the socket's file is there before
         time.sleep(0.01)
     yield ends
     thread.join(5.0 if ends else 0.0)

@@ -62,7 +62,7 @@ from jaxdpbo.privacy import _choice as choice
 AUTO = "auto"
 SHARP = 20.0  # least sharpness of a choice for CHOICE_SHARE at which "auto" chooses a start
 NOISY = 0.35  # clipping norms: the most noise of a gradient at which "auto" descends without a start
-DESCENT_STEPS = 10  # fewest for which "auto" descends: in fewer steps it gets no lower than one choice
+DESCENT_STEPS = 10  # fewest for which "auto" descends: in five a descent lost to one choice, in ten it did not
 STEPS = 25
 
 

@@ -10,10 +10,9 @@ import numpy as np
 from tqdm import tqdm
 
 from benchmarks import report
+from benchmarks.papers.measures import FREE
 from benchmarks.reproductions import common
 from benchmarks.reproductions.kharkovskii import searches, settings, tables
-
-FREE = "not private"
 
 
 def main(seeds: range | None = None, quick: bool = False) -> None:

@@ -131,7 +131,7 @@ def test_a_row_keeps_the_budgets_that_were_not_measured_again():
     def measured(level, losses, commit, first=8100):
         return {
             "first seed": first,
-            "commit": {level: commit},
+            "commits": {level: [commit]},
             "method": {level: "local: why"},
             "losses": {level: {searches.DEFAULT: losses, searches.RANDOM: [1.0, 1.0]}},
             "seconds a run": {searches.DEFAULT: 1.0, searches.RANDOM: 1.0},
@@ -139,7 +139,7 @@ def test_a_row_keeps_the_budgets_that_were_not_measured_again():
 
     old = minimize._row("logistic", None, measured("epsilon 1", [0.5, 0.5], "old"))
     both = minimize._row("logistic", old, measured("mu 1", [0.25, 0.25], "new"))
-    assert both["commit"] == {"epsilon 1": "old", "mu 1": "new"}
+    assert both["commits"] == {"epsilon 1": ["old"], "mu 1": ["new"]}
     assert {level: means[searches.DEFAULT] for level, means in both["mean"].items()} == {"epsilon 1": 0.5, "mu 1": 0.25}
     assert both["seeds"] == {"epsilon 1": 2, "mu 1": 2}
     fresh = minimize._row("logistic", old, measured("mu 1", [0.25, 0.25], "new", first=9000))
@@ -148,6 +148,33 @@ def test_a_row_keeps_the_budgets_that_were_not_measured_again():
         cell: said["loss"] for cell, said in minimize._noiseless({"logistic": old}) if cell.seed == 8101
     }.items()
     assert known == (cells.Cell("logistic", searches.RANDOM, "mu inf", 8101), 1.0)
+
+
+def test_runs_of_another_commit_are_kept_if_the_first_seeds_find_the_same(monkeypatch):
+    """Any search of the problem that finds another loss at this budget drops all."""
+    row = {
+        "first seed": 8100,
+        "commits": {"epsilon 1": ["old"]},
+        "method": {"epsilon 1": "in_order: why"},
+        "losses": {"epsilon 1": {search: [0.5, 0.25, 0.125] for search in (searches.DEFAULT, searches.BEFORE)}},
+        "seconds a run": {searches.DEFAULT: 1.0, searches.BEFORE: 2.0},
+    }
+    each = [minimize._cell("logistic", search, "epsilon 1", seed) for search in row["seconds a run"] for seed in (0, 1)]
+    found = {cell: {"loss": [0.5, 0.25][minimize._number(cell)], "method": "", "seconds": 3.0} for cell in each}
+    assert {cell.seed: said["commits"] for cell, said in minimize._unchanged({"logistic": row}, found)} == {
+        8102: ["old"]
+    }
+    for cell in each:
+        moved = found | {cell: found[cell] | {"loss": found[cell]["loss"] * 1.00001}}
+        assert not dict(minimize._unchanged({"logistic": row}, moved))
+        lacking = {other: said for other, said in found.items() if other != cell}
+        assert not dict(minimize._unchanged({"logistic": row}, lacking))
+    assert not dict(minimize._unchanged({"logistic": row | {"first seed": 8000}}, found))
+    monkeypatch.setattr(report, "COMMIT", "new")
+    kept = dict(minimize._unchanged({"logistic": row}, found))
+    measured = minimize._measured(found | kept, "logistic", list(row["seconds a run"]), ["epsilon 1"], 3)
+    assert measured["losses"] == row["losses"]
+    assert measured["commits"] == {"epsilon 1": ["old", "new"]}
 
 
 def test_slow_problems_and_other_budgets_have_fewer_seeds():

@@ -1,7 +1,8 @@
 """``scripts/bench search``: the losses of ``minimize`` and of its rivals, private and not, in hours.
 
-Every search has equally many evaluations of a problem, and the same seeds: differences are paired. A run
-replaces only the results that it measures, and each result names the commit that produced it.
+Every search has equally many evaluations of a problem, and the same seeds: differences are paired. The command replaces
+only the results of its problems and budgets. It keeps committed runs on other seeds if the current code finds the same
+losses on the first seeds, and each result names the commits of all its runs.
 """
 
 import os
@@ -24,6 +25,8 @@ FIRST_SEED, SEEDS = 8100, 20
 FIRST_SEEDS = {"svr_ridership_700": 8200, "gp_pixels": 8200}  # the rule was changed after the first seeds were seen
 FIRST, *_ = BUDGETS = ("epsilon 1", "mu 1", "mu inf")
 FEWER = 10  # seeds at the other budgets, and of the slow: all at 20 is more than a night
+SAME = 1e-6  # relative: what is committed has seven digits
+CHECKED = 2  # of the first seeds: a run of another commit counts while the current code finds the same on these
 SLOW = ("svr_ridership", "svr_ridership_700", "gp_pixels")
 QUICK = ("logistic", "gp_diabetes", "elastic_net")
 RIVALS = tuple(name for name in searches.NAMES if name != searches.DEFAULT)
@@ -47,7 +50,6 @@ def main(
     methods = tuple(methods or searches.NAMES)
     folder = report.folder("search")
     before = {} if quick else (report.stored("bench_search") or {}).get("problems", {})
-    known = dict(_noiseless(before))
     wanted = dict.fromkeys(
         _cell(name, search, budget, seed)
         for budget in asked
@@ -57,8 +59,15 @@ def main(
         if seed < seeds_of(name, budget, most)
     )
     print(f"{len(chosen)} problems, {most} seeds, {', '.join(asked)}")
-    missing = [cell for cell in wanted if cell not in known]
-    found = known | cells.run(folder / "cells.jsonl", missing, folder / "programs", searches.timed)
+
+    def ran(missing: Iterable[cells.Cell]) -> dict[cells.Cell, dict[str, Any]]:
+        return cells.run(folder / "cells.jsonl", list(missing), folder / "programs", searches.timed)
+
+    known = dict(_noiseless(before))
+    found = known | ran(cell for cell in wanted if cell not in known and _number(cell) < CHECKED)
+    kept = {cell: said for cell, said in _unchanged(before, found) if cell in wanted}
+    found = kept | found
+    found |= ran(cell for cell in wanted if cell not in found)
     measured = {name: _measured(found, name, methods, asked, most) for name in chosen}
     tables = {
         name: _row(name, before.get(name), measured.get(name)) for name in PROBLEMS if {name} & {*before, *chosen}
@@ -101,31 +110,69 @@ def _noiseless(before: dict[str, Any]) -> Iterator[tuple[cells.Cell, dict[str, A
     """Yield the committed runs of searches without noise, if their first seed is still in use."""
     for name, row in before.items():
         if row["first seed"] == FIRST_SEEDS.get(name, FIRST_SEED):
-            for budget, each in row["losses"].items():
+            for budget, each in reversed(row["losses"].items()):  # the first budget has most seeds
                 for search in set(each) & set(searches.FREE):
                     for seed, loss in enumerate(each[search]):
-                        said = {"loss": loss, "method": "", "seconds": row["seconds a run"][search]}
-                        yield _cell(name, search, budget, seed), said
+                        yield _cell(name, search, budget, seed), _committed(row, budget, search, loss)
+
+
+def _unchanged(before: dict[str, Any], found: dict[cells.Cell, Any]) -> Iterator[tuple[cells.Cell, dict[str, Any]]]:
+    """Yield the other committed runs of each problem and budget whose first seeds were ``found`` to be the same."""
+    for name, row in before.items():
+        for budget, each in row["losses"].items():
+            runs = [
+                (_cell(name, search, budget, seed), loss)
+                for search, losses in each.items()
+                for seed, loss in enumerate(losses)
+            ]
+            first = [(cell, loss) for cell, loss in runs if _number(cell) < CHECKED]
+            if row["first seed"] != FIRST_SEEDS.get(name, FIRST_SEED) or any(cell not in found for cell, _ in first):
+                continue
+            if not all(np.isclose(found[cell]["loss"], loss, rtol=SAME, atol=0) for cell, loss in first):
+                print(f"{name} at {budget}: other code found other losses, so all seeds are measured")
+                continue
+            for cell, loss in runs:
+                if cell not in found:
+                    yield cell, _committed(row, budget, cell.search, loss)
+
+
+def _committed(row: dict[str, Any], budget: str, search: str, loss: float) -> dict[str, Any]:
+    """A run as ``searches.timed`` reports it, and where it comes from."""
+    seconds, method = row["seconds a run"][search], row["method"][budget] if search == searches.DEFAULT else ""
+    return {"loss": loss, "method": method, "seconds": seconds, "commits": row["commits"][budget]}
+
+
+def _number(cell: cells.Cell) -> int:
+    """Of a cell's seed among those of its problem."""
+    return cell.seed - FIRST_SEEDS.get(cell.problem, FIRST_SEED)
 
 
 def _measured(found: Any, name: str, methods: Sequence[str], budgets: Sequence[str], most: int) -> dict[str, Any]:
-    """Losses, method and commit by budget, and seconds."""
+    """Losses, method and commits by budget, and seconds."""
     seconds = {
         search: float(np.median([said["seconds"] for cell, said in found.items() if cell[:2] == (name, search)]))
         for search in _compared_on(name, methods)
     }
+    runs = {
+        budget: {
+            search: [found[_cell(name, search, budget, seed)] for seed in range(seeds_of(name, budget, most))]
+            for search in _compared_on(name, methods)
+        }
+        for budget in budgets
+    }
+    commits = {
+        budget: dict.fromkeys(
+            commit for of in each.values() for said in of for commit in said.get("commits", [report.COMMIT])
+        )
+        for budget, each in runs.items()
+    }
     return {
         "first seed": FIRST_SEEDS.get(name, FIRST_SEED),
-        "commit": dict.fromkeys(budgets, report.COMMIT),
+        "commits": {budget: sorted(of, key=lambda commit: commit == report.COMMIT) for budget, of in commits.items()},
         "method": {cell.budget: said["method"] for cell, said in found.items() if cell[:2] == (name, searches.DEFAULT)},
         "losses": {
-            budget: {
-                search: [
-                    found[_cell(name, search, budget, seed)]["loss"] for seed in range(seeds_of(name, budget, most))
-                ]
-                for search in _compared_on(name, methods)
-            }
-            for budget in budgets
+            budget: {search: [said["loss"] for said in of] for search, of in each.items()}
+            for budget, each in runs.items()
         },
         "seconds a run": seconds,
     }
@@ -135,7 +182,7 @@ def _row(name: str, before: dict[str, Any] | None, measured: dict[str, Any] | No
     """Merge new results of a problem with its committed results at other budgets, unless the seeds have changed."""
     stays = before is not None and (measured is None or before["first seed"] == measured["first seed"])
     kept = [of for of in (before if stays else None, measured) if of is not None]
-    by_budget = {field: dict(_merged(of[field] for of in kept)) for field in ("commit", "method", "losses")}
+    by_budget = {field: dict(_merged(of[field] for of in kept)) for field in ("commits", "method", "losses")}
     losses = {
         budget: {search: np.array(of) for search, of in each.items()} for budget, each in by_budget["losses"].items()
     }

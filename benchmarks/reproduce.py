@@ -58,10 +58,8 @@ def main() -> None:
     taken = inspect.signature(items[arguments.item]).parameters
     if arguments.full and (arguments.quick or "full" not in taken):
         parser.error(f"--full is not for {arguments.item}" + " --quick" * arguments.quick)
-    if arguments.seeds and "seeds" not in taken:
-        parser.error(f"{arguments.item} compares what other items measured from fixed seeds: it takes no --seeds")
-    options = {"seeds": arguments.seeds, "full": arguments.full}
-    items[arguments.item](quick=arguments.quick, **{name: of for name, of in options.items() if name in taken})
+    options = {"full": True} if arguments.full else {}
+    items[arguments.item](seeds=arguments.seeds, quick=arguments.quick, **options)
 
 
 def seeds_of(text: str) -> range:

@@ -438,10 +438,11 @@ def avent_item(results, monkeypatch):
     for item in ("fig1", "fig2", "fig4"):
         monkeypatch.setitem(avent_settings.QUICK, item, avent_settings.QUICK[item] | {"cells": 4, "records": 60})
 
-    def run(name):
+    def run(name, seeds=None):
         with jax.numpy_rank_promotion("allow"):
-            avent.ITEMS[name](quick=True)
-        return json.loads((results / "avent" / f"{name}_quick.json").read_text(), parse_constant=pytest.fail)
+            avent.ITEMS[name](quick=True, **({"seeds": seeds} if seeds else {}))
+        path = results / "avent" / f"{name}_quick{f'_{seeds.start}-{seeds.stop}' if seeds else ''}.json"
+        return json.loads(path.read_text(), parse_constant=pytest.fail)
 
     return run
 
@@ -475,6 +476,13 @@ def test_avents_fronts_come_from_the_same_points(full_only, avent_item, results,
     kept = {path.name.split("-")[1] for path in (results / "avent" / "points").iterdir()}
     assert kept == {"pool", "search", "again", "grid"}
     assert avent_item("table2")["tasks"] == both
+    other = avent_item("table2", range(1, 3))
+    assert other["tasks"]["LogReg+SGD, ours"]["search"] == second
+    assert set(other["tasks"]["LogReg+SGD, ours"]["random"]).isdisjoint(table["random"])
+    assert other["seeds"] == {"search": 11, "pool": 12, "grid": 13, "again": 14}
+    assert avent_item("luck", range(1, 2))["hypervolumes"]["LogReg+SGD, ours"] == [second]
+    for item in ("fig5", "fig6", "fig7", "fig8", "accountants"):
+        assert avent_item(item, range(1, 3))["seeds"] == other["seeds"]
 
 
 def test_a_pool_that_was_stopped_goes_on_at_the_same_commit(results, monkeypatch):
@@ -491,7 +499,7 @@ def test_a_pool_that_was_stopped_goes_on_at_the_same_commit(results, monkeypatch
 
     monkeypatch.setattr(avent_tasks.drivers, "distribute", distribute)
     limits = {"LogReg+SGD": {"records": 60}}
-    s = types.SimpleNamespace(pool=70, pools={}, repeats=1, delta=1e-5, limits=limits)
+    s = types.SimpleNamespace(first=0, pool=70, pools={}, repeats=1, delta=1e-5, limits=limits)
     with pytest.raises(KeyboardInterrupt):
         avent_points.pool(s, "LogReg+SGD")
     points = avent_points.pool(s, "LogReg+SGD")

@@ -1,5 +1,6 @@
 """The register of the papers' claims: all are in it, its verdicts follow from numbers, and what it points to exists."""
 
+import json
 import re
 from pathlib import Path
 
@@ -184,9 +185,25 @@ def test_sets_of_seeds_that_contradict_each_other_decide_nothing():
     assert of(0.0, 0.0, 1.0)[1:4] == (rules.UNDECIDED, 0, 3)  # no difference, and the other way round
     assert of(-1.0, 0.0)[1:4] == (rules.UNDECIDED, 0, 2)
     assert verdicts.verdict_of(claim, [lambda name: None]).measured == verdicts.UNREAD
-    for changed, commit in (({}, "01234567"), ({"margin": 0.2}, ""), ({"rule": "another"}, "")):
-        reading = [lambda name, changed=changed: result(-1.0, claims={claim.key: claim.terms | changed})]
-        assert verdicts.verdict_of(claim, reading).commit == commit
+
+
+@pytest.mark.parametrize("changed", [{"margin": 0.2}, {"unit": "run"}, {"rule": "another"}])
+def test_sets_under_other_terms_count_only_where_there_are_no_others(changed):
+    """A claim that was registered or changed after a run is decided by later runs, if there are any."""
+    claim = Claim("item", "says", "seed", 0.1, ("it",), rules.negative(rules.at("of"), 0.1))
+
+    def result(value, commit, changed):
+        return {"of": [value, value + 0.01], "commit": commit, "claims": {claim.key: claim.terms | changed}}
+
+    def old(name):
+        return result(1.0, "before the register", changed)
+
+    def new(name):
+        return result(-1.0, "after the register", {})
+
+    assert verdicts.verdict_of(claim, [old])[1:] == (rules.REVERSED, 1, 1, "")
+    assert verdicts.verdict_of(claim, [old, new, new])[1:] == (rules.HOLDS, 2, 2, "after th")
+    assert verdicts.verdict_of(claim, [new, old])[1:] == (rules.HOLDS, 1, 1, "after th")
 
 
 def test_a_result_carries_the_terms_of_its_claims():
@@ -195,6 +212,18 @@ def test_a_result_carries_the_terms_of_its_claims():
     assert {one["margin"] for one in of.values()} == {0.02}
     assert "below(at('final', '1', '265'), at('final', 'GP-UCB', '265'), 0.02)" in {one["rule"] for one in of.values()}
     assert terms("sopa_clip_norms") == {}
+
+
+def test_a_set_of_seeds_has_the_same_name_for_all_results_of_a_claim(tmp_path, monkeypatch):
+    monkeypatch.setattr(report, "STORED", tmp_path)
+    for name in ("avent_table2", "avent_luck", "avent_luck_10-20", "avent_luck_9-10", "avent_table2_10-20"):
+        (tmp_path / f"{name}.json").write_text(json.dumps({"is": name, "modified": False}))
+    sets = [[one and one["is"] for one in map(read, ("avent_table2", "avent_luck"))] for read in verdicts.stored_sets()]
+    assert sets == [
+        ["avent_table2", "avent_luck"],
+        [None, "avent_luck_9-10"],
+        ["avent_table2_10-20", "avent_luck_10-20"],
+    ]
 
 
 def test_other_seeds_are_found_by_their_names(tmp_path, monkeypatch):

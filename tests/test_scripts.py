@@ -28,7 +28,6 @@ def test_scripts_parse(path):
         (["nobody", "fig1"], "invalid choice: 'nobody'"),
         (["sopa", "fig1", "--seeds", "5"], "must be FIRST:LAST, as 100:200, up to 10000, got 5"),
         (["sopa", "fig1", "--seeds", "9:10001"], "up to 10000, got 9:10001"),
-        (["avent", "fig6", "--seeds", "0:5"], "fig6 compares what other items measured from fixed seeds"),
     ],
 )
 def test_reproduce_says_what_it_refuses(arguments, message):

@@ -22,8 +22,8 @@ class Verdict(NamedTuple):
       measured: of the first set of seeds that has the verdict.
       verdict: of most sets of seeds; ``rules.UNDECIDED`` where sets contradict each other, "" where none was measured.
       agree: how many sets of seeds have this verdict.
-      sets: how many there are, 0 for a claim that no run decides.
-      commit: the one of the first run, if the register had the claim's terms then, and at every other run.
+      sets: how many count, 0 for a claim that no run decides.
+      commit: of the first set's run, if the register had the claim's terms then.
     """
 
     measured: str
@@ -34,21 +34,22 @@ class Verdict(NamedTuple):
 
 
 def verdict_of(claim: Claim, sets: Sequence[Read]) -> Verdict:
-    """Decide a claim by each set of seeds; a set that lacks a result does not count."""
+    """Decide a claim by each set of seeds that has all results, under the claim's terms where there is such a set."""
     if claim.rule is None:
         return Verdict(claim.why, claim.verdict)
     every = [[read(name) for name in claim.results] for read in sets]
     complete = [[one for one in found if one is not None] for found in every if None not in found]
     if not complete:
         return Verdict(UNREAD, "")
-    decided = [claim.rule(*found) for found in complete]
+    blind = [found for found in complete if all(one.get("claims", {}).get(claim.key) == claim.terms for one in found)]
+    counted = blind or complete
+    decided = [claim.rule(*found) for found in counted]
     counts = Counter(verdict for _, verdict in decided)
     verdict, agree = counts.most_common(1)[0]
     if agree <= len(decided) / 2 or any(both <= counts.keys() for both in CONTRADICTIONS):
         verdict, agree = rules.UNDECIDED, counts[rules.UNDECIDED]
-    before = all(one.get("claims", {}).get(claim.key) == claim.terms for found in complete for one in found)
     said = next((said for said, of in decided if of == verdict), decided[0][0])
-    return Verdict(said, verdict, agree, len(decided), complete[0][0]["commit"][:8] if before else "")
+    return Verdict(said, verdict, agree, len(decided), blind[0][0]["commit"][:8] if blind else "")
 
 
 def page(sets: Sequence[Read]) -> str:
@@ -93,14 +94,14 @@ def _row(claim: Claim, verdict: Verdict) -> tuple[str, ...]:
 
 
 def stored_sets() -> list[Read]:
-    """The committed results: of the first seeds, and of the other sets, by place in each item's order."""
+    """The committed results: of the first seeds, and of each other set of seeds that some item has."""
     names = {name for of in REGISTER.values() for claim in of for name in claim.results}
-    others = {name: report.other_seeds(name) for name in names}
+    others = {other.removeprefix(f"{name}_") for name in names for other in report.other_seeds(name)}
 
-    def place(number: int) -> Read:
-        return lambda name: report.stored(others[name][number]) if number < len(others[name]) else None
+    def of(seeds: str) -> Read:
+        return lambda name: report.stored(f"{name}_{seeds}")
 
-    return [report.stored, *(place(number) for number in range(max(map(len, others.values()))))]
+    return [report.stored, *map(of, sorted(others, key=lambda seeds: int(seeds.partition("-")[0])))]
 
 
 def verdicts() -> str:

@@ -8,9 +8,9 @@ from benchmarks.reproductions.avent import fronts, points, searches, tasks
 from jaxdpbo import accounting
 
 
-def main(quick: bool) -> None:
+def main(seeds: range | None = None, quick: bool = False) -> None:
     title = "One front under two accountants, and what it costs to publish"
-    out = fronts.report_of("accountants", title, quick)
+    out = fronts.report_of("accountants", title, quick, seeds=seeds)
     s = out.settings
     figure, axes = common.panels(1, len(s.tasks), sharey=True)
     found = {}
@@ -53,4 +53,4 @@ def main(quick: bool) -> None:
     print(
         "fixed beforehand; for a search, whose settings depend on the errors, at an order fixed beforehand: it is more."
     )
-    out.finish(figure, seeds=points.SEEDS, tasks=found)
+    out.finish(figure, seeds=points.seeds_of(s), tasks=found)

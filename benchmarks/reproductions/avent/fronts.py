@@ -11,9 +11,9 @@ from benchmarks.reproductions.avent import points, searches, settings, tasks
 from jaxdpbo.training import _spaces
 
 
-def growth(quick: bool) -> None:
+def growth(seeds: range | None = None, quick: bool = False) -> None:
     """Figure 5."""
-    out = report_of("fig5", "Fig. 5: hypervolume by number of settings, and two fronts", quick)
+    out = report_of("fig5", "Fig. 5: hypervolume by number of settings, and two fronts", quick, seeds=seeds)
     s = out.settings
     size = s.seeds + s.proposals
     figure, axes = common.panels(2, 2)
@@ -65,12 +65,12 @@ def growth(quick: bool) -> None:
     print()
     told_least(least)
     figure.tight_layout()
-    out.finish(figure, seeds=points.SEEDS, hypervolumes=curves, near_the_front=within, least_error=least)
+    out.finish(figure, seeds=points.seeds_of(s), hypervolumes=curves, near_the_front=within, least_error=least)
 
 
-def grids(quick: bool) -> None:
+def grids(seeds: range | None = None, quick: bool = False) -> None:
     """Figure 6."""
-    out = report_of("fig6", "Fig. 6: grid search beside DPareto", quick)
+    out = report_of("fig6", "Fig. 6: grid search beside DPareto", quick, seeds=seeds)
     s = out.settings
     figure, axes = common.panels(1, len(s.tasks), sharey=True)
     found = {}
@@ -85,12 +85,14 @@ def grids(quick: bool) -> None:
         axis.set(title=name, **LIMITS)
     ways = list(next(iter(found.values())))
     report.print_table(("task", *ways), [(name, *(f"{v:.3f}" for v in one.values())) for name, one in found.items()])
-    out.finish(figure, seeds=points.SEEDS, hypervolumes=found)
+    out.finish(figure, seeds=points.seeds_of(s), hypervolumes=found)
 
 
-def variability(quick: bool) -> None:
+def variability(seeds: range | None = None, quick: bool = False) -> None:
     """Figure 7: the search's settings trained again, so that what is shown was not chosen for its luck."""
-    out = report_of("fig7", "Fig. 7: fronts by the mean, the best and the worst of several trainings", quick)
+    out = report_of(
+        "fig7", "Fig. 7: fronts by the mean, the best and the worst of several trainings", quick, seeds=seeds
+    )
     s = out.settings
     figure, axes = common.panels(1, len(s.tasks), sharey=True)
     found, apart = {}, {}
@@ -115,12 +117,12 @@ def variability(quick: bool) -> None:
         ("worst less best error, mean of settings", *SPREAD),
         [(name, *(f"{one[where]:.3f}" for where in SPREAD)) for name, one in apart.items()],
     )
-    out.finish(figure, seeds=points.SEEDS, hypervolumes=found, spread=apart, trials=s.trials)
+    out.finish(figure, seeds=points.seeds_of(s), hypervolumes=found, spread=apart, trials=s.trials)
 
 
-def algorithms(quick: bool) -> None:
+def algorithms(seeds: range | None = None, quick: bool = False) -> None:
     """Figure 8, and how long one training of the largest network takes."""
-    out = report_of("fig8", "Fig. 8: fronts of several algorithms", quick)
+    out = report_of("fig8", "Fig. 8: fronts of several algorithms", quick, seeds=seeds)
     s = out.settings
     figure, axes = common.panels(1, 2, sharey=False)
     best = {}
@@ -133,7 +135,7 @@ def algorithms(quick: bool) -> None:
     told_least(best)
     timed = one_training(s, s.timed)
     print(f"{s.timed}: {timed}")
-    out.finish(figure, seeds=points.SEEDS, least_error=best, timed={s.timed: timed})
+    out.finish(figure, seeds=points.seeds_of(s), least_error=best, timed={s.timed: timed})
 
 
 def told_least(errors: dict[str, dict[float, float]]) -> None:
@@ -151,7 +153,7 @@ def least_errors(values: np.ndarray) -> dict[float, float]:
 def one_training(s, name: str) -> dict:
     """Of the middle of the paper's ranges: seconds with and without compilation."""
     task = points.task_of(s, name)
-    setting = _spaces.random_settings(task.space, 64, points.POOL_SEED)
+    setting = _spaces.random_settings(task.space, 64, points.SEEDS[points.POOL])
     setting = np.median(setting, axis=0)[None]
     named = dict(zip(_spaces.HYPER_PARAMETERS, setting[0].tolist(), strict=True))
     seconds = []
@@ -202,10 +204,12 @@ def front_line(axis, values, colour, label):
 
 
 def report_of(item: str, title: str, quick: bool, full: bool = False, seeds: range | None = None) -> common.Report:
-    """Says what the tasks' records are."""
+    """Says what the tasks' records are, and numbers the searches: those of ``seeds``, of which most items have one."""
     names = common.settings_of(settings, item, quick, full).tasks
     sources = {classification.load(tasks.TASKS[name][0]).source for name in names}
-    return common.Report(settings, item, title, quick, "; ".join(sorted(sources)), full, seeds)
+    out = common.Report(settings, item, title, quick, "; ".join(sorted(sources)), full, seeds)
+    out.settings.first = seeds.start if seeds else 0
+    return out
 
 
 ITEMS = {"fig5": growth, "fig6": grids, "fig7": variability, "fig8": algorithms}

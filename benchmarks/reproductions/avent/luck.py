@@ -6,16 +6,14 @@ from benchmarks import report
 from benchmarks.reproductions import common
 from benchmarks.reproductions.avent import fronts, points, searches, tasks
 
-APART = 10  # between two seeds: those between are the pool's, the grids' and the new trainings'
-
 
 def main(seeds: range | None = None, quick: bool = False) -> None:
     out = fronts.report_of("luck", "Table 2's search from several seeds: hypervolumes", quick, seeds=seeds)
     s = out.settings
-    drawn = [points.SEARCH_SEED + APART * number for number in seeds or range(s.searches)]
+    count = len(seeds) if seeds else s.searches
     found = {
         f"{name}, {which}": [
-            searches.hypervolume(points.searched(s, name, which, seed).values, s.reference) for seed in drawn
+            searches.hypervolume(points.searched(s, name, which, number).values, s.reference) for number in range(count)
         ]
         for which in tasks.ACCOUNTANTS
         for name in s.tasks
@@ -29,7 +27,9 @@ def main(seeds: range | None = None, quick: bool = False) -> None:
         ],
         flush=(0, 1),
     )  # fmt: skip
-    out.finish(picture(found), seeds=drawn, hypervolumes=found)
+    out.finish(
+        picture(found), seeds=[points.seed_of(s, points.SEARCH, number) for number in range(count)], hypervolumes=found
+    )
 
 
 def picture(found):

@@ -18,8 +18,9 @@ from benchmarks.reproductions import common
 from benchmarks.reproductions.avent import searches, tasks
 from jaxdpbo.training import _spaces
 
-SEARCH_SEED, POOL_SEED, GRID_SEED, AGAIN_SEED = 1, 2, 3, 4
-SEEDS = {"search": SEARCH_SEED, "pool": POOL_SEED, "grid": GRID_SEED, "again": AGAIN_SEED}
+SEARCH, POOL, GRID, AGAIN = "search", "pool", "grid", "again"
+SEEDS = {SEARCH: 1, POOL: 2, GRID: 3, AGAIN: 4}  # of the first search, and of what is beside it
+APART = 10  # between the seeds of two searches
 
 
 class Points(NamedTuple):
@@ -27,6 +28,16 @@ class Points(NamedTuple):
 
     settings: np.ndarray
     values: np.ndarray
+
+
+def seed_of(s: SimpleNamespace, kind: str, number: int = 0) -> int:
+    """What ``kind`` is drawn with: of the first search of an item's seeds, or a later one by ``number``."""
+    return SEEDS[kind] + APART * (s.first + number)
+
+
+def seeds_of(s: SimpleNamespace) -> dict[str, int]:
+    """Those of everything that an item draws, for its result."""
+    return {kind: seed_of(s, kind) for kind in SEEDS}
 
 
 def task_of(s: SimpleNamespace, name: str) -> tasks.Task:
@@ -37,31 +48,32 @@ def task_of(s: SimpleNamespace, name: str) -> tasks.Task:
 def pool(s: SimpleNamespace, name: str, accountant: str = "ours") -> Points:
     """Random settings, measured."""
     task, count = task_of(s, name), s.pools.get(name, s.pool)
-    settings = _spaces.random_settings(task.space, count, POOL_SEED)
+    seed = seed_of(s, POOL)
+    settings = _spaces.random_settings(task.space, count, seed)
 
     def found(done):
         said = f"{name}, {count} random settings"
-        return settings, tasks.measured(task, settings, s.repeats, POOL_SEED, said, done)
+        return settings, tasks.measured(task, settings, s.repeats, seed, said, done)
 
-    points = kept(found, "pool", name, [count, *_of_training(s, name)])
+    points = kept(found, POOL, name, [seed, count, *_of_training(s, name)])
     return points if accountant == task.accountant else under(task, points, accountant)
 
 
 def gridded(s: SimpleNamespace, name: str, size: int) -> Points:
     """The grid of ``size`` values of each hyper-parameter, measured."""
-    task = task_of(s, name)
+    task, seed = task_of(s, name), seed_of(s, GRID)
     settings = _spaces.grid_settings(task.space, size)
 
     def found(done):
         said = f"{name}, grid of {len(settings)}"
-        return settings, tasks.measured(task, settings, s.repeats, GRID_SEED, said, done)
+        return settings, tasks.measured(task, settings, s.repeats, seed, said, done)
 
-    return kept(found, "grid", name, [size, *_of_training(s, name)])
+    return kept(found, GRID, name, [seed, size, *_of_training(s, name)])
 
 
-def searched(s: SimpleNamespace, name: str, accountant: str = "ours", seed: int = SEARCH_SEED) -> Points:
+def searched(s: SimpleNamespace, name: str, accountant: str = "ours", number: int = 0) -> Points:
     """DPareto's settings, its first design first: random ones that no part of the pool has."""
-    task = task_of(s, name)._replace(accountant=accountant)
+    task, seed = task_of(s, name)._replace(accountant=accountant), seed_of(s, SEARCH, number)
 
     def found(_):
         seeds = _spaces.random_settings(task.space, s.seeds, seed)
@@ -70,7 +82,7 @@ def searched(s: SimpleNamespace, name: str, accountant: str = "ours", seed: int 
         return np.asarray(run.release.points), np.asarray(run.release.values)
 
     asked = [seed, s.seeds, s.proposals, s.reference, accountant, *_of_training(s, name)]
-    return kept(found, "search", name, asked)
+    return kept(found, SEARCH, name, asked)
 
 
 def under(task: tasks.Task, points: Points, accountant: str) -> Points:
@@ -81,14 +93,14 @@ def under(task: tasks.Task, points: Points, accountant: str) -> Points:
 
 def again(s: SimpleNamespace, name: str, trials: int) -> dict[str, np.ndarray]:
     """Values ``(k, 2)`` of the search's settings by the mean, the best and the worst of ``trials`` new trainings."""
-    task, search = task_of(s, name), searched(s, name)
+    task, search, seed = task_of(s, name), searched(s, name), seed_of(s, AGAIN)
 
     def found(done):
-        errors = tasks.errors(task, search.settings, trials, AGAIN_SEED, f"{name}, {trials} times each", done)
+        errors = tasks.errors(task, search.settings, trials, seed, f"{name}, {trials} times each", done)
         return search.settings, np.stack([errors.mean, errors.best, errors.worst], axis=1)
 
-    asked = [trials, s.seeds, s.proposals, s.reference, *_of_training(s, name)]
-    errors = kept(found, "again", name, asked).values
+    asked = [seed, trials, s.seeds, s.proposals, s.reference, *_of_training(s, name)]
+    errors = kept(found, AGAIN, name, asked).values
     return {
         which: np.stack([search.values[:, 0], errors[:, number]], axis=1)
         for number, which in enumerate(("mean", "best", "worst"))

@@ -8,8 +8,8 @@ from benchmarks.reproductions import common
 from benchmarks.reproductions.avent import fronts, points, searches, tasks
 
 
-def main(quick: bool, full: bool = False) -> None:
-    out = fronts.report_of("table2", "Table 2: hypervolume over random settings", quick, full)
+def main(seeds: range | None = None, quick: bool = False, full: bool = False) -> None:
+    out = fronts.report_of("table2", "Table 2: hypervolume over random settings", quick, full, seeds)
     s = out.settings
     found = {f"{name}, {which}": of_task(s, name, which) for which in tasks.ACCOUNTANTS for name in s.tasks}
     report.print_table(
@@ -21,7 +21,7 @@ def main(quick: bool, full: bool = False) -> None:
         ],
     )  # fmt: skip
     note = f"a part has the search's {s.seeds + s.proposals} settings; the paper's parts have 256"
-    out.finish(picture(found), tasks=found, seeds=points.SEEDS, notes=[note])
+    out.finish(picture(found), tasks=found, seeds=points.seeds_of(s), notes=[note])
 
 
 def interval_of(mean: float, interval) -> str:

@@ -134,7 +134,7 @@ def main(seeds: range | None = None, quick: bool = False) -> None:
         f"{first} - {second}": common.compared(curves[first][:, -1], curves[second][:, -1])
         for first, second in (*((name, SEARCH) for name in shown if name != SEARCH), (private, free))
     }
-    print("\npaired differences, mean (95 % bootstrap interval)")
+    print("\npaired differences, mean (95 % interval, Student's t)")
     for name, comparison in pairs.items():
         print(f"  {name}: {common.sentence(comparison)}")
     print()

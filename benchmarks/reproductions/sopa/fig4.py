@@ -105,7 +105,7 @@ def main(seeds: range | None = None, quick: bool = False) -> None:
         for mu in s.budgets
         if mu != s.mu
     }
-    print("\npaired differences, mean (95 % bootstrap interval)")
+    print("\npaired differences, mean (95 % interval, Student's t)")
     for name, comparison in (pairs | budgets).items():
         print(f"  {name}: {common.sentence(comparison)}")
     print("GP-UCB begins at the middle of the box, DP-GIBO at uniform random points\n")

@@ -62,7 +62,7 @@ def main(seeds: range | None = None, quick: bool = False) -> None:
         for first, second in ((right, over), (right, under), (over, under), *((sigma, SEARCH) for sigma in s.sigmas)):
             names = [one if one == SEARCH else f"sigma={one:g}" for one in (first, second)]
             pairs[f"{reading}: {' - '.join(names)}"] = common.compared(finals[reading, first], finals[reading, second])
-    print("\npaired differences, mean (95 % bootstrap interval)")
+    print("\npaired differences, mean (95 % interval, Student's t)")
     for name, comparison in pairs.items():
         print(f"  {name}: {common.sentence(comparison)}")
     verdicts = {reading: verdict(s, reading, finals) for reading in READINGS}

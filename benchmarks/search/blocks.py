@@ -134,7 +134,9 @@ def shipped(learner: Learner) -> float:
 
 
 def _show(results: dict[str, Any]) -> None:
-    print("\nmean regret without noise by exponent, and its difference from that of 0 with 95 % bootstrap intervals\n")
+    print(
+        "\nmean regret without noise by exponent, and its difference from that of 0 with 95 % intervals (Student's t)\n"
+    )
     rows = [
         (learner, name, f"{of['random']:.4f}", *_cells(of, 4))
         for learner, one in results["exponents"].items()

@@ -95,7 +95,7 @@ def _row(found: Any, name: str, methods: tuple[str, ...], epsilons: tuple[float,
 
 def _show(results: dict[str, Any]) -> None:
     for name, one in results.items():
-        print(f"\n{name}: mean test error; difference from the default setting with 95 % bootstrap intervals\n")
+        print(f"\n{name}: mean test error; difference from the default setting with 95 % intervals (Student's t)\n")
         rows = []
         for method, means in one["mean"].items():
             paired = [common.sentence(pair) for pair in one["paired"].get(method, [])] or [""] * len(means)

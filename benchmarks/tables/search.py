@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 
+from benchmarks.reproductions import common
 from benchmarks.search.budgets import Budget
 from benchmarks.search.problems import PROBLEMS, Problem
 from benchmarks.tables.markdown import stored, table
@@ -147,11 +148,12 @@ def estimators() -> str:
     """``PrivateSearchCV`` beside an estimator's defaults, on held-out records."""
     rows = []
     for name, one in stored("bench_sklearn")["data"].items():
-        low, high = one["paired"]["95%"]
+        paired = common.compared(one["losses"]["private"], one["losses"]["default"])
+        low, high = paired["95%"]
         means = {which: sum(values) / len(values) for which, values in one["losses"].items()}
         rows.append(
             (name, f"{one['rows'][0]:,}", f"{means['default']:.4f}", f"{means['private']:.4f}")
-            + (f"{one['paired']['mean difference']:+.4f} ({low:+.4f} to {high:+.4f})",)
+            + (f"{paired['mean difference']:+.4f} ({low:+.4f} to {high:+.4f})",)
             + (f"{means['before']:.4f}", f"{means['accuracy']:.4f}")
         )
     header = (

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from benchmarks import report
 from benchmarks.tables.markdown import table, time_of
+from benchmarks.tables.speed import regrets_compared
 
 Result = dict[str, Any]
 OVERHEAD = "avent_overhead"  # measured by ``scripts/reproduce``, unlike the others
@@ -52,7 +53,7 @@ def _setting(result: Result) -> float:
 
 
 def _worse(result: Result) -> float:
-    return sum(row["more"]["paired"]["95%"][0] > 0 for row in _rows(result, "a suggestion, "))
+    return sum(regrets_compared(row)["95%"][0] > 0 for row in _rows(result, "a suggestion, "))
 
 
 def _ratio(peer: str) -> Callable[[Result], float]:

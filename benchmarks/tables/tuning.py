@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from benchmarks.reproductions import common
 from benchmarks.tables.markdown import stored, table
 
 DEFAULT, NOT_COUNTED = "default setting", "not counted"
@@ -15,7 +16,8 @@ def compared() -> str:
     epsilons = list(dict.fromkeys(epsilon for one in problems.values() for epsilon in one["epsilons"]))
     for name, one in problems.items():
         for method, means in one["mean"].items():
-            pairs = one["paired"].get(method, [None] * len(means))
+            errors, usual = one["errors"][method], one["errors"][DEFAULT]
+            pairs = [None] * len(means) if method == DEFAULT else map(common.compared, errors, usual)
             said = {
                 epsilon: f"{mean:.4f}{_marked(pair)}"
                 for epsilon, mean, pair in zip(one["epsilons"], means, pairs, strict=True)

@@ -42,7 +42,11 @@ def main() -> None:
         "--full", action="store_true", help="use as many runs as the paper, where the item has fewer; takes hours"
     )
     parser.add_argument(
-        "--seeds", type=seeds_of, metavar="FIRST:LAST", help="report these seeds, without the last; from 0 by default"
+        "--seeds",
+        type=seeds_of,
+        metavar="FIRST:LAST",
+        help="report these seeds, without the last; from 0 by default. "
+        "An item of Avent et al. with one search takes the first",
     )
     arguments = parser.parse_args()
     if arguments.paper == ALL:

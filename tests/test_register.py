@@ -201,9 +201,37 @@ def test_sets_under_other_terms_count_only_where_there_are_no_others(changed):
     def new(name):
         return result(-1.0, "after the register", {})
 
-    assert verdicts.verdict_of(claim, [old])[1:] == (rules.REVERSED, 1, 1, "")
-    assert verdicts.verdict_of(claim, [old, new, new])[1:] == (rules.HOLDS, 2, 2, "after th")
-    assert verdicts.verdict_of(claim, [new, old])[1:] == (rules.HOLDS, 1, 1, "after th")
+    assert verdicts.verdict_of(claim, [old])[1:] == (rules.REVERSED, 1, 1, "", 0)
+    assert verdicts.verdict_of(claim, [old, new, new])[1:] == (rules.HOLDS, 2, 2, "after th", 1)
+    assert verdicts.verdict_of(claim, [new, old])[1:] == (rules.HOLDS, 1, 1, "after th", 1)
+    both = claim._replace(results=("first", "second"), rule=lambda first, second: claim.rule(second))
+    for change, commit in (({}, "11111111, 22222222"), (changed, "")):
+        first = {"commit": "1111111111", "claims": {both.key: both.terms}}
+        second = {"of": [1.0, 1.01], "commit": "2222222222", "claims": {both.key: both.terms | change}}
+        assert verdicts.verdict_of(both, [{"first": first, "second": second}.get]).commit == commit
+
+
+def test_one_run_without_an_interval_does_not_count_as_agreement():
+    claim = Claim("item", "says", "search", 0.0, ("it",), lambda found: ("0.5", rules.ONCE))
+    found = {"sopa": [(claim, verdicts.verdict_of(claim, [lambda name: {"commit": "a"}] * 2))]}
+    assert "\n\n0 claims were measured on disjoint sets" in verdicts.counts(found)
+
+
+def test_stored_sets_of_seeds_are_disjoint_and_whole():
+    for _, claim in CLAIMS:
+        others = [{other.removeprefix(f"{name}_") for other in report.other_seeds(name)} for name in claim.results]
+        assert all(seeds == others[0] for seeds in others), claim.item
+        for name in claim.results:
+            drawn = [seeds_of(report.stored(one)["seeds"]) for one in (name, *report.other_seeds(name))]
+            assert sum(map(len, drawn)) == len(set().union(*drawn)), name
+
+
+def seeds_of(stored, kind=""):
+    """All that a result drew from: a range, a list, or several of them by kind."""
+    if isinstance(stored, dict):
+        return set().union(*(seeds_of(of, kind) for kind, of in stored.items()))
+    each = [stored] if isinstance(stored, int) else range(*stored) if len(stored) == 2 else stored
+    return {(kind, seed) for seed in each}
 
 
 def test_a_result_carries_the_terms_of_its_claims():

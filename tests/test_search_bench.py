@@ -25,6 +25,9 @@ def _mixed(params, data):
     return np.abs(data - params["x"]) + 0.5 * (params["kind"] == "far")
 
 
+SEARCHES = (searches.DEFAULT, searches.BEFORE, searches.RANDOM, searches.TRAINING)
+
+
 def _draw(seed):
     return np.random.default_rng(seed).normal(1.3, 0.1, 4000)
 
@@ -144,36 +147,36 @@ def test_a_row_keeps_the_budgets_that_were_not_measured_again():
     assert both["seeds"] == {"epsilon 1": 2, "mu 1": 2}
     fresh = minimize._row("logistic", old, measured("mu 1", [0.25, 0.25], "new", first=9000))
     assert set(fresh["losses"]) == {"mu 1"}  # other seeds: no row mixes both
-    (known,) = {
-        cell: said["loss"] for cell, said in minimize._noiseless({"logistic": old}) if cell.seed == 8101
-    }.items()
-    assert known == (cells.Cell("logistic", searches.RANDOM, "mu inf", 8101), 1.0)
 
 
 def test_runs_of_another_commit_are_kept_if_the_first_seeds_find_the_same(monkeypatch):
-    """Any search of the problem that finds another loss at this budget drops all."""
+    """A search that finds another loss, or none, drops all at its budget; searches without noise have no budget."""
     row = {
         "first seed": 8100,
         "commits": {"epsilon 1": ["old"]},
         "method": {"epsilon 1": "in_order: why"},
-        "losses": {"epsilon 1": {search: [0.5, 0.25, 0.125] for search in (searches.DEFAULT, searches.BEFORE)}},
-        "seconds a run": {searches.DEFAULT: 1.0, searches.BEFORE: 2.0},
+        "losses": {"epsilon 1": {search: [0.5, 0.25, 0.125] for search in SEARCHES}},
+        "seconds a run": dict(zip(SEARCHES, (1.0, 2.0, 3.0, 4.0), strict=True)),
     }
-    each = [minimize._cell("logistic", search, "epsilon 1", seed) for search in row["seconds a run"] for seed in (0, 1)]
-    found = {cell: {"loss": [0.5, 0.25][minimize._number(cell)], "method": "", "seconds": 3.0} for cell in each}
-    assert {cell.seed: said["commits"] for cell, said in minimize._unchanged({"logistic": row}, found)} == {
-        8102: ["old"]
-    }
+    each = [minimize._cell("logistic", search, "epsilon 1", seed) for search in SEARCHES for seed in (0, 1)]
+    found = {cell: {"loss": [0.5, 0.25][minimize._number(cell)], "method": "", "seconds": 5.0} for cell in each}
+
+    def kept(found):
+        return {(cell.search, cell.seed) for cell, _ in minimize._unchanged({"logistic": row}, found)}
+
+    private, free = ({(search, 8102) for search in group} for group in (SEARCHES[:2], SEARCHES[2:]))
+    assert kept(found) == private | free
     for cell in each:
+        of_others = free if cell.search in SEARCHES[:2] else private
         moved = found | {cell: found[cell] | {"loss": found[cell]["loss"] * 1.00001}}
-        assert not dict(minimize._unchanged({"logistic": row}, moved))
-        lacking = {other: said for other, said in found.items() if other != cell}
-        assert not dict(minimize._unchanged({"logistic": row}, lacking))
+        assert kept(moved) == of_others
+        assert kept({other: said for other, said in found.items() if other != cell}) == of_others
     assert not dict(minimize._unchanged({"logistic": row | {"first seed": 8000}}, found))
     monkeypatch.setattr(report, "COMMIT", "new")
-    kept = dict(minimize._unchanged({"logistic": row}, found))
-    measured = minimize._measured(found | kept, "logistic", list(row["seconds a run"]), ["epsilon 1"], 3)
+    all_runs = found | dict(minimize._unchanged({"logistic": row}, found))
+    measured = minimize._measured(all_runs, "logistic", SEARCHES, ["epsilon 1"], 3)
     assert measured["losses"] == row["losses"]
+    assert set(measured["seconds a run"].values()) == {5.0}
     assert measured["commits"] == {"epsilon 1": ["old", "new"]}
 
 

@@ -1,9 +1,8 @@
 """The register: what the four papers say, item by item, and how each claim is decided.
 
-A row's rule, unit and margin were committed before the runs that the page counts, and a result holds these terms. Seeds
-of most first sets had been measured before, so the second and third sets alone are blind. Results that took hours are
-older than the register.
-The page: docs/results/reproduction.md.
+A row's rule, unit and margin were committed before the runs that the page counts, and a result holds these terms; the
+page marks rows without such a run. Seeds of most first sets had been measured before, so the second and third sets
+alone are blind. The page: docs/results/reproduction.md.
 """
 
 from collections.abc import Callable

@@ -25,8 +25,8 @@ FIRST_SEED, SEEDS = 8100, 20
 FIRST_SEEDS = {"svr_ridership_700": 8200, "gp_pixels": 8200}  # the rule was changed after the first seeds were seen
 FIRST, *_ = BUDGETS = ("epsilon 1", "mu 1", "mu inf")
 FEWER = 10  # seeds at the other budgets, and of the slow: all at 20 is more than a night
-SAME = 1e-6  # relative: what is committed has seven digits
-CHECKED = 2  # of the first seeds: a run of another commit counts while the current code finds the same on these
+SAME = 1e-6  # relative: committed losses have seven digits
+CHECKED = 2  # first seeds: if the current code finds the committed losses there, the committed losses of others stay
 SLOW = ("svr_ridership", "svr_ridership_700", "gp_pixels")
 QUICK = ("logistic", "gp_diabetes", "elastic_net")
 RIVALS = tuple(name for name in searches.NAMES if name != searches.DEFAULT)
@@ -63,8 +63,7 @@ def main(
     def ran(missing: Iterable[cells.Cell]) -> dict[cells.Cell, dict[str, Any]]:
         return cells.run(folder / "cells.jsonl", list(missing), folder / "programs", searches.timed)
 
-    known = dict(_noiseless(before))
-    found = known | ran(cell for cell in wanted if cell not in known and _number(cell) < CHECKED)
+    found = ran(cell for cell in wanted if _number(cell) < CHECKED)
     kept = {cell: said for cell, said in _unchanged(before, found) if cell in wanted}
     found = kept | found
     found |= ran(cell for cell in wanted if cell not in found)
@@ -82,7 +81,9 @@ def main(
         "search",
         common.plain({"problems": tables, "totals": _totals(tables)}),
         quick=quick,
-        seeds=[FIRST_SEED, FIRST_SEED + most],
+        seeds={
+            name: [row["first seed"], row["first seed"] + max(row["seeds"].values())] for name, row in tables.items()
+        },
         noise="exact",
         dtype="float64",
         chosen={"searches": list(methods), "budgets": levels, "delta of every epsilon": 1e-5, "defaults": "all"},
@@ -106,34 +107,29 @@ def _cell(name: str, search: str, budget: str, seed: int) -> cells.Cell:
     return cells.Cell(name, search, "mu inf" if search in searches.FREE else budget, first + seed)
 
 
-def _noiseless(before: dict[str, Any]) -> Iterator[tuple[cells.Cell, dict[str, Any]]]:
-    """Yield the committed runs of searches without noise, if their first seed is still in use."""
-    for name, row in before.items():
-        if row["first seed"] == FIRST_SEEDS.get(name, FIRST_SEED):
-            for budget, each in reversed(row["losses"].items()):  # the first budget has most seeds
-                for search in set(each) & set(searches.FREE):
-                    for seed, loss in enumerate(each[search]):
-                        yield _cell(name, search, budget, seed), _committed(row, budget, search, loss)
-
-
 def _unchanged(before: dict[str, Any], found: dict[cells.Cell, Any]) -> Iterator[tuple[cells.Cell, dict[str, Any]]]:
-    """Yield the other committed runs of each problem and budget whose first seeds were ``found`` to be the same."""
+    """Yield the committed runs on other seeds, where the runs on the first seeds were ``found`` to be the same.
+
+    By problem and budget; the searches without noise, which have no budget, are one group.
+    """
     for name, row in before.items():
-        for budget, each in row["losses"].items():
-            runs = [
-                (_cell(name, search, budget, seed), loss)
-                for search, losses in each.items()
-                for seed, loss in enumerate(losses)
-            ]
-            first = [(cell, loss) for cell, loss in runs if _number(cell) < CHECKED]
-            if row["first seed"] != FIRST_SEEDS.get(name, FIRST_SEED) or any(cell not in found for cell, _ in first):
+        if row["first seed"] != FIRST_SEEDS.get(name, FIRST_SEED):
+            continue
+        groups: dict[tuple[bool, str], dict[cells.Cell, dict[str, Any]]] = {}
+        for budget, each in reversed(row["losses"].items()):  # the first budget has most seeds
+            for search, losses in each.items():
+                for seed, loss in enumerate(losses):
+                    cell = _cell(name, search, budget, seed)
+                    group = groups.setdefault((search in searches.FREE, cell.budget), {})
+                    group[cell] = _committed(row, budget, search, loss)
+        for (free, budget), runs in groups.items():
+            first = [cell for cell in runs if _number(cell) < CHECKED]
+            if any(cell not in found for cell in first):
                 continue
-            if not all(np.isclose(found[cell]["loss"], loss, rtol=SAME, atol=0) for cell, loss in first):
-                print(f"{name} at {budget}: other code found other losses, so all seeds are measured")
-                continue
-            for cell, loss in runs:
-                if cell not in found:
-                    yield cell, _committed(row, budget, cell.search, loss)
+            if all(np.isclose(found[cell]["loss"], runs[cell]["loss"], rtol=SAME, atol=0) for cell in first):
+                yield from ((cell, run) for cell, run in runs.items() if cell not in found)
+            else:
+                print(f"{name}, {'without noise' if free else budget}: new losses, so all seeds are measured")
 
 
 def _committed(row: dict[str, Any], budget: str, search: str, loss: float) -> dict[str, Any]:
@@ -143,16 +139,17 @@ def _committed(row: dict[str, Any], budget: str, search: str, loss: float) -> di
 
 
 def _number(cell: cells.Cell) -> int:
-    """Of a cell's seed among those of its problem."""
+    """The place of a cell's seed among the seeds of its problem."""
     return cell.seed - FIRST_SEEDS.get(cell.problem, FIRST_SEED)
 
 
 def _measured(found: Any, name: str, methods: Sequence[str], budgets: Sequence[str], most: int) -> dict[str, Any]:
     """Losses, method and commits by budget, and seconds."""
-    seconds = {
-        search: float(np.median([said["seconds"] for cell, said in found.items() if cell[:2] == (name, search)]))
-        for search in _compared_on(name, methods)
-    }
+    seconds = {}
+    for search in _compared_on(name, methods):
+        of = [said for cell, said in found.items() if cell[:2] == (name, search)]
+        new = [said["seconds"] for said in of if "commits" not in said]
+        seconds[search] = float(np.median(new or [said["seconds"] for said in of]))
     runs = {
         budget: {
             search: [found[_cell(name, search, budget, seed)] for seed in range(seeds_of(name, budget, most))]

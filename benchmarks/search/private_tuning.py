@@ -7,6 +7,7 @@ from typing import Any
 os.environ.setdefault("JAX_ENABLE_X64", "1")
 
 import numpy as np
+from scipy import stats
 
 from benchmarks import report
 from benchmarks.reproductions import common
@@ -115,7 +116,7 @@ def _picture(results: dict[str, Any]) -> Any:
         for number, (method, means) in enumerate(one["mean"].items()):
             axis.plot(at, means, color=f"C{number}", label=method, marker=".")
             spread = [
-                1.96 * np.std(of, ddof=1) / np.sqrt(len(of)) if len(of) > 1 else 0.0 for of in one["errors"][method]
+                stats.t.ppf(0.975, len(of) - 1) * stats.sem(of) if len(of) > 1 else 0.0 for of in one["errors"][method]
             ]
             low, high = np.subtract(means, spread), np.add(means, spread)
             axis.fill_between(at, low, high, color=f"C{number}", alpha=0.13, linewidth=0)

@@ -52,7 +52,7 @@ def random_settings_share() -> str:
 
 
 def few_users_lost() -> str:
-    """The number of problems with under 400 users, among those that ``minimize`` loses to random search."""
+    """The number of problems with at most 400 users, among those that ``minimize`` loses to random search."""
     result = stored("bench_search")
     level = result["settings"]["chosen here"]["budgets"][0]
     lost = [
@@ -60,7 +60,7 @@ def few_users_lost() -> str:
         for one in result["problems"].values()
         if one["paired"][level]["minimize - random search"]["verdict"] == "worse"
     ]
-    return f"{sum(one['users'] < 400 for one in lost)} of the {len(lost)}"
+    return f"{sum(one['users'] <= 400 for one in lost)} of the {len(lost)}"
 
 
 def development_seeds() -> str:

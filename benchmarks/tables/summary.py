@@ -79,7 +79,7 @@ FIGURES = (
     Figure("accountant of a DPareto search: time a setting", OVERHEAD, _setting, seconds=True),
     Figure("GP-UCB, a suggestion: Optuna's time over ours, least of 4", "bench_gp_ucb", _ratio("Optuna")),
     Figure("GP-UCB, a suggestion: BoTorch's time over ours, least of 4", "bench_gp_ucb", _ratio("BoTorch")),
-    Figure("GP-UCB: comparisons, of 12, with a regret above the peer's", "bench_gp_ucb", _worse),
+    Figure("GP-UCB: comparisons, of 12, with a regret above the peer's (95 % interval)", "bench_gp_ucb", _worse),
 )  # fmt: skip
 
 

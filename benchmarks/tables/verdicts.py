@@ -23,7 +23,8 @@ class Verdict(NamedTuple):
       verdict: of most sets of seeds; ``rules.UNDECIDED`` where sets contradict each other, "" where none was measured.
       agree: how many sets of seeds have this verdict.
       sets: how many count, 0 for a claim that no run decides.
-      commit: of the first set's run, if the register had the claim's terms then.
+      commit: of the first counted set's runs, if the register had the claim's terms then.
+      before: how many sets do not count, since the register had other terms then.
     """
 
     measured: str
@@ -31,6 +32,7 @@ class Verdict(NamedTuple):
     agree: int = 0
     sets: int = 0
     commit: str = ""
+    before: int = 0
 
 
 def verdict_of(claim: Claim, sets: Sequence[Read]) -> Verdict:
@@ -41,15 +43,16 @@ def verdict_of(claim: Claim, sets: Sequence[Read]) -> Verdict:
     complete = [[one for one in found if one is not None] for found in every if None not in found]
     if not complete:
         return Verdict(UNREAD, "")
-    blind = [found for found in complete if all(one.get("claims", {}).get(claim.key) == claim.terms for one in found)]
-    counted = blind or complete
+    fixed = [found for found in complete if all(one.get("claims", {}).get(claim.key) == claim.terms for one in found)]
+    counted = fixed or complete
     decided = [claim.rule(*found) for found in counted]
     counts = Counter(verdict for _, verdict in decided)
     verdict, agree = counts.most_common(1)[0]
     if agree <= len(decided) / 2 or any(both <= counts.keys() for both in CONTRADICTIONS):
         verdict, agree = rules.UNDECIDED, counts[rules.UNDECIDED]
     said = next((said for said, of in decided if of == verdict), decided[0][0])
-    return Verdict(said, verdict, agree, len(decided), blind[0][0]["commit"][:8] if blind else "")
+    commits = dict.fromkeys(one["commit"][:8] for found in fixed[:1] for one in found)
+    return Verdict(said, verdict, agree, len(counted), ", ".join(commits), len(complete) - len(counted))
 
 
 def page(sets: Sequence[Read]) -> str:
@@ -73,12 +76,13 @@ def counts(found: dict[str, list[tuple[Claim, Verdict]]]) -> str:
         verdict
         for rows in found.values()
         for _, verdict in rows
-        if verdict.sets > 1 and verdict.verdict != rules.UNMEASURED
+        if verdict.sets > 1 and verdict.verdict not in (rules.UNMEASURED, rules.ONCE)
     ]
     agreeing = [verdict.verdict for verdict in repeated if verdict.agree == verdict.sets]
     said = (
-        f"{len(repeated)} claims were measured on disjoint sets of seeds, without those that cannot be measured here. "
-        f"For {len(agreeing)} of them all sets agree, for {agreeing.count(rules.UNDECIDED)} of these on undecided."
+        f"{len(repeated)} claims were measured on disjoint sets of seeds, apart from rows with the verdict "
+        f'"{rules.UNMEASURED}" or "{rules.ONCE}". For {len(agreeing)} of them all sets agree, '
+        f"for {agreeing.count(rules.UNDECIDED)} of these on undecided."
     )
     return table(("verdict", *(NAMES[paper] for paper in found), "all"), rows) + f"\n\n{said}"
 
@@ -89,6 +93,7 @@ def _row(claim: Claim, verdict: Verdict) -> tuple[str, ...]:
         return claim.item, claim.says, f"{verdict.measured}{tests}".strip(), "", verdict.verdict, "", ""
     unit = f"{claim.unit}; {claim.margin:g}" if claim.margin else claim.unit
     sets = f"{verdict.agree} of {verdict.sets}" if verdict.sets else ""
+    sets += f"; {verdict.before} before" if verdict.before else ""
     fixed = f"by {verdict.commit}" if verdict.commit else "after the run" if verdict.sets else ""
     return claim.item, claim.says, verdict.measured, unit, verdict.verdict, sets, fixed
 
@@ -101,7 +106,7 @@ def stored_sets() -> list[Read]:
     def of(seeds: str) -> Read:
         return lambda name: report.stored(f"{name}_{seeds}")
 
-    return [report.stored, *map(of, sorted(others, key=lambda seeds: int(seeds.partition("-")[0])))]
+    return [report.stored, *map(of, sorted(others, key=lambda seeds: [int(end) for end in seeds.split("-")]))]
 
 
 def verdicts() -> str:

@@ -204,7 +204,7 @@ def front_line(axis, values, colour, label):
 
 
 def report_of(item: str, title: str, quick: bool, full: bool = False, seeds: range | None = None) -> common.Report:
-    """Says what the tasks' records are, and numbers the searches: those of ``seeds``, of which most items have one."""
+    """Says what the tasks' records are. ``settings.first`` is the number of the first search; most items have one."""
     names = common.settings_of(settings, item, quick, full).tasks
     sources = {classification.load(tasks.TASKS[name][0]).source for name in names}
     out = common.Report(settings, item, title, quick, "; ".join(sorted(sources)), full, seeds)

@@ -6,6 +6,7 @@ from call to call: a run that was stopped goes on.
 
 import hashlib
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,8 +20,8 @@ from benchmarks.reproductions.avent import searches, tasks
 from jaxdpbo.training import _spaces
 
 SEARCH, POOL, GRID, AGAIN = "search", "pool", "grid", "again"
-SEEDS = {SEARCH: 1, POOL: 2, GRID: 3, AGAIN: 4}  # of the first search, and of what is beside it
-APART = 10  # between the seeds of two searches
+SEEDS = {SEARCH: 1, POOL: 2, GRID: 3, AGAIN: 4}  # of search 0, its pool, its grids, and its new trainings
+APART = 10  # between the seeds of one search and of the next
 
 
 class Points(NamedTuple):
@@ -31,12 +32,12 @@ class Points(NamedTuple):
 
 
 def seed_of(s: SimpleNamespace, kind: str, number: int = 0) -> int:
-    """What ``kind`` is drawn with: of the first search of an item's seeds, or a later one by ``number``."""
+    """The seed of ``kind`` for search ``s.first + number``."""
     return SEEDS[kind] + APART * (s.first + number)
 
 
 def seeds_of(s: SimpleNamespace) -> dict[str, int]:
-    """Those of everything that an item draws, for its result."""
+    """The seeds of an item with one search, for its result."""
     return {kind: seed_of(s, kind) for kind in SEEDS}
 
 
@@ -118,7 +119,9 @@ def kept(found: Callable[[Path], tuple[np.ndarray, np.ndarray]], kind: str, name
             return Points(kept["settings"], kept["values"])
     done = path.with_suffix(".npy")
     settings, values = found(done)
-    np.savez(path, settings=settings, values=values)
+    whole = path.with_name(f"{os.getpid()}-{path.name}")
+    np.savez(whole, settings=settings, values=values)
+    whole.replace(path)  # another item may read while this one writes
     done.unlink(missing_ok=True)
     return Points(settings, values)
 

@@ -256,3 +256,42 @@ PROBLEMS: dict[str, Problem] = {
         tables.Series.training_days,
     ),
 }  # fmt: skip
+
+
+def _lengthscales(title: str, load: Callable[[], datasets.Dataset], train: int, users: int, features: int) -> Problem:
+    def draw(seed: int) -> _splits.Split:
+        return _kernel_svr.kernel_svr_split(load(), seed, train=train, validation=users, features=features)
+
+    steps = 25 if features <= 12 else 10
+    box = np.array([gp_regression.LENGTHSCALE] * features).T
+    return Problem(title, box, gp_regression.loss, draw, users, (0.0, 4.0), steps, True, None, training_rows)
+
+
+def _house_svr(seed: int) -> _splits.Split:
+    return _kernel_svr.kernel_svr_split(_houses(), seed, train=300, validation=1000, features=10)
+
+
+@lru_cache
+def _houses() -> datasets.Dataset:
+    """Sales in Ames, by their numeric columns."""
+    features, prices = tables.numeric_houses()
+    return datasets.Dataset(features, prices, "ames")
+
+
+@lru_cache
+def _covers() -> datasets.Dataset:
+    """Whether the cover is of the commonest class, by the ten numeric columns."""
+    dataset = loaded("covtype")
+    return dataset._replace(features=dataset.features[:, :10], targets=np.where(dataset.targets == 2, 1.0, -1.0))
+
+
+DEVELOPMENT: dict[str, Problem] = {  # boxes with 400 to 1,000 users; no table of results but that of the method rule
+    "gp_houses": _lengthscales("GP lengthscales, house prices", _houses, 300, 1000, 10),
+    "gp_ridership": _lengthscales("GP lengthscales, ridership", partial(loaded, "chicago"), 300, 1000, 12),
+    "gp_covertype": _lengthscales("GP lengthscales, covertype", _covers, 300, 1000, 10),
+    "gp_cancer": _lengthscales("GP lengthscales, breast cancer", partial(loaded, "breast_cancer"), 169, 400, 30),
+    "svr_houses": Problem(
+        "kernel SVR, house prices", _kernel_svr.kernel_svr_bounds(10), _kernel_svr.kernel_svr_loss, _house_svr, 1000,
+        (0.0, 4.0), 25, False, None, training_rows,
+    ),
+}  # fmt: skip

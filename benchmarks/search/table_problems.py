@@ -73,6 +73,13 @@ def _ames() -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate([_encode(column) for column in columns.values()], axis=1), prices
 
 
+def numeric_houses() -> tuple[np.ndarray, np.ndarray]:
+    """Features ``(2930, 33)`` of the numeric columns, and prices."""
+    features, prices = _ames()
+    codes = np.all(np.isin(features, (0.0, 1.0)), axis=0)
+    return features[:, ~codes], prices
+
+
 @lru_cache
 def _loans() -> tuple[np.ndarray, np.ndarray]:
     """Features and whether a loan went bad."""

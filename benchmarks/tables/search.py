@@ -5,12 +5,13 @@ from collections.abc import Callable
 
 from benchmarks.reproductions import common
 from benchmarks.search.budgets import Budget
-from benchmarks.search.problems import PROBLEMS, Problem
+from benchmarks.search.problems import DEVELOPMENT, PROBLEMS, Problem
 from benchmarks.tables.markdown import stored, table
 from jaxdpbo.drivers import _methods
 from jaxdpbo.privacy._accounting import regret
 
 RESULT = "bench_search"
+ALL = PROBLEMS | DEVELOPMENT
 OURS, PUBLIC = "minimize", "minimize, public"
 RIVALS = {  # by their names in the result
     "one choice": "one private choice",
@@ -86,8 +87,8 @@ def descents() -> str:
 def _beside_one_choice(others: dict[str, str], more: dict[str, Callable[[Problem, float], str]] | None = None) -> str:
     more = more or {}
     rows = [
-        (PROBLEMS[name].title, budget.replace("mu inf", "no noise"))
-        + tuple(figure(PROBLEMS[name], Budget.parse(budget).mu) for figure in more.values())
+        (ALL[name].title, budget.replace("mu inf", "no noise"))
+        + tuple(figure(ALL[name], Budget.parse(budget).mu) for figure in more.values())
         + (f"{each['in_order']['mean']:.4f}",)
         + tuple(_marked(each[one]["mean"], each[one]["paired"]["verdict"]) for one in others)
         for name, row in stored("bench_method_rule")["problems"].items()

@@ -197,11 +197,11 @@ def _chicago(train: int) -> Callable[[int], _splits.Split]:
 
 PROBLEMS: dict[str, Problem] = {
     "svr_diabetes": _svr("diabetes", 142, 300, 10, False, 25, "kernel SVR, diabetes"),
-    "svr_ridership": _svr("chicago", 2849, 2849, 30, True, 10, "kernel SVR, ridership (figure 3)"),
-    "svr_ridership_700": _svr("chicago", 700, 2849, 30, True, 10, "kernel SVR, ridership, 700 train"),
+    "svr_ridership": _svr("chicago", 2849, 2849, 30, True, 10, "kernel SVR, ridership (Sopa, figure 3)"),
+    "svr_ridership_700": _svr("chicago", 700, 2849, 30, True, 10, "kernel SVR, ridership, 700 training rows"),
     "gp_simulated": Problem(
-        "GP lengthscales, simulated (figure 4)", gp_regression.bounds(), gp_regression.loss, _lengthscales_simulated,
-        4500, (0.0, 4.0), 25, True, None, training_rows,
+        "GP lengthscales, simulated (Sopa, figure 4)", gp_regression.bounds(), gp_regression.loss,
+        _lengthscales_simulated, 4500, (0.0, 4.0), 25, True, None, training_rows,
     ),
     "gp_diabetes": Problem(
         "GP lengthscales, diabetes", gp_regression.bounds(), gp_regression.loss,

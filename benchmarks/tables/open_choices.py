@@ -40,7 +40,7 @@ def open_fig3() -> str:
     return _less_search(
         {name: np.array([curve[-1] for curve in of.values()]) for name, of in runs.items()},
         {
-            GIBO: "DP-GIBO, mu = 1, step size and start of AdaGrad's sum tuned on other seeds",
+            GIBO: "DP-GIBO, mu = 1, step size and initial accumulator tuned on other seeds",
             FREE: "the same without noise",
             "in box units, mu=1": "DP-GIBO, mu = 1, in box units, nothing tuned",
             "in box units, mu=inf": "the same without noise",

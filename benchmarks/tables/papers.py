@@ -328,7 +328,7 @@ def audit_one_run() -> str:
         if not row["must hold"]:
             claimed += " (claimed by the planted program)"
         rows.append((row["name"], claimed, f"{found['correct']} of {found['trials']}", f"{row['measured']:.2f}"))
-    return table(("", "guaranteed epsilon", "coins guessed right", "measured epsilon"), rows)
+    return table(("", "guaranteed epsilon", "coins guessed correctly", "lower bound on epsilon"), rows)
 
 
 def audit() -> str:

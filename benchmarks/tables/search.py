@@ -1,6 +1,7 @@
 """Losses that the searches reach."""
 
 import math
+from collections import Counter
 from collections.abc import Callable
 
 from benchmarks.reproductions import common
@@ -13,10 +14,11 @@ from jaxdpbo.privacy._accounting import regret
 RESULT = "bench_search"
 ALL = PROBLEMS | DEVELOPMENT
 OURS, PUBLIC = "minimize", "minimize, public"
+OF_RIVAL = {"better": "worse", "worse": "better", "no different": "no different"}  # by the verdict on ours
 RIVALS = {  # by their names in the result
     "one choice": "one private choice",
     "training rows alone": "training rows alone",
-    "before": "`minimize` by its former rule",
+    "before": "`minimize`, former rule",
     "random search": "random search, not private",
     "Optuna's TPE": "Optuna's TPE, not private",
     "default parameters": "default parameters",
@@ -27,23 +29,23 @@ SPACE_SEARCHES = {
     "choice, 1 near": "1 round more", "choice, 2 near": "2 rounds more", "choice, 4 near": "4 rounds more",
     "random search": "random search, not private",
 }  # fmt: skip
-DESCENTS = {"start_then_local": "a start and descent", "local": "descent from the middle"}
+DESCENTS = {"start_then_local": "`start_then_local`", "local": "`local`"}
 
 
 def compared() -> str:
-    """A row for each problem, at the first budget: mean losses, each rival's marked by the verdict on ``minimize``."""
+    """A row for each problem, at the first budget: mean losses, each rival's marked where it differs from ours."""
     level = _budgets()[0]
     rows = []
-    for row in stored(RESULT)["problems"].values():
-        means = row["mean"][level]
-        sizes = f"{row['users']:,}, {row['dimensions']}, {row['evaluations']}, {row['seeds'][level]}"
+    for problem, row in stored(RESULT)["problems"].items():
+        means, pairs = row["mean"][level], row["paired"][level]
+        sizes = f"{row['users']:,}", row["dimensions"], row["evaluations"], row["seeds"][level]
         marked = (
-            "" if name not in means else _marked(means[name], row["paired"][level][f"{OURS} - {name}"]["verdict"])
+            "" if name not in means else _marked(means[name], OF_RIVAL[pairs[f"{OURS} - {name}"]["verdict"]])
             for name in (PUBLIC, *RIVALS)
         )
         method = row["method"][level].partition(":")[0]
-        rows.append((row["title"], sizes, method, f"{means[OURS]:.4f}", *marked))
-    header = ("problem", "users, dimensions, evaluations, seeds", "method", "`minimize`", "`minimize`, public rows")
+        rows.append((ALL[problem].title, *sizes, method, f"{means[OURS]:.4f}", *marked))
+    header = ("problem", "users", "d", "evaluations", "seeds", "method", "`minimize`", "`minimize`, public rows")
     return table((*header, *RIVALS.values()), rows)
 
 
@@ -69,8 +71,8 @@ def limits() -> str:
             least = regret.least_regret(row["evaluations"], row["users"], epsilon=Budget.parse(level).range)
             difference, (start, end) = of["mean difference"], of["95%"]
             lost = f"{difference:.4f} ({start:.4f} to {end:.4f})"
-            rows.append((row["title"], f"{row['users']:,}", lost, f"{(high - low) * least:.4f}"))
-    header = ("problem", "users", "`minimize` above random search (95 %)", "floor, worst data")
+            rows.append((ALL[name].title, f"{row['users']:,}", lost, f"{(high - low) * least:.4f}"))
+    header = ("problem", "users", "`minimize` minus random search (95 %)", "least regret, worst data")
     return table(header, rows)
 
 
@@ -81,7 +83,18 @@ def rounds() -> str:
 
 def descents() -> str:
     """Mean losses of one choice and of two descents over boxes, on development seeds."""
-    return _beside_one_choice(DESCENTS, {"sharpness": _sharpness, "noise of a gradient": _gradient_noise})
+    return _beside_one_choice(DESCENTS, {"sharpness": _sharpness, "gradient noise": _gradient_noise})
+
+
+def unsharp_descents(search: str) -> Counter[str]:
+    """How often a descent is better, worse or no different than ``in_order``, where a choice is not sharp."""
+    verdicts: Counter[str] = Counter()
+    for name, row in stored("bench_method_rule")["problems"].items():
+        for budget, each in row.items():
+            if search in each and ALL[name].steps >= _methods.DESCENT_STEPS:
+                sharp = float(_sharpness(ALL[name], Budget.parse(budget).mu))
+                verdicts[each[search]["paired"]["verdict"]] += sharp < _methods.SHARP
+    return verdicts
 
 
 def _beside_one_choice(others: dict[str, str], more: dict[str, Callable[[Problem, float], str]] | None = None) -> str:
@@ -95,7 +108,7 @@ def _beside_one_choice(others: dict[str, str], more: dict[str, Callable[[Problem
         for budget, each in row.items()
         if others.keys() <= each.keys()
     ]
-    return table(("problem", "budget", *more, "one choice", *others.values()), rows)
+    return table(("problem", "budget", *more, "`in_order`", *others.values()), rows)
 
 
 def _sharpness(problem: Problem, mu: float) -> str:
@@ -114,12 +127,12 @@ def proposals() -> str:
     """Mean losses of other ways to propose points by public rows, on development seeds."""
     problems = stored("bench_public_rows")["problems"]
     names = list(next(iter(next(iter(problems.values())).values())))
-    titles, rows = {name: row["title"] for name, row in stored(RESULT)["problems"].items()}, []
+    rows = []
     for name, row in problems.items():
         for budget, each in row.items():
             marked = (_marked(each[one]["mean"], each[one]["paired"]["verdict"]) for one in names[1:])
             cells = f"{each[names[0]]['mean']:.4f}", *marked
-            rows.append((titles[name], budget.replace("mu inf", "no noise"), *cells))
+            rows.append((ALL[name].title, budget.replace("mu inf", "no noise"), *cells))
     return table(("problem", "budget", "the default", *names[1:]), rows)
 
 
@@ -142,7 +155,7 @@ def _marked(mean: float, verdict: str) -> str:
 def _counted(counts: dict[str, int] | None) -> str:
     if counts is None:
         return ""
-    return f"better {counts['better']}, worse {counts['worse']}, no different {counts['no different']}"
+    return f"{counts['better']} / {counts['worse']} / {counts['no different']}"
 
 
 def estimators() -> str:

@@ -8,6 +8,7 @@ import numpy as np
 from benchmarks.papers.claims import ADULT
 from benchmarks.report import other_seeds
 from benchmarks.tables.markdown import figures, row_of, stored
+from benchmarks.tables.search import unsharp_descents
 from jaxdpbo import preview
 from jaxdpbo.drivers._methods import START
 
@@ -156,6 +157,19 @@ def front_gains_of_one_search() -> str:
     return in_words(f"{tasks[way]['difference']:.3f}" for way in (f"{task}, the paper's" for task in ADULT))
 
 
+def descents_from_the_middle() -> str:
+    return _unsharp("local")
+
+
+def descents_from_a_start() -> str:
+    return _unsharp("start_then_local")
+
+
+def _unsharp(search: str) -> str:
+    counts = unsharp_descents(search)
+    return f"better in {counts['better']} of {counts.total()} and worse in {counts['worse'] or 'none'}"
+
+
 def in_words(values: Iterable[str]) -> str:
     *others, last = values
     return f"{', '.join(others)} and {last}"
@@ -167,6 +181,7 @@ SENTENCES = {
         sgd_accuracy, sgd_small_batch, ucb_same_picks, outsourced_same_picks, outsourced_traffic, grid_regret,
         random_settings_share, few_users_lost, users_needed_at_one, users_needed_at_three, users_for_a_start_at_one,
         users_for_a_start_at_three, largest_selection_gap, scan_of_a_billion, peak_of_a_scan, development_seeds,
-        oracle_ratios, front_gains, front_gains_of_one_search,
+        oracle_ratios, front_gains, front_gains_of_one_search, descents_from_the_middle,
+        descents_from_a_start,
     )
 }  # fmt: skip

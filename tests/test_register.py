@@ -188,7 +188,7 @@ def test_sets_of_seeds_that_contradict_each_other_decide_nothing():
 
 
 @pytest.mark.parametrize("changed", [{"margin": 0.2}, {"unit": "run"}, {"rule": "another"}])
-def test_sets_under_other_terms_count_only_where_there_are_no_others(changed):
+def test_sets_under_other_terms_count_only_if_no_set_has_the_present_terms(changed):
     """A claim that was registered or changed after a run is decided by later runs, if there are any."""
     claim = Claim("item", "says", "seed", 0.1, ("it",), rules.negative(rules.at("of"), 0.1))
 

@@ -1,4 +1,4 @@
-"""What ``scripts/bench search`` compares is compared right: cells kept and taken again, equal evaluations, verdicts."""
+"""Tests of ``scripts/bench search``: cells that are kept, equal numbers of evaluations, verdicts."""
 
 import json
 
@@ -123,7 +123,7 @@ def test_budgets_are_read_from_labels():
         Budget.parse("rho 1")
 
 
-def test_what_has_no_noise_runs_once_for_all_budgets():
+def test_searches_without_noise_run_once_for_all_budgets():
     assert minimize._cell("forest", searches.RANDOM, "mu 0.5", 1) == minimize._cell(
         "forest", searches.RANDOM, "mu 1", 1
     )
@@ -150,7 +150,7 @@ def test_a_row_keeps_the_budgets_that_were_not_measured_again():
 
 
 def test_runs_of_another_commit_are_kept_if_the_first_seeds_find_the_same(monkeypatch):
-    """A search that finds another loss, or none, drops all at its budget; searches without noise have no budget."""
+    """A search that finds another loss, or none, drops all runs at its budget; searches without noise are a group."""
     row = {
         "first seed": 8100,
         "commits": {"epsilon 1": ["old"]},

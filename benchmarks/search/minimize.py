@@ -108,9 +108,9 @@ def _cell(name: str, search: str, budget: str, seed: int) -> cells.Cell:
 
 
 def _unchanged(before: dict[str, Any], found: dict[cells.Cell, Any]) -> Iterator[tuple[cells.Cell, dict[str, Any]]]:
-    """Yield the committed runs on other seeds, where the runs on the first seeds were ``found`` to be the same.
+    """Yield committed runs on other seeds, if the first seeds have the same losses in ``found``.
 
-    By problem and budget; the searches without noise, which have no budget, are one group.
+    The check is by problem and budget; the searches without noise, which have no budget, are one group.
     """
     for name, row in before.items():
         if row["first seed"] != FIRST_SEEDS.get(name, FIRST_SEED):
@@ -133,7 +133,7 @@ def _unchanged(before: dict[str, Any], found: dict[cells.Cell, Any]) -> Iterator
 
 
 def _committed(row: dict[str, Any], budget: str, search: str, loss: float) -> dict[str, Any]:
-    """A run as ``searches.timed`` reports it, and where it comes from."""
+    """A committed run as ``searches.timed`` reports runs, with its commits."""
     seconds, method = row["seconds a run"][search], row["method"][budget] if search == searches.DEFAULT else ""
     return {"loss": loss, "method": method, "seconds": seconds, "commits": row["commits"][budget]}
 

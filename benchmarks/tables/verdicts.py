@@ -19,12 +19,13 @@ class Verdict(NamedTuple):
     """What the page says of a claim.
 
     Attributes:
-      measured: of the first set of seeds that has the verdict.
-      verdict: of most sets of seeds; ``rules.UNDECIDED`` where sets contradict each other, "" where none was measured.
-      agree: how many sets of seeds have this verdict.
-      sets: how many count, 0 for a claim that no run decides.
-      commit: of the first counted set's runs, if the register had the claim's terms then.
-      before: how many sets do not count, since the register had other terms then.
+      measured: the measurement of the first set of seeds that has the verdict.
+      verdict: the verdict of most sets of seeds; ``rules.UNDECIDED`` where there is no majority or sets contradict each
+        other, "" where none was measured.
+      agree: the number of sets of seeds with this verdict.
+      sets: the number of sets that count, 0 for a claim that no run decides.
+      commit: the commits of the first counted set, "" if the register had other terms then.
+      before: the number of sets that do not count, since the register had other terms then.
     """
 
     measured: str
@@ -67,7 +68,7 @@ def page(sets: Sequence[Read]) -> str:
 
 
 def counts(found: dict[str, list[tuple[Claim, Verdict]]]) -> str:
-    """By verdict and paper."""
+    """A table of the number of claims, by verdict and paper."""
     of = {paper: Counter(verdict.verdict or UNREAD for _, verdict in rows) for paper, rows in found.items()}
     kinds = [kind for kind in (*rules.VERDICTS, UNREAD) if any(one[kind] for one in of.values())]
     rows = [(kind, *(of[paper][kind] or "" for paper in of), sum(one[kind] for one in of.values())) for kind in kinds]

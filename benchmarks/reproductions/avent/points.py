@@ -1,7 +1,7 @@
-"""What was measured for a task, kept between items: random settings, grids, the search's own, and these again.
+"""Measured settings of a task: random settings, grids, the settings of a search, and new trainings of these.
 
-Kept in results/avent/points for other items of the same commit. Random settings and grids, which take long, are kept
-from call to call: a run that was stopped goes on.
+Files in results/avent/points keep them for other items of the same commit. Random settings, grids and new trainings
+take long: a run that was stopped goes on.
 """
 
 import hashlib
@@ -73,7 +73,7 @@ def gridded(s: SimpleNamespace, name: str, size: int) -> Points:
 
 
 def searched(s: SimpleNamespace, name: str, accountant: str = "ours", number: int = 0) -> Points:
-    """DPareto's settings, its first design first: random ones that no part of the pool has."""
+    """DPareto's settings. The first are its random design, which shares no setting with the pool."""
     task, seed = task_of(s, name)._replace(accountant=accountant), seed_of(s, SEARCH, number)
 
     def found(_):

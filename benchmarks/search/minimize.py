@@ -24,10 +24,9 @@ from benchmarks.search.problems import PROBLEMS
 FIRST_SEED, SEEDS = 8100, 20
 FIRST_SEEDS = {"svr_ridership_700": 8200, "gp_pixels": 8200}  # the rule was changed after the first seeds were seen
 FIRST, *_ = BUDGETS = ("epsilon 1", "mu 1", "mu inf")
-FEWER = 10  # seeds at the other budgets, and of the slow: all at 20 is more than a night
+FEWER = 10  # seeds at the other budgets: all at 20 is more than a night
 SAME = 1e-6  # relative: committed losses have seven digits
 CHECKED = 2  # first seeds: if the current code finds the committed losses there, the committed losses of others stay
-SLOW = ("svr_ridership", "svr_ridership_700", "gp_pixels")
 QUICK = ("logistic", "gp_diabetes", "elastic_net")
 RIVALS = tuple(name for name in searches.NAMES if name != searches.DEFAULT)
 WORSE = 0.01  # of the losses' range between default parameters and the best known: a smaller difference does not count
@@ -56,7 +55,7 @@ def main(
         for seed in range(most)
         for name in chosen
         for search in _compared_on(name, methods)
-        if seed < seeds_of(name, budget, most)
+        if seed < seeds_of(budget, most)
     )
     print(f"{len(chosen)} problems, {most} seeds, {', '.join(asked)}")
 
@@ -92,9 +91,9 @@ def main(
     )
 
 
-def seeds_of(name: str, budget: str, most: int) -> int:
-    """How many of the first seeds a problem is run on at a budget."""
-    return most if budget == FIRST and name not in SLOW else min(most, FEWER)
+def seeds_of(budget: str, most: int) -> int:
+    """How many of the first seeds every problem is run on at a budget."""
+    return most if budget == FIRST else min(most, FEWER)
 
 
 def _compared_on(name: str, methods: Sequence[str]) -> list[str]:
@@ -152,7 +151,7 @@ def _measured(found: Any, name: str, methods: Sequence[str], budgets: Sequence[s
         seconds[search] = float(np.median(new or [said["seconds"] for said in of]))
     runs = {
         budget: {
-            search: [found[_cell(name, search, budget, seed)] for seed in range(seeds_of(name, budget, most))]
+            search: [found[_cell(name, search, budget, seed)] for seed in range(seeds_of(budget, most))]
             for search in _compared_on(name, methods)
         }
         for budget in budgets

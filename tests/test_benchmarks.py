@@ -434,7 +434,7 @@ def avent_item(results, monkeypatch):
     monkeypatch.setattr(datasets, "table", dataset_cases.table)
     limits = {"LogReg+SGD": {"epochs": 2, "records": 60}}
     little = {"seeds": 3, "proposals": 3, "pool": 12, "parts": 2, "tasks": ("LogReg+SGD",), "limits": limits}
-    for item in ("fig5", "fig6", "fig7", "fig8", "table2", "luck", "accountants"):
+    for item in ("fig5", "fig6", "fig7", "fig8", "table2", "luck", "transformed", "accountants"):
         monkeypatch.setitem(avent_settings.QUICK, item, avent_settings.QUICK[item] | little | {"timed": "LogReg+SGD"})
     for item in ("fig1", "fig2", "fig4"):
         monkeypatch.setitem(avent_settings.QUICK, item, avent_settings.QUICK[item] | {"cells": 4, "records": 60})
@@ -458,6 +458,9 @@ def test_avents_fronts_come_from_the_same_points(full_only, avent_item, results,
     assert "0.158 (0.053 to 0.264)" in capsys.readouterr().out
     first, second = avent_item("luck")["hypervolumes"]["LogReg+SGD, ours"]
     assert first == table["search"] != second
+    transformed = avent_item("transformed")
+    assert transformed["settings"]["chosen here"]["acquisition"] == "hvpoi_transformed"
+    assert first not in transformed["hypervolumes"]["LogReg+SGD, ours"]
     grown = avent_item("fig5")["hypervolumes"]["LogReg+SGD"]
     assert np.all(np.diff(grown["DPareto"]) >= 0)
     assert grown["DPareto"][-1] == table["search"]
@@ -487,7 +490,7 @@ def test_avents_fronts_come_from_the_same_points(full_only, avent_item, results,
     for item in ("fig5", "fig7", "fig8", "accountants"):
         assert avent_item(item, range(1, 3))["seeds"] == other["seeds"]
     kept = Counter(path.name.split("-")[1] for path in (results / "avent" / "points").iterdir())
-    assert kept == {"pool": 2, "search": 4, "grid": 2, "again": 2}  # a search for each accountant
+    assert kept == {"pool": 2, "search": 8, "grid": 2, "again": 2}  # for each accountant, two by each gain
 
 
 def test_a_pool_that_was_stopped_goes_on_at_the_same_commit(results, monkeypatch):

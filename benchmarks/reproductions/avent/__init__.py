@@ -7,6 +7,6 @@ os.environ.setdefault("JAX_ENABLE_X64", "1")  # for the surrogates; training is 
 from benchmarks.reproductions.avent import accountants, fronts, luck, maps, overhead, table2
 
 ITEMS = {
-    **maps.ITEMS, **fronts.ITEMS, "table2": table2.main, "luck": luck.main, "overhead": overhead.main,
+    **maps.ITEMS, **fronts.ITEMS, **luck.ITEMS, "table2": table2.main, "overhead": overhead.main,
     "accountants": accountants.main,
 }  # fmt: skip

@@ -79,10 +79,10 @@ def searched(s: SimpleNamespace, name: str, accountant: str = "ours", number: in
     def found(_):
         seeds = _spaces.random_settings(task.space, s.seeds, seed)
         reference = (s.reference[0], min(s.reference[1], 0.999))
-        run = searches.search(task, seeds, s.proposals, s.repeats, reference, seed)
+        run = searches.search(task, seeds, s.proposals, s.repeats, reference, seed, acquisition=s.acquisition)
         return np.asarray(run.release.points), np.asarray(run.release.values)
 
-    asked = [seed, s.seeds, s.proposals, s.reference, accountant, *_of_training(s, name)]
+    asked = [seed, s.seeds, s.proposals, s.reference, s.acquisition, accountant, *_of_training(s, name)]
     return kept(found, SEARCH, name, asked)
 
 

@@ -11,12 +11,19 @@ from jaxdpbo.training import _objectives, _spaces
 
 
 def search(
-    task: tasks.Task, seeds: np.ndarray, proposals: int, repeats: int, reference: tuple[float, float], seed: int
+    task: tasks.Task,
+    seeds: np.ndarray,
+    proposals: int,
+    repeats: int,
+    reference: tuple[float, float],
+    seed: int,
+    *,
+    acquisition: str = "hvpoi",
 ):
     """DPareto from these seeds: its run, diagnostics included."""
     config = dpareto.config(
         bounds=widened(task.space.bounds, seeds), initial_design=seeds, proposals=proposals, reference=reference,
-        integer_mask=_spaces.INTEGER_MASK,
+        integer_mask=_spaces.INTEGER_MASK, acquisition=acquisition,
     )  # fmt: skip
     count = iter(range(config.steps))
     measure = _objectives.objective(

@@ -9,6 +9,7 @@ ADULT = ("LogReg+SGD", "LogReg+Adam", "SVM+SGD")
 MNIST = ("MLP2+SGD",)
 FRONTS: dict[str, Any] = {
     "seeds": 16, "proposals": 256, "pool": 5000, "parts": 19, "repeats": 10, "delta": 1e-5, "reference": REFERENCE,
+    "acquisition": "hvpoi",
 }  # fmt: skip
 REGRESSION: dict[str, Any] = {
     "regularisations": (1e-4, 1.0), "deviations": (0.1, 10.0), "passes": 10, "repeats": 50, "delta": 1e-6,
@@ -33,6 +34,7 @@ PRINTED: dict[str, dict[str, Any]] = {
         },
     },
     "luck": FRONTS | {"tasks": ADULT},
+    "transformed": FRONTS | {"tasks": ADULT},
     "overhead": FRONTS | {"seconds": 45},
     "accountants": FRONTS | {"tasks": ADULT},
 }  # fmt: skip
@@ -57,6 +59,7 @@ OURS: dict[str, dict[str, Any]] = {
     "fig8": CPU,
     "table2": CPU | {"tasks": ADULT + MNIST},
     "luck": CPU | {"searches": 10},
+    "transformed": CPU | {"searches": 10, "acquisition": "hvpoi_transformed"},
     "overhead": CPU | {"runs": 5},
     "accountants": CPU,
 }
@@ -76,6 +79,7 @@ QUICK: dict[str, dict[str, Any]] = {
     "fig8": LITTLE,
     "table2": LITTLE,
     "luck": LITTLE | {"searches": 2},
+    "transformed": LITTLE | {"searches": 2},
     "overhead": LITTLE | {"runs": 1},
     "accountants": LITTLE,
 }

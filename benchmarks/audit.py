@@ -34,23 +34,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     if chosen.trials < 100:
         parser.error(f"--trials must be at least 100, got {chosen.trials}")
-    rows = selected(chosen.name)
+    rows = select_rows(chosen.name)
     if not rows:
         parser.error(f"no row is named {chosen.name!r}; families are {', '.join(audits.FAMILIES)}")
-    start, found = time.perf_counter(), []
+    start, results = time.perf_counter(), []
     for row in (bar := tqdm(rows, unit="row")):
         bar.set_description(row.name[:30].ljust(30))
-        found.append(audits.measured(row, chosen.trials))
+        results.append(audits.measure_row(row, chosen.trials))
     print(f"\n{chosen.trials} trials under each of two neighbours: half choose the attack, half judge it\n")
     header = ("claim and attack", "notion", "claimed", "at delta", "measured", "share", "verdict")
-    report.print_table(header, [_cells(each) for each in found])
+    report.print_table(header, [_cells(result) for result in results])
     print("\nA bound may exceed a claim that is attained in one audit of 20. An audit falsifies, it never certifies.")
     stem = "audit" if chosen.name is None else "audit_part"  # a part must not replace the whole
     if chosen.name in audits.FAMILIES:
         stem = f"audit_{chosen.name.replace(' ', '_')}"
     out = report.folder("audit")
     seconds = round(time.perf_counter() - start, 1)
-    record = [_record(each) for each in found]
+    record = [_record(result) for result in results]
     report.write_result(
         out / f"{stem}.json",
         {"trials": chosen.trials, "rows": record},
@@ -60,14 +60,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         settings={"printed in the paper": {}, "chosen here": {"trials": chosen.trials, "name": chosen.name}},
         started=start,
     )
-    if drawn := [each for each in found if len(each.curve.type_one)]:
+    if drawn := [result for result in results if len(result.curve.type_one)]:
         _plot(drawn, out / f"{stem}.png")
-    wrong = [each.row.name for each in found if not each.right]
+    wrong = [result.row.name for result in results if not result.is_right]
     print(f"{seconds:.0f} s; " + (f"WRONG: {'; '.join(wrong)}" if wrong else "all as it must be"))
     return int(bool(wrong))
 
 
-def selected(name: str | None) -> list[audits.Row]:
+def select_rows(name: str | None) -> list[audits.Row]:
     """All rows, the rows of a family, or the rows with ``name`` in their name."""
     if name in audits.FAMILIES:
         return audits.FAMILIES[name]()
@@ -75,49 +75,49 @@ def selected(name: str | None) -> list[audits.Row]:
     return [row for row in every if name is None or name in row.name]
 
 
-def _cells(found: audits.Found) -> tuple[Any, ...]:
-    row = found.row
+def _cells(result: audits.Found) -> tuple[Any, ...]:
+    row = result.row
     notion = f"{row.statement.notion} {SAID[row.statement.notion]}"
-    share = f"{found.measured / row.claimed:.2f}"
+    share = f"{result.measured_level / row.claimed_level:.2f}"
     delta = f"{row.statement.delta:g}" if row.statement.delta else ""
-    return row.name, notion, f"{row.claimed:.4f}", delta, f"{found.measured:.4f}", share, found.verdict
+    return row.name, notion, f"{row.claimed_level:.4f}", delta, f"{result.measured_level:.4f}", share, result.verdict
 
 
-def _record(found: audits.Found) -> dict[str, Any]:
-    row, audit = found.row, found.audit
+def _record(result: audits.Found) -> dict[str, Any]:
+    row, audit = result.row, result.audit
     return {
         "name": row.name,
         "must hold": row.holds,
         "statement": row.statement.to_dict(),
         "distance": row.distance,
-        "claimed": row.claimed,
-        "measured": found.measured,
-        "audit": {name: _finite(value) for name, value in audit._asdict().items()},
-        "verdict": found.verdict,
+        "claimed": row.claimed_level,
+        "measured": result.measured_level,
+        "audit": {name: _json_value(value) for name, value in audit._asdict().items()},
+        "verdict": result.verdict,
     }
 
 
-def _finite(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     return value if math.isfinite(value) else str(value)
 
 
-def _plot(found: list[audits.Found], path: Any) -> None:
+def _plot(results: list[audits.Found], path: Any) -> None:
     """A small panel a row: no attack may come under the line."""
-    lines = -(-len(found) // COLUMNS)
+    lines = -(-len(results) // COLUMNS)
     figure, axes = pyplot.subplots(lines, COLUMNS, figsize=(2.1 * COLUMNS, 2.35 * lines), sharex=True, sharey=True)
     panels = np.atleast_1d(axes).ravel()
     rates = np.linspace(0, 1, 401)
-    for axis, each in zip(panels, found, strict=False):
-        row = each.row
-        allowed = audits.claim("gdp" if row.sought == "mu" else "dp", row.claimed, delta=row.statement.delta)
+    for axis, result in zip(panels, results, strict=False):
+        row = result.row
+        allowed = audits.claim("gdp" if row.level_name == "mu" else "dp", row.claimed_level, delta=row.statement.delta)
         axis.plot(rates, _auditing.declared_trade_off(allowed, rates), color="black", linewidth=1, label="claimed")
-        ends = (np.append(np.insert(rates, 0, end), 1 - end) for rates, end in zip(each.curve, (0, 1), strict=True))
+        ends = (np.append(np.insert(rates, 0, end), 1 - end) for rates, end in zip(result.curve, (0, 1), strict=True))
         colour = "C0" if row.holds else "C3"
         axis.plot(*ends, ".-", color=colour, markersize=3, linewidth=0.7, label="measured")
-        axis.set_title("\n".join(_broken(row.name)), fontsize=6.5)
+        axis.set_title("\n".join(_title_lines(row.name)), fontsize=6.5)
         axis.spines[["top", "right"]].set_visible(False)
         axis.tick_params(labelsize=6)
-    for axis in panels[len(found) :]:
+    for axis in panels[len(results) :]:
         axis.set_visible(False)
     panels[0].legend(frameon=False, fontsize=6)
     figure.supxlabel('"second" said of the first neighbour', fontsize=8)
@@ -127,7 +127,7 @@ def _plot(found: list[audits.Found], path: Any) -> None:
     pyplot.close(figure)
 
 
-def _broken(name: str) -> list[str]:
+def _title_lines(name: str) -> list[str]:
     """In lines of a panel's width."""
     lines = [""]
     for word in name.split():

@@ -69,7 +69,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.name is None:
         rows = [
-            (name, report.last_time(report.stored(f"bench_{name}")), report.first_line(module))
+            (name, report.last_time(report.find_result(f"bench_{name}")), report.first_line(module))
             for name, module in MODULES.items()
         ]
         report.print_table(("name", "last took", "measurement"), rows, flush=(0, 2))
@@ -79,11 +79,11 @@ def main() -> None:
     if foreign := own - OPTIONS.get(options["name"], set()):
         parser.error(f"{options['name']} takes no {', '.join(sorted(foreign))}")
     if arguments.name == ALL:
-        raise SystemExit(everything(arguments.quick))
+        raise SystemExit(run_all(arguments.quick))
     importlib.import_module(MODULES[options["name"]]).main(arguments.quick, **{name: options[name] for name in own})
 
 
-def everything(quick: bool) -> int:
+def run_all(quick: bool) -> int:
     """Each measurement of speed in a process of its own; 1 where one failed."""
     commands = {f"bench_{name}": ("benchmarks.bench", name) for name in ABOUT}
     commands[summary.OVERHEAD] = ("benchmarks.reproduce", *summary.OVERHEAD.split("_"))
@@ -95,12 +95,12 @@ def everything(quick: bool) -> int:
             if subprocess.run(command, stdout=file, stderr=file, cwd=report.ROOT).returncode:
                 failed.append(f"{name} FAILED, see results/all/{log.name}")
 
-    def measured(name: str) -> dict | None:
+    def read_result(name: str) -> dict | None:
         folder, _, item = name.partition("_")
         path = report.folder(folder) / f"{item}{'_quick' * quick}.json"
         return json.loads(path.read_text()) if path.exists() else None
 
-    report.print_table(("", "measured"), summary.rows(measured))
+    report.print_table(("", "measured"), summary.rows(read_result))
     print(*failed, sep="\n")
     return min(len(failed), 1)
 

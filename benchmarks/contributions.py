@@ -31,8 +31,8 @@ BOX = {"low": [-1.0] * DIMENSION, "high": [1.0] * DIMENSION}
 SUMMED, SURVEYED = "contribute", "survey"
 CHOOSING, DESCENDING = "steps that end with a choice", "steps of the descent"
 NORMS: dict[str, Callable[[Any], float]] = {
-    "length": lambda part: math.sqrt(sum(int(each) ** 2 for each in part)),
-    "each": lambda part: max(abs(int(each)) for each in part),
+    "length": lambda part: math.sqrt(sum(int(number) ** 2 for number in part)),
+    "each": lambda part: max(abs(int(number)) for number in part),
 }
 
 
@@ -65,12 +65,14 @@ class Row(NamedTuple):
     parts: tuple[Part, ...]
 
 
-def _clipped(pick: Callable[[Any], Any], budget: Callable[[Any], Any], when: str = "each step") -> Part:
+def _gradient_part(pick: Callable[[Any], Any], budget: Callable[[Any], Any], when: str = "each step") -> Part:
     return Part("a clipped gradient", when, SUMMED, pick, "length", lambda config: int(budget(config).radius))
 
 
-def _counted(pick: Callable[[Any], Any], function: str, of: str) -> Part:
-    return Part(f"flags of the powers of two at or above {of}", "a single step", function, pick, "each", lambda _: 1)
+def _flags_part(pick: Callable[[Any], Any], function: str, threshold: str) -> Part:
+    return Part(
+        f"flags of the powers of two at or above {threshold}", "a single step", function, pick, "each", lambda _: 1
+    )
 
 
 def _losses(words: str, pick: Callable[[Any], Any], when: str = "each step") -> Part:
@@ -85,8 +87,8 @@ def rows() -> list[Row]:
     """Every algorithm with a ``contribute``, with all parts that its users add."""
     shared = {"users": USERS, "mu": MU}
     descent = {**shared, "steps": STEPS, "bounds": BOX}
-    own = _clipped(_whole, lambda config: config.budget)
-    sought = _counted(_whole, SURVEYED, "the length of a gradient")
+    own = _gradient_part(_whole, lambda config: config.budget)
+    sought = _flags_part(_whole, SURVEYED, "the length of a gradient")
     gibo = dp_gibo.config(**descent, batch=BATCH)
     candidates = np.linspace(-1, 1, 12).reshape(BATCH, DIMENSION)
     evaluated = gp_ucb.config(steps=STEPS, bounds=BOX)
@@ -120,7 +122,7 @@ def rows() -> list[Row]:
             ),
             (
                 _losses("a clipped loss at each point of a query", lambda whole: whole.means),
-                _counted(lambda whole: whole.counts, SUMMED, "the largest difference on the design"),
+                _flags_part(lambda whole: whole.counts, SUMMED, "the largest difference on the design"),
             ),
         ),
         Row(
@@ -142,25 +144,27 @@ def rows() -> list[Row]:
                     lambda whole: whole.choice, "each",
                     lambda config: int(config.choices[0].units) * int(config.choices[0].digits),
                 ),
-                _clipped(lambda whole: whole.inner, lambda config: config.inner.budget, DESCENDING),
+                _gradient_part(lambda whole: whole.inner, lambda config: config.inner.budget, DESCENDING),
             ),
         ),
         Row(
             "private_estimate of dp_gibo", private_estimate.make_algorithm(dp_gibo.algorithm),
             private_estimate.config(half, users=USERS, mu=MU / 2, loss_range=(0, 1)),
             (
-                _clipped(lambda whole: whole.inner, lambda config: config.inner.budget, DESCENDING),
+                _gradient_part(lambda whole: whole.inner, lambda config: config.inner.budget, DESCENDING),
                 _losses("a clipped loss at the answer", lambda whole: whole.loss, "the last step"),
             ),
         ),
     ]  # fmt: skip
 
 
-def without() -> list[str]:
+def algorithms_without_contribute() -> list[str]:
     """Algorithms without a ``contribute``."""
     names = [module.name for module in pkgutil.iter_modules(_algorithms.__path__)]
-    found = {name: getattr(import_module(f"jaxdpbo._algorithms.{name}"), "algorithm", None) for name in names}
-    return sorted(name for name, algorithm in found.items() if algorithm is not None and algorithm.contribute is None)
+    algorithms = {name: getattr(import_module(f"jaxdpbo._algorithms.{name}"), "algorithm", None) for name in names}
+    return sorted(
+        name for name, algorithm in algorithms.items() if algorithm is not None and algorithm.contribute is None
+    )
 
 
 def first_query(row: Row) -> Query:
@@ -174,7 +178,7 @@ def values_of(row: Row, query: Query, users: int) -> tuple[int, ...]:
     return (1, DIMENSION, users) if row.algorithm is dp_gd.algorithm else (len(query.mask), users)
 
 
-def added(row: Row, function: str, query: Query, memory: Any, values: jax.Array) -> Any:
+def users_total(row: Row, function: str, query: Query, memory: Any, values: jax.Array) -> Any:
     """The ``whole`` of the total of these users."""
     if function == SURVEYED:
         assert row.algorithm.survey is not None
@@ -189,19 +193,19 @@ def page() -> str:
     for row in rows():
         query = jax.eval_shape(lambda row=row: first_query(row))
         memory = row.algorithm.remember(row.config, 1)
-        kept = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(memory))
+        memory_size = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(memory))
         values = jnp.zeros(values_of(row, query, 1))
         for number, part in enumerate(row.parts):
-            whole = jax.eval_shape(partial(added, row, part.function), query, memory, values)
+            whole = jax.eval_shape(partial(users_total, row, part.function), query, memory, values)
             count = part.pick(whole).low.shape[0]
             norm = "length at most" if part.norm == "length" else "each at most"
             named = row.name if number == 0 else ""
             bound = f"{norm} {part.bound(row.config):,}"
             lines.append(
-                f"| {named} | {part.words} | {part.when} | {count} | {bound} | {kept if number == 0 else ''} |"
+                f"| {named} | {part.words} | {part.when} | {count} | {bound} | {memory_size if number == 0 else ''} |"
             )
     table = "\n".join(lines)
-    names = ", ".join(f"`{name}`" for name in without())
+    names = ", ".join(f"`{name}`" for name in algorithms_without_contribute())
     return f"""# The contribution of a user
 
 Read this page to see how far each of your users can move the sums of a step. Every user adds a short vector of whole

@@ -77,8 +77,8 @@ def length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     """Lines, without the docstring."""
     first = function.body[0]
     documented = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
-    said = (first.end_lineno or 0) - first.lineno + 1 if documented else 0
-    return (function.end_lineno or 0) - function.lineno + 1 - said
+    docstring_lines = (first.end_lineno or 0) - first.lineno + 1 if documented else 0
+    return (function.end_lineno or 0) - function.lineno + 1 - docstring_lines
 
 
 BRANCHES = (
@@ -99,10 +99,10 @@ def complexity(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.arg]:
     """Without ``self``."""
-    given = function.args
-    starred = [one for one in (given.vararg, given.kwarg) if one is not None]
-    every = (*given.posonlyargs, *given.args, *given.kwonlyargs, *starred)
-    return [one for one in every if one.arg not in ("self", "cls")]
+    arguments = function.args
+    starred = [argument for argument in (arguments.vararg, arguments.kwarg) if argument is not None]
+    every = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *starred)
+    return [argument for argument in every if argument.arg not in ("self", "cls")]
 
 
 def public_functions(tree: ast.Module) -> Iterator[ast.FunctionDef]:
@@ -138,10 +138,10 @@ def any_share(package: Path) -> float:
     trees = [ast.parse(path.read_text()) for path in package.rglob("*.py")]
     names = any_names(trees)
     annotations = [
-        ast.unparse(one.annotation) if one.annotation else "Any"
+        ast.unparse(parameter.annotation) if parameter.annotation else "Any"
         for tree in trees
         for function in public_functions(tree)
-        for one in parameters(function)
+        for parameter in parameters(function)
     ]
     return sum(bool(names & set(text.strip("'").split(" | "))) for text in annotations) / len(annotations)
 
@@ -151,7 +151,9 @@ def doubles_a_bound(node: ast.AST) -> bool:
     if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
         return False
     factors = [ast.unparse(side) for side in (node.left, node.right)]
-    return any(one in ("2", "2.0") for one in factors) and any(bound in one for one in factors for bound in BOUNDS)
+    return any(factor in ("2", "2.0") for factor in factors) and any(
+        bound in factor for factor in factors for bound in BOUNDS
+    )
 
 
 def computes_a_sensitivity(tree: ast.Module) -> bool:
@@ -189,9 +191,9 @@ def counts(root: Path) -> dict[str, object]:
     files = sorted((root / "jaxdpbo").rglob("*.py"))
     trees = {file: ast.parse(file.read_text()) for file in files}
     lines = [len(file.read_text().splitlines()) for file in files]
-    found = [function for tree in trees.values() for function in functions(tree)]
-    lengths, many = list(map(length, found)), [len(parameters(function)) for function in found]
-    paths = list(map(complexity, found))
+    all_functions = [function for tree in trees.values() for function in functions(tree)]
+    lengths, many = list(map(length, all_functions)), [len(parameters(function)) for function in all_functions]
+    paths = list(map(complexity, all_functions))
     alone = [sys.executable, "-c", ENTERED]
     done = subprocess.run(alone, cwd=root, check=True, capture_output=True, text=True)
     entered, passed, stays, places = json.loads(done.stdout)
@@ -201,19 +203,19 @@ def counts(root: Path) -> dict[str, object]:
         "modules": len(files),
         "modules of at most 400 lines, %": round(100 * sum(count <= 400 for count in lines) / len(files), 1),
         "longest module, lines": max(lines),
-        "functions": len(found),
+        "functions": len(all_functions),
         "lines of a function: median": statistics.median(lengths),
         "lines of a function: 90th percentile": quantile(lengths, 0.9),
         "lines of a function: most": max(lengths),
-        "functions over 80 lines": sum(one > 80 for one in lengths),
-        "functions of complexity over 15": sum(one > 15 for one in paths),
+        "functions over 80 lines": sum(count > 80 for count in lengths),
+        "functions of complexity over 15": sum(count > 15 for count in paths),
         "complexity: most": max(paths),
         "parameters: median": statistics.median(many),
         "parameters: most": max(many),
-        "functions of more than 12 parameters": sum(one > 12 for one in many),
+        "functions of more than 12 parameters": sum(count > 12 for count in many),
         "Any, % of public parameters, aliases resolved": round(100 * any_share(root / "jaxdpbo"), 1),
-        "functions named by a participle": sum(is_participle(one.name) for one in found),
-        "functions named by a preposition": sum(is_prepositional(one.name) for one in found),
+        "functions named by a participle": sum(is_participle(function.name) for function in all_functions),
+        "functions named by a preposition": sum(is_prepositional(function.name) for function in all_functions),
         "pages: words": pages[0],
         "pages: it, that, which, what, one, whose, per thousand": round(pages[1], 1),
         "pages: you, per thousand": round(pages[2], 1),
@@ -243,9 +245,9 @@ def main() -> None:
         return prose.print_rates(ROOT)
     if arguments.names:
         for file in sorted((ROOT / "jaxdpbo").rglob("*.py")):
-            for one in functions(ast.parse(file.read_text())):
-                if is_participle(one.name) or is_prepositional(one.name):
-                    print(f"{file.relative_to(ROOT)}:{one.lineno}: {one.name}")
+            for function in functions(ast.parse(file.read_text())):
+                if is_participle(function.name) or is_prepositional(function.name):
+                    print(f"{file.relative_to(ROOT)}:{function.lineno}: {function.name}")
         return
     columns = {"here": counts(ROOT)}
     if arguments.checkout is not None:

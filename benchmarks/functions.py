@@ -112,7 +112,7 @@ class Case(NamedTuple):
 
 def functions() -> dict[str, Callable[..., Any]]:
     """All public functions of the modules by name, without repetition."""
-    found: dict[str, Callable[..., Any]] = {}
+    by_name: dict[str, Callable[..., Any]] = {}
     seen: set[int] = set()
     for name in MODULES:
         module = importlib.import_module(name)
@@ -121,8 +121,8 @@ def functions() -> dict[str, Callable[..., Any]]:
             public = not attribute.startswith("_") and attribute not in NO_FUNCTIONS_OF_ARRAYS
             if public and callable(value) and not isinstance(value, type) and id(value) not in seen:
                 seen.add(id(value))
-                found[f"{name}.{attribute}"] = value
-    return found
+                by_name[f"{name}.{attribute}"] = value
+    return by_name
 
 
 def loss_of(function: Callable[..., Any], form: str) -> Callable[[Any, Any], jax.Array]:
@@ -146,7 +146,7 @@ def _parts(leaf: jax.Array) -> Iterator[jax.Array]:
 
 def cases(name: str, function: Callable[..., Any]) -> list[Case]:
     """Every traceable form of a function, if its values depend on the record."""
-    found = []
+    rows = []
     for form in FORMS:
         loss = loss_of(function, form)
         with warnings.catch_warnings():
@@ -158,8 +158,8 @@ def cases(name: str, function: Callable[..., Any]) -> list[Case]:
             refusal, constants = _refusal(loss)
             of_all = _refusal_of_all(loss)
             if of_all != NO_RECORD:
-                found.append(Case(name, form, refusal, of_all, constants))
-    return found
+                rows.append(Case(name, form, refusal, of_all, constants))
+    return rows
 
 
 def _refusal(loss: Callable[..., Any]) -> tuple[str, bool]:

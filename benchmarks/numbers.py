@@ -36,10 +36,10 @@ def fill(text: str) -> str:
     if text.count("<!-- number: ") != len(INLINE.findall(text)):
         raise ValueError("every '<!-- number: NAME -->' needs its '<!-- end -->' on its line and a name of letters")
 
-    def value(name: str, known: Mapping[str, Callable[[], str]]) -> str:
-        if name not in known:
-            raise ValueError(f"there is no {name!r}; there are {', '.join(known)}")
-        return known[name]()
+    def value(name: str, functions: Mapping[str, Callable[[], str]]) -> str:
+        if name not in functions:
+            raise ValueError(f"there is no {name!r}; there are {', '.join(functions)}")
+        return functions[name]()
 
     text = BLOCK.sub(lambda m: f"<!-- numbers: {m[1]} -->\n{value(m[1], BLOCKS)}\n<!-- end -->", text)
     return INLINE.sub(lambda m: f"<!-- number: {m[1]} -->{value(m[1], SENTENCES)}<!-- end -->", text)
@@ -50,7 +50,7 @@ def fill_page(path: Path) -> str:
     text = fill(path.read_text())
     if path.parent != report.ROOT:
         return text
-    return BLOCK.sub(lambda found: found[0].replace("](results/", "](docs/results/"), text)
+    return BLOCK.sub(lambda match: match[0].replace("](results/", "](docs/results/"), text)
 
 
 def differences() -> list[Path]:

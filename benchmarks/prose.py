@@ -41,10 +41,10 @@ def docstrings(path: Path) -> str:
 
 def rates(texts: Iterable[str]) -> tuple[int, float, float]:
     """How many words, and of a thousand how many point back, and how many address the reader."""
-    said = [word for text in texts for word in words(text)]
-    count = max(len(said), 1)
-    pointing, address = (1000 * sum(word in kind for word in said) / count for kind in (POINTING, ADDRESS))
-    return len(said), pointing, address
+    all_words = [word for text in texts for word in words(text)]
+    count = max(len(all_words), 1)
+    pointing, address = (1000 * sum(word in kind for word in all_words) / count for kind in (POINTING, ADDRESS))
+    return len(all_words), pointing, address
 
 
 def print_rates(root: Path) -> None:

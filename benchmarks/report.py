@@ -70,7 +70,7 @@ def write_result(
     write_json(path, found | provenance)
 
 
-def committed() -> tuple[str | None, bool | None]:
+def commit_state() -> tuple[str | None, bool | None]:
     """The commit that is checked out, and whether a tracked file of the code differs from it; None without git."""
     git = ["git", "-C", str(ROOT)]
     try:
@@ -82,7 +82,7 @@ def committed() -> tuple[str | None, bool | None]:
     return head.stdout.strip(), bool(changed.stdout.strip())
 
 
-COMMIT, MODIFIED = committed()  # at import: a commit that is made during a run is not the run's
+COMMIT, MODIFIED = commit_state()  # at import: a commit that is made during a run is not the run's
 # What an earlier process kept of a measurement is used where it has the same revision: never that of modified code.
 REVISION = COMMIT if MODIFIED is False else os.urandom(16).hex()
 
@@ -108,13 +108,13 @@ def folder(*parts: str) -> Path:
 def write_json(path: Path, content: Any) -> None:
     """Write, and say where."""
     path.write_text(json.dumps(content, indent=1) + "\n")
-    print(f"wrote {_short(path)}")
+    print(f"wrote {_display_path(path)}")
 
 
 def save_figure(figure: Any, path: Path) -> None:
     """Write a matplotlib figure, and say where."""
     figure.savefig(path, dpi=120, bbox_inches="tight")
-    print(f"wrote {_short(path)}")
+    print(f"wrote {_display_path(path)}")
 
 
 def write_bench(
@@ -158,21 +158,21 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[Any]], flush: Seq
 
 def other_seeds(name: str) -> list[str]:
     """The names of the committed results of the same item that report other seeds, in the order of the seeds."""
-    found = (re.fullmatch(rf"{name}_(\d+)-\d+", path.stem) for path in STORED.glob(f"{name}_*.json"))
-    return [match[0] for match in sorted(filter(None, found), key=lambda match: int(match[1]))]
+    matches = (re.fullmatch(rf"{name}_(\d+)-\d+", path.stem) for path in STORED.glob(f"{name}_*.json"))
+    return [match[0] for match in sorted(filter(None, matches), key=lambda match: int(match[1]))]
 
 
-def stored(name: str) -> dict[str, Any] | None:
+def find_result(name: str) -> dict[str, Any] | None:
     """The committed result of that name; None where there is none.
 
     Raises:
       ValueError: it was measured by code that was not committed.
     """
     path = STORED / f"{name}.json"
-    found = json.loads(path.read_text()) if path.exists() else None
-    if found and found["modified"]:
+    result = json.loads(path.read_text()) if path.exists() else None
+    if result and result["modified"]:
         raise ValueError(f"docs/results/{name}.json must be measured by committed code, but has 'modified': true")
-    return found
+    return result
 
 
 def last_time(result: dict[str, Any] | None) -> str:
@@ -191,7 +191,7 @@ def first_line(module: str) -> str:
     return line.split("``: ", 1)[-1].rstrip(".:")
 
 
-def _short(path: Path) -> str:
+def _display_path(path: Path) -> str:
     return str(path.relative_to(RESULTS.parent)) if path.is_relative_to(RESULTS.parent) else str(path)
 
 

@@ -52,9 +52,9 @@ def main() -> None:
     if arguments.paper == ALL:
         if arguments.item or arguments.seeds or arguments.full:
             parser.error("all takes --quick alone")
-        raise SystemExit(everything(arguments.quick))
+        raise SystemExit(run_all(arguments.quick))
     if arguments.item is None:
-        listed([arguments.paper] if arguments.paper else reproductions.PAPERS)
+        print_items([arguments.paper] if arguments.paper else reproductions.PAPERS)
         return
     items = reproductions.items(arguments.paper)
     if arguments.item not in items:
@@ -74,47 +74,47 @@ def seeds_of(text: str) -> range:
     return range(int(first), int(last))
 
 
-def everything(quick: bool) -> int:
+def run_all(quick: bool) -> int:
     """Run each item in its own process, unless this commit has measured it; return 1 if an item failed."""
-    wanted = [(paper, item) for paper in reproductions.PAPERS for item in reproductions.items(paper)]
+    paper_items = [(paper, item) for paper in reproductions.PAPERS for item in reproductions.items(paper)]
     rows, failed = [], 0
-    for paper, item in tqdm(wanted, unit="item"):
+    for paper, item in tqdm(paper_items, unit="item"):
         log, started = report.folder("all") / f"{paper}_{item}.log", time.perf_counter()
-        said = "measured before"
+        outcome = "measured before"
         if not _is_new(paper, item, quick):
             with log.open("w") as file:
                 command = [sys.executable, "-m", "benchmarks.reproduce", paper, item, *["--quick"] * quick]
                 status = subprocess.run(command, stdout=file, stderr=file, cwd=report.ROOT).returncode
-            said = "done" if status == 0 else f"FAILED, see results/all/{log.name}"
+            outcome = "done" if status == 0 else f"FAILED, see results/all/{log.name}"
             failed += status != 0
-        rows.append((f"{paper} {item}", said, f"{time.perf_counter() - started:.0f} s"))
+        rows.append((f"{paper} {item}", outcome, f"{time.perf_counter() - started:.0f} s"))
     report.print_table(("item", "status", "time"), rows, flush=(0, 1))
     if not quick:
         path = report.folder() / "reproduction.md"
-        path.write_text(verdicts.page([lambda name: _measured(*name.split("_", 1))]) + "\n")
+        path.write_text(verdicts.page([lambda name: _read_result(*name.split("_", 1))]) + "\n")
         print(f"wrote results/{path.name}")
     return min(failed, 1)
 
 
-def _measured(paper: str, item: str, quick: bool = False) -> Any:
+def _read_result(paper: str, item: str, quick: bool = False) -> Any:
     path = report.RESULTS / paper / f"{item}{'_quick' * quick}.json"
     return json.loads(path.read_text()) if path.exists() else None
 
 
 def _is_new(paper: str, item: str, quick: bool) -> bool:
     """Whether this commit's code wrote a whole result; a growing result has its figure only at the end."""
-    found = _measured(paper, item, quick)
+    result = _read_result(paper, item, quick)
     path = report.RESULTS / paper / f"{item}{'_quick' * quick}"
     whole = path.with_suffix(".png").exists() or item not in GROWING
-    return found is not None and whole and not found["modified"] and found["commit"] == report.REVISION
+    return result is not None and whole and not result["modified"] and result["commit"] == report.REVISION
 
 
-def listed(papers: list[str] | tuple[str, ...]) -> None:
+def print_items(papers: list[str] | tuple[str, ...]) -> None:
     """A line for each item: its title, and its last time."""
     rows = []
     for paper in papers:
         for item, function in reproductions.items(paper).items():
-            stored = report.stored(f"{paper}_{item}")
+            stored = report.find_result(f"{paper}_{item}")
             title = stored["figure"] if stored else (inspect.getdoc(function) or item).partition("\n")[0]
             rows.append((f"{paper} {item}", report.last_time(stored), title))
     report.print_table(("item", "last took", "title"), rows, flush=(0, 2))

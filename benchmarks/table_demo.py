@@ -51,8 +51,10 @@ def main() -> None:
         table = ours_engines.OPENERS[arguments.engine](folder, [*columns])
         print(f"{table}: opened in {time.perf_counter() - started:.0f} s")
         seeded = {"key": jax.random.key(0), "insecure_key": True}
-        points = [search(each, 2, **seeded).release.point for each in (table, tables.arrays(columns))]
-        print(f"two steps, beside an array of the same patients: {'the same bits' if same(points) else 'OTHER BITS'}")
+        points = [search(source, 2, **seeded).release.point for source in (table, tables.arrays(columns))]
+        print(
+            f"two steps, beside an array of the same patients: {'the same bits' if are_equal(points) else 'OTHER BITS'}"
+        )
         started = time.perf_counter()
         run = search(table, arguments.steps)
         seconds = time.perf_counter() - started
@@ -60,11 +62,11 @@ def main() -> None:
     untuned, tuned = (float(np.mean(problems.kernel_svr_loss(point, data))) for point in (middle, run.release.point))
     print(f"{arguments.steps} steps in {seconds:.0f} s; mean loss {tuned:.3f}, untuned {untuned:.3f} (public records)")
     print(run.guarantee)
-    if not same(points):
+    if not are_equal(points):
         raise SystemExit(1)
 
 
-def same(points: list[np.ndarray]) -> bool:
+def are_equal(points: list[np.ndarray]) -> bool:
     return np.array_equal(*points)
 
 

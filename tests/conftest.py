@@ -239,7 +239,7 @@ def pytest_sessionfinish(session, exitstatus):
 def _of_today() -> dict:
     from benchmarks import report
 
-    commit, modified = report.committed()
+    commit, modified = report.commit_state()
     return {"commit": commit, "modified": modified, "date": datetime.datetime.now(datetime.UTC).date().isoformat()}
 
 

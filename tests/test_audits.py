@@ -40,10 +40,10 @@ QUICK = 4_000
 def test_what_is_claimed_holds_at_95_percent(name, trials):
     """And the attack is no blunt one; where there is no guarantee it succeeds."""
     row = ROWS[name]
-    found = audits.measured(row, trials(f"audit: {name}, trials under each neighbour", QUICK, 100_000, 0))
+    found = audits.measure_row(row, trials(f"audit: {name}, trials under each neighbour", QUICK, 100_000, 0))
     assert found.verdict == ("holds" if row.holds else "broken, as it must be"), found.audit
     if row.holds:
-        assert row.least * row.claimed <= found.measured <= row.claimed
+        assert row.least * row.claimed_level <= found.measured_level <= row.claimed_level
 
 
 # Traps 8, 11 and 13: replays.
@@ -355,7 +355,7 @@ def best(key, scores, *_):
 )
 def test_trap_20_the_selection_was_never_privatised(monkeypatch, name, mechanism):
     def body():
-        assert audits.measured(ROWS[name], QUICK).verdict == "holds"
+        assert audits.measure_row(ROWS[name], QUICK).verdict == "holds"
 
     body()
     monkeypatch.setattr(_mechanisms, mechanism, best)
@@ -385,7 +385,7 @@ HALVED = {  # half the noise that was paid for
 def test_half_the_noise_is_seen(monkeypatch, name, mechanism):
     """So a pass of the rows means something."""
     monkeypatch.setattr(_mechanisms, mechanism, HALVED[mechanism](getattr(_mechanisms, mechanism)))
-    assert audits.measured(ROWS[name], QUICK).verdict == "EXCEEDED"
+    assert audits.measure_row(ROWS[name], QUICK).verdict == "EXCEEDED"
 
 
 def _twice(budget):
@@ -421,7 +421,7 @@ def test_a_dishonest_choice_in_the_default_search_is_seen(monkeypatch, trials, b
     row = ROWS["private_search, exact" + ", mostly choices" * (count == QUICK)]
     for name, planted in CHOICES[bug].items():
         monkeypatch.setattr(_choice, name, planted)
-    assert audits.measured(row, count).verdict == "EXCEEDED"
+    assert audits.measure_row(row, count).verdict == "EXCEEDED"
 
 
 def turning(point, slopes):
@@ -451,7 +451,7 @@ def test_trap_29_the_same_noise_on_two_releases(monkeypatch, noise):
     )  # fmt: skip
 
     def body():
-        assert audits.measured(row, QUICK).verdict == "holds"
+        assert audits.measure_row(row, QUICK).verdict == "holds"
 
     body()
     monkeypatch.setattr(jax.random, "fold_in", lambda key, data: key)

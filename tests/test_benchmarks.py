@@ -165,7 +165,7 @@ def test_figure_2_sets_dp_gibo_beside_descent(full_only, figure, capsys):
         assert method in shown
         assert written["median"][method]["distance"][0] > 1
     assert written["median"][fig2.PLAIN]["gap"][-1] < written["median"][fig2.PLAIN]["gap"][0]
-    data, best = fig2.drawn(jax.random.key(0), 100)
+    data, best = fig2.draw_records(jax.random.key(0), 100)
     slope = jax.grad(lambda theta: jnp.mean(huber_regression.loss(theta, data)))(best)
     np.testing.assert_allclose(slope, 0, atol=1e-9)
 
@@ -196,9 +196,9 @@ def test_figure_3_may_be_stopped_and_started(full_only, figure, results, monkeyp
         assert set(of) == {"0", "1"}
     monkeypatch.setitem(TINY, "fig3", TINY["fig3"] | {"steps": 2})
     other = common.Report(settings, "fig3", first["figure"], True, first["data"])
-    assert fig3.resumed(other, fig3.Problem(**first["problem"]))["runs"]
+    assert fig3.resume(other, fig3.Problem(**first["problem"]))["runs"]
     other.described = {"changed": True}
-    assert not fig3.resumed(other, fig3.Problem(**first["problem"]))["runs"]  # settings of another run
+    assert not fig3.resume(other, fig3.Problem(**first["problem"]))["runs"]  # settings of another run
 
 
 def test_figure_4_reads_every_method_at_both_counts(full_only, figure, capsys):
@@ -232,16 +232,16 @@ def test_an_interval_covers_as_often_as_it_says():
     found = [common.interval(common.mean_difference, *pair) for pair in samples]
     covered = sum(low <= 0.3 <= high for _, low, high in found)
     assert 88 <= covered <= 99
-    few = [common.compared(*pair[:, :5])["95%"] for pair in rng.normal(size=(1000, 2, 40))]
+    few = [common.paired_difference(*pair[:, :5])["95%"] for pair in rng.normal(size=(1000, 2, 40))]
     assert 930 <= sum(low <= 0.0 <= high for low, high in few) <= 970
-    paired = common.compared(samples[0, 1] - 0.1, samples[0, 1])
+    paired = common.paired_difference(samples[0, 1] - 0.1, samples[0, 1])
     np.testing.assert_allclose([paired["mean difference"], *paired["95%"]], -0.1)
     assert (paired["lower in"], paired["of"]) == (40, 40)
 
 
 def test_options_are_tried_in_every_combination():
     assert common.grid(a=(1, 2), b=("x", "y")) == [{"a": a, "b": b} for a in (1, 2) for b in "xy"]
-    assert common.plain({0.5: np.array([1, np.inf]), "n": np.int64(3)}) == {"0.5": [1.0, "inf"], "n": 3}
+    assert common.json_value({0.5: np.array([1, np.inf]), "n": np.int64(3)}) == {"0.5": [1.0, "inf"], "n": 3}
 
 
 def test_a_table_lines_up(capsys):
@@ -289,7 +289,7 @@ def test_kusners_figure_1_finds_a_large_correlation_and_says_why(kusner_item, ca
 
 def test_a_drawn_neighbour_differs_by_one_record():
     right = np.random.default_rng(0).integers(0, 2, (5, 400)).astype(float)
-    accuracies, neighbours = correlation.drawn(right, 50, 200, np.random.default_rng(1))
+    accuracies, neighbours = correlation.draw_sets(right, 50, 200, np.random.default_rng(1))
     counts = accuracies * 50
     np.testing.assert_allclose(counts, np.round(counts), atol=1e-9)
     more, less = neighbours * 51, neighbours * 49
@@ -396,7 +396,7 @@ def items_called(results, monkeypatch):
         called.append(f"{paper}_{item}")
         if item == "overhead" and called.count("avent_overhead") == 1:
             return types.SimpleNamespace(returncode=3)
-        found = report.stored(called[-1]) | {"commit": report.REVISION, "modified": False}
+        found = report.find_result(called[-1]) | {"commit": report.REVISION, "modified": False}
         path = results / paper / f"{item}{'_quick' * len(quick)}.json"
         path.parent.mkdir(exist_ok=True)
         path.write_text(json.dumps(found))
@@ -409,17 +409,17 @@ def items_called(results, monkeypatch):
 
 def test_all_items_give_the_page_of_verdicts_and_only_what_failed_runs_again(items_called, results, capsys):
     everything = [f"{paper}_{item}" for paper in reproductions.PAPERS for item in reproductions.items(paper)]
-    assert reproduce.everything(quick=False) == 1
+    assert reproduce.run_all(quick=False) == 1
     assert items_called == everything
     assert "FAILED, see results/all/avent_overhead.log" in capsys.readouterr().out
     assert "| a search takes about 45 s besides its trainings | not measured |" in page(results)
-    assert reproduce.everything(quick=False) == 0
+    assert reproduce.run_all(quick=False) == 0
     assert items_called == [*everything, "avent_overhead"]
-    assert page(results) == verdicts.page([lambda name: report.stored(name) | {"commit": report.REVISION}])
+    assert page(results) == verdicts.page([lambda name: report.find_result(name) | {"commit": report.REVISION}])
 
 
 def test_all_small_items_give_no_verdict(items_called, results):
-    assert reproduce.everything(quick=True) == 1
+    assert reproduce.run_all(quick=True) == 1
     assert len(items_called) > 30
     assert not (results / "reproduction.md").exists()
 

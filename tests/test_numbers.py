@@ -35,11 +35,11 @@ def test_every_result_belongs_to_a_command():
 
 
 def test_a_result_of_code_that_was_not_committed_is_refused(tmp_path, monkeypatch):
-    result = report.stored("kharkovskii_branin")
+    result = report.find_result("kharkovskii_branin")
     monkeypatch.setattr(report, "STORED", tmp_path)
     (tmp_path / "one.json").write_text(json.dumps(result | {"modified": True}))
     with pytest.raises(ValueError, match=r"one\.json must be measured by committed code, but has 'modified': true"):
-        report.stored("one")
+        report.find_result("one")
 
 
 def test_no_result_is_of_code_that_was_not_committed():
@@ -129,7 +129,7 @@ def test_what_a_result_lacks_is_said(tmp_path):
     report.write_result(tmp_path / "x.json", {"mean": 1.0}, settings=settings, **given)
     written = json.loads((tmp_path / "x.json").read_text())
     assert set(report.FIELDS) <= written.keys()
-    assert written["commit"] == report.committed()[0]
+    assert written["commit"] == report.commit_state()[0]
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ def test_each_loss_depends_on_its_own_record_alone():
     assert moved_losses(huber_regression.loss, np.zeros(4), pairs, lambda d: d[0], lambda d, r: (r, d[1])) == [3]
     noise = noisy.Data(rows, jax.random.key(3), 0.1)
     assert moved_losses(
-        noisy.observed(location.loss), np.zeros(5), noise, lambda d: d.records, lambda d, r: d._replace(records=r)
+        noisy.objective(location.loss), np.zeros(5), noise, lambda d: d.records, lambda d, r: d._replace(records=r)
     ) == [3]
     for objective, box, data in (
         (_kernel_svr.kernel_svr_loss, _kernel_svr.kernel_svr_bounds(10), diabetes()),
@@ -270,7 +270,7 @@ def noises(points, users=4_000, key=0, deviation=0.01, common=False):
     """``Z (b, n)`` as observed at points of the location problem."""
     records = location.sample(jax.random.key(9), users)
     data = noisy.Data(records, jax.random.key(key), deviation, common)
-    values = jax.vmap(noisy.observed(location.loss), (0, None))(jnp.asarray(points), data)
+    values = jax.vmap(noisy.objective(location.loss), (0, None))(jnp.asarray(points), data)
     return np.asarray((values - jax.vmap(location.loss, (0, None))(jnp.asarray(points), records)) / deviation)
 
 
@@ -315,10 +315,10 @@ def test_observation_noise_is_a_function_of_the_point():
     zeros = noises([[0.0, 1, 1, 1, 1], [-0.0, 1, 1, 1, 1]], users=50)
     np.testing.assert_array_equal(zeros[0], zeros[1])
     data = noisy.Data(location.sample(jax.random.key(9), 50), jax.random.key(0), 0.01)
-    one_by_one = [noisy.observed(location.loss)(point, data) for point in points]
-    together = jax.vmap(noisy.observed(location.loss), (0, None))(points, data)
+    one_by_one = [noisy.objective(location.loss)(point, data) for point in points]
+    together = jax.vmap(noisy.objective(location.loss), (0, None))(points, data)
     np.testing.assert_allclose(together, one_by_one, rtol=1e-12)
-    without = noisy.observed(location.loss)(points[0], data._replace(deviation=0.0))
+    without = noisy.objective(location.loss)(points[0], data._replace(deviation=0.0))
     np.testing.assert_array_equal(without, location.loss(points[0], data.records))
 
 
@@ -331,7 +331,7 @@ def test_observation_noise_in_float32(float32):
 
 
 def test_a_noisy_objective_runs_and_compiles_once(compilations):
-    assert noisy.observed(location.loss) is noisy.observed(location.loss)
+    assert noisy.objective(location.loss) is noisy.objective(location.loss)
     config = random_search.config(users=6, steps=2, bounds=[[-1.0] * 5, [1.0] * 5])
     records = location.sample(jax.random.key(9), 6)
 
@@ -339,7 +339,7 @@ def test_a_noisy_objective_runs_and_compiles_once(compilations):
         data = noisy.Data(records, jax.random.key(seed), deviation)
         return driver(
             random_search.algorithm,
-            noisy.observed(location.loss),
+            noisy.objective(location.loss),
             data,
             config,
             run=Execution(key=jax.random.key(1)),

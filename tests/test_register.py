@@ -222,7 +222,7 @@ def test_stored_sets_of_seeds_are_disjoint_and_whole():
         others = [{other.removeprefix(f"{name}_") for other in report.other_seeds(name)} for name in claim.results]
         assert all(seeds == others[0] for seeds in others), claim.item
         for name in claim.results:
-            drawn = [seeds_of(report.stored(one)["seeds"]) for one in (name, *report.other_seeds(name))]
+            drawn = [seeds_of(report.find_result(one)["seeds"]) for one in (name, *report.other_seeds(name))]
             assert sum(map(len, drawn)) == len(set().union(*drawn)), name
 
 

@@ -42,8 +42,8 @@ def test_lines_of_other_code_and_lines_cut_off_are_run_again(tmp_path, monkeypat
     said = {"loss": 0.25, "method": "choice: why", "seconds": 2.0}
     lines = [json.dumps(cell._asdict() | said | {"revision": of}) for of in ("now", "before")]
     path.write_text("\n".join([*lines, lines[0][:-9]]))
-    assert dict(cells._kept(path)) == {cell: said}
-    assert cells.run(path, [cell], tmp_path, searches.timed) == {cell: said}
+    assert dict(cells._stored_runs(path)) == {cell: said}
+    assert cells.run(path, [cell], tmp_path, searches.run_cell) == {cell: said}
     assert "about 0.0 hours for 1 of them" in cells._estimate({cell: said}, [cell, cell._replace(search="other")])
 
 
@@ -102,7 +102,7 @@ def test_one_choice_is_an_exponential_mechanism():
 def test_a_verdict_needs_the_interval_and_one_percent_of_the_scale(moved, scale, verdict):
     rng = np.random.default_rng(0)
     first, second = rng.normal(size=20), rng.normal(size=20)
-    pair = minimize.compared(first + 1.5 * moved, second, scale)
+    pair = minimize.compare_losses(first + 1.5 * moved, second, scale)
     assert pair["verdict"] == verdict
     np.testing.assert_allclose(
         pair["95%"], stats.t.interval(0.95, 19, np.mean(first - second) + 1.5 * moved, stats.sem(first - second))
@@ -116,7 +116,7 @@ def test_budgets_are_read_from_labels():
         ("mu inf", {"mu": np.inf}),
     ):
         budget = Budget.parse(label)
-        assert (budget.label, budget.typed) == (label, typed)
+        assert (budget.label, budget.arguments) == (label, typed)
     assert accounting.gdp_epsilon(EPSILON_ONE.mu, 1e-5) == pytest.approx(1.0)
     assert EPSILON_ONE.range == 1.0
     with pytest.raises(ValueError, match="'epsilon NUMBER' or 'mu NUMBER', got 'rho 1'"):
@@ -162,7 +162,7 @@ def test_runs_of_another_commit_are_kept_if_the_first_seeds_find_the_same(monkey
     found = {cell: {"loss": [0.5, 0.25][minimize._number(cell)], "method": "", "seconds": 5.0} for cell in each}
 
     def kept(found):
-        return {(cell.search, cell.seed) for cell, _ in minimize._unchanged({"logistic": row}, found)}
+        return {(cell.search, cell.seed) for cell, _ in minimize._unchanged_runs({"logistic": row}, found)}
 
     private, free = ({(search, 8102) for search in group} for group in (SEARCHES[:2], SEARCHES[2:]))
     assert kept(found) == private | free
@@ -171,10 +171,10 @@ def test_runs_of_another_commit_are_kept_if_the_first_seeds_find_the_same(monkey
         moved = found | {cell: found[cell] | {"loss": found[cell]["loss"] * 1.00001}}
         assert kept(moved) == of_others
         assert kept({other: said for other, said in found.items() if other != cell}) == of_others
-    assert not dict(minimize._unchanged({"logistic": row | {"first seed": 8000}}, found))
+    assert not dict(minimize._unchanged_runs({"logistic": row | {"first seed": 8000}}, found))
     monkeypatch.setattr(report, "COMMIT", "new")
-    all_runs = found | dict(minimize._unchanged({"logistic": row}, found))
-    measured = minimize._measured(all_runs, "logistic", SEARCHES, ["epsilon 1"], 3)
+    all_runs = found | dict(minimize._unchanged_runs({"logistic": row}, found))
+    measured = minimize._new_results(all_runs, "logistic", SEARCHES, ["epsilon 1"], 3)
     assert measured["losses"] == row["losses"]
     assert set(measured["seconds a run"].values()) == {5.0}
     assert measured["commits"] == {"epsilon 1": ["old", "new"]}
@@ -225,7 +225,7 @@ def test_regret_is_of_the_setting_that_all_rows_are_given():
 
 
 def test_settings_are_carried_as_was_measured():
-    measured = report.stored("bench_blocks")["exponents"]
+    measured = report.find_result("bench_blocks")["exponents"]
     assert measured.keys() == block_losses.LEARNERS.keys()
     for name, learner in block_losses.LEARNERS.items():
         assert _scaling.find_exponent(learner.estimator, learner.parameter) == measured[name]["best"]
@@ -255,4 +255,4 @@ def test_the_published_bound_asks_for_more_noise_than_ours():
     law = accounting.repetitions(3.0, 24.0)
     for run in (stage.gaussian_stage(0.3), stage.sampled_gaussian_stage(rate=0.01, noise_multiplier=2.0, steps=500)):
         ours = accounting.total([stage.selection_stage(law, run)], tunings.DELTA).epsilon
-        assert ours < tunings._published(stage.selection_stage(law, run)) < 6 * ours
+        assert ours < tunings._published_epsilon(stage.selection_stage(law, run)) < 6 * ours

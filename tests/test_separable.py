@@ -647,7 +647,7 @@ PROBLEMS = {
     "logistic_regression": (logistic_regression.loss, np.zeros(1), split(), _splits.OF_USERS),
     "logistic_regression, gains": (logistic_regression.gains, np.zeros(1), split(), _splits.OF_USERS),
     "noisy": (
-        noisy.observed(location.loss), np.ones(3), noisy.Data(DATA, jax.random.key(0), np.array(0.1), np.array(True)),
+        noisy.objective(location.loss), np.ones(3), noisy.Data(DATA, jax.random.key(0), np.array(0.1), np.array(True)),
         noisy.Data(0, None, None, None),
     ),
 }  # fmt: skip

@@ -36,18 +36,18 @@ def test_a_sweep_of_the_benchmark_reaches_the_minimum():
 def test_both_sides_of_the_finite_search_see_the_same_values():
     ours_seen = ours_ucb.sweep(first=0, seeds=2)["values"]
     peers = [sklearn_ucb.run(seed) for seed in range(2)]
-    assert rows.compared(ours_seen, peers, "values") == (2, 0)
+    assert rows.count_equal_runs(ours_seen, peers, "values") == (2, 0)
     assert len(set(ours_seen[0])) > 40
     moved = [[*ours_seen[0][:9], 0.0, *ours_seen[0][10:]], ours_seen[1]]
-    assert rows.compared(moved, peers, "values") == (1, 0)
+    assert rows.count_equal_runs(moved, peers, "values") == (1, 0)
     tied = [one | {"margins": [*one["margins"][:9], 1e-12, *one["margins"][10:]]} for one in peers]
-    assert rows.compared(moved, tied, "values") == (1, 1)
+    assert rows.count_equal_runs(moved, tied, "values") == (1, 1)
 
 
 def test_all_sides_of_the_outsourced_search_ask_for_the_same_rows():
     picks = [ours_outsourced.sweep(plan=plan, count=500, first=0, runs=2)["picks"] for plan in ours_outsourced.PLANS]
     assert picks[0] == picks[1]
-    assert rows.compared(picks[0], [sklearn_outsourced.run(500, seed) for seed in range(2)], "picks") == (2, 0)
+    assert rows.count_equal_runs(picks[0], [sklearn_outsourced.run(500, seed) for seed in range(2)], "picks") == (2, 0)
     assert len(set(picks[0][0])) > 20
 
 

@@ -119,7 +119,7 @@ def test_trials_cost_what_their_parts_say():
 def test_trials_follow_the_line_within_the_list(best, wanted):
     """Reaches .1, .2 and .4 at budgets 1 and 2, for one of 5; the list ends at .1 and .8."""
     settings = [{"learning_rate": reach} for reach in (0.1, 0.2, 0.4, 0.8)]
-    found = trials._extrapolated(Telling([]), settings, best, [1.0, 2.0, 5.0], 10)
+    found = trials._extrapolate(Telling([]), settings, best, [1.0, 2.0, 5.0], 10)
     assert found == {"learning_rate": pytest.approx(wanted)}
 
 

@@ -1,6 +1,6 @@
 """Claims against attacks: every mechanism and every private algorithm, on the worst pair of neighbours known.
 
-A row is a claim, a pair of neighbours and an attack. ``measured`` runs it and says what was found. Run by
+A row is a claim, a pair of neighbours and an attack. ``measure_row`` runs it and says what was found. Run by
 ``scripts/audit``; tests/test_audits.py runs the same rows with fewer trials.
 """
 
@@ -18,7 +18,7 @@ from benchmarks.audits import (
     silos,
     trainings,
 )
-from benchmarks.audits.rows import Found, Row, claim, measured
+from benchmarks.audits.rows import Found, Row, claim, measure_row
 
 FAMILIES = {
     "mechanisms": mechanisms.rows,
@@ -34,4 +34,4 @@ FAMILIES = {
     "one run": one_run.rows,
 }
 
-__all__ = ["FAMILIES", "Found", "Row", "claim", "measured"]
+__all__ = ["FAMILIES", "Found", "Row", "claim", "measure_row"]

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.audits.rows import Row, claim, of_both, simulate
+from benchmarks.audits.rows import Row, claim, score_both, simulate
 from jaxdpbo import dp_gp_ucb, drivers, gp_ucb, kernels, private_search
 from jaxdpbo._algorithms import dp_gd, dp_gibo, private_estimate, private_evaluations
 from jaxdpbo.privacy import _auditing, _choice
@@ -129,30 +129,30 @@ def _gains(release):
     chosen = dp_gp_ucb.in_order_config(candidates=LINE, users=USERS, epsilon=1.0, largest_gain=1.0, release=release)
     data = (np.ones((2, 2)), np.array([[0.0, 0.0], [1.0, 1.0]])) if release == "value" else GAINS
 
-    def released(key, gains):
-        found = drivers.pure_run(dp_gp_ucb.algorithm, gains_of_row, key, chosen, gains)[0]
-        return {"row": found.row, "value": found.value}
+    def draw_release(key, gains):
+        result = drivers.pure_run(dp_gp_ucb.algorithm, gains_of_row, key, chosen, gains)[0]
+        return {"row": result.row, "value": result.value}
 
-    def ratio(found):
-        scores = np.zeros(len(jax.tree.leaves(found)[0]))
-        if found["row"] is not None:
-            scores += float(chosen.epsilon_point) * (found["row"] == 0)
-        if found["value"] is not None:
+    def ratio(outputs):
+        scores = np.zeros(len(jax.tree.leaves(outputs)[0]))
+        if outputs["row"] is not None:
+            scores += float(chosen.epsilon_point) * (outputs["row"] == 0)
+        if outputs["value"] is not None:
             best = [float(np.max(np.mean(gains, axis=0))) for gains in data]
             scale = 0.5 / float(chosen.epsilon_value)  # one of two users, gains up to 1
-            scores += (np.abs(found["value"] - best[1]) - np.abs(found["value"] - best[0])) / scale
+            scores += (np.abs(outputs["value"] - best[1]) - np.abs(outputs["value"] - best[0])) / scale
         return scores
 
     def scores(trials):
-        drawn = simulate(released, *data, trials)
+        drawn = simulate(draw_release, *data, trials)
         if release == "point":
-            return _auditing.outcome_scores(*(found["row"] for found in drawn))
-        return of_both(ratio, drawn)
+            return _auditing.outcome_scores(*(outputs["row"] for outputs in drawn))
+        return score_both(ratio, drawn)
 
     return Row(f"dp_gp_ucb, Algorithm 3 in order: {release}", dp_gp_ucb.algorithm.privacy(chosen), scores)
 
 
-def _search(noise, shares, said=""):
+def _search(noise, shares, label=""):
     """The default of ``minimize`` where a choice is sharp: start, descent and answer, all pushed one way by user 0."""
     first, middle, last = (math.sqrt(share) for share in shares)
     ends = np.array([[-1.0], [1.0]])
@@ -166,43 +166,43 @@ def _search(noise, shares, said=""):
     )  # fmt: skip
     algorithm = private_search.make_algorithm(dp_gibo.algorithm, dp_gibo.set_start)
 
-    def released(key, slopes):
-        found = drivers.pure_run(algorithm, slope_times_place, key, chosen, slopes)[0]
-        low, high = jnp.min(found.points), jnp.max(found.points)
+    def draw_release(key, slopes):
+        result = drivers.pure_run(algorithm, slope_times_place, key, chosen, slopes)[0]
+        low, high = jnp.min(result.points), jnp.max(result.points)
         return {
-            "start": -jnp.sign(found.start[0]),
-            "moved": (found.path[0, 0] - found.path[-1, 0]) / STEP_SIZE,
-            "answer": (found.point[0] == low).astype(float) - (found.point[0] == high).astype(float),
+            "start": -jnp.sign(result.start[0]),
+            "moved": (result.path[0, 0] - result.path[-1, 0]) / STEP_SIZE,
+            "answer": (result.point[0] == low).astype(float) - (result.point[0] == high).astype(float),
         }
 
-    def ratio(found):
+    def ratio(outputs):
         """The logarithm of the likelihood ratio, but for the prior of the answer."""
-        of_start, of_answer = (_choice.pure_level(each) for each in chosen.choices)
+        of_start, of_answer = (_choice.pure_level(choice) for choice in chosen.choices)
         clipped, deviation = 0.5 / USERS, 2 * 0.5 * math.sqrt(STEPS) / (USERS * middle)
-        moved = 2 * clipped * found["moved"] / deviation**2
-        return of_start / 2 * found["start"] + moved + of_answer / 2 * found["answer"]
+        moved = 2 * clipped * outputs["moved"] / deviation**2
+        return of_start / 2 * outputs["start"] + moved + of_answer / 2 * outputs["answer"]
 
     return Row(
-        f"private_search, {noise}{said}",
+        f"private_search, {noise}{label}",
         algorithm.privacy(chosen),
-        lambda trials: of_both(ratio, simulate(released, *WORST, trials)),
+        lambda trials: score_both(ratio, simulate(draw_release, *WORST, trials)),
     )
 
 
 def _estimate():
     """User 0 pushes the descent one way, and the loss at its end to one end of the range."""
-    each, inner = math.sqrt(0.5), dp_gibo.algorithm
+    mu, inner = math.sqrt(0.5), dp_gibo.algorithm
     descent = dp_gibo.config(
-        users=USERS, steps=STEPS, mu=each, bounds=[[-np.inf], [np.inf]], theta0=[0.0], step_size=STEP_SIZE,
+        users=USERS, steps=STEPS, mu=mu, bounds=[[-np.inf], [np.inf]], theta0=[0.0], step_size=STEP_SIZE,
         clip_norm=0.5, batch=2, kernel_params=kernels.stationary(1.0, 1), polish_steps=0,
     )  # fmt: skip
-    chosen = private_estimate.config(descent, users=USERS, mu=each, loss_range=(0.0, 1.0))
+    chosen = private_estimate.config(descent, users=USERS, mu=mu, loss_range=(0.0, 1.0))
     algorithm = private_estimate.make_algorithm(inner)
 
     def ratio(key, slopes):
-        found = drivers.pure_run(algorithm, slope_from_afar, key, chosen, slopes)[0]
-        moved = (found.inner.path[0, 0] - found.inner.path[-1, 0]) / STEP_SIZE
-        apart, deviation = 2 * 0.5 / USERS, 2 * 0.5 * math.sqrt(STEPS) / (USERS * each)
-        return moved * apart / deviation**2 + found.loss / USERS / private_estimate.estimate_deviation(chosen) ** 2
+        result = drivers.pure_run(algorithm, slope_from_afar, key, chosen, slopes)[0]
+        moved = (result.inner.path[0, 0] - result.inner.path[-1, 0]) / STEP_SIZE
+        apart, deviation = 2 * 0.5 / USERS, 2 * 0.5 * math.sqrt(STEPS) / (USERS * mu)
+        return moved * apart / deviation**2 + result.loss / USERS / private_estimate.estimate_deviation(chosen) ** 2
 
     return Row("private_estimate, exact", algorithm.privacy(chosen), lambda trials: simulate(ratio, *WORST, trials))

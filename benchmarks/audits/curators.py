@@ -21,17 +21,19 @@ def rows() -> list[Row]:
     along, across = np.array([1.0, 0.0]), np.full(2, math.sqrt(0.5))  # across: the longest in l1 norm
     respond = transforms.randomised_response(epsilon=EPSILON, cells=CELLS, **common)
     return [
-        _noised("product_laplace, exact", transforms.product_laplace(epsilon=EPSILON, **common), across),
-        _noised("product_laplace, float", transforms.product_laplace(epsilon=EPSILON, noise="float", **common), across),
-        _noised("planar_laplace, exact", transforms.planar_laplace(epsilon=EPSILON, **common), along),
-        _noised("gaussian, exact", transforms.gaussian(**normal), along),
-        _noised("gaussian, float", transforms.gaussian(noise="float", **normal), along),
-        _noised("private_projection, exact", transforms.private_projection(projected=1, **normal), along),
+        _transform_row("product_laplace, exact", transforms.product_laplace(epsilon=EPSILON, **common), across),
+        _transform_row(
+            "product_laplace, float", transforms.product_laplace(epsilon=EPSILON, noise="float", **common), across
+        ),
+        _transform_row("planar_laplace, exact", transforms.planar_laplace(epsilon=EPSILON, **common), along),
+        _transform_row("gaussian, exact", transforms.gaussian(**normal), along),
+        _transform_row("gaussian, float", transforms.gaussian(noise="float", **normal), along),
+        _transform_row("private_projection, exact", transforms.private_projection(projected=1, **normal), along),
         Row("randomised_response, exact", respond.guarantee, lambda trials: _responses(respond, trials)),
     ]
 
 
-def _noised(name: str, chosen: transforms.Config, apart: np.ndarray) -> Row:
+def _transform_row(name: str, chosen: transforms.Config, apart: np.ndarray) -> Row:
     """A row at the centre or a unit of distance away: the likelihood ratio of the distribution that the metadata say.
 
     Scores of noise in floating point are rounded: its claim is of ideal noise, and the last bits are not
@@ -43,13 +45,13 @@ def _noised(name: str, chosen: transforms.Config, apart: np.ndarray) -> Row:
         def block(key):
             direction = apart
             if chosen.kind == "private_projection":
-                projection = _curated(key, chosen, CENTRE, CENTRE).metadata.projection
+                projection = _curate_pair(key, chosen, CENTRE, CENTRE).metadata.projection
                 direction = np.asarray(projection)[:, 0] / np.linalg.norm(projection)
-            curated = _curated(key, chosen, CENTRE, direction)
+            curated = _curate_pair(key, chosen, CENTRE, direction)
             return np.asarray(curated.z), curated.metadata, direction
 
-        found = _in_blocks(lambda key: _ratios(*block(key)), trials)
-        return found if chosen.cell else (np.round(found[0], 3), np.round(found[1], 3))
+        ratios = _run_blocks(lambda key: _ratios(*block(key)), trials)
+        return ratios if chosen.cell else (np.round(ratios[0], 3), np.round(ratios[1], 3))
 
     return Row(name, chosen.guarantee, scores)
 
@@ -69,18 +71,18 @@ def _responses(chosen, trials):
     """A row in one cell or in another."""
 
     def block(key):
-        z = np.asarray(_curated(key, chosen, CELLS[0], CELLS[1]).z)
+        z = np.asarray(_curate_pair(key, chosen, CELLS[0], CELLS[1]).z)
         return np.argmin(np.sum(np.square(z[:, None] - CELLS[None]), axis=2), axis=1)
 
-    return _auditing.outcome_scores(*_in_blocks(block, trials))
+    return _auditing.outcome_scores(*_run_blocks(block, trials))
 
 
-def _curated(key, chosen, first, second) -> transforms.CuratedRows:
+def _curate_pair(key, chosen, first, second) -> transforms.CuratedRows:
     """Half a block of each: rows are noised each by itself."""
     return transforms.curate(key, chosen, np.repeat([first, second], BLOCK, axis=0), insecure_key=True)
 
 
-def _in_blocks(block: Callable[[jax.Array], np.ndarray], trials: int) -> Scores:
+def _run_blocks(block: Callable[[jax.Array], np.ndarray], trials: int) -> Scores:
     keys = jax.random.split(jax.random.key(2), -(-trials // BLOCK))
-    found = np.stack([block(key).reshape(2, BLOCK) for key in keys])
-    return found[:, 0].reshape(-1)[:trials], found[:, 1].reshape(-1)[:trials]
+    outputs = np.stack([block(key).reshape(2, BLOCK) for key in keys])
+    return outputs[:, 0].reshape(-1)[:trials], outputs[:, 1].reshape(-1)[:trials]

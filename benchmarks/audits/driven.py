@@ -30,16 +30,19 @@ FILES = {"slower": 40, "least": 0.0}  # a ledger for every trial, so few trials,
 
 def rows() -> list[Row]:
     composed = accounting.compose_gdp([dp_gd.privacy(_descent(mu)).level for mu in BUDGETS])
-    both = claim("gdp", composed)
+    statement = claim("gdp", composed)
     return [
-        Row("sweep, two configs, together", both, lambda trials: _swept(trials, _sum)),
-        Row("sweep, two configs, their difference", both, lambda trials: _swept(trials, _difference), least=0.3),
+        Row("sweep, two configs, together", statement, lambda trials: _sweep_scores(trials, _sum)),
         Row(
-            "sweep, common random numbers, their difference", both,
-            lambda trials: _swept(trials, _difference, common_random_numbers=True), holds=False,
+            "sweep, two configs, their difference", statement, lambda trials: _sweep_scores(trials, _difference),
+            least=0.3,
         ),
-        Row("run_loop on record, interrupted and repeated", _statement(), _on_record(_interrupted), **FILES),
-        Row("run_scan on record, copied and repeated", _statement(), _on_record(_copied), **FILES),
+        Row(
+            "sweep, common random numbers, their difference", statement,
+            lambda trials: _sweep_scores(trials, _difference, common_random_numbers=True), holds=False,
+        ),
+        Row("run_loop on record, interrupted and repeated", _statement(), _recorded_scores(_interrupt_run), **FILES),
+        Row("run_scan on record, copied and repeated", _statement(), _recorded_scores(_copy_run), **FILES),
         Row("PrivateObjective on record, copied and repeated", _objective_statement(), _objectives, **FILES),
     ]  # fmt: skip
 
@@ -54,9 +57,9 @@ def _descent(mu: float, steps: int = 1) -> dp_gd.Config:
     )
 
 
-def _swept(trials: int, score: Callable[..., np.ndarray], **options: Any) -> tuple[np.ndarray, np.ndarray]:
+def _sweep_scores(trials: int, score: Callable[..., np.ndarray], **options: Any) -> tuple[np.ndarray, np.ndarray]:
     configs = [_descent(mu) for mu in BUDGETS]
-    found = []
+    scores = []
     for seed, slopes in enumerate(WORST):
         done = drivers.sweep(
             dp_gd.algorithm,
@@ -68,18 +71,18 @@ def _swept(trials: int, score: Callable[..., np.ndarray], **options: Any) -> tup
             run=drivers.Execution(key=jax.random.key(seed)),
         )
         moved = np.asarray(done.release.path)[:, :, 0, 0] - np.asarray(done.release.path)[:, :, -1, 0]
-        found.append(score(moved / STEP_SIZE, configs))
-    return found[0], found[1]
+        scores.append(score(moved / STEP_SIZE, configs))
+    return scores[0], scores[1]
 
 
 def _sum(gradients: np.ndarray, configs: list[dp_gd.Config]) -> np.ndarray:
     """Each weighed by how little noise it has: the likelihood ratio of both together."""
-    return sum(np.square(mu) * each for mu, each in zip(BUDGETS, gradients, strict=True))
+    return sum(np.square(mu) * gradient for mu, gradient in zip(BUDGETS, gradients, strict=True))
 
 
 def _difference(gradients: np.ndarray, configs: list[dp_gd.Config]) -> np.ndarray:
     """In units of the grid, where equal noise would cancel."""
-    units = [float(_clipping.grid_step(each.clip_norm, each.budget.radius, 1)) / each.users for each in configs]
+    units = [float(_clipping.grid_step(config.clip_norm, config.budget.radius, 1)) / config.users for config in configs]
     return gradients[1] / units[1] - gradients[0] / units[0]
 
 
@@ -91,40 +94,40 @@ def _statement() -> _guarantee.Guarantee:
     return dp_gd.privacy(_descent(1.0, 2))
 
 
-def _on_record(attack: Callable[..., list[np.ndarray]]) -> Callable[[int], tuple[np.ndarray, np.ndarray]]:
+def _recorded_scores(attack: Callable[..., list[np.ndarray]]) -> Callable[[int], tuple[np.ndarray, np.ndarray]]:
     """Scores of ``attack``, which returns every path of iterates that came out under one charge.
 
     The mean of what the paths say, and where two of them differ, which is the noise, as much as can be had of it.
     """
 
     def total(slopes: np.ndarray, draw: np.random.Generator) -> float:
-        paths = {path.tobytes(): path for path in _in_a_ledger(attack, _statement(), slopes, draw)}
-        said = [(path[0, 0] - path[-1, 0]) / (len(path) - 1) for path in paths.values() if len(path) > 1]
+        paths = {path.tobytes(): path for path in _attack_in_ledger(attack, _statement(), slopes, draw)}
+        means = [(path[0, 0] - path[-1, 0]) / (len(path) - 1) for path in paths.values() if len(path) > 1]
         longest = max(paths.values(), key=len, default=np.zeros((1, 1)))
         honest = all(np.array_equal(path, longest[: len(path)]) for path in paths.values())
-        return float(np.mean(said or [0.0])) if not honest else float(longest[0, 0] - longest[-1, 0])
+        return float(np.mean(means or [0.0])) if not honest else float(longest[0, 0] - longest[-1, 0])
 
-    return lambda trials: _each(trials, total)
+    return lambda trials: _neighbour_scores(trials, total)
 
 
-def _each(trials: int, score: Callable[..., float]) -> tuple[np.ndarray, np.ndarray]:
+def _neighbour_scores(trials: int, score: Callable[..., float]) -> tuple[np.ndarray, np.ndarray]:
     """The operating system's randomness, which runs on record take, is a seed's here: an audit can be repeated."""
-    found = []
+    scores = []
     for seed, data in enumerate(WORST):
         draw = np.random.default_rng(seed)
         with mock.patch.object(os, "urandom", draw.bytes):
-            found.append(np.array([score(data, draw) for _ in range(trials)]))
-    return found[0], found[1]
+            scores.append(np.array([score(data, draw) for _ in range(trials)]))
+    return scores[0], scores[1]
 
 
-def _in_a_ledger(attack: Callable[..., Any], statement: _guarantee.Guarantee, data: Any, draw: Any) -> Any:
+def _attack_in_ledger(attack: Callable[..., Any], statement: _guarantee.Guarantee, data: Any, draw: Any) -> Any:
     with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
         path = Path(folder) / "ledger.jsonl"
         ledger.create(path, notion="gdp", level=2, relation="replace_one", protects=statement.protects)
         return attack(path, data, draw)
 
 
-def _interrupted(path: Path, slopes: np.ndarray, draw: np.random.Generator) -> list[np.ndarray]:
+def _interrupt_run(path: Path, slopes: np.ndarray, draw: np.random.Generator) -> list[np.ndarray]:
     """Stopped at a random evaluation, twice, by either driver, then let go; the iterates it asked about too."""
     chosen, paths = _descent(1.0, 2), []
 
@@ -137,11 +140,11 @@ def _interrupted(path: Path, slopes: np.ndarray, draw: np.random.Generator) -> l
                 raise MemoryError
             return np.asarray(data, point.dtype)[None]
 
-        given = SLOPES if driver is drivers.run_scan else objective
+        target = SLOPES if driver is drivers.run_scan else objective
         try:
             paths.append(
                 np.asarray(
-                    driver(dp_gd.algorithm, given, slopes, chosen, ledger=drivers.Recording(path, "x")).release.path
+                    driver(dp_gd.algorithm, target, slopes, chosen, ledger=drivers.Recording(path, "x")).release.path
                 )
             )
         except drivers.RunInterrupted as error:
@@ -159,7 +162,7 @@ def _interrupted(path: Path, slopes: np.ndarray, draw: np.random.Generator) -> l
     return paths
 
 
-def _copied(path: Path, slopes: np.ndarray, draw: np.random.Generator) -> list[np.ndarray]:
+def _copy_run(path: Path, slopes: np.ndarray, draw: np.random.Generator) -> list[np.ndarray]:
     """The same run by every name and copy of its ledger."""
     chosen, paths, copy = _descent(1.0, 2), [], path.with_name("copy")
     link = path.with_name("link")
@@ -188,20 +191,20 @@ def _objectives(trials: int) -> tuple[np.ndarray, np.ndarray]:
     """Two values are paid for; the attacker has the mean of all that came out of any name or copy."""
 
     def values(path: Path, slopes: np.ndarray, draw: np.random.Generator) -> list[float]:
-        losses, found = np.array([slopes[0], 0.5]), []
+        losses, answers = np.array([slopes[0], 0.5]), []
         copy, link = path.with_name("copy"), path.with_name("link")
         for name in (path, copy, link, path, copy):
             try:
                 objective = _objective(name, losses)
-                found += [one.value for one in objective.spent]
-                found += [objective(None) for _ in range(objective.remaining if len(found) else 1)]
+                answers += [spend.value for spend in objective.spent]
+                answers += [objective(None) for _ in range(objective.remaining if len(answers) else 1)]
             except (ledger.LedgerError, FileNotFoundError, drivers.BudgetExhausted):
                 pass
             shutil.copy(path, copy)
             link.exists() or link.symlink_to(path)
-        return found
+        return answers
 
     def mean(slopes: np.ndarray, draw: np.random.Generator) -> float:
-        return float(np.mean(list(dict.fromkeys(_in_a_ledger(values, _objective_statement(), slopes, draw)))))
+        return float(np.mean(list(dict.fromkeys(_attack_in_ledger(values, _objective_statement(), slopes, draw)))))
 
-    return _each(trials, mean)
+    return _neighbour_scores(trials, mean)

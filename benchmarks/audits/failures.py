@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.audits import algorithms
-from benchmarks.audits.rows import Row, claim, of_both, simulate
+from benchmarks.audits.rows import Row, claim, score_both, simulate
 from jaxdpbo import dp_gp_ucb, drivers, gp_ucb, mechanisms, random_search, transforms
 from jaxdpbo.privacy import _auditing
 
@@ -18,8 +18,8 @@ def rows() -> list[Row]:
         *(_worst_pair(number, variance) for number, variance in ((1, 0.01), (2, 0.0))),
         _half_of_what_moves(),
         Row("laplace, float, read to the last bit", claim("dp", 1.0), _last_bits, holds=False),
-        Row("random_search", claim("dp", TOLD), _searched, holds=False),
-        Row("gp_ucb", claim("dp", TOLD), _seen, holds=False),
+        Row("random_search", claim("dp", TOLD), _random_search_scores, holds=False),
+        Row("gp_ucb", claim("dp", TOLD), _gp_ucb_scores, holds=False),
     ]
 
 
@@ -41,7 +41,7 @@ def _column_space(trials):
             fits.append(np.linalg.norm(np.einsum("ij,tjr->tir", left, z), axis=(1, 2)))
         return np.log(fits[1] + 1e-300) - np.log(fits[0] + 1e-300)
 
-    return of_both(misfit, simulate(release, ROWS, neighbour, trials, together=False))
+    return score_both(misfit, simulate(release, ROWS, neighbour, trials, together=False))
 
 
 def _worst_pair(number, variance):
@@ -89,14 +89,14 @@ def _last_bits(trials):
     """
     drawn = simulate(lambda key, value: mechanisms.laplace(key, value, 1.0), 0.0, 1.0, trials)
     grain = np.finfo(drawn[0].dtype).eps / 2
-    return of_both(lambda released: (np.remainder(released, grain) != 0).astype(float), drawn)
+    return score_both(lambda released: (np.remainder(released, grain) != 0).astype(float), drawn)
 
 
 def mean_gain_of_row(point, gains):
     return jnp.mean(algorithms.gains_of_row(point, gains))
 
 
-def _searched(trials):
+def _random_search_scores(trials):
     """Random search keeps the point of least raw loss: user 0 says on which side."""
     chosen = random_search.config(users=2, steps=4, bounds=[[0.0], [1.0]])
 
@@ -106,7 +106,7 @@ def _searched(trials):
     return simulate(point, np.array([-9.0, 1.0]), np.array([9.0, 1.0]), trials)
 
 
-def _seen(trials):
+def _gp_ucb_scores(trials):
     """GP-UCB names the candidate of largest raw utility."""
     chosen = gp_ucb.config(steps=3, noise_variance=0.01, candidates=algorithms.LINE)
 
@@ -115,4 +115,4 @@ def _seen(trials):
         return released.point[0]
 
     drawn = simulate(point, np.array([[1.0, 0.0], [0.0, 0.5]]), np.array([[0.0, 1.0], [0.0, 0.5]]), trials)
-    return _auditing.outcome_scores(*(np.rint(found).astype(int) for found in drawn))
+    return _auditing.outcome_scores(*(np.rint(points).astype(int) for points in drawn))

@@ -38,14 +38,14 @@ def _models(trials: int) -> Scores:
     """The likelihood ratio of all that left, every model by its noise, of no row that is 1 and of one."""
     asked = _fitting.TuningArguments(Count(), SETTINGS, EPSILON, DELTA, None, None, True, "raise")  # pyright: ignore
     plan, labels = _front._plan(asked, LEVELS, COUNT, DELTA, RECORDS, RECORDS), np.zeros(RECORDS, int)
-    found = []
+    scores = []
     for ones in (0, 1):
         features = (np.arange(RECORDS) < ones).astype(float)[:, None]
-        both = (features, labels), (0 * features, labels)
-        fronts = (_front._search(plan, both, jax.random.key(2 * trial + ones)) for trial in range(trials))
-        found.append(np.array([_ratio(each) for each in fronts]))
-    return found[0], found[1]
+        splits = (features, labels), (0 * features, labels)
+        fronts = (_front._search(plan, splits, jax.random.key(2 * trial + ones)) for trial in range(trials))
+        scores.append(np.array([_ratio(front) for front in fronts]))
+    return scores[0], scores[1]
 
 
-def _ratio(found: _front.Front) -> float:
-    return sum((model[0] - 0.5) / noise**2 for model, noise in zip(found.models, found.noises.tolist(), strict=True))
+def _ratio(front: _front.Front) -> float:
+    return sum((model[0] - 0.5) / noise**2 for model, noise in zip(front.models, front.noises.tolist(), strict=True))

@@ -53,7 +53,7 @@ def rows() -> list[Row]:
 def _releases(trials: int) -> Scores:
     """Scores on rows without a 1, and with a single 1: the epsilon of the released response, -1 without a release."""
     plans: list[Any] = []
-    calibrate, found = _least_epsilon._plan, []
+    calibrate, scores = _least_epsilon._plan, []
 
     def plan(*public: Any) -> Any:
         """Calibrate the noise once, for all trials."""
@@ -63,13 +63,13 @@ def _releases(trials: int) -> Scores:
     with mock.patch.object(_least_epsilon, "_plan", plan):
         for ones in (0, 1):
             features = (np.arange(RECORDS) < ones).astype(float)[:, None]
-            found.append(np.array([_score(features, jax.random.key(2 * trial + ones)) for trial in range(trials)]))
-    return found[0], found[1]
+            scores.append(np.array([_score(features, jax.random.key(2 * trial + ones)) for trial in range(trials)]))
+    return scores[0], scores[1]
 
 
 def _score(features: np.ndarray, key: jax.Array) -> float:
     rows, validation = (features, np.zeros(RECORDS)), (0 * features, np.zeros(RECORDS))
-    found = tuning.least_epsilon(
+    result = tuning.least_epsilon(
         RandomisedResponse(), rows, [0.0], validation=validation, delta=DELTA, key=key, **OPTIONS
     )
-    return -1.0 if found.noise is None else 1 / found.noise
+    return -1.0 if result.noise is None else 1 / result.noise

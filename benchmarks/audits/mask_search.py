@@ -44,7 +44,7 @@ def rows() -> list[Row]:
 def attack_secagg(first: int = 0, last: int = SEEDS) -> Guesses:
     """Two clients of Flower in a round of SecAgg+, and a server that searches the seeds from ``first`` to ``last``."""
     coins, words = _secagg_round()
-    return coins, _about_the_middle(_unmask(words, first, last)[1:])
+    return coins, _centre(_unmask(words, first, last)[1:])
 
 
 def attack_silos(*, masked: bool = True) -> Guesses:
@@ -54,7 +54,7 @@ def attack_silos(*, masked: bool = True) -> Guesses:
     publics = {name: _masks.public_key(key) for name, key in private.items()}
     mask = _masks.make_mask("A", private["A"], publics, b"audit", NUMBERS) * np.uint64(masked)
     words = (coins.astype(np.uint64) * np.uint64(TARGET) + mask) % np.uint64(MODULUS)
-    return coins, _about_the_middle(_unmask(words.astype(np.int64), 0, SEEDS))
+    return coins, _centre(_unmask(words.astype(np.int64), 0, SEEDS))
 
 
 def _unmask(words: np.ndarray, first: int, last: int) -> np.ndarray:
@@ -67,7 +67,7 @@ def _unmask(words: np.ndarray, first: int, last: int) -> np.ndarray:
     return words
 
 
-def _about_the_middle(numbers: np.ndarray) -> np.ndarray:
+def _centre(numbers: np.ndarray) -> np.ndarray:
     return numbers - (np.min(numbers) + np.max(numbers)) / 2
 
 
@@ -79,21 +79,23 @@ def spread(numbers: np.ndarray) -> np.ndarray:
 
 def search(words: np.ndarray, most: int, first: int, last: int) -> np.ndarray:
     """The numbers of the seeds with two first outputs that leave at most ``most`` of two masked words."""
-    words, found = np.asarray(words, np.uint64).astype(np.uint32), []
+    words, matches = np.asarray(words, np.uint64).astype(np.uint32), []
     for start in range(first, last, BLOCK):
         numbers = np.arange(start, min(start + BLOCK, last), dtype=np.uint32)
         padded = np.resize(spread(numbers), (-(-len(numbers) // LANES), LANES))
-        found.append(numbers[np.flatnonzero(np.asarray(_fits(padded, words, np.uint32(most))).ravel()[: len(numbers)])])
-    return np.concatenate(found)
+        matches.append(
+            numbers[np.flatnonzero(np.asarray(_fits(padded, words, np.uint32(most))).ravel()[: len(numbers)])]
+        )
+    return np.concatenate(matches)
 
 
 @jax.jit
 def _fits(seeds: jax.Array, words: jax.Array, most: jax.Array) -> jax.Array:
-    def of_lane(lane: jax.Array) -> jax.Array:
+    def check_lane(lane: jax.Array) -> jax.Array:
         outputs = first_outputs(lane)
         return jnp.all(jnp.stack([word - output <= most for word, output in zip(words, outputs, strict=True)]), axis=0)
 
-    return jax.lax.map(of_lane, seeds)
+    return jax.lax.map(check_lane, seeds)
 
 
 def first_outputs(seeds: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -102,10 +104,10 @@ def first_outputs(seeds: jax.Array) -> tuple[jax.Array, jax.Array]:
     def advance(place: jax.Array, state: jax.Array) -> jax.Array:
         return SEEDING * (state ^ (state >> np.uint32(30))) + place.astype(np.uint32)
 
-    one = advance(np.uint32(1), seeds)
-    two = advance(np.uint32(2), one)
-    far = jax.lax.fori_loop(3, 398, advance, two)
-    return _temper(far ^ _twist(seeds, one)), _temper(advance(np.uint32(398), far) ^ _twist(one, two))
+    first = advance(np.uint32(1), seeds)
+    second = advance(np.uint32(2), first)
+    far = jax.lax.fori_loop(3, 398, advance, second)
+    return _temper(far ^ _twist(seeds, first)), _temper(advance(np.uint32(398), far) ^ _twist(first, second))
 
 
 def _twist(high: jax.Array, low: jax.Array) -> jax.Array:

@@ -9,7 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.audits.rows import Row, claim, of_both, simulate
+from benchmarks.audits.rows import Row, claim, score_both, simulate
 from jaxdpbo.privacy import _accounting, _auditing, _clipping, _mechanisms, _private_scale, _wide_integers
 from jaxdpbo.privacy._accounting import noise_shares
 
@@ -22,10 +22,10 @@ FAR = 24  # cells, of the planar noise: a cone behind the first point, which is 
 
 def rows() -> list[Row]:
     return [
-        _added("gaussian, float", "gdp", 1.0, lambda key: _mechanisms.gaussian(key, jnp.zeros(()), 1.0), 1.0),
-        _added("laplace, float", "dp", 1.0, lambda key: _mechanisms.laplace(key, jnp.zeros(()), 1.0), 1.0),
+        _noise_row("gaussian, float", "gdp", 1.0, lambda key: _mechanisms.gaussian(key, jnp.zeros(()), 1.0), 1.0),
+        _noise_row("laplace, float", "dp", 1.0, lambda key: _mechanisms.laplace(key, jnp.zeros(()), 1.0), 1.0),
         *(
-            _added(
+            _noise_row(
                 f"rounded_gaussian, sigma {sigma}",
                 "gdp",
                 _accounting.rounded_gaussian_mu(sigma, sigma),
@@ -34,26 +34,29 @@ def rows() -> list[Row]:
             )
             for sigma in (4, 64)  # one table, and the sum of two
         ),
-        _added("discrete_laplace", "dp", 1.0, lambda key: _mechanisms.discrete_laplace(key, (), RATE), MOVED),
-        _chosen("exponential, float", lambda key, scores: _mechanisms.exponential(key, scores, 1.0, 1.0), 1.0, 3.0),
-        _chosen(
+        _noise_row("discrete_laplace", "dp", 1.0, lambda key: _mechanisms.discrete_laplace(key, (), RATE), MOVED),
+        _choice_row("exponential, float", lambda key, scores: _mechanisms.exponential(key, scores, 1.0, 1.0), 1.0, 3.0),
+        _choice_row(
             "exact_exponential",
             lambda key, scores: _mechanisms.exact_exponential(key, scores.astype(jnp.int32), RATE / 2),
             MOVED,
             3 * MOVED,
         ),
-        _chosen(
+        _choice_row(
             "noisy_argmax (geometric)",
             lambda key, scores: _mechanisms.noisy_argmax(key, scores.astype(jnp.int32), RATE / 2),
             MOVED,
             MOVED,
         ),
         Row(
-            "planar_laplace", claim("metric_dp", float(RATE), relation="unit_distance", unit=1.0), _planar, distance=FAR
+            "planar_laplace",
+            claim("metric_dp", float(RATE), relation="unit_distance", unit=1.0),
+            _planar_scores,
+            distance=FAR,
         ),
         _scale(),
         Row("outcome", claim("dp", math.log(TRUTH / CHANCES[1])), _outcome),
-        _added(
+        _noise_row(
             f"discrete_gaussian, sigma {SHARE}",
             "gdp",
             noise_shares.discrete_gaussian_mu(SHARE, SHARE**2),
@@ -71,21 +74,21 @@ def _scale() -> Row:
     def scores(trials):
         median = partial(_private_scale.median, budget=budget)
         ends = np.array([2.0**50]), np.array([0.0])
-        return of_both(np.log2, simulate(lambda key, number: median(key, numbers=number), *ends, trials))
+        return score_both(np.log2, simulate(lambda key, number: median(key, numbers=number), *ends, trials))
 
     return Row("private_scale.median", claim("gdp", _private_scale.level(budget)), scores)
 
 
-def _added(name: str, notion: str, level: float, noise: Callable[[Any], Any], moved: float) -> Row:
+def _noise_row(name: str, notion: str, level: float, noise: Callable[[Any], Any], moved: float) -> Row:
     """Noise on a value that neighbours move by ``moved``."""
 
     def scores(trials):
-        return of_both(np.ravel, simulate(lambda key, value: value + noise(key), moved, 0 * moved, trials))
+        return score_both(np.ravel, simulate(lambda key, value: value + noise(key), moved, 0 * moved, trials))
 
     return Row(name, claim(notion, level), scores)
 
 
-def _chosen(name: str, choose: Callable[[Any, Any], Any], moved: float, behind: float) -> Row:
+def _choice_row(name: str, choose: Callable[[Any, Any], Any], moved: float, behind: float) -> Row:
     """A choice among three scores: row 0 falls, the two others rise, each by ``moved``.
 
     ``behind``, how far row 0 is behind to begin with, decides how near the odds come to their bound, and how rare they
@@ -100,10 +103,10 @@ def _chosen(name: str, choose: Callable[[Any, Any], Any], moved: float, behind: 
     return Row(name, claim("dp", 1.0), scores)
 
 
-def _planar(trials):
+def _planar_scores(trials):
     points = np.array([0, 0], np.int32), np.array([FAR, 0], np.int32)
     drawn = simulate(lambda key, point: point + _mechanisms.planar_laplace(key, 1, RATE)[0], *points, trials)
-    return of_both(lambda z: np.linalg.norm(z - points[1], axis=1) - np.linalg.norm(z, axis=1), drawn)
+    return score_both(lambda z: np.linalg.norm(z - points[1], axis=1) - np.linalg.norm(z, axis=1), drawn)
 
 
 def _outcome(trials):
@@ -121,9 +124,9 @@ def _clipped_sum(trials):
     """User 0 is as far out as can be, on one side or the other."""
     losses = np.array([[1e6, 0.3, -0.2], [1e6, -0.1, 0.4]])
 
-    def released(key, losses):
+    def release_sum(key, losses):
         total, _, _ = _clipping.weighted_clipped_sum(jnp.eye(2), losses, jnp.ones(()), jnp.int32(RADIUS))
         noise = _wide_integers.widen(_mechanisms.rounded_gaussian(key, (2,), WIDTH))
         return jnp.sum(_wide_integers.to_float(_wide_integers.add(total, noise), losses.dtype))
 
-    return simulate(released, losses, losses * np.array([[-1.0, 1.0, 1.0]]), trials)
+    return simulate(release_sum, losses, losses * np.array([[-1.0, 1.0, 1.0]]), trials)

@@ -62,8 +62,8 @@ def audit(guesses: Guesses) -> _auditing.Audit:
     auditor = auditing.CanaryScoreAuditor(
         np.ones(right.sum()), np.concatenate([np.ones(len(sure) - right.sum()), silent])
     )
-    found = auditor.epsilon_one_run(1 - CONFIDENCE, DELTA, threshold_strategy=auditing.Explicit(0.0))
-    return _auditing.Audit(float(found), 0.0, DELTA, int(right.sum()), int((~right).sum()), len(sure))
+    bound = auditor.epsilon_one_run(1 - CONFIDENCE, DELTA, threshold_strategy=auditing.Explicit(0.0))
+    return _auditing.Audit(float(bound), 0.0, DELTA, int(right.sum()), int((~right).sum()), len(sure))
 
 
 def _attack_tuning(planted: Callable[[], AbstractContextManager] = nullcontext) -> Guesses:
@@ -73,11 +73,11 @@ def _attack_tuning(planted: Callable[[], AbstractContextManager] = nullcontext) 
     validation = np.zeros((CANARIES, CANARIES)), np.zeros(CANARIES, int)
     setting = {"learning_rate": 1.0, "batch": CANARIES, "epochs": 4, "clip_norm": 1.0}
     with planted():
-        found = tuning.tune_and_train(
+        result = tuning.tune_and_train(
             tuning.DPSGD(training.logistic_regression(CANARIES), classes=(0, 1)), rows, [setting],
             validation=validation, epsilon=EPSILON, delta=DELTA, mean=2.0, key=jax.random.key(0), insecure_key=True,
         )  # fmt: skip
-    (layer,) = found.model
+    (layer,) = result.model
     return coins, np.asarray(layer.weights)[:, 0]
 
 

@@ -38,12 +38,12 @@ class Row(NamedTuple):
     audit: Callable[[], _auditing.Audit] | None = None
 
     @property
-    def claimed(self) -> float:
+    def claimed_level(self) -> float:
         """The level that the neighbours' distance allows."""
         return self.statement.level * (self.distance if self.statement.notion == "metric_dp" else 1.0)
 
     @property
-    def sought(self) -> str:
+    def level_name(self) -> str:
         return "mu" if self.statement.notion == "gdp" else "epsilon"
 
 
@@ -56,16 +56,16 @@ class Found(NamedTuple):
     verdict: str
 
     @property
-    def measured(self) -> float:
-        return self.audit.mu if self.row.sought == "mu" else self.audit.epsilon
+    def measured_level(self) -> float:
+        return self.audit.mu if self.row.level_name == "mu" else self.audit.epsilon
 
     @property
-    def right(self) -> bool:
+    def is_right(self) -> bool:
         """Whether it came out as it must."""
         return self.verdict in ("holds", "broken, as it must be")
 
 
-def measured(row: Row, trials: int) -> Found:
+def measure_row(row: Row, trials: int) -> Found:
     """Half of ``trials`` choose the attack, the other half judge it."""
     if row.audit is not None:
         audit = row.audit()
@@ -73,14 +73,14 @@ def measured(row: Row, trials: int) -> Found:
     else:
         assert row.scores is not None
         scores = row.scores(max(100, trials // row.slower))
-        audit = _auditing.threshold_audit(*scores, delta=row.statement.delta, sought=row.sought)
+        audit = _auditing.threshold_audit(*scores, delta=row.statement.delta, sought=row.level_name)
         curve = _auditing.trade_off(*scores)
-    found = Found(row, audit, curve, "")
+    result = Found(row, audit, curve, "")
     if row.holds:
         refuted = _auditing.is_refuted(audit, row.statement, distance=row.distance)
-        blind = found.measured < row.least * row.claimed
-        return found._replace(verdict="EXCEEDED" if refuted else "BLIND" if blind else "holds")
-    return found._replace(verdict="broken, as it must be" if found.measured > row.claimed else "BLIND")
+        blind = result.measured_level < row.least * row.claimed_level
+        return result._replace(verdict="EXCEEDED" if refuted else "BLIND" if blind else "holds")
+    return result._replace(verdict="broken, as it must be" if result.measured_level > row.claimed_level else "BLIND")
 
 
 def claim(notion: str, level: float, **more: Any) -> _guarantee.Guarantee:
@@ -105,14 +105,14 @@ def simulate(
             return jax.vmap(lambda key: release(key, data))(keys)
         return jax.lax.map(lambda key: release(key, data), keys)
 
-    def under(seed, data):
+    def run_trials(seed, data):
         data = jax.tree.map(jnp.asarray, data)
         parts = [jax.tree.map(np.asarray, block(seed, i, data)) for i in range(-(-trials // BLOCK))]
-        return jax.tree.map(lambda *some: np.concatenate(some)[:trials], *parts)
+        return jax.tree.map(lambda *blocks: np.concatenate(blocks)[:trials], *parts)
 
-    return under(0, first), under(1, second)
+    return run_trials(0, first), run_trials(1, second)
 
 
-def of_both(score: Callable[..., np.ndarray], drawn: tuple[Any, Any]) -> Scores:
+def score_both(score: Callable[..., np.ndarray], drawn: tuple[Any, Any]) -> Scores:
     """One score of what was released, under either."""
     return score(drawn[0]), score(drawn[1])

@@ -15,11 +15,11 @@ SLOWER = 10  # a Python call for every run of every trial
 
 
 def rows() -> list[Row]:
-    statement = claim("dp", _stated(), delta=DELTA)
+    statement = claim("dp", _stated_epsilon(), delta=DELTA)
     return [Row("private_selection, the winner", statement, _winners, least=0.15, slower=SLOWER)]
 
 
-def _stated() -> float:
+def _stated_epsilon() -> float:
     return tuning._selection.statements(accounting.repetitions(0.0, MEAN), [0], _cost(), DELTA)[0].level
 
 
@@ -27,14 +27,14 @@ def _cost() -> dict[str, stage.Stage]:
     def profile(epsilon: float) -> float:
         """Of one run, both directions."""
         pairs = [(RARE, RARE * FACTOR), (1 - RARE, 1 - RARE * FACTOR)]
-        both = pairs, [pair[::-1] for pair in pairs]
-        return max(sum(max(a - math.exp(epsilon) * b, 0.0) for a, b in each) for each in both)
+        directions = pairs, [pair[::-1] for pair in pairs]
+        return max(sum(max(a - math.exp(epsilon) * b, 0.0) for a, b in direction) for direction in directions)
 
     return {"them": stage.curve_stage(profile)}
 
 
 def _winners(trials: int) -> Scores:
-    found = []
+    scores = []
     for which, probability in enumerate((RARE, RARE * FACTOR)):
 
         def run(_, key, probability=probability):
@@ -43,5 +43,5 @@ def _winners(trials: int) -> Scores:
 
         options = {"mean": MEAN, "costs": _cost(), "delta": DELTA, "insecure_key": True}
         keys = (jax.random.key(2 * trial + which) for trial in range(trials))
-        found.append(np.array([tuning.private_selection(run, [0], key=key, **options).score for key in keys]))
-    return found[0], found[1]
+        scores.append(np.array([tuning.private_selection(run, [0], key=key, **options).score for key in keys]))
+    return scores[0], scores[1]

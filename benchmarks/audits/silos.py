@@ -38,15 +38,15 @@ def rows() -> list[Row]:
     levels = [_levels(colluding) for colluding in (1, 2)]
     alone, broken = levels[0].server, levels[0].broken_masks
     return [
-        Row("silos: the server", _claim(alone), _scores(_colluding(0))),
-        Row("silos: the server and 1 of 3 silos", _claim(levels[0].colluding), _scores(_colluding(1))),
-        Row("silos: the server and 2 of 3 silos", _claim(levels[1].colluding), _scores(_colluding(2))),
-        Row("silos: all masks broken", _claim(broken), _scores(_unmasked)),
+        Row("silos: the server", _claim(alone), _scores(_colluding_view(0))),
+        Row("silos: the server and 1 of 3 silos", _claim(levels[0].colluding), _scores(_colluding_view(1))),
+        Row("silos: the server and 2 of 3 silos", _claim(levels[1].colluding), _scores(_colluding_view(2))),
+        Row("silos: all masks broken", _claim(broken), _scores(_unmasked_answer)),
         Row("silos: the answer of one silo", _claim(alone), _scores(_answer_of_one), least=0.0),
-        Row("silos, all masks forgotten", _claim(alone), _scores(_unmasked), holds=False),
-        Row("silos, a share left out", _claim(alone), _scores(_without_a_share), holds=False),
-        Row("silos, an attempt not charged", _claim(alone), _scores(_of_two_attempts, 2), holds=False),
-        Row("silos, a mask used twice", _claim(alone), _scores(_of_two_steps, 2), holds=False),
+        Row("silos, all masks forgotten", _claim(alone), _scores(_unmasked_answer), holds=False),
+        Row("silos, a share left out", _claim(alone), _scores(_sum_without_share), holds=False),
+        Row("silos, an attempt not charged", _claim(alone), _scores(_mean_of_attempts, 2), holds=False),
+        Row("silos, a mask used twice", _claim(alone), _scores(_difference_of_steps, 2), holds=False),
     ]
 
 
@@ -100,31 +100,31 @@ def _claim(stated: Guarantee) -> Guarantee:
 def _scores(view: View, answers: int = 1) -> Callable[[int], Scores]:
     """Scores of as many trials under both values of the user, from ``view`` of ``answers`` answers."""
 
-    def under(value: float, trials: int) -> np.ndarray:
+    def run_trials(value: float, trials: int) -> np.ndarray:
         # a silo has two users: a whole batch would be padding
         with tempfile.TemporaryDirectory() as folder, mock.patch.object(_table, "BATCH", USERS):
             count = -(-trials // POINTS)
             federation = Federation(Path(folder), value, answers * count)
             return np.concatenate([view(federation, number) for number in range(count)])[:trials]
 
-    return lambda trials: (under(0.0, trials), under(4.0, trials))
+    return lambda trials: (run_trials(0.0, trials), run_trials(4.0, trials))
 
 
 def _add(answers: dict[str, np.ndarray]) -> np.ndarray:
     return np.sum(list(answers.values()), axis=0, dtype=np.uint64).view(np.int64).astype(float)
 
 
-def _colluding(count: int) -> View:
+def _colluding_view(count: int) -> View:
     """The last ``count`` silos tell the server their noise."""
 
     def view(federation: Federation, number: int) -> np.ndarray:
         noise, draw = [], _silo._draw_noise
 
-        def overheard(*arguments):
+        def overhear(*arguments):
             noise.append(draw(*arguments))
             return noise[-1]
 
-        with mock.patch.object(_silo, "_draw_noise", overheard):
+        with mock.patch.object(_silo, "_draw_noise", overhear):
             total = _add(federation.answers(number))
         return total - sum(part[:POINTS] for part in noise[len(NAMES) - count :])
 
@@ -135,36 +135,36 @@ def _answer_of_one(federation: Federation, number: int) -> np.ndarray:
     return federation.answers(number)["A"].view(np.int64).astype(float)
 
 
-def _unmasked(federation: Federation, number: int) -> np.ndarray:
+def _unmasked_answer(federation: Federation, number: int) -> np.ndarray:
     with mock.patch.object(_masks, "make_mask", lambda *arguments: np.zeros(arguments[-1], np.uint64)):
         return federation.answers(number)["A"].view(np.int64).astype(float)
 
 
-def _without_a_share(federation: Federation, number: int) -> np.ndarray:
+def _sum_without_share(federation: Federation, number: int) -> np.ndarray:
     """The last silo forgets its noise."""
     draw, silos_left = _silo._draw_noise, iter(NAMES)
 
-    def forgetful(*arguments):
+    def forget_noise(*arguments):
         return np.zeros_like(draw(*arguments)) if next(silos_left) == NAMES[-1] else draw(*arguments)
 
-    with mock.patch.object(_silo, "_draw_noise", forgetful):
+    with mock.patch.object(_silo, "_draw_noise", forget_noise):
         return _add(federation.answers(number))
 
 
-def _of_two_attempts(federation: Federation, number: int) -> np.ndarray:
+def _mean_of_attempts(federation: Federation, number: int) -> np.ndarray:
     """A server that claims that a sum was lost."""
     sums = [_add(federation.answers(number, attempt)) for attempt in (0, 1)]
     return (sums[0] + sums[1]) / 2
 
 
-def _of_two_steps(federation: Federation, number: int) -> np.ndarray:
+def _difference_of_steps(federation: Federation, number: int) -> np.ndarray:
     """A's answers under one mask, at points where its user counts and at points where nobody does."""
     make_mask = _masks.make_mask
 
-    def forgetful(name, private, publics, context, count):
+    def forget_context(name, private, publics, context, count):
         return make_mask(name, private, publics, b"", count)
 
-    with mock.patch.object(_masks, "make_mask", forgetful):
+    with mock.patch.object(_masks, "make_mask", forget_context):
         first, second = (
             federation.answers(2 * number + odd, point=point)["A"] for odd, point in enumerate((STEEP, FLAT))
         )

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.random import define_prng_impl
 
-from benchmarks.audits.rows import Row, claim, of_both, simulate
+from benchmarks.audits.rows import Row, claim, score_both, simulate
 from jaxdpbo import accounting
 from jaxdpbo.privacy import _sensitivity
 from jaxdpbo.training import _dp_optim, _models, _permutation_sgd
@@ -18,15 +18,15 @@ GAMMA, PASSES, DEVIATION = 5.0, 5, 0.1
 
 def rows() -> list[Row]:
     return [
-        _sampled(1, 0.5, 0.5),
-        _sampled(3, 1.0, 0.3),
-        _sampled(1, 0.5, 0.5, noise="float"),
-        _every_draw_tried(),
-        _perturbed(),
+        _dp_sgd_row(1, 0.5, 0.5),
+        _dp_sgd_row(3, 1.0, 0.3),
+        _dp_sgd_row(1, 0.5, 0.5, noise="float"),
+        _all_draws_row(),
+        _perturbation_row(),
     ]
 
 
-def _sampled(steps: int, multiplier: float, least: float, noise: str = "exact") -> Row:
+def _dp_sgd_row(steps: int, multiplier: float, least: float, noise: str = "exact") -> Row:
     """All records pull one way, record 0 the same way or the other.
 
     A batch without record 0 has another in its place, so that a step is noise around ``-m B`` or, with probability ``m
@@ -49,12 +49,12 @@ def _sampled(steps: int, multiplier: float, least: float, noise: str = "exact") 
     def scores(trials):
         return simulate(weight, np.array([1, 0, 0, 0]), np.array([0, 0, 0, 0]), trials)
 
-    said = "" if noise == "exact" else f" {noise},"
-    name = f"dp_optim, DP-SGD,{said} {steps} step{'s' * (steps > 1)} of {LOT} of {RECORDS}"
+    noise_label = "" if noise == "exact" else f" {noise},"
+    name = f"dp_optim, DP-SGD,{noise_label} {steps} step{'s' * (steps > 1)} of {LOT} of {RECORDS}"
     return Row(name, claim("dp", bound.epsilon, delta=DELTA), scores, least=least)
 
 
-def _every_draw_tried() -> Row:
+def _all_draws_row() -> Row:
     """Two records that pull against each other, or together: the sum of their gradients is 0 or twice the clip norm.
 
     A float32 draw is made of 23 random bits, so all that a step can end at are tried; what the other data set cannot
@@ -73,22 +73,22 @@ def _every_draw_tried() -> Row:
         ends = jax.jit(lambda keys: jax.lax.map(lambda key: weight(key, apart), keys, batch_size=2**15))(keys)
         ends = np.unique(np.asarray(ends))
         drawn = simulate(weight, apart, np.array([1, 1]), trials)
-        return of_both(lambda released: np.isin(released, ends).astype(float), drawn)
+        return score_both(lambda released: np.isin(released, ends).astype(float), drawn)
 
     return Row("dp_optim, float, every draw tried", claim("dp", bound.epsilon, delta=DELTA), scores, holds=False)
 
 
-def _given(key, width, shape):
+def _counter_bits(key, width, shape):
     return key[0] + jnp.arange(math.prod(shape), dtype=jnp.uint32).reshape(shape)
 
 
 GIVEN = define_prng_impl(  # draws the word that it is made of, and those after it: none of a batch's may be equal
-    key_shape=(1,), seed=lambda seed: jnp.zeros(1, jnp.uint32), fold_in=lambda key, data: key, random_bits=_given,
-    split=lambda key, shape: jnp.broadcast_to(key, (*shape, 1)), name="given", tag="given",
+    key_shape=(1,), seed=lambda seed: jnp.zeros(1, jnp.uint32), fold_in=lambda key, data: key,
+    random_bits=_counter_bits, split=lambda key, shape: jnp.broadcast_to(key, (*shape, 1)), name="given", tag="given",
 )  # fmt: skip
 
 
-def _perturbed() -> Row:
+def _perturbation_row() -> Row:
     """Records of one dimension, all at the end of the unit ball, one label flipped.
 
     The worst pair found, over regularisations, two dimensions, one to three records and one or five passes: it moves

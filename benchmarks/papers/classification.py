@@ -37,33 +37,33 @@ def load(name: str, *, seed: int = 0, test: int | None = None) -> TrainTest:
     """
     features, labels, source = _adult() if _checks.one_of("name", name, NAMES) == "adult" else _mnist()
     order = np.random.default_rng(seed).permutation(len(labels))
-    wanted = 1605 if name == "adult" else 10_000
-    size = _checks.size("test", test) if test is not None else min(wanted, len(labels) // 10)
+    test_count = 1605 if name == "adult" else 10_000
+    size = _checks.size("test", test) if test is not None else min(test_count, len(labels) // 10)
     if size >= len(labels):
         raise ValueError(f"test must leave records to train on, got {size} of {len(labels)}")
     parts = order[size:], order[:size]
     (train_x, train_y), (test_x, test_y) = ((features[rows], labels[rows]) for rows in parts)
-    said = f"{source}; {len(train_y)} to train, {size} to test"
-    return TrainTest((train_x, train_y), (test_x, test_y), int(labels.max()) + 1, said)
+    description = f"{source}; {len(train_y)} to train, {size} to test"
+    return TrainTest((train_x, train_y), (test_x, test_y), int(labels.max()) + 1, description)
 
 
 def _adult():
     rows = datasets.table("adult")
     table = dict(zip(COLUMNS, zip(*rows, strict=True), strict=True))
-    found = []
+    columns = []
     for name in COLUMNS[:-1]:
         column = np.array(table[name])
         if name in CONTINUOUS:
             numbers = column.astype(float)
             fifth = np.digitize(numbers, np.quantile(numbers, (0.2, 0.4, 0.6, 0.8)))
-            found.append(fifth[:, None] == np.arange(5))
+            columns.append(fifth[:, None] == np.arange(5))
         elif name in GAINS:
             positive = column.astype(float) > 0
-            found.append(np.stack([~positive, positive], axis=1))
+            columns.append(np.stack([~positive, positive], axis=1))
         else:
-            found.append(column[:, None] == np.array(sorted(set(column) - {"?"}))[None])
+            columns.append(column[:, None] == np.array(sorted(set(column) - {"?"}))[None])
     labels = np.array([income.startswith(">50K") for income in table["income"]]).astype(int)
-    return np.concatenate(found, axis=1).astype(float), labels, "UCI Adult, original records, encoded here as a1a is"
+    return np.concatenate(columns, axis=1).astype(float), labels, "UCI Adult, original records, encoded here as a1a is"
 
 
 def _mnist():

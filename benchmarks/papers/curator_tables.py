@@ -61,14 +61,14 @@ def loans() -> Table:
         *([row[rows[0].index(name)] for name in names] for row in rows[1:]), strict=True
     )
     inputs = np.stack([np.asarray(column, float) for column in (amount, rate, income)], axis=1)
-    months = np.array([MONTHS[one] for one in term])
+    months = np.array([MONTHS[label] for label in term])
     monthly = inputs[:, 1] / 1200.0
     instalment = monthly / (1.0 - (1.0 + monthly) ** -months)
     paid = months * instalment * np.where(np.array(grade) == "bad", DEFAULTED, 1.0)
-    said = (
+    source = (
         "LendingClub loans, Q1 2016: real, fewer rows than the paper's 36,000; the return is derived from rate and term"
     )
-    return Table(inputs, np.log(paid), said)
+    return Table(inputs, np.log(paid), source)
 
 
 def properties() -> Table:

@@ -118,7 +118,7 @@ def _from_rows(rows: list[list[str]], source: _File) -> Dataset:
         values = np.asarray(rows, dtype=np.float64)
         return Dataset(values[:, :-1], values[:, -1], source.describes)
     header = rows[0]
-    kept = [column for column, title in enumerate(header) if title not in (source.target, *source.dropped)]
+    columns = [column for column, title in enumerate(header) if title not in (source.target, *source.dropped)]
     target = header.index(source.target)
-    features = np.asarray([[row[column] for column in kept] for row in rows[1:]], dtype=np.float64)
+    features = np.asarray([[row[column] for column in columns] for row in rows[1:]], dtype=np.float64)
     return Dataset(features, np.asarray([row[target] for row in rows[1:]], dtype=np.float64), source.describes)

@@ -37,7 +37,7 @@ class Data(NamedTuple):
 
 
 @cache
-def observed(loss: Callable[[jax.Array, Any], jax.Array]) -> Callable[[jax.Array, Data], jax.Array]:
+def objective(loss: Callable[[jax.Array, Any], jax.Array]) -> Callable[[jax.Array, Data], jax.Array]:
     """The objective ``(point (d,), Data) -> losses (n,)`` that observes ``loss(point, records)`` through noise.
 
     One function for each ``loss``, so it compiles as often as ``loss`` does. Entry ``i`` reads user ``i``'s record

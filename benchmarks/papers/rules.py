@@ -52,115 +52,115 @@ def welch(first: Sequence[float], second: Sequence[float]) -> Interval:
     return Interval(float(np.mean(first) - np.mean(second)), float(low), float(high), len(first))
 
 
-def widened(over: Interval, half: float, printed: float) -> Interval:
+def difference_from_printed(over: Interval, half: float, printed: float) -> Interval:
     """The difference from a printed mean that has an error of its own, by the half of its interval."""
-    both = float(np.hypot((over.high - over.low) / 2, half))
-    return Interval(over.mean - printed, over.mean - printed - both, over.mean - printed + both, over.count)
+    half_width = float(np.hypot((over.high - over.low) / 2, half))
+    return Interval(over.mean - printed, over.mean - printed - half_width, over.mean - printed + half_width, over.count)
 
 
-def turned(over: Interval) -> Interval:
+def negate(over: Interval) -> Interval:
     return Interval(-over.mean, -over.high, -over.low, over.count)
 
 
-def named(factory: Callable[..., Any]) -> Callable[..., Any]:
+def name_by_call(factory: Callable[..., Any]) -> Callable[..., Any]:
     """Name what a factory makes after its call: so a result can hold the rule that decides it, in words."""
 
-    def text(given: Any) -> str:
-        return given.__name__ if callable(given) else repr(given)
+    def text(argument: Any) -> str:
+        return argument.__name__ if callable(argument) else repr(argument)
 
     @functools.wraps(factory)
-    def make(*given: Any, **options: Any) -> Any:
-        made = factory(*given, **options)
-        inside = [*map(text, given), *(f"{name}={text(one)}" for name, one in options.items())]
+    def make(*arguments: Any, **options: Any) -> Any:
+        made = factory(*arguments, **options)
+        inside = [*map(text, arguments), *(f"{name}={text(value)}" for name, value in options.items())]
         made.__name__ = f"{factory.__name__}({', '.join(inside)})"
         return made
 
     return make
 
 
-@named
+@name_by_call
 def at(*path: str) -> Values:
     """The values at these keys of a result."""
 
-    def values(found: Found, *others: Found) -> np.ndarray:
+    def values(value: Found, *others: Found) -> np.ndarray:
         for key in path:
-            found = found[key]
-        return np.asarray(found, float)
+            value = value[key]
+        return np.asarray(value, float)
 
     return values
 
 
-@named
-def negative(values: Values, margin: float, said: str = "") -> Rule:
+@name_by_call
+def negative(values: Values, margin: float, label: str = "") -> Rule:
     """The claim: the mean is below 0."""
 
-    def rule(*found: Found) -> Measured:
-        over = interval(values(*found))
-        return f"{said} {over}".strip(), decided(over, margin)
+    def rule(*results: Found) -> Measured:
+        over = interval(values(*results))
+        return f"{label} {over}".strip(), verdict_below_zero(over, margin)
 
     return rule
 
 
-@named
-def below(first: Values, second: Values, margin: float, said: str = "") -> Rule:
+@name_by_call
+def below(first: Values, second: Values, margin: float, label: str = "") -> Rule:
     """The claim: the first is below the second, paired."""
-    return negative(lambda *found: first(*found) - second(*found), margin, said)
+    return negative(lambda *results: first(*results) - second(*results), margin, label)
 
 
-@named
-def above(values: Values, limit: float, margin: float, said: str = "") -> Rule:
+@name_by_call
+def above(values: Values, limit: float, margin: float, label: str = "") -> Rule:
     """The claim: the mean is above a limit."""
 
-    def rule(*found: Found) -> Measured:
-        over = interval(values(*found))
+    def rule(*results: Found) -> Measured:
+        over = interval(values(*results))
         shifted = Interval(limit - over.mean, limit - over.high, limit - over.low, over.count)
-        return f"{said} {over}, limit {limit:g}".strip(), decided(shifted, margin)
+        return f"{label} {over}, limit {limit:g}".strip(), verdict_below_zero(shifted, margin)
 
     return rule
 
 
-@named
-def at_most(values: Values, limit: float, margin: float, said: str = "") -> Rule:
+@name_by_call
+def at_most(values: Values, limit: float, margin: float, label: str = "") -> Rule:
     """The claim: the mean is below a limit."""
 
-    def rule(*found: Found) -> Measured:
-        over = interval(values(*found))
+    def rule(*results: Found) -> Measured:
+        over = interval(values(*results))
         shifted = Interval(over.mean - limit, over.low - limit, over.high - limit, over.count)
-        verdict = decided(shifted, margin)
-        return f"{said} {over}, limit {limit:g}".strip(), DIFFERS if verdict == REVERSED else verdict
+        verdict = verdict_below_zero(shifted, margin)
+        return f"{label} {over}, limit {limit:g}".strip(), DIFFERS if verdict == REVERSED else verdict
 
     return rule
 
 
-@named
-def equal(values: Values, margin: float, said: str = "") -> Rule:
+@name_by_call
+def equal(values: Values, margin: float, label: str = "") -> Rule:
     """The claim: the mean is 0, up to the margin."""
 
-    def rule(*found: Found) -> Measured:
-        over = interval(values(*found))
-        return f"{said} {over}".strip(), near_zero(over, margin)
+    def rule(*results: Found) -> Measured:
+        over = interval(values(*results))
+        return f"{label} {over}".strip(), verdict_near_zero(over, margin)
 
     return rule
 
 
-@named
+@name_by_call
 def every(*rules: Rule) -> Rule:
     """The claim: all of these. One that is the other way round decides; otherwise the weakest of them."""
 
-    def rule(*found: Found) -> Measured:
-        said, verdicts = zip(*(one(*found) for one in rules), strict=True)
-        return "; ".join(said), min(verdicts, key=ORDER.index)
+    def rule(*results: Found) -> Measured:
+        texts, verdicts = zip(*(part(*results) for part in rules), strict=True)
+        return "; ".join(texts), min(verdicts, key=ORDER.index)
 
     return rule
 
 
-def decided(found: Interval, margin: float) -> str:
+def verdict_below_zero(over: Interval, margin: float) -> str:
     """For a claim that the mean is negative."""
-    if -margin < found.low and found.high < margin:
+    if -margin < over.low and over.high < margin:
         return SAME
-    return HOLDS if found.high < 0 else REVERSED if found.low > 0 else UNDECIDED
+    return HOLDS if over.high < 0 else REVERSED if over.low > 0 else UNDECIDED
 
 
-def near_zero(over: Interval, margin: float) -> str:
+def verdict_near_zero(over: Interval, margin: float) -> str:
     inside, outside = -margin < over.low and over.high < margin, over.low > margin or over.high < -margin
     return HOLDS if inside else DIFFERS if outside else UNDECIDED

@@ -34,7 +34,7 @@ def settings_of(paper: Any, item: str, quick: bool, full: bool = False) -> Simpl
     return SimpleNamespace(**paper.PRINTED[item] | paper.OURS[item] | changed)
 
 
-def described(paper: Any, item: str, quick: bool, full: bool = False) -> dict[str, Any]:
+def describe_settings(paper: Any, item: str, quick: bool, full: bool = False) -> dict[str, Any]:
     """The same for a reader, who should see which is which."""
     settings = {"printed in the paper": paper.PRINTED[item], "chosen here": paper.OURS[item]}
     if remembered := getattr(paper, "REMEMBERED", {}).get(item):
@@ -63,12 +63,12 @@ def adagrad(step_size: Any) -> optax.GradientTransformation:
 ADAGRAD = {0.0: adagrad, 0.1: optax.adagrad}  # by where the sum of squares begins
 
 
-def over_seeds(
+def run_seeds(
     draw: Callable[[jax.Array], Any],
     run: Callable[[Any, Any], dict[str, jax.Array]],
     configs: Sequence[Any],
     seeds: Sequence[int],
-    said: str,
+    label: str,
 ) -> dict[str, np.ndarray]:
     """``run((key, config), data)`` for each config and seed: arrays with leading axes ``(configs, seeds)``.
 
@@ -78,33 +78,36 @@ def over_seeds(
     devices = jax.local_devices()
     block = len(devices) if devices[0].platform == "cpu" else len(configs)
     policy = "map" if len(configs) == 1 else None  # a device without work would repeat another's
-    found = []
-    with tqdm(total=len(seeds) * len(configs), desc=said, unit="run", mininterval=1.0) as bar:
+    results = []
+    with tqdm(total=len(seeds) * len(configs), desc=label, unit="run", mininterval=1.0) as bar:
         for seed in seeds:
             data_key, run_key = jax.random.split(jax.random.key(seed))
             data, parts = draw(data_key), []
             for start in range(0, len(configs), block):
-                some = configs[start : start + block]
-                inputs = jnp.stack([run_key] * len(some)), jax.tree.map(lambda *leaves: jnp.stack(leaves), *some)
+                chunk = configs[start : start + block]
+                inputs = jnp.stack([run_key] * len(chunk)), jax.tree.map(lambda *leaves: jnp.stack(leaves), *chunk)
                 parts.append(jax.tree.map(np.asarray, drivers.distribute(run, inputs, data, policy=policy)))
-                bar.update(len(some))
-            found.append(jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts))
-    return jax.tree.map(lambda *leaves: np.stack(leaves, axis=1), *found)
+                bar.update(len(chunk))
+            results.append(jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts))
+    return jax.tree.map(lambda *leaves: np.stack(leaves, axis=1), *results)
 
 
-def choose(said: str, tried: Sequence[dict[str, Any]], scores: Any, seeds: Sequence[int]) -> tuple[dict, dict]:
+def choose(label: str, tried: Sequence[dict[str, Any]], scores: Any, seeds: Sequence[int]) -> tuple[dict, dict]:
     """The options of least score, and for the record every option's. Says so."""
     scores = np.asarray(scores, float)
     best = dict(tried[int(np.argmin(scores))])
     report.print_table(
-        (f"tuning {said}, seeds {seeds[0]} to {seeds[-1]}", "score"),
-        [(in_words(one), f"{score:.4g}" + " *" * (one == best)) for one, score in zip(tried, scores, strict=True)],
+        (f"tuning {label}, seeds {seeds[0]} to {seeds[-1]}", "score"),
+        [
+            (describe_options(options), f"{score:.4g}" + " *" * (options == best))
+            for options, score in zip(tried, scores, strict=True)
+        ],
     )
-    record = [dict(one) | {"score": score} for one, score in zip(tried, scores.tolist(), strict=True)]
+    record = [dict(options) | {"score": score} for options, score in zip(tried, scores.tolist(), strict=True)]
     return best, {"seeds": [seeds[0], seeds[-1] + 1], "tried": record, "chosen": best}
 
 
-def in_words(options: dict[str, Any]) -> str:
+def describe_options(options: dict[str, Any]) -> str:
     def word(value: Any) -> Any:
         return "scheduled" if value is None else f"{value:g}" if isinstance(value, float) else value
 
@@ -113,10 +116,10 @@ def in_words(options: dict[str, Any]) -> str:
 
 def grid(**choices: Sequence[Any]) -> list[dict[str, Any]]:
     """Every combination, as keyword arguments."""
-    found: list[dict[str, Any]] = [{}]
+    combinations: list[dict[str, Any]] = [{}]
     for name, values in choices.items():
-        found = [one | {name: value} for one in found for value in values]
-    return found
+        combinations = [combination | {name: value} for combination in combinations for value in values]
+    return combinations
 
 
 def interval(statistic: Callable[..., Any], *samples: Any) -> tuple[float, float, float]:
@@ -131,7 +134,7 @@ def mean_difference(first: Any, second: Any, axis: int) -> Any:
     return np.mean(first - second, axis=axis)
 
 
-def compared(first: Any, second: Any) -> dict[str, Any]:
+def paired_difference(first: Any, second: Any) -> dict[str, Any]:
     """Paired: the mean of ``first - second`` with its interval, and in how many seeds the first is lower.
 
     Student's t: a percentile bootstrap of five seeds covers far less than 95 %.
@@ -195,28 +198,28 @@ class Report:
             self.stem += f"_{seeds.start}-{seeds.stop}"
         self.started = time.perf_counter()
         self.summary: dict[str, Any] = {"figure": title, "data": source}
-        self.described = plain(described(paper, item, quick, full))
-        print(f"{title}\ndata: {source}\nsettings: {plain(vars(self.settings))}\n")
+        self.described = json_value(describe_settings(paper, item, quick, full))
+        print(f"{title}\ndata: {source}\nsettings: {json_value(vars(self.settings))}\n")
 
     def path(self, ending: str) -> Any:
         return report.folder(self.paper.PAPER) / f"{self.stem}.{ending}"
 
-    def finish(self, figure: Any, *, seeds: Any, **found: Any) -> None:
+    def finish(self, figure: Any, *, seeds: Any, **results: Any) -> None:
         """Write both files."""
         for axis in figure.axes:
             if axis.get_legend_handles_labels()[0]:
                 axis.legend(frameon=False, fontsize=8)
             axis.spines[["top", "right"]].set_visible(False)
-        self.write(seeds=seeds, **found)
+        self.write(seeds=seeds, **results)
         report.save_figure(figure, self.path("png"))
         pyplot.close(figure)
         print(f"{time.perf_counter() - self.started:.0f} s")
 
-    def write(self, *, seeds: Any, **found: Any) -> None:
+    def write(self, *, seeds: Any, **results: Any) -> None:
         report.write_result(
             self.path("json"),
-            plain(self.summary | found | {"claims": claims.terms(f"{self.paper.PAPER}_{self.item}")}),
-            seeds=plain(seeds),
+            json_value(self.summary | results | {"claims": claims.terms(f"{self.paper.PAPER}_{self.item}")}),
+            seeds=json_value(seeds),
             noise=self.paper.NOISE[self.item],
             dtype=self.paper.DTYPE,
             settings=self.described,
@@ -224,12 +227,12 @@ class Report:
         )
 
 
-def plain(value: Any) -> Any:
+def json_value(value: Any) -> Any:
     """What JSON can hold: lists, strings for keys and for infinity, seven digits."""
     if isinstance(value, dict):
-        return {f"{k:g}" if isinstance(k, float) else str(k): plain(v) for k, v in value.items()}
+        return {f"{k:g}" if isinstance(k, float) else str(k): json_value(v) for k, v in value.items()}
     if isinstance(value, (list, tuple, np.ndarray)):
-        return [plain(v) for v in value]
+        return [json_value(v) for v in value]
     if isinstance(value, (float, np.floating)):
         return float(f"{value:.7g}") if np.isfinite(value) else str(value)
     return value.item() if isinstance(value, np.generic) else value

@@ -79,7 +79,7 @@ LEARNERS = {
 }
 
 
-def measured(cell: cells.Cell) -> dict[str, Any]:
+def measure_learner(cell: cells.Cell) -> dict[str, Any]:
     """The law of a choice by number of blocks and budget, rows a model of a block has, and the losses on all rows."""
     started = time.perf_counter()
     learner = LEARNERS[cell.search]
@@ -89,7 +89,7 @@ def measured(cell: cells.Cell) -> dict[str, Any]:
         warnings.simplefilter("ignore")
         for k in counts(cell.problem):
             partition = _separable.blocks(lambda *_: 0.0, len(y), k, seed=cell.seed).partition
-            parts = [((X[of.train], y[of.train]), (X[of.held_out], y[of.held_out])) for of in partition]
+            parts = [((X[block.train], y[block.train]), (X[block.held_out], y[block.held_out])) for block in partition]
             losses = np.array([[loss(learner, value, *part) for part in parts] for value in learner.searched])
             laws[str(k)] = {
                 "rows": len(partition[0].train),
@@ -113,14 +113,14 @@ def counts(name: str) -> list[int]:
 
 def loss(learner: Learner, value: Any, train: Any, held_out: Any) -> float:
     """As of ``PrivateSearchCV(protect="all")``: the mean of clipped losses, infinite where there is no fit."""
-    of = LOSSES[learner.loss]
+    kind = LOSSES[learner.loss]
     try:
         model: Any = clone(learner.estimator)
         model.set_params(**{learner.parameter: value.item()}).fit(*train)
-        found = of.compare(model, held_out[1], getattr(model, of.response)(held_out[0]))
+        losses = kind.compare(model, held_out[1], getattr(model, kind.response)(held_out[0]))
     except ValueError:  # one class alone, or too few rows
         return np.inf
-    return float(np.mean(np.clip(np.where(np.isnan(found), width(learner) / 2, found), 0.0, width(learner))))
+    return float(np.mean(np.clip(np.where(np.isnan(losses), width(learner) / 2, losses), 0.0, width(learner))))
 
 
 def width(learner: Learner) -> float:
@@ -141,16 +141,16 @@ def law(losses: np.ndarray, wide: float, mu: float) -> np.ndarray:
 def records(name: str, seed: int) -> Any:
     """Rows to search with, and others: features and labels 0 or 1."""
     rows, held_out = ROWS[name]
-    features, labels = _all(name.partition(",")[0])
+    features, labels = _load_rows(name.partition(",")[0])
     order = np.random.default_rng(seed).permutation(len(labels))[: rows + held_out]
     return tuple((features[part], labels[part]) for part in (order[:rows], order[rows:]))
 
 
 @lru_cache(maxsize=2)
-def _all(name: str) -> tuple[np.ndarray, np.ndarray]:
+def _load_rows(name: str) -> tuple[np.ndarray, np.ndarray]:
     if name == "adult":
-        found = classification.load("adult", seed=0)
-        return tuple(map(np.concatenate, zip(found.train, found.test, strict=True)))  # pyright: ignore[reportReturnType]
+        split = classification.load("adult", seed=0)
+        return tuple(map(np.concatenate, zip(split.train, split.test, strict=True)))  # pyright: ignore[reportReturnType]
     dataset = datasets.load("covtype")  # lodgepole pine, half of the rows, or another cover
     scaled = (dataset.features - dataset.features.mean(axis=0)) / np.maximum(dataset.features.std(axis=0), 1e-9)
     return scaled, np.asarray(dataset.targets == 2, int)

@@ -28,7 +28,7 @@ class Budget(NamedTuple):
         return f"{self.kind} {self.level:g}"
 
     @property
-    def typed(self) -> dict[str, float]:
+    def arguments(self) -> dict[str, float]:
         """The arguments of ``minimize``."""
         return {"epsilon": self.level, "delta": DELTA} if self.kind == "epsilon" else {"mu": self.level}
 

@@ -29,21 +29,21 @@ class Cell(NamedTuple):
 
 
 def run(
-    path: Path, wanted: Sequence[Cell], programs: Path, evaluate: Callable[[Cell], dict[str, Any]]
+    path: Path, cells: Sequence[Cell], programs: Path, evaluate: Callable[[Cell], dict[str, Any]]
 ) -> dict[Cell, dict[str, Any]]:
     """What each cell found: from ``path`` where it is there, and run where it is not, one process a core.
 
     Args:
       path: of the lines.
-      wanted: in the order in which they are run.
+      cells: in the order in which they are run.
       programs: a folder of compiled programs that the processes share.
       evaluate: what a cell finds, "seconds" among it; of a module, since processes are told its name.
     """
-    found = {cell: said for cell, said in _kept(path) if cell in set(wanted)}
-    missing = [cell for cell in wanted if cell not in found]
-    print(f"{len(found)} runs are there, {len(missing)} to go{_estimate(found, missing)}\n")
+    results = {cell: result for cell, result in _stored_runs(path) if cell in set(cells)}
+    missing = [cell for cell in cells if cell not in results]
+    print(f"{len(results)} runs are there, {len(missing)} to go{_estimate(results, missing)}\n")
     if not missing:
-        return found
+        return results
     context, cores = multiprocessing.get_context("spawn"), sorted(os.sched_getaffinity(0))
     places = context.Queue()
     for core in cores:
@@ -52,16 +52,16 @@ def run(
     os.environ |= dict.fromkeys(THREADS, "1")  # inherited
     try:
         with (
-            ProcessPoolExecutor(len(cores), context, _alone, (places, str(programs))) as pool,
+            ProcessPoolExecutor(len(cores), context, _start_process, (places, str(programs))) as pool,
             path.open("a") as lines,
             tqdm(total=len(missing), unit="run", mininterval=5.0) as bar,
         ):
             futures = {pool.submit(evaluate, cell): cell for cell in missing}
             try:
                 for future in as_completed(futures):
-                    cell, said = futures[future], future.result()
-                    found[cell] = said
-                    lines.write(json.dumps(cell._asdict() | said | {"revision": report.REVISION}) + "\n")
+                    cell, result = futures[future], future.result()
+                    results[cell] = result
+                    lines.write(json.dumps(cell._asdict() | result | {"revision": report.REVISION}) + "\n")
                     lines.flush()
                     bar.update()
             except BaseException:
@@ -70,32 +70,32 @@ def run(
     finally:
         for name, value in before.items():
             os.environ.pop(name) if value is None else os.environ.update({name: value})
-    return found
+    return results
 
 
-def _kept(path: Path) -> Iterator[tuple[Cell, dict[str, Any]]]:
+def _stored_runs(path: Path) -> Iterator[tuple[Cell, dict[str, Any]]]:
     for line in path.read_text().splitlines() if path.exists() else ():
         try:
-            said = json.loads(line)
+            result = json.loads(line)
         except json.JSONDecodeError:  # the last line of a command that was killed
             continue
-        if said.pop("revision") == report.REVISION:
-            yield Cell(*(said.pop(name) for name in Cell._fields)), said
+        if result.pop("revision") == report.REVISION:
+            yield Cell(*(result.pop(name) for name in Cell._fields)), result
 
 
-def _estimate(found: dict[Cell, dict[str, Any]], missing: Sequence[Cell]) -> str:
+def _estimate(results: dict[Cell, dict[str, Any]], missing: Sequence[Cell]) -> str:
     """In hours, where a run of each kind has been timed."""
     seconds: dict[tuple[str, str], list[float]] = {}
-    for cell, said in found.items():
-        seconds.setdefault((cell.problem, cell.search), []).append(said["seconds"])
-    known = [seconds[kind] for kind in ((cell.problem, cell.search) for cell in missing) if kind in seconds]
-    if not known:
+    for cell, result in results.items():
+        seconds.setdefault((cell.problem, cell.search), []).append(result["seconds"])
+    timings = [seconds[kind] for kind in ((cell.problem, cell.search) for cell in missing) if kind in seconds]
+    if not timings:
         return ""
-    hours = sum(sum(each) / len(each) for each in known) / 3600 / len(os.sched_getaffinity(0))
-    return f": about {hours:.1f} hours" + f" for {len(known)} of them" * (len(known) < len(missing))
+    hours = sum(sum(durations) / len(durations) for durations in timings) / 3600 / len(os.sched_getaffinity(0))
+    return f": about {hours:.1f} hours" + f" for {len(timings)} of them" * (len(timings) < len(missing))
 
 
-def _alone(places: Any, programs: str) -> None:
+def _start_process(places: Any, programs: str) -> None:
     """Begin a process: a core of its own, before JAX counts them."""
     os.sched_setaffinity(0, {places.get()})
     import jax

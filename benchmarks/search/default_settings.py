@@ -40,14 +40,14 @@ def main(quick: bool) -> None:
         )
         relative = relative_regrets(errors[:, :-1], errors[:, -1])
         kind = "regression" if regression else "classification"
-        order = greedy(relative, LISTED)
+        order = choose_greedily(relative, LISTED)
         chosen[kind] = [settings[number] for number in order]
         regrets[kind] = [float(np.mean(np.min(relative[:, order[: count + 1]], axis=1))) for count in range(len(order))]
         rows = [(str(setting), f"{regret:.3f}") for setting, regret in zip(chosen[kind], regrets[kind], strict=True)]
         report.print_table((kind, "mean regret of the list so far"), rows)
     report.write_bench(
         "default_settings",
-        common.plain({"chosen": chosen, "regrets": regrets}),
+        common.json_value({"chosen": chosen, "regrets": regrets}),
         quick=quick,
         seeds=[0, SEEDS],
         noise="exact",
@@ -72,7 +72,7 @@ def errors_of(name: str, epsilon: float, settings: list[tuple[Any, ...]], quick:
     classes = len(table.classes) if table.classes else 0
     training = _layered_training.LayeredDPSGD(width, classes)
     law = accounting.repetitions(ETA, MEAN)
-    found = []
+    errors = []
     for seed in range(1 if quick else SEEDS):
         order = np.random.default_rng(seed).permutation(len(y))
         test, others = np.split(order, [int(TEST_SHARE * len(order))])
@@ -86,8 +86,8 @@ def errors_of(name: str, epsilon: float, settings: list[tuple[Any, ...]], quick:
             row.append(np.mean(training.losses(model, (X[test], y[test]))))
         constant = np.bincount(y[train]).argmax() if classes else np.mean(y[train])
         row.append(np.mean(y[test] != constant) if classes else np.mean((y[test] - constant) ** 2))
-        found.append(row)
-    return np.mean(found, axis=0).tolist()
+        errors.append(row)
+    return np.mean(errors, axis=0).tolist()
 
 
 def encode(table: mixed_tables.Table) -> tuple[np.ndarray, np.ndarray, int]:
@@ -106,7 +106,7 @@ def relative_regrets(errors: np.ndarray, constants: np.ndarray) -> np.ndarray:
     return (errors - best) / np.maximum(constants[:, None] - best, 1e-9)
 
 
-def greedy(regrets: np.ndarray, count: int) -> list[int]:
+def choose_greedily(regrets: np.ndarray, count: int) -> list[int]:
     """Numbers of settings: each next one lowers the mean over problems of the least regret most."""
     chosen: list[int] = []
     for _ in range(min(count, regrets.shape[1])):

@@ -52,7 +52,7 @@ def main(quick: bool) -> None:
     report.print_table(("space", "users", *FIELDS), rows)
     report.write_bench(
         "enough_users",
-        common.plain({"axes": axes, "fields": FIELDS, "cells": cells}),
+        common.json_value({"axes": axes, "fields": FIELDS, "cells": cells}),
         quick=quick,
         seeds="none: nothing is drawn",
         noise="none",

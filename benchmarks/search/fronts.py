@@ -34,23 +34,21 @@ def main(quick: bool) -> None:
     started = time.perf_counter()
     seeds, epsilons = (1, (2.0,)) if quick else (SEEDS, EPSILONS)
     ways = [(PRIVATE, epsilon) for epsilon in epsilons] + ([] if quick else [(UNPROTECTED, np.inf)])
-    wanted = [cells.Cell(PROBLEM, *way, FIRST_SEED + seed) for seed in range(seeds) for way in ways]
+    all_cells = [cells.Cell(PROBLEM, *way, FIRST_SEED + seed) for seed in range(seeds) for way in ways]
     folder = report.folder("search")
-    found = cells.run(folder / "fronts.jsonl", wanted, folder / "programs", searched)
-    results = [
-        _row(way, [found[cells.Cell(PROBLEM, *way, FIRST_SEED + seed)] for seed in range(seeds)]) for way in ways
-    ]
+    runs = cells.run(folder / "fronts.jsonl", all_cells, folder / "programs", measure_front)
+    results = [_row(way, [runs[cells.Cell(PROBLEM, *way, FIRST_SEED + seed)] for seed in range(seeds)]) for way in ways]
     report.print_table(
         ("front", "epsilon of all", "trainings", *(f"within {epsilon:g}" for epsilon in WITHIN)),
         [
-            (one["way"], f"{one['epsilon of all']:.4g}", f"{one['trainings']:.0f}",
-             *("" if least is None else f"{least:.4f}" for least in one["least error"]))
-            for one in results
+            (row["way"], f"{row['epsilon of all']:.4g}", f"{row['trainings']:.0f}",
+             *("" if least is None else f"{least:.4f}" for least in row["least error"]))
+            for row in results
         ],
     )  # fmt: skip
     report.write_bench(
         "fronts",
-        common.plain({"fronts": results}),
+        common.json_value({"fronts": results}),
         quick=quick,
         seeds=[FIRST_SEED, FIRST_SEED + seeds],
         noise="exact",
@@ -66,31 +64,31 @@ def main(quick: bool) -> None:
     )
 
 
-def searched(cell: cells.Cell) -> dict[str, Any]:
+def measure_front(cell: cells.Cell) -> dict[str, Any]:
     """Epsilons of a front's trainings, errors as released, as measured on the validation rows, and on the test rows."""
     started = time.perf_counter()
-    found = _unprotected(cell.seed) if cell.search == UNPROTECTED else _published(cell)
-    return found | {"seconds": round(time.perf_counter() - started, 2)}
+    result = _unprotected_front(cell.seed) if cell.search == UNPROTECTED else _private_front(cell)
+    return result | {"seconds": round(time.perf_counter() - started, 2)}
 
 
-def _published(cell: cells.Cell) -> dict[str, Any]:
+def _private_front(cell: cells.Cell) -> dict[str, Any]:
     training, rows, test = tunings.problem(cell.problem)
     rows, validation = tuning._fitting.split_rows(rows, None)
     key, settings = jax.random.key(cell.seed), tunings.settings_of(cell.problem)
     options = {"epsilon": cell.budget, "delta": tunings.DELTA, "validation": validation}
-    found = tuning.private_front(training, rows, settings, **options, key=key, insecure_key=True)
-    chosen = np.flatnonzero(found.front)
+    result = tuning.private_front(training, rows, settings, **options, key=key, insecure_key=True)
+    chosen = np.flatnonzero(result.front)
     return {
-        "epsilon of all": max(each.epsilon(delta=tunings.DELTA) for each in found.guarantees),
-        "trainings": len(found.errors),
-        "epsilons": found.epsilons[chosen].tolist(),
-        "released": found.errors[chosen].tolist(),
-        "measured": [tunings.error_of(training, found.models[one], validation) for one in chosen],
-        "test": [tunings.error_of(training, found.models[one], test) for one in chosen],
+        "epsilon of all": max(guarantee.epsilon(delta=tunings.DELTA) for guarantee in result.guarantees),
+        "trainings": len(result.errors),
+        "epsilons": result.epsilons[chosen].tolist(),
+        "released": result.errors[chosen].tolist(),
+        "measured": [tunings.error_of(training, result.models[number], validation) for number in chosen],
+        "test": [tunings.error_of(training, result.models[number], test) for number in chosen],
     }
 
 
-def _unprotected(seed: int) -> dict[str, Any]:
+def _unprotected_front(seed: int) -> dict[str, Any]:
     task = tasks.task(TASK, tunings.DELTA)
     seeds = _spaces.random_settings(task.space, SEARCH.seeds, seed)
     run = searches.search(task, seeds, SEARCH.proposals, 1, SEARCH.reference, seed)
@@ -108,32 +106,32 @@ def _unprotected(seed: int) -> dict[str, Any]:
 
 def _row(way: tuple[str, float], runs: list[dict[str, Any]]) -> dict[str, Any]:
     """Means over seeds; None where no seed's front has a point so low."""
-    least = [[_least(run, epsilon) for run in runs] for epsilon in WITHIN]
+    least = [[_least_error(run, epsilon) for run in runs] for epsilon in WITHIN]
     apart = np.concatenate([np.subtract(run["released"], run["measured"]) for run in runs])
     return {
         "way": way[0] + (f", epsilon = {way[1]:g}" if way[0] == PRIVATE else ""),
         "epsilon of all": float(np.median([run["epsilon of all"] for run in runs])),
         "trainings": float(np.mean([run["trainings"] for run in runs])),
-        "least error": [float(np.mean(of)) if None not in of else None for of in least],
+        "least error": [float(np.mean(errors)) if None not in errors else None for errors in least],
         "released less measured": {"mean": float(apart.mean()), "deviation": float(np.sqrt(np.mean(apart**2)))},
         "seconds a run": float(np.median([run["seconds"] for run in runs])),
         "first": {name: runs[0][name] for name in ("epsilons", "released", "test")},
     }
 
 
-def _least(run: dict[str, Any], epsilon: float) -> float | None:
+def _least_error(run: dict[str, Any], epsilon: float) -> float | None:
     """On the test rows, of the training that the front shows as best within ``epsilon``."""
-    inside = [number for number, each in enumerate(run["epsilons"]) if each <= epsilon * (1 + 1e-9)]
+    inside = [number for number, cost in enumerate(run["epsilons"]) if cost <= epsilon * (1 + 1e-9)]
     return run["test"][min(inside, key=lambda number: run["released"][number])] if inside else None
 
 
 def _picture(results: list[dict[str, Any]]) -> Any:
     figure, (axis,) = common.panels(1)
-    for number, one in enumerate(results):
-        epsilons, released, test = (np.array(one["first"][name]) for name in ("epsilons", "released", "test"))
-        order, colour = np.argsort(epsilons), "0.5" if one["way"] == UNPROTECTED else f"C{number}"
-        axis.step(epsilons[order], test[order], where="post", color=colour, label=one["way"])
-        if one["way"] != UNPROTECTED:
+    for number, row in enumerate(results):
+        epsilons, released, test = (np.array(row["first"][name]) for name in ("epsilons", "released", "test"))
+        order, colour = np.argsort(epsilons), "0.5" if row["way"] == UNPROTECTED else f"C{number}"
+        axis.step(epsilons[order], test[order], where="post", color=colour, label=row["way"])
+        if row["way"] != UNPROTECTED:
             axis.plot(epsilons[order], released[order], "o", color=colour, markersize=4)
     axis.set(xscale="log", xlim=(1e-2, 10), ylim=(0.12, 0.26), xlabel="epsilon of one training", ylabel="error")
     axis.legend(title="lines: test error; dots: as released", frameon=False, fontsize=8)

@@ -34,28 +34,30 @@ def main(quick: bool, *, seeds: int | None = None) -> None:
     started = time.perf_counter()
     seeds = seeds or (2 if quick else SEEDS)
     names = ["breast_cancer"] if quick else list(ROWS)
-    wanted = [cells.Cell(name, SEARCH, EPSILON, FIRST_SEED + seed) for seed in range(seeds) for name in names]
+    all_cells = [cells.Cell(name, SEARCH, EPSILON, FIRST_SEED + seed) for seed in range(seeds) for name in names]
     folder = report.folder("search")
-    found = cells.run(folder / "held_out.jsonl", wanted, folder / "programs", compared)
+    runs = cells.run(folder / "held_out.jsonl", all_cells, folder / "programs", measure_losses)
     results: dict[str, Any] = {}
     for name in names:
-        of = [found[cell] for cell in wanted if cell.problem == name]
-        losses = {which: np.array([one[which] for one in of]) for which in ("private", "default", "accuracy", "before")}
+        own_runs = [runs[cell] for cell in all_cells if cell.problem == name]
+        losses = {
+            which: np.array([run[which] for run in own_runs]) for which in ("private", "default", "accuracy", "before")
+        }
         results[name] = {
             "rows": ROWS[name],
             "losses": losses,
-            "paired": common.compared(losses["private"], losses["default"]),
-            "params": [one["params"] for one in of],
-            "method": of[0]["method"],
+            "paired": common.paired_difference(losses["private"], losses["default"]),
+            "params": [run["params"] for run in own_runs],
+            "method": own_runs[0]["method"],
         }
     rows = []
-    for name, one in results.items():
-        means = [f"{one['losses'][which].mean():.4f}" for which in ("default", "private", "before", "accuracy")]
-        rows.append((name, *means[:2], common.sentence(one["paired"]), *means[2:]))
+    for name, result in results.items():
+        means = [f"{result['losses'][which].mean():.4f}" for which in ("default", "private", "before", "accuracy")]
+        rows.append((name, *means[:2], common.sentence(result["paired"]), *means[2:]))
     report.print_table(("records", "default", SEARCH, "difference (95 %)", "accuracy, default", SEARCH), rows)
     report.write_bench(
         "sklearn",
-        common.plain({"data": results}),
+        common.json_value({"data": results}),
         quick=quick,
         seeds=[FIRST_SEED, FIRST_SEED + seeds],
         noise="exact",
@@ -65,7 +67,7 @@ def main(quick: bool, *, seeds: int | None = None) -> None:
     )
 
 
-def compared(cell: cells.Cell) -> dict[str, Any]:
+def measure_losses(cell: cells.Cell) -> dict[str, Any]:
     """Mean log losses of held-out records, each at most 4, and accuracies; of one split and one search."""
     from sklearn.base import clone
     from sklearn.ensemble import RandomForestClassifier

@@ -42,18 +42,18 @@ def main(quick: bool) -> None:
     trainings, seeds = (1, 2) if quick else (TRAININGS, SEEDS)
     results: dict[str, Any] = {}
     for name in names:
-        wanted = _target_error(name, trainings)
+        target = _target_error(name, trainings)
         results[name] = {
-            "error asked for": wanted,
-            "laws": [_draw_selections(name, law, wanted, trainings) for law in tqdm(laws, unit="law", desc=name)],
-            "factor 2": _draw_selections(name, (0.0, 80.0), wanted, trainings, factor=2.0),
-            "runs": [_runs(name, wanted, seed) for seed in tqdm(range(seeds), unit="seed", desc=name)],
+            "error asked for": target,
+            "laws": [_draw_selections(name, law, target, trainings) for law in tqdm(laws, unit="law", desc=name)],
+            "factor 2": _draw_selections(name, (0.0, 80.0), target, trainings, factor=2.0),
+            "runs": [_runs(name, target, seed) for seed in tqdm(range(seeds), unit="seed", desc=name)],
         }
         results[name]["summary"] = _summary(results[name]["runs"])
     _show(results)
     report.write_bench(
         "least_epsilon",
-        common.plain({"problems": results}),
+        common.json_value({"problems": results}),
         quick=quick,
         seeds=[FIRST_SEED, FIRST_SEED + seeds],
         noise="exact",
@@ -94,11 +94,11 @@ def _target_error(name: str, trainings: int) -> float:
     _, train, scored, _ = _parts(name)
     level, noises, _ = tuning._joint_tuning._calibrate(_arguments(name, FIXED), len(train[1]), law)
     scores, _ = _train_pool(name, noises, trainings)
-    rng, found = np.random.default_rng(FIRST_SEED), []
+    rng, errors = np.random.default_rng(FIRST_SEED), []
     for runs in _counts(law, rng):
         drawn = rng.integers(len(scores), size=runs), rng.integers(trainings, size=runs)
-        found.append(np.min(scores[drawn] + rng.normal(size=runs) / (len(scored[1]) * level)))
-    return float(np.mean(found))
+        errors.append(np.min(scores[drawn] + rng.normal(size=runs) / (len(scored[1]) * level)))
+    return float(np.mean(errors))
 
 
 def _counts(law: accounting.Repetitions, rng: np.random.Generator) -> np.ndarray:
@@ -108,7 +108,7 @@ def _counts(law: accounting.Repetitions, rng: np.random.Generator) -> np.ndarray
 
 
 def _draw_selections(
-    name: str, law: tuple[float, float], wanted: float, trainings: int, factor: float | None = None
+    name: str, law: tuple[float, float], target: float, trainings: int, factor: float | None = None
 ) -> dict[str, Any]:
     """Selections over levels, drawn from a pool of trainings; with a factor, each costs that multiple of one run."""
     repeated = accounting.repetitions(*law)
@@ -123,13 +123,13 @@ def _draw_selections(
         ]
         paid, nothing = LEVELS, LEVELS[-1]
     pool = [_train_pool(name, of_level, trainings) for of_level in noises]
-    scores, errors = (np.stack([one[part] for one in pool]) for part in (0, 1))
+    scores, errors = (np.stack([pair[part] for pair in pool]) for part in (0, 1))
     deviation = 1 / (len(scored[1]) * tuning._fitting.largest_mu(repeated, FIXED, tunings.DELTA))
     rng, left = np.random.default_rng(FIRST_SEED), []
     for runs in _counts(repeated, rng):
         levels, settings, which = (rng.integers(count, size=runs) for count in scores.shape)
         noised = scores[levels, settings, which] + deviation * rng.normal(size=runs)
-        passed = np.flatnonzero(noised <= wanted)
+        passed = np.flatnonzero(noised <= target)
         if len(passed) == 0:
             left.append((False, nothing, np.nan))
             continue
@@ -146,14 +146,14 @@ def _draw_selections(
     }
 
 
-def _runs(name: str, wanted: float, seed: int) -> dict[str, Any]:
+def _runs(name: str, target: float, seed: int) -> dict[str, Any]:
     """``least_epsilon`` as users call it, and its rivals, with one seed."""
     training, rows, test = tunings.problem(name)
     settings = tunings.settings_of(name)
     keys = [jax.random.fold_in(jax.random.key(FIRST_SEED + 100 + seed), number) for number in range(2 + len(LEVELS))]
     began = time.perf_counter()
-    found = tuning.least_epsilon(
-        training, rows, settings, error=wanted, delta=tunings.DELTA, key=keys[0], insecure_key=True
+    result = tuning.least_epsilon(
+        training, rows, settings, error=target, delta=tunings.DELTA, key=keys[0], insecure_key=True
     )
     seconds = time.perf_counter() - began
     fixed = _tune(name, FIXED, keys[1])
@@ -161,14 +161,14 @@ def _runs(name: str, wanted: float, seed: int) -> dict[str, Any]:
     for level, key in zip(LEVELS, keys[2:], strict=True):
         tried = _tune(name, level, key)
         spent += level
-        if tried.error <= wanted:
+        if tried.error <= target:
             reached, tested = True, tunings.error_of(training, tried.model, test)
             break
-    error = tunings.error_of(training, found.model, test) if found.reached else np.nan
+    error = tunings.error_of(training, result.model, test) if result.reached else np.nan
     return {
-        "least_epsilon": {"reached": found.reached, "paid": found.epsilon, "test error": error, "seconds": seconds},
+        "least_epsilon": {"reached": result.reached, "paid": result.epsilon, "test error": error, "seconds": seconds},
         "fixed": {
-            "reached": fixed.error <= wanted,
+            "reached": fixed.error <= target,
             "paid": FIXED,
             "test error": tunings.error_of(training, fixed.model, test),
         },
@@ -185,43 +185,43 @@ def _tune(name: str, epsilon: float, key: jax.Array) -> tuning.TuningResult:
 def _summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
     summary = {}
     for way in runs[0]:
-        paid = [one[way]["paid"] for one in runs]
-        tested = [one[way]["test error"] for one in runs if one[way]["reached"]]
+        paid = [run[way]["paid"] for run in runs]
+        tested = [run[way]["test error"] for run in runs if run[way]["reached"]]
         summary[way] = {
-            "reached": np.mean([one[way]["reached"] for one in runs]),
+            "reached": np.mean([run[way]["reached"] for run in runs]),
             "paid, median": np.median(paid),
             "paid, mean": np.mean(paid),
             "test error": np.mean(tested) if tested else np.nan,
         }
-    both = [one for one in runs if one["least_epsilon"]["reached"]]
-    pairs = [[one[way]["test error"] for one in both] for way in ("least_epsilon", "fixed")]
-    return summary | {"test error, least_epsilon - fixed": common.compared(*map(np.array, pairs))}
+    reached = [run for run in runs if run["least_epsilon"]["reached"]]
+    pairs = [[run[way]["test error"] for run in reached] for way in ("least_epsilon", "fixed")]
+    return summary | {"test error, least_epsilon - fixed": common.paired_difference(*map(np.array, pairs))}
 
 
 def _show(results: dict[str, Any]) -> None:
-    for name, one in results.items():
-        print(f"\n{name}: error asked for {one['error asked for']:.4f}")
-        rows = [(f"eta {law['eta']:g}, mean {law['mean']:g}", law) for law in one["laws"]]
-        rows += [("factor 2", one["factor 2"])]
-        rows += [(way, said) for way, said in one["summary"].items() if "reached" in said]
+    for name, result in results.items():
+        print(f"\n{name}: error asked for {result['error asked for']:.4f}")
+        rows = [(f"eta {law['eta']:g}, mean {law['mean']:g}", law) for law in result["laws"]]
+        rows += [("factor 2", result["factor 2"])]
+        rows += [(way, summary) for way, summary in result["summary"].items() if "reached" in summary]
         report.print_table(
             ("way", "reached", "paid, median", "paid, mean", "test error"),
             [
-                (way, f"{said['reached']:.2f}", *(f"{said[kind]:.3g}" for kind in ("paid, median", "paid, mean")),
-                 f"{said['test error']:.4f}")
-                for way, said in rows
+                (way, f"{numbers['reached']:.2f}", *(f"{numbers[kind]:.3g}" for kind in ("paid, median", "paid, mean")),
+                 f"{numbers['test error']:.4f}")
+                for way, numbers in rows
             ],
         )  # fmt: skip
 
 
 def _picture(results: dict[str, Any]) -> Any:
     figure, axes = common.panels(1, len(results), squeeze=False, layout="constrained")
-    for axis, (name, one) in zip(axes.ravel(), results.items(), strict=True):
+    for axis, (name, result) in zip(axes.ravel(), results.items(), strict=True):
         for level in LEVELS:
             axis.axvline(level, color="0.85", linewidth=0.8, zorder=0)
-        axis.axhline(one["error asked for"], color="0.3", linewidth=0.8, linestyle="--", label="error asked for")
+        axis.axhline(result["error asked for"], color="0.3", linewidth=0.8, linestyle="--", label="error asked for")
         for number, way in enumerate(("least_epsilon", "in turn", "fixed")):
-            points = [run[way] for run in one["runs"] if run[way]["reached"]]
+            points = [run[way] for run in result["runs"] if run[way]["reached"]]
             paid, tested = [point["paid"] for point in points], [point["test error"] for point in points]
             face = "none" if way == "fixed" else f"C{number}"  # "fixed" lies on one of the levels
             axis.scatter(paid, tested, edgecolors=f"C{number}", facecolors=face, label=way, s=18)

@@ -36,12 +36,12 @@ DESCENTS = ("start_then_local", "local")
 ALL = PROBLEMS | DEVELOPMENT
 
 
-def adaptive(rounds: int) -> str:
+def adaptive_name(rounds: int) -> str:
     """The name of a design and ``rounds`` of points near the last choice."""
     return f"choice, {rounds} near"
 
 
-NEAR = {adaptive(rounds): rounds for rounds in ROUNDS}
+NEAR = {adaptive_name(rounds): rounds for rounds in ROUNDS}
 
 
 def main(quick: bool, *, problems: list[str] | None = None, seeds: int | None = None) -> None:
@@ -50,7 +50,7 @@ def main(quick: bool, *, problems: list[str] | None = None, seeds: int | None = 
     compared = {name: ((minimize.FIRST, "mu inf"), (*NEAR, searches.RANDOM)) for name in SPACES}
     compared |= {name: (budgets, DESCENTS) for name, budgets in BOXES.items()}
     chosen = problems or (["elastic_net"] if quick else list(compared))
-    wanted = [
+    all_cells = [
         cells.Cell(name, search, budget, FIRST_SEED + seed)
         for name in chosen
         for seed in range(count)
@@ -58,21 +58,21 @@ def main(quick: bool, *, problems: list[str] | None = None, seeds: int | None = 
         for search in (IN_ORDER, *compared[name][1])
     ]
     folder = report.folder("search")
-    found = cells.run(folder / "method_rule.jsonl", wanted, folder / "programs", timed)
-    measured = {name: _compare(found, name, *compared[name], count) for name in chosen}
+    runs = cells.run(folder / "method_rule.jsonl", all_cells, folder / "programs", run_cell)
+    measured = {name: _compare(runs, name, *compared[name], count) for name in chosen}
     rows = [
-        (ALL[name].title, budget, search, f"{one['mean']:.4f}", one["paired"]["verdict"])
+        (ALL[name].title, budget, search, f"{result['mean']:.4f}", result["paired"]["verdict"])
         for name, row in measured.items()
-        for budget, each in row.items()
-        for search, one in each.items()
+        for budget, by_search in row.items()
+        for search, result in by_search.items()
     ]
     report.print_table(("problem", "budget", "search", "mean loss", f"beside {IN_ORDER}"), rows, flush=(0, 1, 2, 4))
-    before = {} if quick else report.stored("bench_method_rule") or {}
+    before = {} if quick else report.find_result("bench_method_rule") or {}
     results = before.get("problems", {}) | measured
     commits = before.get("commits", dict.fromkeys(results, before.get("commit"))) | dict.fromkeys(chosen, report.COMMIT)
     report.write_bench(
         "method_rule",
-        common.plain(
+        common.json_value(
             {
                 "problems": {name: results[name] for name in compared if name in results},
                 "commits": {name: commits[name] for name in compared if name in results},
@@ -87,13 +87,13 @@ def main(quick: bool, *, problems: list[str] | None = None, seeds: int | None = 
     )
 
 
-def timed(cell: cells.Cell) -> dict[str, Any]:
+def run_cell(cell: cells.Cell) -> dict[str, Any]:
     """One run."""
     started = time.perf_counter()
     problem, budget = ALL[cell.problem], Budget.parse(cell.budget)
     if cell.search in NEAR:
         data = problem.draw(cell.seed)
-        run = searches.run_minimize(problem, data, "choice", budget.typed, cell.seed, rounds=NEAR[cell.search])
+        run = searches.run_minimize(problem, data, "choice", budget.arguments, cell.seed, rounds=NEAR[cell.search])
         loss = problem.mean(run.release.point if problem.is_box else run.release.params, data)
     else:
         loss, _ = searches.loss_of(problem, cell.search, budget, cell.seed)
@@ -101,24 +101,24 @@ def timed(cell: cells.Cell) -> dict[str, Any]:
 
 
 def _compare(
-    found: dict[cells.Cell, dict[str, Any]], name: str, budgets: tuple[str, ...], others: tuple[str, ...], count: int
+    runs: dict[cells.Cell, dict[str, Any]], name: str, budgets: tuple[str, ...], others: tuple[str, ...], count: int
 ) -> dict[str, Any]:
     """Mean losses by budget and search, and the difference of each from one choice in order."""
     losses = {
         budget: {
             search: np.array(
-                [found[cells.Cell(name, search, budget, FIRST_SEED + seed)]["loss"] for seed in range(count)]
+                [runs[cells.Cell(name, search, budget, FIRST_SEED + seed)]["loss"] for seed in range(count)]
             )
             for search in (IN_ORDER, *others)
         }
         for budget in budgets
     }
-    means = [float(np.mean(each)) for row in losses.values() for each in row.values()]
+    means = [float(np.mean(values)) for row in losses.values() for values in row.values()]
     scale = max(means) - min(means)
     return {
         budget: {
-            search: {"mean": np.mean(each), "paired": minimize.compared(each, row[IN_ORDER], scale)}
-            for search, each in row.items()
+            search: {"mean": np.mean(values), "paired": minimize.compare_losses(values, row[IN_ORDER], scale)}
+            for search, values in row.items()
         }
         for budget, row in losses.items()
     }

@@ -48,25 +48,25 @@ def main(
         raise SystemExit(f"problems are {', '.join(PROBLEMS)}, got {', '.join(sorted(unknown))}")
     methods = tuple(methods or searches.NAMES)
     folder = report.folder("search")
-    before = {} if quick else (report.stored("bench_search") or {}).get("problems", {})
-    wanted = dict.fromkeys(
+    before = {} if quick else (report.find_result("bench_search") or {}).get("problems", {})
+    all_cells = dict.fromkeys(
         _cell(name, search, budget, seed)
         for budget in asked
         for seed in range(most)
         for name in chosen
-        for search in _compared_on(name, methods)
+        for search in _searches_of(name, methods)
         if seed < seeds_of(budget, most)
     )
     print(f"{len(chosen)} problems, {most} seeds, {', '.join(asked)}")
 
-    def ran(missing: Iterable[cells.Cell]) -> dict[cells.Cell, dict[str, Any]]:
-        return cells.run(folder / "cells.jsonl", list(missing), folder / "programs", searches.timed)
+    def run_cells(missing: Iterable[cells.Cell]) -> dict[cells.Cell, dict[str, Any]]:
+        return cells.run(folder / "cells.jsonl", list(missing), folder / "programs", searches.run_cell)
 
-    found = ran(cell for cell in wanted if _number(cell) < CHECKED)
-    kept = {cell: said for cell, said in _unchanged(before, found) if cell in wanted}
-    found = kept | found
-    found |= ran(cell for cell in wanted if cell not in found)
-    measured = {name: _measured(found, name, methods, asked, most) for name in chosen}
+    runs = run_cells(cell for cell in all_cells if _number(cell) < CHECKED)
+    old_runs = {cell: run for cell, run in _unchanged_runs(before, runs) if cell in all_cells}
+    runs = old_runs | runs
+    runs |= run_cells(cell for cell in all_cells if cell not in runs)
+    measured = {name: _new_results(runs, name, methods, asked, most) for name in chosen}
     tables = {
         name: _row(name, before.get(name), measured.get(name)) for name in PROBLEMS if {name} & {*before, *chosen}
     }
@@ -78,7 +78,7 @@ def main(
     _show(tables, levels)
     report.write_bench(
         "search",
-        common.plain({"problems": tables, "totals": _totals(tables)}),
+        common.json_value({"problems": tables, "totals": _totals(tables)}),
         quick=quick,
         seeds={
             name: [row["first seed"], row["first seed"] + max(row["seeds"].values())] for name, row in tables.items()
@@ -96,7 +96,7 @@ def seeds_of(budget: str, most: int) -> int:
     return most if budget == FIRST else min(most, FEWER)
 
 
-def _compared_on(name: str, methods: Sequence[str]) -> list[str]:
+def _searches_of(name: str, methods: Sequence[str]) -> list[str]:
     return [search for search in methods if search in searches.names(PROBLEMS[name])]
 
 
@@ -106,8 +106,10 @@ def _cell(name: str, search: str, budget: str, seed: int) -> cells.Cell:
     return cells.Cell(name, search, "mu inf" if search in searches.FREE else budget, first + seed)
 
 
-def _unchanged(before: dict[str, Any], found: dict[cells.Cell, Any]) -> Iterator[tuple[cells.Cell, dict[str, Any]]]:
-    """Yield committed runs on other seeds, if the first seeds have the same losses in ``found``.
+def _unchanged_runs(
+    before: dict[str, Any], new_runs: dict[cells.Cell, Any]
+) -> Iterator[tuple[cells.Cell, dict[str, Any]]]:
+    """Yield committed runs on other seeds, if the first seeds have the same losses in ``new_runs``.
 
     The check is by problem and budget; the searches without noise, which have no budget, are one group.
     """
@@ -115,24 +117,24 @@ def _unchanged(before: dict[str, Any], found: dict[cells.Cell, Any]) -> Iterator
         if row["first seed"] != FIRST_SEEDS.get(name, FIRST_SEED):
             continue
         groups: dict[tuple[bool, str], dict[cells.Cell, dict[str, Any]]] = {}
-        for budget, each in reversed(row["losses"].items()):  # the first budget has most seeds
-            for search, losses in each.items():
+        for budget, by_search in reversed(row["losses"].items()):  # the first budget has most seeds
+            for search, losses in by_search.items():
                 for seed, loss in enumerate(losses):
                     cell = _cell(name, search, budget, seed)
                     group = groups.setdefault((search in searches.FREE, cell.budget), {})
-                    group[cell] = _committed(row, budget, search, loss)
+                    group[cell] = _committed_run(row, budget, search, loss)
         for (free, budget), runs in groups.items():
             first = [cell for cell in runs if _number(cell) < CHECKED]
-            if any(cell not in found for cell in first):
+            if any(cell not in new_runs for cell in first):
                 continue
-            if all(np.isclose(found[cell]["loss"], runs[cell]["loss"], rtol=SAME, atol=0) for cell in first):
-                yield from ((cell, run) for cell, run in runs.items() if cell not in found)
+            if all(np.isclose(new_runs[cell]["loss"], runs[cell]["loss"], rtol=SAME, atol=0) for cell in first):
+                yield from ((cell, run) for cell, run in runs.items() if cell not in new_runs)
             else:
                 print(f"{name}, {'without noise' if free else budget}: new losses, so all seeds are measured")
 
 
-def _committed(row: dict[str, Any], budget: str, search: str, loss: float) -> dict[str, Any]:
-    """A committed run as ``searches.timed`` reports runs, with its commits."""
+def _committed_run(row: dict[str, Any], budget: str, search: str, loss: float) -> dict[str, Any]:
+    """A committed run as ``searches.run_cell`` reports runs, with its commits."""
     seconds, method = row["seconds a run"][search], row["method"][budget] if search == searches.DEFAULT else ""
     return {"loss": loss, "method": method, "seconds": seconds, "commits": row["commits"][budget]}
 
@@ -142,33 +144,39 @@ def _number(cell: cells.Cell) -> int:
     return cell.seed - FIRST_SEEDS.get(cell.problem, FIRST_SEED)
 
 
-def _measured(found: Any, name: str, methods: Sequence[str], budgets: Sequence[str], most: int) -> dict[str, Any]:
+def _new_results(
+    run_by_cell: Any, name: str, methods: Sequence[str], budgets: Sequence[str], most: int
+) -> dict[str, Any]:
     """Losses, method and commits by budget, and seconds."""
     seconds = {}
-    for search in _compared_on(name, methods):
-        of = [said for cell, said in found.items() if cell[:2] == (name, search)]
-        new = [said["seconds"] for said in of if "commits" not in said]
-        seconds[search] = float(np.median(new or [said["seconds"] for said in of]))
+    for search in _searches_of(name, methods):
+        own_runs = [run for cell, run in run_by_cell.items() if cell[:2] == (name, search)]
+        new = [run["seconds"] for run in own_runs if "commits" not in run]
+        seconds[search] = float(np.median(new or [run["seconds"] for run in own_runs]))
     runs = {
         budget: {
-            search: [found[_cell(name, search, budget, seed)] for seed in range(seeds_of(budget, most))]
-            for search in _compared_on(name, methods)
+            search: [run_by_cell[_cell(name, search, budget, seed)] for seed in range(seeds_of(budget, most))]
+            for search in _searches_of(name, methods)
         }
         for budget in budgets
     }
     commits = {
         budget: dict.fromkeys(
-            commit for of in each.values() for said in of for commit in said.get("commits", [report.COMMIT])
+            commit for group in by_search.values() for run in group for commit in run.get("commits", [report.COMMIT])
         )
-        for budget, each in runs.items()
+        for budget, by_search in runs.items()
     }
     return {
         "first seed": FIRST_SEEDS.get(name, FIRST_SEED),
-        "commits": {budget: sorted(of, key=lambda commit: commit == report.COMMIT) for budget, of in commits.items()},
-        "method": {cell.budget: said["method"] for cell, said in found.items() if cell[:2] == (name, searches.DEFAULT)},
+        "commits": {
+            budget: sorted(hashes, key=lambda commit: commit == report.COMMIT) for budget, hashes in commits.items()
+        },
+        "method": {
+            cell.budget: run["method"] for cell, run in run_by_cell.items() if cell[:2] == (name, searches.DEFAULT)
+        },
         "losses": {
-            budget: {search: [said["loss"] for said in of] for search, of in each.items()}
-            for budget, each in runs.items()
+            budget: {search: [run["loss"] for run in group] for search, group in by_search.items()}
+            for budget, by_search in runs.items()
         },
         "seconds a run": seconds,
     }
@@ -177,43 +185,47 @@ def _measured(found: Any, name: str, methods: Sequence[str], budgets: Sequence[s
 def _row(name: str, before: dict[str, Any] | None, measured: dict[str, Any] | None) -> dict[str, Any]:
     """Merge new results of a problem with its committed results at other budgets, unless the seeds have changed."""
     stays = before is not None and (measured is None or before["first seed"] == measured["first seed"])
-    kept = [of for of in (before if stays else None, measured) if of is not None]
-    by_budget = {field: dict(_merged(of[field] for of in kept)) for field in ("commits", "method", "losses")}
+    parts = [part for part in (before if stays else None, measured) if part is not None]
+    by_budget = {field: dict(_merge(part[field] for part in parts)) for field in ("commits", "method", "losses")}
     losses = {
-        budget: {search: np.array(of) for search, of in each.items()} for budget, each in by_budget["losses"].items()
+        budget: {search: np.array(values) for search, values in by_search.items()}
+        for budget, by_search in by_budget["losses"].items()
     }
-    means = {budget: {search: np.mean(of) for search, of in each.items()} for budget, each in losses.items()}
-    best = min(mean for each in means.values() for mean in each.values())
-    scale = max(0.0, max(each.get(searches.UNTUNED, best) for each in means.values()) - best)
+    means = {
+        budget: {search: np.mean(values) for search, values in by_search.items()}
+        for budget, by_search in losses.items()
+    }
+    best = min(mean for by_search in means.values() for mean in by_search.values())
+    scale = max(0.0, max(by_search.get(searches.UNTUNED, best) for by_search in means.values()) - best)
     problem = PROBLEMS[name]
     return by_budget | {
         "title": problem.title,
         "users": problem.users,
         "dimensions": problem.dimension,
         "evaluations": problem.evaluations,
-        "first seed": kept[-1]["first seed"],
+        "first seed": parts[-1]["first seed"],
         "default less best known": scale,
-        "seeds": {budget: len(each[searches.DEFAULT]) for budget, each in losses.items()},
+        "seeds": {budget: len(by_search[searches.DEFAULT]) for budget, by_search in losses.items()},
         "mean": means,
-        "seconds a run": _merged(of["seconds a run"] for of in kept),
+        "seconds a run": _merge(part["seconds a run"] for part in parts),
         "paired": {
             budget: {
-                f"{own} - {rival}": compared(each[own], each[rival], scale)
+                f"{own} - {rival}": compare_losses(by_search[own], by_search[rival], scale)
                 for own in (searches.DEFAULT, searches.PUBLIC)
                 for rival in RIVALS
-                if own != rival and own in each and rival in each
+                if own != rival and own in by_search and rival in by_search
             }
-            for budget, each in losses.items()
+            for budget, by_search in losses.items()
         },
     }
 
 
-def _merged(each: Iterable[dict[str, Any]]) -> dict[str, Any]:
+def _merge(parts: Iterable[dict[str, Any]]) -> dict[str, Any]:
     """Later entries replace earlier ones."""
-    return {name: value for one in each for name, value in one.items()}
+    return {name: value for part in parts for name, value in part.items()}
 
 
-def compared(first: np.ndarray, second: np.ndarray, scale: float) -> dict[str, Any]:
+def compare_losses(first: np.ndarray, second: np.ndarray, scale: float) -> dict[str, Any]:
     """The paired difference, with its 95 % t interval.
 
     "Worse", or "better": the interval excludes 0, and the mean exceeds ``WORSE`` of the scale.
@@ -231,9 +243,9 @@ def _totals(tables: dict[str, Any]) -> dict[str, Any]:
     totals: dict[str, Any] = {}
     for row in tables.values():
         for budget, pairs in row["paired"].items():
-            for pair, said in pairs.items():
+            for pair, result in pairs.items():
                 counts = totals.setdefault(budget, {}).setdefault(pair, {"better": 0, "worse": 0, "no different": 0})
-                counts[said["verdict"]] += 1
+                counts[result["verdict"]] += 1
     return totals
 
 

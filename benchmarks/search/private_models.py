@@ -69,24 +69,24 @@ def main(quick: bool, *, seeds: int | None = None) -> None:
     train, test = mixed_tables.load("adult"), mixed_tables.load("adult_test")
     data = _features(train, test)
     errors: dict[str, list[float]] = {}
-    errors[LINEAR], errors[BOOSTING] = [_linear(train, test)], [_boosting(data)]
+    errors[LINEAR], errors[BOOSTING] = [_linear_error(train, test)], [_boosting_error(data)]
     settings = []
     for seed in tqdm(numbers, desc=OURS):
-        error, setting = _ours(train, test, seed)
+        error, setting = _measure_ours(train, test, seed)
         errors.setdefault(OURS, []).append(error)
         settings.append(setting)
     tuned = TUNED[:2] if quick else TUNED
     by_setting = [[_opacus(data, setting, seed) for seed in numbers] for setting in tqdm([USUAL, *tuned], desc=OPACUS)]
-    errors[f"{OPACUS}, default"], (errors[f"{OPACUS}, tuned"], best) = by_setting[0], _best(by_setting[1:], tuned)
+    errors[f"{OPACUS}, default"], (errors[f"{OPACUS}, tuned"], best) = by_setting[0], _pick_best(by_setting[1:], tuned)
     by_c = _diffprivlib(data, train, (numbers.start, numbers.stop), CS[:2] if quick else CS)
     errors[f"{DIFFPRIVLIB}, default"] = by_c[0]
-    errors[f"{DIFFPRIVLIB}, tuned"], best_c = _best(by_c, CS)
-    means = {name: float(np.mean(of)) for name, of in errors.items()}
+    errors[f"{DIFFPRIVLIB}, tuned"], best_c = _pick_best(by_c, CS)
+    means = {name: float(np.mean(values)) for name, values in errors.items()}
     report.print_table(("model", "mean test error"), [(name, f"{mean:.4f}") for name, mean in means.items()])
-    found = {"errors": errors, "mean": means, "settings of PrivateClassifier": settings, "rows": len(train.labels)}
+    results = {"errors": errors, "mean": means, "settings of PrivateClassifier": settings, "rows": len(train.labels)}
     report.write_bench(
         "private_models",
-        common.plain(found),
+        common.json_value(results),
         quick=quick,
         seeds=[numbers.start, numbers.stop],
         noise="exact",
@@ -99,30 +99,30 @@ def main(quick: bool, *, seeds: int | None = None) -> None:
     )  # fmt: skip
 
 
-def _best(errors: list[list[float]], settings: Any) -> tuple[list[float], Any]:
+def _pick_best(errors: list[list[float]], settings: Any) -> tuple[list[float], Any]:
     number = min(range(len(errors)), key=lambda number: float(np.mean(errors[number])))
     return errors[number], settings[number]
 
 
 def _features(train: mixed_tables.Table, test: mixed_tables.Table) -> dict[str, np.ndarray]:
     """The features of ``PrivateClassifier``, for every library."""
-    found = {}
+    arrays = {}
     for name, table in (("train", train), ("test", test)):
         names = list(table.frame.columns)
         encoding = _columns.make_encoding(table.columns, names, list(table.frame.dtypes))
-        found[name] = _columns.encode(encoding, [np.asarray(table.frame[column]) for column in names])
-        found[f"{name}_labels"] = (table.labels == table.classes[1]).astype(int)
-    return found
+        arrays[name] = _columns.encode(encoding, [np.asarray(table.frame[column]) for column in names])
+        arrays[f"{name}_labels"] = (table.labels == table.classes[1]).astype(int)
+    return arrays
 
 
-def _ours(train: mixed_tables.Table, test: mixed_tables.Table, seed: int) -> tuple[float, Any]:
+def _measure_ours(train: mixed_tables.Table, test: mixed_tables.Table, seed: int) -> tuple[float, Any]:
     run = Execution(key=jax.random.key(seed), insecure_key=True)
     model = PrivateClassifier(train.columns, classes=train.classes, epsilon=EPSILON, delta=DELTA, run=run)
     model.fit(train.frame, train.labels)
     return 1 - model.score(test.frame, test.labels), model.setting_
 
 
-def _linear(train: mixed_tables.Table, test: mixed_tables.Table) -> float:
+def _linear_error(train: mixed_tables.Table, test: mixed_tables.Table) -> float:
     """Without privacy, by the usual pipeline."""
     numbers = list(train.frame.select_dtypes("number"))
     text = [name for name in train.frame if name not in numbers]
@@ -134,7 +134,7 @@ def _linear(train: mixed_tables.Table, test: mixed_tables.Table) -> float:
     return 1 - float(model.score(test.frame, test.labels))
 
 
-def _boosting(data: dict[str, np.ndarray]) -> float:
+def _boosting_error(data: dict[str, np.ndarray]) -> float:
     """Without privacy."""
     model = HistGradientBoostingClassifier(random_state=0).fit(data["train"], data["train_labels"])
     return 1 - float(model.score(data["test"], data["test_labels"]))

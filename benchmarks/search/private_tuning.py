@@ -27,7 +27,7 @@ def main(
     names = tuple(problems or (tunings.PROBLEMS[:1] if quick else tunings.PROBLEMS))
     asked, epsilons = tuple(methods or tunings.METHODS), tuple(map(float, budgets or ((2.0,) if quick else EPSILONS)))
     folder = report.folder("search")
-    wanted = [
+    all_cells = [
         cells.Cell(name, method, epsilon, FIRST_SEED + seed)
         for seed in range(most)
         for name in names
@@ -35,12 +35,12 @@ def main(
         for method in asked
         if seed < seeds_of(name, epsilon, most)
     ]
-    found = cells.run(folder / "private_tuning.jsonl", wanted, folder / "programs", tunings.errors)
-    results = {name: _row(found, name, asked, budgets_of(name, epsilons), most) for name in names}
+    runs = cells.run(folder / "private_tuning.jsonl", all_cells, folder / "programs", tunings.errors)
+    results = {name: _row(runs, name, asked, budgets_of(name, epsilons), most) for name in names}
     _show(results)
     report.write_bench(
         "private_tuning",
-        common.plain({"problems": results}),
+        common.json_value({"problems": results}),
         quick=quick,
         seeds=[FIRST_SEED, FIRST_SEED + most],
         noise="exact",
@@ -66,11 +66,11 @@ def seeds_of(name: str, epsilon: float, most: int) -> int:
     return most if name == FIRST[0] and epsilon in FIRST[1] else min(most, FEWER)
 
 
-def _row(found: Any, name: str, methods: tuple[str, ...], epsilons: tuple[float, ...], most: int) -> dict[str, Any]:
+def _row(runs: Any, name: str, methods: tuple[str, ...], epsilons: tuple[float, ...], most: int) -> dict[str, Any]:
     errors = {
         method: [
             np.array([
-                found[cells.Cell(name, method, epsilon, FIRST_SEED + seed)]["error"]
+                runs[cells.Cell(name, method, epsilon, FIRST_SEED + seed)]["error"]
                 for seed in range(seeds_of(name, epsilon, most))
             ])
             for epsilon in epsilons
@@ -81,13 +81,15 @@ def _row(found: Any, name: str, methods: tuple[str, ...], epsilons: tuple[float,
         "epsilons": [f"{epsilon:g}" for epsilon in epsilons],
         "seeds": [seeds_of(name, epsilon, most) for epsilon in epsilons],
         "errors": errors,
-        "mean": {method: [np.mean(of) for of in each] for method, each in errors.items()},
+        "mean": {method: [np.mean(values) for values in by_epsilon] for method, by_epsilon in errors.items()},
         "seconds a run": {
-            method: float(np.median([said["seconds"] for cell, said in found.items() if cell[:2] == (name, method)]))
+            method: float(np.median([run["seconds"] for cell, run in runs.items() if cell[:2] == (name, method)]))
             for method in methods
         },
         "paired": {
-            method: [common.compared(*pair) for pair in zip(errors[method], errors[tunings.DEFAULT], strict=True)]
+            method: [
+                common.paired_difference(*pair) for pair in zip(errors[method], errors[tunings.DEFAULT], strict=True)
+            ]
             for method in methods
             if method != tunings.DEFAULT and tunings.DEFAULT in methods
         },
@@ -95,15 +97,16 @@ def _row(found: Any, name: str, methods: tuple[str, ...], epsilons: tuple[float,
 
 
 def _show(results: dict[str, Any]) -> None:
-    for name, one in results.items():
+    for name, result in results.items():
         print(f"\n{name}: mean test error; difference from the default setting with 95 % intervals (Student's t)\n")
         rows = []
-        for method, means in one["mean"].items():
-            paired = [common.sentence(pair) for pair in one["paired"].get(method, [])] or [""] * len(means)
-            said = [f"{mean:.4f} {words}" for mean, words in zip(means, paired, strict=True)]
-            rows.append((method, *said, f"{one['seconds a run'][method]:.0f} s"))
+        for method, means in result["mean"].items():
+            paired = [common.sentence(pair) for pair in result["paired"].get(method, [])] or [""] * len(means)
+            texts = [f"{mean:.4f} {words}" for mean, words in zip(means, paired, strict=True)]
+            rows.append((method, *texts, f"{result['seconds a run'][method]:.0f} s"))
         heads = [
-            f"epsilon = {epsilon}, {count} seeds" for epsilon, count in zip(one["epsilons"], one["seeds"], strict=True)
+            f"epsilon = {epsilon}, {count} seeds"
+            for epsilon, count in zip(result["epsilons"], result["seeds"], strict=True)
         ]
         report.print_table(("method", *heads, "a run"), rows)
 
@@ -111,17 +114,18 @@ def _show(results: dict[str, Any]) -> None:
 def _picture(results: dict[str, Any]) -> Any:
     columns = min(2, len(results))
     figure, axes = common.panels(-(-len(results) // columns), columns, squeeze=False, layout="constrained")
-    for axis, (name, one) in zip(axes.ravel(), results.items(), strict=False):
-        at = [float(epsilon) for epsilon in one["epsilons"]]
-        for number, (method, means) in enumerate(one["mean"].items()):
+    for axis, (name, result) in zip(axes.ravel(), results.items(), strict=False):
+        at = [float(epsilon) for epsilon in result["epsilons"]]
+        for number, (method, means) in enumerate(result["mean"].items()):
             axis.plot(at, means, color=f"C{number}", label=method, marker=".")
             spread = [
-                stats.t.ppf(0.975, len(of) - 1) * stats.sem(of) if len(of) > 1 else 0.0 for of in one["errors"][method]
+                stats.t.ppf(0.975, len(values) - 1) * stats.sem(values) if len(values) > 1 else 0.0
+                for values in result["errors"][method]
             ]
             low, high = np.subtract(means, spread), np.add(means, spread)
             axis.fill_between(at, low, high, color=f"C{number}", alpha=0.13, linewidth=0)
         axis.set(title=name, xlabel="epsilon", ylabel="test error", xscale="log")
-        axis.set_xticks(at, labels=one["epsilons"])
+        axis.set_xticks(at, labels=result["epsilons"])
         axis.minorticks_off()
     for axis in axes.ravel()[len(results) :]:
         axis.set_visible(False)

@@ -75,7 +75,7 @@ class Problem(NamedTuple):
 
     def mean(self, place: Any, data: Any) -> float:
         """The mean of the clipped losses; a loss that is no number counts as the highest."""
-        loss = _compiled(self.loss) if self.traceable else self.loss
+        loss = _compile(self.loss) if self.traceable else self.loss
         losses, (low, high) = np.asarray(loss(place, data), float), self.loss_range
         return float(np.mean(np.clip(np.where(np.isnan(losses), high, losses), low, high)))
 
@@ -96,7 +96,7 @@ class Problem(NamedTuple):
 
 
 @lru_cache
-def _compiled(loss: Callable[..., Any]) -> Callable[..., Any]:
+def _compile(loss: Callable[..., Any]) -> Callable[..., Any]:
     return jax.jit(loss)
 
 
@@ -111,7 +111,7 @@ def training_rows(data: _splits.Split, multiple: int = 1) -> _splits.Split:
 def _svr(name: str, train: int, users: int, features: int, ordered: bool, steps: int, title: str) -> Problem:
     def draw(seed: int) -> _splits.Split:
         return _kernel_svr.kernel_svr_split(
-            loaded(name), seed, train=train, validation=users, ordered=ordered, features=features
+            load_dataset(name), seed, train=train, validation=users, ordered=ordered, features=features
         )
 
     return Problem(
@@ -129,26 +129,26 @@ def _svr(name: str, train: int, users: int, features: int, ordered: bool, steps:
 
 
 @lru_cache
-def loaded(name: str) -> datasets.Dataset:
+def load_dataset(name: str) -> datasets.Dataset:
     return datasets.load(name)
 
 
-def _lengthscales_simulated(seed: int) -> _splits.Split:
-    return _sampled(jax.random.key(seed))
+def _draw_simulated_lengthscales(seed: int) -> _splits.Split:
+    return _sample(jax.random.key(seed))
 
 
-_sampled = jax.jit(lambda key: gp_regression.sample(key, 4500, 500)[0])
+_sample = jax.jit(lambda key: gp_regression.sample(key, 4500, 500)[0])
 
 
-def _lengthscales_real(name: str, train: int, users: int, features: int | None, seed: int) -> _splits.Split:
-    dataset = loaded(name)
+def _draw_real_lengthscales(name: str, train: int, users: int, features: int | None, seed: int) -> _splits.Split:
+    dataset = load_dataset(name)
     chosen = None if features is None else features
     return _kernel_svr.kernel_svr_split(dataset, seed, train=train, validation=users, features=chosen)
 
 
 def _pixels(seed: int) -> _splits.Split:
     """Even digits from odd ones, by the means of 10 by 10 cells of their pixels."""
-    dataset = loaded("mnist")
+    dataset = load_dataset("mnist")
     images = dataset.features.reshape(-1, 28, 28)[:, 4:24, 4:24] / 255.0
     cells = images.reshape(-1, MNIST_SIDE, 2, MNIST_SIDE, 2).mean(axis=(2, 4)).reshape(len(images), -1)
     targets = np.where(dataset.targets % 2 == 0, 1.0, -1.0)
@@ -182,16 +182,16 @@ def boosting_loss(params: dict[str, Any], data: _splits.Split) -> np.ndarray:
 
 
 def _covtype(seed: int) -> _splits.Split:
-    return kernel_svm.split(loaded("covtype"), seed, train=1000, validation=4000)
+    return kernel_svm.split(load_dataset("covtype"), seed, train=1000, validation=4000)
 
 
 def _cancer(seed: int) -> _splits.Split:
-    return logistic_regression.split(loaded("breast_cancer"), seed, train=200, validation=369)
+    return logistic_regression.split(load_dataset("breast_cancer"), seed, train=200, validation=369)
 
 
 def _chicago(train: int) -> Callable[[int], _splits.Split]:
     return partial(
-        _kernel_svr.kernel_svr_split, loaded("chicago"), train=train, validation=2849, ordered=True, features=30
+        _kernel_svr.kernel_svr_split, load_dataset("chicago"), train=train, validation=2849, ordered=True, features=30
     )
 
 
@@ -201,15 +201,15 @@ PROBLEMS: dict[str, Problem] = {
     "svr_ridership_700": _svr("chicago", 700, 2849, 30, True, 10, "kernel SVR, ridership, 700 training rows"),
     "gp_simulated": Problem(
         "GP lengthscales, simulated (Sopa, figure 4)", gp_regression.bounds(), gp_regression.loss,
-        _lengthscales_simulated, 4500, (0.0, 4.0), 25, True, None, training_rows,
+        _draw_simulated_lengthscales, 4500, (0.0, 4.0), 25, True, None, training_rows,
     ),
     "gp_diabetes": Problem(
         "GP lengthscales, diabetes", gp_regression.bounds(), gp_regression.loss,
-        partial(_lengthscales_real, "diabetes", 142, 300, None), 300, (0.0, 4.0), 25, True, None, training_rows,
+        partial(_draw_real_lengthscales, "diabetes", 142, 300, None), 300, (0.0, 4.0), 25, True, None, training_rows,
     ),
     "gp_slices": Problem(
         "GP lengthscales, CT slices", np.array([gp_regression.LENGTHSCALE] * 30).T, gp_regression.loss,
-        partial(_lengthscales_real, "ct_slice", 300, 382, 30), 382, (0.0, 4.0), 10, True, None, training_rows,
+        partial(_draw_real_lengthscales, "ct_slice", 300, 382, 30), 382, (0.0, 4.0), 10, True, None, training_rows,
     ),
     "gp_pixels": Problem(
         "GP lengthscales, pixels of digits", np.array([(0.5, 50.0)] * 100).T, gp_regression.loss, _pixels,
@@ -281,15 +281,15 @@ def _houses() -> datasets.Dataset:
 @lru_cache
 def _covers() -> datasets.Dataset:
     """Whether the cover is of the commonest class, by the ten numeric columns."""
-    dataset = loaded("covtype")
+    dataset = load_dataset("covtype")
     return dataset._replace(features=dataset.features[:, :10], targets=np.where(dataset.targets == 2, 1.0, -1.0))
 
 
 DEVELOPMENT: dict[str, Problem] = {  # boxes with 400 to 1,000 users; no table of results but that of the method rule
     "gp_houses": _lengthscales("GP lengthscales, house prices", _houses, 300, 1000, 10),
-    "gp_ridership": _lengthscales("GP lengthscales, ridership", partial(loaded, "chicago"), 300, 1000, 12),
+    "gp_ridership": _lengthscales("GP lengthscales, ridership", partial(load_dataset, "chicago"), 300, 1000, 12),
     "gp_covertype": _lengthscales("GP lengthscales, covertype", _covers, 300, 1000, 10),
-    "gp_cancer": _lengthscales("GP lengthscales, breast cancer", partial(loaded, "breast_cancer"), 169, 400, 30),
+    "gp_cancer": _lengthscales("GP lengthscales, breast cancer", partial(load_dataset, "breast_cancer"), 169, 400, 30),
     "svr_houses": Problem(
         "kernel SVR, house prices", _kernel_svr.kernel_svr_bounds(10), _kernel_svr.kernel_svr_loss, _house_svr, 1000,
         (0.0, 4.0), 25, False, None, training_rows,

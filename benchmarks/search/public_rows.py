@@ -38,7 +38,7 @@ def main(quick: bool, *, problems: list[str] | None = None, seeds: int | None = 
     started, count = time.perf_counter(), seeds or (2 if quick else SEEDS)
     chosen = problems or (["gp_diabetes"] if quick else list(WIDE))
     names = (searches.PUBLIC, REGION, RESTARTS)
-    wanted = [
+    all_cells = [
         cells.Cell(name, search, budget, FIRST_SEED + seed)
         for name in chosen
         for seed in range(count)
@@ -46,22 +46,22 @@ def main(quick: bool, *, problems: list[str] | None = None, seeds: int | None = 
         for search in names
     ]
     folder = report.folder("search")
-    found = cells.run(folder / "public_rows.jsonl", wanted, folder / "programs", timed)
+    runs = cells.run(folder / "public_rows.jsonl", all_cells, folder / "programs", run_cell)
     results: dict[str, Any] = {}
     for name in chosen:
         losses = {
             (budget, search): np.array(
-                [found[cells.Cell(name, search, budget, FIRST_SEED + seed)]["loss"] for seed in range(count)]
+                [runs[cells.Cell(name, search, budget, FIRST_SEED + seed)]["loss"] for seed in range(count)]
             )
             for budget in BUDGETS
             for search in names
         }
-        means = [float(np.mean(each)) for each in losses.values()]
+        means = [float(np.mean(values)) for values in losses.values()]
         results[name] = {
             budget: {
                 search: {
                     "mean": np.mean(losses[budget, search]),
-                    "paired": minimize.compared(
+                    "paired": minimize.compare_losses(
                         losses[budget, search], losses[budget, searches.PUBLIC], max(means) - min(means)
                     ),
                 }
@@ -72,16 +72,16 @@ def main(quick: bool, *, problems: list[str] | None = None, seeds: int | None = 
     report.print_table(
         ("problem", "budget", "proposals", "mean loss", "beside the default"),
         [
-            (PROBLEMS[name].title, budget, search, f"{one['mean']:.4f}", one["paired"]["verdict"])
+            (PROBLEMS[name].title, budget, search, f"{result['mean']:.4f}", result["paired"]["verdict"])
             for name, row in results.items()
-            for budget, each in row.items()
-            for search, one in each.items()
+            for budget, by_search in row.items()
+            for search, result in by_search.items()
         ],
         flush=(0, 1, 2, 4),
     )
     report.write_bench(
         "public_rows",
-        common.plain({"problems": results}),
+        common.json_value({"problems": results}),
         quick=quick,
         seeds=[FIRST_SEED, FIRST_SEED + count],
         noise="exact",
@@ -91,13 +91,13 @@ def main(quick: bool, *, problems: list[str] | None = None, seeds: int | None = 
     )
 
 
-def timed(cell: cells.Cell) -> dict[str, Any]:
+def run_cell(cell: cells.Cell) -> dict[str, Any]:
     """One run."""
     started = time.perf_counter()
     patches: dict[str, dict[str, Callable[..., Any]]] = {
         searches.PUBLIC: {},
         REGION: {"_candidates": _Region()},
-        RESTARTS: {"propose": _restarted},
+        RESTARTS: {"propose": _propose_with_restarts},
     }
     with mock.patch.multiple(_proposals, **patches[cell.search]) if patches[cell.search] else mock.MagicMock():
         loss, _ = searches.loss_of(PROBLEMS[cell.problem], searches.PUBLIC, Budget.parse(cell.budget), cell.seed)
@@ -127,7 +127,7 @@ class _Region:
         return box.snap(np.clip(points[best] + np.where(moved, offsets, 0.0), 0.0, 1.0))
 
 
-def _restarted(evaluate: Any, box: Any, evaluations: int, proposals: int, design: np.ndarray) -> np.ndarray:
+def _propose_with_restarts(evaluate: Any, box: Any, evaluations: int, proposals: int, design: np.ndarray) -> np.ndarray:
     parts = np.array_split(np.arange(len(design)), PARTS)
     counts = [len(part) for part in np.array_split(np.arange(proposals), PARTS)]
     return np.concatenate(

@@ -38,7 +38,7 @@ def main(quick: bool) -> None:
     _show(results)
     report.write_bench(
         "repetitions",
-        common.plain({"problems": results}),
+        common.json_value({"problems": results}),
         quick=quick,
         seeds=[FIRST_SEED, FIRST_SEED + trainings],
         noise="exact",
@@ -57,16 +57,16 @@ def _row(name: str, epsilon: float, trainings: int) -> dict[str, Any]:
     """The mean test error of the default setting, and of each law's selection."""
     training, rows, test = tunings.problem(name)
     usual = [
-        tunings.error_of(training, tunings.fitted(training, tunings.USUAL, epsilon, rows, key), test)
+        tunings.error_of(training, tunings.fit_model(training, tunings.USUAL, epsilon, rows, key), test)
         for key in map(jax.random.key, range(FIRST_SEED, FIRST_SEED + trainings))
     ]
     return {
         "default": np.mean(usual),
-        "laws": [_selected(name, epsilon, _accounting.repetitions(*law), trainings) for law in LAWS],
+        "laws": [_measure_selection(name, epsilon, _accounting.repetitions(*law), trainings) for law in LAWS],
     }
 
 
-def _selected(name: str, epsilon: float, law: _accounting.Repetitions, trainings: int) -> dict[str, float]:
+def _measure_selection(name: str, epsilon: float, law: _accounting.Repetitions, trainings: int) -> dict[str, float]:
     training, rows, test = tunings.problem(name)
     settings = tuple(tunings.settings_of(name))
     train, scored = tuning._fitting.split_rows(rows, None)
@@ -81,17 +81,17 @@ def _selected(name: str, epsilon: float, law: _accounting.Repetitions, trainings
             errors[number, seed] = tunings.error_of(training, model, test)
     rng = np.random.default_rng(FIRST_SEED)
     chances = _accounting.repetition_probabilities(law, LONGEST)
-    found = []
+    chosen_errors = []
     for runs in 1 + rng.choice(LONGEST, SELECTIONS, p=chances / chances.sum()):
         drawn = rng.integers(len(settings), size=runs), rng.integers(trainings, size=runs)
-        found.append(errors[drawn][np.argmin(scores[drawn] + rng.normal(size=runs) / (len(scored[1]) * level))])
-    return {"eta": law.eta, "mean": law.mean, "one run": float(chances[0]), "error": float(np.mean(found))}
+        chosen_errors.append(errors[drawn][np.argmin(scores[drawn] + rng.normal(size=runs) / (len(scored[1]) * level))])
+    return {"eta": law.eta, "mean": law.mean, "one run": float(chances[0]), "error": float(np.mean(chosen_errors))}
 
 
 def _show(results: dict[str, Any]) -> None:
     rows = []
     for name, by_epsilon in results.items():
-        for epsilon, one in by_epsilon.items():
-            rows.append((name, epsilon, f"{one['default']:.4f}", *(f"{law['error']:.4f}" for law in one["laws"])))
+        for epsilon, result in by_epsilon.items():
+            rows.append((name, epsilon, f"{result['default']:.4f}", *(f"{law['error']:.4f}" for law in result["laws"])))
     print("\nmean test error of the model that a selection returns, by eta and mean of the number of runs")
     report.print_table(("data", "epsilon", "default setting", *(f"{eta:g}, {mean:g}" for eta, mean in LAWS)), rows)

@@ -46,7 +46,7 @@ def names(problem: Problem) -> list[str]:
     return own + [name for name in methods if problem.is_box or name not in _methods.DESCENT_METHODS]
 
 
-def timed(cell: Cell) -> dict[str, Any]:
+def run_cell(cell: Cell) -> dict[str, Any]:
     """One run."""
     started = time.perf_counter()
     loss, method = loss_of(PROBLEMS[cell.problem], cell.search, Budget.parse(cell.budget), cell.seed)
@@ -56,18 +56,18 @@ def timed(cell: Cell) -> dict[str, Any]:
 def loss_of(problem: Problem, search: str, budget: Budget, seed: int) -> tuple[float, str]:
     """The mean loss of one run's answer, and which method ran."""
     data = problem.draw(seed)
-    without = {UNTUNED: untuned, PICK: pick, RANDOM: random_search, TPE: tpe, TRAINING: training_rows}
+    without = {UNTUNED: default_place, PICK: pick, RANDOM: random_search, TPE: tpe, TRAINING: training_rows}
     if search in without:
         return problem.mean(without[search](problem, data, seed), data), ""
     if search == ONE_CHOICE:
         return problem.mean(one_choice(problem, data, budget, seed), data), ""
-    method, typed = search, budget.typed
+    method, typed = search, budget.arguments
     options: dict[str, Any] = {}
     if search in (DEFAULT, PUBLIC):
         method = _methods.AUTO
         options["public"] = problem.public(data) if search == PUBLIC and problem.public else None
     if search == BEFORE:
-        method, typed = method_before(problem, budget.mu), {"mu": budget.mu}
+        method, typed = former_method(problem, budget.mu), {"mu": budget.mu}
         options |= {"clip_norm": 0.25 * (problem.loss_range[1] - problem.loss_range[0]), "rounds": 4}
     run = run_minimize(problem, data, method, typed, seed, **options)
     return problem.mean(run.release.point if problem.is_box else run.release.params, data), run.method
@@ -98,7 +98,7 @@ def run_minimize(
         _method_configs.ROUNDS, _method_configs.ROUNDS_WITHOUT_NOISE = defaults
 
 
-def method_before(problem: Problem, mu: float) -> str:
+def former_method(problem: Problem, mu: float) -> str:
     """The rule of "auto" before the whole epsilon was spent."""
     if not problem.is_box:
         return _method_configs.CHOICE
@@ -176,7 +176,7 @@ def _suggest(problem: Problem, trial: Any, low: np.ndarray, high: np.ndarray) ->
     return params
 
 
-def untuned(problem: Problem, data: Any, seed: int) -> Any:
+def default_place(problem: Problem, data: Any, seed: int) -> Any:
     """The library's parameters; of a problem without any, the middle of the box."""
     del data, seed
     return problem.place(problem.box.mean(axis=0)) if problem.default is None else problem.default

@@ -29,16 +29,16 @@ def main(quick: bool) -> None:
         ("eta", "mean", *(f"price at {level:g}" for level in LEVELS), "nothing", f"reach at {PASSING:g}", "gap"),
         [
             (
-                f"{one['eta']:g}", f"{one['mean']:g}", *(f"{price:.2f}" for price in one["price"]),
-                f"{one['nothing']:.2f}", f"{one['reach']:.2f}",
-                f"{max(high / low for high, low in zip(one['proved'], one['attained'], strict=True)):.3f}",
+                f"{law['eta']:g}", f"{law['mean']:g}", *(f"{price:.2f}" for price in law["price"]),
+                f"{law['nothing']:.2f}", f"{law['reach']:.2f}",
+                f"{max(high / low for high, low in zip(law['proved'], law['attained'], strict=True)):.3f}",
             )
-            for one in laws
+            for law in laws
         ],
     )  # fmt: skip
     report.write_bench(
         "selection_prices",
-        common.plain({"laws": laws}),
+        common.json_value({"laws": laws}),
         quick=quick,
         seeds="none: nothing is drawn",
         noise="none",

@@ -47,27 +47,27 @@ SUMS, VOTES, ALONE, EXACT, RANDOM = "sums", "votes", "each silo alone", "no priv
 
 def main(quick: bool, *, seeds: int | None = None) -> None:
     started, count = time.perf_counter(), seeds or (2 if quick else SEEDS)
-    found: dict[str, dict[str, list[float]]] = {f"epsilon {epsilon:g}": {} for epsilon in EPSILONS}
+    accuracies: dict[str, dict[str, list[float]]] = {f"epsilon {epsilon:g}": {} for epsilon in EPSILONS}
     for seed in tqdm(range(FIRST_SEED, FIRST_SEED + count), unit="seed"):
         wrong, accuracy = _measure(seed)
         for epsilon in EPSILONS:
             for name, chosen in _choices(wrong, epsilon, seed).items():
-                found[f"epsilon {epsilon:g}"].setdefault(name, []).append(float(np.mean(accuracy[chosen])))
+                accuracies[f"epsilon {epsilon:g}"].setdefault(name, []).append(float(np.mean(accuracy[chosen])))
     summary = {
-        budget: {name: _summary(np.array(each), np.array(row[SUMS])) for name, each in row.items()}
-        for budget, row in found.items()
+        budget: {name: _summary(np.array(values), np.array(row[SUMS])) for name, values in row.items()}
+        for budget, row in accuracies.items()
     }
     report.print_table(
         ("budget", "choice", "accuracy", "sums less this, 95 %"),
         [
-            (budget, name, f"{one['mean']:.4f}", "{:+.4f} ({:+.4f} to {:+.4f})".format(*one["sums less this"]))
+            (budget, name, f"{result['mean']:.4f}", "{:+.4f} ({:+.4f} to {:+.4f})".format(*result["sums less this"]))
             for budget, row in summary.items()
-            for name, one in row.items()
+            for name, result in row.items()
         ],
     )
     report.write_bench(
         "silo_choices",
-        common.plain({"accuracies": found, "summary": summary}),
+        common.json_value({"accuracies": accuracies, "summary": summary}),
         quick=quick,
         seeds=[FIRST_SEED, FIRST_SEED + count],
         noise="both",
@@ -80,12 +80,12 @@ def main(quick: bool, *, seeds: int | None = None) -> None:
     )  # fmt: skip
 
 
-def _summary(each: np.ndarray, sums: np.ndarray) -> dict[str, Any]:
+def _summary(accuracies: np.ndarray, sums: np.ndarray) -> dict[str, Any]:
     """The mean, and the paired difference of sums with its interval (Student's t)."""
-    paired = sums - each
+    paired = sums - accuracies
     half = scipy.stats.t.ppf(0.975, len(paired) - 1) * np.std(paired, ddof=1) / np.sqrt(len(paired))
     mean = float(np.mean(paired))
-    return {"mean": float(np.mean(each)), "sums less this": (mean, mean - half, mean + half)}
+    return {"mean": float(np.mean(accuracies)), "sums less this": (mean, mean - half, mean + half)}
 
 
 def _choices(wrong: np.ndarray, epsilon: float, seed: int) -> dict[str, Any]:
@@ -95,7 +95,7 @@ def _choices(wrong: np.ndarray, epsilon: float, seed: int) -> dict[str, Any]:
     # replacing a silo moves two counts by 1
     deviation = np.sqrt(2) / accounting.gdp_mu(epsilon, DELTA)
     votes = np.bincount(np.argmin(means, axis=1), minlength=settings)
-    alone = [_exponential(row * USERS, epsilon, rng) for row in means]
+    alone = [_exponential_choice(row * USERS, epsilon, rng) for row in means]
     return {
         SUMS: _sums(wrong, epsilon),
         VOTES: int(np.argmax(votes + deviation * rng.standard_normal(settings))),
@@ -105,7 +105,7 @@ def _choices(wrong: np.ndarray, epsilon: float, seed: int) -> dict[str, Any]:
     }
 
 
-def _exponential(counts: np.ndarray, epsilon: float, rng: np.random.Generator) -> int:
+def _exponential_choice(counts: np.ndarray, epsilon: float, rng: np.random.Generator) -> int:
     """McSherry and Talwar (2007), by the bounded range of counts that a user moves by 1 at most (Dong et al. 2020)."""
     return int(np.argmax(-epsilon * counts / 2 + rng.gumbel(size=len(counts))))
 
@@ -124,10 +124,10 @@ def _sums(wrong: np.ndarray, epsilon: float) -> int:
         agreement = silos.agree("choice", private_evaluations.make_algorithm(EVERY), config, roster)
         assert agreement.guarantees.server.epsilon(DELTA) <= epsilon
         opened = {}
-        for name, each in zip(names, wrong, strict=True):
+        for name, rows in zip(names, wrong, strict=True):
             ledger.create(folder / name / "book", mu=1e3)
             opened[name] = silos.Silo(
-                agreement, _is_wrong, {"wrong": each}, name=name, folder=folder / name, ledger=folder / name / "book"
+                agreement, _is_wrong, {"wrong": rows}, name=name, folder=folder / name, ledger=folder / name / "book"
             )
         run = silos.run_silos(
             agreement,
@@ -153,7 +153,7 @@ EVERY = random_search.algorithm._replace(ask=_ask_every)
 def _measure(seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Who is wrong, ``(silos, users, settings)`` of float32, and the accuracy of each setting on other rows."""
     (features, labels), (test, test_labels), _, _ = classification.load("adult", seed=seed, test=TEST)
-    features, test = (np.asarray(each, np.float32) for each in (features, test))
+    features, test = (np.asarray(array, np.float32) for array in (features, test))
     rates, momenta = (grid.ravel() for grid in np.meshgrid(RATES, MOMENTA, indexing="ij"))
     weights = _train(
         jax.random.key(seed), features[:PUBLIC], labels[:PUBLIC], rates.astype(np.float32), momenta.astype(np.float32)
@@ -186,11 +186,11 @@ def _train(key: jax.Array, features: Any, labels: Any, rates: Any, momenta: Any)
         speed = jax.tree.map(lambda s, g: momentum * s + g, speed, slope)
         return (jax.tree.map(lambda w, s: w - rate * s, weights, speed), speed), None
 
-    def of_setting(rate: Any, momentum: Any) -> Any:
+    def train_setting(rate: Any, momentum: Any) -> Any:
         still = start, jax.tree.map(jnp.zeros_like, start)
         return jax.lax.scan(lambda carry, rows: step(carry, rows, rate, momentum), still, batches)[0][0]
 
-    return jax.lax.map(lambda setting: of_setting(*setting), (rates, momenta))
+    return jax.lax.map(lambda setting: train_setting(*setting), (rates, momenta))
 
 
 def _score(weights: Any, features: Any) -> Any:
@@ -200,4 +200,4 @@ def _score(weights: Any, features: Any) -> Any:
 
 @jax.jit
 def _predict(weights: Any, features: Any) -> Any:
-    return jax.lax.map(lambda each: _score(each, features) > 0, weights)
+    return jax.lax.map(lambda perceptron: _score(perceptron, features) > 0, weights)

@@ -155,8 +155,8 @@ def ranking_loss(params: dict[str, Any], data: _splits.Split) -> np.ndarray:
     model = HistGradientBoostingRegressor(random_state=0, early_stopping=False, **params)
     scores = model.fit(data.train, data.train_targets).predict(data.validation).reshape(-1, HOUSES)
     prices = data.validation_targets.reshape(-1, HOUSES)
-    one, two = np.triu_indices(HOUSES, 1)
-    wrong = (scores[:, one] - scores[:, two]) * (prices[:, one] - prices[:, two]) <= 0
+    first, second = np.triu_indices(HOUSES, 1)
+    wrong = (scores[:, first] - scores[:, second]) * (prices[:, first] - prices[:, second]) <= 0
     return np.mean(wrong, axis=1)
 
 
@@ -173,8 +173,8 @@ def forecast_loss(params: dict[str, Any], data: Series) -> np.ndarray:
         columns.append(np.eye(7)[days % 7])
     if params["weather"]:
         columns.append(data.weather[days])
-    inputs, known = np.concatenate(columns, axis=1), days < data.first
-    weights = 0.5 ** ((data.first - days[known]) / params["half_life"])
-    centred = _splits.standardise(inputs, np.flatnonzero(known))
-    model = Ridge(params["alpha"]).fit(centred[known], rides[days[known]], sample_weight=weights)
-    return np.abs(model.predict(centred[~known]) - rides[days[~known]]) / 10.0
+    inputs, past = np.concatenate(columns, axis=1), days < data.first
+    weights = 0.5 ** ((data.first - days[past]) / params["half_life"])
+    centred = _splits.standardise(inputs, np.flatnonzero(past))
+    model = Ridge(params["alpha"]).fit(centred[past], rides[days[past]], sample_weight=weights)
+    return np.abs(model.predict(centred[~past]) - rides[days[~past]]) / 10.0

@@ -32,7 +32,7 @@ def main(quick: bool) -> None:
     )
     report.write_bench(
         "tasks",
-        common.plain({"tasks": tasks}),
+        common.json_value({"tasks": tasks}),
         quick=quick,
         seeds="of the operating system",
         noise="exact",

@@ -44,7 +44,7 @@ def errors(cell: cells.Cell) -> dict[str, Any]:
     settings, key, rng = settings_of(cell.problem), jax.random.key(cell.seed), np.random.default_rng(cell.seed)
     setting: Any = USUAL
     if cell.search in (SELECTION, *tuning_peers.ROUTES, RENYI):
-        epsilon = renyi(cell.problem, cell.budget) if cell.search == RENYI else cell.budget
+        epsilon = renyi_epsilon(cell.problem, cell.budget) if cell.search == RENYI else cell.budget
         budget = {"epsilon": epsilon, "delta": DELTA, "key": key, "insecure_key": True}
         if cell.search in tuning_peers.ROUTES:
             tuned = tuning_peers.tune_and_train(training, rows, settings, route=cell.search, **budget)
@@ -54,14 +54,14 @@ def errors(cell: cells.Cell) -> dict[str, Any]:
     elif cell.search in (CHEAT, ORACLE):
         order = rng.permutation(len(rows[1]))
         cut = round(HELD_OUT * len(order)) if cell.search == CHEAT else 0
-        kept, measured = [tuple(leaf[part] for leaf in rows) for part in (order[cut:], order[:cut])]
-        tried = [fitted(training, each, cell.budget, kept, key) for each in settings]
+        train, measured = [tuple(leaf[part] for leaf in rows) for part in (order[cut:], order[:cut])]
+        tried = [fit_model(training, candidate, cell.budget, train, key) for candidate in settings]
         by = [error_of(training, model, measured if cell.search == CHEAT else test) for model in tried]
         setting = settings[int(np.argmin(by))]
         error = error_of(training, tried[int(np.argmin(by))], test)
     else:
         setting = USUAL if cell.search == DEFAULT else settings[rng.integers(len(settings))]
-        error = error_of(training, fitted(training, setting, cell.budget, rows, key), test)
+        error = error_of(training, fit_model(training, setting, cell.budget, rows, key), test)
     return {"error": error, "setting": setting, "seconds": round(time.perf_counter() - started, 2)}
 
 
@@ -88,34 +88,34 @@ def problem(name: str) -> tuple[DPSGD, Any, Any]:
 
 
 @lru_cache(maxsize=32)
-def renyi(name: str, epsilon: float) -> float:
+def renyi_epsilon(name: str, epsilon: float) -> float:
     """What our accounting says of a selection that costs ``epsilon`` by the published one, of either set of rows."""
     training, rows, _ = problem(name)
     users = round(HELD_OUT * len(rows[1]))
     records = len(rows[1]) - users
     law = accounting.repetitions(tuning._joint_tuning.ETA, tuning._joint_tuning.MEAN_RUNS)
 
-    def published(asked_for: float, of: list[int]) -> list[float]:
+    def published_epsilons(asked_for: float, numbers: list[int]) -> list[float]:
         asked = tuning._fitting.TuningArguments(
             training, tuple(settings_of(name)), asked_for, DELTA, None, None, True, "worst"
         )
         level, _, costs = tuning._joint_tuning._calibrate(asked, records, law)
         runs = [stage.gaussian_stage(level), *costs]
-        return [_published(stage.selection_stage(law, runs[number])) for number in of]
+        return [_published_epsilon(stage.selection_stage(law, runs[number])) for number in numbers]
 
     every = list(range(SETTINGS + 1))
-    first = published(epsilon / 2, every)
+    first = published_epsilons(epsilon / 2, every)
     worst = sorted({0, int(np.argmax(first))})  # mostly the same at all budgets; all are looked at again in the end
     low, high = 0.02 * epsilon, epsilon
     for _ in range(8):
         middle = (low + high) / 2
-        low, high = (middle, high) if max(published(middle, worst)) <= epsilon else (low, middle)
-    while max(published(low, every)) > epsilon:
+        low, high = (middle, high) if max(published_epsilons(middle, worst)) <= epsilon else (low, middle)
+    while max(published_epsilons(low, every)) > epsilon:
         low *= 0.98
     return low
 
 
-def _published(selected: stage.Stage) -> float:
+def _published_epsilon(selected: stage.Stage) -> float:
     """By Renyi divergences; which relation its events are meant for, ``to_dp_event`` says."""
     sampled = selected.arguments[1][0] == "sampled_gaussian"
     relation = dp_accounting.NeighboringRelation["REPLACE_ONE" if sampled else "ADD_OR_REMOVE_ONE"]
@@ -138,7 +138,7 @@ def settings_of(name: str) -> list[dict[str, Any]]:
     ]
 
 
-def fitted(training: tuning.DPSGD, setting: Any, epsilon: float, rows: Any, key: jax.Array) -> Any:
+def fit_model(training: tuning.DPSGD, setting: Any, epsilon: float, rows: Any, key: jax.Array) -> Any:
     return training.fit(setting, _noise(training, tuple(setting.items()), len(rows[1]), epsilon), rows, key)
 
 

@@ -30,18 +30,18 @@ def gram(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 class GradientInformation(AcquisitionFunction):
     """``Tr(C S^-1 C^T)``: by how much a batch lowers the trace of the gradient's covariance at ``theta``."""
 
-    def __init__(self, theta: torch.Tensor, known: torch.Tensor, noise_variance: float):
+    def __init__(self, theta: torch.Tensor, observed: torch.Tensor, noise_variance: float):
         super().__init__(model=None)
-        self.theta, self.known, self.noise_variance = theta, known, noise_variance
-        self.factor = torch.linalg.cholesky(gram(known, known) + noise_variance * torch.eye(len(known)))
-        self.half = torch.linalg.solve_triangular(self.factor, self.cross(known), upper=False)  # (m, d)
+        self.theta, self.observed, self.noise_variance = theta, observed, noise_variance
+        self.factor = torch.linalg.cholesky(gram(observed, observed) + noise_variance * torch.eye(len(observed)))
+        self.half = torch.linalg.solve_triangular(self.factor, self.cross(observed), upper=False)  # (m, d)
 
     def cross(self, points: torch.Tensor) -> torch.Tensor:
         """``grad_theta k(theta, points)``, transposed: ``(..., p, d)``."""
         return gram(points, self.theta[None]) * (points - self.theta)
 
     def forward(self, X: torch.Tensor) -> torch.Tensor:
-        solved = torch.linalg.solve_triangular(self.factor, gram(self.known, X), upper=False)
+        solved = torch.linalg.solve_triangular(self.factor, gram(self.observed, X), upper=False)
         cross = self.cross(X) - solved.mT @ self.half
         block = gram(X, X) + self.noise_variance * torch.eye(X.shape[-2]) - solved.mT @ solved
         return torch.linalg.solve_triangular(torch.linalg.cholesky(block), cross, upper=False).square().sum((-2, -1))

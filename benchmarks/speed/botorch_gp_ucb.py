@@ -35,8 +35,8 @@ def run(function: str, seed: int, evaluations: int, refit_every: int) -> dict:
         due = model is None or step % refit_every == 0
         model = _model(points, values, None if due else model)
         acquisition = UpperConfidenceBound(model, beta=0.2 * len(lower) * math.log(2 * (step + 1)))
-        found, _ = optimize_acqf(acquisition, bounds=cube, q=1, num_restarts=10, raw_samples=512)
-        points = np.vstack([points, found.numpy()])
+        candidate, _ = optimize_acqf(acquisition, bounds=cube, q=1, num_restarts=10, raw_samples=512)
+        points = np.vstack([points, candidate.numpy()])
         values.append(sought.value(lower + (upper - lower) * points[-1]))
     return {"seconds": time.perf_counter() - start, "values": values}
 

@@ -22,7 +22,7 @@ warnings.simplefilter("ignore")
 CLIP = 1e-4
 
 
-def transformed(values: np.ndarray) -> np.ndarray:
+def transform_values(values: np.ndarray) -> np.ndarray:
     """``-log epsilon`` and ``-logit error``, which BoTorch maximises."""
     error = np.clip(values[..., 1], CLIP, 1 - CLIP)
     return -np.stack([np.log(values[..., 0]), np.log(error) - np.log1p(-error)], axis=-1)
@@ -34,18 +34,18 @@ def run(seed: int, proposals: int, threads: int) -> dict:
     torch.manual_seed(seed)
     points = problem.seeds(seed)
     values = np.array([problem.objectives(point) for point in points])
-    reference = torch.as_tensor(transformed(np.array(problem.REFERENCE)))
+    reference = torch.as_tensor(transform_values(np.array(problem.REFERENCE)))
     box = torch.stack([torch.zeros(problem.DIMENSION), torch.ones(problem.DIMENSION)])
     steps = []
     for _ in range(proposals):
         start = time.perf_counter()
-        x, y = torch.as_tensor(points), torch.as_tensor(transformed(values))
+        x, y = torch.as_tensor(points), torch.as_tensor(transform_values(values))
         model = ModelListGP(*(SingleTaskGP(x, y[:, i : i + 1], outcome_transform=Standardize(1)) for i in (0, 1)))
         fit_gpytorch_mll(SumMarginalLogLikelihood(model.likelihood, model))
         partitioning = FastNondominatedPartitioning(ref_point=reference, Y=y)
         acquisition = ExpectedHypervolumeImprovement(model, ref_point=reference.tolist(), partitioning=partitioning)
-        found, _ = optimize_acqf(acquisition, bounds=box, q=1, num_restarts=10, raw_samples=512)
-        point = found[0].numpy()
+        candidate, _ = optimize_acqf(acquisition, bounds=box, q=1, num_restarts=10, raw_samples=512)
+        point = candidate[0].numpy()
         steps.append(time.perf_counter() - start)
         points = np.vstack([points, point])
         values = np.vstack([values, problem.objectives(point)])

@@ -59,33 +59,33 @@ FRESH: dict[str, tuple[str, dict[str, str], Measure]] = {  # a process for each 
 def main(quick: bool, against: Path) -> None:
     sides = {"here": HERE, "there": against.absolute()}
     turns = 2 if quick else 7
-    found: dict[str, dict[str, list[dict[str, float]]]] = {}
+    runs: dict[str, dict[str, list[dict[str, float]]]] = {}
     for name, (module, environment, measure) in tqdm(WARM.items(), unit="measurement"):
         workers = {side: Worker(module, folder, **environment) for side, folder in sides.items()}
         for worker in workers.values():
             measure(worker, 1000)
-        found[name] = {side: [] for side in sides}
+        runs[name] = {side: [] for side in sides}
         for turn in range(turns):
-            for side, worker in _ordered(workers, turn):
-                found[name][side].append(measure(worker, turn))
+            for side, worker in _alternate_sides(workers, turn):
+                runs[name][side].append(measure(worker, turn))
         for worker in workers.values():
             worker.__exit__()
     for name, (module, environment, measure) in tqdm(FRESH.items(), unit="measurement"):
-        found[name] = {side: [] for side in sides}
+        runs[name] = {side: [] for side in sides}
         for turn in range(1 if quick else 3):
-            for side, folder in _ordered(sides, turn):
+            for side, folder in _alternate_sides(sides, turn):
                 with Worker(module, folder, **environment) as worker:
-                    found[name][side].append(measure(worker, turn))
+                    runs[name][side].append(measure(worker, turn))
     lines = [
         (name, what, *(f"{median[side]:.4g}" for side in sides), f"{median['here'] / median['there']:.3f}")
-        for name, of in found.items()
-        for what in of["here"][0]
-        for median in [{side: statistics.median(each[what] for each in of[side]) for side in sides}]
+        for name, by_side in runs.items()
+        for what in by_side["here"][0]
+        for median in [{side: statistics.median(run[what] for run in by_side[side]) for side in sides}]
     ]
     report.print_table(("what", "of", "here", "there", "here / there"), lines)
 
 
-def _ordered(pair: dict[str, Any], turn: int) -> Iterator[tuple[str, Any]]:
+def _alternate_sides(pair: dict[str, Any], turn: int) -> Iterator[tuple[str, Any]]:
     """Each side first in every second turn."""
     items = list(pair.items())
     yield from items[:: -1 if turn % 2 else 1]

@@ -13,17 +13,17 @@ def main(quick: bool) -> None:
     """The whole demo: it has no smaller size."""
     jax.config.update("jax_enable_x64", True)  # as scripts/demo has it
     started = time.perf_counter()
-    found = demo.compare(_datasets.load_dataset("diabetes"))
-    demo.show(found)
-    privacy = demo.describe_privacy(found.run)
+    comparison = demo.compare(_datasets.load_dataset("diabetes"))
+    demo.show(comparison)
+    privacy = demo.describe_privacy(comparison.run)
     methods = {
         row["method"]: {
             "losses": row["losses"], "evaluations": row["evaluations"], "privacy": privacy[row["method"]],
         }
-        for row in found.rows
+        for row in comparison.rows
     }  # fmt: skip
     settings = {name.lower(): getattr(demo, name) for name in ("MU", "DELTA", "STEPS", "TRAIN", "EVALUATIONS")}
-    demo.plot(found, report.folder("bench") / "demo.png")
+    demo.plot(comparison, report.folder("bench") / "demo.png")
     report.write_bench(
         "demo",
         {"methods": methods},

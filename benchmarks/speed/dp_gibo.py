@@ -27,15 +27,15 @@ SHOWN = ("bound", "read_gb_per_s", "product_gflop_per_s", "temporary_bytes", "n_
 
 
 def main(quick: bool) -> None:
-    found = []
+    results = []
     parts = whole_runs, cold_runs, step_parts, devices, memory, clipped_gradient, per_user_solve
     progress = tqdm(total=len(parts), unit="part")
     for part in parts:
         progress.set_description(part.__name__)
-        found += part(quick)
+        results += part(quick)
         progress.update()
     progress.close()
-    rows.finish("dp_gibo", found, quick)
+    rows.finish("dp_gibo", results, quick)
 
 
 def whole_runs(quick: bool) -> list[dict]:
@@ -53,18 +53,18 @@ def whole_runs(quick: bool) -> list[dict]:
         versions = ours("version"), peer("version")
     medians = {threads: statistics.median(run["seconds"] for run in runs[threads]) for threads in THREADS}
     faster = min(medians, key=medians.__getitem__)
-    each = statistics.median(sweep["seconds"] for sweep in swept) / seeds
+    seconds = statistics.median(sweep["seconds"] for sweep in swept) / seeds
     losses = [loss for sweep in swept for loss in sweep["loss"]]
     peers = [run["loss"] for run in runs[1] + runs[2]]
     traces = [trace for sweep in swept for trace in sweep["trace"]]
     return [
         rows.row(
             f"one run of a sweep of {seeds} seeds",
-            each,
+            seconds,
             medians[faster],
             f"{versions[1]}, {faster} thread(s)",
-            medians[faster] / each,
-            first - each * seeds,
+            medians[faster] / seconds,
+            first - seconds * seeds,
             "float64",
             problem=f"d={problem.DIMENSION}, n={problem.USERS}, T={problem.STEPS}, b={problem.BATCH}, {problem.LOSS}",
             settings=problem.SETTINGS,
@@ -100,8 +100,8 @@ def step_parts(quick: bool) -> list[dict]:
     inside = taken.pop("gradients")
     whole = sum(taken.values())
     return [
-        rows.row(f"{PART}{said}", seconds, whole, "a step", seconds / whole, None, "float64")
-        for said, seconds in (
+        rows.row(f"{PART}{label}", seconds, whole, "a step", seconds / whole, None, "float64")
+        for label, seconds in (
             ("where to evaluate", taken["ask"]),
             ("the losses of all users", taken["losses"]),
             ("what users add up to", taken["contribute"]),
@@ -131,11 +131,11 @@ def devices(quick: bool) -> list[dict]:
                 taken = workers[name]("sweep", first=0, seeds=count, policy=policy)["seconds"]
                 if turn:  # the first compiles
                     seconds[name].append(taken / count)
-    each = {name: statistics.median(values) for name, values in seconds.items()}
-    shard = each.pop("two devices, shard")
+    medians = {name: statistics.median(values) for name, values in seconds.items()}
+    shard = medians.pop("two devices, shard")
     return [
         rows.row("two devices, shard, per seed", shard, other, name, other / shard, None, "float64")
-        for name, other in each.items()
+        for name, other in medians.items()
     ]
 
 
@@ -173,15 +173,15 @@ def clipped_gradient(quick: bool) -> list[dict]:
     users, repeats = (50_000, 3) if quick else (500_000, 11)
     cases = [("float32", users, 10), ("float32", users, 33), ("float64", users // 2, 10), ("float64", users // 2, 33)]
     measured = []
-    with Worker(OURS) as one, Worker(OURS, **TWO) as two:
+    with Worker(OURS) as single, Worker(OURS, **TWO) as double:
         for dtype, count, dimension in cases:
             case = {"users": count, "dimension": dimension, "dtype": dtype, "repeats": repeats}
-            whole, spread = (worker("clipped_gradient", **case) for worker in (one, two))
+            whole, spread = (worker("clipped_gradient", **case) for worker in (single, double))
             roof, ceiling = whole["roof"], f"ceiling ({whole['bound']})"  # of both: one device's product has all cores
-            for found, where in ((whole, ""), (spread, OVER_TWO)):
-                seconds = found.pop("seconds")
+            for result, where in ((whole, ""), (spread, OVER_TWO)):
+                seconds = result.pop("seconds")
                 name = f"{where}per-user gradients, n={count}, d={dimension}, 275 points"
-                more = {key: found[key] for key in SHOWN}
+                more = {key: result[key] for key in SHOWN}
                 measured.append(rows.row(name, seconds, roof, ceiling, roof / seconds, None, dtype, **more))
     return measured
 
@@ -192,18 +192,18 @@ def per_user_solve(quick: bool) -> list[dict]:
     with Worker(OURS) as worker:
         for dtype in ("float32", "float64"):
             for dimension in (10, 33):
-                found = worker("per_user_solve", dimension=dimension, dtype=dtype, repeats=5 if quick else 21)
-                for plan, said in (("in_turn", "a solve for every user, in turn"), ("vmapped", "the same, vmapped")):
+                result = worker("per_user_solve", dimension=dimension, dtype=dtype, repeats=5 if quick else 21)
+                for plan, label in (("in_turn", "a solve for every user, in turn"), ("vmapped", "the same, vmapped")):
                     measured.append(
                         rows.row(
                             f"per-user gradients, n=4500, d={dimension}, weights included",
-                            found["ours"],
-                            found[plan],
-                            said,
-                            found[plan] / found["ours"],
+                            result["ours"],
+                            result[plan],
+                            label,
+                            result[plan] / result["ours"],
                             None,
                             dtype,
-                            largest_difference=found["difference"],
+                            largest_difference=result["difference"],
                         )
                     )
     return measured

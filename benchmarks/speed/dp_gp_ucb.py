@@ -37,22 +37,22 @@ def main(quick: bool) -> None:
         versions = ours("version"), peers[next(iter(peers))]("version")
         for peer in peers.values():
             peer.__exit__()
-    medians = {name: statistics.median(run["seconds"] for run in of) for name, of in runs.items()}
+    medians = {name: statistics.median(run["seconds"] for run in peer_runs) for name, peer_runs in runs.items()}
     faster = min(medians, key=medians.__getitem__)
-    each = statistics.median(sweep["seconds"] for sweep in swept) / seeds
-    alike, close = rows.compared(swept[0]["values"], runs[faster], "values")
+    seconds = statistics.median(sweep["seconds"] for sweep in swept) / seeds
+    alike, close = rows.count_equal_runs(swept[0]["values"], runs[faster], "values")
     row = rows.row(
         f"one run of a sweep of {seeds} seeds",
-        each,
+        seconds,
         medians[faster],
         f"{versions[1]}, {faster}",
-        medians[faster] / each,
-        first - each * seeds,
+        medians[faster] / seconds,
+        first - seconds * seeds,
         "float64",
         problem=f"c={problem.CANDIDATES}, d={problem.DIMENSION}, T={problem.STEPS}",
         ours=versions[0],
         same_picks=f"{alike} of {len(runs[faster])} seeds, {close} of the others after a tie within {rows.CLOSE:g}",
-        peer_seconds={name: [run["seconds"] for run in of] for name, of in runs.items()},
+        peer_seconds={name: [run["seconds"] for run in peer_runs] for name, peer_runs in runs.items()},
         ours_seconds=[sweep["seconds"] for sweep in swept],
     )
     rows.finish("dp_gp_ucb", [row], quick)

@@ -29,14 +29,17 @@ def main(quick: bool) -> None:
             for name, (worker, pad) in plans.items():
                 runs[name].append(worker("sweep", seed=turn, padded=pad, **asked))
         version = ours("version")
-    rates = {name: statistics.median(run["examples"] / run["seconds"] for run in of) for name, of in runs.items()}
-    seconds = {name: statistics.median(run["seconds"] for run in of) for name, of in runs.items()}
+    rates = {
+        name: statistics.median(run["examples"] / run["seconds"] for run in side_runs)
+        for name, side_runs in runs.items()
+    }
+    seconds = {name: statistics.median(run["seconds"] for run in side_runs) for name, side_runs in runs.items()}
     compiled = first["ours"]["seconds"] - seconds["ours"] * first["ours"]["examples"] / runs["ours"][0]["examples"]
     rows.finish(
         "dp_sgd",
         [
-            *beside_opacus(quick),
-            *beside_float_noise(quick),
+            *compare_with_opacus(quick),
+            *compare_with_float_noise(quick),
             rows.row(
                 f"{settings} settings of table 4, {problem.REPEATS} repeats, n={problem.RECORDS}, d={problem.FEATURES}",
                 seconds["ours"],
@@ -47,18 +50,20 @@ def main(quick: bool) -> None:
                 "float32",
                 ours=version,
                 useful_examples_per_second={name: f"{rate / 1e6:.2f} million" for name, rate in rates.items()},
-                large_compilations={name: one["compilations"] for name, one in first.items()},
-                later_compilations={name: sum(run["compilations"] for run in of) for name, of in runs.items()},
+                large_compilations={name: run["compilations"] for name, run in first.items()},
+                later_compilations={
+                    name: sum(run["compilations"] for run in side_runs) for name, side_runs in runs.items()
+                },
             ),
         ],
         quick,
     )
 
 
-def beside_opacus(quick: bool) -> list[dict]:
+def compare_with_opacus(quick: bool) -> list[dict]:
     """One training for each batch, interleaved; the peer with the better number of threads."""
     steps, rounds = (50, 1) if quick else (1000, 5)
-    found = []
+    results = []
     with Worker(OURS) as ours, Worker(PEER) as peer:
         compiled = ours("train", batch=LOTS[0], steps=steps, seed=0)["seconds"]
         for batch in tqdm(LOTS, unit="batch"):
@@ -72,7 +77,7 @@ def beside_opacus(quick: bool) -> list[dict]:
             seconds = statistics.median(run["seconds"] for run in own)
             medians = {threads: statistics.median(run["seconds"] for run in runs) for threads, runs in others.items()}
             faster = min(medians, key=medians.__getitem__)
-            found.append(
+            results.append(
                 rows.row(
                     f"{steps} steps of batch {batch}, one training",
                     seconds,
@@ -88,26 +93,28 @@ def beside_opacus(quick: bool) -> list[dict]:
                     },
                 )
             )
-    return found
+    return results
 
 
-def beside_float_noise(quick: bool) -> list[dict]:
+def compare_with_float_noise(quick: bool) -> list[dict]:
     """One training for each batch, and of a perceptron, with exact noise and with noise in floats, interleaved."""
-    rounds, found = (1 if quick else 5), []
+    rounds, results = (1 if quick else 5), []
     plans = [(batch, 50 if quick else 1000, 0) for batch in LOTS] + [(LOTS[-1], 2 if quick else 20, HIDDEN)]
     with Worker(OURS, **TWO) as ours:
         for batch, steps, hidden in tqdm(plans, unit="training"):
             runs = {"exact": [], "float": []}
             first = {}
             for turn in range(rounds + 1):
-                for noise, of in runs.items():
+                for noise, noise_runs in runs.items():
                     run = ours("train", batch=batch, steps=steps, hidden=hidden, noise=noise, seed=turn)
                     first.setdefault(noise, run)
                     if run is not first[noise]:
-                        of.append(run)
-            seconds = {noise: statistics.median(run["seconds"] for run in of) for noise, of in runs.items()}
+                        noise_runs.append(run)
+            seconds = {
+                noise: statistics.median(run["seconds"] for run in noise_runs) for noise, noise_runs in runs.items()
+            }
             model = f"{HIDDEN} hidden units" if hidden else "logistic regression"
-            found.append(
+            results.append(
                 rows.row(
                     f"exact noise: {steps} steps of batch {batch}, {model}",
                     seconds["exact"],
@@ -117,7 +124,10 @@ def beside_float_noise(quick: bool) -> list[dict]:
                     first["exact"]["seconds"] - seconds["exact"],
                     "float32",
                     ours=ours("version"),
-                    accuracy={noise: statistics.median(run["accuracy"] for run in of) for noise, of in runs.items()},
+                    accuracy={
+                        noise: statistics.median(run["accuracy"] for run in noise_runs)
+                        for noise, noise_runs in runs.items()
+                    },
                 )
             )
-    return found
+    return results

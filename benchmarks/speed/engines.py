@@ -14,7 +14,7 @@ MODULE = "benchmarks.speed.ours_engines"
 
 def main(quick: bool) -> None:
     users, steps = USERS // (10 if quick else 1), table_problem.STEPS
-    found = []
+    results = []
     with tempfile.TemporaryDirectory() as folder:
         with Worker("benchmarks.speed.ours_tables", JAX_ENABLE_X64="0") as writer:
             writer("write", folder=folder, users=users)
@@ -27,7 +27,7 @@ def main(quick: bool) -> None:
                     scans.append(worker("search", steps=steps)["seconds"] / steps)
                     sums.append(worker("numpy_sums", folder=folder)["seconds"])
             scan, numpy = statistics.median(scans), statistics.median(sums)
-            found.append(
+            results.append(
                 rows.row(
                     f"{engine}: a scan of {users:,} users, {table_problem.COLUMNS} columns",
                     scan,
@@ -41,4 +41,4 @@ def main(quick: bool) -> None:
                     users_a_second=round(users / scan),
                 )
             )
-    rows.finish("engines", found, quick)
+    rows.finish("engines", results, quick)

@@ -91,22 +91,22 @@ def main(quick: bool, against: Path | None = None) -> None:
                 for side, root in checkouts.items():
                     taken[part][side].append(seconds(code_of(part, root), root))
                     bar.update()
-    least = {part: {side: min(values) for side, values in of.items()} for part, of in taken.items()}
+    least = {part: {side: min(values) for side, values in by_side.items()} for part, by_side in taken.items()}
     base = min(least[IMPORT].values())
-    found = []
+    results = []
     for part in parts:
         ours, before = least[part]["ours"], least[part].get("before")
         more = {"over_import": ours / base, "ours_seconds": taken[part]["ours"]}
         if before is None:
-            found.append(rows.row(part, ours, base, IMPORT, ours / base, None, "float32", **more))
+            results.append(rows.row(part, ours, base, IMPORT, ours / base, None, "float32", **more))
         else:
             more["peer_seconds"] = taken[part]["before"]
-            found.append(rows.row(part, ours, before, "before", before / ours, None, "float32", **more))
+            results.append(rows.row(part, ours, before, "before", before / ours, None, "float32", **more))
     report.print_table(
         ("what", *checkouts, "ours / import"),
         [
-            (part, *(f"{of[side]:.2f} s" for side in checkouts), f"{of['ours'] / base:.2f}")
-            for part, of in least.items()
+            (part, *(f"{by_side[side]:.2f} s" for side in checkouts), f"{by_side['ours'] / base:.2f}")
+            for part, by_side in least.items()
         ],
     )
-    rows.finish("first_answer", found, quick)
+    rows.finish("first_answer", results, quick)

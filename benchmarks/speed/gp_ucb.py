@@ -44,16 +44,16 @@ def main(quick: bool) -> None:
             for module in (OPTUNA, BOTORCH)
             for threads, environment in THREADS.items()
         }
-        firsts, runs = _warm(ours, workers, names, evaluations, seeds, timed)
+        firsts, runs = _warm_runs(ours, workers, names, evaluations, seeds, timed)
         versions = {module: worker("version") for (module, _), worker in workers.items()} | {OURS: ours("version")}
     suggestions = evaluations - problem.INITIAL
-    found = [
+    results = [
         _row(name, peer, runs[name], firsts[name], suggestions, timed, versions) for name in names for peer in PEERS
     ]
-    rows.finish("gp_ucb", found + _cold(evaluations, processes, found), quick)
+    rows.finish("gp_ucb", results + _cold_rows(evaluations, processes, results), quick)
 
 
-def _warm(
+def _warm_runs(
     ours: Any, workers: Any, names: tuple[str, ...], evaluations: int, seeds: int, timed: int
 ) -> tuple[dict[str, float], dict[str, Any]]:
     """Of each function the seconds of our first run, and what all sides found, seed by seed, interleaved."""
@@ -64,7 +64,7 @@ def _warm(
     ]
     firsts, runs = (
         {},
-        {name: {side: [] for side in ("ours", *((each[0], each[1]) for each in sides))} for name in names},
+        {name: {side: [] for side in ("ours", *((entry[0], entry[1]) for entry in sides))} for name in names},
     )
     for name in names:
         firsts[name] = ours("run", function=name, seed=WARMING, evaluations=evaluations)["seconds"]
@@ -83,10 +83,10 @@ def _row(
     name: str, peer: str, runs: Any, first: float, suggestions: int, timed: int, versions: dict[str, str]
 ) -> dict[str, Any]:
     """One function beside one peer: seconds a suggestion, and regrets."""
-    each = {side: [run["seconds"] / suggestions for run in of] for side, of in runs.items()}
-    by_threads = {threads: statistics.median(each[peer, threads][:timed]) for threads in THREADS}
+    seconds = {side: [run["seconds"] / suggestions for run in side_runs] for side, side_runs in runs.items()}
+    by_threads = {threads: statistics.median(seconds[peer, threads][:timed]) for threads in THREADS}
     faster = min(by_threads, key=by_threads.__getitem__)
-    ours_s, peer_s = statistics.median(each["ours"]), statistics.median(each[peer, faster])
+    ours_s, peer_s = statistics.median(seconds["ours"]), statistics.median(seconds[peer, faster])
     regrets = {
         "ours": [problem.regret(name, run["values"]) for run in runs["ours"]],
         "peer": [problem.regret(name, run["values"]) for run in runs[peer, ONE]],
@@ -103,18 +103,18 @@ def _row(
         ours=versions[OURS],
         version=f"{versions[PEERS[peer][0]]}, {faster}",
         threads=faster,
-        peer_seconds={threads: each[peer, threads] for threads in THREADS},
-        ours_seconds=each["ours"],
+        peer_seconds={threads: seconds[peer, threads] for threads in THREADS},
+        ours_seconds=seconds["ours"],
         seeds=[FIRST_SEED, FIRST_SEED + count],
         regret=regrets,
-        quartiles={side: np.percentile(of, (25, 50, 75)).tolist() for side, of in regrets.items()},
-        paired=common.compared(np.array(regrets["ours"][:count]), np.array(regrets["peer"])),
+        quartiles={side: np.percentile(values, (25, 50, 75)).tolist() for side, values in regrets.items()},
+        paired=common.paired_difference(np.array(regrets["ours"][:count]), np.array(regrets["peer"])),
     )
 
 
-def _cold(evaluations: int, processes: int, warm: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _cold_rows(evaluations: int, processes: int, warm: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """A whole first run, each in a process of its own, without a compilation cache; threads as they were faster."""
-    found = []
+    results = []
     for name in COLD:
         threads = {row["peer"]: row["more"]["threads"] for row in warm if row["name"].endswith(f" {name}")}
         seconds = {side: [] for side in ("ours", *PEERS)}
@@ -125,8 +125,8 @@ def _cold(evaluations: int, processes: int, warm: list[dict[str, Any]]) -> list[
             for peer, (module, arguments, _) in PEERS.items():
                 with Worker(module, **THREADS[threads[peer]]) as worker:
                     seconds[peer].append(worker("run", **asked, **arguments)["seconds"])
-        medians = {side: statistics.median(of) for side, of in seconds.items()}
-        found += [
+        medians = {side: statistics.median(values) for side, values in seconds.items()}
+        results += [
             rows.row(
                 f"a first run, {name}", medians["ours"], medians[peer], peer, medians[peer] / medians["ours"], None,
                 "float64", threads=threads[peer], ours_seconds=seconds["ours"],
@@ -134,4 +134,4 @@ def _cold(evaluations: int, processes: int, warm: list[dict[str, Any]]) -> list[
             )
             for peer in PEERS
         ]  # fmt: skip
-    return found
+    return results

@@ -32,7 +32,7 @@ def run(function: str, seed: int, evaluations: int) -> dict:
         study.add_trial(optuna.trial.create_trial(params=params, distributions=box, value=values[-1]))
     for _ in range(problem.INITIAL, evaluations):
         trial = study.ask(box)
-        values.append(sought.value(np.array([trial.params[each] for each in box])))
+        values.append(sought.value(np.array([trial.params[name] for name in box])))
         study.tell(trial, values[-1])
     return {"seconds": time.perf_counter() - start, "values": values}
 

@@ -95,17 +95,17 @@ def step_parts(rounds: int) -> dict[str, float]:
     data, chosen = jnp.asarray(problem.records()), config()
     algorithm = dp_gibo.algorithm
 
-    def contributed(config, memory, query, values):
+    def contribute(config, memory, query, values):
         return algorithm.contribute(config, query, memory, values)
 
-    def told(key, config, state, query, whole):
+    def tell(key, config, state, query, whole):
         return algorithm.tell(config, state, query, algorithm.perturb(key, config, query, whole))
 
     parts = {
         "ask": jax.jit(algorithm.ask),
         "losses": jax.jit(lambda points: jax.lax.map(lambda point: loss(point, data), points)),
-        "contribute": jax.jit(contributed, donate_argnums=1),  # in a compiled run too the losses are written in place
-        "tell": jax.jit(told),
+        "contribute": jax.jit(contribute, donate_argnums=1),  # in a compiled run too the losses are written in place
+        "tell": jax.jit(tell),
         "gradients": jax.jit(_clipping.weighted_clipped_sum),
     }
     rng, taken = np.random.default_rng(0), {name: [] for name in parts}
@@ -114,11 +114,11 @@ def step_parts(rounds: int) -> dict[str, float]:
         rows: jnp.asarray(rng.normal(size=(rows, problem.DIMENSION))) for rows in _gp.stages(capacity, problem.BATCH)
     }
 
-    def timed(name, *arguments):
+    def time_part(name, *arguments):
         start = time.perf_counter()
-        found = jax.block_until_ready(parts[name](*arguments))
+        result = jax.block_until_ready(parts[name](*arguments))
         taken[name].append(time.perf_counter() - start)
-        return found
+        return result
 
     for turn in range(rounds + 1):
         if turn == 1:  # the first compiles
@@ -126,12 +126,12 @@ def step_parts(rounds: int) -> dict[str, float]:
         keys = jax.random.split(jax.random.key(turn), problem.STEPS)
         state, memory = _compiled_run.begin(algorithm, keys[0], chosen)
         for step, key in enumerate(keys, 1):
-            query = timed("ask", key, chosen, state)
-            values = timed("losses", query.points)
-            total, memory = timed("contribute", chosen, memory, query, values)
-            state = timed("tell", key, chosen, state, query, total.whole)
+            query = time_part("ask", key, chosen, state)
+            values = time_part("losses", query.points)
+            total, memory = time_part("contribute", chosen, memory, query, values)
+            state = time_part("tell", key, chosen, state, query, total.whole)
             rows = min(rows for rows in weights if rows >= step * problem.BATCH)
-            timed("gradients", weights[rows], memory, chosen.clip_norm)
+            time_part("gradients", weights[rows], memory, chosen.clip_norm)
     return {name: float(np.mean(values)) for name, values in taken.items()}
 
 
@@ -159,13 +159,13 @@ def clipped_gradient(users: int, dimension: int, dtype: str, repeats: int) -> di
     square = jnp.asarray(rng.normal(size=(2048, 2048)), precise)
     # A constant that XLA cannot know: a read that is not folded away.
     timed = {
-        "step": (jax.jit(summed), (weights, losses)),
+        "step": (jax.jit(sum_gradients), (weights, losses)),
         "read": (jax.jit(lambda block: jnp.max(block)), (losses,)),
         "product": (jax.jit(jnp.matmul), (square, square)),
     }
     with _sharding.use_mesh(_sharding.find_mesh(losses)):
         compiled = {name: function.lower(*arguments).compile() for name, (function, arguments) in timed.items()}
-        seconds = _by_turns({name: (compiled[name], timed[name][1]) for name in timed}, repeats)
+        seconds = _median_seconds({name: (compiled[name], timed[name][1]) for name in timed}, repeats)
     flops = 2.0 * points * users * dimension
     rate = 2.0 * 2048**3 / seconds["product"]
     roof = max(seconds["read"], flops / rate)
@@ -182,13 +182,13 @@ def clipped_gradient(users: int, dimension: int, dtype: str, repeats: int) -> di
     }
 
 
-def summed(weights: jax.Array, losses: jax.Array) -> jax.Array:
+def sum_gradients(weights: jax.Array, losses: jax.Array) -> jax.Array:
     """Over users, spread over the devices where there are several."""
 
-    def own(weights: jax.Array, losses: jax.Array) -> tuple[jax.Array, tuple[()]]:
+    def sum_shard(weights: jax.Array, losses: jax.Array) -> tuple[jax.Array, tuple[()]]:
         return _clipping.weighted_clipped_sum(weights, losses, jnp.ones((), weights.dtype))[0], ()
 
-    return _sharding.sum_over_users(own, weights, losses)[0]
+    return _sharding.sum_over_users(sum_shard, weights, losses)[0]
 
 
 def per_user_solve(dimension: int, dtype: str, repeats: int) -> dict:
@@ -204,9 +204,9 @@ def per_user_solve(dimension: int, dtype: str, repeats: int) -> dict:
     spread = rng.normal(size=(points, points))
     factor = jnp.asarray(np.linalg.cholesky(spread @ spread.T / points + np.eye(points)), precise)
 
-    def solved(mapped):
+    def make_solve(mapped):
         def step(factor, cross, losses):
-            gradients = mapped(lambda one: cross.T @ cho_solve((factor, True), one), losses.T)
+            gradients = mapped(lambda user_losses: cross.T @ cho_solve((factor, True), user_losses), losses.T)
             return jnp.mean(_clipping.clip_by_l2_norm(gradients.T, 1.0)[0], axis=1)
 
         return jax.jit(step), (factor, cross, losses)
@@ -218,12 +218,12 @@ def per_user_solve(dimension: int, dtype: str, repeats: int) -> dict:
     whitening = jnp.asarray(np.linalg.inv(np.asarray(factor)))
     calls = {
         "ours": (jax.jit(ours), (whitening, cross, losses)),
-        "in_turn": solved(jax.lax.map),
-        "vmapped": solved(lambda function, users: jax.vmap(function)(users)),
+        "in_turn": make_solve(jax.lax.map),
+        "vmapped": make_solve(lambda function, users: jax.vmap(function)(users)),
     }
-    found = {name: function(*arguments) for name, (function, arguments) in calls.items()}
-    difference = jnp.max(jnp.abs(found["ours"] - found["in_turn"]))
-    return _by_turns(calls, repeats) | {"difference": float(difference)}
+    outputs = {name: function(*arguments) for name, (function, arguments) in calls.items()}
+    difference = jnp.max(jnp.abs(outputs["ours"] - outputs["in_turn"]))
+    return _median_seconds(calls, repeats) | {"difference": float(difference)}
 
 
 def draws(count: int, repeats: int) -> dict:
@@ -240,10 +240,10 @@ def draws(count: int, repeats: int) -> dict:
             lambda key: mechanisms.noisy_argmax(key, jnp.zeros(count, jnp.int32), rate), slow,
         ),
     }  # fmt: skip
-    return _by_turns({name: (jax.jit(function), (key,)) for name, (function, key) in calls.items()}, repeats)
+    return _median_seconds({name: (jax.jit(function), (key,)) for name, (function, key) in calls.items()}, repeats)
 
 
-def _by_turns(calls, repeats: int) -> dict:
+def _median_seconds(calls, repeats: int) -> dict:
     """Median seconds of each call, the calls taking turns."""
     seen = {name: [] for name in calls}
     for function, arguments in calls.values():

@@ -38,9 +38,9 @@ def output(point, data):
     return data[jnp.asarray(point[0], int)]
 
 
-def incremental(given, config):
+def incremental_picks(inputs, config):
     """The library's modeler, but for the first row, which the problem says."""
-    start, table = given
+    start, table = inputs
     algorithm = po_gp_ucb.algorithm
     key = jax.random.key(0)  # the rest is not random
 
@@ -54,9 +54,9 @@ def incremental(given, config):
     return jax.lax.scan(step, algorithm.init(key, config), jnp.arange(config.steps))[1]
 
 
-def recomputed(given, config):
+def recomputed_picks(inputs, config):
     """The same picks as the textbook has them: a factorisation and a solve for every row at each step."""
-    start, table = given
+    start, table = inputs
     z, params, noise = config.released, config.model.params, config.model.noise_variance
     slots = jnp.arange(config.steps)
 
@@ -64,8 +64,8 @@ def recomputed(given, config):
         rows, values = carry
         seen = slots < t
         here = z[rows]
-        both = seen[:, None] & seen[None]
-        covariance = jnp.where(both, kernels.gram(kernels.rbf, params, here, here), 0.0)
+        pairs = seen[:, None] & seen[None]
+        covariance = jnp.where(pairs, kernels.gram(kernels.rbf, params, here, here), 0.0)
         factor = jnp.linalg.cholesky(covariance + jnp.diag(jnp.where(seen, noise, 1.0)))
         cross = jnp.where(seen[:, None], kernels.gram(kernels.rbf, params, here, z), 0.0)
         whitened = solve_triangular(factor, cross, lower=True)
@@ -80,14 +80,14 @@ def recomputed(given, config):
     return jax.lax.scan(step, empty, slots)[1]
 
 
-PLANS = {"incremental": incremental, "recomputed": recomputed}
+PLANS = {"incremental": incremental_picks, "recomputed": recomputed_picks}
 
 
 def sweep(plan: str, count: int, first: int, runs: int, policy: str | None = None) -> dict:
     """Seeds ``first ..`` over ``count`` rows: seconds, and the rows each run asked for."""
     seeds = range(first, first + runs)
     tables = jnp.asarray(np.stack([problem.outputs(count, seed) for seed in seeds]))
-    num_restarts = jnp.asarray([problem.first(count, seed) for seed in seeds])
+    num_restarts = jnp.asarray([problem.first_row(count, seed) for seed in seeds])
     shared = config(count)
     start = time.perf_counter()
     picks = drivers.distribute(PLANS[plan], (num_restarts, tables), shared, policy=policy)

@@ -25,19 +25,19 @@ def records():
 
 
 @cache
-def trained(smallest: int):
+def make_training(smallest: int):
     """One function for each, so that a sweep compiles it once."""
 
-    def run(given, records):
-        keys, settings = given
+    def run(inputs, records):
+        keys, settings = inputs
 
-        def one(key):
+        def train_repeat(key):
             params = _dp_optim.train(
                 key, MODEL, records, settings, largest=problem.LARGEST, smallest=smallest, noise="float"
             )
             return params[0].bias[0]
 
-        return jax.vmap(one)(keys)
+        return jax.vmap(train_repeat)(keys)
 
     return run
 
@@ -55,7 +55,7 @@ def sweep(settings: int, seed: int, most_epochs: int, padded: bool, policy: str 
         )
     keys = jax.random.split(jax.random.key(seed), (settings, problem.REPEATS))
     inputs = keys, jax.tree.map(lambda *leaves: jnp.stack(leaves), *rows)
-    shared, run = records(), trained(problem.LARGEST if padded else _dp_optim.MIN_CAPACITY)
+    shared, run = records(), make_training(problem.LARGEST if padded else _dp_optim.MIN_CAPACITY)
     compiled = []
 
     def listen(event, duration, **_):
@@ -64,11 +64,11 @@ def sweep(settings: int, seed: int, most_epochs: int, padded: bool, policy: str 
 
     jax.monitoring.register_event_duration_secs_listener(listen)
     start = time.perf_counter()
-    found = jax.block_until_ready(drivers.distribute(run, inputs, shared, policy=policy))
+    biases = jax.block_until_ready(drivers.distribute(run, inputs, shared, policy=policy))
     seconds = time.perf_counter() - start
     jax.monitoring.unregister_event_duration_listener(listen)
     examples = problem.REPEATS * sum(int(row.steps) * int(row.batch) for row in rows)
-    finite = bool(np.all(np.isfinite(np.asarray(found))))
+    finite = bool(np.all(np.isfinite(np.asarray(biases))))
     return {"seconds": seconds, "examples": examples, "compilations": len(compiled), "finite": finite}
 
 

@@ -25,22 +25,22 @@ def gradients(theta: jax.Array, shard: jax.Array) -> jax.Array:
 
 
 @jax.jit
-def contributed(config: dp_gd.Config, query: Query, total: _totals.UserTotal, shard: jax.Array) -> _totals.UserTotal:
+def add_shard(config: dp_gd.Config, query: Query, total: _totals.UserTotal, shard: jax.Array) -> _totals.UserTotal:
     """The total with one shard more; of the last only as many users as there are."""
     assert ALGORITHM.contribute is not None
     present = shard * problem.SHARD + jnp.arange(problem.SHARD) < config.users
-    found, _ = ALGORITHM.contribute(config, query, (), gradients(query.points[0], shard), present)
-    return _totals.add(total, found)
+    shard_total, _ = ALGORITHM.contribute(config, query, (), gradients(query.points[0], shard), present)
+    return _totals.add(total, shard_total)
 
 
 @jax.jit
-def drawn(theta: jax.Array, seen: jax.Array, shard: jax.Array) -> jax.Array:
+def draw_shard(theta: jax.Array, seen: jax.Array, shard: jax.Array) -> jax.Array:
     """The users of a shard alone, and one sum of them."""
     return seen + jnp.sum(gradients(theta, shard))
 
 
 @jax.jit
-def told(key: jax.Array, config: dp_gd.Config, state: State, query: Query, total: _totals.UserTotal) -> State:
+def take_step(key: jax.Array, config: dp_gd.Config, state: State, query: Query, total: _totals.UserTotal) -> State:
     """The noise, once, and the step."""
     assert ALGORITHM.perturb is not None
     return ALGORITHM.tell(config, state, query, ALGORITHM.perturb(key, config, query, total.whole))
@@ -55,22 +55,22 @@ def run(users: int) -> dict:
     assert ALGORITHM.contribute is not None
     query, nothing = ALGORITHM.ask(DATA, config, state), jnp.zeros((1, problem.DIMENSION, 1), jnp.float32)
     nobody, _ = _totals.make_zeros(ALGORITHM.contribute, config, query, (), nothing)
-    jax.block_until_ready(told(secret_key(), config, state, query, contributed(config, query, nobody, jnp.int32(0))))
-    jax.block_until_ready(drawn(query.points[0], jnp.float32(0), jnp.int32(0)))  # all is compiled
+    jax.block_until_ready(take_step(secret_key(), config, state, query, add_shard(config, query, nobody, jnp.int32(0))))
+    jax.block_until_ready(draw_shard(query.points[0], jnp.float32(0), jnp.int32(0)))  # all is compiled
 
     started, bits = time.perf_counter(), 0
     for _ in range(problem.STEPS):
         query, total = ALGORITHM.ask(DATA, config, state), nobody
         for shard in shards:
-            total = contributed(config, query, total, jnp.int32(shard))
+            total = add_shard(config, query, total, jnp.int32(shard))
         low, high = (np.asarray(word).astype(object) for word in total.whole)
         bits = max(bits, *(abs(int(number)).bit_length() for number in high * 2**32 + low))
-        state = jax.block_until_ready(told(secret_key(), config, state, query, total))
+        state = jax.block_until_ready(take_step(secret_key(), config, state, query, total))
     step = (time.perf_counter() - started) / problem.STEPS
 
     started, seen = time.perf_counter(), jnp.float32(0)
     for shard in shards:
-        seen = drawn(query.points[0], seen, jnp.int32(shard))
+        seen = draw_shard(query.points[0], seen, jnp.int32(shard))
     jax.block_until_ready(seen)
     return {
         "step": step,

@@ -19,12 +19,12 @@ PART = 2**20
 
 def write(folder: str, users: int) -> float:
     """Write the files, and return their size in GiB."""
-    each = users // problem.FILES
+    rows_per_file = users // problem.FILES
     for number in range(problem.FILES):
         rng, path = np.random.default_rng(number), Path(folder) / f"{number:03}.parquet"
         with pq.ParquetWriter(path, pa.schema([(name, pa.float32()) for name in NAMES]), compression="none") as writer:
-            for start in range(0, each, PART):
-                rows = 0.3 + rng.standard_normal((problem.COLUMNS, min(PART, each - start)), np.float32)
+            for start in range(0, rows_per_file, PART):
+                rows = 0.3 + rng.standard_normal((problem.COLUMNS, min(PART, rows_per_file - start)), np.float32)
                 writer.write_table(pa.table(dict(zip(NAMES, rows, strict=True))))
     return sum(path.stat().st_size for path in Path(folder).iterdir()) / 2**30
 

@@ -34,8 +34,8 @@ def utility(point, data):
     return table[jnp.argmin(jnp.sum(jnp.square(candidates - point[None]), axis=1))]
 
 
-def run(given, shared):
-    (key, table), (config, candidates) = given, shared
+def run(inputs, shared):
+    (key, table), (config, candidates) = inputs, shared
     release, end, _ = drivers.pure_run(dp_gp_ucb.algorithm, utility, key, config, (candidates, table))
     return release, end.state.raw.utilities
 

@@ -30,10 +30,10 @@ def run(users: int, steps: int, memory: str, remembered: int, repeats: int) -> d
     )
     times = [_seconds(_run, records, config) for _ in range(1 + repeats)]
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    kept = {"all": steps * config.batch, "none": 0, "recent": remembered}[memory]
+    capacity = {"all": steps * config.batch, "none": 0, "recent": remembered}[memory]
     seen = 0  # columns of one number for each user: the records for each point, and all losses in memory
     for step in range(steps):
-        seen += config.batch * (DIMENSION + 1) + min(step * config.batch, kept)
+        seen += config.batch * (DIMENSION + 1) + min(step * config.batch, capacity)
     block = jnp.ones((DIMENSION, users), jnp.float32)
     total = jax.jit(jnp.sum)
     _seconds(total, block)

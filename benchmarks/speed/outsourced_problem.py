@@ -25,7 +25,7 @@ def outputs(count: int, seed: int) -> np.ndarray:
     return math.sqrt(2 / 200) * np.cos(_private(count) @ frequencies.T + phases) @ rng.standard_normal(200)
 
 
-def first(count: int, seed: int) -> int:
+def first_row(count: int, seed: int) -> int:
     """The row a seed's run begins with."""
     return int(np.random.default_rng([seed, 3]).integers(count))
 

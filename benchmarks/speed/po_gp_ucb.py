@@ -20,10 +20,10 @@ MEGABYTES = 1024
 
 
 def main(quick: bool) -> None:
-    rows.finish("po_gp_ucb", [*beside_ceilings(quick), *beside_sklearn(quick)], quick)
+    rows.finish("po_gp_ucb", [*compare_with_ceilings(quick), *compare_with_sklearn(quick)], quick)
 
 
-def beside_ceilings(quick: bool) -> list[dict]:
+def compare_with_ceilings(quick: bool) -> list[dict]:
     """Runs of a sweep, per run, beside the recomputed posterior and beside the time to read what a step must read."""
     count, runs, few, rounds = (4000, 4, 2, 2) if quick else (36_000, 50, 6, 7)
     swept, again, read = [], [], []
@@ -37,21 +37,21 @@ def beside_ceilings(quick: bool) -> list[dict]:
             again.append(ours("sweep", plan="recomputed", count=count, first=0, runs=few, policy="shard"))
         every = ours("sweep", plan="recomputed", count=count, first=0, runs=runs, policy="shard")["picks"]
         version = ours("version")
-    each = statistics.median(sweep["seconds"] for sweep in swept) / runs
+    seconds = statistics.median(sweep["seconds"] for sweep in swept) / runs
     peer = statistics.median(sweep["seconds"] for sweep in again) / few
-    rate = statistics.median(one["bytes"] / one["seconds"] for one in read)
+    rate = statistics.median(reading["bytes"] / reading["seconds"] for reading in read)
     # Float64: the whitened rows so far, each once a step; the rows of Z once a step; the new whitened row, written.
     needed = 8 * count * (sum(range(problem.STEPS)) + problem.STEPS * problem.DIMENSION + problem.STEPS)
     alike = sum(a == b for a, b in zip(swept[0]["picks"], every, strict=True))
-    said = f"n={count}, r={problem.DIMENSION}, T={problem.STEPS}"
+    sizes = f"n={count}, r={problem.DIMENSION}, T={problem.STEPS}"
     return [
         rows.row(
-            f"one run of a sweep of {runs}, {said}",
-            each,
+            f"one run of a sweep of {runs}, {sizes}",
+            seconds,
             peer,
             "the posterior recomputed at every step",
-            peer / each,
-            first - each * runs,
+            peer / seconds,
+            first - seconds * runs,
             "float64",
             ours=version,
             same_picks=f"{alike} of {runs} runs",
@@ -60,19 +60,19 @@ def beside_ceilings(quick: bool) -> list[dict]:
         ),
         rows.row(
             f"the same, {needed / 1e6:.0f} MB read or written",
-            each,
+            seconds,
             needed / rate,
             f"ceiling (reading on all cores, {rate / 1e9:.1f} GB/s)",
-            needed / rate / each,
+            needed / rate / seconds,
             None,
             "float64",
             note="above 1 where a part of them stays in a cache",
-            gb_per_s=[one["bytes"] / one["seconds"] / 1e9 for one in read],
+            gb_per_s=[reading["bytes"] / reading["seconds"] / 1e9 for reading in read],
         ),
     ]
 
 
-def beside_sklearn(quick: bool) -> list[dict]:
+def compare_with_sklearn(quick: bool) -> list[dict]:
     """The same loop on ``GaussianProcessRegressor``, interleaved."""
     count, runs, rounds = (2000, 4, 2) if quick else (10_000, 50, 10)
     share = runs // rounds
@@ -90,22 +90,22 @@ def beside_sklearn(quick: bool) -> list[dict]:
         versions = ours("version"), peers[next(iter(peers))]("version")
         for peer in peers.values():
             peer.__exit__()
-    medians = {name: statistics.median(run["seconds"] for run in of) for name, of in seen.items()}
+    medians = {name: statistics.median(run["seconds"] for run in peer_runs) for name, peer_runs in seen.items()}
     faster = min(medians, key=medians.__getitem__)
-    each = statistics.median(sweep["seconds"] for sweep in swept) / runs
-    alike, close = rows.compared(swept[0]["picks"], seen[faster], "picks")
+    seconds = statistics.median(sweep["seconds"] for sweep in swept) / runs
+    alike, close = rows.count_equal_runs(swept[0]["picks"], seen[faster], "picks")
     return [
         rows.row(
             f"one run of a sweep of {runs}, n={count}, r={problem.DIMENSION}, T={problem.STEPS}",
-            each,
+            seconds,
             medians[faster],
             f"{versions[1]}, {faster}",
-            medians[faster] / each,
-            first - each * runs,
+            medians[faster] / seconds,
+            first - seconds * runs,
             "float64",
             ours=versions[0],
             same_picks=f"{alike} of {len(seen[faster])} runs, {close} of the others after a tie within {rows.CLOSE:g}",
-            peer_seconds={name: [run["seconds"] for run in of] for name, of in seen.items()},
+            peer_seconds={name: [run["seconds"] for run in peer_runs] for name, peer_runs in seen.items()},
             ours_seconds=[sweep["seconds"] for sweep in swept],
         )
     ]

@@ -40,34 +40,34 @@ def cases(quick):
 def main(quick: bool) -> None:
     """Measure, print and write."""
     jax.config.update("jax_enable_x64", True)
-    found, rounds = [], 3 if quick else 21
+    results, rounds = [], 3 if quick else 21
     for name, (module, point, data, axes) in tqdm(cases(quick).items(), unit="problem"):
         data = jax.tree.map(jnp.asarray, data)
         sides = {"one person": per_user(module.loss_of_one, axes), "all": jax.jit(module.loss)}
         first, values = {}, {}
         for side, loss in sides.items():
-            first[side], values[side] = timed(loss, point, data)
+            first[side], values[side] = time_call(loss, point, data)
         assert np.allclose(values["one person"], values["all"], rtol=1e-8)
         seen = {side: [] for side in sides}
         for _ in range(rounds):
             for side, loss in sides.items():
-                seen[side].append(timed(loss, point, data)[0])
+                seen[side].append(time_call(loss, point, data)[0])
         ours, others = (statistics.median(seen[side]) for side in sides)
-        found.append(
+        results.append(
             rows.row(name, ours, others, "one array program", ours / others, first["one person"] - ours, "float64",
-                     check_s=checked(module.loss, point, data, axes))
+                     check_s=check_seconds(module.loss, point, data, axes))
         )  # fmt: skip
-    rows.finish("problems", found, quick)
+    rows.finish("problems", results, quick)
 
 
-def timed(loss, point, data):
+def time_call(loss, point, data):
     """Seconds, and the losses."""
     start = time.perf_counter()
     values = jax.block_until_ready(loss(point, data))
     return time.perf_counter() - start, values
 
 
-def checked(loss, point, data, axes):
+def check_seconds(loss, point, data, axes):
     """Seconds that ``check_separable`` takes, the least of five; None where it does not follow the program."""
     best = None
     for _ in range(5):

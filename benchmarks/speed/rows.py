@@ -29,7 +29,7 @@ def spread(values: list[float]) -> str:
     return f"{statistics.mean(values):.5f}, standard deviation {statistics.stdev(values):.5f}, {len(values)} runs"
 
 
-def compared(ours: list[list[float]], peers: list[dict], seen: str) -> tuple[int, int]:
+def count_equal_runs(ours: list[list[float]], peers: list[dict], seen: str) -> tuple[int, int]:
     """In how many runs all that was ``seen`` is the same, and in how many of the others rounding had to decide.
 
     Rounding decides where the peer's ``margins``, of its best score over the second, are at most 1e-9 up to the first
@@ -51,14 +51,14 @@ def finish(name: str, rows: list[dict[str, Any]], quick: bool) -> None:
     report.print_table(
         ("what", "dtype", "ours", "peer or ceiling", "ratio", "compile"),
         [
-            (one["name"], one["dtype"], _time(one["ours_s"]), f"{_time(one['peer_s'])} {one['peer']}")
-            + (f"{one['ratio']:.3g}", "-" if one["compile_s"] is None else f"{one['compile_s']:.1f} s")
-            for one in rows
+            (line["name"], line["dtype"], _time(line["ours_s"]), f"{_time(line['peer_s'])} {line['peer']}")
+            + (f"{line['ratio']:.3g}", "-" if line["compile_s"] is None else f"{line['compile_s']:.1f} s")
+            for line in rows
         ],
     )
-    for one in rows:
-        for what, value in one["more"].items():
-            print(f"{one['name']}: {what}: {value}")
+    for line in rows:
+        for what, value in line["more"].items():
+            print(f"{line['name']}: {what}: {value}")
     about = ABOUT[name]
     problem = vars(importlib.import_module(f"benchmarks.speed.{about.problem}"))
     chosen = {constant: value for constant, value in problem.items() if constant.isupper()}

@@ -29,40 +29,40 @@ def main(quick: bool) -> None:
     """Measure, print and write. Quick: the first variable of each algorithm at small sizes, and one of what fits."""
     started = time.perf_counter()
     jax.config.update("jax_enable_x64", False)
-    series = {name: some[:1] if quick else some for name, some in SERIES.items()}
+    series = {name: curves[:1] if quick else curves for name, curves in SERIES.items()}
     fits = FITS[-1:] if quick else FITS
     with tqdm(total=sum(map(len, series.values())) + len(fits), unit="part") as bar:
         growth = {}
-        for name, some in series.items():
+        for name, curves in series.items():
             growth[name] = []
-            for one in some:
-                growth[name].append(grown(name, one, quick))
+            for curve in curves:
+                growth[name].append(measure_growth(name, curve, quick))
                 bar.update()
         room = []
-        for name, one in fits:
-            room.append(fitting(name, one))
+        for name, spec in fits:
+            room.append(largest_record(name, spec))
             bar.update()
     show(growth, room)
     about = ABOUT["scaling"]
     report.write_bench(
         "scaling",
-        {"growth": common.plain(growth), "largest": room, "limit_bytes": problem.LIMIT},
+        {"growth": common.json_value(growth), "largest": room, "limit_bytes": problem.LIMIT},
         quick=quick,
         seeds=about.seeds,
         noise=about.noise,
         dtype=about.dtype,
         chosen={"runs": problem.REPEATS, "seconds of a run, at least": problem.SHORTEST},
         started=started,
-        figures={f"scaling_{name}": picture(name, found) for name, found in growth.items()},
+        figures={f"scaling_{name}": picture(name, curves) for name, curves in growth.items()},
     )
 
 
-def grown(name: str, series: Series, quick: bool) -> dict[str, Any]:
+def measure_growth(name: str, series: Series, quick: bool) -> dict[str, Any]:
     """Times of one series, and the exponent."""
     sizes = series.sizes[: problem.SMALL] if quick else series.sizes
     times, compiling = [], []
     for size in sizes:
-        run, took = ready(BUILD[name](scaling_programs.numbers, **series.fixed, **{series.variable: size}))
+        run, took = prepare(BUILD[name](scaling_programs.numbers, **series.fixed, **{series.variable: size}))
         times.append(statistics.median(seconds(run) for _ in range(problem.REPEATS)))
         compiling.append(took)
     variable, counted = series.variable, list(sizes)
@@ -82,11 +82,11 @@ def grown(name: str, series: Series, quick: bool) -> dict[str, Any]:
     }
 
 
-def ready(program: scaling_programs.Program) -> tuple[Any, float]:
+def prepare(program: scaling_programs.Program) -> tuple[Any, float]:
     """A call of what was compiled and has run once, and the seconds of compiling."""
     begun, function = time.perf_counter(), program.function
     if hasattr(function, "lower"):
-        function = scaling_programs.compiled(program)
+        function = scaling_programs.compile_program(program)
     took = time.perf_counter() - begun
     jax.block_until_ready(function(*program.arguments))
     return partial(function, *program.arguments), took
@@ -107,17 +107,17 @@ def exponent(sizes: list[int], times: list[float]) -> float:
     return float(np.polyfit(np.log(sizes[upper:]), np.log(times[upper:]), 1)[0])
 
 
-def fitting(name: str, wanted: Largest) -> dict[str, Any]:
+def largest_record(name: str, spec: Largest) -> dict[str, Any]:
     """The largest program that fits, by XLA's statement."""
 
     def build(size: int) -> scaling_programs.Program:
-        return BUILD[name](scaling_programs.shapes, **wanted.fixed, **{wanted.variable: size})
+        return BUILD[name](scaling_programs.shapes, **spec.fixed, **{spec.variable: size})
 
-    size, stated, refused = scaling_programs.largest(build, wanted.first, problem.LIMIT)
-    found = {"algorithm": name, "what": wanted.said, "fixed": wanted.fixed, "size": size, "bytes": stated}
-    if wanted.variable == "features":
-        found["parameters"] = scaling_programs.weights(size, wanted.fixed["hidden"])
-    return found | {"bound": "memory" if refused is None else refused}
+    size, stated, refused = scaling_programs.largest_size(build, spec.first, problem.LIMIT)
+    record = {"algorithm": name, "what": spec.said, "fixed": spec.fixed, "size": size, "bytes": stated}
+    if spec.variable == "features":
+        record["parameters"] = scaling_programs.weights(size, spec.fixed["hidden"])
+    return record | {"bound": "memory" if refused is None else refused}
 
 
 def show(growth: dict[str, list[dict[str, Any]]], room: list[dict[str, Any]]) -> None:
@@ -126,10 +126,15 @@ def show(growth: dict[str, list[dict[str, Any]]], room: list[dict[str, Any]]) ->
     report.print_table(
         ("algorithm", "variable", "from", "to", "slowest", "exponent", "theory", "cost", "compile"),
         [
-            (NAMES[name], one["variable"], one["sizes"][0], one["sizes"][-1], f"{one['seconds'][-1]:.3g} s")
-            + (f"{one['exponent']:.2f}", between(one["theory"]), one["cost"], f"{one['compile_s']:.1f} s")
-            for name, found in growth.items()
-            for one in found
+            (NAMES[name], curve["variable"], curve["sizes"][0], curve["sizes"][-1], f"{curve['seconds'][-1]:.3g} s")
+            + (
+                f"{curve['exponent']:.2f}",
+                exponent_range(curve["theory"]),
+                curve["cost"],
+                f"{curve['compile_s']:.1f} s",
+            )
+            for name, curves in growth.items()
+            for curve in curves
         ],
         flush=(0, 1, 7),
     )
@@ -137,37 +142,37 @@ def show(growth: dict[str, list[dict[str, Any]]], room: list[dict[str, Any]]) ->
     report.print_table(
         ("largest", "of", "size", "GiB", "bound by"),
         [
-            (NAMES[one["algorithm"]], one["what"], one["size"], f"{one['bytes'] / problem.GIB:.2f}", one["bound"])
-            for one in room
+            (NAMES[row["algorithm"]], row["what"], row["size"], f"{row['bytes'] / problem.GIB:.2f}", row["bound"])
+            for row in room
         ],
         flush=(0, 1, 4),
     )
 
 
-def between(theory: list[float]) -> str:
+def exponent_range(theory: list[float]) -> str:
     low, high = theory
     return f"{low:g}" if low == high else f"{low:g} to {high:g}"
 
 
-def picture(name: str, found: list[dict[str, Any]]) -> Any:
+def picture(name: str, curves: list[dict[str, Any]]) -> Any:
     """A panel a variable: the times, the fit, and the steepest that the code allows through the last time."""
-    figure, axes = common.panels(1, len(found), squeeze=False)
-    figure.set_size_inches(3.4 * len(found), 3.0)
-    for axis, one in zip(axes[0], found, strict=True):
-        sizes, times = np.array(one["sizes"], float), np.array(one["seconds"])
+    figure, axes = common.panels(1, len(curves), squeeze=False)
+    figure.set_size_inches(3.4 * len(curves), 3.0)
+    for axis, curve in zip(axes[0], curves, strict=True):
+        sizes, times = np.array(curve["sizes"], float), np.array(curve["seconds"])
         upper = slice(len(sizes) // 2, None)
         middle = np.exp(np.mean(np.log(sizes[upper]))), np.exp(np.mean(np.log(times[upper])))
         axis.loglog(sizes, times, "o", color="C0")
-        fit = middle[1] * (sizes[upper] / middle[0]) ** one["exponent"]
-        axis.loglog(sizes[upper], fit, "-", color="C0", label=f"slope {one['exponent']:.2f}")
-        for power, line in zip(sorted(set(one["theory"]), reverse=True), ("--", ":"), strict=False):
+        fit = middle[1] * (sizes[upper] / middle[0]) ** curve["exponent"]
+        axis.loglog(sizes[upper], fit, "-", color="C0", label=f"slope {curve['exponent']:.2f}")
+        for power, line in zip(sorted(set(curve["theory"]), reverse=True), ("--", ":"), strict=False):
             axis.loglog(
                 sizes[upper], times[-1] * (sizes[upper] / sizes[-1]) ** power, line, color="C1", label=f"{power:g}"
             )
-        others = ", ".join(f"{what} {size:,}" for what, size in one["fixed"].items())
+        others = ", ".join(f"{what} {size:,}" for what, size in curve["fixed"].items())
         axis.set_title(others, fontsize=7)
-        axis.set(xlabel=one["variable"], ylabel="seconds")
-        axis.set_xticks(one["sizes"][::2], [f"{size:,}" for size in one["sizes"][::2]])
+        axis.set(xlabel=curve["variable"], ylabel="seconds")
+        axis.set_xticks(curve["sizes"][::2], [f"{size:,}" for size in curve["sizes"][::2]])
         axis.xaxis.set_minor_locator(ticker.NullLocator())
         axis.yaxis.set_minor_formatter(ticker.NullFormatter())
         axis.legend(frameon=False, fontsize=8)

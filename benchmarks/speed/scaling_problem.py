@@ -45,7 +45,7 @@ class Largest(NamedTuple):
     said: str
 
 
-def doubled(first: int, count: int = 5) -> tuple[int, ...]:
+def doubled_sizes(first: int, count: int = 5) -> tuple[int, ...]:
     return tuple(first * 2**place for place in range(count))
 
 
@@ -62,7 +62,7 @@ SERIES = {
     "gibo": (
         Series(
             "users",
-            doubled(25_000),
+            doubled_sizes(25_000),
             {"parameters": 10, "steps": 12},
             "n d m T (gradients) + n d m (losses)",
             (1.0, 1.0),
@@ -70,7 +70,7 @@ SERIES = {
         ),
         Series(
             "steps",
-            doubled(3),
+            doubled_sizes(3),
             {"users": 100_000, "parameters": 10},
             "n d b T^2 (gradients) + n d b T (losses)",
             (1.0, 2.0),
@@ -78,7 +78,7 @@ SERIES = {
         ),
         Series(
             "steps",
-            doubled(5),
+            doubled_sizes(5),
             {"users": 1_000, "parameters": 10},
             "b^3 T^3 (where to evaluate) + n d b T^2",
             (2.0, 3.0),
@@ -86,31 +86,33 @@ SERIES = {
         ),
         Series(
             "parameters",
-            doubled(5),
+            doubled_sizes(5),
             {"users": 1_000, "steps": 8},
             "T^3 d^3 (where to evaluate) + n T^2 d^2",
             (2.0, 3.0),
             "few users, m at most 1,024",
         ),
-        Series("seeds", doubled(2), {"users": 1_000, "parameters": 5, "steps": 12}, "one run's each", (1.0, 1.0), ""),
+        Series(
+            "seeds", doubled_sizes(2), {"users": 1_000, "parameters": 5, "steps": 12}, "one run's each", (1.0, 1.0), ""
+        ),
     ),
     "ucb": (
-        Series("candidates", doubled(5_000), {"steps": 50}, "c T^2 + c d T", (1.0, 1.0), ""),
+        Series("candidates", doubled_sizes(5_000), {"steps": 50}, "c T^2 + c d T", (1.0, 1.0), ""),
         Series(
             "steps",
-            doubled(50),
+            doubled_sizes(50),
             {"candidates": 5_000},
             "c T^2 (rows of the factor) + c d T + c (noise)",
             (1.0, 2.0),
             "T above what a candidate costs apart from the factor",
         ),
-        Series("seeds", doubled(2), {"candidates": 2_000, "steps": 50}, "one run's each", (1.0, 1.0), ""),
+        Series("seeds", doubled_sizes(2), {"candidates": 2_000, "steps": 50}, "one run's each", (1.0, 1.0), ""),
     ),
     "outsourced": (
-        Series("rows", doubled(5_000), {"steps": 50}, "n T^2 + n d T", (1.0, 1.0), ""),
+        Series("rows", doubled_sizes(5_000), {"steps": 50}, "n T^2 + n d T", (1.0, 1.0), ""),
         Series(
             "steps",
-            doubled(50),
+            doubled_sizes(50),
             {"rows": 5_000},
             "n T^2 (rows of the factor) + n d T",
             (1.0, 2.0),
@@ -120,7 +122,7 @@ SERIES = {
     "front": (
         Series(
             "proposals",
-            doubled(16),
+            doubled_sizes(16),
             {},
             "S T m^2 (predictions) + S T m (kernel, front) + T m^3 (factors); S = 512 samples, m = T + 16",
             (2.0, 3.0),
@@ -130,7 +132,7 @@ SERIES = {
     "training": (
         Series(
             "steps",
-            doubled(50),
+            doubled_sizes(50),
             {"batch": 128, "features": 100, "hidden": 30, "records": 20_000},
             "T (p b + p)",
             (1.0, 1.0),
@@ -138,7 +140,7 @@ SERIES = {
         ),
         Series(
             "batch",
-            doubled(64),
+            doubled_sizes(64),
             {"steps": 50, "features": 100, "hidden": 30, "records": 20_000},
             "T (p b + 600 p (exact noise))",
             (0.0, 1.0),
@@ -146,7 +148,7 @@ SERIES = {
         ),
         Series(
             "features",
-            doubled(50),
+            doubled_sizes(50),
             {"steps": 20, "batch": 128, "hidden": 100, "records": 5_000},
             "T p (b + 600 (exact noise))",
             (1.0, 1.0),
@@ -154,12 +156,12 @@ SERIES = {
         ),
     ),
     "chosen": (
-        Series("candidates", doubled(32), {"users": 100_000}, "c n", (1.0, 1.0), BEYOND),
-        Series("users", doubled(100_000), {"candidates": 64}, "c n", (1.0, 1.0), BEYOND),
+        Series("candidates", doubled_sizes(32), {"users": 100_000}, "c n", (1.0, 1.0), BEYOND),
+        Series("users", doubled_sizes(100_000), {"candidates": 64}, "c n", (1.0, 1.0), BEYOND),
     ),
     "blocks": (
-        Series("blocks", doubled(100), {"rows": 60_000}, "k (calls) + rows", (0.0, 1.0), "small blocks"),
-        Series("rows", doubled(50_000), {"blocks": 100}, "rows + k (calls)", (0.0, 1.0), "large blocks"),
+        Series("blocks", doubled_sizes(100), {"rows": 60_000}, "k (calls) + rows", (0.0, 1.0), "small blocks"),
+        Series("rows", doubled_sizes(50_000), {"blocks": 100}, "rows + k (calls)", (0.0, 1.0), "large blocks"),
     ),
 }
 _GIBO = {"parameters": 10, "steps": 25, "memory": "all", "noise": "float"}

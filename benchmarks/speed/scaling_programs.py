@@ -49,7 +49,7 @@ def gibo(
     config = dp_gibo.config(
         users=users, steps=steps, mu=1.0, step_size=0.5, memory=memory, noise=noise, bounds=[(-3.0, 3.0)] * parameters
     )
-    return _scanned(dp_gibo.algorithm, location, config, array((parameters, users)), seeds)
+    return _scan_program(dp_gibo.algorithm, location, config, array((parameters, users)), seeds)
 
 
 def ucb(array: Array, *, candidates: int, steps: int, seeds: int = 0) -> Program:
@@ -65,7 +65,7 @@ def ucb(array: Array, *, candidates: int, steps: int, seeds: int = 0) -> Program
         kernel_params=kernels.stationary(0.3, DIMENSION),
     )
     config = replace(config, candidates=array((candidates, DIMENSION)))
-    return _scanned(dp_gp_ucb.algorithm, wave, config, jnp.float32(6.0), seeds)
+    return _scan_program(dp_gp_ucb.algorithm, wave, config, jnp.float32(6.0), seeds)
 
 
 def outsourced(array: Array, *, rows: int, steps: int) -> Program:
@@ -74,7 +74,7 @@ def outsourced(array: Array, *, rows: int, steps: int) -> Program:
     few = _transforms.CuratedRows(numbers((STAND_IN, COLUMNS)), metadata, statement)
     config = po_gp_ucb.config(few, steps=steps, lengthscale=0.3, noise_variance=1e-2)
     config = replace(config, released=array((rows, COLUMNS)))
-    return _scanned(po_gp_ucb.algorithm, entry, config, array((rows,)))
+    return _scan_program(po_gp_ucb.algorithm, entry, config, array((rows,)))
 
 
 def front(array: Array, *, proposals: int) -> Program:
@@ -83,7 +83,7 @@ def front(array: Array, *, proposals: int) -> Program:
         initial_design=np.random.default_rng(0).uniform(size=(SEEDS, UNITS)),
         proposals=proposals,
     )
-    return _scanned(dpareto.algorithm, trade_off, config, array(()))
+    return _scan_program(dpareto.algorithm, trade_off, config, array(()))
 
 
 def training(
@@ -147,14 +147,14 @@ def ridge(params: np.ndarray, train: np.ndarray, held_out: np.ndarray) -> float:
     return np.mean(np.minimum(np.abs(held_out[:, -1] - held_out[:, :-1] @ fitted), 1.0))
 
 
-def compiled(program: Program) -> Any:
+def compile_program(program: Program) -> Any:
     """XLA's program; nothing is run."""
     return program.function.lower(*program.arguments).compile()
 
 
-def allocated(program: Program) -> int:
+def allocated_bytes(program: Program) -> int:
     """Bytes that a run takes, by XLA: arguments, results and temporaries, what shares memory counted once."""
-    stated = compiled(program).memory_analysis()
+    stated = compile_program(program).memory_analysis()
     return (
         stated.argument_size_in_bytes
         + stated.output_size_in_bytes
@@ -163,7 +163,7 @@ def allocated(program: Program) -> int:
     )
 
 
-def largest(build: Callable[[int], Program], first: int, limit: float) -> tuple[int, int, str | None]:
+def largest_size(build: Callable[[int], Program], first: int, limit: float) -> tuple[int, int, str | None]:
     """The largest size, to two digits, whose program is allocated at most ``limit`` bytes, and how many it is.
 
     Secants between logarithms, each end compiled: the size that is returned was. Where the library refuses less than
@@ -173,10 +173,10 @@ def largest(build: Callable[[int], Program], first: int, limit: float) -> tuple[
     for _ in range(7):
         for size in sizes:
             if refused := _refusal(build, size):
-                last, said = _accepted(build, max(seen, default=1), size, refused)
-                return last, allocated(build(last)), said
+                last, reason = _bisect_sizes(build, max(seen, default=1), size, refused)
+                return last, allocated_bytes(build(last)), reason
             if size not in seen:
-                seen[size] = allocated(build(size))
+                seen[size] = allocated_bytes(build(size))
         (a, low), (b, high) = ((size, seen[size]) for size in sizes)
         aimed = _two_digits(b * (limit / high) ** (math.log(b / a) / math.log(high / low)))
         if aimed in seen:
@@ -193,11 +193,11 @@ def _refusal(build, size):
     return ""
 
 
-def _accepted(build, low, high, refused):
+def _bisect_sizes(build, low, high, refused):
     """Between a size that is accepted and one that is not, by halves, to two digits; and the last refusal."""
     while (middle := _two_digits((low + high) / 2)) > low:
-        if said := _refusal(build, middle):
-            high, refused = middle, said
+        if reason := _refusal(build, middle):
+            high, refused = middle, reason
         else:
             low = middle
     return low, refused
@@ -208,13 +208,13 @@ def _two_digits(size: float) -> int:
     return math.floor(size / unit) * unit
 
 
-def _scanned(algorithm, objective, config, data, seeds=0):
+def _scan_program(algorithm, objective, config, data, seeds=0):
     """One run, the program of ``run_scan``; with ``seeds`` so many, one after the other, as ``sweep`` has them."""
-    one = partial(drivers.pure_run, algorithm, objective)
+    run = partial(drivers.pure_run, algorithm, objective)
     if not seeds:
-        return Program(jax.jit(one), (jax.random.key(0), config, data))
+        return Program(jax.jit(run), (jax.random.key(0), config, data))
 
-    def many(keys, config, data):
-        return jax.lax.map(lambda key: one(key, config, data)[0], keys)
+    def run_all(keys, config, data):
+        return jax.lax.map(lambda key: run(key, config, data)[0], keys)
 
-    return Program(jax.jit(many), (jax.random.split(jax.random.key(0), seeds), config, data))
+    return Program(jax.jit(run_all), (jax.random.split(jax.random.key(0), seeds), config, data))

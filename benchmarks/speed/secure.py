@@ -26,26 +26,26 @@ def main(quick: bool) -> None:
     rounds, seeds, repeats = (2, 4, 20) if quick else (5, 40, 200)
     with Worker(OURS, **TWO) as ours:
 
-        def swept(side, first):
+        def run_sweep(side, first):
             noise, generator = SIDES[side]
             return ours("sweep", first=first, seeds=seeds, policy="shard", noise=noise, generator=generator)
 
-        cold = {side: swept(side, 10_000)["seconds"] for side in SIDES}
+        cold = {side: run_sweep(side, 10_000)["seconds"] for side in SIDES}
         seen = {side: [] for side in SIDES}
         for _ in tqdm(range(rounds), unit="round"):
             for side in SIDES:
-                seen[side].append(swept(side, 0))
+                seen[side].append(run_sweep(side, 0))
         draws = {count: ours("draws", count=count, repeats=repeats) for count in (problem.DIMENSION, 1000)}
         version = ours("version")
-    each = {side: statistics.median(run["seconds"] for run in of) / seeds for side, of in seen.items()}
-    found = [
+    medians = {side: statistics.median(run["seconds"] for run in runs) / seeds for side, runs in seen.items()}
+    results = [
         rows.row(
             f"one run of a sweep of {seeds} seeds: {side}",
-            each[side],
-            each[PEER],
+            medians[side],
+            medians[PEER],
             PEER,
-            each[side] / each[PEER],
-            cold[side] - each[side] * seeds,
+            medians[side] / medians[PEER],
+            cold[side] - medians[side] * seeds,
             "float64",
             final_loss=rows.spread(seen[side][0]["loss"]),
             ours=version,
@@ -55,10 +55,10 @@ def main(quick: bool) -> None:
     ]
     for count, times in draws.items():
         base = times["float Gaussian, threefry"]
-        found += [
+        results += [
             rows.row(
                 f"{count} draws: {name}", seconds, base, "float Gaussian, threefry", seconds / base, None, "float64"
             )
             for name, seconds in times.items()
         ]
-    rows.finish("secure", found, quick)
+    rows.finish("secure", results, quick)

@@ -14,8 +14,8 @@ def images() -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(1)
     labels = rng.integers(0, CLASSES, IMAGES)
     patterns = rng.uniform(size=(CLASSES, PIXELS)) < 0.2
-    kept = rng.uniform(size=(IMAGES, PIXELS)) < 0.8
-    return (patterns[labels] & kept).astype(np.float32), labels.astype(np.int32)
+    mask = rng.uniform(size=(IMAGES, PIXELS)) < 0.8
+    return (patterns[labels] & mask).astype(np.float32), labels.astype(np.int32)
 
 
 def records() -> tuple[np.ndarray, np.ndarray]:

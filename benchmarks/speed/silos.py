@@ -26,13 +26,13 @@ Timed = Callable[[Mapping[str, bytes]], dict[str, bytes]]
 
 
 def main(quick: bool) -> None:
-    found = []
+    results = []
     for count in problem.COUNTS[:1] if quick else problem.COUNTS:
         with tempfile.TemporaryDirectory() as folder:
-            direct = _direct(Path(folder) / "direct", count)
-            flown = _simulated(Path(folder) / "flower", count)
-        ours, peer = (statistics.median(each["seconds"][1:]) for each in (flown, direct))
-        found.append(
+            direct = _direct_rounds(Path(folder) / "direct", count)
+            flown = _simulated_rounds(Path(folder) / "flower", count)
+        ours, peer = (statistics.median(run["seconds"][1:]) for run in (flown, direct))
+        results.append(
             rows.row(
                 f"a round of {count} silos in Flower's simulation",
                 ours,
@@ -45,14 +45,14 @@ def main(quick: bool) -> None:
                 users=count * problem.USERS,
                 request_bytes=direct["request"],
                 answer_bytes=direct["answer"],
-                rounds=[round(each, 4) for each in flown["seconds"]],
+                rounds=[round(value, 4) for value in flown["seconds"]],
                 run_seconds=round(flown["run"], 1),
             )
         )
-    rows.finish("silos", found, quick)
+    rows.finish("silos", results, quick)
 
 
-def _direct(folder: Path, count: int) -> dict[str, Any]:
+def _direct_rounds(folder: Path, count: int) -> dict[str, Any]:
     """The seconds of each round, and the bytes of a request and of an answer."""
     agreement, opened = _federation(folder, count)
     seconds, sizes = [], {}
@@ -68,7 +68,7 @@ def _direct(folder: Path, count: int) -> dict[str, Any]:
     return {"seconds": seconds, **sizes}
 
 
-def _simulated(folder: Path, count: int) -> dict[str, Any]:
+def _simulated_rounds(folder: Path, count: int) -> dict[str, Any]:
     """The same, by Flower's simulation: nodes are workers of Ray, which relay to silos in this process."""
     from flwr.serverapp import ServerApp
     from flwr.simulation import run_simulation

@@ -18,7 +18,7 @@ def run(count: int, seed: int) -> dict:
     regressor = GaussianProcessRegressor(
         RBF(length_scale=problem.LENGTHSCALE), alpha=problem.NOISE_VARIANCE, optimizer=None
     )
-    picks, heights = [problem.first(count, seed)], [np.zeros(count)]
+    picks, heights = [problem.first_row(count, seed)], [np.zeros(count)]
     for t in range(2, problem.STEPS + 1):
         regressor.fit(z[picks], outputs[picks])
         mean, deviation = regressor.predict(z, return_std=True)

@@ -9,8 +9,8 @@ def main(quick: bool) -> None:
     with Worker("benchmarks.speed.ours_streamed", JAX_ENABLE_X64="0") as worker:
         seen = worker("run", users=users)
     name, ratio = f"a step of {streamed_problem.STEPS}, {users:,} users", seen["step"] / seen["drawing"]
-    found = rows.row(
+    row = rows.row(
         name, seen["step"], seen["drawing"], "drawing the users", ratio, None, "float32",
         users=users, peak_gib=round(seen["peak_gib"], 2), bits=seen["bits"], point=seen["point"],
     )  # fmt: skip
-    rows.finish("streamed", [found], quick)
+    rows.finish("streamed", [row], quick)

@@ -11,7 +11,7 @@ REPEATS = 3
 
 def main(quick: bool) -> None:
     users, steps = table_problem.USERS // (100 if quick else 1), table_problem.STEPS
-    found = []
+    results = []
     with tempfile.TemporaryDirectory() as folder, Worker("benchmarks.speed.ours_tables", JAX_ENABLE_X64="0") as worker:
         size = worker("write", folder=folder, users=users)
         with Worker("benchmarks.speed.ours_tables", JAX_ENABLE_X64="0") as reader:
@@ -24,7 +24,7 @@ def main(quick: bool) -> None:
         scan, numpy = statistics.median(scans), statistics.median(sums)
         compile_s = max(first["seconds"] - steps * scan, 0.0)
         name = f"a scan of {users:,} users, {table_problem.COLUMNS} columns"
-        found.append(
+        results.append(
             rows.row(
                 name,
                 scan,
@@ -42,4 +42,4 @@ def main(quick: bool) -> None:
                 point=seen["point"],
             )
         )
-    rows.finish("tables", found, quick)
+    rows.finish("tables", results, quick)

@@ -13,16 +13,16 @@ ONCE = "reading once"
 
 
 def main(quick: bool) -> None:
-    shrunk, repeats, found = (100, 1, []) if quick else (1, 3, [])
+    shrunk, repeats, results = (100, 1, []) if quick else (1, 3, [])
     for users, steps, memory, remembered in tqdm(users_problem.RUNS, unit="run"):
         users //= shrunk
         with Worker(OURS, JAX_ENABLE_X64="0") as worker:
             seen = worker("run", users=users, steps=steps, memory=memory, remembered=remembered, repeats=repeats)
-        each = seen["warm"] / steps
-        found.append(
+        seconds = seen["warm"] / steps
+        results.append(
             rows.row(
                 f"a step of {steps}, {users:,} users, memory {memory!r}",
-                each,
+                seconds,
                 seen["reading"] / steps,
                 ONCE,
                 seen["warm"] / seen["reading"],
@@ -35,4 +35,4 @@ def main(quick: bool) -> None:
                 peak_gib=round(seen["peak_gib"], 2),
             )
         )
-    rows.finish("users", found, quick)
+    rows.finish("users", results, quick)

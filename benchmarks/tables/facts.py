@@ -6,15 +6,15 @@ from collections import Counter
 import numpy as np
 
 from benchmarks import report
-from benchmarks.tables.markdown import figures, noise_of, row_of, stored, table, time_of
+from benchmarks.tables.markdown import figures, load_result, noise_of, row_of, table, time_of
 from benchmarks.tables.papers import GRID
 
 
 def facts() -> str:
     """Lines of a list."""
-    methods = stored("bench_demo")["methods"]
+    methods = load_result("bench_demo")["methods"]
     gibo, random = (np.mean(methods[name]["losses"]) for name in ("DP-GIBO, mu=1", "random search"))
-    regret = stored("kusner_regret")
+    regret = load_result("kusner_regret")
     at_one = regret["settings"]["chosen here"]["epsilons"].index(1.0)
     ordered, chance = (
         regret["regret"]["logistic"][name][at_one] for name in ("all candidates, Algorithm 3", "random choice")
@@ -24,13 +24,13 @@ def facts() -> str:
     volumes = front["more"]["hypervolume"]
     less = sum(ours < peer for ours, peer in zip(volumes["ours"], volumes["peer"], strict=True))
     batches = row_of("bench_dp_sgd", "64 settings")
-    audits = stored("audit")
+    audits = load_result("audit")
     verdicts = Counter(row["verdict"] for row in audits["rows"])
     claims = sum(row["must hold"] for row in audits["rows"])
     broken = verdicts["broken, as it must be"]
-    sound = stored("kharkovskii_regret")["mean"][GRID]
+    sound = load_result("kharkovskii_regret")["mean"][GRID]
     planar, published = (sound[name][2] for name in ("planar Laplace", "random projection, as published"))
-    forest = stored("bench_sklearn")["data"]["adult"]["losses"]
+    forest = load_result("bench_sklearn")["data"]["adult"]["losses"]
     private, default = (float(np.mean(forest[which])) for which in ("private", "default"))
     lines = [
         f"Tune 13 hyper-parameters on 300 patients at mu = 1 (`scripts/demo`): mean loss {gibo:.3f}, and "
@@ -58,10 +58,10 @@ def results() -> str:
     """Every stored result: its date, commit, dtype, noise and time."""
     rows = []
     for path in sorted(report.STORED.glob("*.json")):
-        one = json.loads(path.read_text())
+        result = json.loads(path.read_text())
         rows.append(
-            (f"[{path.stem}](results/{path.name})", one["date"], (one["commit"] or "-")[:8], one["dtype"])
-            + (one["noise"].partition(":")[0], report.last_time(one), one["machine"]["cores"])
+            (f"[{path.stem}](results/{path.name})", result["date"], (result["commit"] or "-")[:8], result["dtype"])
+            + (result["noise"].partition(":")[0], report.last_time(result), result["machine"]["cores"])
         )
     return table(("result", "date", "commit", "dtype", "noise", "took", "cores"), rows)
 

@@ -2,7 +2,7 @@
 
 import math
 
-from benchmarks.tables.markdown import stored, table
+from benchmarks.tables.markdown import load_result, table
 
 RESULT, PRICES = "bench_least_epsilon", "bench_selection_prices"
 SHOWN = (20.0, 150.0)  # means
@@ -11,17 +11,17 @@ HEADS = "data (error asked for)", "way", "reached", "epsilon paid, median", "eps
 
 def prices() -> str:
     """A row for each law of the number of runs."""
-    result = stored(PRICES)
+    result = load_result(PRICES)
     levels = result["settings"]["chosen here"]["epsilons"]
     rows = [
         (
-            f"{one['eta']:g}",
-            f"{one['mean']:g}",
-            *(f"{price:.2f}" for price in one["price"]),
-            f"{one['nothing']:.2f}",
-            f"{one['reach']:.2f}",
+            f"{law['eta']:g}",
+            f"{law['mean']:g}",
+            *(f"{price:.2f}" for price in law["price"]),
+            f"{law['nothing']:.2f}",
+            f"{law['reach']:.2f}",
         )
-        for one in result["laws"]
+        for law in result["laws"]
     ]
     heads = (*(f"one run at {level:g}" for level in levels), "epsilon if nothing is reached", "reach")
     return table(("eta", "mean", *heads), rows)
@@ -29,50 +29,53 @@ def prices() -> str:
 
 def bounds() -> str:
     """Proved and attained epsilons of a selection for some laws."""
-    result = stored(PRICES)
+    result = load_result(PRICES)
     levels = result["settings"]["chosen here"]["epsilons"]
     rows = [
         (
-            f"{one['eta']:g}",
-            f"{one['mean']:g}",
-            *(f"{high:.2f} ({low:.2f})" for high, low in zip(one["proved"], one["attained"], strict=True)),
+            f"{law['eta']:g}",
+            f"{law['mean']:g}",
+            *(f"{high:.2f} ({low:.2f})" for high, low in zip(law["proved"], law["attained"], strict=True)),
         )
-        for one in result["laws"]
-        if one["mean"] in SHOWN
+        for law in result["laws"]
+        if law["mean"] in SHOWN
     ]
     return table(("eta", "mean", *(f"one run at {level:g}" for level in levels)), rows)
 
 
-def compared() -> str:
+def comparison() -> str:
     """A row for each law and each way, by data set."""
     rows = []
-    for name, one in stored(RESULT)["problems"].items():
-        ways = [(f"eta {law['eta']:g}, mean {law['mean']:g}", law) for law in one["laws"]]
-        rows += [_row(name, one, way, said) for way, said in [*ways, ("factor 2", one["factor 2"]), *_ways(one)]]
+    for name, problem in load_result(RESULT)["problems"].items():
+        ways = [(f"eta {law['eta']:g}, mean {law['mean']:g}", law) for law in problem["laws"]]
+        rows += [
+            _row(name, problem, way, summary)
+            for way, summary in [*ways, ("factor 2", problem["factor 2"]), *_ways(problem)]
+        ]
     return table(HEADS, rows)
 
 
 def runs() -> str:
     """The calls alone."""
-    problems = stored(RESULT)["problems"]
-    rows = [_row(name, one, way, said) for name, one in problems.items() for way, said in _ways(one)]
+    problems = load_result(RESULT)["problems"]
+    rows = [_row(name, problem, way, summary) for name, problem in problems.items() for way, summary in _ways(problem)]
     return table(HEADS, rows)
 
 
-def _ways(one: dict) -> list[tuple[str, dict]]:
+def _ways(problem: dict) -> list[tuple[str, dict]]:
     names = {"least_epsilon": "`least_epsilon`"}
-    return [(names.get(way, way), said) for way, said in one["summary"].items() if "reached" in said]
+    return [(names.get(way, way), summary) for way, summary in problem["summary"].items() if "reached" in summary]
 
 
-def _row(name: str, one: dict, way: str, said: dict) -> tuple[str, ...]:
-    error, name = said["test error"], f"{name} ({one['error asked for']:.4f})"
-    paid = (f"{said[kind]:.3g}" for kind in ("paid, median", "paid, mean"))
-    return name, way, f"{said['reached']:.0%}", *paid, "" if math.isnan(error) else f"{error:.4f}"
+def _row(name: str, problem: dict, way: str, summary: dict) -> tuple[str, ...]:
+    error, name = summary["test error"], f"{name} ({problem['error asked for']:.4f})"
+    paid = (f"{summary[kind]:.3g}" for kind in ("paid, median", "paid, mean"))
+    return name, way, f"{summary['reached']:.0%}", *paid, "" if math.isnan(error) else f"{error:.4f}"
 
 
 BLOCKS = {
     "bench_selection_prices": prices,
     "bench_selection_bounds": bounds,
-    "bench_least_epsilon": compared,
+    "bench_least_epsilon": comparison,
     "bench_least_epsilon_runs": runs,
 }

@@ -8,23 +8,23 @@ from benchmarks import report
 
 
 @cache
-def stored(name: str) -> dict[str, Any]:
+def load_result(name: str) -> dict[str, Any]:
     """A committed result.
 
     Raises:
       ValueError: there is none.
     """
-    found = report.stored(name)
-    if found is None:
+    result = report.find_result(name)
+    if result is None:
         raise ValueError(f"docs/results has no {name}.json")
-    return found
+    return result
 
 
 def row_of(name: str, start: str, **fields: Any) -> dict[str, Any]:
     """The one row with this beginning of its name and these fields."""
-    rows = [one for one in stored(name)["rows"] if one["name"].startswith(start)]
-    (found,) = [one for one in rows if all(one[field] == value for field, value in fields.items())]
-    return found
+    rows = [row for row in load_result(name)["rows"] if row["name"].startswith(start)]
+    (row,) = [row for row in rows if all(row[field] == value for field, value in fields.items())]
+    return row
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
@@ -43,9 +43,9 @@ def figures(value: float, digits: int = 3) -> str:
     """Rounded to so many digits, without an exponent, thousands apart."""
     rounded = float(f"{value:.{digits - 1}e}")
     places = max(0, digits - len(str(int(abs(rounded)))) if abs(rounded) >= 1 else digits)
-    said = f"{rounded:,.{places}f}"
-    return said
+    text = f"{rounded:,.{places}f}"
+    return text
 
 
 def noise_of(name: str) -> str:
-    return stored(name)["noise"].partition(":")[0]
+    return load_result(name)["noise"].partition(":")[0]

@@ -7,22 +7,22 @@ import numpy as np
 from benchmarks.papers import rules
 from benchmarks.papers.claims import FREE, GIBO, SEARCH
 from benchmarks.report import other_seeds
-from benchmarks.tables.markdown import stored, table
+from benchmarks.tables.markdown import load_result, table
 
 HEADER = ("choices", "minus random search, mean (95 %; seeds)")
 
 
-def _less_search(ends: Mapping[str, np.ndarray], names: Mapping[str, str]) -> str:
-    rows = [(said, str(rules.interval(ends[name] - ends[SEARCH]))) for name, said in names.items()]
+def _search_differences(ends: Mapping[str, np.ndarray], names: Mapping[str, str]) -> str:
+    rows = [(label, str(rules.interval(ends[name] - ends[SEARCH]))) for name, label in names.items()]
     return table(HEADER, rows)
 
 
 def open_fig4() -> str:
     """Figure 4 of Sopa et al., after all evaluations."""
-    found = stored("sopa_fig4")["final"]
-    last = list(found[SEARCH])[-1]
-    return _less_search(
-        {name: np.array(of[last]) for name, of in found.items()},
+    losses = load_result("sopa_fig4")["final"]
+    last = list(losses[SEARCH])[-1]
+    return _search_differences(
+        {name: np.array(by_evaluations[last]) for name, by_evaluations in losses.items()},
         {
             "1": "DP-GIBO, mu = 1, step size and lengthscale tuned on other seeds",
             "inf": "the same without noise",
@@ -36,9 +36,9 @@ def open_fig4() -> str:
 
 def open_fig3() -> str:
     """Figure 3 of Sopa et al."""
-    runs = stored("sopa_fig3")["runs"]
-    return _less_search(
-        {name: np.array([curve[-1] for curve in of.values()]) for name, of in runs.items()},
+    runs = load_result("sopa_fig3")["runs"]
+    return _search_differences(
+        {name: np.array([curve[-1] for curve in curves.values()]) for name, curves in runs.items()},
         {
             GIBO: "DP-GIBO, mu = 1, step size and initial accumulator tuned on other seeds",
             FREE: "the same without noise",
@@ -51,7 +51,7 @@ def open_fig3() -> str:
 
 def open_table2() -> str:
     """Table 2 of Avent et al."""
-    tasks, luck = stored("avent_table2")["tasks"], stored("avent_luck")["hypervolumes"]
+    tasks, luck = load_result("avent_table2")["tasks"], load_result("avent_luck")["hypervolumes"]
     rows = []
     for name in ("LogReg+SGD", "LogReg+Adam", "SVM+SGD"):
         printed, (low, high) = tasks[f"{name}, the paper's"]["printed"]
@@ -67,9 +67,9 @@ def open_table2() -> str:
 
 def open_properties() -> str:
     """Tables 7 to 9 of Kharkovskii et al., without privacy, by set of seeds."""
-    found = [stored(name) for name in ("kharkovskii_table7", *other_seeds("kharkovskii_table7"))]
-    printed = found[0]["settings"]["printed in the paper"]["regrets"]
-    ours = ", ".join(f"{one['not_private'][0]:.2f} ({one['not_private'][1]:.2f})" for one in found)
+    results = [load_result(name) for name in ("kharkovskii_table7", *other_seeds("kharkovskii_table7"))]
+    printed = results[0]["settings"]["printed in the paper"]["regrets"]
+    ours = ", ".join(f"{result['not_private'][0]:.2f} ({result['not_private'][1]:.2f})" for result in results)
     return (
         f"The paper prints {min(printed.values()):.3f} to {max(printed.values()):.3f} for private searches. Ours leave "
         f"without privacy, by set of 50 seeds (standard error): {ours}."

@@ -3,7 +3,7 @@
 import numpy as np
 
 from benchmarks.papers import rules
-from benchmarks.tables.markdown import stored, table
+from benchmarks.tables.markdown import load_result, table
 
 REGRET_ROWS = {
     "all candidates, Algorithm 3": "all 64, 256, 100 candidates in order (Algorithm 3)",
@@ -36,28 +36,28 @@ TASKS = {
 
 
 def demo() -> str:
-    found = stored("bench_demo")
+    result = load_result("bench_demo")
     rows = [
         (
             name,
-            f"{np.mean(one['losses']):.3f}",
-            f"{min(one['losses']):.3f} to {max(one['losses']):.3f}",
-            one["evaluations"],
-            one["privacy"],
+            f"{np.mean(method['losses']):.3f}",
+            f"{min(method['losses']):.3f} to {max(method['losses']):.3f}",
+            method["evaluations"],
+            method["privacy"],
         )
-        for name, one in found["methods"].items()
+        for name, method in result["methods"].items()
     ]
-    took = f"{found['seconds']:.0f} s, compilation included; noise: {found['noise'].partition(':')[0]}."
+    took = f"{result['seconds']:.0f} s, compilation included; noise: {result['noise'].partition(':')[0]}."
     return (
         table(("method", "mean validation loss", "range", "evaluations", "guarantee for users"), rows) + f"\n\n{took}"
     )
 
 
 def sopa_fig1() -> str:
-    found = stored("sopa_fig1")
+    result = load_result("sopa_fig1")
     rows = []
-    for mu, curves in found["median"].items():
-        low, middle, high = found["final_gap_quartiles"][mu]
+    for mu, curves in result["median"].items():
+        low, middle, high = result["final_gap_quartiles"][mu]
         places = 3 if middle > 0.05 else 4
         rows.append(
             (mu, f"{curves['distance'][0]:.3f}", f"{curves['distance'][-1]:.3f}")
@@ -69,7 +69,7 @@ def sopa_fig1() -> str:
 
 
 def sopa_figures() -> str:
-    second, third, fourth, fifth = (stored(f"sopa_fig{number}") for number in (2, 3, 4, 5))
+    second, third, fourth, fifth = (load_result(f"sopa_fig{number}") for number in (2, 3, 4, 5))
     gibo, descent = (second["median"][name]["distance"][-1] for name in ("DP-GIBO", "DP-GD"))
     ratio = second["DP-GIBO / DP-GD, median final distance"]
     lag = next(iter(second["lag"].values()))
@@ -78,10 +78,10 @@ def sopa_figures() -> str:
     def spread(name: str) -> str:
         return f"{np.mean(ends[name]):.3f} ({min(ends[name]):.3f} to {max(ends[name]):.3f})"
 
-    def final(name: str, evaluations: int = 265) -> str:
+    def loss(name: str, evaluations: int = 265) -> str:
         return f"{np.mean(fourth['final'][name][str(evaluations)]):.3f}"
 
-    def paired(other: str) -> str:
+    def difference(other: str) -> str:
         over = rules.interval(np.subtract(*(fourth["final"][name]["265"] for name in ("1", other))))
         return f"{over.mean:+.3f}, 95 % {over.low:+.3f} to {over.high:+.3f}"
 
@@ -112,11 +112,11 @@ def sopa_figures() -> str:
             f"lengthscales of a GP regression, d = 10, 4,500 users, "
             f"{fourth['settings']['chosen here']['train']} training records (ours; the paper does not say), "
             f"265 evaluations, {fourth['seeds'][1]} seeds: mean loss",
-            f"DP-GIBO, mu = 1, {final('1')}; random search {final('random search')} (paired "
-            f"{paired('random search')}); GP-UCB {final('GP-UCB')} ({paired('GP-UCB')}); mu = inf "
-            f"{final('inf')}. The paper found DP-GIBO better. In box units from the same starts, nothing tuned: mu = 1 "
-            f"{final('in box units, mu=1')}, mu = inf {final('in box units, mu=inf')}; `minimize`, mu = 1, after 275 "
-            f"evaluations {final('minimize, mu=1', 275)}",
+            f"DP-GIBO, mu = 1, {loss('1')}; random search {loss('random search')} (paired "
+            f"{difference('random search')}); GP-UCB {loss('GP-UCB')} ({difference('GP-UCB')}); mu = inf "
+            f"{loss('inf')}. The paper found DP-GIBO better. In box units from the same starts, nothing tuned: mu = 1 "
+            f"{loss('in box units, mu=1')}, mu = inf {loss('in box units, mu=inf')}; `minimize`, mu = 1, after 275 "
+            f"evaluations {loss('minimize, mu=1', 275)}",
         ),
         (
             "[5](results/sopa_fig5.png)",
@@ -130,24 +130,24 @@ def sopa_figures() -> str:
 
 
 def sopa_clip_norms() -> str:
-    found = stored("sopa_clip_norms")
+    result = load_result("sopa_clip_norms")
     rows = [
-        (name, f"{found['chosen'][name]:g}")
-        + tuple(f"{one['regret']:.2g} ({one['95%'][0]:.2g} to {one['95%'][1]:.2g})" for one in of.values())
-        for name, of in found["mean"].items()
+        (name, f"{result['chosen'][name]:g}")
+        + tuple(f"{cell['regret']:.2g} ({cell['95%'][0]:.2g} to {cell['95%'][1]:.2g})" for cell in row.values())
+        for name, row in result["mean"].items()
     ]
-    names = list(next(iter(found["mean"].values())))
+    names = list(next(iter(result["mean"].values())))
     return table(("problem", "a good clip norm", *names), rows)
 
 
 def kusner_fig1() -> str:
-    found = stored("kusner_fig1")
-    sizes = list(found["likeliest"])
-    grid = {f"{one['to 0.95']:g}" for one in found["likeliest"].values()}
-    least = 1 - min(one["extended"] for one in found["likeliest"].values())
+    result = load_result("kusner_fig1")
+    sizes = list(result["likeliest"])
+    grid = {f"{likeliest['to 0.95']:g}" for likeliest in result["likeliest"].values()}
+    least = 1 - min(likeliest["extended"] for likeliest in result["likeliest"].values())
     return (
         f"For validation sets of {int(sizes[0]):,} to {int(sizes[-1]):,} records (kernel SVM on covertype, "
-        f"{found['settings']['chosen here']['train']:,} training records), the likeliest correlation of neighbouring "
+        f"{result['settings']['chosen here']['train']:,} training records), the likeliest correlation of neighbouring "
         f"sets is {' or '.join(grid)} on the paper's grid, the largest there, and at least 1 - {least:.0e} on an "
         "extended grid. ".replace("e-0", "e-")
         + "One record moves the accuracy on n records by at most 1 / n, so neighbours are this close: "
@@ -157,11 +157,11 @@ def kusner_fig1() -> str:
 
 
 def kusner_regret() -> str:
-    found = stored("kusner_regret")
-    epsilons = found["settings"]["chosen here"]["epsilons"]
+    result = load_result("kusner_regret")
+    epsilons = result["settings"]["chosen here"]["epsilons"]
     columns = [epsilons.index(1.0), epsilons.index(5.0)]
     rows = [
-        (label, *(f"{of[method][column]:.3f}" for of in found["regret"].values() for column in columns))
+        (label, *(f"{regrets[method][column]:.3f}" for regrets in result["regret"].values() for column in columns))
         for method, label in REGRET_ROWS.items()
     ]
     titles = (
@@ -173,22 +173,22 @@ def kusner_regret() -> str:
 
 
 def kharkovskii_table1() -> str:
-    found = stored("kharkovskii_table1")
-    printed = found["settings"]["printed in the paper"]["regrets"]
-    largest = found["largest_r"]
+    result = load_result("kharkovskii_table1")
+    printed = result["settings"]["printed in the paper"]["regrets"]
+    largest = result["largest_r"]
     allowed = max(int(r) for r in printed if int(r) <= largest)
     header = [f"{r} (the largest printed within the rule, {largest})" if int(r) == allowed else r for r in printed]
     ours = [
         f"{mean:.3f} ({error:.3f})"
-        for mean, error in zip(found["mean"].values(), found["standard_error"].values(), strict=True)
+        for mean, error in zip(result["mean"].values(), result["standard_error"].values(), strict=True)
     ]
-    rows = [(f"ours, {found['runs']} draws (standard error)", *ours)]
+    rows = [(f"ours, {result['runs']} draws (standard error)", *ours)]
     rows.append(("printed: 50 runs on one function", *(f"{value:.3f}" for value in printed.values())))
     return table(("epsilon = e^1.1: r", *header), rows)
 
 
 def kharkovskii_regret() -> str:
-    means = stored("kharkovskii_regret")["mean"][GRID]
+    means = load_result("kharkovskii_regret")["mean"][GRID]
     rows = []
     for start, (label, notion) in TRANSFORMS.items():
         rows.append((label, notion, *(f"{value:.3f}" for value in means[start])))
@@ -196,16 +196,16 @@ def kharkovskii_regret() -> str:
 
 
 def kharkovskii_loans() -> str:
-    means = stored("kharkovskii_regret")["mean"]["loans"]
+    means = load_result("kharkovskii_regret")["mean"]["loans"]
     header = ("the loans, one data set", "epsilon = e^1", "e^2", "e^2.9")
     return table(header, [(name, *(f"{value:.3f}" for value in values)) for name, values in means.items()])
 
 
 def kharkovskii_paired() -> str:
-    paired = stored("kharkovskii_regret")["paired"][GRID]["planar Laplace - random projection, as published"]
-    ends = ", ".join(f"{one['95%'][1]:+.3f}" for one in paired)
-    margin = stored("kharkovskii_regret")["settings"]["chosen here"]["margin"]
-    means = stored("kharkovskii_regret")["mean"]
+    paired = load_result("kharkovskii_regret")["paired"][GRID]["planar Laplace - random projection, as published"]
+    ends = ", ".join(f"{difference['95%'][1]:+.3f}" for difference in paired)
+    margin = load_result("kharkovskii_regret")["settings"]["chosen here"]["margin"]
+    means = load_result("kharkovskii_regret")["mean"]
     wide, loans = means["grid of side 10"], means["loans"]
     published, sound = "random projection, as published", "planar Laplace"
     return (
@@ -219,7 +219,7 @@ def kharkovskii_paired() -> str:
 
 
 def kharkovskii_replace_one() -> str:
-    loans = stored("kharkovskii_regret")["mean"]["loans"]
+    loans = load_result("kharkovskii_regret")["mean"]["loans"]
     hidden, chance = loans["replace-one: planar Laplace"], loans["random rows"][0]
     return (
         "Under replace-one, a row is hidden among all places. On the grids, a search then does about as well as random "
@@ -230,13 +230,13 @@ def kharkovskii_replace_one() -> str:
 
 
 def avent_table2() -> str:
-    found = stored("avent_table2")["tasks"]
+    tasks = load_result("avent_table2")["tasks"]
     rows = []
     for name, label in TASKS.items():
-        ours, theirs = found[f"{name}, ours"], found[f"{name}, the paper's"]
+        ours, theirs = tasks[f"{name}, ours"], tasks[f"{name}, the paper's"]
 
-        def difference(one: float, interval: list[float]) -> str:
-            return f"{one:.3f} ({interval[0]:.3f} to {interval[1]:.3f})"
+        def difference(value: float, interval: list[float]) -> str:
+            return f"{value:.3f} ({interval[0]:.3f} to {interval[1]:.3f})"
 
         rows.append(
             (label, f"{ours['search']:.3f}", f"{np.mean(ours['random']):.3f}")
@@ -248,19 +248,19 @@ def avent_table2() -> str:
 
 
 def avent_luck() -> str:
-    found, random = stored("avent_luck")["hypervolumes"], stored("avent_table2")["tasks"]
+    searches, random = load_result("avent_luck")["hypervolumes"], load_result("avent_table2")["tasks"]
     ways = ("ours", "the paper's")
     rows = []
     for name, label in TASKS.items():
-        if f"{name}, ours" not in found:
+        if f"{name}, ours" not in searches:
             continue
-        volumes = found[f"{name}, ours"]
-        less = [rules.welch(found[f"{name}, {way}"], random[f"{name}, {way}"]["random"]) for way in ways]
+        volumes = searches[f"{name}, ours"]
+        less = [rules.welch(searches[f"{name}, {way}"], random[f"{name}, {way}"]["random"]) for way in ways]
         rows.append(
             (label, f"{np.mean(volumes):.3f}", f"{min(volumes):.3f} to {max(volumes):.3f}")
-            + tuple(f"{one.mean:.3f} ({one.low:.3f} to {one.high:.3f})" for one in less)
+            + tuple(f"{difference.mean:.3f} ({difference.low:.3f} to {difference.high:.3f})" for difference in less)
         )
-    count = len(next(iter(found.values())))
+    count = len(next(iter(searches.values())))
     header = (
         "",
         f"{count} searches, ours, mean",
@@ -272,7 +272,7 @@ def avent_luck() -> str:
 
 
 def avent_least() -> str:
-    least = stored("avent_fig5")["least_error"]
+    least = load_result("avent_fig5")["least_error"]
     within = ("0.01", "0.03", "0.1", "0.3", "1", "10")
     rows = [
         (label, *(f"{least[f'{name}, DPareto'][e]:.3f}, {least[f'{name}, random'][e]:.3f}" for e in within))
@@ -282,39 +282,41 @@ def avent_least() -> str:
 
 
 def avent_fig6() -> str:
-    found = stored("avent_fig6")["hypervolumes"]
-    ways = list(next(iter(found.values())))
-    return table(("", *ways), [(TASKS[name], *(f"{one[way]:.3f}" for way in ways)) for name, one in found.items()])
+    hypervolumes = load_result("avent_fig6")["hypervolumes"]
+    ways = list(next(iter(hypervolumes.values())))
+    return table(
+        ("", *ways), [(TASKS[name], *(f"{volumes[way]:.3f}" for way in ways)) for name, volumes in hypervolumes.items()]
+    )
 
 
 def avent_fig7() -> str:
-    found = stored("avent_fig7")
+    result = load_result("avent_fig7")
     rows = [
         (
             TASKS[name],
-            *(f"{volume:.3f}" for volume in one.values()),
-            *(f"{v:.3f}" for v in found["spread"][name].values()),
+            *(f"{volume:.3f}" for volume in volumes.values()),
+            *(f"{v:.3f}" for v in result["spread"][name].values()),
         )
-        for name, one in found["hypervolumes"].items()
+        for name, volumes in result["hypervolumes"].items()
     ]
-    where = next(iter(found["spread"].values()))
+    where = next(iter(result["spread"].values()))
     return table(
         ("", "as searched", "the same front, trained again", "mean", "best", "worst",
-         *(f"worst minus best error, {one}" for one in where)),
+         *(f"worst minus best error, {label}" for label in where)),
         rows,
     )  # fmt: skip
 
 
 def avent_accountants() -> str:
-    found = stored("avent_accountants")["tasks"]
-    middles, ends = ([one["paper's epsilon over ours"][i] for one in found.values()] for i in (1, 2))
-    fronts = ", ".join(f"{one['front']} trainings: {one['publishing the front']:.1f}" for one in found.values())
-    searches = ", ".join(f"{one['publishing the search']:,.0f}" for one in found.values())
+    tasks = load_result("avent_accountants")["tasks"]
+    middles, ends = ([task["paper's epsilon over ours"][i] for task in tasks.values()] for i in (1, 2))
+    fronts = ", ".join(f"{task['front']} trainings: {task['publishing the front']:.1f}" for task in tasks.values())
+    searches = ", ".join(f"{task['publishing the search']:,.0f}" for task in tasks.values())
     return (
         f"The paper's accountant gives the same settings {min(middles):.1f} to {max(middles):.1f} times the `epsilon` "
         f"of ours (median; {min(ends):.0f} to {max(ends):.0f} times at the upper 5 %), "
         "[figure](results/avent_accountants.png). The 272 trainings of one search would compose to an `epsilon` of "
-        f"{searches} ({', '.join(found)}) if their settings had been fixed in advance, and a search's settings are "
+        f"{searches} ({', '.join(tasks)}) if their settings had been fixed in advance, and a search's settings are "
         f"not. The trainings of a front alone compose to less ({fronts}); this is no guarantee, because all errors "
         "chose these settings. Show a front only to those who hold the records."
     )
@@ -322,19 +324,19 @@ def avent_accountants() -> str:
 
 def audit_one_run() -> str:
     rows = []
-    for row in stored("audit_one_run")["rows"]:
-        found = row["audit"]
+    for row in load_result("audit_one_run")["rows"]:
+        attack = row["audit"]
         claimed = f"{row['claimed']:.2f}"
         if not row["must hold"]:
             claimed += " (claimed by the planted program)"
-        rows.append((row["name"], claimed, f"{found['correct']} of {found['trials']}", f"{row['measured']:.2f}"))
+        rows.append((row["name"], claimed, f"{attack['correct']} of {attack['trials']}", f"{row['measured']:.2f}"))
     return table(("", "guaranteed epsilon", "coins guessed correctly", "lower bound on epsilon"), rows)
 
 
 def audit() -> str:
-    rows = {one["name"]: one for one in stored("audit")["rows"]}
+    rows = {row["name"]: row for row in load_result("audit")["rows"]}
 
-    def measured(*names: str, digits: int = 3) -> str:
+    def measured_levels(*names: str, digits: int = 3) -> str:
         return ", ".join(f"{rows[name]['measured']:.{digits}f}" for name in names)
 
     ordered = [f"dp_gp_ucb, Algorithm 3 in order: {which}" for which in ("point", "value", "both")]
@@ -343,7 +345,7 @@ def audit() -> str:
     recorded = [f"{name} and repeated" for name in recorded]
     private = [f"{name}, exact" for name in ("dp_gibo", "dp_gd", "private_evaluations")]
     curators = [f"{name}, exact" for name in ("product_laplace", "planar_laplace", "randomised_response")]
-    both = [f"sweep, two configs, {which}" for which in ("together", "their difference")]
+    sweeps = [f"sweep, two configs, {which}" for which in ("together", "their difference")]
     common = "sweep, common random numbers, their difference"
     last, tried = "laplace, float, read to the last bit", "dp_optim, float, every draw tried"
     searched, hidden = "least_epsilon, all that is released", "least_epsilon, its least epsilon for all releases"
@@ -352,46 +354,54 @@ def audit() -> str:
     return table(
         ("", "guaranteed", "measured"),
         [
-            ("DP-GIBO, DP-GD, private evaluations, exact", f"mu = {claimed[private[0]]:.4f}", measured(*private)),
-            ("DP-GP-UCB in order: point, value, both", f"epsilon = {claimed[ordered[0]]:g}", measured(*ordered)),
+            (
+                "DP-GIBO, DP-GD, private evaluations, exact",
+                f"mu = {claimed[private[0]]:.4f}",
+                measured_levels(*private),
+            ),
+            ("DP-GP-UCB in order: point, value, both", f"epsilon = {claimed[ordered[0]]:g}", measured_levels(*ordered)),
             (
                 "curator: product Laplace, planar Laplace, randomised response",
                 f"epsilon = {claimed[curators[0]]:g}",
-                measured(*curators, digits=2),
+                measured_levels(*curators, digits=2),
             ),
             (
                 "DP-SGD: one step, three steps, at delta = 0.05",
                 f"epsilon = {claimed[steps[0]]:.2f}, {claimed[steps[1]]:.2f}",
-                measured(*steps, digits=2),
+                measured_levels(*steps, digits=2),
             ),
-            ("two configs of a sweep: together, their difference", f"mu = {claimed[both[0]]:.3f}", measured(*both)),
+            (
+                "two configs of a sweep: together, their difference",
+                f"mu = {claimed[sweeps[0]]:.3f}",
+                measured_levels(*sweeps),
+            ),
             (
                 "runs on record (2,500 trials): interrupted and repeated; copied and repeated; a `PrivateObjective` "
                 "copied",
                 f"mu = {claimed[recorded[0]]:.4f}",
-                measured(*recorded),
+                measured_levels(*recorded),
             ),
             (
                 "`least_epsilon`: releases of any level (4,000 trials)",
                 f"epsilon = {claimed[searched]:g} before the release",
-                measured(searched, digits=2),
+                measured_levels(searched, digits=2),
             ),
             (
                 f"`least_epsilon` without the epsilon of the release (claims epsilon = {claimed[hidden]:g})",
                 "none",
-                measured(hidden, digits=2),
+                measured_levels(hidden, digits=2),
             ),
-            ("two configs of a sweep under common random numbers", "none", measured(common, digits=1)),
-            ("random projection, as published (claims epsilon = 1)", "none", measured(projection, digits=1)),
+            ("two configs of a sweep under common random numbers", "none", measured_levels(common, digits=1)),
+            ("random projection, as published (claims epsilon = 1)", "none", measured_levels(projection, digits=1)),
             (
                 "float Laplace noise, read to its last bit (claims epsilon = 1)",
                 '"ideal noise"',
-                measured(last, digits=1),
+                measured_levels(last, digits=1),
             ),
             (
                 f"a step of DP-SGD in float32, every draw tried (claims epsilon = {claimed[tried]:.2f})",
                 '"ideal noise"',
-                measured(tried, digits=1),
+                measured_levels(tried, digits=1),
             ),
         ],
     )

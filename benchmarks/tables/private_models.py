@@ -1,12 +1,12 @@
 """Test errors of private models of a table."""
 
-from benchmarks.tables.markdown import stored, table
+from benchmarks.tables.markdown import load_result, table
 
 
-def compared() -> str:
+def comparison() -> str:
     """A row for each model, best first."""
     rows = []
-    result = stored("bench_private_models")
+    result = load_result("bench_private_models")
     for name, mean in sorted(result["mean"].items(), key=lambda pair: pair[1]):
         errors = [100 * error for error in result["errors"][name]]
         ends = f"{min(errors):.2f} to {max(errors):.2f} %" if len(errors) > 1 else ""
@@ -16,4 +16,4 @@ def compared() -> str:
     return table(("model", "epsilon covers", "test error, mean", "range", "seeds"), rows)
 
 
-BLOCKS = {"bench_private_models": compared}
+BLOCKS = {"bench_private_models": comparison}

@@ -4,14 +4,14 @@ from typing import Any
 
 from benchmarks import report
 from benchmarks.speed.scaling_problem import GIB, NAMES
-from benchmarks.tables.markdown import figures, stored, table, time_of
+from benchmarks.tables.markdown import figures, load_result, table, time_of
 
 NOTHING = "Not measured yet: `scripts/bench scaling`."
 
 
 def bench_scaling() -> str:
-    found = report.stored("bench_scaling")
-    if found is None:
+    result = report.find_result("bench_scaling")
+    if result is None:
         return NOTHING
     return table(
         (
@@ -24,23 +24,29 @@ def bench_scaling() -> str:
             "operations of a run",
         ),
         [
-            (f"[{NAMES[name]}](results/bench_scaling_{name}.png)", _sizes(one), _others(one["fixed"]))
-            + (time_of(one["seconds"][-1], 2), f"{one['exponent']:.2f}", _theory(one["theory"]), _cost(one))
-            for name, series in found["growth"].items()
-            for one in series
+            (f"[{NAMES[name]}](results/bench_scaling_{name}.png)", _sizes(growth), _fixed_sizes(growth["fixed"]))
+            + (time_of(growth["seconds"][-1], 2), f"{growth['exponent']:.2f}", _theory(growth["theory"]), _cost(growth))
+            for name, series in result["growth"].items()
+            for growth in series
         ],
     )
 
 
 def bench_scaling_largest() -> str:
-    found = report.stored("bench_scaling")
-    if found is None:
+    result = report.find_result("bench_scaling")
+    if result is None:
         return NOTHING
     return table(
         ("algorithm", "size", "largest", "memory", "limit"),
         [
-            (NAMES[one["algorithm"]], one["what"], _size(one), f"{one['bytes'] / GIB:.1f} GiB", one["bound"])
-            for one in found["largest"]
+            (
+                NAMES[largest["algorithm"]],
+                largest["what"],
+                _size(largest),
+                f"{largest['bytes'] / GIB:.1f} GiB",
+                largest["bound"],
+            )
+            for largest in result["largest"]
         ],
     )
 
@@ -48,7 +54,7 @@ def bench_scaling_largest() -> str:
 def bench_users() -> str:
     header = ("users", "steps", "losses in memory", "a step", "reading once", "ratio", "compile", "peak memory")
     rows = []
-    for row in stored("bench_users")["rows"]:
+    for row in load_result("bench_users")["rows"]:
         more = row["more"]
         ring = f", of {more['remembered']} points" if more["remembered"] else ""
         rows.append(
@@ -61,7 +67,7 @@ def bench_users() -> str:
 
 def bench_streamed() -> str:
     header = ("users", "steps", "a step", "drawing the users", "ratio", "bits of a sum", "peak memory")
-    (row,) = stored("bench_streamed")["rows"]
+    (row,) = load_result("bench_streamed")["rows"]
     more, steps = row["more"], row["name"].split(",")[0].removeprefix("a step of ")
     times = time_of(row["ours_s"], 2), time_of(row["peer_s"], 2), figures(row["ratio"], 2)
     return table(header, [(f"{more['users']:,}", steps, *times, more["bits"], f"{more['peak_gib']:.1f} GiB")])
@@ -79,8 +85,8 @@ def bench_tables() -> str:
         "compile",
         "peak memory",
     )
-    (row,) = stored("bench_tables")["rows"]
-    more, chosen = row["more"], stored("bench_tables")["settings"]["chosen here"]
+    (row,) = load_result("bench_tables")["rows"]
+    more, chosen = row["more"], load_result("bench_tables")["settings"]["chosen here"]
     times = time_of(row["ours_s"], 2), time_of(row["peer_s"], 2), figures(row["ratio"], 2)
     rate = f"{figures(more['users_a_second'] / 1e6, 2)} million"
     sizes = f"{more['users']:,}", chosen["COLUMNS"], f"{more['gib']:.1f} GiB"
@@ -90,18 +96,18 @@ def bench_tables() -> str:
 def bench_engines() -> str:
     header = ("engine", "users", "a scan", "NumPy's sums", "ratio", "users a second", "first search")
     lines = []
-    for row in stored("bench_engines")["rows"]:
+    for row in load_result("bench_engines")["rows"]:
         more, times = row["more"], (time_of(row["ours_s"], 2), time_of(row["peer_s"], 2), figures(row["ratio"], 2))
         rate = f"{figures(more['users_a_second'] / 1e6, 2)} million"
         lines.append((more["engine"], f"{more['users']:,}", *times, rate, f"{time_of(row['compile_s'], 2)} more"))
     return table(header, lines)
 
 
-def _sizes(one: dict[str, Any]) -> str:
-    return f"{one['variable']}, {one['sizes'][0]:,} to {one['sizes'][-1]:,}"
+def _sizes(growth: dict[str, Any]) -> str:
+    return f"{growth['variable']}, {growth['sizes'][0]:,} to {growth['sizes'][-1]:,}"
 
 
-def _others(fixed: dict[str, Any]) -> str:
+def _fixed_sizes(fixed: dict[str, Any]) -> str:
     return ", ".join(f"{name} {size:,}" for name, size in fixed.items())
 
 
@@ -110,13 +116,13 @@ def _theory(exponents: list[float]) -> str:
     return f"{low:g}" if low == high else f"{low:g} to {high:g}"
 
 
-def _cost(one: dict[str, Any]) -> str:
-    return f"{one['cost']}; {one['where']}" if one["where"] else one["cost"]
+def _cost(growth: dict[str, Any]) -> str:
+    return f"{growth['cost']}; {growth['where']}" if growth["where"] else growth["cost"]
 
 
-def _size(one: dict[str, Any]) -> str:
-    size = f"{one['size']:,}"
-    return f"{size} ({figures(one['parameters'] / 1e6, 3)} million parameters)" if "parameters" in one else size
+def _size(largest: dict[str, Any]) -> str:
+    size = f"{largest['size']:,}"
+    return f"{size} ({figures(largest['parameters'] / 1e6, 3)} million parameters)" if "parameters" in largest else size
 
 
 BLOCKS = {

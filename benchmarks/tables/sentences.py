@@ -7,7 +7,7 @@ import numpy as np
 
 from benchmarks.papers.claims import ADULT
 from benchmarks.report import other_seeds
-from benchmarks.tables.markdown import figures, row_of, stored
+from benchmarks.tables.markdown import figures, load_result, row_of
 from benchmarks.tables.search import unsharp_descents
 from jaxdpbo import preview
 from jaxdpbo.drivers._methods import START
@@ -33,56 +33,56 @@ def ucb_same_picks() -> str:
 
 
 def outsourced_same_picks() -> str:
-    rows = [row for row in stored("bench_po_gp_ucb")["rows"] if "same_picks" in row["more"]]
+    rows = [row for row in load_result("bench_po_gp_ucb")["rows"] if "same_picks" in row["more"]]
     (picks,) = {row["more"]["same_picks"].partition(",")[0] for row in rows}
     return picks
 
 
 def outsourced_traffic() -> str:
     """Bytes that a sweep must read or write."""
-    row = next(row for row in stored("bench_po_gp_ucb")["rows"] if row["name"].startswith("the same, "))
+    row = next(row for row in load_result("bench_po_gp_ucb")["rows"] if row["name"].startswith("the same, "))
     return row["name"].removeprefix("the same, ").partition(" read")[0]
 
 
 def grid_regret() -> str:
     """Of the search without privacy on the grid of table 1, mean of all sets of seeds."""
     names = ["kharkovskii_table1", *other_seeds("kharkovskii_table1")]
-    return f"{sum(stored(name)['not_private'][0] for name in names) / len(names):.4f}"
+    return f"{sum(load_result(name)['not_private'][0] for name in names) / len(names):.4f}"
 
 
 def random_settings_share() -> str:
     """The most by which random settings fall below the search's hypervolume, for logistic regression by SGD."""
-    task = stored("avent_table2")["tasks"]["LogReg+SGD, ours"]
+    task = load_result("avent_table2")["tasks"]["LogReg+SGD, ours"]
     return f"{100 * max(0.0, 1 - min(task['random']) / task['search']):.1g} %"
 
 
 def few_users_lost() -> str:
     """The number of problems with at most 400 users, among those that ``minimize`` loses to random search."""
-    result = stored("bench_search")
+    result = load_result("bench_search")
     level = result["settings"]["chosen here"]["budgets"][0]
     lost = [
-        one
-        for one in result["problems"].values()
-        if one["paired"][level]["minimize - random search"]["verdict"] == "worse"
+        problem
+        for problem in result["problems"].values()
+        if problem["paired"][level]["minimize - random search"]["verdict"] == "worse"
     ]
-    return f"{sum(one['users'] <= 400 for one in lost)} of the {len(lost)}"
+    return f"{sum(problem['users'] <= 400 for problem in lost)} of the {len(lost)}"
 
 
 def development_seeds() -> str:
     """The number of seeds of ``scripts/bench method_rule``."""
-    first, end = stored("bench_method_rule")["seeds"]
+    first, end = load_result("bench_method_rule")["seeds"]
     return str(end - first)
 
 
 def scan_of_a_billion() -> str:
     """The minutes of a scan of a billion users, by the rate of ``scripts/bench tables``."""
-    (row,) = stored("bench_tables")["rows"]
+    (row,) = load_result("bench_tables")["rows"]
     return f"{figures(1e9 / row['more']['users_a_second'] / 60, 2)} minutes"
 
 
 def peak_of_a_scan() -> str:
     """The memory of ``scripts/bench tables``."""
-    (row,) = stored("bench_tables")["rows"]
+    (row,) = load_result("bench_tables")["rows"]
     return f"{row['more']['peak_gib']:.1f} GiB"
 
 
@@ -124,60 +124,60 @@ def users_for_a_start_at_three() -> str:
 
 def largest_selection_gap() -> str:
     """Proved over attained epsilons of selections, by shape of the number of runs."""
-    laws = stored("bench_selection_prices")["laws"]
+    laws = load_result("bench_selection_prices")["laws"]
     gaps = {
         eta: max(
             high / low - 1
-            for one in laws
-            if one["eta"] == eta
-            for high, low in zip(one["proved"], one["attained"], strict=True)
+            for law in laws
+            if law["eta"] == eta
+            for high, low in zip(law["proved"], law["attained"], strict=True)
         )
-        for eta in sorted({one["eta"] for one in laws})
+        for eta in sorted({law["eta"] for law in laws})
     }
     return ", ".join(f"{math.ceil(100 * gap)} % for eta = {eta:g}" for eta, gap in gaps.items())
 
 
 def oracle_ratios() -> str:
     """The paper's epsilon over ours, by the median and the upper 5 % of three searches."""
-    ratios = [one["paper's epsilon over ours"] for one in stored("avent_accountants")["tasks"].values()]
+    ratios = [task["paper's epsilon over ours"] for task in load_result("avent_accountants")["tasks"].values()]
     (low, high), (least, most) = ((min(r[i] for r in ratios), max(r[i] for r in ratios)) for i in (1, 2))
     return f"{low:.1f} to {high:.1f} times the epsilon proved here in the median, and {least:.0f} to {most:.0f} times"
 
 
 def front_gains() -> str:
     """DPareto's hypervolume above random settings', under the paper's accountant: mean of ten searches, by task."""
-    tasks, luck = stored("avent_table2")["tasks"], stored("avent_luck")["hypervolumes"]
+    tasks, luck = load_result("avent_table2")["tasks"], load_result("avent_luck")["hypervolumes"]
     ways = [f"{task}, the paper's" for task in ADULT]
-    return in_words(f"{np.mean(luck[way]) - np.mean(tasks[way]['random']):.3f}" for way in ways)
+    return join_words(f"{np.mean(luck[way]) - np.mean(tasks[way]['random']):.3f}" for way in ways)
 
 
 def front_gains_of_one_search() -> str:
     """The same of table 2's search."""
-    tasks = stored("avent_table2")["tasks"]
-    return in_words(f"{tasks[way]['difference']:.3f}" for way in (f"{task}, the paper's" for task in ADULT))
+    tasks = load_result("avent_table2")["tasks"]
+    return join_words(f"{tasks[way]['difference']:.3f}" for way in (f"{task}, the paper's" for task in ADULT))
 
 
 def descents_from_the_middle() -> str:
-    return _unsharp("local")
+    return _verdict_counts("local")
 
 
 def descents_from_a_start() -> str:
-    return _unsharp("start_then_local")
+    return _verdict_counts("start_then_local")
 
 
-def _unsharp(search: str) -> str:
+def _verdict_counts(search: str) -> str:
     counts = unsharp_descents(search)
     return f"better in {counts['better']} of {counts.total()} and worse in {counts['worse'] or 'none'}"
 
 
-def in_words(values: Iterable[str]) -> str:
+def join_words(values: Iterable[str]) -> str:
     *others, last = values
     return f"{', '.join(others)} and {last}"
 
 
 SENTENCES = {
-    one.__name__: one
-    for one in (
+    sentence.__name__: sentence
+    for sentence in (
         sgd_accuracy, sgd_small_batch, ucb_same_picks, outsourced_same_picks, outsourced_traffic, grid_regret,
         random_settings_share, few_users_lost, users_needed_at_one, users_needed_at_three, users_for_a_start_at_one,
         users_for_a_start_at_three, largest_selection_gap, scan_of_a_billion, peak_of_a_scan, development_seeds,

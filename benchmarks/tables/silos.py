@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from benchmarks.tables.markdown import figures, stored, table, time_of
+from benchmarks.tables.markdown import figures, load_result, table, time_of
 
 VERDICTS = {"holds": "holds", "broken, as it must be": "attack succeeds"}
 SAID = {"gdp": "mu", "dp": "epsilon"}
@@ -12,13 +12,13 @@ def audit_silos() -> str:
     header = ("attack", "claimed", "at least, at 95 %", "verdict")
     lines = [
         (row["name"], _level(row, row["claimed"]), _level(row, row["measured"]), VERDICTS[row["verdict"]])
-        for row in stored("audit_silos")["rows"]
+        for row in load_result("audit_silos")["rows"]
     ]
     return table(header, lines)
 
 
 def bench_silo_choices() -> str:
-    summary = stored("bench_silo_choices")["summary"]
+    summary = load_result("bench_silo_choices")["summary"]
     names = list(next(iter(summary.values())))
     lines = []
     for budget, row in summary.items():
@@ -36,7 +36,7 @@ def bench_silo_choices() -> str:
 def bench_silos() -> str:
     header = ("silos", "a round, direct calls", "a round in Flower's simulation", "a request", "an answer")
     lines = []
-    for row in stored("bench_silos")["rows"]:
+    for row in load_result("bench_silos")["rows"]:
         more = row["more"]
         sizes = f"{more['request_bytes']:,} bytes", f"{more['answer_bytes']:,} bytes"
         lines.append((more["silos"], time_of(row["peer_s"], 2), time_of(row["ours_s"], 2), *sizes))

@@ -6,7 +6,7 @@ import numpy as np
 
 from benchmarks.reproductions import common
 from benchmarks.speed.dp_gibo import OVER_TWO, PART
-from benchmarks.tables.markdown import figures, row_of, stored, table, time_of
+from benchmarks.tables.markdown import figures, load_result, row_of, table, time_of
 
 DIMENSIONS = (10, 33)  # of the measurements of per-user gradients
 DTYPES = ("float32", "float64")
@@ -36,7 +36,7 @@ def bench_dp_gibo() -> str:
 
 
 def bench_step() -> str:
-    rows = [row for row in stored("bench_dp_gibo")["rows"] if row["name"].startswith(PART)]
+    rows = [row for row in load_result("bench_dp_gibo")["rows"] if row["name"].startswith(PART)]
     return table(
         ("part of a step", "time", "share"),
         [(row["name"].removeprefix(PART), time_of(row["ours_s"], 2), f"{row['ratio']:.0%}") for row in rows],
@@ -44,7 +44,7 @@ def bench_step() -> str:
 
 
 def bench_machine() -> str:
-    result = stored("bench_dp_gibo")
+    result = load_result("bench_dp_gibo")
     machine, peer = result["machine"], row_of("bench_dp_gibo", "one run of a sweep")["peer"]
     versions = peer.rpartition(", ")[0].replace(", ", " on ").split("+")[0]
     processor = machine["processor"].replace("(R)", "").removesuffix(" Processor")
@@ -53,15 +53,15 @@ def bench_machine() -> str:
 
 
 def bench_policies() -> str:
-    rows = [row for row in stored("bench_dp_gibo")["rows"] if row["name"].startswith("two devices")]
-    said = {
+    rows = [row for row in load_result("bench_dp_gibo")["rows"] if row["name"].startswith("two devices")]
+    labels = {
         "two devices, shard, NPROC=4": "the same with `NPROC=4`",
         "one device, map": '"map" on one device (both cores)',
         "one device, vmap of 8": '"vmap" of 8 on one device',
     }
     first = ('"shard" over two host devices', time_of(rows[0]["ours_s"], 2), "")
     others = [
-        (said[row["peer"]], time_of(row["peer_s"], 2 if row["peer_s"] < 0.1 else 3))
+        (labels[row["peer"]], time_of(row["peer_s"], 2 if row["peer_s"] < 0.1 else 3))
         + (f"{figures(row['ratio'], 3 if row['ratio'] < 2 else 2)} times",)
         for row in rows
     ]
@@ -124,8 +124,8 @@ def bench_solve() -> str:
                 for peer in ("a solve for every user, in turn", "the same, vmapped")
             )
             cells = [
-                f"{time_of(one['peer_s'])} ({figures(one['ratio'], 3 if one['ratio'] >= 100 else 2)} times)"
-                for one in (turn, mapped)
+                f"{time_of(row['peer_s'])} ({figures(row['ratio'], 3 if row['ratio'] >= 100 else 2)} times)"
+                for row in (turn, mapped)
             ]
             rows.append((dimension, dtype, time_of(turn["ours_s"]), *cells))
     header = ("d", "dtype", "ours", "a solve for every user, in turn")
@@ -134,19 +134,19 @@ def bench_solve() -> str:
 
 def bench_dp_gp_ucb() -> str:
     row = row_of("bench_dp_gp_ucb", "one run")
-    cells = time_of(row["ours_s"], 2), by_threads(row["more"]["peer_seconds"]), figures(row["ratio"], 2)
+    cells = time_of(row["ours_s"], 2), thread_times(row["more"]["peer_seconds"]), figures(row["ratio"], 2)
     first = "compilation of the first call", time_of(row["compile_s"], 2), "", ""
     return table(("", "ours", "scikit-learn", "ratio"), [("one run of a sweep of 100 seeds, warm", *cells), first])
 
 
-def by_threads(seconds: dict[str, Any]) -> str:
+def thread_times(seconds: dict[str, Any]) -> str:
     """A peer's times with one thread and with two; the ratio uses the faster."""
-    one, two = (time_of(float(np.median(each)), 2) for each in seconds.values())
-    return f"{one} with one thread, {two} with two"
+    single, double = (time_of(float(np.median(times)), 2) for times in seconds.values())
+    return f"{single} with one thread, {double} with two"
 
 
 def bench_po_gp_ucb() -> str:
-    recomputed, ceiling, peer = stored("bench_po_gp_ucb")["rows"]
+    recomputed, ceiling, peer = load_result("bench_po_gp_ucb")["rows"]
     rate = float(np.median(ceiling["more"]["gb_per_s"]))
     read = f"reading the data of a step once, at the speed of both cores ({rate:.1f} GB/s), "
     return table(
@@ -158,7 +158,7 @@ def bench_po_gp_ucb() -> str:
                 figures(recomputed["ratio"]),
             ),
             ("36,000", time_of(ceiling["ours_s"]), read + time_of(ceiling["peer_s"]), figures(ceiling["ratio"])),
-            ("10,000", time_of(peer["ours_s"]), f"scikit-learn, {by_threads(peer['more']['peer_seconds'])}")
+            ("10,000", time_of(peer["ours_s"]), f"scikit-learn, {thread_times(peer['more']['peer_seconds'])}")
             + (figures(peer["ratio"], 2),),
             *(
                 (n, time_of(row["compile_s"], 2), "compilation of the first call", "")
@@ -169,7 +169,7 @@ def bench_po_gp_ucb() -> str:
 
 
 def bench_dpareto() -> str:
-    short, long = stored("bench_dpareto")["rows"]
+    short, long = load_result("bench_dpareto")["rows"]
     volumes = short["more"]["hypervolume"]
 
     def spread(values: list[float], places: int) -> str:
@@ -180,7 +180,7 @@ def bench_dpareto() -> str:
         ("proposals", "ours", "compilation", "BoTorch", "ratio", "hypervolume, ours", "BoTorch"),
         [
             (64, time_of(short["ours_s"], 2), time_of(short["compile_s"], 2))
-            + (by_threads(short["more"]["peer_seconds"]), figures(short["ratio"], 2))
+            + (thread_times(short["more"]["peer_seconds"]), figures(short["ratio"], 2))
             + (spread(volumes["ours"], 3), spread(volumes["peer"], 3)),
             (256, f"{time_of(long['ours_s'], 2)} ({min(seconds):.1f} to {max(seconds):.1f})")
             + (time_of(long["compile_s"], 2), "-", "-", spread(long["more"]["hypervolume"], 4), "-"),
@@ -189,37 +189,37 @@ def bench_dpareto() -> str:
 
 
 def avent_overhead() -> str:
-    found = stored("avent_overhead")
-    search, accountant = (float(np.median(found[name])) for name in ("search", "accountant"))
-    settings = found["settings"]["printed in the paper"]
-    each = accountant / (settings["seeds"] + settings["proposals"])
-    compiled = found["first_run"] - float(np.median(np.add(found["search"], found["accountant"])))
+    result = load_result("avent_overhead")
+    search, accountant = (float(np.median(result[name])) for name in ("search", "accountant"))
+    settings = result["settings"]["printed in the paper"]
+    cost = accountant / (settings["seeds"] + settings["proposals"])
+    compiled = result["first_run"] - float(np.median(np.add(result["search"], result["accountant"])))
     return (
         "`scripts/reproduce avent overhead` ([JSON](results/avent_overhead.json)) runs this search step by step from "
         f"Python, with the accountant and without trainings. The search takes {search:.1f} s and the accountant "
-        f"{accountant:.1f} s, {each * 1e3:.0f} ms a setting (medians of {len(found['search'])}; compilation, once, "
+        f"{accountant:.1f} s, {cost * 1e3:.0f} ms a setting (medians of {len(result['search'])}; compilation, once, "
         f"{compiled:.1f} s). The paper says {settings['seconds']} s, on its machine."
     )
 
 
 def bench_gp_ucb() -> str:
-    return _beside_peers(GP_UCB[0])
+    return _peer_table(GP_UCB[0])
 
 
 def bench_gp_ucb_first() -> str:
-    return _beside_peers(GP_UCB[1])
+    return _peer_table(GP_UCB[1])
 
 
-def _beside_peers(start: str) -> str:
+def _peer_table(start: str) -> str:
     """Rows of ``bench_gp_ucb`` that begin so, a function a line: ours, and each peer with its ratio."""
     by_function = _gp_ucb(start)
     peers = next(iter(by_function.values()))
     return table(
         ("", "ours", *peers),
         [
-            (function, time_of(next(iter(of.values()))["ours_s"], 2))
-            + tuple(f"{time_of(row['peer_s'], 2)} ({figures(row['ratio'], 2)} times)" for row in of.values())
-            for function, of in by_function.items()
+            (function, time_of(next(iter(by_peer.values()))["ours_s"], 2))
+            + tuple(f"{time_of(row['peer_s'], 2)} ({figures(row['ratio'], 2)} times)" for row in by_peer.values())
+            for function, by_peer in by_function.items()
         ],
     )
 
@@ -230,9 +230,9 @@ def bench_gp_ucb_regret() -> str:
         return f"{middle} ({low} to {high})"
 
     cells = []
-    for function, of in _gp_ucb(GP_UCB[0]).items():
-        for peer, row in of.items():
-            more, paired = row["more"], regrets_compared(row)
+    for function, by_peer in _gp_ucb(GP_UCB[0]).items():
+        for peer, row in by_peer.items():
+            more, paired = row["more"], regret_difference(row)
             low, high = paired["95%"]
             cells.append(
                 (function, peer, paired["of"], *(quartiles(more["quartiles"][side]) for side in ("ours", "peer")))
@@ -245,46 +245,46 @@ def bench_gp_ucb_regret() -> str:
 def bench_gp_ucb_summary() -> str:
     """Ranges of the ratios, and the comparisons in which regret differs."""
     of_functions = _gp_ucb(GP_UCB[0])
-    warm, cold = ([row for of in _gp_ucb(start).values() for row in of.values()] for start in GP_UCB)
-    intervals = [regrets_compared(row)["95%"] for row in warm]
+    warm, cold = ([row for by_peer in _gp_ucb(start).values() for row in by_peer.values()] for start in GP_UCB)
+    intervals = [regret_difference(row)["95%"] for row in warm]
     worse, better = sum(low > 0 for low, _ in intervals), sum(high < 0 for _, high in intervals)
 
-    def between(rows: list[dict[str, Any]]) -> str:
+    def span(rows: list[dict[str, Any]]) -> str:
         ratios = [row["ratio"] for row in rows]
         return f"{figures(min(ratios), 2)} to {figures(max(ratios), 2)} in {len(ratios)} comparisons"
 
     return (
-        f"A peer's time over ours is {between(warm)} of a suggestion, and {between(cold)} of a first run in a new "
+        f"A peer's time over ours is {span(warm)} of a suggestion, and {span(cold)} of a first run in a new "
         f"process. The interval of the difference in regret is below 0 in {better} of {len(intervals)} comparisons "
         f"and above 0 in {worse}."
-        + "".join(_far(function, row) for function, of in of_functions.items() for row in of.values())
+        + "".join(_far_runs(function, row) for function, by_peer in of_functions.items() for row in by_peer.values())
     )
 
 
-def regrets_compared(row: dict[str, Any]) -> dict[str, Any]:
+def regret_difference(row: dict[str, Any]) -> dict[str, Any]:
     """Ours minus the peer's, on the seeds of the peer."""
     regret = row["more"]["regret"]
-    return common.compared(regret["ours"][: len(regret["peer"])], regret["peer"])
+    return common.paired_difference(regret["ours"][: len(regret["peer"])], regret["peer"])
 
 
-def _far(function: str, row: dict[str, Any]) -> str:
+def _far_runs(function: str, row: dict[str, Any]) -> str:
     """Runs that end far from the minimum, where the mean regret of ours is above the peer's."""
-    paired, regret = regrets_compared(row), row["more"]["regret"]
+    paired, regret = regret_difference(row), row["more"]["regret"]
     if paired["mean difference"] <= 0:
         return ""
     runs = paired["of"]
-    ours, peer = (sum(one > FAR for one in regret[side][:runs]) for side in ("ours", "peer"))
+    ours, peer = (sum(value > FAR for value in regret[side][:runs]) for side in ("ours", "peer"))
     ends = f"{ours} of {runs} runs of ours and {peer} of {row['peer']}'s"
     return f" On {function}, {ends} end more than {FAR} above the minimum."
 
 
 def _gp_ucb(start: str) -> dict[str, dict[str, Any]]:
     """Rows by function and peer."""
-    found: dict[str, dict[str, Any]] = {}
-    for row in stored("bench_gp_ucb")["rows"]:
+    by_function: dict[str, dict[str, Any]] = {}
+    for row in load_result("bench_gp_ucb")["rows"]:
         if row["name"].startswith(start):
-            found.setdefault(row["name"].removeprefix(start), {})[row["peer"]] = row
-    return found
+            by_function.setdefault(row["name"].removeprefix(start), {})[row["peer"]] = row
+    return by_function
 
 
 def bench_dp_sgd() -> str:
@@ -302,7 +302,7 @@ def bench_dp_sgd() -> str:
 
 
 def bench_opacus() -> str:
-    rows = [row for row in stored("bench_dp_sgd")["rows"] if row["name"].startswith("1000 steps")]
+    rows = [row for row in load_result("bench_dp_sgd")["rows"] if row["name"].startswith("1000 steps")]
     return table(
         ("batch", "ours", "Opacus", "ratio"),
         [
@@ -315,7 +315,7 @@ def bench_opacus() -> str:
 
 def bench_problems() -> str:
     cells = []
-    for row in stored("bench_problems")["rows"]:
+    for row in load_result("bench_problems")["rows"]:
         check = row["more"]["check_s"]
         cells.append(
             (f"`{row['name'].split(',')[0]}`", row["name"].rpartition("n=")[2])
@@ -328,7 +328,7 @@ def bench_problems() -> str:
 
 
 def bench_exact_training() -> str:
-    rows = [row for row in stored("bench_dp_sgd")["rows"] if row["name"].startswith("exact noise")]
+    rows = [row for row in load_result("bench_dp_sgd")["rows"] if row["name"].startswith("exact noise")]
     cells = []
     for row in rows:
         size, model = row["name"].partition(": ")[2].split(", ")
@@ -342,7 +342,7 @@ def bench_exact_training() -> str:
 
 
 def bench_secure() -> str:
-    rows = [row for row in stored("bench_secure")["rows"] if row["name"].startswith("one run")]
+    rows = [row for row in load_result("bench_secure")["rows"] if row["name"].startswith("one run")]
     return table(
         ("noise, keys", "one run", "ratio", "compile"),
         [
@@ -354,10 +354,12 @@ def bench_secure() -> str:
 
 def bench_draws() -> str:
     def milliseconds(count: int, name: str) -> str:
-        (row,) = [one for one in stored("bench_secure")["rows"] if one["name"].startswith(f"{count} draws: {name}")]
+        (row,) = [
+            row for row in load_result("bench_secure")["rows"] if row["name"].startswith(f"{count} draws: {name}")
+        ]
         return f"{row['ours_s'] * 1e3:.2g}"
 
-    widths = [row["name"] for row in stored("bench_secure")["rows"] if "Gaussian, width" in row["name"]][:2]
+    widths = [row["name"] for row in load_result("bench_secure")["rows"] if "Gaussian, width" in row["name"]][:2]
     widths = [name.partition(": ")[2] for name in widths]
     names = "float Gaussian, threefry", *widths, "discrete Laplace", "noisy argmax"
     rows = [(name, *(milliseconds(count, name) for count in (10, 1000))) for name in names]
@@ -369,7 +371,7 @@ def bench_first_answer() -> str:
         ("in a fresh process, nothing cached", "time", "over the import of JAX and optax"),
         [
             (row["name"], time_of(row["ours_s"], 2), f"{row['more']['over_import']:.1f}")
-            for row in stored("bench_first_answer")["rows"]
+            for row in load_result("bench_first_answer")["rows"]
         ],
     )
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from benchmarks import report
 from benchmarks.tables.markdown import table, time_of
-from benchmarks.tables.speed import regrets_compared
+from benchmarks.tables.speed import regret_difference
 
 Result = dict[str, Any]
 OVERHEAD = "avent_overhead"  # measured by ``scripts/reproduce``, unlike the others
@@ -32,11 +32,11 @@ def _rows(result: Result, within: str) -> list[dict[str, Any]]:
     return [row for row in result["rows"] if within in row["name"]]
 
 
-def _first(within: str, field: str) -> Callable[[Result], float]:
+def _field(within: str, field: str) -> Callable[[Result], float]:
     return lambda result: _rows(result, within)[0][field]
 
 
-def _over_import(within: str) -> Callable[[Result], float]:
+def _import_ratio(within: str) -> Callable[[Result], float]:
     return lambda result: _rows(result, within)[0]["more"]["over_import"]
 
 
@@ -52,8 +52,8 @@ def _setting(result: Result) -> float:
     return statistics.median(result["accountant"]) / (printed["seeds"] + printed["proposals"])
 
 
-def _worse(result: Result) -> float:
-    return sum(regrets_compared(row)["95%"][0] > 0 for row in _rows(result, "a suggestion, "))
+def _worse_count(result: Result) -> float:
+    return sum(regret_difference(row)["95%"][0] > 0 for row in _rows(result, "a suggestion, "))
 
 
 def _ratio(peer: str) -> Callable[[Result], float]:
@@ -61,25 +61,25 @@ def _ratio(peer: str) -> Callable[[Result], float]:
 
 
 FIGURES = (
-    Figure("DP-GIBO, one run of a sweep: BoTorch's time over ours", "bench_dp_gibo", _first("one run", "ratio")),
+    Figure("DP-GIBO, one run of a sweep: BoTorch's time over ours", "bench_dp_gibo", _field("one run", "ratio")),
     Figure("per-user gradients, d = 10, float32: share of the ceiling", "bench_dp_gibo", _share(10)),
     Figure("per-user gradients, d = 33, float32: share of the ceiling", "bench_dp_gibo", _share(33)),
-    Figure("DP-GIBO, d = 100, 45 steps: first answer", "bench_first_answer", _first("d=100", "ours_s"), seconds=True),
-    Figure("import of jaxdpbo over import of JAX and optax", "bench_first_answer", _over_import("import jaxdpbo")),
-    Figure("README's example over import of JAX and optax", "bench_first_answer", _over_import("README")),
+    Figure("DP-GIBO, d = 100, 45 steps: first answer", "bench_first_answer", _field("d=100", "ours_s"), seconds=True),
+    Figure("import of jaxdpbo over import of JAX and optax", "bench_first_answer", _import_ratio("import jaxdpbo")),
+    Figure("README's example over import of JAX and optax", "bench_first_answer", _import_ratio("README")),
     Figure(
-        "README's example without tracing: first answer", "bench_first_answer", _first("traceable=False", "ours_s"),
+        "README's example without tracing: first answer", "bench_first_answer", _field("traceable=False", "ours_s"),
         seconds=True,
     ),
-    Figure("DP-GIBO, d = 20: first answer", "bench_first_answer", _first("d=20", "ours_s"), seconds=True),
-    Figure("DPareto, 256 proposals", "bench_dpareto", _first("256 proposals", "ours_s"), seconds=True),
-    Figure("DPareto, 256 proposals: compilation", "bench_dpareto", _first("256 proposals", "compile_s"), seconds=True),
+    Figure("DP-GIBO, d = 20: first answer", "bench_first_answer", _field("d=20", "ours_s"), seconds=True),
+    Figure("DPareto, 256 proposals", "bench_dpareto", _field("256 proposals", "ours_s"), seconds=True),
+    Figure("DPareto, 256 proposals: compilation", "bench_dpareto", _field("256 proposals", "compile_s"), seconds=True),
     Figure("DP-SGD over a search's settings: examples a second, over padding's", "bench_dp_sgd",
-           _first("64 settings", "ratio")),
+           _field("64 settings", "ratio")),
     Figure("accountant of a DPareto search: time a setting", OVERHEAD, _setting, seconds=True),
     Figure("GP-UCB, a suggestion: Optuna's time over ours, least of 4", "bench_gp_ucb", _ratio("Optuna")),
     Figure("GP-UCB, a suggestion: BoTorch's time over ours, least of 4", "bench_gp_ucb", _ratio("BoTorch")),
-    Figure("GP-UCB: comparisons, of 12, with a regret above the peer's (95 % interval)", "bench_gp_ucb", _worse),
+    Figure("GP-UCB: comparisons, of 12, with a regret above the peer's (95 % interval)", "bench_gp_ucb", _worse_count),
 )  # fmt: skip
 
 
@@ -99,7 +99,7 @@ def _value(figure: Figure, result: Result | None) -> str:
 
 
 def bench_summary() -> str:
-    return table(("", "measured"), rows(report.stored))
+    return table(("", "measured"), rows(report.find_result))
 
 
 BLOCKS = {"bench_summary": bench_summary}

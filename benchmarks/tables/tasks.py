@@ -1,6 +1,6 @@
 """Wall times of the scripts in docs/tutorials/tasks."""
 
-from benchmarks.tables.markdown import figures, stored, table
+from benchmarks.tables.markdown import figures, load_result, table
 
 TITLES = {
     "frame_to_record": "a mixed data frame to a private model and its record",
@@ -16,7 +16,7 @@ def times() -> str:
     """A row for each script."""
     rows = [
         (TITLES[name], f"[{name}.py](tasks/{name}.py)", f"{figures(task['seconds'], 2)} s", f"{task['peak']:.1f} GiB")
-        for name, task in stored("bench_tasks")["tasks"].items()
+        for name, task in load_result("bench_tasks")["tasks"].items()
     ]
     return table(("task", "script", "time", "memory"), rows)
 

@@ -41,51 +41,66 @@ def verdict_of(claim: Claim, sets: Sequence[Read]) -> Verdict:
     if claim.rule is None:
         return Verdict(claim.why, claim.verdict)
     every = [[read(name) for name in claim.results] for read in sets]
-    complete = [[one for one in found if one is not None] for found in every if None not in found]
+    complete = [[result for result in results if result is not None] for results in every if None not in results]
     if not complete:
         return Verdict(UNREAD, "")
-    fixed = [found for found in complete if all(one.get("claims", {}).get(claim.key) == claim.terms for one in found)]
+    fixed = [
+        results
+        for results in complete
+        if all(result.get("claims", {}).get(claim.key) == claim.terms for result in results)
+    ]
     counted = fixed or complete
-    decided = [claim.rule(*found) for found in counted]
+    decided = [claim.rule(*results) for results in counted]
     counts = Counter(verdict for _, verdict in decided)
     verdict, agree = counts.most_common(1)[0]
-    if agree <= len(decided) / 2 or any(both <= counts.keys() for both in CONTRADICTIONS):
+    if agree <= len(decided) / 2 or any(contradiction <= counts.keys() for contradiction in CONTRADICTIONS):
         verdict, agree = rules.UNDECIDED, counts[rules.UNDECIDED]
-    said = next((said for said, of in decided if of == verdict), decided[0][0])
-    commits = dict.fromkeys(one["commit"][:8] for found in fixed[:1] for one in found)
-    return Verdict(said, verdict, agree, len(counted), ", ".join(commits), len(complete) - len(counted))
+    text = next((text for text, outcome in decided if outcome == verdict), decided[0][0])
+    commits = dict.fromkeys(result["commit"][:8] for results in fixed[:1] for result in results)
+    return Verdict(text, verdict, agree, len(counted), ", ".join(commits), len(complete) - len(counted))
 
 
 def page(sets: Sequence[Read]) -> str:
     """Counts, and a table for each paper; each set of seeds gives a result by name."""
-    found = {paper: [(claim, verdict_of(claim, sets)) for claim in of] for paper, of in REGISTER.items()}
-    parts = [counts(found)]
-    for paper, of in found.items():
-        rows = [_row(claim, verdict) for claim, verdict in of]
+    verdicts_by_paper = {
+        paper: [(claim, verdict_of(claim, sets)) for claim in claims] for paper, claims in REGISTER.items()
+    }
+    parts = [counts(verdicts_by_paper)]
+    for paper, pairs in verdicts_by_paper.items():
+        rows = [_row(claim, verdict) for claim, verdict in pairs]
         head = ("where", "the paper says", "measured here, or why", "unit; margin", "verdict", "sets", "terms fixed")
         parts.append(f"## {NAMES[paper]}\n\n" + table(head, rows))
     return "\n\n".join(parts)
 
 
-def counts(found: dict[str, list[tuple[Claim, Verdict]]]) -> str:
+def counts(verdicts_by_paper: dict[str, list[tuple[Claim, Verdict]]]) -> str:
     """A table of the number of claims, by verdict and paper."""
-    of = {paper: Counter(verdict.verdict or UNREAD for _, verdict in rows) for paper, rows in found.items()}
-    kinds = [kind for kind in (*rules.VERDICTS, UNREAD) if any(one[kind] for one in of.values())]
-    rows = [(kind, *(of[paper][kind] or "" for paper in of), sum(one[kind] for one in of.values())) for kind in kinds]
-    rows.append(("all", *(len(rows) for rows in found.values()), sum(map(len, found.values()))))
+    counters = {
+        paper: Counter(verdict.verdict or UNREAD for _, verdict in rows) for paper, rows in verdicts_by_paper.items()
+    }
+    kinds = [kind for kind in (*rules.VERDICTS, UNREAD) if any(counter[kind] for counter in counters.values())]
+    rows = [
+        (
+            kind,
+            *(counters[paper][kind] or "" for paper in counters),
+            sum(counter[kind] for counter in counters.values()),
+        )
+        for kind in kinds
+    ]
+    rows.append(("all", *(len(rows) for rows in verdicts_by_paper.values()), sum(map(len, verdicts_by_paper.values()))))
     repeated = [
         verdict
-        for rows in found.values()
+        for rows in verdicts_by_paper.values()
         for _, verdict in rows
         if verdict.sets > 1 and verdict.verdict not in (rules.UNMEASURED, rules.ONCE)
     ]
     agreeing = [verdict.verdict for verdict in repeated if verdict.agree == verdict.sets]
-    said = (
+    note = (
         f"{len(repeated)} claims were measured on disjoint sets of seeds, apart from rows with the verdict "
         f'"{rules.UNMEASURED}" or "{rules.ONCE}". For {len(agreeing)} of them all sets agree, '
         f"for {agreeing.count(rules.UNDECIDED)} of these on undecided."
     )
-    return table(("verdict", *(NAMES[paper] for paper in found), "all"), rows) + f"\n\n{said}"
+    return table(("verdict", *(NAMES[paper] for paper in verdicts_by_paper), "all"), rows) + f"\n\n{note}"
 
 
 def _row(claim: Claim, verdict: Verdict) -> tuple[str, ...]:
@@ -101,13 +116,16 @@ def _row(claim: Claim, verdict: Verdict) -> tuple[str, ...]:
 
 def stored_sets() -> list[Read]:
     """The committed results: of the first seeds, and of each other set of seeds that some item has."""
-    names = {name for of in REGISTER.values() for claim in of for name in claim.results}
+    names = {name for claims in REGISTER.values() for claim in claims for name in claim.results}
     others = {other.removeprefix(f"{name}_") for name in names for other in report.other_seeds(name)}
 
-    def of(seeds: str) -> Read:
-        return lambda name: report.stored(f"{name}_{seeds}")
+    def reader_of(seeds: str) -> Read:
+        return lambda name: report.find_result(f"{name}_{seeds}")
 
-    return [report.stored, *map(of, sorted(others, key=lambda seeds: [int(end) for end in seeds.split("-")]))]
+    return [
+        report.find_result,
+        *map(reader_of, sorted(others, key=lambda seeds: [int(end) for end in seeds.split("-")])),
+    ]
 
 
 def verdicts() -> str:

@@ -25,7 +25,7 @@ from jaxdpbo.privacy import _recording
 from jaxdpbo.tuning import _fitting, _selection
 from jaxdpbo.tuning._training import Rows, Setting
 
-ROUTES = {"blocks": blocks.tuned, "trials": trials.tuned}
+ROUTES = {"blocks": blocks.tune, "trials": trials.tune}
 # How many trainings' and searches' noise counts.
 TIMES = {"blocks": 2.0, "trials": 2.0 * trials.COUNT + 2}
 

@@ -18,7 +18,7 @@ from jaxdpbo.tuning._training import Rows
 SEARCH_SHARE = 0.15  # of mu^2, for the search
 
 
-def tuned(asked: _fitting.TuningArguments, rows: Rows, k: int | None = None) -> _fitting.TuningResult:
+def tune(asked: _fitting.TuningArguments, rows: Rows, k: int | None = None) -> _fitting.TuningResult:
     """Of ``k`` blocks; where not given a 30th of the rows, at most 100."""
     training = asked.training
     if not isinstance(training, InBlocks):
@@ -50,9 +50,11 @@ def tuned(asked: _fitting.TuningArguments, rows: Rows, k: int | None = None) -> 
         records,
         accounting.gdp_epsilon(float(of_training), asked.delta),
         asked.delta,
-        lambda of: accounting.total(stages(of), asked.delta).epsilon,
+        lambda training_costs: accounting.total(stages(training_costs), asked.delta).epsilon,
     )
-    variation = max(asked.training.total_variation(each, records) for each in asked.settings) + search.total_variation
+    variation = (
+        max(asked.training.total_variation(setting, records) for setting in asked.settings) + search.total_variation
+    )
     stated = _composed_guarantee.guarantee_from_total(
         accounting.total(stages(costs), asked.delta),
         _guarantee.ALL_ROWS,
@@ -65,8 +67,8 @@ def tuned(asked: _fitting.TuningArguments, rows: Rows, k: int | None = None) -> 
 
     _selection.charge_selection(asked.ledgers, (stated,), "tune and train by blocks", asked.settings)
     table = _block_losses(training, asked, rows, noises, count, of_blocks)
-    found = run_loop(algorithm, _looked_up, table, config, run=Execution(key=of_run, insecure_key=True)).release
-    chosen = round(float(found.point[0]))
+    release = run_loop(algorithm, _look_up, table, config, run=Execution(key=of_run, insecure_key=True)).release
+    chosen = round(float(release.point[0]))
     model = _fitting.fit_silently(asked, asked.settings[chosen], noises[chosen], rows, of_last, of_globals)
     return _fitting.TuningResult(model, asked.settings[chosen], noises[chosen], (stated,))
 
@@ -79,21 +81,21 @@ def _block_losses(
     One program trains all blocks, which have one size. Its output is silenced; if it fails, every loss is the largest.
     """
     partition = _separable.cut(len(rows[1]), count)
-    train, held_out = (tuple(leaf[np.stack(of)] for leaf in rows) for of in zip(*partition, strict=True))
+    train, held_out = (tuple(leaf[np.stack(indices)] for leaf in rows) for indices in zip(*partition, strict=True))
     settings = deepcopy(asked.settings)
     with _silence.isolate():
         try:
-            found = np.asarray(training.block_losses(settings, noises, train, held_out, len(rows[1]), key), float)
+            losses = np.asarray(training.block_losses(settings, noises, train, held_out, len(rows[1]), key), float)
         except _silence.STOPS:
             raise
         except BaseException:
             if asked.on_error == "raise":
                 raise
-            found = np.ones((len(settings), count))
-    if found.shape != (len(asked.settings), count):
-        raise ValueError(f"block_losses must have shape {(len(asked.settings), count)}, got {found.shape}")
-    return found
+            losses = np.ones((len(settings), count))
+    if losses.shape != (len(asked.settings), count):
+        raise ValueError(f"block_losses must have shape {(len(asked.settings), count)}, got {losses.shape}")
+    return losses
 
 
-def _looked_up(point: Any, table: np.ndarray) -> np.ndarray:
+def _look_up(point: Any, table: np.ndarray) -> np.ndarray:
     return table[round(float(point[0]))]

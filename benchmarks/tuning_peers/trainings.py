@@ -69,7 +69,7 @@ class DPSGD(tuning.DPSGD):
             size = max(1, round(batch * train[1].shape[1] / records))
             numbers.append(trainings._numbers(setting, steps, size, noise * size / batch))
         stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *numbers)
-        largest = trainings._room(max(int(each.batch) for each in numbers))
+        largest = trainings._room(max(int(entry.batch) for entry in numbers))
         train, held_out = self._examples(train), (held_out[0], self._targets(held_out[1]))
         return np.asarray(_block_losses(key, self.model, stacked, train, held_out, largest, self.optimizer), float)
 
@@ -95,14 +95,14 @@ def _block_losses(
     """``(settings, k)``."""
     count = len(held_out[1])
 
-    def of_setting(each: tuple[jax.Array, _dp_optim.Settings]) -> jax.Array:
-        keys = jax.random.split(jax.random.fold_in(key, each[0]), count)
+    def setting_losses(pair: tuple[jax.Array, _dp_optim.Settings]) -> jax.Array:
+        keys = jax.random.split(jax.random.fold_in(key, pair[0]), count)
 
-        def of_block(key: jax.Array, train: Rows, held_out: Rows) -> jax.Array:
+        def block_loss(key: jax.Array, train: Rows, held_out: Rows) -> jax.Array:
             options = {"largest": largest, "smallest": largest, "optimizer": optimizer, "noise": "float"}
-            params = _dp_optim.train(key, model, _models.examples(*train), each[1], **options)
+            params = _dp_optim.train(key, model, _models.examples(*train), pair[1], **options)
             return jnp.mean(trainings._losses(model, params, *held_out))
 
-        return jax.vmap(of_block)(keys, train, held_out)
+        return jax.vmap(block_loss)(keys, train, held_out)
 
-    return jax.lax.map(of_setting, (jnp.arange(numbers.steps.shape[0]), numbers))
+    return jax.lax.map(setting_losses, (jnp.arange(numbers.steps.shape[0]), numbers))

@@ -23,12 +23,12 @@ COUNT = 4  # settings that are tried, at either budget
 RATIO = 2.0  # of the second budget's mu to the first's
 
 
-def tuned(asked: _fitting.TuningArguments, rows: Rows, validation: Rows | None = None) -> _fitting.TuningResult:
+def tune(asked: _fitting.TuningArguments, rows: Rows, validation: Rows | None = None) -> _fitting.TuningResult:
     """Scored on ``validation``; on a fifth of ``rows`` where not given."""
     training = asked.training
     if not isinstance(training, Reaching):
         raise TypeError("training must have reach() and with_reach() for route='trials', as Reaching has")
-    given = validation is not None
+    has_validation = validation is not None
     rows, validation = _fitting.split_rows(rows, validation)
     records, users, count = len(rows[1]), len(validation[1]), min(COUNT, len(asked.settings))
     whole = accounting.gdp_mu(asked.epsilon, asked.delta)
@@ -37,28 +37,32 @@ def tuned(asked: _fitting.TuningArguments, rows: Rows, validation: Rows | None =
     small = [_fitting.noises(asked, records, accounting.gdp_epsilon(mu, asked.delta), asked.delta) for mu in levels[:2]]
     tried = [_fitting.worst_stage("a trial", _fitting.costs(asked, noises, records)) for noises in small]
 
-    def of_all(costs: Sequence[stage.Stage]) -> accounting.Total:
+    def total_cost(costs: Sequence[stage.Stage]) -> accounting.Total:
         return accounting.total([*tried * count, _fitting.worst_stage("the training", costs)], asked.delta)
 
     noises, costs = _fitting.calibrate(
-        asked, records, accounting.gdp_epsilon(levels[2], asked.delta), asked.delta, lambda of: of_all(of).epsilon
+        asked,
+        records,
+        accounting.gdp_epsilon(levels[2], asked.delta),
+        asked.delta,
+        lambda training_costs: total_cost(training_costs).epsilon,
     )
     budget = _calibration.budget(
         whole, _fitting.NOISE, users=users, steps=2 * count, dimension=1, dtype=jnp.result_type(float)
     )
     of_scores = _calibration.statement(budget, VALIDATION)
-    of_noise = (2 * count + 1) * max(training.total_variation(each, records) for each in asked.settings)
+    of_noise = (2 * count + 1) * max(training.total_variation(setting, records) for setting in asked.settings)
     scored = accounting.total([stage.gaussian_stage(of_scores.level, "noised scores")], asked.delta)
     rests = (_assumptions.RANDOM_BITS, _assumptions.FAILS_BY_NOISE, *training.assumptions())
-    rests += (_assumptions.ROWS_APART,) if given else ()
+    rests += (_assumptions.ROWS_APART,) if has_validation else ()
     stated = (
-        _composed_guarantee.guarantee_from_total(of_all(costs), TRAIN, assumptions=rests, total_variation=of_noise),
+        _composed_guarantee.guarantee_from_total(total_cost(costs), TRAIN, assumptions=rests, total_variation=of_noise),
         _composed_guarantee.guarantee_from_total(
             scored, VALIDATION, assumptions=rests, total_variation=of_scores.total_variation
         ),
     )
     secret, first = _keys.for_release(asked.key, stated[0], asked.insecure_key)
-    stated = (first, *(one.assuming(*first.assumptions) for one in stated[1:]))
+    stated = (first, *(guarantee.assuming(*first.assumptions) for guarantee in stated[1:]))
     of_draw, of_trials, of_last, of_last_globals = jax.random.split(secret, 4)
     _selection.charge_selection(asked.ledgers, stated, "tune and train by trials", asked.settings)
     drawn = np.asarray(jax.random.permutation(of_draw, len(asked.settings)))[:count]
@@ -71,16 +75,16 @@ def tuned(asked: _fitting.TuningArguments, rows: Rows, validation: Rows | None =
             model = _fitting.fit_silently(asked, setting, of_tier[number], rows, of_training, of_globals)
             scores.append(_fitting.score_silently(asked, model, validation, budget, of_score))
         best.append(int(drawn[int(np.argmin(scores))]))
-    setting = _extrapolated(training, asked.settings, best, levels, records)
+    setting = _extrapolate(training, asked.settings, best, levels, records)
     model = _fitting.fit_silently(asked, setting, noises[best[1]], rows, of_last, of_last_globals)
     return _fitting.TuningResult(model, setting, noises[best[1]], stated)
 
 
-def _extrapolated(
+def _extrapolate(
     training: Reaching, settings: Sequence[Setting], best: Sequence[int], levels: Sequence[float], records: int
 ) -> Setting:
     """The second trials' best, as far as the line says, within what the list of settings reaches."""
-    reaches = [training.reach(each, records) for each in settings]
+    reaches = [training.reach(setting, records) for setting in settings]
     first, second = (reaches[number] for number in best)
     slope = (second - first) / (levels[1] - levels[0])
     reach = float(np.clip(second + slope * (levels[2] - levels[1]), min(reaches), max(reaches)))

@@ -13,18 +13,18 @@ def main(seeds: range | None = None, quick: bool = False) -> None:
     out = fronts.report_of("accountants", title, quick, seeds=seeds)
     s = out.settings
     figure, axes = common.panels(1, len(s.tasks), sharey=True)
-    found = {}
+    results = {}
     for axis, name in zip(axes, s.tasks, strict=True):
-        task, search = points.task_of(s, name), points.searched(s, name)
+        task, search = points.task_of(s, name), points.search_points(s, name)
         trainings = tasks.trainings_of(task, search.settings)
-        values = {which: points.under(task, search, which).values for which in tasks.ACCOUNTANTS}
-        for number, (which, some) in enumerate(values.items()):
-            fronts.front_line(axis, some, f"C{number}", which)
+        values = {which: points.replace_accountant(task, search, which).values for which in tasks.ACCOUNTANTS}
+        for number, (which, pairs) in enumerate(values.items()):
+            fronts.front_line(axis, pairs, f"C{number}", which)
         axis.set(title=name, **fronts.LIMITS)
         ratio = values["the paper's"][:, 0] / values["ours"][:, 0]
-        front = [one for one, on in zip(trainings, searches.front_of(search.values), strict=True) if on]
-        found[name] = {
-            "hypervolume": {which: searches.hypervolume(some, s.reference) for which, some in values.items()},
+        front = [training for training, on in zip(trainings, searches.front_of(search.values), strict=True) if on]
+        results[name] = {
+            "hypervolume": {which: searches.hypervolume(pairs, s.reference) for which, pairs in values.items()},
             "paper's epsilon over ours": np.quantile(ratio, (0.05, 0.5, 0.95)),
             "front": len(front),
             "publishing the front": accounting.compose_epsilon(front, s.delta),
@@ -33,17 +33,17 @@ def main(seeds: range | None = None, quick: bool = False) -> None:
     report.print_table(
         ("task", "hypervolume, ours", "the paper's", "paper's epsilon over ours, 5, 50, 95 %"),
         [
-            (name, *(f"{v:.3f}" for v in one["hypervolume"].values()),
-             ", ".join(f"{r:.2f}" for r in one["paper's epsilon over ours"]))
-            for name, one in found.items()
+            (name, *(f"{v:.3f}" for v in row["hypervolume"].values()),
+             ", ".join(f"{r:.2f}" for r in row["paper's epsilon over ours"]))
+            for name, row in results.items()
         ],
     )  # fmt: skip
     print()
     report.print_table(
         ("task", "settings on the front", "epsilon of these trainings", "of all the search's"),
         [
-            (name, one["front"], f"{one['publishing the front']:.1f}", f"{one['publishing the search']:.1f}")
-            for name, one in found.items()
+            (name, row["front"], f"{row['publishing the front']:.1f}", f"{row['publishing the search']:.1f}")
+            for name, row in results.items()
         ],
     )
     print(f"at delta {s.delta:g}; errors are of test records, which no training protects: these must be public.")
@@ -53,4 +53,4 @@ def main(seeds: range | None = None, quick: bool = False) -> None:
     print(
         "fixed beforehand; for a search, whose settings depend on the errors, at an order fixed beforehand: it is more."
     )
-    out.finish(figure, seeds=points.seeds_of(s), tasks=found)
+    out.finish(figure, seeds=points.seeds_of(s), tasks=results)

@@ -19,7 +19,7 @@ def growth(seeds: range | None = None, quick: bool = False) -> None:
     figure, axes = common.panels(2, 2)
     curves = {}
     for number, name in enumerate(s.tasks):
-        search, parts = points.searched(s, name).values, parts_of(s, points.pool(s, name).values)
+        search, parts = points.search_points(s, name).values, parts_of(s, points.pool(s, name).values)
         random = np.stack([searches.hypervolumes(part, s.reference) for part in parts])
         curves[name] = {
             "DPareto": searches.hypervolumes(search, s.reference),
@@ -31,39 +31,42 @@ def growth(seeds: range | None = None, quick: bool = False) -> None:
         axis.plot(curves[name]["random, mean"], "--", color=f"C{number}")
     for axis in axes[0]:
         axis.set(xlabel="settings", ylabel="hypervolume")
-    found, drawn = points.searched(s, s.front).values, parts_of(s, points.pool(s, s.front).values)[0]
-    for values, label, colour in ((drawn, "random", "0.5"), (found, "DPareto", "C0")):
+    front_search, drawn = points.search_points(s, s.front).values, parts_of(s, points.pool(s, s.front).values)[0]
+    for values, label, colour in ((drawn, "random", "0.5"), (front_search, "DPareto", "C0")):
         front_line(axes[1, 0], values, colour, label)
-    axes[1, 0].plot(*found[: s.seeds].T, "k.", label="its seeds")
+    axes[1, 0].plot(*front_search[: s.seeds].T, "k.", label="its seeds")
     axes[1, 0].set(title=s.front, **LIMITS)
-    cloud, some = points.pool(s, s.cloud).values[: s.more], points.searched(s, s.cloud).values
+    cloud, cloud_search = points.pool(s, s.cloud).values[: s.more], points.search_points(s, s.cloud).values
     axes[1, 1].plot(*cloud.T, ".", color="0.7", markersize=2, label=f"{len(cloud)} random")
-    axes[1, 1].plot(*some.T, ".", color="C0", markersize=2, label=f"DPareto, {len(some)}")
+    axes[1, 1].plot(*cloud_search.T, ".", color="C0", markersize=2, label=f"DPareto, {len(cloud_search)}")
     front_line(axes[1, 1], cloud, "0.4", None)
-    front_line(axes[1, 1], some, "C0", None)
+    front_line(axes[1, 1], cloud_search, "C0", None)
     axes[1, 1].set(title=s.cloud, **LIMITS)
     within = {
         name: {
-            "DPareto": near(points.searched(s, name).values), "random": near(points.pool(s, name).values),
+            "DPareto": share_near_front(points.search_points(s, name).values),
+            "random": share_near_front(points.pool(s, name).values),
         }
         for name in s.tasks
     }  # fmt: skip
     report.print_table(
         ("task", "settings", "DPareto", "random, mean", "random settings for as much", "near the front"),
         [
-            (name, size, f"{one['DPareto'][-1]:.3f}", f"{one['random, mean'][-1]:.3f}",
-             needed(points.pool(s, name).values, one["DPareto"][-1], s.reference),
+            (name, size, f"{task_curves['DPareto'][-1]:.3f}", f"{task_curves['random, mean'][-1]:.3f}",
+             needed_count(points.pool(s, name).values, task_curves["DPareto"][-1], s.reference),
              f"{within[name]['DPareto']:.0%}, random {within[name]['random']:.0%}")
-            for name, one in curves.items()
+            for name, task_curves in curves.items()
         ],
     )  # fmt: skip
     least = {}
     for name in s.tasks:
         random = [least_errors(part) for part in parts_of(s, points.pool(s, name).values)]
-        least[f"{name}, DPareto"] = least_errors(points.searched(s, name).values)
-        least[f"{name}, random"] = {epsilon: float(np.mean([one[epsilon] for one in random])) for epsilon in WITHIN}
+        least[f"{name}, DPareto"] = least_errors(points.search_points(s, name).values)
+        least[f"{name}, random"] = {
+            epsilon: float(np.mean([errors[epsilon] for errors in random])) for epsilon in WITHIN
+        }
     print()
-    told_least(least)
+    print_least_errors(least)
     figure.tight_layout()
     out.finish(figure, seeds=points.seeds_of(s), hypervolumes=curves, near_the_front=within, least_error=least)
 
@@ -73,19 +76,22 @@ def grids(seeds: range | None = None, quick: bool = False) -> None:
     out = report_of("fig6", "Fig. 6: grid search beside DPareto", quick, seeds=seeds)
     s = out.settings
     figure, axes = common.panels(1, len(s.tasks), sharey=True)
-    found = {}
+    volumes = {}
     for axis, name in zip(axes, s.tasks, strict=True):
-        search = points.searched(s, name).values
-        found[name] = {f"DPareto, {len(search)} settings": searches.hypervolume(search, s.reference)}
+        search = points.search_points(s, name).values
+        volumes[name] = {f"DPareto, {len(search)} settings": searches.hypervolume(search, s.reference)}
         front_line(axis, search, "C0", f"DPareto, {len(search)}")
         for number, size in enumerate(s.sizes, start=1):
-            grid = points.gridded(s, name, size).values
-            found[name][f"grid of {len(grid)}"] = searches.hypervolume(grid, s.reference)
+            grid = points.grid_points(s, name, size).values
+            volumes[name][f"grid of {len(grid)}"] = searches.hypervolume(grid, s.reference)
             front_line(axis, grid, f"C{number}", f"grid of {len(grid)}")
         axis.set(title=name, **LIMITS)
-    ways = list(next(iter(found.values())))
-    report.print_table(("task", *ways), [(name, *(f"{v:.3f}" for v in one.values())) for name, one in found.items()])
-    out.finish(figure, seeds=points.seeds_of(s), hypervolumes=found)
+    ways = list(next(iter(volumes.values())))
+    report.print_table(
+        ("task", *ways),
+        [(name, *(f"{v:.3f}" for v in task_volumes.values())) for name, task_volumes in volumes.items()],
+    )
+    out.finish(figure, seeds=points.seeds_of(s), hypervolumes=volumes)
 
 
 def variability(seeds: range | None = None, quick: bool = False) -> None:
@@ -95,11 +101,11 @@ def variability(seeds: range | None = None, quick: bool = False) -> None:
     )
     s = out.settings
     figure, axes = common.panels(1, len(s.tasks), sharey=True)
-    found, apart = {}, {}
+    volumes, apart = {}, {}
     for axis, name in zip(axes, s.tasks, strict=True):
-        search, new = points.searched(s, name).values, points.again(s, name, s.trials)
+        search, new = points.search_points(s, name).values, points.retrain(s, name, s.trials)
         chosen = searches.front_of(search)
-        found[name] = {
+        volumes[name] = {
             "as searched": searches.hypervolume(search, s.reference),
             "its front again": searches.hypervolume(new["mean"][chosen], s.reference),
             **{which: searches.hypervolume(values, s.reference) for which, values in new.items()},
@@ -110,14 +116,14 @@ def variability(seeds: range | None = None, quick: bool = False) -> None:
         axis.set(title=name, **LIMITS)
     report.print_table(
         ("hypervolume", "as searched", "that front, trained again", "mean", "best", "worst"),
-        [(name, *(f"{v:.3f}" for v in one.values())) for name, one in found.items()],
+        [(name, *(f"{v:.3f}" for v in task_volumes.values())) for name, task_volumes in volumes.items()],
     )
     print()
     report.print_table(
         ("worst less best error, mean of settings", *SPREAD),
-        [(name, *(f"{one[where]:.3f}" for where in SPREAD)) for name, one in apart.items()],
+        [(name, *(f"{gaps[where]:.3f}" for where in SPREAD)) for name, gaps in apart.items()],
     )
-    out.finish(figure, seeds=points.seeds_of(s), hypervolumes=found, spread=apart, trials=s.trials)
+    out.finish(figure, seeds=points.seeds_of(s), hypervolumes=volumes, spread=apart, trials=s.trials)
 
 
 def algorithms(seeds: range | None = None, quick: bool = False) -> None:
@@ -127,21 +133,21 @@ def algorithms(seeds: range | None = None, quick: bool = False) -> None:
     figure, axes = common.panels(1, 2, sharey=False)
     best = {}
     for number, name in enumerate(s.tasks):
-        values = points.searched(s, name).values
+        values = points.search_points(s, name).values
         front_line(axes[1 if name in settings.MNIST else 0], values, f"C{number}", name)
         best[name] = least_errors(values)
     for axis, title in zip(axes, ("Adult", "MNIST"), strict=True):
         axis.set(title=title, **LIMITS)
-    told_least(best)
+    print_least_errors(best)
     timed = one_training(s, s.timed)
     print(f"{s.timed}: {timed}")
     out.finish(figure, seeds=points.seeds_of(s), least_error=best, timed={s.timed: timed})
 
 
-def told_least(errors: dict[str, dict[float, float]]) -> None:
+def print_least_errors(errors: dict[str, dict[float, float]]) -> None:
     report.print_table(
         ("least error within epsilon", *(f"{epsilon:g}" for epsilon in WITHIN)),
-        [(name, *(f"{error:.3f}" for error in one.values())) for name, one in errors.items()],
+        [(name, *(f"{error:.3f}" for error in task_errors.values())) for name, task_errors in errors.items()],
     )
 
 
@@ -166,10 +172,10 @@ def one_training(s, name: str) -> dict:
 
 
 def spread(errors: dict[str, np.ndarray]) -> dict[str, float]:
-    """How far the worst training of ``again`` is from the best, mean over settings; 0 where there are none."""
+    """How far the worst training of ``retrain`` is from the best, mean over settings; 0 where there are none."""
     epsilons, apart = errors["mean"][:, 0], errors["worst"][:, 1] - errors["best"][:, 1]
     within = {where: apart[(low < epsilons) & (epsilons <= high)] for where, (low, high) in SPREAD.items()}
-    return {where: float(some.mean()) if len(some) else 0.0 for where, some in within.items()}
+    return {where: float(gaps.mean()) if len(gaps) else 0.0 for where, gaps in within.items()}
 
 
 def parts_of(s, values: np.ndarray) -> list[np.ndarray]:
@@ -179,13 +185,13 @@ def parts_of(s, values: np.ndarray) -> list[np.ndarray]:
     return [values[number * size : (number + 1) * size] for number in range(count)]
 
 
-def needed(values: np.ndarray, volume: float, reference) -> str:
+def needed_count(values: np.ndarray, volume: float, reference) -> str:
     """How many random settings had as large a hypervolume."""
     reached = searches.hypervolumes(values, reference) >= volume
     return str(int(np.argmax(reached)) + 1) if reached.any() else f"more than {len(values)}"
 
 
-def near(values: np.ndarray, margin: float = 0.02) -> float:
+def share_near_front(values: np.ndarray, margin: float = 0.02) -> float:
     """The share of settings whose error is within ``margin`` of the least at their epsilon or less."""
     values = values[np.all(np.isfinite(values), axis=1)]
     values = values[np.argsort(values[:, 0])]

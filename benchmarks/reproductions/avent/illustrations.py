@@ -41,30 +41,30 @@ def regression(s: SimpleNamespace) -> Illustration:
     test = jnp.asarray(test[0], jnp.float32), jnp.asarray(test[1])
 
     @jax.jit
-    def trained(order_keys, gammas):
-        def one(key, gamma):
+    def fit_all(order_keys, gammas):
+        def fit(key, gamma):
             return _permutation_sgd.train_by_permutation(
                 key, *train, gamma, jnp.zeros((), jnp.float32), passes=s.passes
             )
 
-        return jax.vmap(lambda gamma: jax.vmap(lambda key: one(key, gamma))(order_keys))(gammas)
+        return jax.vmap(lambda gamma: jax.vmap(lambda key: fit(key, gamma))(order_keys))(gammas)
 
     @jax.jit
     def errors(keys, weights, deviations):
-        def one(given):
-            key, some, deviation = given
-            many = jnp.broadcast_to(some[:, None], (s.orders, s.repeats // s.orders, some.shape[1]))
+        def mean_error(inputs):
+            key, vectors, deviation = inputs
+            many = jnp.broadcast_to(vectors[:, None], (s.orders, s.repeats // s.orders, vectors.shape[1]))
             scores = mechanisms.gaussian(key, many, deviation) @ test[0].T
             return 1.0 - jnp.mean((scores > 0) == (test[1] > 0))
 
-        return jax.lax.map(one, (keys, weights, deviations))
+        return jax.lax.map(mean_error, (keys, weights, deviations))
 
-    def measured(key, chosen):
+    def measure_points(key, chosen):
         order_key, noise_key = jax.random.split(key)
         order_keys = jax.random.split(order_key, s.orders)
         gammas, deviations = 10 ** np.asarray(chosen).T
         different, where = np.unique(gammas, return_inverse=True)
-        weights = np.concatenate([trained(order_keys, jnp.asarray(g, jnp.float32)) for g in _shares(different)])[where]
+        weights = np.concatenate([fit_all(order_keys, jnp.asarray(g, jnp.float32)) for g in _shares(different)])[where]
         keys = jax.random.split(noise_key, len(gammas))
         error = errors(keys, jnp.asarray(weights), jnp.asarray(deviations, jnp.float32))
         epsilon = [
@@ -78,7 +78,7 @@ def regression(s: SimpleNamespace) -> Illustration:
 
     box = np.log10(np.array([s.regularisations, s.deviations])).T
     axes = "log10 regularisation", "log10 noise"
-    return Illustration("private logistic regression", axes, box, (False, False), measured, loaded.source)
+    return Illustration("private logistic regression", axes, box, (False, False), measure_points, loaded.source)
 
 
 def _shares(values: np.ndarray) -> list[np.ndarray]:
@@ -91,14 +91,14 @@ def sparse_vector(s: SimpleNamespace) -> Illustration:
 
     @partial(jax.jit, static_argnames="repeats")
     def errors(keys, answers, noise, repeats):
-        def one(given):
-            key, count, total = given
+        def mean_error(inputs):
+            key, count, total = inputs
             keys = jax.random.split(key, repeats)
             return _oracles.sparse_vector_errors(keys, count, total, queries=s.queries, ones=s.ones).mean
 
-        return jax.lax.map(one, (keys, answers, noise))
+        return jax.lax.map(mean_error, (keys, answers, noise))
 
-    def measured(key, chosen):
+    def measure_points(key, chosen):
         answers, noise = np.round(chosen[:, 0]).astype(int), 10 ** chosen[:, 1]
         keys = jax.random.split(key, len(chosen))
         error = errors(keys, jnp.asarray(answers), jnp.asarray(noise), s.repeats)
@@ -111,6 +111,6 @@ def sparse_vector(s: SimpleNamespace) -> Illustration:
         ("answers", "log10 noise"),
         box,
         (True, False),
-        measured,
+        measure_points,
         "none: queries of known answers",
     )

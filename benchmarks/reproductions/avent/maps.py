@@ -22,37 +22,37 @@ NAMES = "log10 epsilon", "error"
 ORACLES = lambda values: np.log10(values[:, 0]), lambda values: values[:, 1]
 
 
-def exact(item: str, title: str, make, seeds: range | None, quick: bool) -> None:
+def map_oracles(item: str, title: str, make, seeds: range | None, quick: bool) -> None:
     """Figures 1 and 2: both oracles everywhere, and the front. The figure has the first seed's grid."""
     s = common.settings_of(settings, item, quick)
-    of = make(s)
-    out = common.Report(settings, item, title, quick, of.source, seeds=seeds)
+    problem = make(s)
+    out = common.Report(settings, item, title, quick, problem.source, seeds=seeds)
     seeds = seeds or SEEDS
-    grids = [gridded(s, of, seed) for seed in seeds]
+    grids = [grid_points(s, problem, seed) for seed in seeds]
     grid, values = grids[0]
     front = np.flatnonzero(searches.front_of(values))
     front = front[np.argsort(values[front, 0])]
     shown = front[np.unique(np.linspace(0, len(front) - 1, 9).astype(int))]
     report.print_table(
-        ("of the front: epsilon", "error", *of.axes),
+        ("of the front: epsilon", "error", *problem.axes),
         [(f"{values[i, 0]:.3g}", f"{values[i, 1]:.3f}", *(f"{x:.2f}" for x in grid[i])) for i in shown],
     )
     volume = searches.hypervolume(values, s.reference)
     print(f"{len(grid)} settings, {len(front)} on the front; hypervolume below {s.reference}: {volume:.3f}")
     figure, axes = common.panels(2, 2)
     for axis, column, name in zip(axes[0], (np.log10(values[:, 0]), values[:, 1]), NAMES, strict=True):
-        drawn_map(figure, axis, of, grid, column, name)
+        draw_map(figure, axis, problem, grid, column, name)
     axes[1, 0].plot(*values[front].T, "-")
     axes[1, 0].set(xscale="log", xlabel="epsilon", ylabel="error")
     axes[1, 1].plot(*grid[front].T, ".")
-    axes[1, 1].set(xlabel=of.axes[0], ylabel=of.axes[1], xlim=of.bounds[:, 0], ylim=of.bounds[:, 1])
+    axes[1, 1].set(xlabel=problem.axes[0], ylabel=problem.axes[1], xlim=problem.bounds[:, 0], ylim=problem.bounds[:, 1])
     figure.tight_layout()
     out.finish(
         figure,
         seeds=common.ends(seeds),
         hypervolume=volume,
         front={"settings": grid[front], "values": values[front]},
-        by_seed={of_what: effects(of, grids, measure) for of_what, measure in MEASURES.items()},
+        by_seed={name: effects(problem, grids, measure) for name, measure in MEASURES.items()},
     )
 
 
@@ -65,7 +65,7 @@ MEASURES = {"range": lambda places, oracle: float(np.ptp(oracle)), "correlation"
 
 
 def effects(
-    of: Illustration, grids: list[points.Points], measure: Callable[[np.ndarray, np.ndarray], float]
+    problem: Illustration, grids: list[points.Points], measure: Callable[[np.ndarray, np.ndarray], float]
 ) -> dict[str, dict[str, list[float]]]:
     """What each hyper-parameter does to each oracle with the other one fixed, in the mean over the other one's values.
 
@@ -79,7 +79,7 @@ def effects(
             ]
             for name, oracle in zip(NAMES, ORACLES, strict=True)
         }
-        for column, axis in enumerate(of.axes)
+        for column, axis in enumerate(problem.axes)
     }
 
 
@@ -95,25 +95,25 @@ def surrogate(item: str, title: str, make, seeds: range | None, quick: bool) -> 
     The figure has the first seed's random settings; how far random settings are from the front is measured for all.
     """
     s = common.settings_of(settings, item, quick)
-    of = make(s)
-    out = common.Report(settings, item, title, quick, of.source, seeds=seeds)
+    problem = make(s)
+    out = common.Report(settings, item, title, quick, problem.source, seeds=seeds)
     seeds = seeds or SEEDS
-    grid, truth = gridded(s, of, seeds.start)
-    designs = [drawn(s, of, seed) for seed in seeds]
-    found = designs[0]
+    grid, truth = grid_points(s, problem, seeds.start)
+    designs = [random_points(s, problem, seed) for seed in seeds]
+    first_design = designs[0]
     config = dpareto.config(
-        bounds={"low": of.bounds[0], "high": of.bounds[1]},
-        initial_design=found.settings, proposals=1, integer_mask=of.integer_mask, fit_steps=FITTED,
+        bounds={"low": problem.bounds[0], "high": problem.bounds[1]},
+        initial_design=first_design.settings, proposals=1, integer_mask=problem.integer_mask, fit_steps=FITTED,
         reference=(s.reference[0], min(s.reference[1], 0.999)),
     )  # fmt: skip
 
     def objective(setting, data):
         del data
-        apart = np.abs(found.settings - np.asarray(setting)).sum(axis=1)
+        apart = np.abs(first_design.settings - np.asarray(setting)).sum(axis=1)
         nearest = np.argmin(apart)
         if apart[nearest] < 1e-9:
-            return found.values[nearest]
-        return of.measured(key_of(seeds.start, ONE), np.asarray(setting)[None])[0]
+            return first_design.values[nearest]
+        return problem.measured(key_of(seeds.start, ONE), np.asarray(setting)[None])[0]
 
     released = drivers.run_loop(
         dpareto.algorithm, objective, None, config, run=drivers.Execution(key=jax.random.key(0))
@@ -123,7 +123,7 @@ def surrogate(item: str, title: str, make, seeds: range | None, quick: bool) -> 
     following, value = np.asarray(released.points)[-1], np.asarray(released.values)[-1]
     volumes = {
         "all settings": searches.hypervolume(truth, s.reference),
-        f"{s.initial_design} random": searches.hypervolume(found.values, s.reference),
+        f"{s.initial_design} random": searches.hypervolume(first_design.values, s.reference),
         "and the next": searches.hypervolume(np.asarray(released.values), s.reference),
     }
     told_error = 1 / (1 + np.exp(-mean[:, 1]))
@@ -133,17 +133,22 @@ def surrogate(item: str, title: str, make, seeds: range | None, quick: bool) -> 
     }
     report.print_table(("hypervolume", ""), [(name, f"{volume:.4f}") for name, volume in volumes.items()])
     print(f"surrogates' root mean square error: {wrong}")
-    print(f"next: {dict(zip(of.axes, following.round(3).tolist(), strict=True))}, epsilon and error {value.round(3)}")
+    print(
+        f"next: {dict(zip(problem.axes, following.round(3).tolist(), strict=True))}, epsilon and error {value.round(3)}"
+    )
     figure, axes = common.panels(2, 2)
     for axis, column, name in zip(axes[0], (mean[:, 0] / np.log(10), told_error), NAMES, strict=True):
-        drawn_map(figure, axis, of, grid, column, f"{name}, as believed")
-        axis.plot(*found.settings.T, ".", color="w", markersize=2)
-    for values, label, look in ((truth, "all settings", "k-"), (found.values, f"{s.initial_design} random", "C0.-")):
+        draw_map(figure, axis, problem, grid, column, f"{name}, as believed")
+        axis.plot(*first_design.settings.T, ".", color="w", markersize=2)
+    for values, label, look in (
+        (truth, "all settings", "k-"),
+        (first_design.values, f"{s.initial_design} random", "C0.-"),
+    ):
         front = values[searches.front_of(values)]
         axes[1, 0].plot(*front[np.argsort(front[:, 0])].T, look, label=label, linewidth=1)
-    axes[1, 0].plot(*found.values.T, ".", color="0.7", markersize=2)
+    axes[1, 0].plot(*first_design.values.T, ".", color="0.7", markersize=2)
     axes[1, 0].set(xscale="log", xlabel="epsilon", ylabel="error")
-    drawn_map(figure, axes[1, 1], of, grid, gains, "probability of improvement by hypervolume")
+    draw_map(figure, axes[1, 1], problem, grid, gains, "probability of improvement by hypervolume")
     axes[1, 1].plot(*following, "*", color="C3", markersize=10)
     figure.tight_layout()
     out.finish(
@@ -151,11 +156,11 @@ def surrogate(item: str, title: str, make, seeds: range | None, quick: bool) -> 
         next={"setting": following, "values": value},
         by_seed={
             "hypervolume of random settings over all": [
-                searches.hypervolume(one.values, s.reference) / volumes["all settings"] for one in designs
+                searches.hypervolume(design.values, s.reference) / volumes["all settings"] for design in designs
             ],
             "error above the front's, mean over epsilons": [
-                above_the_front(of, one, points.Points(grid, truth), seed)
-                for seed, one in zip(seeds, designs, strict=True)
+                error_above_front(problem, design, points.Points(grid, truth), seed)
+                for seed, design in zip(seeds, designs, strict=True)
             ],
         },
     )  # fmt: skip
@@ -166,60 +171,67 @@ def key_of(seed: int, purpose: int) -> jax.Array:
     return jax.random.fold_in(jax.random.key(seed), purpose)
 
 
-def drawn(s: SimpleNamespace, of: Illustration, seed: int) -> points.Points:
+def random_points(s: SimpleNamespace, problem: Illustration, seed: int) -> points.Points:
     """Random settings, measured."""
-    low, high = of.bounds
+    low, high = problem.bounds
     chosen = low + (high - low) * np.random.default_rng(seed).uniform(size=(s.initial_design, 2))
-    chosen[:, of.integer_mask] = np.round(chosen[:, of.integer_mask])
-    return points.kept(
-        lambda _: (chosen, of.measured(key_of(seed, DESIGN), chosen)), "random", of.name, vars(s) | {"design": seed}
+    chosen[:, problem.integer_mask] = np.round(chosen[:, problem.integer_mask])
+    return points.load_or_measure(
+        lambda _: (chosen, problem.measured(key_of(seed, DESIGN), chosen)),
+        "random",
+        problem.name,
+        vars(s) | {"design": seed},
     )
 
 
-def above_the_front(of: Illustration, some: points.Points, every: points.Points, seed: int) -> float:
+def error_above_front(problem: Illustration, sample: points.Points, every: points.Points, seed: int) -> float:
     """How much larger the error is of the best of some settings than of the best of a grid, mean over epsilons.
 
     The best setting within each of ``fronts.WITHIN``, of both sides, is measured anew: the least of noisy errors is too
     low, and of more settings lower still. Without a setting the error is 1; an epsilon below the grid's does not count.
     """
-    pairs = [pair for pair in zip(best_within(some), best_within(every), strict=True) if pair[1] is not None]
+    pairs = [pair for pair in zip(best_settings(sample), best_settings(every), strict=True) if pair[1] is not None]
     ours, least = (
-        errors_anew(of, key_of(seed, purpose), side, chosen)
-        for purpose, side, chosen in zip((AGAIN, GRID_AGAIN), (some, every), zip(*pairs, strict=True), strict=True)
+        measure_errors(problem, key_of(seed, purpose), side, chosen)
+        for purpose, side, chosen in zip((AGAIN, GRID_AGAIN), (sample, every), zip(*pairs, strict=True), strict=True)
     )
     return float(np.mean(ours - least))
 
 
-def errors_anew(of: Illustration, key: jax.Array, side: points.Points, chosen: Sequence[int | None]) -> np.ndarray:
+def measure_errors(
+    problem: Illustration, key: jax.Array, side: points.Points, chosen: Sequence[int | None]
+) -> np.ndarray:
     """Of the settings of these numbers."""
     there = [number for number in chosen if number is not None]
-    errors = iter(of.measured(key, side.settings[there])[:, 1])
+    errors = iter(problem.measured(key, side.settings[there])[:, 1])
     return np.array([1.0 if number is None else next(errors) for number in chosen])
 
 
-def best_within(of: points.Points) -> list[int | None]:
+def best_settings(side: points.Points) -> list[int | None]:
     """The setting of the least error within each of ``fronts.WITHIN``, by its number."""
-    allowed = [np.flatnonzero(of.values[:, 0] <= epsilon) for epsilon in fronts.WITHIN]
-    return [int(some[np.argmin(of.values[some, 1])]) if len(some) else None for some in allowed]
+    allowed = [np.flatnonzero(side.values[:, 0] <= epsilon) for epsilon in fronts.WITHIN]
+    return [int(numbers[np.argmin(side.values[numbers, 1])]) if len(numbers) else None for numbers in allowed]
 
 
-def gridded(s: SimpleNamespace, of: Illustration, seed: int) -> points.Points:
+def grid_points(s: SimpleNamespace, problem: Illustration, seed: int) -> points.Points:
     """Every setting of a fine grid, measured."""
-    axes = [np.linspace(*ends, s.cells) for ends in of.bounds.T]
+    axes = [np.linspace(*ends, s.cells) for ends in problem.bounds.T]
     axes = [
         np.unique(np.round(axis)) if integer_mask else axis
-        for axis, integer_mask in zip(axes, of.integer_mask, strict=True)
+        for axis, integer_mask in zip(axes, problem.integer_mask, strict=True)
     ]
     grid = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, 2)
     asked = {name: value for name, value in vars(s).items() if name != "initial_design"} | {"grid": seed}
-    return points.kept(lambda _: (grid, of.measured(key_of(seed, GRID), grid)), "grid", of.name, asked)
+    return points.load_or_measure(
+        lambda _: (grid, problem.measured(key_of(seed, GRID), grid)), "grid", problem.name, asked
+    )
 
 
-def drawn_map(figure, axis, of, grid, column, name):
+def draw_map(figure, axis, problem, grid, column, name):
     shape = len(np.unique(grid[:, 0])), -1
     x, y, z = (part.reshape(shape) for part in (grid[:, 0], grid[:, 1], column))
     figure.colorbar(axis.contourf(x, y, z, 24), ax=axis)
-    axis.set(title=name, xlabel=of.axes[0], ylabel=of.axes[1])
+    axis.set(title=name, xlabel=problem.axes[0], ylabel=problem.axes[1])
 
 
 def _item(
@@ -230,10 +242,13 @@ def _item(
 
 ITEMS = {
     "fig1": _item(
-        exact, "fig1", "Fig. 1: private logistic regression, both oracles and the front", illustrations.regression
+        map_oracles, "fig1", "Fig. 1: private logistic regression, both oracles and the front", illustrations.regression
     ),
     "fig2": _item(
-        exact, "fig2", "Fig. 2: the sparse vector technique, both oracles and the front", illustrations.sparse_vector
+        map_oracles,
+        "fig2",
+        "Fig. 2: the sparse vector technique, both oracles and the front",
+        illustrations.sparse_vector,
     ),
     "fig3": _item(
         surrogate, "fig3", "Fig. 3: private logistic regression, what 250 settings tell", illustrations.regression

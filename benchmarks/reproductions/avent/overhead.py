@@ -21,7 +21,7 @@ def main(seeds: range | None = None, quick: bool = False) -> None:
     )
     s = out.settings
     seeds = seeds or range(1, 1 + s.runs)
-    runs = [of_one(s, task, seed) for seed in (seeds.start, *seeds)]
+    runs = [time_search(s, task, seed) for seed in (seeds.start, *seeds)]
     total, oracle, accountant = np.array(runs[1:]).T  # the first compiles
     own = total - oracle - accountant
     report.print_table(
@@ -50,7 +50,7 @@ def main(seeds: range | None = None, quick: bool = False) -> None:
     )
 
 
-def of_one(s, task: tasks.Task, seed: int) -> tuple[float, float, float]:
+def time_search(s, task: tasks.Task, seed: int) -> tuple[float, float, float]:
     """Seconds in all, of which in place of a training, and in the accountant."""
     seeded = _spaces.random_settings(task.space, s.seeds, seed)
     spent = {"oracle": 0.0, "accountant": 0.0}
@@ -66,7 +66,7 @@ def of_one(s, task: tasks.Task, seed: int) -> tuple[float, float, float]:
         return np.array([epsilon, error])
 
     config = dpareto.config(
-        bounds=searches.widened(task.space.bounds, seeded), initial_design=seeded, proposals=s.proposals,
+        bounds=searches.widen_bounds(task.space.bounds, seeded), initial_design=seeded, proposals=s.proposals,
         reference=(s.reference[0], min(s.reference[1], 0.999)), integer_mask=_spaces.INTEGER_MASK,
     )  # fmt: skip
     start = time.perf_counter()

@@ -52,73 +52,75 @@ def pool(s: SimpleNamespace, name: str, accountant: str = "ours") -> Points:
     seed = seed_of(s, POOL)
     settings = _spaces.random_settings(task.space, count, seed)
 
-    def found(done):
-        said = f"{name}, {count} random settings"
-        return settings, tasks.measured(task, settings, s.repeats, seed, said, done)
+    def measure(done):
+        label = f"{name}, {count} random settings"
+        return settings, tasks.measure_settings(task, settings, s.repeats, seed, label, done)
 
-    points = kept(found, POOL, name, [seed, count, *_of_training(s, name)])
-    return points if accountant == task.accountant else under(task, points, accountant)
+    points = load_or_measure(measure, POOL, name, [seed, count, *_training_settings(s, name)])
+    return points if accountant == task.accountant else replace_accountant(task, points, accountant)
 
 
-def gridded(s: SimpleNamespace, name: str, size: int) -> Points:
+def grid_points(s: SimpleNamespace, name: str, size: int) -> Points:
     """The grid of ``size`` values of each hyper-parameter, measured."""
     task, seed = task_of(s, name), seed_of(s, GRID)
     settings = _spaces.grid_settings(task.space, size)
 
-    def found(done):
-        said = f"{name}, grid of {len(settings)}"
-        return settings, tasks.measured(task, settings, s.repeats, seed, said, done)
+    def measure(done):
+        label = f"{name}, grid of {len(settings)}"
+        return settings, tasks.measure_settings(task, settings, s.repeats, seed, label, done)
 
-    return kept(found, GRID, name, [seed, size, *_of_training(s, name)])
+    return load_or_measure(measure, GRID, name, [seed, size, *_training_settings(s, name)])
 
 
-def searched(s: SimpleNamespace, name: str, accountant: str = "ours", number: int = 0) -> Points:
+def search_points(s: SimpleNamespace, name: str, accountant: str = "ours", number: int = 0) -> Points:
     """DPareto's settings. The first are its random design, which shares no setting with the pool."""
     task, seed = task_of(s, name)._replace(accountant=accountant), seed_of(s, SEARCH, number)
 
-    def found(_):
+    def measure(_):
         seeds = _spaces.random_settings(task.space, s.seeds, seed)
         reference = (s.reference[0], min(s.reference[1], 0.999))
         run = searches.search(task, seeds, s.proposals, s.repeats, reference, seed, acquisition=s.acquisition)
         return np.asarray(run.release.points), np.asarray(run.release.values)
 
-    asked = [seed, s.seeds, s.proposals, s.reference, s.acquisition, accountant, *_of_training(s, name)]
-    return kept(found, SEARCH, name, asked)
+    asked = [seed, s.seeds, s.proposals, s.reference, s.acquisition, accountant, *_training_settings(s, name)]
+    return load_or_measure(measure, SEARCH, name, asked)
 
 
-def under(task: tasks.Task, points: Points, accountant: str) -> Points:
+def replace_accountant(task: tasks.Task, points: Points, accountant: str) -> Points:
     """The same settings with the same errors, and the epsilons of another accountant."""
     epsilons = tasks.epsilons(task._replace(accountant=accountant), points.settings)
     return Points(points.settings, np.stack([epsilons, points.values[:, 1]], axis=1))
 
 
-def again(s: SimpleNamespace, name: str, trials: int) -> dict[str, np.ndarray]:
+def retrain(s: SimpleNamespace, name: str, trials: int) -> dict[str, np.ndarray]:
     """Values ``(k, 2)`` of the search's settings by the mean, the best and the worst of ``trials`` new trainings."""
-    task, search, seed = task_of(s, name), searched(s, name), seed_of(s, AGAIN)
+    task, search, seed = task_of(s, name), search_points(s, name), seed_of(s, AGAIN)
 
-    def found(done):
+    def measure(done):
         errors = tasks.errors(task, search.settings, trials, seed, f"{name}, {trials} times each", done)
         return search.settings, np.stack([errors.mean, errors.best, errors.worst], axis=1)
 
-    asked = [seed, trials, s.seeds, s.proposals, s.reference, *_of_training(s, name)]
-    errors = kept(found, AGAIN, name, asked).values
+    asked = [seed, trials, s.seeds, s.proposals, s.reference, *_training_settings(s, name)]
+    errors = load_or_measure(measure, AGAIN, name, asked).values
     return {
         which: np.stack([search.values[:, 0], errors[:, number]], axis=1)
         for number, which in enumerate(("mean", "best", "worst"))
     }
 
 
-def kept(found: Callable[[Path], tuple[np.ndarray, np.ndarray]], kind: str, name: str, asked: Any) -> Points:
-    """From results/avent/points, or measured by ``found``, which may keep what is done in a file, and put there."""
-    digest = hashlib.sha256(json.dumps([common.plain(asked), report.REVISION], sort_keys=True).encode()).hexdigest()[
-        :12
-    ]
+def load_or_measure(
+    measure: Callable[[Path], tuple[np.ndarray, np.ndarray]], kind: str, name: str, asked: Any
+) -> Points:
+    """From results/avent/points, or measured by ``measure``, which may keep what is done in a file, and put there."""
+    digest = hashlib.sha256(
+        json.dumps([common.json_value(asked), report.REVISION], sort_keys=True).encode()
+    ).hexdigest()[:12]
     path = report.folder("avent", "points") / f"{name}-{kind}-{digest}.npz".replace(" ", "_")
     if path.exists():
-        with np.load(path) as kept:
-            return Points(kept["settings"], kept["values"])
+        with np.load(path) as stored:
+            return Points(stored["settings"], stored["values"])
     done = path.with_suffix(".npy")
-    settings, values = found(done)
+    settings, values = measure(done)
     whole = path.with_name(f"{os.getpid()}-{path.name}")
     np.savez(whole, settings=settings, values=values)
     whole.replace(path)  # another item may read while this one writes
@@ -126,5 +128,5 @@ def kept(found: Callable[[Path], tuple[np.ndarray, np.ndarray]], kind: str, name
     return Points(settings, values)
 
 
-def _of_training(s: SimpleNamespace, name: str) -> list[Any]:
+def _training_settings(s: SimpleNamespace, name: str) -> list[Any]:
     return [s.repeats, s.delta, s.limits.get(name, {})]

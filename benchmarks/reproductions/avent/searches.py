@@ -22,12 +22,12 @@ def search(
 ):
     """DPareto from these seeds: its run, diagnostics included."""
     config = dpareto.config(
-        bounds=widened(task.space.bounds, seeds), initial_design=seeds, proposals=proposals, reference=reference,
+        bounds=widen_bounds(task.space.bounds, seeds), initial_design=seeds, proposals=proposals, reference=reference,
         integer_mask=_spaces.INTEGER_MASK, acquisition=acquisition,
     )  # fmt: skip
     count = iter(range(config.steps))
     measure = _objectives.objective(
-        task.model, delta=task.delta, largest=task.largest, repeats=repeats, optimizer=task.optimizer,
+        task.model, delta=task.delta, largest=task.largest_batch, repeats=repeats, optimizer=task.optimizer,
         accountant=tasks.ACCOUNTANTS[task.accountant],
     )  # fmt: skip
 
@@ -45,7 +45,7 @@ def search(
     )
 
 
-def widened(bounds: np.ndarray, seeds: np.ndarray) -> np.ndarray:
+def widen_bounds(bounds: np.ndarray, seeds: np.ndarray) -> np.ndarray:
     """The box of the search, and the seeds in it: random settings have another range of learning rates."""
     return np.stack([np.minimum(bounds[0], seeds.min(axis=0)), np.maximum(bounds[1], seeds.max(axis=0))])
 

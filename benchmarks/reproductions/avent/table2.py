@@ -11,26 +11,26 @@ from benchmarks.reproductions.avent import fronts, points, searches, tasks
 def main(seeds: range | None = None, quick: bool = False, full: bool = False) -> None:
     out = fronts.report_of("table2", "Table 2: hypervolume over random settings", quick, full, seeds)
     s = out.settings
-    found = {f"{name}, {which}": of_task(s, name, which) for which in tasks.ACCOUNTANTS for name in s.tasks}
+    results = {f"{name}, {which}": compare_task(s, name, which) for which in tasks.ACCOUNTANTS for name in s.tasks}
     report.print_table(
         ("task, accountant", "DPareto", "random, mean", "difference (95 %)", "p", "parts", "printed"),
         [
-            (name, f"{one['search']:.3f}", f"{np.mean(one['random']):.3f}", interval_of(one["difference"], one["95%"]),
-             f"{one['p']:.1e}", len(one["random"]), interval_of(*one["printed"]) if one["printed"] else "")
-            for name, one in found.items()
+            (name, f"{row['search']:.3f}", f"{np.mean(row['random']):.3f}", interval_of(row["difference"], row["95%"]),
+             f"{row['p']:.1e}", len(row["random"]), interval_of(*row["printed"]) if row["printed"] else "")
+            for name, row in results.items()
         ],
     )  # fmt: skip
     note = f"a part has the search's {s.seeds + s.proposals} settings; the paper's parts have 256"
-    out.finish(picture(found), tasks=found, seeds=points.seeds_of(s), notes=[note])
+    out.finish(picture(results), tasks=results, seeds=points.seeds_of(s), notes=[note])
 
 
 def interval_of(mean: float, interval) -> str:
     return f"{mean:.3f} ({interval[0]:.3f} to {interval[1]:.3f})"
 
 
-def of_task(s, name: str, accountant: str) -> dict:
+def compare_task(s, name: str, accountant: str) -> dict:
     """Both hypervolumes; each part of the pool has the search's number of settings, its own seeds included."""
-    pool, search = points.pool(s, name, accountant), points.searched(s, name, accountant)
+    pool, search = points.pool(s, name, accountant), points.search_points(s, name, accountant)
     parts = fronts.parts_of(s, pool.values)
     volume = searches.hypervolume(search.values, s.reference)
     random = [searches.hypervolume(part, s.reference) for part in parts]
@@ -51,13 +51,13 @@ def of_task(s, name: str, accountant: str) -> dict:
     }
 
 
-def picture(found):
+def picture(results):
     figure, (axis,) = common.panels(1)
-    for place, one in enumerate(found.values()):
+    for place, row in enumerate(results.values()):
         axis.plot(
-            np.full(len(one["random"]), place), one["random"], "o", color="0.6", label="random" if not place else None
+            np.full(len(row["random"]), place), row["random"], "o", color="0.6", label="random" if not place else None
         )
-        axis.plot(place, one["search"], "D", color="C0", label="DPareto" if not place else None)
-    axis.set_xticks(range(len(found)), list(found))
+        axis.plot(place, row["search"], "D", color="C0", label="DPareto" if not place else None)
+    axis.set_xticks(range(len(results)), list(results))
     axis.set_ylabel("hypervolume")
     return figure

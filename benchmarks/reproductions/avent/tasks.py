@@ -53,7 +53,7 @@ class Task(NamedTuple):
         return len(self.records[0].labels)
 
     @property
-    def largest(self) -> int:
+    def largest_batch(self) -> int:
         """The largest batch."""
         return min(int(self.space.bounds[1, 1]), self.count)
 
@@ -77,7 +77,7 @@ def task(name: str, delta: float, *, epochs: int | None = None, records: int | N
 
 def settings_of(task: Task, settings: np.ndarray) -> _dp_optim.Settings:
     """Rows ``(k, 5)`` of ``spaces``, stacked: epochs become steps."""
-    return _rows(jnp.asarray(settings), records=task.count, largest=task.largest)
+    return _rows(jnp.asarray(settings), records=task.count, largest=task.largest_batch)
 
 
 @partial(jax.jit, static_argnames=("records", "largest"))
@@ -86,7 +86,7 @@ def _rows(settings, records, largest):
 
 
 def errors(
-    task: Task, settings: np.ndarray, repeats: int, seed: int, said: str | None = None, done: Path | None = None
+    task: Task, settings: np.ndarray, repeats: int, seed: int, label: str | None = None, done: Path | None = None
 ) -> _oracles.Errors:
     """Of each of ``settings (k, 5)``: mean, best and worst ``(k,)`` of so many trainings.
 
@@ -95,31 +95,31 @@ def errors(
     keys = jax.random.split(jax.random.key(seed), (len(settings), repeats))
     rows = settings_of(task, settings)
     order = np.argsort(np.asarray(rows.steps, float) * np.asarray(rows.batch))  # calls of alike length
-    found = np.load(done) if done and done.exists() else np.empty((3, 0))
-    starts = range(found.shape[1], len(settings), CALL)
-    for start in tqdm(starts, desc=said or task.name, unit="call", disable=said is None):
-        some = order[start : start + CALL]
-        inputs = keys[some], jax.tree.map(lambda leaf, some=some: leaf[some], rows)
-        run = trained(task.model, task.optimizer, task.largest)
-        found = np.concatenate([found, np.stack(drivers.distribute(run, inputs, task.records))], axis=1)
+    results = np.load(done) if done and done.exists() else np.empty((3, 0))
+    starts = range(results.shape[1], len(settings), CALL)
+    for start in tqdm(starts, desc=label or task.name, unit="call", disable=label is None):
+        block = order[start : start + CALL]
+        inputs = keys[block], jax.tree.map(lambda leaf, block=block: leaf[block], rows)
+        run = training_function(task.model, task.optimizer, task.largest_batch)
+        results = np.concatenate([results, np.stack(drivers.distribute(run, inputs, task.records))], axis=1)
         if done:
-            _replace(done, found)
-    return _oracles.Errors(*found[:, np.argsort(order)])
+            _replace(done, results)
+    return _oracles.Errors(*results[:, np.argsort(order)])
 
 
-def _replace(path: Path, found: np.ndarray) -> None:
+def _replace(path: Path, results: np.ndarray) -> None:
     """All at once: a run may be stopped here too."""
     new = path.with_suffix(".new.npy")
-    np.save(new, found)
+    np.save(new, results)
     new.replace(path)
 
 
 @cache
-def trained(model: _models.Model, optimizer: str, largest: int):
+def training_function(model: _models.Model, optimizer: str, largest: int):
     """One function for each, so that a search compiles it once."""
 
-    def run(given, records):
-        keys, settings = given
+    def run(inputs, records):
+        keys, settings = inputs
         return _oracles.training_errors(keys, model, *records, settings, largest=largest, optimizer=optimizer)
 
     return run
@@ -132,8 +132,8 @@ def epsilons(task: Task, settings: np.ndarray) -> np.ndarray:
         numbers = {"noise_multipliers": rows.noise_multiplier, "steps": rows.steps}
         return accounting.sampled_gaussian_epsilons(rates=rows.batch / task.count, **numbers, delta=task.delta)
     accountant = ACCOUNTANTS[task.accountant]
-    each = (jax.tree.map(lambda leaf, i=i: leaf[i], rows) for i in range(len(settings)))
-    return np.array([accountant(one, records=task.count, delta=task.delta).epsilon for one in each])
+    settings_rows = (jax.tree.map(lambda leaf, i=i: leaf[i], rows) for i in range(len(settings)))
+    return np.array([accountant(row, records=task.count, delta=task.delta).epsilon for row in settings_rows])
 
 
 def trainings_of(task: Task, settings: np.ndarray) -> list[tuple[float, float, int]]:
@@ -144,17 +144,17 @@ def trainings_of(task: Task, settings: np.ndarray) -> list[tuple[float, float, i
     ]
 
 
-def published(settings: _dp_optim.Settings, *, records: int, delta: float) -> accounting.Bound:
+def published_bound(settings: _dp_optim.Settings, *, records: int, delta: float) -> accounting.Bound:
     """The paper's accountant."""
     rate, multiplier = int(settings.batch) / records, float(settings.noise_multiplier)
     return accounting.Bound(renyi.published_epsilon(rate, multiplier, int(settings.steps), delta), "renyi")
 
 
-ACCOUNTANTS = {"ours": _oracles.training_epsilon, "the paper's": published}
+ACCOUNTANTS = {"ours": _oracles.training_epsilon, "the paper's": published_bound}
 
 
-def measured(
-    task: Task, settings: np.ndarray, repeats: int, seed: int, said: str | None = None, done: Path | None = None
+def measure_settings(
+    task: Task, settings: np.ndarray, repeats: int, seed: int, label: str | None = None, done: Path | None = None
 ) -> np.ndarray:
     """Epsilon and mean error ``(k, 2)``; ``done`` as in ``errors``."""
-    return np.stack([epsilons(task, settings), errors(task, settings, repeats, seed, said, done).mean], axis=1)
+    return np.stack([epsilons(task, settings), errors(task, settings, repeats, seed, label, done).mean], axis=1)

@@ -7,14 +7,14 @@ from benchmarks.reproductions.kharkovskii import fig2, searches, settings
 def main(seeds: range | None = None, quick: bool = False) -> None:
     s = common.settings_of(settings, "branin", quick)
     runs = seeds or range(s.runs)
-    vars(s).update(searches.of_seeds(runs), epsilon=s.epsilons[0])
+    vars(s).update(searches.seed_settings(runs), epsilon=s.epsilons[0])
     s.more = [None] * len(s.epsilons)  # nothing of it is printed in the text at hand
     problem = searches.problem_of(s)
     out = common.Report(
         settings, "branin", "Branin-Hoo: simple regret by iteration", quick, problem.source, seeds=seeds
     )
-    found, budgets = fig2.panel_of(s, problem)
-    means, errors = fig2.means_and_errors(found)
+    regrets, budgets = fig2.panel_of(s, problem)
+    means, errors = fig2.means_and_errors(regrets)
     figure, (axis,) = common.panels(1)
     fig2.show(axis, "branin", s, problem, means, errors)
     out.finish(

@@ -24,19 +24,19 @@ def main(seeds: range | None = None, quick: bool = False) -> None:
     curves, errors, ends, at_printed, described, problems = {}, {}, {}, {}, {}, []
     figure, axes = common.panels(1, len(s.panels))
     for axis, (name, panel) in zip(axes, s.panels.items(), strict=True):
-        of = SimpleNamespace(
-            **vars(s) | panel | s.shrink | searches.of_seeds(seeds) | {"epsilon": panel["epsilons"][0]}
+        panel_settings = SimpleNamespace(
+            **vars(s) | panel | s.shrink | searches.seed_settings(seeds) | {"epsilon": panel["epsilons"][0]}
         )
-        problem = searches.problem_of(of)
-        found, budgets = panel_of(of, problem)
-        curves[name], errors[name] = means_and_errors(found)
-        ends[name] = {method: values[:, -1] for method, values in found.items()}
-        if of.data != "synthetic":
-            other, _ = panel_of(of, problem, 1.0)
+        problem = searches.problem_of(panel_settings)
+        regrets, budgets = panel_of(panel_settings, problem)
+        curves[name], errors[name] = means_and_errors(regrets)
+        ends[name] = {method: values[:, -1] for method, values in regrets.items()}
+        if panel_settings.data != "synthetic":
+            other, _ = panel_of(panel_settings, problem, 1.0)
             at_printed[name] = {method: values[:, -1] for method, values in other.items()}
         described[name] = {"data": problem.source, "epsilons": budgets}
         problems.append(problem)
-        show(axis, name, of, problem, curves[name], errors[name])
+        show(axis, name, panel_settings, problem, curves[name], errors[name])
     out.finish(
         figure,
         seeds=common.ends(seeds),
@@ -55,24 +55,24 @@ def panel_of(s, problem, factor=None):
     budgets = {f"epsilon={epsilon * factor:.3g}": epsilon * factor for epsilon in s.epsilons}
     plans = {FREE: None}
     plans |= {name: searches.paper(problem, s.projected, epsilon, s.delta) for name, epsilon in budgets.items()}
-    found = {name: searches.regrets(s, problem, chosen, aware=False) for name, chosen in tqdm(plans.items())}
-    return found, budgets
+    regrets = {name: searches.regrets(s, problem, chosen, aware=False) for name, chosen in tqdm(plans.items())}
+    return regrets, budgets
 
 
-def means_and_errors(found):
-    both = {name: searches.mean_and_error(values) for name, values in found.items()}
-    return tuple({name: pair[i] for name, pair in both.items()} for i in (0, 1))
+def means_and_errors(regrets):
+    pairs = {name: searches.mean_and_error(values) for name, values in regrets.items()}
+    return tuple({name: pair[i] for name, pair in pairs.items()} for i in (0, 1))
 
 
 def show(axis, name, s, problem, curves, errors):
     print(f"\n({name}) {s.data}, r={s.projected}, {s.runs} runs; {problem.source}")
     ends = {method: (curve[-1], errors[method][-1]) for method, curve in curves.items()}
-    more = ["" if one is None else f"{one:+.3f}" for one in s.more]
+    more = ["" if difference is None else f"{difference:+.3f}" for difference in s.more]
     printed_marks = [("", ""), *zip((f"{epsilon:.3g}" for epsilon in s.epsilons), more, strict=True)]
     report.print_table(
         ("budget", f"regret after {s.steps}", "more than not private", "the printed budget", "its printed more"),
         [
-            (method, searches.said(*ends[method]), f"{ends[method][0] - ends[FREE][0]:+.4f}", *printed)
+            (method, searches.format_mean(*ends[method]), f"{ends[method][0] - ends[FREE][0]:+.4f}", *printed)
             for method, printed in zip(curves, printed_marks, strict=True)
         ],
     )

@@ -48,23 +48,29 @@ def main(seeds: range | None = None, quick: bool = False) -> None:
     )
     s = out.settings
     seeds = seeds or range(s.runs)
-    vars(s).update(searches.of_seeds(seeds))
+    vars(s).update(searches.seed_settings(seeds))
     cases = {f"grid of side {side:g}": {"side": side} for side in (s.side, *s.other_sides)}
     cases["loans"] = {"data": "loans"} | s.loans
     ends, paired, described, problems = {}, {}, {}, []
     for name, changes in cases.items():
-        of = SimpleNamespace(**vars(s) | changes)
-        problem = searches.problem_of(of)
-        print(f"\n{name}: {problem.source}; {of.runs} runs, {of.steps} iterations, r={of.projected}")
-        found = compared(of, problem)
-        ends[name] = {method: [searches.mean_and_error(one) for one in values] for method, values in found.items()}
+        setup = SimpleNamespace(**vars(s) | changes)
+        problem = searches.problem_of(setup)
+        print(f"\n{name}: {problem.source}; {setup.runs} runs, {setup.steps} iterations, r={setup.projected}")
+        regrets = final_regrets(setup, problem)
+        ends[name] = {method: [searches.mean_and_error(v) for v in values] for method, values in regrets.items()}
         paired[name] = {
-            f"{method} - {PAPER}": [common.compared(a, b) for a, b in zip(found[method], found[PAPER], strict=True)]
+            f"{method} - {PAPER}": [
+                common.paired_difference(a, b) for a, b in zip(regrets[method], regrets[PAPER], strict=True)
+            ]
             for method in (LAPLACE, GAUSSIAN)
         }
-        described[name] = {"data": problem.source, "epsilons": of.epsilons, "largest_r": allowed(of, problem)}
+        described[name] = {
+            "data": problem.source,
+            "epsilons": setup.epsilons,
+            "largest_r": largest_ranks(setup, problem),
+        }
         problems.append(problem)
-        show(of, ends[name], paired[name], main_case=name == next(iter(cases)))
+        show(setup, ends[name], paired[name], main_case=name == next(iter(cases)))
     print("\nwhat each method guarantees:")
     report.print_table(("method", "guarantee"), NOTIONS.items())
     out.finish(
@@ -72,25 +78,27 @@ def main(seeds: range | None = None, quick: bool = False) -> None:
         seeds=common.ends(seeds),
         problems=described,
         notions=NOTIONS,
-        mean={case: {m: [mean for mean, _ in v] for m, v in of.items()} for case, of in ends.items()},
-        standard_error={case: {m: [error for _, error in v] for m, v in of.items()} for case, of in ends.items()},
+        mean={case: {m: [mean for mean, _ in v] for m, v in by_method.items()} for case, by_method in ends.items()},
+        standard_error={
+            case: {m: [error for _, error in v] for m, v in by_method.items()} for case, by_method in ends.items()
+        },
         paired=paired,
         runs=s.runs,
         notes=searches.flags(problems),
     )
 
 
-def allowed(s, problem):
+def largest_ranks(s, problem):
     """The curator's rule at each budget."""
-    return [_transforms.largest_rank(problem.smallest, epsilon, s.delta) for epsilon in s.epsilons]
+    return [_transforms.largest_rank(problem.smallest_singular_value, epsilon, s.delta) for epsilon in s.epsilons]
 
 
-def compared(s, problem) -> dict[str, list[np.ndarray]]:
+def final_regrets(s, problem) -> dict[str, list[np.ndarray]]:
     """Final regrets ``(runs,)`` of each method at each budget."""
     dimension = problem.inputs.shape[1]
     public = {"centre": np.zeros(dimension), "scale": 1.0}
-    free, rows = searches.regrets(s, problem, None)[:, -1], searches.at_random(s, problem)[:, -1]
-    found: dict[str, list[np.ndarray]] = {}
+    free, rows = searches.regrets(s, problem, None)[:, -1], searches.random_regrets(s, problem)[:, -1]
+    regrets: dict[str, list[np.ndarray]] = {}
     with tqdm(total=len(s.epsilons) * (6 + len(s.cells)), unit="sweep") as bar:
         for epsilon in s.epsilons:
             near = {"epsilon": epsilon, "noise": "float", **public}
@@ -108,12 +116,12 @@ def compared(s, problem) -> dict[str, list[np.ndarray]]:
                 name = f"replace-one: randomised response, {len(places)} cells"
                 plans[name] = _transforms.randomised_response(**near, cells=places), True
             for method, (chosen, aware) in plans.items():
-                found.setdefault(method, []).append(searches.regrets(s, problem, chosen, aware=aware)[:, -1])
+                regrets.setdefault(method, []).append(searches.regrets(s, problem, chosen, aware=aware)[:, -1])
                 bar.update()
             floors = [floor(truth, s.steps, epsilon) for truth in np.asarray(problem.truth)]
-            found.setdefault(FLOOR, []).append(np.array(floors))
+            regrets.setdefault(FLOOR, []).append(np.array(floors))
     repeated = len(s.epsilons)
-    return {FREE: [free] * repeated, **found, RANDOM: [rows] * repeated}
+    return {FREE: [free] * repeated, **regrets, RANDOM: [rows] * repeated}
 
 
 def floor(truth, steps, epsilon):
@@ -131,7 +139,7 @@ def show(s, ends, paired, main_case):
     heads = [f"epsilon={epsilon:.3g}" for epsilon in s.epsilons]
     report.print_table(
         ("simple regret, mean (standard error)", *heads),
-        [(method, *(searches.said(*one) for one in values)) for method, values in ends.items()],
+        [(method, *(searches.format_mean(*pair) for pair in values)) for method, values in ends.items()],
     )
     for pair, comparisons in paired.items():
         for head, comparison in zip(heads, comparisons, strict=True):
@@ -146,8 +154,8 @@ STYLES = {FREE: ("k", "--"), RANDOM: ("0.5", "--"), FLOOR: ("0.5", ":")}
 def picture(s, described, ends):
     figure, axes = common.panels(1, len(described) + 1)
     axes[-1].set_axis_off()  # it holds the legend
-    for axis, (case, of) in zip(axes, ends.items(), strict=False):
-        for number, (method, values) in enumerate(of.items()):
+    for axis, (case, by_method) in zip(axes, ends.items(), strict=False):
+        for number, (method, values) in enumerate(by_method.items()):
             means, errors = np.array(values).T
             colour, line = STYLES.get(method, (f"C{number - 1}", "-"))
             axis.errorbar(described[case]["epsilons"], means, errors, color=colour, linestyle=line)

@@ -46,12 +46,12 @@ class Problem(NamedTuple):
     flag: str
 
     @property
-    def smallest(self) -> float:
+    def smallest_singular_value(self) -> float:
         """The smallest singular value of the centred inputs."""
         return float(np.linalg.svd(self.inputs - self.inputs.mean(axis=0), compute_uv=False)[-1])
 
 
-def of_seeds(seeds: range) -> dict[str, int]:
+def seed_settings(seeds: range) -> dict[str, int]:
     """The settings of these seeds: ranges of another start have no draw in common."""
     return {"first": seeds.start, "runs": len(seeds)}
 
@@ -63,12 +63,12 @@ def key_of(s: SimpleNamespace, what: str) -> jax.Array:
 def problem_of(s: SimpleNamespace) -> Problem:
     """The data that the settings name."""
     if s.data == "synthetic":
-        return synthetic(s)
+        return synthetic_problem(s)
     tables = {"loans": curator_tables.loans, "properties": curator_tables.properties}
-    return fitted(s, curator_tables.branin_hoo(s.points) if s.data == "branin" else tables[s.data]())
+    return fit_table(s, curator_tables.branin_hoo(s.points) if s.data == "branin" else tables[s.data]())
 
 
-def synthetic(s: SimpleNamespace) -> Problem:
+def synthetic_problem(s: SimpleNamespace) -> Problem:
     """A draw of the process on a grid for each run, seen through noise."""
     inputs = _gp_draws.gp_grid(s.side, s.points)
     factor = s.largest_norm / np.linalg.norm(inputs, axis=1).max()
@@ -81,7 +81,7 @@ def synthetic(s: SimpleNamespace) -> Problem:
     return Problem(factor * inputs, factor * s.lengthscale, truth, truth + noise, s.noise_variance, source, PUBLIC)
 
 
-def fitted(s: SimpleNamespace, table: curator_tables.Table) -> Problem:
+def fit_table(s: SimpleNamespace, table: curator_tables.Table) -> Problem:
     """One table for all runs; the lengthscales make it isotropic, by marginal likelihood on random rows of it."""
     count, dimension = table.inputs.shape
     rows = np.random.default_rng(0).choice(count, min(s.fitted, count), replace=False)
@@ -116,42 +116,44 @@ def regrets(
     Run ``i`` meets the same function, the same first row and the same curator's key whatever the transform.
     """
     keys = jax.random.split(key_of(s, "run"), (s.runs, 2))
-    return np.concatenate([_some(s, problem, chosen, aware, keys, start) for start in range(0, s.runs, RUNS)])
+    return np.concatenate([_block_regrets(s, problem, chosen, aware, keys, start) for start in range(0, s.runs, RUNS)])
 
 
-def _some(s, problem, chosen, aware, keys, start):
+def _block_regrets(s, problem, chosen, aware, keys, start):
     """The runs from ``start`` on, ``RUNS`` of them."""
-    some = slice(start, start + RUNS)
+    block = slice(start, start + RUNS)
     configs = [
         po_gp_ucb.config(
-            in_the_clear(problem.inputs) if chosen is None else _transforms.curate(key, chosen, problem.inputs),
+            untransformed_rows(problem.inputs) if chosen is None else _transforms.curate(key, chosen, problem.inputs),
             steps=s.steps,
             lengthscale=problem.lengthscale,
             noise_variance=max(problem.noise_variance, _gp.jitter(problem.truth.dtype)),
             noise_aware=aware,
             delta=s.ucb_delta,
         )
-        for key in keys[some, 0]
+        for key in keys[block, 0]
     ]
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *configs)
-    return np.asarray(drivers.distribute(searched, (keys[some, 1], stacked, problem.truth[some], problem.seen[some])))
+    return np.asarray(
+        drivers.distribute(simple_regret, (keys[block, 1], stacked, problem.truth[block], problem.seen[block]))
+    )
 
 
-def searched(given: Any, shared: None) -> jax.Array:
+def simple_regret(inputs: Any, shared: None) -> jax.Array:
     """The simple regret ``(T,)`` of one run."""
-    key, config, truth, seen = given
+    key, config, truth, seen = inputs
     _, end, _ = drivers.pure_run(po_gp_ucb.algorithm, curator_tables.output, key, config, seen)
     return jnp.max(truth) - jax.lax.cummax(truth[end.state.raw.rows])
 
 
-def at_random(s: SimpleNamespace, problem: Problem) -> np.ndarray:
+def random_regrets(s: SimpleNamespace, problem: Problem) -> np.ndarray:
     """The same of rows drawn at random."""
     rows = jax.random.randint(key_of(s, "rows"), (s.runs, s.steps), 0, len(problem.inputs))
     best = jax.lax.cummax(jnp.take_along_axis(problem.truth, rows, axis=1), axis=1)
     return np.asarray(jnp.max(problem.truth, axis=1, keepdims=True) - best)
 
 
-def in_the_clear(inputs: np.ndarray) -> _transforms.CuratedRows:
+def untransformed_rows(inputs: np.ndarray) -> _transforms.CuratedRows:
     """No transform at all."""
     nothing = _guarantee.no_guarantee(_transforms.ROWS, "the rows are sent as they are")
     return _transforms.CuratedRows(jnp.asarray(inputs), _transforms.Metadata("identity", None, None, 1.0), nothing)
@@ -162,12 +164,12 @@ def mean_and_error(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return values.mean(axis=0), values.std(axis=0, ddof=1) / math.sqrt(len(values))
 
 
-def said(mean: float, error: float) -> str:
+def format_mean(mean: float, error: float) -> str:
     return f"{mean:.4f} ({error:.4f})"
 
 
 def flags(problems: Sequence[Problem]) -> list[str]:
     """Printed, and kept with the result."""
-    found = list(dict.fromkeys(problem.flag for problem in problems))
-    print("\n".join(f"note: {flag}" for flag in found))
-    return found
+    notes = list(dict.fromkeys(problem.flag for problem in problems))
+    print("\n".join(f"note: {flag}" for flag in notes))
+    return notes

@@ -18,9 +18,9 @@ COMMON: dict[str, Any] = {
 }  # fmt: skip
 
 
-def table(of: dict[str, Any], epsilon: float, regrets: dict[int, float]) -> dict[str, Any]:
+def table(data: dict[str, Any], epsilon: float, regrets: dict[int, float]) -> dict[str, Any]:
     """``regrets`` by ``r``, as printed."""
-    return COMMON | of | {"epsilon": epsilon, "regrets": regrets}
+    return COMMON | data | {"epsilon": epsilon, "regrets": regrets}
 
 
 PRINTED: dict[str, dict[str, Any]] = {

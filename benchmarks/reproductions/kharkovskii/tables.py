@@ -25,20 +25,21 @@ def main(number: int, seeds: range | None = None, quick: bool = False) -> None:
     item = f"table{number}"
     s = common.settings_of(settings, item, quick)
     chosen_seeds = seeds or range(s.runs)
-    vars(s).update(searches.of_seeds(chosen_seeds))
+    vars(s).update(searches.seed_settings(chosen_seeds))
     problem = searches.problem_of(s)
     title = f"Table {number}: simple regret after {s.steps} iterations by r, {s.data}"
     out = common.Report(settings, item, title, quick, problem.source, seeds=seeds)
     epsilon = epsilon_for(s, problem, ALLOWED[number])
-    largest = _transforms.largest_rank(problem.smallest, epsilon, s.delta)
+    largest = _transforms.largest_rank(problem.smallest_singular_value, epsilon, s.delta)
     print(
         f"epsilon = {epsilon:.4g} (printed: {s.epsilon:.4g}), delta = {s.delta:g}; smallest singular value "
-        f"{problem.smallest:.2f}: the largest r of the rule is {largest}, the printed one {ALLOWED[number]}"
+        f"{problem.smallest_singular_value:.2f}: the largest r of the rule is {largest}, the printed one "
+        f"{ALLOWED[number]}"
     )
-    found = at(s, problem, epsilon)
-    at_printed = {} if s.data == "synthetic" else at(s, problem, s.epsilon)
+    regrets = final_regrets(s, problem, epsilon)
+    at_printed = {} if s.data == "synthetic" else final_regrets(s, problem, s.epsilon)
     clear = searches.regrets(s, problem, None)[:, -1]
-    means_of = {projected: searches.mean_and_error(values) for projected, values in found.items()}
+    means_of = {projected: searches.mean_and_error(values) for projected, values in regrets.items()}
     apart = {
         r: (mean - s.regrets[r]) / (error * math.sqrt(1 + s.runs / PRINTED_RUNS))
         for r, (mean, error) in means_of.items()
@@ -47,7 +48,7 @@ def main(number: int, seeds: range | None = None, quick: bool = False) -> None:
         (
             r,
             "within" if r <= largest else "beyond",
-            searches.said(*means_of[r]),
+            searches.format_mean(*means_of[r]),
             f"{s.regrets[r]:.3f}",
             f"{apart[r]:+.1f}",
         )
@@ -55,12 +56,12 @@ def main(number: int, seeds: range | None = None, quick: bool = False) -> None:
     ]
     report.print_table(
         ("r", "the rule", "ours: mean (standard error)", "the paper's", "apart, in errors of both"),
-        [*rows, ("not private", "", searches.said(*searches.mean_and_error(clear)), "", "")],
+        [*rows, ("not private", "", searches.format_mean(*searches.mean_and_error(clear)), "", "")],
     )
     best, printed = min(means_of, key=lambda r: means_of[r][0]), min(s.regrets, key=s.regrets.__getitem__)
     allowed = max((r for r in s.regrets if r <= largest), default=None)
     verdict = f"best r: ours {best}, the paper's {printed}; the largest of these within the rule: {allowed}"
-    compared = {r: common.compared(found[r], found[allowed]) for r in found if allowed and r != allowed}
+    compared = {r: common.paired_difference(regrets[r], regrets[allowed]) for r in regrets if allowed and r != allowed}
     print(verdict)
     for r, comparison in compared.items():
         print(f"r={r} - r={allowed}, paired: {common.sentence(comparison)}")
@@ -70,7 +71,7 @@ def main(number: int, seeds: range | None = None, quick: bool = False) -> None:
         picture(s, means_of, searches.mean_and_error(clear), largest),
         seeds=common.ends(chosen_seeds),
         epsilon=epsilon,
-        smallest_singular_value=problem.smallest,
+        smallest_singular_value=problem.smallest_singular_value,
         largest_r=largest,
         mean={r: mean for r, (mean, _) in means_of.items()},
         standard_error={r: error for r, (_, error) in means_of.items()},
@@ -79,7 +80,7 @@ def main(number: int, seeds: range | None = None, quick: bool = False) -> None:
         verdict=verdict,
         difference_in_errors=apart,
         compared_with_the_largest_r=compared,
-        above_the_printed_best=sides(found, ALLOWED[number]),
+        above_the_printed_best=sides(regrets, ALLOWED[number]),
         above_the_printed_best_at_the_printed_epsilon=sides(at_printed, ALLOWED[number]) if at_printed else None,
         mean_at_the_printed_epsilon={r: searches.mean_and_error(values) for r, values in at_printed.items()},
         runs=s.runs,
@@ -87,28 +88,30 @@ def main(number: int, seeds: range | None = None, quick: bool = False) -> None:
     )
 
 
-def at(s: SimpleNamespace, problem: searches.Problem, epsilon: float) -> dict[int, np.ndarray]:
+def final_regrets(s: SimpleNamespace, problem: searches.Problem, epsilon: float) -> dict[int, np.ndarray]:
     """Regrets ``(runs,)`` after all iterations, by ``r``."""
-    found = {}
+    regrets = {}
     for projected in tqdm(s.regrets, unit="r"):
         chosen = searches.paper(problem, projected, epsilon, s.delta)
-        found[projected] = searches.regrets(s, problem, chosen, aware=False)[:, -1]
-    return found
+        regrets[projected] = searches.regrets(s, problem, chosen, aware=False)[:, -1]
+    return regrets
 
 
-def sides(found: dict[int, np.ndarray], best: int) -> dict[str, np.ndarray]:
+def sides(regrets: dict[int, np.ndarray], best: int) -> dict[str, np.ndarray]:
     """Of each run: how much more regret smaller ``r`` leave than the printed best, in the mean, and larger ones."""
-    if best not in found:
+    if best not in regrets:
         return {}
-    others = {"smaller": [r for r in found if r < best], "larger": [r for r in found if r > best]}
-    return {side: np.mean([found[r] for r in of], axis=0) - found[best] for side, of in others.items() if of}
+    others = {"smaller": [r for r in regrets if r < best], "larger": [r for r in regrets if r > best]}
+    return {
+        side: np.mean([regrets[r] for r in ranks], axis=0) - regrets[best] for side, ranks in others.items() if ranks
+    }
 
 
 def epsilon_for(s: SimpleNamespace, problem: searches.Problem, allowed: int) -> float:
     """The printed epsilon on the grid, elsewhere the smallest at which ``allowed`` is within the rule."""
     if s.data == "synthetic":
         return s.epsilon
-    return _transforms.threshold(allowed, 1.0, s.delta) / problem.smallest * (1 + 1e-9)
+    return _transforms.threshold(allowed, 1.0, s.delta) / problem.smallest_singular_value * (1 + 1e-9)
 
 
 def picture(s, means_of, clear, largest):

@@ -50,12 +50,14 @@ def main(seeds: range | None = None, quick: bool = False) -> None:
     correlations = np.array([*s.correlations, *(1.0 - 10.0**-k for k in s.exponents)])
     curves, moved, above = {}, {}, {}
     for size in s.sizes:
-        accuracies, neighbours = drawn(right, size, len(seeds), np.random.default_rng([size, seeds.start]))
+        accuracies, neighbours = draw_sets(right, size, len(seeds), np.random.default_rng([size, seeds.start]))
         standard = ((values - s.centre) / s.scale for values in (accuracies, neighbours))
-        found = likelihoods(model, jnp.asarray(unit, dtype), *map(jnp.asarray, standard), jnp.asarray(correlations))
+        log_likelihoods = likelihoods(
+            model, jnp.asarray(unit, dtype), *map(jnp.asarray, standard), jnp.asarray(correlations)
+        )
         last = len(s.correlations) - 1  # of the grid that ends at 0.95
-        above[size] = np.asarray(found[:, last] - found[:, last - 1])
-        curves[size] = np.asarray(found).mean(axis=0)
+        above[size] = np.asarray(log_likelihoods[:, last] - log_likelihoods[:, last - 1])
+        curves[size] = np.asarray(log_likelihoods).mean(axis=0)
         moved[size] = float(np.abs(accuracies - neighbours).max())
     within = correlations <= max(s.correlations)
     best = {
@@ -90,7 +92,7 @@ def main(seeds: range | None = None, quick: bool = False) -> None:
 likelihoods = jax.jit(_two_task.two_task_log_likelihood)
 
 
-def drawn(right, size, sets, rng):
+def draw_sets(right, size, sets, rng):
     """Accuracies ``(sets, models)`` of validation sets drawn with replacement, and of a neighbour of each.
 
     A neighbour lacks one of its records, or has one more, at even odds.

@@ -99,15 +99,17 @@ def main(seeds: range | None = None, quick: bool = False) -> None:
     s = out.settings
     regrets, errors, by_seed, described = {}, {}, {}, {}
     for name, problem in problems(s).items():
-        some = (seeds or range(s.seeds[name]))[: s.seeds[name]]
-        count = len(some)
-        described[name] = {"title": problem.title, "data": problem.source, "seeds": common.ends(some)}
+        problem_seeds = (seeds or range(s.seeds[name]))[: s.seeds[name]]
+        count = len(problem_seeds)
+        described[name] = {"title": problem.title, "data": problem.source, "seeds": common.ends(problem_seeds)}
         print(f"\n{problem.title}; {problem.source}; {s.users[name]} users, {count} seeds")
-        found = of_problem(s, name, problem, some)
-        by_seed[name] = {method: found[method][:, s.epsilons.index(1.0)] for method in (GP_UCB_PRIVATE, CHOICE)}
-        regrets[name] = {method: values.mean(axis=0) for method, values in found.items()}
+        regrets_by_method = problem_regrets(s, name, problem, problem_seeds)
+        by_seed[name] = {
+            method: regrets_by_method[method][:, s.epsilons.index(1.0)] for method in (GP_UCB_PRIVATE, CHOICE)
+        }
+        regrets[name] = {method: values.mean(axis=0) for method, values in regrets_by_method.items()}
         errors[name] = {
-            m: v.std(axis=0, ddof=1) / np.sqrt(len(v)) if len(v) > 1 else 0 * v[0] for m, v in found.items()
+            m: v.std(axis=0, ddof=1) / np.sqrt(len(v)) if len(v) > 1 else 0 * v[0] for m, v in regrets_by_method.items()
         }
         report.print_table(
             (f"regret, mean and standard error of {count} seeds", *(f"epsilon={e:g}" for e in s.epsilons)),
@@ -120,7 +122,7 @@ def main(seeds: range | None = None, quick: bool = False) -> None:
     report.print_table(("method", "guarantee"), NOTIONS.items())
     out.finish(
         picture(s, described, regrets, errors),
-        seeds={name: of["seeds"] for name, of in described.items()},
+        seeds={name: entry["seeds"] for name, entry in described.items()},
         problems=described,
         notions=NOTIONS,
         regret=regrets,
@@ -129,20 +131,20 @@ def main(seeds: range | None = None, quick: bool = False) -> None:
     )
 
 
-def of_problem(s, name, problem, seeds):
+def problem_regrets(s, name, problem, seeds):
     """Regrets ``(seeds, epsilons)`` of each method."""
     low, high = problem.bounds
     unit = qmc.Sobol(len(low), seed=0).random_base2(int(np.ceil(np.log2(s.candidates[name]))))[: s.candidates[name]]
     candidates = low + (high - low) * unit
     splits = [problem.split(seed) for seed in seeds]
-    tables = tabulated(problem, candidates, splits)
+    tables = tabulate_losses(problem, candidates, splits)
     means = tables.mean(axis=2)
     best = means.min(axis=1)
     keys = jax.vmap(jax.random.key)(jnp.arange(seeds.start, seeds.stop))
     chosen: dict[str, np.ndarray] = {}
-    for method, (algorithm, objective, configs) in over_candidates(s, problem, candidates, tables.shape[2]).items():
+    for method, (algorithm, objective, configs) in candidate_methods(s, problem, candidates, tables.shape[2]).items():
         print(f"  {method}", flush=True)
-        rows = swept(algorithm, objective, configs, keys, jnp.asarray(candidates), jnp.asarray(tables))
+        rows = released_rows(algorithm, objective, configs, keys, jnp.asarray(candidates), jnp.asarray(tables))
         chosen[method] = np.take_along_axis(means, rows, axis=1) - best[:, None]
     chosen[FREE] = np.repeat(chosen[FREE], len(s.epsilons), axis=1)
     chosen[CHOICE] = np.repeat((means.mean(axis=1) - best)[:, None], len(s.epsilons), axis=1)
@@ -151,21 +153,21 @@ def of_problem(s, name, problem, seeds):
     return {method: chosen[method] for method in METHODS}
 
 
-def tabulated(problem, candidates, splits):
+def tabulate_losses(problem, candidates, splits):
     """Losses ``(seeds, c, n)`` of every user at every candidate."""
     if problem.traceable:
         shared = jnp.asarray(candidates)
         data = jax.tree.map(lambda *leaves: jnp.stack(leaves), *splits)
         return np.asarray(drivers.distribute(losses_at(problem.loss), data, shared))
     bar = tqdm(total=len(splits) * len(candidates), desc="training at the candidates", unit="model", mininterval=1.0)
-    found = []
+    losses = []
     for data in splits:
-        found.append([])
+        losses.append([])
         for point in candidates:
-            found[-1].append(problem.loss(point, data))
+            losses[-1].append(problem.loss(point, data))
             bar.update()
     bar.close()
-    return np.asarray(found)
+    return np.asarray(losses)
 
 
 @cache
@@ -176,7 +178,7 @@ def losses_at(loss):
     return table
 
 
-def over_candidates(s, problem, candidates, users):
+def candidate_methods(s, problem, candidates, users):
     """The methods that search the candidates: algorithm, objective, and a config for each epsilon."""
     low, high = problem.loss_range
     steps = min(s.evaluations, len(candidates))
@@ -223,19 +225,19 @@ def over_candidates(s, problem, candidates, users):
     return {
         GP_UCB_PRIVATE: (dp_gp_ucb.algorithm, mean_utility, assumed),
         IN_ORDER: (dp_gp_ucb.algorithm, gains_under(low, high), ordered),
-        EVALUATIONS: (private_evaluations.make_algorithm(gp_ucb.algorithm), looked_up, private),
+        EVALUATIONS: (private_evaluations.make_algorithm(gp_ucb.algorithm), look_up_losses, private),
         FREE: (gp_ucb.algorithm, mean_utility, [search()]),
     }
 
 
-def looked_up(point, data):
+def look_up_losses(point, data):
     """Losses ``(n,)`` at one of the candidates."""
     candidates, table = data
     return table[jnp.argmin(jnp.sum(jnp.square(candidates - point[None]), axis=1))]
 
 
 def mean_utility(point, data):
-    return -jnp.mean(looked_up(point, data))
+    return -jnp.mean(look_up_losses(point, data))
 
 
 @cache
@@ -243,24 +245,24 @@ def gains_under(low, high):
     """Gains ``(n,)`` in ``[0, high - low]``, where losses are clipped to ``[low, high]``."""
 
     def gains(point, data):
-        return high - jnp.clip(looked_up(point, data), low, high)
+        return high - jnp.clip(look_up_losses(point, data), low, high)
 
     return gains
 
 
-def swept(algorithm, objective, configs, keys, candidates, tables):
+def released_rows(algorithm, objective, configs, keys, candidates, tables):
     """The released rows ``(seeds, configs)``."""
-    run = released(algorithm, objective)
-    found = [drivers.distribute(run, (keys, tables), (config, candidates)) for config in configs]
-    return np.stack([np.asarray(rows) for rows in found], axis=1)
+    run = release_function(algorithm, objective)
+    rows_by_config = [drivers.distribute(run, (keys, tables), (config, candidates)) for config in configs]
+    return np.stack([np.asarray(rows) for rows in rows_by_config], axis=1)
 
 
 @cache
-def released(algorithm, objective):
+def release_function(algorithm, objective):
     """One function for each pair, so that every budget runs the same program."""
 
-    def run(given, shared):
-        (key, table), (config, candidates) = given, shared
+    def run(inputs, shared):
+        (key, table), (config, candidates) = inputs, shared
         return drivers.pure_run(algorithm, objective, key, config, (candidates, table))[0].row
 
     return run
@@ -288,23 +290,23 @@ def descents(s, name, problem, splits, keys, users):
     total = len(splits) * len(configs) * steps * configs[0].batch
     bar = tqdm(total=total, desc=f"training for {GIBO}", unit="model", mininterval=1.0)
 
-    def watched(point, data):
+    def watched_loss(point, data):
         bar.update()
         return problem.loss(point, data)
 
-    found = np.empty((len(splits), len(configs)))
+    losses = np.empty((len(splits), len(configs)))
     for i, data in enumerate(splits):
         for j, config in enumerate(configs):
-            run = drivers.run_loop(dp_gibo.algorithm, watched, data, config, run=drivers.Execution(key=keys[i]))
-            found[i, j] = problem.loss(np.asarray(run.release.point), data).mean()
+            run = drivers.run_loop(dp_gibo.algorithm, watched_loss, data, config, run=drivers.Execution(key=keys[i]))
+            losses[i, j] = problem.loss(np.asarray(run.release.point), data).mean()
     bar.close()
-    return found
+    return losses
 
 
 @cache
 def descent(loss):
-    def run(given, config):
-        key, data = given
+    def run(inputs, config):
+        key, data = inputs
         point = drivers.pure_run(dp_gibo.algorithm, loss, key, config, data)[0].point
         return jnp.mean(loss(point, data))
 
@@ -313,12 +315,12 @@ def descent(loss):
 
 def picture(s, described, regrets, errors):
     figure, axes = common.panels(1, len(described))
-    for axis, (name, of) in zip(axes, regrets.items(), strict=True):
-        for number, (method, mean) in enumerate(of.items()):
+    for axis, (name, by_method) in zip(axes, regrets.items(), strict=True):
+        for number, (method, mean) in enumerate(by_method.items()):
             line = "--" if method in (CHOICE, FREE) else "-"
             axis.errorbar(s.epsilons, mean, errors[name][method], color=f"C{number}", linestyle=line, label=method)
         axis.set_xscale("log")
-        axis.set_ylim(top=1.9 * max(mean.max() for mean in of.values()))  # room for the legend
+        axis.set_ylim(top=1.9 * max(mean.max() for mean in by_method.values()))  # room for the legend
         axis.set_title(described[name]["title"], fontsize=9)
         axis.set(xlabel=f"epsilon, delta={s.delta:g}")
     axes[0].set_ylabel("regret: mean and standard error")

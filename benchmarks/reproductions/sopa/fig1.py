@@ -46,11 +46,13 @@ def main(seeds: range | None = None, quick: bool = False) -> None:
     tuning, chosen = {}, {}
     tried, tuned_on = common.grid(step_size=s.step_sizes), common.tuning_seeds(s.tuning_seeds)
     for mu in s.mu:
-        found = common.over_seeds(draw, run, [config(mu, **one) for one in tried], tuned_on, f"tuning mu={mu:g}")
-        scores = np.median(found["gap"][:, :, -1], axis=1)
+        results = common.run_seeds(
+            draw, run, [config(mu, **options) for options in tried], tuned_on, f"tuning mu={mu:g}"
+        )
+        scores = np.median(results["gap"][:, :, -1], axis=1)
         chosen[mu], tuning[mu] = common.choose(f"mu={mu:g} by median final loss gap", tried, scores, tuned_on)
-    found = common.over_seeds(draw, run, [config(mu, **chosen[mu]) for mu in s.mu], seeds, "both budgets")
-    runs = {mu: {name: values[i] for name, values in found.items()} for i, mu in enumerate(s.mu)}
+    results = common.run_seeds(draw, run, [config(mu, **chosen[mu]) for mu in s.mu], seeds, "both budgets")
+    runs = {mu: {name: values[i] for name, values in results.items()} for i, mu in enumerate(s.mu)}
 
     print(f"\nmedians of {len(seeds)} seeds")
     quartiles = {mu: np.percentile(runs[mu]["gap"][:, -1], (25, 50, 75)) for mu in s.mu}
@@ -74,13 +76,13 @@ def main(seeds: range | None = None, quick: bool = False) -> None:
         step_size={mu: chosen[mu]["step_size"] for mu in s.mu},
         median={mu: {name: np.median(values, axis=0) for name, values in runs[mu].items()} for mu in s.mu},
         final_gap_quartiles=quartiles,
-        by_seed={mu: of_each(found) for mu, found in runs.items()},
+        by_seed={mu: claim_values(results) for mu, results in runs.items()},
     )
 
 
-def run(given, records):
+def run(inputs, records):
     """One run and the raw quantities of the figure (the records are simulated)."""
-    key, config = given
+    key, config = inputs
     release, _, info = drivers.pure_run(dp_gibo.algorithm, location.loss, key, config, records)
     best = location.minimiser(records)
     path = release.path
@@ -88,7 +90,7 @@ def run(given, records):
     def mean_loss(theta):
         return jnp.mean(location.loss(theta, records))
 
-    def clipped(theta):
+    def clipped_gradient(theta):
         return jnp.mean(_clipping.clip_by_l2_norm((theta - records).T, config.clip_norm)[0], axis=1)
 
     moved = (path[:-1] - path[1:]) / config.step_size
@@ -98,29 +100,29 @@ def run(given, records):
         "loss": jax.vmap(mean_loss)(path),
         "gap": jax.vmap(mean_loss)(path) - mean_loss(best),
         "distance": jnp.linalg.norm(path - best, axis=1),
-        "surrogate_bias": jnp.linalg.norm(info.gradient - jax.vmap(clipped)(path[:-1]), axis=1),
+        "surrogate_bias": jnp.linalg.norm(info.gradient - jax.vmap(clipped_gradient)(path[:-1]), axis=1),
         "noise": jnp.linalg.norm(moved - info.gradient, axis=1),
     }
 
 
-def of_each(found):
+def claim_values(results):
     """What the register's claims compare, of each seed. The last half of the steps is where the path has settled."""
-    half = found["coordinate"].shape[1] // 2
+    half = results["coordinate"].shape[1] // 2
     return {
-        "distance at the start": found["distance"][:, 0],
-        "distance at the end": found["distance"][:, -1],
-        "excess loss at the end": found["gap"][:, -1],
-        "oscillation, last half": np.std(found["coordinate"][:, half:], axis=1),
-        "bias over noise, last half": np.mean(found["surrogate_bias"][:, half:] / found["noise"][:, half:], axis=1),
+        "distance at the start": results["distance"][:, 0],
+        "distance at the end": results["distance"][:, -1],
+        "excess loss at the end": results["gap"][:, -1],
+        "oscillation, last half": np.std(results["coordinate"][:, half:], axis=1),
+        "bias over noise, last half": np.mean(results["surrogate_bias"][:, half:] / results["noise"][:, half:], axis=1),
     }
 
 
 def picture(runs):
     figure, axes = common.panels(3, sharex=True)
     (noisiest, first), *_ = runs.items()
-    for colour, (mu, found) in zip(("C0", "C1"), runs.items(), strict=True):
-        axes[0].plot(found["coordinate"][0], color=colour, label=f"mu={mu:g}, seed 0")
-        common.band(axes[1], found["loss"], colour, f"mu={mu:g}")
+    for colour, (mu, results) in zip(("C0", "C1"), runs.items(), strict=True):
+        axes[0].plot(results["coordinate"][0], color=colour, label=f"mu={mu:g}, seed 0")
+        common.band(axes[1], results["loss"], colour, f"mu={mu:g}")
     axes[0].axhline(first["best_coordinate"][0], color="0.4", linestyle=":", label="maximum likelihood")
     axes[1].axhline(np.median(first["loss"][:, -1] - first["gap"][:, -1]), color="0.4", linestyle=":", label="least")
     common.band(axes[2], first["noise"], "C0", f"noise, mu={noisiest:g}")

@@ -23,7 +23,7 @@ def main(seeds: range | None = None, quick: bool = False) -> None:
     )
     s = out.settings
     seeds = seeds or range(s.replications)
-    draw = jax.jit(partial(drawn, users=s.users))
+    draw = jax.jit(partial(draw_records, users=s.users))
     shared = {
         "users": s.users,
         "steps": s.steps,
@@ -48,25 +48,26 @@ def main(seeds: range | None = None, quick: bool = False) -> None:
     tuning, chosen, runs = {}, {}, {}
     tuned_on = common.tuning_seeds(s.tuning_seeds)
     for method, (run, config, tried) in methods.items():
-        found = common.over_seeds(draw, run, [config(**one) for one in tried], tuned_on, f"tuning {method}")
-        scores = np.median(found["gap"][:, :, -1], axis=1)
+        results = common.run_seeds(draw, run, [config(**options) for options in tried], tuned_on, f"tuning {method}")
+        scores = np.median(results["gap"][:, :, -1], axis=1)
         chosen[method], tuning[method] = common.choose(f"{method} by median final loss gap", tried, scores, tuned_on)
-        found = common.over_seeds(draw, run, [config(**chosen[method])], seeds, method)
-        runs[method] = {name: values[0] for name, values in found.items()}
+        results = common.run_seeds(draw, run, [config(**chosen[method])], seeds, method)
+        runs[method] = {name: values[0] for name, values in results.items()}
 
     print(f"\ndistance to the minimiser, medians of {len(seeds)} seeds")
     steps = [t for t in SHOWN_STEPS if t <= s.steps]
     rows = [
-        (method, common.in_words(chosen[method]))
-        + tuple(f"{np.median(found['distance'][:, t]):.3g}" for t in steps)
-        + tuple(f"{np.median(found[name][:, -1]):.3g}" for name in ("gap", "distance_to_true"))
-        for method, found in runs.items()
+        (method, common.describe_options(chosen[method]))
+        + tuple(f"{np.median(results['distance'][:, t]):.3g}" for t in steps)
+        + tuple(f"{np.median(results[name][:, -1]):.3g}" for name in ("gap", "distance_to_true"))
+        for method, results in runs.items()
     ]
     report.print_table(("method", "tuned", *(f"step {t}" for t in steps), "loss gap: end", "to the truth: end"), rows)
 
     ratio = common.interval(ratio_of_medians, runs[GIBO]["distance"][:, -1], runs[GD]["distance"][:, -1])
     halved = {
-        method: np.argmax(found["distance"] <= found["distance"][:, :1] / 2, axis=1) for method, found in runs.items()
+        method: np.argmax(results["distance"] <= results["distance"][:, :1] / 2, axis=1)
+        for method, results in runs.items()
     }
     settled = {"step that halves the distance": halved, "distance at the end": last_of(runs, "distance")}
     settled["distance to the truth at the end"] = last_of(runs, "distance_to_true")
@@ -97,46 +98,48 @@ def main(seeds: range | None = None, quick: bool = False) -> None:
             )
             for name in ("surrogate", "estimated")
         },
-        median={m: {name: np.median(values, axis=0) for name, values in found.items()} for m, found in runs.items()},
+        median={
+            m: {name: np.median(values, axis=0) for name, values in results.items()} for m, results in runs.items()
+        },
     )
 
 
 def last_of(runs, name):
-    return {method: found[name][:, -1] for method, found in runs.items()}
+    return {method: results[name][:, -1] for method, results in runs.items()}
 
 
 def ratio_of_medians(first, second, axis):
     return np.median(first, axis=axis) / np.median(second, axis=axis)
 
 
-def drawn(key, users):
+def draw_records(key, users):
     """Records, and the exact minimiser by iterated reweighting."""
     data = huber_regression.sample(key, users)
     covariates, responses = data
     weight = jnp.minimum(1.0, 2.0 / jnp.sum(jnp.square(covariates), axis=1))
 
-    def reweighted(_, theta):
+    def reweight(_, theta):
         within = weight / jnp.maximum(jnp.abs(responses - covariates @ theta), 1.0)
         return jnp.linalg.solve((covariates * within[:, None]).T @ covariates, covariates.T @ (within * responses))
 
-    return data, jax.lax.fori_loop(0, REWEIGHTINGS, reweighted, jnp.zeros(covariates.shape[1]))
+    return data, jax.lax.fori_loop(0, REWEIGHTINGS, reweight, jnp.zeros(covariates.shape[1]))
 
 
-def run_gibo(given, drawn):
-    key, config = given
+def run_gibo(inputs, drawn):
+    key, config = inputs
     (data, best), loss = drawn, huber_regression.loss
     release, _, info = drivers.pure_run(dp_gibo.algorithm, loss, key, config, data)
-    return measured(config, release.path, info, data, best)
+    return path_quantities(config, release.path, info, data, best)
 
 
-def run_descent(given, drawn):
-    key, config = given
+def run_descent(inputs, drawn):
+    key, config = inputs
     (data, best), gradients = drawn, dp_gd.gradient_objective(huber_regression.loss)
     release, _, info = drivers.pure_run(dp_gd.algorithm, gradients, key, config, data)
-    return measured(config, release.path, info, data, best)
+    return path_quantities(config, release.path, info, data, best)
 
 
-def measured(config, path, info, data, best):
+def path_quantities(config, path, info, data, best):
     """Raw quantities (the records are simulated). ``estimated`` is with noise, ``surrogate`` before it."""
 
     def mean_loss(theta):
@@ -157,9 +160,9 @@ def measured(config, path, info, data, best):
 
 def picture(runs):
     figure, axes = common.panels(3, sharex=True)
-    for colour, (method, found) in zip(("C0", "C1", "0.4"), runs.items(), strict=True):
-        axes[0].plot(found["coordinate"][0], color=colour, label=f"{method}, seed 0")
-        common.band(axes[1], found["distance"], colour, method)
+    for colour, (method, results) in zip(("C0", "C1", "0.4"), runs.items(), strict=True):
+        axes[0].plot(results["coordinate"][0], color=colour, label=f"{method}, seed 0")
+        common.band(axes[1], results["distance"], colour, method)
     axes[0].axhline(huber_regression.TRUE_COEFFICIENTS[0], color="0.4", linestyle=":", label="truth")
     common.band(axes[2], runs[GIBO]["estimated"], "C0", f"{GIBO}: estimated, with noise")
     common.band(axes[2], runs[GIBO]["surrogate"], "C2", f"{GIBO}: estimated, before noise")

@@ -40,7 +40,7 @@ class Problem(NamedTuple):
 
 
 @lru_cache(maxsize=1)
-def loaded(dataset: str) -> datasets.Dataset:
+def load_dataset(dataset: str) -> datasets.Dataset:
     return datasets.load(dataset)
 
 
@@ -48,7 +48,7 @@ def loaded(dataset: str) -> datasets.Dataset:
 def records(problem: Problem) -> _splits.Split:
     """A worker keeps the last one: a run evaluates one problem 500 times."""
     return _kernel_svr.kernel_svr_split(
-        loaded(problem.dataset),
+        load_dataset(problem.dataset),
         problem.seed,
         train=problem.train,
         validation=problem.users,
@@ -67,7 +67,7 @@ def mean_loss(point: np.ndarray, problem: Problem) -> float:
 
 def main(seeds: range | None = None, quick: bool = False) -> None:
     s = common.settings_of(settings, "fig3", quick)
-    dataset = loaded(s.dataset)
+    dataset = load_dataset(s.dataset)
     out = common.Report(
         settings,
         "fig3",
@@ -83,7 +83,7 @@ def main(seeds: range | None = None, quick: bool = False) -> None:
     reported = common.ends(seeds)
     methods = {f"DP-GIBO, mu={mu:g}": mu for mu in s.mu}
     boxed = {f"in box units, mu={mu:g}": mu for mu in s.mu}
-    done = resumed(out, real)
+    done = resume(out, real)
     print(
         f"{real.train} records train, {real.users} are the users, {features + 3} hyper-parameters, {s.steps} steps of "
         f"{features + 4} evaluations\ntuning: the first {small.train} and next {small.users} records, all of them "
@@ -98,16 +98,16 @@ def main(seeds: range | None = None, quick: bool = False) -> None:
                 done["tuning"][method] = tune(s, method, mu * real.users / small.users, small, pool)
                 out.write(seeds=reported, **done)
 
-        def run(method: str, problem: Problem, said: str) -> np.ndarray:
+        def run(method: str, problem: Problem, label: str) -> np.ndarray:
             if method == SEARCH:
-                return searched(s, problem, pool, said)
+                return run_search(s, problem, pool, label)
             if method == DEFAULT:
-                return defaults(s, problem, pool, said)
+                return defaults(s, problem, pool, label)
             if method in boxed:
-                return gibo(box_units(s, problem, boxed[method]), problem, pool, said)[AVERAGED]
+                return gibo(box_units(s, problem, boxed[method]), problem, pool, label)[AVERAGED]
             options = done["tuning"][method]["chosen"]
-            found = gibo(published(s, problem, methods[method], options), problem, pool, said)
-            return found[_descent.OUTPUTS.index(options["output"])]
+            curves_by_output = gibo(published_config(s, problem, methods[method], options), problem, pool, label)
+            return curves_by_output[_descent.OUTPUTS.index(options["output"])]
 
         shown = [*methods, SEARCH, *boxed, DEFAULT]
         for seed in seeds:
@@ -116,7 +116,7 @@ def main(seeds: range | None = None, quick: bool = False) -> None:
                 if str(seed) in runs:
                     continue
                 curve = run(method, real._replace(seed=seed), f"{method}, seed {seed}")
-                runs[str(seed)] = common.plain(np.asarray(curve))
+                runs[str(seed)] = common.json_value(np.asarray(curve))
                 out.write(seeds=reported, **done)
 
     curves = {method: np.array([done["runs"][method][str(seed)] for seed in seeds]) for method in shown}
@@ -124,14 +124,14 @@ def main(seeds: range | None = None, quick: bool = False) -> None:
     report.print_table(
         ("method", "tuned", "mean", "min", "max"),
         [
-            (method, common.in_words(done["tuning"].get(method, {}).get("chosen", {})))
+            (method, common.describe_options(done["tuning"].get(method, {}).get("chosen", {})))
             + tuple(f"{value:.4f}" for value in (f(curves[method][:, -1]) for f in (np.mean, np.min, np.max)))
             for method in shown
         ],
     )
     private, free = methods
     pairs = {
-        f"{first} - {second}": common.compared(curves[first][:, -1], curves[second][:, -1])
+        f"{first} - {second}": common.paired_difference(curves[first][:, -1], curves[second][:, -1])
         for first, second in (*((name, SEARCH) for name in shown if name != SEARCH), (private, free))
     }
     print("\npaired differences, mean (95 % interval, Student's t)")
@@ -147,20 +147,20 @@ def sizes(s: Any, total: int) -> tuple[int, int]:
     return (s.train, s.users) if s.train + s.users <= total else (total // 2, total - total // 2)
 
 
-def resumed(out: common.Report, problem: Problem) -> dict[str, Any]:
+def resume(out: common.Report, problem: Problem) -> dict[str, Any]:
     """What an earlier run of the same commit and settings on the same data wrote, the tuning and the runs."""
     out.summary["problem"] = problem._asdict()
     path, fresh = out.path("json"), {"tuning": {}, "runs": {}}
     if not path.exists():
         return fresh
     written = json.loads(path.read_text())
-    asked = common.plain(out.summary) | {"settings": out.described, "commit": report.REVISION, "modified": False}
-    if any(written.get(name) != wanted for name, wanted in asked.items()):
+    asked = common.json_value(out.summary) | {"settings": out.described, "commit": report.REVISION, "modified": False}
+    if any(written.get(name) != value for name, value in asked.items()):
         return fresh
-    found = {name: written[name] for name in fresh}
+    previous = {name: written[name] for name in fresh}
     out.started -= written["seconds"]
-    print(f"going on from {path.name}: {sum(map(len, found['runs'].values()))} runs are there\n")
-    return found
+    print(f"going on from {path.name}: {sum(map(len, previous['runs'].values()))} runs are there\n")
+    return previous
 
 
 def tune(s: Any, method: str, mu: float, small: Problem, pool: Executor) -> dict[str, Any]:
@@ -168,21 +168,21 @@ def tune(s: Any, method: str, mu: float, small: Problem, pool: Executor) -> dict
     seeds = common.tuning_seeds(s.tuning_seeds)
     tried = [{"step_size": size, "accumulator": start} for size, start in s.step_sizes]
     scores = []
-    for one in tried:
+    for update in tried:
         ends = []
         for seed in seeds:
-            said = f"tuning {method}, {common.in_words(one)}, seed {seed}"
+            label = f"tuning {method}, {common.describe_options(update)}, seed {seed}"
             problem = small._replace(seed=seed)
-            ends.append([curve[-1] for curve in gibo(published(s, problem, mu, one), problem, pool, said)])
+            ends.append([curve[-1] for curve in gibo(published_config(s, problem, mu, update), problem, pool, label)])
         scores.append(np.mean(ends, axis=0))
-    options = [one | {"output": output} for one in tried for output in _descent.OUTPUTS]
+    options = [update | {"output": output} for update in tried for output in _descent.OUTPUTS]
     _, record = common.choose(f"{method} by mean final loss", options, np.ravel(scores), seeds)
-    return common.plain(record | {"train": small.train, "users": small.users, "mu": mu})
+    return common.json_value(record | {"train": small.train, "users": small.users, "mu": mu})
 
 
-def published(s: Any, problem: Problem, mu: float, options: dict[str, Any]) -> dp_gibo.Config:
+def published_config(s: Any, problem: Problem, mu: float, options: dict[str, Any]) -> dp_gibo.Config:
     """Algorithm 1. The step size is in half-widths of the box: the parameters have sides of their own."""
-    bounds, start, _ = begun(problem)
+    bounds, start, _ = run_inputs(problem)
     return dp_gibo.config(
         box_units=False,
         noise="float",
@@ -199,7 +199,7 @@ def published(s: Any, problem: Problem, mu: float, options: dict[str, Any]) -> d
 
 def box_units(s: Any, problem: Problem, mu: float) -> dp_gibo.Config:
     """The same descent, with step and update as ``minimize`` has them."""
-    bounds, start, _ = begun(problem)
+    bounds, start, _ = run_inputs(problem)
     return dp_gibo.config(
         noise="float",
         users=problem.users,
@@ -212,10 +212,10 @@ def box_units(s: Any, problem: Problem, mu: float) -> dp_gibo.Config:
     )
 
 
-def gibo(config: dp_gibo.Config, problem: Problem, pool: Executor, said: str) -> np.ndarray:
+def gibo(config: dp_gibo.Config, problem: Problem, pool: Executor, label: str) -> np.ndarray:
     """``(2, T + 1)``: the mean loss of what would be released after each step, by each of ``_descent.OUTPUTS``."""
-    _, _, key = begun(problem)
-    print(said)
+    _, _, key = run_inputs(problem)
+    print(label)
     run = drivers.run_loop(
         dp_gibo.algorithm, losses, problem, config, run=drivers.Execution(key=key, executor=pool, progress=True)
     )
@@ -224,10 +224,10 @@ def gibo(config: dp_gibo.Config, problem: Problem, pool: Executor, said: str) ->
     return np.array([future.result() for future in futures]).reshape(points.shape[:2])
 
 
-def defaults(s: Any, problem: Problem, pool: Executor, said: str) -> np.ndarray:
+def defaults(s: Any, problem: Problem, pool: Executor, label: str) -> np.ndarray:
     """``(1,)``: what ``minimize`` ends at."""
-    bounds, _, key = begun(problem)
-    print(said)
+    bounds, _, key = run_inputs(problem)
+    print(label)
     run = minimize(
         losses,
         problem,
@@ -242,11 +242,11 @@ def defaults(s: Any, problem: Problem, pool: Executor, said: str) -> np.ndarray:
     return np.array([mean_loss(run.release.point, problem)])
 
 
-def searched(s: Any, problem: Problem, pool: Executor, said: str) -> np.ndarray:
+def run_search(s: Any, problem: Problem, pool: Executor, label: str) -> np.ndarray:
     """``(T + 1,)``: the least mean loss so far after each batch; the first counts for step 0 too."""
-    bounds, _, key = begun(problem)
+    bounds, _, key = run_inputs(problem)
     config = random_search.config(users=problem.users, steps=s.steps, batch=bounds.shape[1] + 1, bounds=bounds)
-    print(said)
+    print(label)
     run = drivers.run_loop(
         random_search.algorithm,
         losses,
@@ -259,7 +259,7 @@ def searched(s: Any, problem: Problem, pool: Executor, said: str) -> np.ndarray:
     return np.minimum.accumulate([means[0, 0], *means.min(axis=1)])
 
 
-def begun(problem: Problem) -> tuple[np.ndarray, jax.Array, jax.Array]:
+def run_inputs(problem: Problem) -> tuple[np.ndarray, jax.Array, jax.Array]:
     """The box, the start, the key of the run."""
     start_key, key = jax.random.split(jax.random.key(problem.seed))
     bounds = _kernel_svr.kernel_svr_bounds(problem.features)

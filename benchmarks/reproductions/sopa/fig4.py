@@ -30,7 +30,7 @@ def main(seeds: range | None = None, quick: bool = False) -> None:
     s = out.settings
     seeds = seeds or range(s.replications)
     tuned_on = common.tuning_seeds(s.tuning_seeds)
-    draw, exact = lengthscales.drawing(s.users, s.train), lengthscales.noise()
+    draw, exact = lengthscales.draw_function(s.users, s.train), lengthscales.noise()
     total = s.steps * s.batch
     at = (s.evaluations - 1) // s.batch  # 265 = 24 x 11 + 1: DP-GIBO is read after 24 steps
     print(
@@ -59,49 +59,55 @@ def main(seeds: range | None = None, quick: bool = False) -> None:
         tried = common.grid(mu=(mu,), step_size=s.step_sizes, lengthscale=fits)
         chosen[mu], tuning[mu] = lengthscales.tune_gibo(s, draw, tried, gibo, tuned_on, f"DP-GIBO, mu={mu:g}")
     options = [{key: value for key, value in chosen[mu].items() if key != "output"} for mu in s.budgets]
-    found = common.over_seeds(draw, lengthscales.run_gibo, [gibo(**one) for one in options], seeds, "DP-GIBO")
-    for mu, runs in zip(s.budgets, found["curve"], strict=True):
-        curves[mu] = lengthscales.released(runs, chosen[mu])
+    results = common.run_seeds(draw, lengthscales.run_gibo, [gibo(**setting) for setting in options], seeds, "DP-GIBO")
+    for mu, runs in zip(s.budgets, results["curve"], strict=True):
+        curves[mu] = lengthscales.released_curves(runs, chosen[mu])
 
     untuned = [(lengthscales.box_units(s, mu=mu), exact) for mu in BOXED]
-    found = common.over_seeds(draw, lengthscales.run_gibo, untuned, seeds, "in box units")
-    for name, runs in zip(BOXED.values(), found["curve"], strict=True):
+    results = common.run_seeds(draw, lengthscales.run_gibo, untuned, seeds, "in box units")
+    for name, runs in zip(BOXED.values(), results["curve"], strict=True):
         curves[name] = runs[:, _descent.OUTPUTS.index("last_half_mean")]
 
-    found = common.over_seeds(draw, lengthscales.run_search, [(lengthscales.search(s), exact)], seeds, SEARCH)
-    curves[SEARCH], reference = found["curve"][0], found["reference"][0]
+    results = common.run_seeds(draw, lengthscales.run_search, [(lengthscales.search(s), exact)], seeds, SEARCH)
+    curves[SEARCH], reference = results["curve"][0], results["reference"][0]
 
     tried, scores = common.grid(lengthscale=s.ucb_lengthscales, beta=s.ucb_betas), []
-    for one in tried:  # a schedule and a constant beta are two programs
-        tries = common.over_seeds(draw, run_ucb, [ucb(**one)], tuned_on, f"tuning {UCB}, {common.in_words(one)}")
+    for setting in tried:  # a schedule and a constant beta are two programs
+        tries = common.run_seeds(
+            draw, run_ucb, [ucb(**setting)], tuned_on, f"tuning {UCB}, {common.describe_options(setting)}"
+        )
         scores.append(np.mean(tries["curve"][0, :, -1]))
     chosen[UCB], tuning[UCB] = common.choose(f"{UCB} by mean final loss", tried, scores, tuned_on)
-    curves[UCB] = common.over_seeds(draw, run_ucb, [ucb(**chosen[UCB])], seeds, UCB)["curve"][0]
+    curves[UCB] = common.run_seeds(draw, run_ucb, [ucb(**chosen[UCB])], seeds, UCB)["curve"][0]
 
     # Column 0: at the paper's count; column 1: at T b.
     ends = {name: curves[name][:, [s.evaluations - 1, -1]] for name in (SEARCH, UCB)}
     ends |= {name: curves[name][:, [at, -1]] for name in (*s.budgets, *BOXED.values())}
-    default = minimized(s, draw, seeds)
+    default = default_losses(s, draw, seeds)
     print(f"\nmean loss of what is released, mean of {len(seeds)} seeds (range)")
     rows = []
     for name in (s.mu, SEARCH, UCB, *(mu for mu in s.budgets if mu != s.mu), *BOXED.values()):
         label = name if isinstance(name, str) else f"DP-GIBO, mu={name:g}"
-        rows.append((label, common.in_words(chosen.get(name, {})), *(spread(values) for values in ends[name].T)))
+        rows.append(
+            (label, common.describe_options(chosen.get(name, {})), *(spread(values) for values in ends[name].T))
+        )
     rows.append((DEFAULT, "", "", spread(default)))
     rows.append(("at the true lengthscales", "", spread(reference), spread(reference)))
     report.print_table(("method", "tuned", f"{s.evaluations} evaluations", f"{total} evaluations"), rows)
     pairs = {
-        f"{GIBO} - {other}, {count} evaluations": common.compared(ends[s.mu][:, column], ends[other][:, column])
+        f"{GIBO} - {other}, {count} evaluations": common.paired_difference(
+            ends[s.mu][:, column], ends[other][:, column]
+        )
         for column, count in enumerate((s.evaluations, total))
         for other in (SEARCH, UCB)
     }
     pairs |= {
-        f"{name} - {SEARCH}, {total} evaluations": common.compared(ends[name][:, 1], ends[SEARCH][:, 1])
+        f"{name} - {SEARCH}, {total} evaluations": common.paired_difference(ends[name][:, 1], ends[SEARCH][:, 1])
         for name in BOXED.values()
     }
-    pairs[f"{DEFAULT} - {SEARCH}, {total} evaluations"] = common.compared(default, ends[SEARCH][:, 1])
+    pairs[f"{DEFAULT} - {SEARCH}, {total} evaluations"] = common.paired_difference(default, ends[SEARCH][:, 1])
     budgets = {
-        f"mu={mu:g} - mu={s.mu:g}, {total} evaluations": common.compared(ends[mu][:, 1], ends[s.mu][:, 1])
+        f"mu={mu:g} - mu={s.mu:g}, {total} evaluations": common.paired_difference(ends[mu][:, 1], ends[s.mu][:, 1])
         for mu in s.budgets
         if mu != s.mu
     }
@@ -122,14 +128,14 @@ def main(seeds: range | None = None, quick: bool = False) -> None:
     )
 
 
-def run_ucb(given, drawn):
+def run_ucb(inputs, drawn):
     """``curve (T,)``: the least mean loss so far."""
-    key, config = given
+    key, config = inputs
     _, _, info = drivers.pure_run(gp_ucb.algorithm, gp_regression.loss, key, config, drawn[0])
     return {"curve": jnp.minimum.accumulate(info.value[:, 0])}
 
 
-def minimized(s, draw, seeds):
+def default_losses(s, draw, seeds):
     """``(seeds,)``: what ``minimize`` ends at. Its steps are not all descents, so it has no path to read earlier."""
     ends = []
     for seed in seeds:

@@ -21,7 +21,7 @@ def main(seeds: range | None = None, quick: bool = False) -> None:
     s = out.settings
     seeds = seeds or range(s.replications)
     tuned_on = common.tuning_seeds(s.tuning_seeds)
-    draw, total = lengthscales.drawing(s.users, s.train), s.steps * s.batch
+    draw, total = lengthscales.draw_function(s.users, s.train), s.steps * s.batch
 
     right, over, under = s.sigmas
     tuning, chosen, curves, diagnosed, reference = {}, {}, {}, {}, np.zeros(0)
@@ -36,14 +36,14 @@ def main(seeds: range | None = None, quick: bool = False) -> None:
         chosen[reading], tuning[reading] = lengthscales.tune_gibo(s, draw, tried, gibo, tuned_on, reading)
         options = {k: v for k, v in chosen[reading].items() if k != "output"}
         configs = [gibo(**options | {"sigma": sigma}) for sigma in s.sigmas]
-        found = common.over_seeds(draw, lengthscales.run_gibo, configs, seeds, reading)
+        results = common.run_seeds(draw, lengthscales.run_gibo, configs, seeds, reading)
         for i, sigma in enumerate(s.sigmas):
-            curves[reading, sigma] = lengthscales.released(found["curve"][i], chosen[reading])
-            diagnosed[reading, sigma] = {name: found[name][i].mean() for name in ("reach", "clipped_share")}
-        found = common.over_seeds(
+            curves[reading, sigma] = lengthscales.released_curves(results["curve"][i], chosen[reading])
+            diagnosed[reading, sigma] = {name: results[name][i].mean() for name in ("reach", "clipped_share")}
+        results = common.run_seeds(
             draw, lengthscales.run_search, [(lengthscales.search(s), noise)], seeds, f"{SEARCH}, {reading}"
         )
-        curves[reading, SEARCH], reference = found["curve"][0], found["reference"][0]
+        curves[reading, SEARCH], reference = results["curve"][0], results["reference"][0]
 
     finals = {case: values[:, -1] for case, values in curves.items()}
     print(f"\nmean loss without noise of what is released after {total} evaluations, {len(seeds)} seeds (range)")
@@ -60,30 +60,35 @@ def main(seeds: range | None = None, quick: bool = False) -> None:
     pairs = {}
     for reading in READINGS:
         for first, second in ((right, over), (right, under), (over, under), *((sigma, SEARCH) for sigma in s.sigmas)):
-            names = [one if one == SEARCH else f"sigma={one:g}" for one in (first, second)]
-            pairs[f"{reading}: {' - '.join(names)}"] = common.compared(finals[reading, first], finals[reading, second])
+            names = [method if method == SEARCH else f"sigma={method:g}" for method in (first, second)]
+            pairs[f"{reading}: {' - '.join(names)}"] = common.paired_difference(
+                finals[reading, first], finals[reading, second]
+            )
     print("\npaired differences, mean (95 % interval, Student's t)")
     for name, comparison in pairs.items():
         print(f"  {name}: {common.sentence(comparison)}")
     verdicts = {reading: verdict(s, reading, finals) for reading in READINGS}
-    for reading, said in verdicts.items():
-        print(f"{reading}: {said}")
+    for reading, claims in verdicts.items():
+        print(f"{reading}: {claims}")
     print()
 
-    def named(found):
-        return {f"{reading}: {one if one == SEARCH else f'sigma={one:g}'}": v for (reading, one), v in found.items()}
+    def label_cases(by_case):
+        return {
+            f"{reading}: {method if method == SEARCH else f'sigma={method:g}'}": v
+            for (reading, method), v in by_case.items()
+        }
 
     out.finish(
         picture(s, {case: values - reference[:, None] for case, values in curves.items()}),
         seeds=common.ends(seeds),
         tuning=tuning,
         chosen=chosen,
-        final=named(finals),
+        final=label_cases(finals),
         at_true_lengthscales=reference,
-        diagnosed=named(diagnosed),
+        diagnosed=label_cases(diagnosed),
         paired=pairs,
         verdicts=verdicts,
-        mean_curves=named({case: values.mean(axis=0) for case, values in curves.items()}),
+        mean_curves=label_cases({case: values.mean(axis=0) for case, values in curves.items()}),
     )
 
 

@@ -20,7 +20,7 @@ from jaxdpbo import dp_gibo, drivers, kernels
 from jaxdpbo._algorithms import random_search
 from jaxdpbo.surrogate import _descent
 
-OBJECTIVE = noisy.observed(gp_regression.loss)
+OBJECTIVE = noisy.objective(gp_regression.loss)
 SOURCE = "drawn from a Gaussian process, afresh each seed"
 EXCESS = "mean loss of the answer, less that at\nthe true lengthscales: mean, range"
 
@@ -36,12 +36,12 @@ def noise(deviation: float = 0.0, common: bool = False) -> Noise:
     return Noise(jnp.asarray(deviation, float), jnp.asarray(common))
 
 
-def drawing(users: int, train: int) -> Callable[[jax.Array], Any]:
+def draw_function(users: int, train: int) -> Callable[[jax.Array], Any]:
     """``key -> (records, start, reference)``: a replication's data, where its runs begin, the loss at the truth."""
-    return jax.jit(partial(_drawn, users=users, train=train))
+    return jax.jit(partial(_draw, users=users, train=train))
 
 
-def _drawn(key, users, train):
+def _draw(key, users, train):
     data_key, start_key = jax.random.split(key)
     records, true = gp_regression.sample(data_key, users, train)
     return records, gp_regression.start(start_key), jnp.mean(gp_regression.loss(true, records))
@@ -79,11 +79,11 @@ def box_units(s: Any, *, mu: float) -> dp_gibo.Config:
     )
 
 
-def run_gibo(given, drawn):
+def run_gibo(inputs, drawn):
     """``curve (2, T + 1)``: the mean loss of what would be released after each step, by each of
     ``_descent.OUTPUTS``.
     """
-    key, (config, noise) = given
+    key, (config, noise) = inputs
     records, start, _ = drawn
     noise_key, key = jax.random.split(key)
     data = noisy.Data(records, noise_key, *noise)
@@ -98,9 +98,9 @@ def run_gibo(given, drawn):
     }
 
 
-def run_search(given, drawn):
+def run_search(inputs, drawn):
     """Random search: ``curve (m,)``, the mean loss of the best point so far, best as observed; and the reference."""
-    key, (config, noise) = given
+    key, (config, noise) = inputs
     records, _, reference = drawn
     noise_key, key = jax.random.split(key)
     points = random_search.ask(key, config, random_search.init(key, config)).points
@@ -120,14 +120,14 @@ def mean_losses(points: jax.Array, records: Any) -> jax.Array:
     return jax.lax.map(lambda point: jnp.mean(gp_regression.loss(point, records)), points)
 
 
-def tune_gibo(s, draw, tried, make, seeds, said, at=-1):
+def tune_gibo(s, draw, tried, make, seeds, label, at=-1):
     """The options, ``output`` among them, of least mean loss after step ``at``; ``make(**options)`` is what is run."""
-    found = common.over_seeds(draw, run_gibo, [make(**one) for one in tried], seeds, f"tuning {said}")
-    options = [one | {"output": output} for one in tried for output in _descent.OUTPUTS]
-    scores = np.mean(found["curve"][..., at], axis=1).ravel()
-    return common.choose(f"{said} by mean final loss", options, scores, seeds)
+    results = common.run_seeds(draw, run_gibo, [make(**setting) for setting in tried], seeds, f"tuning {label}")
+    options = [setting | {"output": output} for setting in tried for output in _descent.OUTPUTS]
+    scores = np.mean(results["curve"][..., at], axis=1).ravel()
+    return common.choose(f"{label} by mean final loss", options, scores, seeds)
 
 
-def released(curves: np.ndarray, options: dict[str, Any]) -> np.ndarray:
+def released_curves(curves: np.ndarray, options: dict[str, Any]) -> np.ndarray:
     """Of ``curves (seeds, 2, T + 1)``, those of the chosen output."""
     return curves[:, _descent.OUTPUTS.index(options["output"])]

@@ -219,15 +219,16 @@ def test_the_utility_of_the_released_point(pairs):
     assert np.mean(missed > allowed) <= failure
 
 
-def test_the_utility_of_the_released_value(pairs):
-    """Theorem 4."""
-    failure, epsilon = 0.05, 50.0
-    chosen = config(epsilon=epsilon, release="value")
-    _, values, _ = runs(chosen, *map(jnp.asarray, pairs), steps=STEPS)
+@pytest.mark.parametrize("variance", [NOISE, 0.0])
+def test_the_utility_of_the_released_value(pairs, variance):
+    """Theorem 4, and theorem 6 for exact observations."""
+    failure, epsilon, exact = 0.05, 50.0, variance == 0
+    chosen = config(epsilon=epsilon, release="value", noise_variance=variance)
+    _, values, _ = runs(chosen, *map(jnp.asarray, (pairs[0], pairs[1] * (not exact))), steps=STEPS)
     scale = float(chosen.value_sensitivity) / epsilon
     released = np.max(values, axis=2) + np.random.default_rng(2).laplace(scale=scale, size=(2000, 2))
-    share = _prior_averaged_constants.shares(DELTA, "value", exact=False)
-    q = _prior_averaged_constants.noise_gap(math.sqrt(NOISE), STEPS, share.noise)
+    share = _prior_averaged_constants.shares(DELTA, "value", exact=exact)
+    q = 0.0 if exact else _prior_averaged_constants.noise_gap(math.sqrt(variance), STEPS, share.noise)
     regret = float(chosen.value_sensitivity) - q - _sensitivity.utilities(COUNT, CORRELATION, share.gap)
     bound = theory.value_error(
         regret=regret, noise_gap=q, sensitivity=float(chosen.value_sensitivity), epsilon=epsilon, failure=failure

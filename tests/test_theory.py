@@ -151,22 +151,28 @@ def test_corollary_3_4_holds_on_a_parabola_and_its_printed_form_does_not(share):
 
 
 def test_the_bounds_hold_over_noisy_biased_runs_and_need_their_noise_term():
-    """Descent on a bowl with the algorithm's own noise and a bias as large as the traces allow, all assumptions met."""
+    """Descent on a bowl with the algorithm's own noise and a bias as large as the traces allow, all assumptions met.
+
+    Lemma B.1 bounds each step, theorems 3.2 and 3.3 a whole run.
+    """
     bowl, clip_norm, step_size, steps = np.array([0.5, 1.0, 2.0]), 6.0, 0.4, 40
     setting = {"clip_norm": clip_norm, "steps": steps, "users": 200, "mu": 1.0, "dimension": 3, "failure": 0.01}
     deviation, noise = 2 * clip_norm * np.sqrt(steps) / 200, theory.noise_term(**setting)
-    beyond_the_noiseless_bounds = np.zeros(2)
+    beyond_the_noiseless_bounds, beyond_the_noiseless_lemma = np.zeros(2), 0
     for seed in range(100):
         rng = np.random.default_rng(seed)
         traces, theta, squares = rng.uniform(0, 1e-3, size=steps), rng.uniform(-0.1, 0.1, size=3), []
         shared = {"initial_gap": bowl @ theta**2 / 2, "step_size": step_size, "rkhs_norm": 2.0}
         for trace in traces:
-            gradient = bowl * theta
+            gradient, loss = bowl * theta, bowl @ theta**2 / 2
             squares.append(gradient @ gradient)
             bias = rng.normal(size=3)
             bias *= theory.bias_radius(trace, rkhs_norm=2.0) / np.linalg.norm(bias)
             assert np.linalg.norm(gradient + bias) <= clip_norm
             theta = theta - step_size * (gradient + bias + deviation * rng.normal(size=3))
+            fall = step_size / 2 * (gradient @ gradient - 2.0**2 * trace)
+            assert bowl @ theta**2 / 2 <= loss - fall + step_size * noise
+            beyond_the_noiseless_lemma += bowl @ theta**2 / 2 > loss - fall
         reached = np.mean(squares), bowl @ theta**2 / 2
         bounds, noiseless = (
             (
@@ -180,6 +186,7 @@ def test_the_bounds_hold_over_noisy_biased_runs_and_need_their_noise_term():
         assert np.linalg.norm(theta) <= theory.distance_bound(bounds[1], convexity=0.5)
         beyond_the_noiseless_bounds += np.greater(reached, noiseless)
     assert np.all(beyond_the_noiseless_bounds > 50)
+    assert beyond_the_noiseless_lemma > 1000  # of 4,000 steps
 
 
 def test_huber_regression_s_gradients_reach_sqrt_2_and_no_more():

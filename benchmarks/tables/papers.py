@@ -3,6 +3,7 @@
 import numpy as np
 
 from benchmarks.papers import rules
+from benchmarks.report import other_seeds
 from benchmarks.tables.markdown import load_result, table
 
 REGRET_ROWS = {
@@ -247,28 +248,28 @@ def avent_table2() -> str:
     return table(header, rows)
 
 
+def _sets(item: str) -> dict[str, str]:
+    """The names of an item's results on all sets of seeds, by the suffix that names the seeds."""
+    return {name.removeprefix(item): name for name in (item, *other_seeds(item))}
+
+
 def avent_luck() -> str:
-    searches, random = load_result("avent_luck")["hypervolumes"], load_result("avent_table2")["tasks"]
-    ways = ("ours", "the paper's")
     rows = []
-    for name, label in TASKS.items():
-        if f"{name}, ours" not in searches:
-            continue
-        volumes = searches[f"{name}, ours"]
-        less = [rules.welch(searches[f"{name}, {way}"], random[f"{name}, {way}"]["random"]) for way in ways]
-        rows.append(
-            (label, f"{np.mean(volumes):.3f}", f"{min(volumes):.3f} to {max(volumes):.3f}")
-            + tuple(f"{difference.mean:.3f} ({difference.low:.3f} to {difference.high:.3f})" for difference in less)
-        )
-    count = len(next(iter(searches.values())))
-    header = (
-        "",
-        f"{count} searches, ours, mean",
-        "range",
-        "minus random, ours",
-        "minus random, the paper's accountant",
-    )
-    return table(header, rows)
+    for suffix, name in _sets("avent_luck").items():
+        searches, random = load_result(name)["hypervolumes"], load_result(f"avent_table2{suffix}")["tasks"]
+        for task, label in TASKS.items():
+            ways = [f"{task}, {way}" for way in ("ours", "the paper's")]
+            if not all(way in searches for way in ways):
+                continue
+            volumes = searches[ways[0]]
+            differences = [rules.welch(searches[way], random[way]["random"]) for way in ways]
+            rows.append(
+                (label, suffix.lstrip("_").replace("-", ":") or f"0:{len(volumes)}", f"{np.mean(volumes):.3f}")
+                + (f"{min(volumes):.3f} to {max(volumes):.3f}",)
+                + tuple(f"{gap.mean:.3f} ({gap.low:.3f} to {gap.high:.3f})" for gap in differences)
+            )
+    header = ("", "seeds", "mean, ours", "range", "minus random, ours", "minus random, the paper's accountant")
+    return table(header, sorted(rows, key=lambda row: list(TASKS.values()).index(row[0])))
 
 
 def avent_least() -> str:
@@ -282,11 +283,15 @@ def avent_least() -> str:
 
 
 def avent_fig6() -> str:
-    hypervolumes = load_result("avent_fig6")["hypervolumes"]
-    ways = list(next(iter(hypervolumes.values())))
-    return table(
-        ("", *ways), [(TASKS[name], *(f"{volumes[way]:.3f}" for way in ways)) for name, volumes in hypervolumes.items()]
-    )
+    sets = {suffix: load_result(name)["hypervolumes"] for suffix, name in _sets("avent_fig6").items()}
+    first = sets[""]
+    ways = list(next(iter(first.values())))
+    rows = [
+        (TASKS[task], suffix.lstrip("_").partition("-")[0] or "0", *(f"{by_task[task][way]:.3f}" for way in ways))
+        for task in first
+        for suffix, by_task in sets.items()
+    ]
+    return table(("", "seed", *ways), rows)
 
 
 def avent_fig7() -> str:

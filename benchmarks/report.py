@@ -30,7 +30,7 @@ SETTINGS = ("printed in the paper", "chosen here")
 
 def write_result(
     path: Path,
-    found: dict[str, Any],
+    measurements: dict[str, Any],
     *,
     seeds: Any,
     noise: str,
@@ -38,11 +38,11 @@ def write_result(
     settings: dict[str, Any],
     started: float,
 ) -> None:
-    """Write what was found, with its provenance (``FIELDS``), and say where.
+    """Write what was measured, with its provenance (``FIELDS``), and say where.
 
     Args:
       path: of the file.
-      found: what was measured; none of ``FIELDS``.
+      measurements: what was measured; none of ``FIELDS``.
       seeds: all that were used, a range as ``[first, end]``.
       noise: one of ``NOISE``: what is drawn for privacy.
       dtype: of the computation.
@@ -50,10 +50,10 @@ def write_result(
       started: ``time.perf_counter()`` at the start.
 
     Raises:
-      ValueError: ``found`` has a field of the provenance, or ``settings`` lacks one of its parts.
+      ValueError: ``measurements`` has a field of the provenance, or ``settings`` lacks one of its parts.
     """
-    if taken := [name for name in FIELDS if name in found]:
-        raise ValueError(f"found must leave {', '.join(taken)} to write_result")
+    if taken := [name for name in FIELDS if name in measurements]:
+        raise ValueError(f"measurements must leave {', '.join(taken)} to write_result")
     if lacking := [name for name in SETTINGS if name not in settings]:
         raise ValueError(f"settings must say what is {' and what is '.join(lacking)}")
     provenance = {
@@ -67,7 +67,7 @@ def write_result(
         "seconds": round(time.perf_counter() - started, 1),
         "machine": machine(),
     }
-    write_json(path, found | provenance)
+    write_json(path, measurements | provenance)
 
 
 def commit_state() -> tuple[str | None, bool | None]:
@@ -119,7 +119,7 @@ def save_figure(figure: Any, path: Path) -> None:
 
 def write_bench(
     name: str,
-    found: dict[str, Any],
+    measurements: dict[str, Any],
     *,
     quick: bool,
     chosen: dict[str, Any],
@@ -131,7 +131,7 @@ def write_bench(
 
     Args:
       name: of the measurement, as ``scripts/bench`` has it.
-      found: what was measured.
+      measurements: what was measured.
       quick: whether sizes were small.
       chosen: settings that were chosen here.
       printed: settings that the paper prints.
@@ -140,7 +140,7 @@ def write_bench(
     """
     ending = "_quick" * quick
     settings = {"printed in the paper": printed or {}, "chosen here": chosen, "quick": quick}
-    write_result(folder("bench") / f"{name}{ending}.json", found, settings=settings, **provenance)
+    write_result(folder("bench") / f"{name}{ending}.json", measurements, settings=settings, **provenance)
     for stem, figure in (figures or {}).items():
         save_figure(figure, folder("bench") / f"{stem}{ending}.png")
 

@@ -122,7 +122,7 @@ def test_a_wrong_marker_is_refused(text, message):
 def test_what_a_result_lacks_is_said(tmp_path):
     given = {"seeds": [0, 1], "noise": "none", "dtype": "float64", "started": 0.0}
     settings = {"printed in the paper": {}, "chosen here": {}}
-    with pytest.raises(ValueError, match="found must leave commit"):
+    with pytest.raises(ValueError, match="measurements must leave commit"):
         report.write_result(tmp_path / "x.json", {"commit": "a"}, settings=settings, **given)
     with pytest.raises(ValueError, match="settings must say what is chosen here"):
         report.write_result(tmp_path / "x.json", {}, settings={"printed in the paper": {}}, **given)

@@ -51,14 +51,14 @@ from diffprivlib import models
 warnings.simplefilter("ignore")
 data = np.load(sys.argv[1])
 epsilon, norm, cs, seeds = json.loads(sys.argv[2])
-found = {}
+errors_by_c = {}
 for C in cs:
-    found[C] = []
+    errors_by_c[C] = []
     for seed in range(*seeds):
         model = models.LogisticRegression(epsilon=epsilon, data_norm=norm, C=C, max_iter=1000, random_state=seed)
         model.fit(data["train"], data["train_labels"])
-        found[C].append(float(np.mean(model.predict(data["test"]) != data["test_labels"])))
-print(json.dumps([[C, errors] for C, errors in found.items()]))
+        errors_by_c[C].append(float(np.mean(model.predict(data["test"]) != data["test_labels"])))
+print(json.dumps([[C, errors] for C, errors in errors_by_c.items()]))
 """
 
 

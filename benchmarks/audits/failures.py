@@ -9,7 +9,7 @@ from jaxdpbo import dp_gp_ucb, drivers, gp_ucb, mechanisms, random_search, trans
 from jaxdpbo.privacy import _auditing
 
 ROWS = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 2.0], [0.5, 0.5]])
-TOLD = 1.0  # an epsilon that somebody might take for granted where nothing is claimed
+ASSUMED = 1.0  # an epsilon that somebody might take for granted where nothing is claimed
 
 
 def rows() -> list[Row]:
@@ -18,8 +18,8 @@ def rows() -> list[Row]:
         *(_worst_pair(number, variance) for number, variance in ((1, 0.01), (2, 0.0))),
         _half_of_what_moves(),
         Row("laplace, float, read to the last bit", claim("dp", 1.0), _last_bits, holds=False),
-        Row("random_search", claim("dp", TOLD), _random_search_scores, holds=False),
-        Row("gp_ucb", claim("dp", TOLD), _gp_ucb_scores, holds=False),
+        Row("random_search", claim("dp", ASSUMED), _random_search_scores, holds=False),
+        Row("gp_ucb", claim("dp", ASSUMED), _gp_ucb_scores, holds=False),
     ]
 
 

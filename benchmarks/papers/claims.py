@@ -433,7 +433,7 @@ AVENT = (
     Claim("figure 4", "250 random settings sit close to the front: error above the front's below 0.02", "design", 0.002,
           ("avent_fig4",), at_most(at("by_seed", "error above the front's, mean over epsilons"), 0.02, 0.002)),
     *_task_rows("figure 5, top", ABOVE, (TABLE2, LUCK), 0.005,
-                    lambda task: measures.searches_above_parts(f"{task}, ours", 0.005)),
+                lambda task: measures.searches_above_parts(f"{task}, ours", 0.005)),
     Claim("figure 5, top", f"{ABOVE}, MLP2+SGD", SEARCHES, 0.005, (TABLE2, LUCK),
           measures.searches_above_parts("MLP2+SGD, ours", 0.005)),
     Claim("figure 5, bottom left", "DPareto explores small epsilons that random settings miss, MLP2", SEARCHES, 0.0,

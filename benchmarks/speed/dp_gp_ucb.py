@@ -40,7 +40,7 @@ def main(quick: bool) -> None:
     medians = {name: statistics.median(run["seconds"] for run in peer_runs) for name, peer_runs in runs.items()}
     faster = min(medians, key=medians.__getitem__)
     seconds = statistics.median(sweep["seconds"] for sweep in swept) / seeds
-    alike, close = rows.count_equal_runs(swept[0]["values"], runs[faster], "values")
+    equal, close = rows.count_equal_runs(swept[0]["values"], runs[faster], "values")
     row = rows.row(
         f"one run of a sweep of {seeds} seeds",
         seconds,
@@ -51,7 +51,7 @@ def main(quick: bool) -> None:
         "float64",
         problem=f"c={problem.CANDIDATES}, d={problem.DIMENSION}, T={problem.STEPS}",
         ours=versions[0],
-        same_picks=f"{alike} of {len(runs[faster])} seeds, {close} of the others after a tie within {rows.CLOSE:g}",
+        same_picks=f"{equal} of {len(runs[faster])} seeds, {close} of the others after a tie within {rows.CLOSE:g}",
         peer_seconds={name: [run["seconds"] for run in peer_runs] for name, peer_runs in runs.items()},
         ours_seconds=[sweep["seconds"] for sweep in swept],
     )

@@ -42,7 +42,7 @@ def compare_with_ceilings(quick: bool) -> list[dict]:
     rate = statistics.median(reading["bytes"] / reading["seconds"] for reading in read)
     # Float64: the whitened rows so far, each once a step; the rows of Z once a step; the new whitened row, written.
     needed = 8 * count * (sum(range(problem.STEPS)) + problem.STEPS * problem.DIMENSION + problem.STEPS)
-    alike = sum(a == b for a, b in zip(swept[0]["picks"], every, strict=True))
+    equal = sum(a == b for a, b in zip(swept[0]["picks"], every, strict=True))
     sizes = f"n={count}, r={problem.DIMENSION}, T={problem.STEPS}"
     return [
         rows.row(
@@ -54,7 +54,7 @@ def compare_with_ceilings(quick: bool) -> list[dict]:
             first - seconds * runs,
             "float64",
             ours=version,
-            same_picks=f"{alike} of {runs} runs",
+            same_picks=f"{equal} of {runs} runs",
             ours_seconds=[sweep["seconds"] for sweep in swept],
             peer_seconds=[sweep["seconds"] for sweep in again],
         ),
@@ -93,7 +93,7 @@ def compare_with_sklearn(quick: bool) -> list[dict]:
     medians = {name: statistics.median(run["seconds"] for run in peer_runs) for name, peer_runs in seen.items()}
     faster = min(medians, key=medians.__getitem__)
     seconds = statistics.median(sweep["seconds"] for sweep in swept) / runs
-    alike, close = rows.count_equal_runs(swept[0]["picks"], seen[faster], "picks")
+    equal, close = rows.count_equal_runs(swept[0]["picks"], seen[faster], "picks")
     return [
         rows.row(
             f"one run of a sweep of {runs}, n={count}, r={problem.DIMENSION}, T={problem.STEPS}",
@@ -104,7 +104,7 @@ def compare_with_sklearn(quick: bool) -> list[dict]:
             first - seconds * runs,
             "float64",
             ours=versions[0],
-            same_picks=f"{alike} of {len(seen[faster])} runs, {close} of the others after a tie within {rows.CLOSE:g}",
+            same_picks=f"{equal} of {len(seen[faster])} runs, {close} of the others after a tie within {rows.CLOSE:g}",
             peer_seconds={name: [run["seconds"] for run in peer_runs] for name, peer_runs in seen.items()},
             ours_seconds=[sweep["seconds"] for sweep in swept],
         )

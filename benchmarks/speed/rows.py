@@ -35,14 +35,14 @@ def count_equal_runs(ours: list[list[float]], peers: list[dict], seen: str) -> t
     Rounding decides where the peer's ``margins``, of its best score over the second, are at most 1e-9 up to the first
     difference.
     """
-    alike = close = 0
+    equal = close = 0
     for mine, peer in zip(ours, peers, strict=True):
         differs = [abs(a - b) > 1e-12 for a, b in zip(mine, peer[seen], strict=True)]
         if not any(differs):
-            alike += 1
+            equal += 1
         elif min(peer["margins"][1 : differs.index(True) + 1], default=0.0) <= CLOSE:
             close += 1
-    return alike, close
+    return equal, close
 
 
 def finish(name: str, rows: list[dict[str, Any]], quick: bool) -> None:

@@ -138,7 +138,7 @@ def surrogate(item: str, title: str, make, seeds: range | None, quick: bool) -> 
     )
     figure, axes = common.panels(2, 2)
     for axis, column, name in zip(axes[0], (mean[:, 0] / np.log(10), told_error), NAMES, strict=True):
-        draw_map(figure, axis, problem, grid, column, f"{name}, as believed")
+        draw_map(figure, axis, problem, grid, column, f"{name}, posterior mean")
         axis.plot(*first_design.settings.T, ".", color="w", markersize=2)
     for values, label, look in (
         (truth, "all settings", "k-"),

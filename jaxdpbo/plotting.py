@@ -95,7 +95,7 @@ def plot_front(release: Release, *, axes: "Axes | None" = None) -> "Axes":
 
 
 def plot_trade_off(
-    statement: Guarantee,
+    guarantee: Guarantee,
     *,
     measured: _auditing.TradeOff | None = None,
     label: str | None = None,
@@ -107,8 +107,8 @@ def plot_trade_off(
     guarantee in the legend. Curves in the same ``axes`` have colours of their own.
 
     >>> from jaxdpbo import plotting, privacy
-    >>> statement = privacy.guarantee("gdp", 1.0, "replace_one", "the users")
-    >>> len(plotting.plot_trade_off(statement).lines) > 0
+    >>> guarantee = privacy.guarantee("gdp", 1.0, "replace_one", "the users")
+    >>> len(plotting.plot_trade_off(guarantee).lines) > 0
     True
 
     Raises:
@@ -117,8 +117,8 @@ def plot_trade_off(
     drawn = _axes(axes)
     if GUESSING not in drawn.get_legend_handles_labels()[1]:
         drawn.plot(_RATES, 1 - _RATES, color="0.7", linestyle=":", label=GUESSING)
-    curve = _auditing.declared_trade_off(statement, _RATES)
-    drawn.plot(_RATES, curve, label=label or statement.claim.partition(" (")[0])
+    curve = _auditing.declared_trade_off(guarantee, _RATES)
+    drawn.plot(_RATES, curve, label=label or guarantee.claim.partition(" (")[0])
     if measured is not None:
         drawn.plot(measured.type_one, measured.type_two, color="C3", marker=".", linestyle="", label="an attack")
     return _name_params(drawn, "type I error", "type II error")
@@ -126,7 +126,7 @@ def plot_trade_off(
 
 def plot_audit(
     audits: Sequence[_auditing.Audit],
-    statements: Sequence[Guarantee],
+    guarantees: Sequence[Guarantee],
     names: Sequence[str],
     *,
     axes: "Axes | None" = None,
@@ -134,29 +134,29 @@ def plot_audit(
     """Plot lower bounds from attacks, relative to the guaranteed levels: a bar above 1 refutes the guarantee.
 
     >>> from jaxdpbo import plotting, privacy
-    >>> statement = privacy.guarantee("gdp", 1.0, "replace_one", "the users")
+    >>> guarantee = privacy.guarantee("gdp", 1.0, "replace_one", "the users")
     >>> audit = privacy.epsilon_lower_bound(60, 40, 100)
-    >>> axes = plotting.plot_audit([audit], [statement], ["a mean"])
+    >>> axes = plotting.plot_audit([audit], [guarantee], ["a mean"])
     >>> len(axes.get_yticklabels()) + len(axes.get_xticklabels()) > 0
     True
 
     Args:
       audits: the lower bounds.
-      statements: the audited guarantees, each "gdp" or "dp".
+      guarantees: the audited guarantees, each "gdp" or "dp".
       names: labels for the axis.
       axes: the matplotlib axes.
 
     Raises:
       ValueError: arguments of different lengths, or a guarantee of another notion.
     """
-    if not len(audits) == len(statements) == len(names):
+    if not len(audits) == len(guarantees) == len(names):
         raise ValueError(
-            f"audits, statements and names must have one length, got {len(audits)}, {len(statements)}, {len(names)}"
+            f"audits, guarantees and names must have one length, got {len(audits)}, {len(guarantees)}, {len(names)}"
         )
     shares = []
-    for audit, statement in zip(audits, statements, strict=True):
-        notion = _checks.one_of("notion", statement.notion, ("gdp", "dp"))
-        shares.append((audit.mu if notion == "gdp" else audit.epsilon) / statement.level)
+    for audit, guarantee in zip(audits, guarantees, strict=True):
+        notion = _checks.one_of("notion", guarantee.notion, ("gdp", "dp"))
+        shares.append((audit.mu if notion == "gdp" else audit.epsilon) / guarantee.level)
     drawn = _axes(axes)
     places = np.arange(len(shares))
     drawn.barh(places, shares, color=["C3" if share > 1 else "C0" for share in shares])
@@ -166,25 +166,25 @@ def plot_audit(
     return _name_params(drawn, "lower bound over guaranteed level", "", legend=False)
 
 
-def plot_previews(found: Sequence[Preview], *, axes: "Axes | None" = None) -> "Axes":
+def plot_previews(previews: Sequence[Preview], *, axes: "Axes | None" = None) -> "Axes":
     """Plot the noise of previewed searches against the number of users.
 
     >>> import jaxdpbo
     >>> from jaxdpbo import plotting
-    >>> found = [jaxdpbo.preview(users=users, space=[(0, 1)], loss_range=(0, 1), mu=1) for users in (100, 1000)]
-    >>> len(plotting.plot_previews(found).lines) > 0
+    >>> previews = [jaxdpbo.preview(users=users, space=[(0, 1)], loss_range=(0, 1), mu=1) for users in (100, 1000)]
+    >>> len(plotting.plot_previews(previews).lines) > 0
     True
 
     Args:
-      found: previews from ``preview``, different in the number of users alone.
+      previews: previews from ``preview``, different in the number of users alone.
       axes: the matplotlib axes.
 
     Raises:
       ValueError: no previews.
     """
-    if not found:
-        raise ValueError("found must hold at least one preview")
-    ordered = sorted(found, key=lambda preview: preview.users)
+    if not previews:
+        raise ValueError("previews must hold at least one preview")
+    ordered = sorted(previews, key=lambda preview: preview.users)
     users = [preview.users for preview in ordered]
     drawn = _axes(axes)
     for name, label in (
@@ -200,26 +200,26 @@ def plot_previews(found: Sequence[Preview], *, axes: "Axes | None" = None) -> "A
     return _name_params(drawn, "users", "noise")
 
 
-def plot_budget(statement: Guarantee, *, axes: "Axes | None" = None) -> "Axes":
+def plot_budget(guarantee: Guarantee, *, axes: "Axes | None" = None) -> "Axes":
     """Plot the parts of a budget as shares of ``mu^2``, with sum 1.
 
     A "dp" guarantee of ``minimize`` has a GDP level of its parts too (``Guarantee.also``).
 
     >>> import jaxdpbo
     >>> from jaxdpbo import plotting, privacy
-    >>> statement = privacy.guarantee("gdp", 1.0, "replace_one", "the users", parts=[("search", 0.8),
+    >>> guarantee = privacy.guarantee("gdp", 1.0, "replace_one", "the users", parts=[("search", 0.8),
     ...     ("estimate", 0.6)])
-    >>> len(plotting.plot_budget(statement).patches) > 0
+    >>> len(plotting.plot_budget(guarantee).patches) > 0
     True
 
     Raises:
       ValueError: a guarantee of another notion, or of "dp" without stages.
     """
-    if statement.stages:
-        parts = part_levels(statement.stages)
+    if guarantee.stages:
+        parts = part_levels(guarantee.stages)
     else:
-        _checks.one_of("notion", statement.notion, ("gdp",))
-        parts = statement.parts or (("all releases", statement.level),)
+        _checks.one_of("notion", guarantee.notion, ("gdp",))
+        parts = guarantee.parts or (("all releases", guarantee.level),)
     total = math.hypot(*(level for _, level in parts))
     drawn = _axes(axes)
     places = np.arange(len(parts))

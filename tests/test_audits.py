@@ -506,7 +506,7 @@ def test_the_bound_on_mu_covers_as_often_as_it_says():
 
 def test_either_side_of_a_threshold_may_speak_for_the_first():
     first, second = np.random.default_rng(1).normal(size=(2, 4000)) + np.array([[1.0], [0.0]])
-    up, down = (_auditing.threshold_audit(s * first, s * second, sought="mu") for s in (1.0, -1.0))
+    up, down = (_auditing.threshold_audit(s * first, s * second, bound="mu") for s in (1.0, -1.0))
     assert up.mu == pytest.approx(down.mu, abs=0.02)
     assert 0.75 < up.mu <= 1.0
     assert (up.trials, up.delta) == (2000, 0.0)
@@ -604,7 +604,7 @@ def test_success_or_failure_tells():
     [
         (lambda: _auditing.threshold_audit([1.0] * 4, [np.nan] * 4), "scores must not be NaN"),
         (lambda: _auditing.threshold_audit([1.0] * 4, [1.0] * 5), "two vectors of one length"),
-        (lambda: _auditing.threshold_audit([1.0] * 4, [1.0] * 4, sought="rho"), "sought must be one of"),
+        (lambda: _auditing.threshold_audit([1.0] * 4, [1.0] * 4, bound="rho"), "bound must be one of"),
         (lambda: _auditing.outcome_scores([1] * 3, [1] * 3), "at least 4"),
         (lambda: _auditing.declared_trade_off(_guarantee.no_guarantee("rows", "none"), [0.1]), "notion must be one of"),
         (

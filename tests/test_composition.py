@@ -28,8 +28,8 @@ def by_grid(*stages, delta=DELTA):
     return composition._grid_epsilon(*composition._split_gaussian(stages), delta)
 
 
-def training(rate=0.01, z=1.0, steps=1000, what="the training"):
-    return stage.sampled_gaussian_stage(rate=rate, noise_multiplier=z, steps=steps, what=what)
+def training(rate=0.01, z=1.0, steps=1000, description="the training"):
+    return stage.sampled_gaussian_stage(rate=rate, noise_multiplier=z, steps=steps, description=description)
 
 
 @pytest.mark.parametrize("mus", [(0.5,), (0.3, 0.4), (1.0, 2.0, 2.0), (1e-3, 0.05), (5.0,)])
@@ -295,11 +295,13 @@ def test_what_does_not_convert_is_refused_by_name():
         stage.foreign_stage(event, "replace_special")
     with pytest.raises(ValueError, match="relation must be"):
         stage.foreign_stage(event, "unit_distance")
-    with pytest.raises(ValueError, match="of must be an event that dp-accounting supports for add_or_remove"):
+    with pytest.raises(
+        ValueError, match="event_or_profile must be an event that dp-accounting supports for add_or_remove"
+    ):
         stage.foreign_stage(dp_event.RandomizedResponseDpEvent(0.5, 3), "add_or_remove")
-    with pytest.raises(ValueError, match="of must be an event"):
+    with pytest.raises(ValueError, match="event_or_profile must be an event"):
         stage.foreign_stage(dp_event.UnsupportedDpEvent(), "replace_one")
-    with pytest.raises(TypeError, match="of must be a dp_accounting event or a profile"):
+    with pytest.raises(TypeError, match="event_or_profile must be a dp_accounting event or a profile"):
         stage.foreign_stage(1.0, "add_or_remove")
     with pytest.raises(TypeError, match="a bare epsilon has no relation"):
         accounting.total([stage.gaussian_stage(0.5), 1.0], DELTA)
@@ -365,8 +367,8 @@ def test_a_profile_that_says_nothing_proves_nothing():
     [
         (lambda: stage.gaussian_stage(-1.0), ValueError, "mu must be at least zero"),
         (lambda: stage.gaussian_stage("1"), TypeError, "mu must be one real number"),
-        (lambda: stage.gaussian_stage(1.0, ""), ValueError, "what must be one printable line"),
-        (lambda: stage.gaussian_stage(1.0, 3), TypeError, "what must be text"),
+        (lambda: stage.gaussian_stage(1.0, ""), ValueError, "description must be one printable line"),
+        (lambda: stage.gaussian_stage(1.0, 3), TypeError, "description must be text"),
         (lambda: stage.pure_stage(-1.0), ValueError, "epsilon must be"),
         (lambda: stage.approximate_stage(1.0, 0.0), ValueError, "delta must lie"),
         (lambda: stage.bounded_range_stage(0.0), ValueError, "eta must be positive"),
@@ -374,7 +376,7 @@ def test_a_profile_that_says_nothing_proves_nothing():
         (
             lambda: stage.selection_stage((0, 0.1, 16), stage.pure_stage(1.0)),
             TypeError,
-            "law must be made by repetitions",
+            "repetitions must be made by accounting.repetitions",
         ),
         (lambda: stage.selection_stage(LAW, 0.5), TypeError, "run must be a function"),
         (lambda: stage.curve_stage(0.5), TypeError, "curve must be a function"),

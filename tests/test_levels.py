@@ -15,7 +15,7 @@ from jaxdpbo.privacy._accounting import stage
 from jaxdpbo.training import _dp_optim, _models, _oracles
 
 DELTA = 1e-6
-TRAINING = stage.sampled_gaussian_stage(rate=0.01, noise_multiplier=1.0, steps=300, what="a training")
+TRAINING = stage.sampled_gaussian_stage(rate=0.01, noise_multiplier=1.0, steps=300, description="a training")
 LAW = accounting.repetitions(0.0, 16)
 KINDS = {
     "a training": ([TRAINING], accounting.sampled_gaussian_profile(rate=0.01, noise_multiplier=1.0, steps=300)),

@@ -237,7 +237,7 @@ def base(rare, factor, mean):
 @pytest.fixture
 def without_lower_bounds(monkeypatch):
     """Thousands of selections by a curve: a lower bound beside each epsilon, which no attack reads, takes most time."""
-    monkeypatch.setattr(_selection, "with_attained", lambda stated, law, costs: tuple(stated))
+    monkeypatch.setattr(_selection, "add_attained", lambda guarantees, repetitions, costs: tuple(guarantees))
 
 
 @pytest.mark.usefixtures("without_lower_bounds")
@@ -248,7 +248,7 @@ def test_an_attack_on_a_selection_does_not_exceed_its_claim(trials):
     assert claim.level == pytest.approx(1.84, abs=0.01)
     scores = attacked(count, lambda out, runs: out.score, 0.05, math.e, **options)
     for sign in (1.0, -1.0):
-        audit = _auditing.threshold_audit(*(sign * each for each in scores), delta=1e-6, sought="epsilon")
+        audit = _auditing.threshold_audit(*(sign * each for each in scores), delta=1e-6, bound="epsilon")
         assert not _auditing.is_refuted(audit, claim)
 
 
@@ -263,7 +263,7 @@ def test_planted_selections_are_caught(planted, trials, monkeypatch):
     if not shown:
         monkeypatch.setattr(_repetition.Table, "runs", lambda self, number: 40)
     scores = attacked(count, lambda out, runs: out.score * (runs >= least), rare, factor, **options)
-    audit = _auditing.threshold_audit(*scores, delta=1e-6, sought="epsilon")
+    audit = _auditing.threshold_audit(*scores, delta=1e-6, bound="epsilon")
     assert _auditing.is_refuted(audit, claim), (audit, claim.level)
 
 
@@ -272,7 +272,7 @@ def test_an_unnoised_score_of_validation_rows_is_caught():
     claim = select(costs={PEOPLE: stage.gaussian_stage(0.5)}).guarantees[0]
     found = [[select(lambda setting, key, mean=mean: (None, mean), seed=seed).score for seed in range(400)]
              for mean in (0.5, 0.5 + 1 / 300)]  # fmt: skip
-    audit = _auditing.threshold_audit(*map(np.array, found), delta=1e-5, sought="epsilon")
+    audit = _auditing.threshold_audit(*map(np.array, found), delta=1e-5, bound="epsilon")
     assert _auditing.is_refuted(audit, claim)
 
 

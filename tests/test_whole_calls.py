@@ -430,10 +430,10 @@ def call_tune_and_train(data, **more):
 
 def test_each_run_of_a_selection_draws_what_a_run_costs(fresh, monkeypatch, record_property):
     """And the number of runs has the law of the theorem (``test_selection_accounting`` is about its cost)."""
-    stated, real = {}, _joint_tuning._selection.guarantees
+    stated, real = {}, _joint_tuning._selection.selection_guarantees
     monkeypatch.setattr(
         _joint_tuning._selection,
-        "guarantees",
+        "selection_guarantees",
         lambda *arguments: stated.update(zip(signature(real).parameters, arguments, strict=True)) or real(*arguments),
     )
     recording = fresh()
@@ -457,7 +457,7 @@ def test_each_run_of_a_selection_draws_what_a_run_costs(fresh, monkeypatch, reco
         row |= {"route": f"tune_and_train, a run, {rows}", "stated": f"dp {cost.epsilon(1e-5):.4f} at delta=1e-5"}
         row |= {"composed": f"{conformance.epsilon_at(conformance.level_of(tape.terms(run)), 1e-5):.4f}"}
         record_property("conformance", row)
-    law = stated["law"]
+    law = stated["repetitions"]
     assert (law.eta, law.mean) == (_joint_tuning.ETA, 3.0)
     assert all(each.total_variation >= law.mean * stated["run_total_variation"] for each in guarantees)
     table = _repetition.table(law)
@@ -492,7 +492,7 @@ def test_each_run_of_a_search_for_the_least_epsilon_draws_what_its_level_costs(f
         for noise, run in zip(of_runs, runs, strict=True):
             cost = regression().cost(SETTINGS[0], noise, len(train[1]))
             if rows == "validation rows":
-                cost = stage.gaussian_stage(_calibration.statement(plans[0].score, rows).level)
+                cost = stage.gaussian_stage(_calibration.gdp_guarantee(plans[0].score, rows).level)
             assert is_tight(cost.profile, conformance.level_of(tape.terms(run)))
             variation = sum(variation_of(new) for _, new in run)
             assert all(each.total_variation >= options["mean"] * variation * (1 - 1e-9) for each in found.guarantees)

@@ -73,7 +73,7 @@ def measure_row(row: Row, trials: int) -> Found:
     else:
         assert row.scores is not None
         scores = row.scores(max(100, trials // row.slower))
-        audit = _auditing.threshold_audit(*scores, delta=row.statement.delta, sought=row.level_name)
+        audit = _auditing.threshold_audit(*scores, delta=row.statement.delta, bound=row.level_name)
         curve = _auditing.trade_off(*scores)
     result = Found(row, audit, curve, "")
     if row.holds:

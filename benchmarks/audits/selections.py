@@ -20,7 +20,7 @@ def rows() -> list[Row]:
 
 
 def _stated_epsilon() -> float:
-    return tuning._selection.statements(accounting.repetitions(0.0, MEAN), [0], _cost(), DELTA)[0].level
+    return tuning._selection.base_guarantees(accounting.repetitions(0.0, MEAN), [0], _cost(), DELTA)[0].level
 
 
 def _cost() -> dict[str, stage.Stage]:

@@ -50,7 +50,7 @@ def tune(asked: _fitting.TuningArguments, rows: Rows, validation: Rows | None = 
     budget = _calibration.budget(
         whole, _fitting.NOISE, users=users, steps=2 * count, dimension=1, dtype=jnp.result_type(float)
     )
-    of_scores = _calibration.statement(budget, VALIDATION)
+    of_scores = _calibration.gdp_guarantee(budget, VALIDATION)
     of_noise = (2 * count + 1) * max(training.total_variation(setting, records) for setting in asked.settings)
     scored = accounting.total([stage.gaussian_stage(of_scores.level, "noised scores")], asked.delta)
     rests = (_assumptions.RANDOM_BITS, _assumptions.FAILS_BY_NOISE, *training.assumptions())

@@ -32,8 +32,8 @@ class Config:
 
     Traced: the ``released (n, r)`` rows, or ``(n, 1 + r)`` with their numbers; the numbers of ``model``; ``centre ()``
     and ``scale ()`` of the outputs; ``delta ()``; ``level ()`` of the curated rows' guarantee. Static: ``users``,
-    None, since the function has one output; ``steps``; ``statement``, the guarantee without its level, so that budgets
-    do not recompile.
+    None, since the function has one output; ``steps``; ``guarantee_template``, the guarantee without its level, so that
+    budgets do not recompile.
     """
 
     released: jax.Array
@@ -44,7 +44,7 @@ class Config:
     level: jax.Array
     users: None = field(metadata={"static": True})
     steps: int = field(metadata={"static": True})
-    statement: _guarantee.Guarantee = field(metadata={"static": True})
+    guarantee_template: _guarantee.Guarantee = field(metadata={"static": True})
 
     @property
     def space(self) -> None:
@@ -106,7 +106,7 @@ def config(
         level=leaf(curated.guarantee.level),
         users=None,
         steps=_checks.size("steps", steps),
-        statement=replace(curated.guarantee, level=0.0, stages=(), also=None),
+        guarantee_template=replace(curated.guarantee, level=0.0, stages=(), also=None),
     )
 
 
@@ -225,7 +225,7 @@ def release(key: jax.Array, config: Config, state: State) -> Release:
 
 def privacy(config: Config) -> _guarantee.Guarantee:
     """Guarantee of the curator's transform for the rows of ``X``; the returned outputs are not protected."""
-    return replace(config.statement, level=float(config.level))
+    return replace(config.guarantee_template, level=float(config.level))
 
 
 algorithm = Algorithm(init, ask, tell, release, privacy)

@@ -218,7 +218,7 @@ def _history(inner: Algorithm, config: Config, state: State, query: Query) -> tu
     inside = _types.history(inner, config.inner, _inner_state(state), _inner_query(query))
     if query.work.estimating:
         return (query,)
-    return tuple(each._replace(work=query.work._replace(inner=each.work)) for each in inside)
+    return tuple(inner_query._replace(work=query.work._replace(inner=inner_query.work)) for inner_query in inside)
 
 
 def _remember(inner: Algorithm, config: Config, users: int) -> Memory:
@@ -293,7 +293,7 @@ def _release(inner: Algorithm, key: jax.Array, config: Config, state: State) -> 
 
 def _privacy(inner: Algorithm, config: Config) -> _guarantee.Guarantee:
     """Compose both guarantees; no guarantee if either part has none."""
-    own, inner_guarantee = _calibration.statement(config.budget, _guarantee.USERS), inner.privacy(config.inner)
+    own, inner_guarantee = _calibration.gdp_guarantee(config.budget, _guarantee.USERS), inner.privacy(config.inner)
     _guarantee.expect_gdp("inner", inner_guarantee)
     if "none" in (own.notion, inner_guarantee.notion):
         return _guarantee.no_guarantee(_guarantee.USERS, "mu is infinite: no noise was added")

@@ -103,23 +103,23 @@ def begin_checkpoint(
 
 
 def finish(
-    begun: CheckpointedRun, algorithm: Algorithm, objective: Objective, config: Config, data: Any
+    run: CheckpointedRun, algorithm: Algorithm, objective: Objective, config: Config, data: Any
 ) -> tuple[Any, ...]:
     """Run the steps left, storing the snapshot after each part, and return ``(release, snapshot, info)``."""
     size = _size(config)
-    while begun.done < config.steps:
-        after, info = _part(algorithm, objective, begun.keys[1], config, data, begun.snapshot, size, begun.done)
-        count = min(size, config.steps - begun.done)  # steps beyond the last change nothing
+    while run.done < config.steps:
+        after, info = _part(algorithm, objective, run.keys[1], config, data, run.snapshot, size, run.done)
+        count = min(size, config.steps - run.done)  # steps beyond the last change nothing
         info = jax.tree.map(lambda leaf, count=count: np.asarray(leaf)[:count], info)
-        infos = info if begun.info is None else jax.tree.map(lambda *both: np.concatenate(both), begun.info, info)
-        begun = begun._replace(done=begun.done + count, snapshot=after, info=infos)
-        _files.replace(begun.path, _content(begun), _files.PRIVATE)
-    return _release(algorithm, begun.keys[2], config, begun.snapshot.state), begun.snapshot, begun.info
+        infos = info if run.info is None else jax.tree.map(lambda *both: np.concatenate(both), run.info, info)
+        run = run._replace(done=run.done + count, snapshot=after, info=infos)
+        _files.replace(run.path, _content(run), _files.PRIVATE)
+    return _release(algorithm, run.keys[2], config, run.snapshot.state), run.snapshot, run.info
 
 
-def delete(begun: CheckpointedRun) -> None:
+def delete(checkpointed: CheckpointedRun) -> None:
     """Delete the file of a run that has ended."""
-    _files.unlink(begun.path)
+    _files.unlink(checkpointed.path)
 
 
 def _size(config: Config) -> int:
@@ -216,34 +216,34 @@ def _digest(parts: list[Any]) -> str:
 # The file
 
 
-def _content(begun: CheckpointedRun) -> bytes:
+def _content(run: CheckpointedRun) -> bytes:
     written = io.BytesIO()
-    named = {f"state {number}": leaf for number, leaf in enumerate(jax.tree.leaves(begun.snapshot))}
-    named |= {f"info {number}": leaf for number, leaf in enumerate(jax.tree.leaves(begun.info))}
-    np.savez(written, name=begun.name, done=begun.done, words=_words(begun.key), **begun.prints, **named)
+    named = {f"state {number}": leaf for number, leaf in enumerate(jax.tree.leaves(run.snapshot))}
+    named |= {f"info {number}": leaf for number, leaf in enumerate(jax.tree.leaves(run.info))}
+    np.savez(written, name=run.name, done=run.done, words=_words(run.key), **run.prints, **named)
     return written.getvalue()
 
 
-def _read(asked: CheckpointedRun, info: Any) -> CheckpointedRun:
+def _read(new_run: CheckpointedRun, info: Any) -> CheckpointedRun:
     """Read the run from its file, or raise if the file is of another run; ``info`` has the shapes of one part."""
-    content = _files.read_private(asked.path)
+    content = _files.read_private(new_run.path)
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
             arrays = dict(file)
-        other = [label for part, label in PRINTS.items() if str(arrays[part]) != asked.prints[part]]
-        key = jax.random.wrap_key_data(jnp.asarray(arrays["words"]), impl=jax.random.key_impl(asked.key))
+        other = [label for part, label in PRINTS.items() if str(arrays[part]) != new_run.prints[part]]
+        key = jax.random.wrap_key_data(jnp.asarray(arrays["words"]), impl=jax.random.key_impl(new_run.key))
         name, done = str(arrays["name"]), int(arrays["done"])
-        snapshot = jax.tree.map(jnp.asarray, _leaves(arrays, "state", asked.snapshot)) if not other else None
+        snapshot = jax.tree.map(jnp.asarray, _leaves(arrays, "state", new_run.snapshot)) if not other else None
         infos = _leaves(arrays, "info", info) if done and not other else None
     except (KeyError, EOFError, TypeError, ValueError, zipfile.BadZipFile) as error:
         raise ValueError(
-            f"checkpoint must be a file of run_scan, and {asked.path.name} is none: give another path"
+            f"checkpoint must be a file of run_scan, and {new_run.path.name} is none: give another path"
         ) from error
     if snapshot is None:
         raise ValueError(
-            f"checkpoint must be of this run, or a new path: {asked.path.name} differs in {', '.join(other)}"
+            f"checkpoint must be of this run, or a new path: {new_run.path.name} differs in {', '.join(other)}"
         )
-    return asked._replace(
+    return new_run._replace(
         name=name, key=key, keys=_children(key), done=done, snapshot=snapshot, info=infos, fresh=False
     )
 

@@ -91,20 +91,20 @@ def run_loop(
     """
     options = ("traceable",) if isinstance(data, _table.Table) else ("executor", "diagnostics")
     run = check_execution("run_loop", run, "key", "insecure_key", "progress", "resume", *options)
-    statement = _result.state_guarantee(algorithm, objective, config, delta)
+    guarantee = _result.state_guarantee(algorithm, objective, config, delta)
     _sharding.expect_one_process("run_loop", data)
     objective, data = _separability.prepare_objective(objective, data, user_axes)
-    statement = _separability.update_assumptions(
-        statement, objective, shown=run.resume is None
+    guarantee = _separability.update_assumptions(
+        guarantee, objective, traced=run.resume is None
     )  # steps before may be unchecked
     bar = _progress.bar(run.progress)
     if ledger is not None and (run.key is not None or run.resume is not None):
         raise ValueError("key and resume must not be given with a ledger: the same call resumes from the ledger")
-    key, statement = _keys.for_release(run.key, statement, run.insecure_key)
+    key, guarantee = _keys.for_release(run.key, guarantee, run.insecure_key)
     init_key, loop_key, release_key = _compiled_steps.run_keys(key)
     if isinstance(data, _table.Table):
         users, bar = _table_scan.TableUsers(algorithm, objective, data, config, run.traceable, bar), None
-        statement = statement.assuming(*data.assumptions)
+        guarantee = guarantee.assuming(*data.assumptions)
     else:
         users = _evaluation.ArrayUsers(algorithm, objective, data, config, run.executor)
     fresh = users.begin(init_key)
@@ -112,10 +112,10 @@ def run_loop(
     _check_snapshot(start, fresh)
     setup = _Setup(algorithm, users, config, bar, loop_key, release_key, run.diagnostics)
     if ledger is not None:
-        return _run_on_record(setup, statement, start, ledger)
+        return _run_on_record(setup, guarantee, start, ledger)
     if int(start.state.public.step):  # the source of the keys of earlier steps is unknown
-        statement = statement.assuming(_assumptions.KEY_SECRET)
-    return _run_plain(setup, statement, start)
+        guarantee = guarantee.assuming(_assumptions.KEY_SECRET)
+    return _run_plain(setup, guarantee, start)
 
 
 class _Setup(NamedTuple):
@@ -130,7 +130,7 @@ class _Setup(NamedTuple):
     diagnostics: bool
 
 
-def _run_plain(setup: _Setup, statement: _guarantee.Guarantee, before: _result.Snapshot) -> _result.Run:
+def _run_plain(setup: _Setup, guarantee: _guarantee.Guarantee, before: _result.Snapshot) -> _result.Run:
     """Ask, evaluate and learn, from a snapshot to the last step; then release."""
     algorithm, config, users, infos = setup.algorithm, setup.config, setup.users, []
     for t in _steps(setup, before):
@@ -148,11 +148,11 @@ def _run_plain(setup: _Setup, statement: _guarantee.Guarantee, before: _result.S
         infos.append(info)
     info = _stack(infos)
     released = _compiled_steps.release(algorithm, setup.release_key, config, before.state)
-    return _finish(setup, statement, released, before, info)
+    return _finish(setup, guarantee, released, before, info)
 
 
 def _run_on_record(
-    setup: _Setup, statement: _guarantee.Guarantee, before: _result.Snapshot, recording: Recording
+    setup: _Setup, guarantee: _guarantee.Guarantee, before: _result.Snapshot, recording: Recording
 ) -> _result.Run:
     """Charge the run, replay recorded steps, draw and record the others, and store the release before returning it.
 
@@ -161,10 +161,10 @@ def _run_on_record(
     """
     algorithm, config, users, infos = setup.algorithm, setup.config, setup.users, []
     like = jax.eval_shape(algorithm.release, setup.release_key, config, before.state)
-    record = _recorded_run.begin_record(recording, algorithm, config, statement, before.state.public)
+    record = _recorded_run.begin_record(recording, algorithm, config, guarantee, before.state.public)
     stored = _recorded_run.load_release(record, like)
     if stored is not None:
-        return _finish(setup, statement, stored)
+        return _finish(setup, guarantee, stored)
     _check_recorded(recording, record, before.state.public.budget)
     for t in _steps(setup, before):
         ask_key, tell_key = _compiled_steps.step_keys(setup.loop_key, t)
@@ -197,7 +197,7 @@ def _run_on_record(
     _recorded_run.note_step(record, "the release")
     released = _compiled_steps.release(algorithm, setup.release_key, config, before.state)
     released = _recorded_run.record_release(record.recording, released)
-    return _finish(setup, statement, released, before, info)
+    return _finish(setup, guarantee, released, before, info)
 
 
 def _replay_step(before: _result.Snapshot, public: Any) -> _result.Snapshot:
@@ -242,14 +242,14 @@ def _stack(infos: list[Any]) -> Any:
 
 def _finish(
     setup: _Setup,
-    statement: _guarantee.Guarantee,
+    guarantee: _guarantee.Guarantee,
     released: Any,
     end: _result.Snapshot | None = None,
     info: Any = None,
 ) -> _result.Run:
     """Build the ``Run``. A release read from the record has no ``end``, so it has no diagnostics."""
     diagnostics = _result.Diagnostics(end.state, end.memory, info) if setup.diagnostics and end is not None else None
-    return _result.Run(_result.name_params(_result.to_numpy(released), setup.config), statement, diagnostics)
+    return _result.Run(_result.name_params(_result.to_numpy(released), setup.config), guarantee, diagnostics)
 
 
 def _steps(setup: _Setup, before: _result.Snapshot) -> Iterable[int]:

@@ -216,8 +216,8 @@ def plan(search: Search | None, task: Task, *, as_gdp: bool = False) -> Plan:
     def privacy(made: tuple[Algorithm, Any]) -> _guarantee.Guarantee:
         return made[0].privacy(made[1])
 
-    (algorithm, config), stated = _budget_calibration.calibrate(make, privacy, task.budget, as_gdp=as_gdp)
-    return Plan(method, reason, algorithm, config, stated, task.budget)
+    (algorithm, config), guarantee = _budget_calibration.calibrate(make, privacy, task.budget, as_gdp=as_gdp)
+    return Plan(method, reason, algorithm, config, guarantee, task.budget)
 
 
 def _choose(method: str, problem: Problem, real: bool) -> tuple[str, str]:

@@ -103,14 +103,14 @@ def minimize(
     if not callable(loss):
         raise TypeError(f"loss must be a function of a point and data, got {type(loss).__name__}")
     _check_tracing(run)
-    given = data
+    original = data
     in_table = isinstance(data, _table.Table)
     if run.traceable and not in_table:
         data = _user_values.to_data(data)
     loss, data = _separability.prepare_objective(loss, data, user_axes)
     count = _users(users, loss, data)
     if public is not None and not in_table:
-        _separable.expect_apart(public, given, count)
+        _separable.expect_apart(public, original, count)
     budget = _budget_calibration.check_budget(mu, epsilon, delta, users=count, dtype=jnp.result_type(float))
     as_gdp = ledger is not None and _recording.notion(ledger) == "gdp"
     task = _methods.Task(count, budget, space, loss_range, public is not None, in_table)
@@ -119,12 +119,12 @@ def minimize(
         how = {"executor": run.executor, "progress": run.progress}
         plan = _public_search.propose(plan, task, search, loss, public, **how)
     finished = _run_plan(plan, loss, data, ledger, run)
-    stated = replace(finished.guarantee, summary_delta=budget.summary_delta)
+    guarantee = replace(finished.guarantee, summary_delta=budget.summary_delta)
     notes = [few_users_note(count, plan.guarantee)]
     if plan.descent is not None:
         notes.append(path_note(plan.search_release(finished.release).path, plan.descent))
     note, method = "; ".join(filter(None, notes)), f"{plan.method}: {plan.reason}"
-    return finished._replace(guarantee=stated, note=note, method=method)
+    return finished._replace(guarantee=guarantee, note=note, method=method)
 
 
 def _check_tracing(run: Execution) -> None:

@@ -134,7 +134,7 @@ def preview(
     budget = _budget_calibration.check_budget(mu, epsilon, delta, users=users, dtype=jnp.result_type(float))
     proposed = isinstance(search, Search) and search.method == _methods.PROPOSED
     plan = _methods.plan(search, _methods.Task(users, budget, space, loss_range, public=proposed))
-    stated = plan.guarantee
+    guarantee = plan.guarantee
     deviation = relative = wander = None
     if plan.descent is not None:
         deviation = step_deviation(plan.descent)
@@ -144,10 +144,13 @@ def preview(
     counts = relative if relative is not None else share
     assert counts is not None  # a method without a descent needs a range
     evaluations = plan.config.steps * plan.config.batch
-    levels = {stated.notion: stated.level} | dict([stated.also] if stated.also else [])
-    private = {"mu": levels.get("gdp", math.inf), "epsilon": math.inf if stated.delta else levels.get("dp", math.inf)}
+    levels = {guarantee.notion: guarantee.level} | dict([guarantee.also] if guarantee.also else [])
+    private = {
+        "mu": levels.get("gdp", math.inf),
+        "epsilon": math.inf if guarantee.delta else levels.get("dp", math.inf),
+    }
     return Preview(
-        guarantee=stated,
+        guarantee=guarantee,
         method=f"{plan.method}: {plan.reason}",
         evaluations=evaluations,
         deviation=deviation,
@@ -214,9 +217,9 @@ def percent(share: float) -> str:
     return f"{float(f'{100 * share:.2g}'):g}"
 
 
-def few_users_note(users: int, stated: _guarantee.Guarantee) -> str:
+def few_users_note(users: int, guarantee: _guarantee.Guarantee) -> str:
     """The warning that so few users make an answer little better than a guess, with what would be better; or ""."""
-    if users >= FEW_USERS or stated.notion == "none":
+    if users >= FEW_USERS or guarantee.notion == "none":
         return ""
     return (
         f"{users} users are fewer than {FEW_USERS}: unless the budget is large, expect an answer near a guess; collect "

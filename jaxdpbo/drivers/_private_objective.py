@@ -158,7 +158,7 @@ class PrivateObjective:
             return private_evaluations.Config(None, budget, *ends)
 
         as_gdp = ledger is not None and recordings.notion(ledger) == "gdp"
-        self._config, statement = _budget_calibration.calibrate(
+        self._config, guarantee = _budget_calibration.calibrate(
             make_config, private_evaluations.privacy, budget, as_gdp=as_gdp
         )
         if design is None:
@@ -166,8 +166,8 @@ class PrivateObjective:
         if ledger is not None and run.key is not None:
             raise ValueError("key must not be given with a ledger: the operating system then draws the key")
         self._losses = _user_losses.make_losses(loss, data, self._config.budget)
-        statement = _separability.update_assumptions(statement, loss).assuming(*self._losses.assumptions)
-        self._key, self.guarantee = _keys.for_release(run.key, statement, run.insecure_key)
+        guarantee = _separability.update_assumptions(guarantee, loss).assuming(*self._losses.assumptions)
+        self._key, self.guarantee = _keys.for_release(run.key, guarantee, run.insecure_key)
         self._recording = None if ledger is None else recordings.check_recording(ledger)
         self._process, self._lock, self._in_flight, self._record = os.getpid(), threading.Lock(), 0, _Record()
         self._refusal: Exception | None = None
@@ -267,8 +267,8 @@ class PrivateObjective:
             self._note(self._expect_range_budget)
             key = jax.random.fold_in(self._key, self._evaluations)  # evaluations use the smaller numbers
             median = _private_scale.median_of_counts(key, scale, counts, self._users, self._config.low.dtype)
-            found = float(_private_scale.FACTOR * median)
-            self._note(lambda: {"high": found})
+            bound = float(_private_scale.FACTOR * median)
+            self._note(lambda: {"high": bound})
         assert self._record.high is not None
         high = _arrays.to_device(self._record.high, self._config.high.dtype)
         self._config = replace(self._config, low=-high, high=high)

@@ -42,7 +42,7 @@ def waiting(progress: bool | str, text: str) -> Iterator[None]:
     if not progress or not on_terminal():
         yield
         return
-    stream, shown = sys.stderr, threading.Event()
+    stream, visible = sys.stderr, threading.Event()
 
     def write(line: str) -> None:
         with contextlib.suppress(Exception):
@@ -50,7 +50,7 @@ def waiting(progress: bool | str, text: str) -> Iterator[None]:
             stream.flush()
 
     def show() -> None:
-        shown.set()
+        visible.set()
         write(f"jaxdpbo: {text} ...")
 
     timer = threading.Timer(PAUSE, show)
@@ -61,5 +61,5 @@ def waiting(progress: bool | str, text: str) -> Iterator[None]:
     finally:
         timer.cancel()
         timer.join()
-        if shown.is_set():
+        if visible.is_set():
             write("\r\033[K")

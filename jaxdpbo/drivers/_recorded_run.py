@@ -38,7 +38,7 @@ class RecordedRun(NamedTuple):
 
 
 def begin_record(
-    recording: recordings.Recording, algorithm: Algorithm, config: Config, statement: _guarantee.Guarantee, fresh: Tree
+    recording: recordings.Recording, algorithm: Algorithm, config: Config, guarantee: _guarantee.Guarantee, fresh: Tree
 ) -> RecordedRun:
     """Charge a stepwise run, or read its progress; ``fresh`` is a public state of the same shape.
 
@@ -48,7 +48,7 @@ def begin_record(
       ledger.DamagedLedgerError: the recorded states are corrupt.
     """
     recording, what = recordings.check_recording(recording), f"{_describe_run(algorithm, config)}, step by step"
-    charged = recordings.charge_run(recording, what, statement, "run_loop", algorithm, config)
+    charged = recordings.charge_run(recording, what, guarantee, "run_loop", algorithm, config)
     publics, before = [], _zeros(fresh)
     for number, line in enumerate(charged.steps):
         if number % 2 == 0 and set(line) == {"draws"}:
@@ -74,7 +74,7 @@ def begin_record(
 
 
 def begin_once(
-    recording: recordings.Recording, algorithm: Algorithm, config: Config, statement: _guarantee.Guarantee
+    recording: recordings.Recording, algorithm: Algorithm, config: Config, guarantee: _guarantee.Guarantee
 ) -> _ledger.Charge:
     """Charge a run in a single program.
 
@@ -83,14 +83,14 @@ def begin_once(
       ledger.LedgerError: the budget does not suffice, or the name belongs to another run or a failed attempt.
     """
     what = f"{_describe_run(algorithm, config)}, in one program"
-    return recordings.charge_once(recording, what, statement, "run_scan", algorithm, config)
+    return recordings.charge_once(recording, what, guarantee, "run_scan", algorithm, config)
 
 
 def begin_with_file(
     recording: recordings.Recording,
     algorithm: Algorithm,
     config: Config,
-    statement: _guarantee.Guarantee,
+    guarantee: _guarantee.Guarantee,
     file: str,
 ) -> _ledger.Charge:
     """Charge a run in parts with a checkpoint; the charge pays only for the draws of this ``file``.
@@ -101,7 +101,7 @@ def begin_with_file(
         another file (perhaps deleted).
     """
     what = f"{_describe_run(algorithm, config)}, in parts"
-    run = recording, what, statement, "run_scan, in parts, of a file", algorithm, config
+    run = recording, what, guarantee, "run_scan, in parts, of a file", algorithm, config
     charged = recordings.charge_run(*run)
     if charged.release is None and not charged.steps:
         try:

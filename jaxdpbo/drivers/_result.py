@@ -147,21 +147,21 @@ def state_guarantee(
     try:
         operator.index(config.steps)
         state = jax.eval_shape(algorithm.init, jax.eval_shape(lambda: jax.random.key(0)), config)
-        statement = algorithm.privacy(config)
+        guarantee = algorithm.privacy(config)
     except (AttributeError, TypeError):
-        statement = None
+        guarantee = None
     if state is not None:
         if not isinstance(state, State):
             raise TypeError(f"algorithm.init must return a State, got {type(state).__name__}")
         _require("the config", config, Config)
         _require("the public state", state.public, PublicState)
-    if statement is None:
+    if guarantee is None:
         raise TypeError(f"config must be of this algorithm's config(...), got {type(config).__name__}")
-    statement = statement if delta is None else statement.to_dp(delta)
+    guarantee = guarantee if delta is None else guarantee.to_dp(delta)
     if config.users is None:
-        return statement
-    usual = None if statement.delta else _requested_budget.usual_delta(config.users)
-    return dataclasses.replace(statement, summary_delta=delta or usual)
+        return guarantee
+    usual = None if guarantee.delta else _requested_budget.usual_delta(config.users)
+    return dataclasses.replace(guarantee, summary_delta=delta or usual)
 
 
 def expect_no_mean(name: str, shape: tuple[int, ...], users: int | None) -> None:

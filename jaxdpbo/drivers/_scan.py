@@ -71,9 +71,9 @@ def run_scan(
     run = check_execution("run_scan", run, "key", "insecure_key", "checkpoint", "diagnostics")
     key, checkpoint = run.key, run.checkpoint
     _result.expect_host("run_scan", key)
-    statement = _result.state_guarantee(algorithm, objective, config, delta)
+    guarantee = _result.state_guarantee(algorithm, objective, config, delta)
     objective, data = _separability.prepare_objective(objective, data, user_axes)
-    statement = _separability.update_assumptions(statement, objective)
+    guarantee = _separability.update_assumptions(guarantee, objective)
     if ledger is not None and key is not None:
         raise ValueError("key must not be given with a ledger: the operating system then draws the key")
     data = _result.to_arrays(data)
@@ -81,12 +81,12 @@ def run_scan(
     if ledger is not None or checkpoint is not None:
         _sharding.expect_one_process("a run with a ledger or a checkpoint", data)
     drawn = key is None
-    key, statement = _keys.for_release(key, statement, run.insecure_key)
-    key, (statement,) = _sharding.share_keys(data, key, statement)
+    key, guarantee = _keys.for_release(key, guarantee, run.insecure_key)
+    key, (guarantee,) = _sharding.share_keys(data, key, guarantee)
     key, config = _sharding.move_to_mesh(devices, (key, config))
     checkpointed = None
     if checkpoint is not None:
-        statement = statement.assuming(_assumptions.KEY_SECRET)
+        guarantee = guarantee.assuming(_assumptions.KEY_SECRET)
         with _sharding.use_mesh(devices):
             checkpointed = checkpoints.begin_checkpoint(
                 checkpoint, algorithm, objective, key, config, data, drawn=drawn
@@ -95,9 +95,9 @@ def run_scan(
         ledger = check_recording(ledger)
         with _sharding.use_mesh(devices):  # a failed trace costs nothing
             like, _, _ = _scan.eval_shape(algorithm, objective, key, config, data)
-        stored = _recorded_run.load_release(_charge(ledger, algorithm, config, statement, checkpointed), like)
+        stored = _recorded_run.load_release(_charge(ledger, algorithm, config, guarantee, checkpointed), like)
         if stored is not None:
-            return _result.Run(_result.name_params(_result.to_numpy(stored), config), statement)
+            return _result.Run(_result.name_params(_result.to_numpy(stored), config), guarantee)
     with _sharding.use_mesh(devices):
         if checkpointed is None:
             released, end, info = _scan(algorithm, objective, key, config, data)
@@ -110,26 +110,26 @@ def run_scan(
     if checkpointed is not None:
         checkpoints.delete(checkpointed)
     diagnosed = _result.Diagnostics(end.state, end.memory, info) if run.diagnostics else None
-    return _result.Run(_result.name_params(_result.to_numpy(released), config), statement, diagnosed)
+    return _result.Run(_result.name_params(_result.to_numpy(released), config), guarantee, diagnosed)
 
 
 def _charge(
     recording: Recording,
     algorithm: Algorithm,
     config: Config,
-    statement: _guarantee.Guarantee,
-    begun: checkpoints.CheckpointedRun | None,
+    guarantee: _guarantee.Guarantee,
+    checkpointed: checkpoints.CheckpointedRun | None,
 ) -> Charge:
-    if begun is None:
-        return _recorded_run.begin_once(recording, algorithm, config, statement)
+    if checkpointed is None:
+        return _recorded_run.begin_once(recording, algorithm, config, guarantee)
     try:
-        charge = _recorded_run.begin_with_file(recording, algorithm, config, statement, begun.name)
+        charge = _recorded_run.begin_with_file(recording, algorithm, config, guarantee, checkpointed.name)
     except (ValueError, LedgerError):  # after other failures, such as a full disk, a call may resume from the file
-        if begun.fresh:
-            checkpoints.delete(begun)
+        if checkpointed.fresh:
+            checkpoints.delete(checkpointed)
         raise
     if charge.release is not None:
-        checkpoints.delete(begun)
+        checkpoints.delete(checkpointed)
     return charge
 
 

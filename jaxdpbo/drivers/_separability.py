@@ -38,27 +38,27 @@ def prepare_objective(objective: Objective, data: Data, user_axes: Tree) -> tupl
 
 
 def update_assumptions(
-    statement: _guarantee.Guarantee, objective: Objective, *, shown: bool = True
+    guarantee: _guarantee.Guarantee, objective: Objective, *, traced: bool = True
 ) -> _guarantee.Guarantee:
-    """Remove the assumptions checked by tracing; ``shown`` is False if some step was not traced."""
-    if not set(CONDITIONS) & set(statement.assumptions):
-        return statement
+    """Remove the assumptions checked by tracing; ``traced`` is False if some step was not traced."""
+    if not set(CONDITIONS) & set(guarantee.assumptions):
+        return guarantee
     if isinstance(objective, _separable.Blocks):  # an entry is a block, not a person; each row is in a single block
         grouping = (_assumptions.ROW_OWNERS,) if objective.grouped else ()
         grouping += (_assumptions.COMPILED_APART,) if objective.traceable else ()
-        of_all = _without_conditions(replace(statement, protects=_guarantee.ALL_ROWS))
+        of_all = _without_conditions(replace(guarantee, protects=_guarantee.ALL_ROWS))
         return of_all.assuming(_assumptions.BLOCKS_APART, *grouping)
     if isinstance(objective, _separable.ByPerson):
-        statement = statement.assuming(_assumptions.ROW_OWNERS)
-    if not (shown and isinstance(_row_objective(objective), _separable.SeparableObjective)):
-        return statement
-    return _without_conditions(statement).assuming(_assumptions.OWN_ROWS, _assumptions.COMPILED_APART)
+        guarantee = guarantee.assuming(_assumptions.ROW_OWNERS)
+    if not (traced and isinstance(_row_objective(objective), _separable.SeparableObjective)):
+        return guarantee
+    return _without_conditions(guarantee).assuming(_assumptions.OWN_ROWS, _assumptions.COMPILED_APART)
 
 
-def _without_conditions(statement: _guarantee.Guarantee) -> _guarantee.Guarantee:
+def _without_conditions(guarantee: _guarantee.Guarantee) -> _guarantee.Guarantee:
     for condition in CONDITIONS:
-        statement = statement.without(condition)
-    return statement
+        guarantee = guarantee.without(condition)
+    return guarantee
 
 
 def _row_objective(objective: Objective) -> Objective:

@@ -69,28 +69,28 @@ def local_devices() -> list[Any]:
     return [named]
 
 
-def use_mesh(found: Mesh | None) -> AbstractContextManager[Any]:
+def use_mesh(mesh: Mesh | None) -> AbstractContextManager[Any]:
     """The context in which to trace and call programs of data on a mesh."""
-    return nullcontext() if found is None else jax.set_mesh(found)
+    return nullcontext() if mesh is None else jax.set_mesh(mesh)
 
 
-def move_to_mesh(found: Mesh | None, tree: Kept) -> Kept:
-    """Copy leaves from a mesh set by the caller to every device of ``found``; return other leaves unchanged."""
+def move_to_mesh(mesh: Mesh | None, tree: Kept) -> Kept:
+    """Copy leaves from a mesh set by the caller to every device of ``mesh``; return other leaves unchanged."""
 
     def place(leaf: Any) -> Any:
         sharding = getattr(leaf, "sharding", None)
-        if found is None or not isinstance(sharding, NamedSharding) or sharding.mesh == found:
+        if mesh is None or not isinstance(sharding, NamedSharding) or sharding.mesh == mesh:
             return leaf
-        return jax.device_put(leaf, NamedSharding(found, PartitionSpec()))
+        return jax.device_put(leaf, NamedSharding(mesh, PartitionSpec()))
 
     return jax.tree.map(place, tree)
 
 
-def gather_release(found: Mesh | None, tree: Any) -> Any:
+def gather_release(mesh: Mesh | None, tree: Any) -> Any:
     """Gather a release from a mesh, so that the caller can combine the release with any arrays under any mesh."""
-    if found is None:
+    if mesh is None:
         return tree
-    place = NamedSharding(found, PartitionSpec())
+    place = NamedSharding(mesh, PartitionSpec())
     return jax.tree.map(lambda leaf: jnp.asarray(np.asarray(jax.device_put(leaf, place))), tree)
 
 
@@ -135,29 +135,29 @@ def expect_one_process(what: str, data: Tree) -> None:
 
 
 def share_keys(
-    data: Tree, keys: jax.Array, *statements: _guarantee.Guarantee
+    data: Tree, keys: jax.Array, *guarantees: _guarantee.Guarantee
 ) -> tuple[jax.Array, tuple[_guarantee.Guarantee, ...]]:
     """Give all processes the keys of the first, and add the assumption that nobody reads the connection.
 
     Two processes with different keys would each release the same sum with different noise.
     """
     if not _is_shared(data):
-        return keys, statements
+        return keys, guarantees
     words = multihost_utils.broadcast_one_to_all(jax.random.key_data(keys))
     same = jax.random.wrap_key_data(jnp.asarray(np.asarray(words)), impl=jax.random.key_impl(keys))
-    return same, tuple(statement.assuming(_assumptions.WIRE) for statement in statements)
+    return same, tuple(guarantee.assuming(_assumptions.WIRE) for guarantee in guarantees)
 
 
-def _layout(given: Mesh) -> tuple[Any, ...]:
+def _layout(mesh: Mesh) -> tuple[Any, ...]:
     """The axes and devices of a mesh, without the kinds of its axes."""
-    return given.axis_names, given.devices.shape, tuple(given.devices.flat)
+    return mesh.axis_names, mesh.devices.shape, tuple(mesh.devices.flat)
 
 
-def _mesh(given: Mesh, names: set[str]) -> Mesh:
+def _mesh(mesh: Mesh, names: set[str]) -> Mesh:
     """The mesh of users and runs on the same devices; the axes ``names`` become users."""
-    axes = sorted(range(len(given.axis_names)), key=lambda axis: given.axis_names[axis] not in names)
-    share = int(np.prod([given.shape[name] for name in names], dtype=int))
-    return Mesh(np.transpose(given.devices, axes).reshape(share, -1), (USERS_AXIS, RUNS_AXIS))
+    axes = sorted(range(len(mesh.axis_names)), key=lambda axis: mesh.axis_names[axis] not in names)
+    share = int(np.prod([mesh.shape[name] for name in names], dtype=int))
+    return Mesh(np.transpose(mesh.devices, axes).reshape(share, -1), (USERS_AXIS, RUNS_AXIS))
 
 
 def _names(spec: PartitionSpec) -> list[str]:

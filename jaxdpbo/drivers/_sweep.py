@@ -93,15 +93,15 @@ def sweep(
     listed = (configs,) if alone else tuple(configs)
     _expect_stackable(listed)
     common = _checks.flag("common_random_numbers", common_random_numbers)
-    statements = tuple(_result.state_guarantee(algorithm, objective, config) for config in listed)
+    guarantees = tuple(_result.state_guarantee(algorithm, objective, config) for config in listed)
     objective, data = _separability.prepare_objective(objective, data, user_axes)
-    statements = tuple(_separability.update_assumptions(statement, objective) for statement in statements)
+    guarantees = tuple(_separability.update_assumptions(guarantee, objective) for guarantee in guarantees)
     data = _result.to_arrays(data)
-    run_keys, statements = _sharding.share_keys(data, _keys_of_runs(len(listed), common, seeds, key, keys), *statements)
+    run_keys, guarantees = _sharding.share_keys(data, _keys_of_runs(len(listed), common, seeds, key, keys), *guarantees)
     if common:
-        statements = tuple(_guarantee.no_guarantee(statement.protects, ONE_KEY) for statement in statements)
+        guarantees = tuple(_guarantee.no_guarantee(guarantee.protects, ONE_KEY) for guarantee in guarantees)
     elif key is not None or keys is not None:
-        statements = tuple(for_release(run_keys[0, 0], statement, insecure_key=True)[1] for statement in statements)
+        guarantees = tuple(for_release(run_keys[0, 0], guarantee, insecure_key=True)[1] for guarantee in guarantees)
     count = run_keys.shape[1]
     pairs = jnp.repeat(jnp.arange(len(listed)), count), run_keys.reshape(-1)
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *listed)
@@ -109,7 +109,7 @@ def sweep(
     release, failed = distribute(_one_run(algorithm, objective), pairs, shared, policy=policy)
     axes = (count,) if alone else (len(listed), count)
     release, failed = jax.tree.map(lambda leaf: leaf.reshape(axes + leaf.shape[1:]), (release, failed))
-    return Sweep(release, statements, failed)
+    return Sweep(release, guarantees, failed)
 
 
 def _expect_stackable(configs: tuple[Any, ...]) -> None:

@@ -243,15 +243,15 @@ def flatten(whole: Tree) -> np.ndarray:
     words = jax.tree.leaves(whole, is_leaf=is_wide)
     if not all(map(is_wide, words)):
         raise ValueError(NOT_EXACT)
-    return np.concatenate([_wide_integers.to_int64(each).ravel() for each in words])
+    return np.concatenate([_wide_integers.to_int64(word).ravel() for word in words])
 
 
 def unflatten(like: Tree, total: np.ndarray) -> Any:
     """A total in the shapes of ``like`` again."""
     leaves, tree = jax.tree.flatten(like, is_leaf=is_wide)
-    cuts = np.cumsum([each.low.size for each in leaves])[:-1]
+    cuts = np.cumsum([leaf.low.size for leaf in leaves])[:-1]
     parts = zip(np.split(total, cuts), leaves, strict=True)
-    words = [_wide_integers.from_int64(part.reshape(each.low.shape)) for part, each in parts]
+    words = [_wide_integers.from_int64(part.reshape(leaf.low.shape)) for part, leaf in parts]
     return jax.tree.unflatten(tree, words)
 
 

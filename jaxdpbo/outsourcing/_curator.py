@@ -128,7 +128,7 @@ def open_journal(path: str | Path, published: Publication, private: bytes, queri
             "schema": SCHEMA,
             "version": VERSION,
             "released": published.digest,
-            "private": hmac.new(_key(path, begun=bool(end)), private, hashlib.sha256).hexdigest(),
+            "private": hmac.new(_key(path, must_exist=bool(end)), private, hashlib.sha256).hexdigest(),
             "queries": int(queries),
         }
         count = len(published.curated.z)
@@ -286,15 +286,15 @@ def _expect_in_place(path: Path, descriptor: int) -> None:
         raise ProtocolError(f"{path.name} was moved, deleted or replaced: put it back and start the curator again")
 
 
-def _key(path: Path, *, begun: bool) -> bytes:
-    """Read the record's key, a file of mode 0600. Draw a new key only if there is no record yet."""
+def _key(path: Path, *, must_exist: bool) -> bytes:
+    """Read the key of a record, a file of mode 0600. Draw a key if there is none, unless it ``must_exist``."""
     place = path.with_name(f"{path.name}.key")
     try:
         key = _files.read_private(place, KEY_BYTES + 1)
     except _files.NotPrivate as error:
         raise ProtocolError(str(error)) from None
     except FileNotFoundError as error:
-        if begun:
+        if must_exist:
             raise ProtocolError(
                 f"{place.name} is missing, and is needed to compare the data with those of {path.name}: restore it "
                 "from a copy"

@@ -86,10 +86,10 @@ def read_publication(path: str | Path) -> Publication:
         )
         projection = None if header["projection"] is None else jnp.asarray(header["projection"])
         metadata = _transforms.Metadata(str(header["kind"]), distribution, projection, float(header["scale"]))
-        statement = _guarantee.guarantee_from_dict(header["guarantee"])
+        guarantee = _guarantee.guarantee_from_dict(header["guarantee"])
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ProtocolError(f"{path.name} is damaged: {error}") from error
-    curated = _transforms.CuratedRows(jnp.asarray(z, jnp.result_type(float)), metadata, statement)
+    curated = _transforms.CuratedRows(jnp.asarray(z, jnp.result_type(float)), metadata, guarantee)
     return Publication(curated, hashlib.sha256(content).hexdigest())
 
 

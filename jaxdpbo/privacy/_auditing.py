@@ -22,7 +22,7 @@ from jaxdpbo import _checks
 from jaxdpbo._types import Tree
 from jaxdpbo.privacy import _guarantee
 
-SOUGHT = ("epsilon", "mu")
+BOUNDS = ("epsilon", "mu")
 CONFIDENCE = 0.95  # joint confidence of both bounds; the threshold is chosen on the other half of the trials
 THRESHOLDS = 201  # to try: quantiles of the first half
 
@@ -85,40 +85,40 @@ def epsilon_lower_bound(correct: int, wrong: int, trials: int, *, delta: float =
     delta = _checks.number("delta", delta)
     if not 0 <= delta < 1:
         raise ValueError(f"delta must lie in [0, 1), got {delta}")
-    shown = _bounds(np.array([correct]), np.array([wrong]), trials, delta, CONFIDENCE)
-    epsilon, mu = (float(shown[name][0]) for name in SOUGHT)
+    bounds = _bounds(np.array([correct]), np.array([wrong]), trials, delta, CONFIDENCE)
+    epsilon, mu = (float(bounds[name][0]) for name in BOUNDS)
     return Audit(epsilon, mu, delta, correct, wrong, trials)
 
 
-def threshold_audit(first: np.ndarray, second: np.ndarray, *, delta: float = 0.0, sought: str = "epsilon") -> Audit:
+def threshold_audit(first: np.ndarray, second: np.ndarray, *, delta: float = 0.0, bound: str = "epsilon") -> Audit:
     """Audit by the attack "the score is above a threshold", or below, whichever bounds more.
 
     >>> import numpy as np
     >>> from jaxdpbo import privacy
     >>> rng = np.random.default_rng(0)
-    >>> found = privacy.threshold_audit(rng.normal(0, 1, 1000), rng.normal(1, 1, 1000), sought="mu")
-    >>> 0.5 < found.mu < 1.0
+    >>> audit = privacy.threshold_audit(rng.normal(0, 1, 1000), rng.normal(1, 1, 1000), bound="mu")
+    >>> 0.5 < audit.mu < 1.0
     True
 
     Args:
       first: ``(trials,)`` scores from releases of the first data set.
       second: ``(trials,)`` scores from releases of the second.
       delta: of the guarantee.
-      sought: "epsilon" or "mu": the bound to choose the threshold for.
+      bound: "epsilon" or "mu": the bound to choose the threshold for.
 
     Raises:
-      ValueError: fewer than 4 trials, different numbers of them, a score that is NaN, an unknown ``sought``.
+      ValueError: fewer than 4 trials, different numbers of them, a score that is NaN, an unknown ``bound``.
     """
     learnt, judged = _halves(first, second)
     delta = _checks.number("delta", delta)
     if not 0 <= delta < 1:
         raise ValueError(f"delta must lie in [0, 1), got {delta}")
-    _checks.one_of("sought", sought, SOUGHT)
+    _checks.one_of("bound", bound, BOUNDS)
     tried = _thresholds(learnt)
     (hits, alarms), count = _above(learnt, tried), len(learnt[0])
     hits, alarms = (np.concatenate([above, count - above]) for above in (hits, alarms))  # and below
     of_all = 1.0 - (1.0 - CONFIDENCE) / len(hits)  # bounds for all thresholds at once, so the best is not merely lucky
-    best = int(np.argmax(_bounds(hits, alarms, count, delta, of_all)[sought]))
+    best = int(np.argmax(_bounds(hits, alarms, count, delta, of_all)[bound]))
     above = _above(judged, tried[[best % len(tried)]])[:, 0]
     count = len(judged[0])
     correct, wrong = (above if best < len(tried) else count - above).tolist()
@@ -135,7 +135,7 @@ def trade_off(first: np.ndarray, second: np.ndarray) -> TradeOff:
     return TradeOff(1.0 - hits, alarms)
 
 
-def declared_trade_off(statement: _guarantee.Guarantee, type_one: np.ndarray) -> np.ndarray:
+def declared_trade_off(guarantee: _guarantee.Guarantee, type_one: np.ndarray) -> np.ndarray:
     """Return the least type II error at each type I error that a "gdp" or "dp" guarantee allows any attack.
 
     The slack ``delta`` of a "gdp" guarantee moves the curve by ``delta`` down and to the left (Dong et al. 2022,
@@ -143,24 +143,24 @@ def declared_trade_off(statement: _guarantee.Guarantee, type_one: np.ndarray) ->
 
     >>> import numpy as np
     >>> from jaxdpbo import privacy
-    >>> statement = privacy.guarantee("gdp", 1.0, "replace_one", "the users")
-    >>> privacy.declared_trade_off(statement, np.array([0.05, 0.5])).round(3).tolist()
+    >>> guarantee = privacy.guarantee("gdp", 1.0, "replace_one", "the users")
+    >>> privacy.declared_trade_off(guarantee, np.array([0.05, 0.5])).round(3).tolist()
     [0.74, 0.159]
 
     Raises:
       ValueError: another notion, an error rate outside [0, 1].
     """
-    notion, slack = _checks.one_of("notion", statement.notion, ("gdp", "dp")), statement.delta
+    notion, slack = _checks.one_of("notion", guarantee.notion, ("gdp", "dp")), guarantee.delta
     rates = _checks.reals("type_one", type_one)
     if not np.all((rates >= 0) & (rates <= 1)):
         raise ValueError(f"type_one must lie in [0, 1], got {np.min(rates):g} to {np.max(rates):g}")
     if notion == "gdp":
         curve = scipy.stats.norm.cdf(
-            scipy.stats.norm.ppf(1.0 - np.stack([rates, np.minimum(rates + slack, 1.0)])) - statement.level
+            scipy.stats.norm.ppf(1.0 - np.stack([rates, np.minimum(rates + slack, 1.0)])) - guarantee.level
         )
         return np.maximum(0.0, np.maximum(curve[0] - slack, curve[1]))
     with np.errstate(over="ignore"):
-        odds = np.exp(statement.level)
+        odds = np.exp(guarantee.level)
         steep = np.where(rates > 0, odds * np.maximum(rates, np.finfo(np.float64).tiny), 0.0)  # never inf times 0
     return np.maximum(0.0, np.maximum((1.0 - slack - rates) / odds, 1.0 - slack - steep))
 
@@ -184,7 +184,7 @@ def outcome_scores(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, n
     return scores[of_first], scores[of_second]
 
 
-def is_refuted(audit: Audit, statement: _guarantee.Guarantee, *, distance: float = 1.0) -> bool:
+def is_refuted(audit: Audit, guarantee: _guarantee.Guarantee, *, distance: float = 1.0) -> bool:
     """Return whether a bound exceeds the guarantee: the guarantee is then false, unless this audit failed by chance.
 
     ``distance``, of the neighbours, is for "metric_dp" alone. The ``total_variation`` is beyond any trial.
@@ -194,15 +194,15 @@ def is_refuted(audit: Audit, statement: _guarantee.Guarantee, *, distance: float
         that is not positive and finite.
     """
     distance = _checks.positive("distance", distance)
-    if statement.notion == "none":
+    if guarantee.notion == "none":
         return False
-    if statement.notion == "gdp" and not statement.delta:
-        return audit.mu > statement.level
-    if statement.notion == "gdp":
-        return audit.epsilon > statement.epsilon(audit.delta)
-    if audit.delta < statement.delta:
-        raise ValueError(f"delta must be at least the guarantee's {statement.delta:g}, got {audit.delta:g}")
-    return audit.epsilon > statement.level * (distance if statement.notion == "metric_dp" else 1.0)
+    if guarantee.notion == "gdp" and not guarantee.delta:
+        return audit.mu > guarantee.level
+    if guarantee.notion == "gdp":
+        return audit.epsilon > guarantee.epsilon(audit.delta)
+    if audit.delta < guarantee.delta:
+        raise ValueError(f"delta must be at least the guarantee's {guarantee.delta:g}, got {audit.delta:g}")
+    return audit.epsilon > guarantee.level * (distance if guarantee.notion == "metric_dp" else 1.0)
 
 
 def replay(run: Callable[[Any], tuple[Any, Any]], first: Tree, second: Tree, *, order: float = 2) -> Replay:

@@ -157,14 +157,14 @@ def configure(make: Callable[[float], Config], budget: RequestedBudget) -> Confi
     ) from None
 
 
-def _expect_within(stated: _guarantee.Guarantee, epsilon: float, delta: float) -> None:
+def _expect_within(guarantee: _guarantee.Guarantee, epsilon: float, delta: float) -> None:
     """Raise if the guarantee exceeds the requested pair.
 
     Raises:
       ValueError: noise is drawn so often that its total variation exceeds the amount reserved by ``requested_mu``.
     """
-    if stated.notion != "none" and stated.epsilon(delta) > epsilon:
+    if guarantee.notion != "none" and guarantee.epsilon(delta) > epsilon:
         raise ValueError(
             f"epsilon={epsilon:g} at delta={delta:g} can not be guaranteed for so many draws of noise: "
-            f"their total variation is {stated.total_variation:.2g}; raise delta"
+            f"their total variation is {guarantee.total_variation:.2g}; raise delta"
         )

@@ -181,17 +181,17 @@ def join_settings(first: NoiseSettings, second: NoiseSettings) -> NoiseSettings:
     return jax.tree.map(lambda *both: jnp.concatenate([jnp.atleast_1d(setting) for setting in both]), first, second)
 
 
-def same_noise(begun: tuple[jax.Array, ...], current: tuple[jax.Array, ...]) -> jax.Array:
+def same_noise(earlier: tuple[jax.Array, ...], current: tuple[jax.Array, ...]) -> jax.Array:
     """Return whether two ``NoiseSettings``, or two other tuples, are equal, dtypes and shapes included: ``()``."""
-    pairs = list(zip(begun, current, strict=True))
+    pairs = list(zip(earlier, current, strict=True))
     if any(old.dtype != new.dtype or old.shape != new.shape for old, new in pairs):
         return jnp.zeros((), bool)
     return jnp.all(jnp.stack([jnp.all(old == new) for old, new in pairs]))
 
 
-def describe_noise_change(begun: tuple[jax.Array, ...], current: tuple[jax.Array, ...]) -> str:
+def describe_noise_change(earlier: tuple[jax.Array, ...], current: tuple[jax.Array, ...]) -> str:
     """Describe the differences by name and value, on the host; "" without any."""
-    pairs = zip(getattr(current, "_fields", ()), map(np.asarray, begun), map(np.asarray, current), strict=True)
+    pairs = zip(getattr(current, "_fields", ()), map(np.asarray, earlier), map(np.asarray, current), strict=True)
     return ", ".join(
         f"{name} {new.tolist()} after {old.tolist()}"
         for name, old, new in pairs
@@ -199,7 +199,7 @@ def describe_noise_change(begun: tuple[jax.Array, ...], current: tuple[jax.Array
     )
 
 
-def statement(budget: SumBudget, protects: str) -> _guarantee.Guarantee:
+def gdp_guarantee(budget: SumBudget, protects: str) -> _guarantee.Guarantee:
     """Return the GDP guarantee for replace-one on the users, of all releases together; none at ``mu = inf``.
 
     ``noise`` "float" gives ``mu``-GDP for ideal noise; "exact" gives the level of ``radius`` and ``sigma``, within the
@@ -232,13 +232,15 @@ def statement(budget: SumBudget, protects: str) -> _guarantee.Guarantee:
     )
 
 
-def guarantee_stages(config: Any, stated: _guarantee.Guarantee) -> tuple[_accounting.StageFields, ...]:
+def guarantee_stages(config: Any, guarantee: _guarantee.Guarantee) -> tuple[_accounting.StageFields, ...]:
     """Return the mechanisms behind a config's guarantee: its stages, or Gaussian ones for its parts or its level.
 
     A config may name its mechanism in an attribute ``mechanism``.
     """
     name = getattr(config, "mechanism", SEARCH)
-    return stated.stages or tuple((what, "gaussian", level) for what, level in stated.parts or ((name, stated.level),))
+    return guarantee.stages or tuple(
+        (what, "gaussian", level) for what, level in guarantee.parts or ((name, guarantee.level),)
+    )
 
 
 class Units(NamedTuple):

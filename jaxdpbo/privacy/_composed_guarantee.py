@@ -21,10 +21,10 @@ def guarantee_from_stages(
 
     >>> from jaxdpbo.privacy import _composed_guarantee
     >>> stages = [("a choice", "bounded_range", 0.25)] * 2 + [("a search", "gaussian", 0.2)]
-    >>> stated = _composed_guarantee.guarantee_from_stages(stages, "the users")
-    >>> stated.claim
+    >>> guarantee = _composed_guarantee.guarantee_from_stages(stages, "the users")
+    >>> guarantee.claim
     'gdp 0.298429, of which 0.221 for a choice and 0.2 for a search (replace_one) for the users'
-    >>> round(stated.epsilon(1e-5), 3), stated.to_dp(1e-5).notion
+    >>> round(guarantee.epsilon(1e-5), 3), guarantee.to_dp(1e-5).notion
     (0.994, 'dp')
 
     Args:
@@ -59,9 +59,9 @@ def part_levels(stages: Sequence[_accounting.StageFields]) -> tuple[tuple[str, f
     (('a search', 5.0),)
     """
     levels: dict[str, list[float]] = {}
-    for what, kind, level in stages:
-        levels.setdefault(what, []).append(level if kind == "gaussian" else _accounting.bounded_range_mu(level))
-    return tuple((what, _accounting.compose_gdp_rounded_up(*found)) for what, found in levels.items())
+    for description, kind, level in stages:
+        levels.setdefault(description, []).append(level if kind == "gaussian" else _accounting.bounded_range_mu(level))
+    return tuple((description, _accounting.compose_gdp_rounded_up(*found)) for description, found in levels.items())
 
 
 def guarantee_from_total(
@@ -92,7 +92,7 @@ def guarantee_from_total(
     if math.isinf(total.epsilon):
         return _guarantee.no_guarantee(protects, f"nothing is proved of these stages at delta={total.delta:g}")
     level, mu = max(total.epsilon, _guarantee.LEAST), _accounting.gdp_level(total.stages, total.delta)
-    counts = Counter((item.what, item.epsilon) for item in total.items)
+    counts = Counter((item.description, item.epsilon) for item in total.items)
     return _guarantee.guarantee(
         "dp",
         level,
@@ -103,8 +103,11 @@ def guarantee_from_total(
         total_variation=total_variation,
         # A stage is a part of the release, so its cost is at most the total.
         parts=[
-            (what if times == 1 else f"{what} (each of {times})", min(max(epsilon, _guarantee.LEAST), level))
-            for (what, epsilon), times in counts.items()
+            (
+                description if times == 1 else f"{description} (each of {times})",
+                min(max(epsilon, _guarantee.LEAST), level),
+            )
+            for (description, epsilon), times in counts.items()
         ],
         also=("gdp", max(mu, _guarantee.LEAST)) if math.isfinite(mu) else None,
     )

@@ -126,8 +126,8 @@ class Guarantee:
         if math.isinf(epsilon) or not ideal > 0:
             raise ValueError(f"delta must exceed the total variation of the noise, {self.total_variation:.2g}")
         level = max(epsilon, self._ideal_epsilon(ideal), LEAST)
-        alone = ((what, _accounting.gdp_epsilon(mu, ideal)) for what, mu in self.parts)
-        parts = tuple((what, min(max(cost, LEAST), level)) for what, cost in alone)
+        alone = ((description, _accounting.gdp_epsilon(mu, ideal)) for description, mu in self.parts)
+        parts = tuple((description, min(max(cost, LEAST), level)) for description, cost in alone)
         return replace(self, notion="dp", level=level, delta=ideal, parts=parts, also=also)
 
     @property
@@ -168,7 +168,7 @@ class Guarantee:
         if self.notion == "none":
             return f"no privacy guarantee for {self.protects}: {self.no_guarantee_reason}"
         variation = f", total variation at most {self.total_variation:.2g}" if self.total_variation else ""
-        spent = " and ".join(f"{level:.3g} for {what}" for what, level in self.parts)
+        spent = " and ".join(f"{level:.3g} for {description}" for description, level in self.parts)
         parts = f", of which {spent}" if self.parts and self.notion == "gdp" else ""
         parts = f", each part alone {spent}" if self.parts and self.notion != "gdp" else parts
         return f"{self.terms}{parts}{variation} ({self._neighbours}) for {self.protects}"
@@ -306,14 +306,14 @@ def no_guarantee(protects: str, no_guarantee_reason: str) -> Guarantee:
     )
 
 
-def expect_gdp(name: str, stated: Guarantee) -> None:
+def expect_gdp(name: str, guarantee: Guarantee) -> None:
     """Raise unless the level composes as in Gaussian DP, or there is no guarantee.
 
     Raises:
       ValueError: the guarantee has another notion, or a delta.
     """
-    if stated.notion not in ("gdp", "none") or stated.delta:
-        raise ValueError(f"{name} must be GDP for its level to compose, got {stated.claim}")
+    if guarantee.notion not in ("gdp", "none") or guarantee.delta:
+        raise ValueError(f"{name} must be GDP for its level to compose, got {guarantee.claim}")
 
 
 def guarantee_from_dict(fields: dict[str, Any]) -> Guarantee:
@@ -332,10 +332,10 @@ def guarantee_from_dict(fields: dict[str, Any]) -> Guarantee:
         raise ValueError(f"a guarantee has {', '.join(Guarantee.__dataclass_fields__)}; got {names}")
     if _checks.one_of("notion", fields["notion"], NOTIONS) == "none":
         return no_guarantee(fields["protects"], fields["no_guarantee_reason"])
-    shown = fields["summary_delta"]
-    shown = None if shown is None else _checks.probability("summary_delta", shown)
+    summary_delta = fields["summary_delta"]
+    summary_delta = None if summary_delta is None else _checks.probability("summary_delta", summary_delta)
     names = "assumptions", "delta", "total_variation", "unit", "parts", "also", "stages", "largest"
     rest = {name: fields[name] for name in names}
-    stated = guarantee(fields["notion"], fields["level"], fields["relation"], fields["protects"], **rest)
-    attained = _guarantee_fields.check_attained(fields["attained"], stated.notion, stated.level)
-    return replace(stated, attained=attained, summary_delta=shown).assuming(_assumptions.UNCHECKED)
+    checked = guarantee(fields["notion"], fields["level"], fields["relation"], fields["protects"], **rest)
+    attained = _guarantee_fields.check_attained(fields["attained"], checked.notion, checked.level)
+    return replace(checked, attained=attained, summary_delta=summary_delta).assuming(_assumptions.UNCHECKED)

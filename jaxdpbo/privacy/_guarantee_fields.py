@@ -20,7 +20,7 @@ def check_text(name: str, value: Unchecked) -> str:
 def check_parts(parts: Unchecked, notion: str, level: float) -> tuple[tuple[str, float], ...]:
     """Check pairs of a description and a level against the level of the whole guarantee."""
     rows = _rows("parts must be pairs of words and a level", parts, 2)
-    items = tuple((check_text("parts", what), _checks.positive("parts", share)) for what, share in rows)
+    items = tuple((check_text("parts", description), _checks.positive("parts", share)) for description, share in rows)
     composed = _accounting.compose_gdp_rounded_up(*(share for _, share in items)) if items else level
     if notion == "gdp" and not math.isclose(composed, level, rel_tol=1e-9):
         raise ValueError(f"parts of a gdp guarantee must compose to its level, {level}, got {composed}")
@@ -69,7 +69,10 @@ def check_stages(
 ) -> tuple[_accounting.StageFields, ...]:
     """Check the fields of stages, and their composition against the levels of the whole guarantee."""
     rows = _rows("stages must be triples of words, a kind and a level", stages, 3)
-    checked = tuple((check_text("stages", what), kind, _checks.positive("stages", level)) for what, kind, level in rows)
+    checked = tuple(
+        (check_text("stages", description), kind, _checks.positive("stages", level))
+        for description, kind, level in rows
+    )
     if not checked:
         return ()
     if relation != "replace_one":

@@ -73,7 +73,7 @@ def key_from_bytes(data: bytes) -> jax.Array:
 
 
 def for_release(
-    key: jax.Array | None, statement: _guarantee.Guarantee, insecure_key: bool
+    key: jax.Array | None, guarantee: _guarantee.Guarantee, insecure_key: bool
 ) -> tuple[jax.Array, _guarantee.Guarantee]:
     """Check the key of a run, and add the key's assumptions to the guarantee. Every private entry point calls this.
 
@@ -82,9 +82,9 @@ def for_release(
 
     >>> from jaxdpbo import dp_gibo, privacy
     >>> config = dp_gibo.config(users=500, steps=5, mu=1.0, bounds=[(0, 6)] * 3)
-    >>> stated = dp_gibo.algorithm.privacy(config)
-    >>> key, guarantee = privacy.for_release(None, stated, insecure_key=False)
-    >>> guarantee == stated
+    >>> guarantee = dp_gibo.algorithm.privacy(config)
+    >>> key, guarantee = privacy.for_release(None, guarantee, insecure_key=False)
+    >>> guarantee == guarantee
     True
 
     ==========================  ==========================================================================
@@ -103,20 +103,20 @@ def for_release(
       RuntimeError: under a trace, if ``key`` is None, or a ``chacha20`` key and no argument of the traced function.
     """
     if key is None:
-        return secret_key(), statement
+        return secret_key(), guarantee
     key = _checks.key("key", key)
-    if statement.notion == "none":
-        return key, statement
+    if guarantee.notion == "none":
+        return key, guarantee
     if is_secret_kind(key):
         if not isinstance(key, Tracer):
             refuse_trace("a chacha20 key that the traced function closes over")
-        return key, statement.assuming(_assumptions.KEY_SECRET)
-    if _assumptions.IDEAL_NOISE not in statement.assumptions and not insecure_key:
+        return key, guarantee.assuming(_assumptions.KEY_SECRET)
+    if _assumptions.IDEAL_NOISE not in guarantee.assumptions and not insecure_key:
         raise TypeError(
             f"key must be None or a chacha20 key for exact noise, got a {generator(key)} key: insecure_key=True "
             "permits it for tests, noise='float' for research"
         )
-    return key, statement.without(_assumptions.RANDOM_BITS).assuming(_assumptions.WEAK_KEY, _assumptions.KEY_SECRET)
+    return key, guarantee.without(_assumptions.RANDOM_BITS).assuming(_assumptions.WEAK_KEY, _assumptions.KEY_SECRET)
 
 
 def refuse_trace(what: str) -> None:

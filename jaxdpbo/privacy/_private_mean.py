@@ -15,10 +15,10 @@ def perturb_vectors(
 ) -> _totals.UserSum:
     """Noise the sum over users of vectors clipped to ``clip_norm``, for one of ``steps`` releases.
 
-    Formal guarantee: the part of one of ``T`` releases in the guarantee of all, ``_calibration.statement``; none where
-    ``budget.noise`` is "none" or ``mu = inf``. ``mu``-GDP over ``T`` releases is ``mu / sqrt(T)`` each (Dong et al.
-    2022, corollary 3.3), so the noise of the mean has standard deviation ``2 B sqrt(T) / (n mu)`` (Sopa et al. 2025,
-    Algorithm 1, line 8). Exact noise is at most 4 % wider, see ``_calibration``.
+    Formal guarantee: the part of one of ``T`` releases in the guarantee of all, ``_calibration.gdp_guarantee``; none
+    where ``budget.noise`` is "none" or ``mu = inf``. ``mu``-GDP over ``T`` releases is ``mu / sqrt(T)`` each (Dong et
+    al. 2022, corollary 3.3), so the noise of the mean has standard deviation ``2 B sqrt(T) / (n mu)`` (Sopa et al.
+    2025, Algorithm 1, line 8). Exact noise is at most 4 % wider, see ``_calibration``.
 
     Args:
       key: for the noise; used once.
@@ -47,7 +47,7 @@ def noisy_mean_loss(
     """Return noisy means ``(b,)`` over users of ``losses (b, n)`` clipped to ``[low, high]``, NaN as the middle.
 
     Formal guarantee: the part of ``b`` of ``steps releases`` evaluations in the guarantee of all,
-    ``_calibration.statement``. One user moves each mean by ``_sensitivity.mean_loss``, for any losses; on the grid,
+    ``_calibration.gdp_guarantee``. One user moves each mean by ``_sensitivity.mean_loss``, for any losses; on the grid,
     with each loss an integer within ``radius``, each sum by ``_sensitivity.integer_sum`` exactly.
 
     Args:

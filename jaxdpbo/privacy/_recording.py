@@ -80,7 +80,7 @@ def is_released(recording: Recording) -> bool:
     return any(entry.run == run and entry.released for entry in _ledger.account(path).spends)
 
 
-def charge_run(recording: Recording, what: str, statement: _guarantee.Guarantee, *public: object) -> _ledger.Charge:
+def charge_run(recording: Recording, what: str, guarantee: _guarantee.Guarantee, *public: object) -> _ledger.Charge:
     """Pay for all releases of a run, before the run begins.
 
     A ledger of notion "gdp" also accepts a "dp" guarantee, with its delta. The charged GDP level is the ``also`` of the
@@ -94,7 +94,7 @@ def charge_run(recording: Recording, what: str, statement: _guarantee.Guarantee,
     Args:
       recording: the ledger, and the name of the run.
       what: a description of the release.
-      statement: the guarantee of the run, charged as its cost.
+      guarantee: the guarantee of the run, charged as its cost.
       public: all public values behind the release, such as the algorithm and its config.
 
     Raises:
@@ -103,25 +103,25 @@ def charge_run(recording: Recording, what: str, statement: _guarantee.Guarantee,
       ledger.LedgerError: the budget does not suffice, or the name belongs to another run.
     """
     path, run, protects = check_recording(recording)
-    ex_post, statement = statement.largest is not None, statement.reservation
-    if statement.notion not in _ledger.LEVELS:
+    ex_post, guarantee = guarantee.largest is not None, guarantee.reservation
+    if guarantee.notion not in _ledger.LEVELS:
         raise ValueError(
-            f"a ledger adds up {', '.join(_ledger.LEVELS)}; this run has {statement.notion!r}: {statement}"
+            f"a ledger adds up {', '.join(_ledger.LEVELS)}; this run has {guarantee.notion!r}: {guarantee}"
         )
-    same_users = () if protects in (None, statement.protects) else (_assumptions.SAME_USERS,)
-    event = _ledger.Event(*_level_for(path, statement), statement.delta, statement.total_variation)
+    same_users = () if protects in (None, guarantee.protects) else (_assumptions.SAME_USERS,)
+    event = _ledger.Event(*_level_for(path, guarantee), guarantee.delta, guarantee.total_variation)
     spend = _ledger.Spend(
         (event,),
-        statement.relation or "",
-        protects or statement.protects,
-        statement.unit,
-        tuple(sorted({*statement.assumptions, *same_users})),
+        guarantee.relation or "",
+        protects or guarantee.protects,
+        guarantee.unit,
+        tuple(sorted({*guarantee.assumptions, *same_users})),
         ex_post and event.type == "dp",
     )
     return _ledger.charge(path, run, what, spend, fingerprint=fingerprint(public))
 
 
-def store_cost(recording: Recording, statement: _guarantee.Guarantee, release: dict[str, Any]) -> None:
+def store_cost(recording: Recording, guarantee: _guarantee.Guarantee, release: dict[str, Any]) -> None:
     """Record the release of a charged run with what it cost: the rest of its reservation is free again.
 
     A ledger without a reservation, of notion "gdp", gets no record.
@@ -133,27 +133,27 @@ def store_cost(recording: Recording, statement: _guarantee.Guarantee, release: d
     path, run, _ = check_recording(recording)
     if not any(entry.run == run and entry.spend.ex_post for entry in _ledger.account(path).spends):
         return
-    stored = _ledger.store_release(path, run, release, paid=statement.level)
+    stored = _ledger.store_release(path, run, release, paid=guarantee.level)
     (paid,) = (entry.paid for entry in _ledger.account(path).spends if entry.run == run)
-    if (stored, paid) != (release, Fraction(statement.level)):
+    if (stored, paid) != (release, Fraction(guarantee.level)):
         raise _ledger.MovedLedgerError(
             f"{path}: run {run!r} has a release that this call did not make: nothing is returned"
         )
 
 
-def _level_for(path: str | Path, statement: _guarantee.Guarantee) -> tuple[str, float]:
+def _level_for(path: str | Path, guarantee: _guarantee.Guarantee) -> tuple[str, float]:
     """Notion and level to charge: of the ledger's notion if proved, else of the guarantee's (refused by the ledger)."""
-    levels = {statement.notion: statement.level} | dict([statement.also] if statement.also else [])
+    levels = {guarantee.notion: guarantee.level} | dict([guarantee.also] if guarantee.also else [])
     if "dp" in levels:
         notion = _ledger.account(path).budget.notion
         if notion in levels:
             return notion, levels[notion]
         if notion == "gdp" and math.isfinite(2 * levels["dp"]):
             return notion, max(_accounting.bounded_range_mu(2 * levels["dp"]), _guarantee.LEAST)
-    return statement.notion, statement.level
+    return guarantee.notion, guarantee.level
 
 
-def charge_once(recording: Recording, what: str, statement: _guarantee.Guarantee, *public: object) -> _ledger.Charge:
+def charge_once(recording: Recording, what: str, guarantee: _guarantee.Guarantee, *public: object) -> _ledger.Charge:
     """Charge for a release drawn in one step; refuse a second attempt if the first stored no release.
 
     Somebody may have seen the draws of a failed attempt, and retrying until success is itself an output.
@@ -161,7 +161,7 @@ def charge_once(recording: Recording, what: str, statement: _guarantee.Guarantee
     Raises:
       ledger.LedgerError: see ``charge``; or the run was charged before and stored no release.
     """
-    charged = charge_run(recording, what, statement, *public)
+    charged = charge_run(recording, what, guarantee, *public)
     expect_first(recording, charged)
     return charged
 

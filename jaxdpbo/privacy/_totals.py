@@ -31,7 +31,7 @@ class UserTotal(NamedTuple):
     facts: Any
 
 
-def add(one: Tree, other: Tree) -> Tree:
+def add(first: Tree, second: Tree) -> Tree:
     """Add the totals of two disjoint groups of users, for pytrees of equal structure.
 
     >>> import jax.numpy as jnp
@@ -39,7 +39,7 @@ def add(one: Tree, other: Tree) -> Tree:
     >>> float(_totals.add(_totals.UserTotal(jnp.ones(()), ()), _totals.UserTotal(jnp.ones(()), ())).whole)
     2.0
     """
-    return _each(lambda a, b: _wide_integers.add(a, b) if _is_wide(a) else a + b, one, other)
+    return _each(lambda a, b: _wide_integers.add(a, b) if _is_wide(a) else a + b, first, second)
 
 
 def psum(total: Tree, axis_name: str) -> Tree:

@@ -53,19 +53,19 @@ def to_int64(wide: Wide) -> np.ndarray:
     return (np.asarray(wide.high, np.int64) << 32) | np.asarray(wide.low, np.int64)
 
 
-def add(one: Wide, other: Wide) -> Wide:
+def add(first: Wide, second: Wide) -> Wide:
     """Add, element by element."""
-    low = one.low + other.low
-    return Wide(low, one.high + other.high + (low < one.low).astype(jnp.int32))
+    low = first.low + second.low
+    return Wide(low, first.high + second.high + (low < first.low).astype(jnp.int32))
 
 
-def negate(one: Wide) -> Wide:
-    """Return ``-one``."""
-    return add(Wide(~one.low, ~one.high), widen(jnp.ones((), jnp.int32)))
+def negate(value: Wide) -> Wide:
+    """Return ``-value``."""
+    return add(Wide(~value.low, ~value.high), widen(jnp.ones((), jnp.int32)))
 
 
-def multiply(one: Wide, factor: jax.Array) -> Wide:
-    """Multiply ``one`` by an ``int32`` in ``[0, 2^31)``, element by element, by shifts and additions."""
+def multiply(value: Wide, factor: jax.Array) -> Wide:
+    """Multiply ``value`` by an ``int32`` in ``[0, 2^31)``, element by element, by shifts and additions."""
 
     def step(bit, carry):
         shifted, product = carry
@@ -73,29 +73,29 @@ def multiply(one: Wide, factor: jax.Array) -> Wide:
         product = jax.tree.map(lambda plus, old: jnp.where(bit_is_set, plus, old), add(product, shifted), product)
         return add(shifted, shifted), product
 
-    zeros = jax.tree.map(jnp.zeros_like, add(one, widen(jnp.zeros_like(factor))))
-    return jax.lax.fori_loop(0, 31, step, (add(one, zeros), zeros))[1]
+    zeros = jax.tree.map(jnp.zeros_like, add(value, widen(jnp.zeros_like(factor))))
+    return jax.lax.fori_loop(0, 31, step, (add(value, zeros), zeros))[1]
 
 
-def divide(one: Wide, divisor: jax.Array) -> Wide:
-    """Return ``one // divisor``, rounded down, for ``one >= 0`` and an ``int32`` divisor ``()`` in ``[1, 2^30]``."""
+def divide(value: Wide, divisor: jax.Array) -> Wide:
+    """Return the floor of ``value / divisor``, for ``value >= 0`` and an ``int32`` divisor ``()`` in ``[1, 2^30]``."""
 
     def step(number, carry):
         rest, quotient = carry
         place = 63 - jnp.asarray(number, jnp.int32)
-        word = jnp.where(place >= 32, one.high.astype(jnp.uint32), one.low)
+        word = jnp.where(place >= 32, value.high.astype(jnp.uint32), value.low)
         bit = (word >> (place % 32).astype(jnp.uint32)) & 1
         rest = (rest << 1) | bit.astype(jnp.int32)
         fits = rest >= divisor
         return jnp.where(fits, rest - divisor, rest), add(add(quotient, quotient), widen(fits.astype(jnp.int32)))
 
-    zeros = jax.tree.map(jnp.zeros_like, one)
+    zeros = jax.tree.map(jnp.zeros_like, value)
     return jax.lax.fori_loop(0, 64, step, (zeros.high, zeros))[1]
 
 
-def shift_right(one: Wide, places: jax.Array) -> Wide:
-    """Return ``one >> places``, rounded down, for ``one >= 0`` and ``int32`` places in ``[0, 63]``."""
-    low, high, by = one.low, one.high.astype(jnp.uint32), places.astype(jnp.uint32)
+def shift_right(value: Wide, places: jax.Array) -> Wide:
+    """Return ``value >> places``, rounded down, for ``value >= 0`` and ``int32`` places in ``[0, 63]``."""
+    low, high, by = value.low, value.high.astype(jnp.uint32), places.astype(jnp.uint32)
     few = by < 32
     within = jnp.where(few, by, by - 32)
     carried = jnp.where(within == 0, 0, high << (32 - jnp.maximum(within, 1)))
@@ -120,9 +120,9 @@ def narrow(wide: Wide, most: int) -> jax.Array:
     return jnp.where(fits, wide.low, most).astype(jnp.int32)
 
 
-def is_at_least(one: Wide, other: Wide) -> jax.Array:
-    """Return ``one >= other``, element by element."""
-    return (one.high > other.high) | ((one.high == other.high) & (one.low >= other.low))
+def is_at_least(first: Wide, second: Wide) -> jax.Array:
+    """Return ``first >= second``, element by element."""
+    return (first.high > second.high) | ((first.high == second.high) & (first.low >= second.low))
 
 
 def total(whole: jax.Array, bits: int) -> Wide:

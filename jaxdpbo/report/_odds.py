@@ -11,7 +11,7 @@ CONVERTIBLE = ("gdp", "dp", "ex_post_dp")
 MAX_EXPONENT = 700.0  # of a float
 
 
-def detection_rates(stated: _guarantee.Guarantee, false_alarms: np.ndarray) -> np.ndarray:
+def detection_rates(guarantee: _guarantee.Guarantee, false_alarms: np.ndarray) -> np.ndarray:
     """The most that any attacker detects at each rate of false alarms: the least of the bounds by both levels.
 
     For "ex_post_dp" the rates hold before the release is known.
@@ -19,7 +19,7 @@ def detection_rates(stated: _guarantee.Guarantee, false_alarms: np.ndarray) -> n
     Raises:
       ValueError: a notion without (epsilon, delta).
     """
-    whole = stated.reservation
+    whole = guarantee.reservation
     if whole.notion not in CONVERTIBLE:
         raise ValueError(f"guarantee must be gdp, dp or ex_post_dp, got {whole.notion!r}")
     levels = {whole.notion: whole.level} | dict([whole.also] if whole.also else [])
@@ -32,14 +32,14 @@ def detection_rates(stated: _guarantee.Guarantee, false_alarms: np.ndarray) -> n
     return np.minimum(1.0, 1.0 - np.maximum.reduce(curves) + variation)
 
 
-def group_bound(stated: _guarantee.Guarantee, size: int, delta: float) -> tuple[float, float]:
+def group_bound(guarantee: _guarantee.Guarantee, size: int, delta: float) -> tuple[float, float]:
     """The epsilon and delta for ``size`` users who are replaced together; (inf, 1) if nothing is proved.
 
     The levels of GDP and the ranges of choices grow ``size`` times, at the same ``delta``. Otherwise a pair
     ``(epsilon, delta)`` becomes ``(size epsilon, delta (e^(size epsilon) - 1) / (e^epsilon - 1))`` (Dwork and Roth
     2014, theorem 2.2, with the delta of each exchange).
     """
-    whole = stated.reservation
+    whole = guarantee.reservation
     if _is_pure(whole):
         return size * whole.level, 0.0
     if size == 1:
@@ -57,10 +57,10 @@ def group_bound(stated: _guarantee.Guarantee, size: int, delta: float) -> tuple[
     return (size * epsilon, total) if total < 1 else (math.inf, 1.0)
 
 
-def _is_pure(stated: _guarantee.Guarantee) -> bool:
-    return stated.notion == "dp" and not stated.delta and not stated.total_variation
+def _is_pure(guarantee: _guarantee.Guarantee) -> bool:
+    return guarantee.notion == "dp" and not guarantee.delta and not guarantee.total_variation
 
 
-def display_delta(stated: _guarantee.Guarantee) -> float:
+def display_delta(guarantee: _guarantee.Guarantee) -> float:
     """The delta to state an epsilon at: 0 for pure DP, otherwise ``Guarantee.display_delta``."""
-    return 0.0 if _is_pure(stated) else stated.display_delta
+    return 0.0 if _is_pure(guarantee) else guarantee.display_delta

@@ -39,7 +39,9 @@ def page(facts: dict[str, Any]) -> str:
 def fragment(facts: dict[str, Any]) -> str:
     """The record alone, with its style, for a cell of a notebook."""
     parts = [f"<h1>Privacy record: {escape(facts['title'])}</h1>"]
-    parts += [_guarantee(stated) for stated in facts["guarantees"]] or ["<p class='main'>Nothing was released.</p>"]
+    parts += [_guarantee(guarantee) for guarantee in facts["guarantees"]] or [
+        "<p class='main'>Nothing was released.</p>"
+    ]
     if facts["spends"]:
         parts += ["<h2>Budget</h2>", _table(facts["spends"][0], facts["spends"][1:])]
     parts += [_assumptions(facts["guarantees"]), "<h2>Release</h2>", _pairs(facts)]
@@ -47,21 +49,24 @@ def fragment(facts: dict[str, Any]) -> str:
     return f'<style>{STYLE}</style>\n<div class="jaxdpbo">\n' + "\n".join(parts) + "\n</div>"
 
 
-def _guarantee(stated: dict[str, Any]) -> str:
-    lines = [f"<h2>{escape(_capital(stated['protects']))}</h2>", f'<p class="main">{escape(stated["sentence"])}</p>']
-    if "epsilon" in stated:
-        at = f"epsilon = {stated['epsilon']} at delta = {stated['delta']:g}, for {stated['neighbours']}."
+def _guarantee(guarantee: dict[str, Any]) -> str:
+    lines = [
+        f"<h2>{escape(_capital(guarantee['protects']))}</h2>",
+        f'<p class="main">{escape(guarantee["sentence"])}</p>',
+    ]
+    if "epsilon" in guarantee:
+        at = f"epsilon = {guarantee['epsilon']} at delta = {guarantee['delta']:g}, for {guarantee['neighbours']}."
         lines.append(f"<p>{escape(at)}</p>")
-    if stated["does not protect"]:
-        lines.append(f'<p class="not">NOT protected: {escape(stated["does not protect"])}.</p>')
-    if "epsilon" in stated:
+    if guarantee["does not protect"]:
+        lines.append(f'<p class="not">NOT protected: {escape(guarantee["does not protect"])}.</p>')
+    if "epsilon" in guarantee:
         groups = [
             (_people(size), *(("no bound", "") if epsilon == "inf" else (epsilon, delta)))
-            for size, epsilon, delta in stated["groups"]
+            for size, epsilon, delta in guarantee["groups"]
         ]
         table = _table(("replaced together", "epsilon", "delta"), groups)
-        lines.append(f'<div class="sides">{_drawing(*stated["detection rates"])}<div>{table}</div></div>')
-    lines.append(f'<p class="small">In full: {escape(stated["claim"])}</p>')
+        lines.append(f'<div class="sides">{_drawing(*guarantee["detection rates"])}<div>{table}</div></div>')
+    lines.append(f'<p class="small">In full: {escape(guarantee["claim"])}</p>')
     return "\n".join(lines)
 
 
@@ -70,7 +75,7 @@ def _people(size: int) -> str:
 
 
 def _assumptions(guarantees: Sequence[dict[str, Any]]) -> str:
-    rows = {each["assumption"]: each["checked by"] for stated in guarantees for each in stated["assumptions"]}
+    rows = {row["assumption"]: row["checked by"] for guarantee in guarantees for row in guarantee["assumptions"]}
     if not rows:
         return ""
     table = _table(

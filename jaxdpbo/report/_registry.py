@@ -45,19 +45,19 @@ def registry(facts: dict[str, Any], entry: Mapping[str, Any]) -> str:
     for name, value in entry.items():
         if not (_is_texts(value) if name in LISTS else isinstance(value, str)):
             raise TypeError(f"{name} must be {'a list of text' if name in LISTS else 'text'}, got {value!r}")
-    convertible = [stated for stated in facts["guarantees"] if "epsilon" in stated]
+    convertible = [guarantee for guarantee in facts["guarantees"] if "epsilon" in guarantee]
     if not convertible:
         raise ValueError("guarantees must include one with an epsilon, for an entry of a registry")
-    return _yaml(_entry(facts, max(convertible, key=lambda stated: float(stated["epsilon"])), entry))
+    return _yaml(_entry(facts, max(convertible, key=lambda guarantee: float(guarantee["epsilon"])), entry))
 
 
-def _entry(facts: dict[str, Any], stated: dict[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
-    claims = [each["claim"] for each in facts["guarantees"]]
-    assumptions = [f"{each['assumption']} ({each['checked by']})" for each in stated["assumptions"]]
+def _entry(facts: dict[str, Any], guarantee: dict[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
+    claims = [guarantee["claim"] for guarantee in facts["guarantees"]]
+    assumptions = [f"{row['assumption']} ({row['checked by']})" for row in guarantee["assumptions"]]
     slug = "-".join("".join(letter if letter.isalnum() else " " for letter in entry["name"].lower()).split())
     details = [f"{name}: {value}" for name, value in facts["details"].items() if name != "created"]  # names an account
     versions = ", ".join(" ".join(pair) for pair in facts["versions"].items())
-    delta, trained = stated["delta"], bool({"model", "fit"} & set(facts["title"].replace(",", " ").split()))
+    delta, trained = guarantee["delta"], bool({"model", "fit"} & set(facts["title"].replace(",", " ").split()))
     basic = {
         "name": entry["name"],
         "data_curators": list(entry["data_curators"]),
@@ -79,25 +79,25 @@ def _entry(facts: dict[str, Any], stated: dict[str, Any], entry: Mapping[str, An
             "dp_variant": {
                 "variant_name": "Approximate DP" if delta else "Pure DP",
                 "data_domain": entry.get(
-                    "data_domain", f"Tables of as many rows as there are users: {stated['protects']}"
+                    "data_domain", f"Tables of as many rows as there are users: {guarantee['protects']}"
                 ),
-                "unprotected_quantities": stated["does not protect"] or "The number of users, and the configuration",
+                "unprotected_quantities": guarantee["does not protect"] or "The number of users, and the configuration",
             },
             "privacy_loss": {
-                "privacy_unit": stated["protects"],
-                "privacy_unit_details": f"Adjacent data sets differ in {stated['neighbours']}; their size is fixed",
-                "privacy_parameters": {"epsilon": float(stated["epsilon"])} | ({"delta": delta} if delta else {}),
+                "privacy_unit": guarantee["protects"],
+                "privacy_unit_details": f"Adjacent data sets differ in {guarantee['neighbours']}; their size is fixed",
+                "privacy_parameters": {"epsilon": float(guarantee["epsilon"])} | ({"delta": delta} if delta else {}),
                 "privacy_parameters_details": "; ".join(claims),
             },
             "deployment_model": {
-                **_trust(stated, entry),
+                **_trust(guarantee, entry),
                 "release_type": entry.get("release_type", "One release"),
                 "data_source_type": "Static",
                 "access_type": "Non-interactive",
             },
             "accounting": {
                 "post_processing": "None",
-                "composition": f"Stages of the mechanism were composed by their profiles: {stated['claim']}",
+                "composition": f"Stages of the mechanism were composed by their profiles: {guarantee['claim']}",
             },
             "implementation": {
                 "preprocessing_and_hyperparameter_tuning": "; ".join(
@@ -112,15 +112,15 @@ def _entry(facts: dict[str, Any], stated: dict[str, Any], entry: Mapping[str, An
     }
 
 
-def _trust(stated: dict[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
+def _trust(guarantee: dict[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
     """Who is trusted with records: one curator, or silos that share none."""
-    among_silos = _assumptions.ONE_SILO in {each["assumption"] for each in stated["assumptions"]}
+    among_silos = _assumptions.ONE_SILO in {row["assumption"] for row in guarantee["assumptions"]}
     model, actors = ("Federated", ACTORS_OF_SILOS) if among_silos else ("Central", ACTORS)
     return {"model_name": model, "actors": entry.get("actors", actors)}
 
 
 def _is_texts(value: Any) -> bool:
-    return isinstance(value, (list, tuple)) and bool(value) and all(isinstance(each, str) for each in value)
+    return isinstance(value, (list, tuple)) and bool(value) and all(isinstance(entry, str) for entry in value)
 
 
 def _yaml(content: Mapping[str, Any], depth: int = 0) -> str:
@@ -130,7 +130,7 @@ def _yaml(content: Mapping[str, Any], depth: int = 0) -> str:
         if isinstance(value, Mapping):
             lines.append(f"{indent}{name}:\n{_yaml(value, depth + 1)}")
         elif isinstance(value, list):
-            lines.append(f"{indent}{name}:\n" + "".join(f"{indent}  - {_scalar(each)}\n" for each in value))
+            lines.append(f"{indent}{name}:\n" + "".join(f"{indent}  - {_scalar(entry)}\n" for entry in value))
         else:
             lines.append(f"{indent}{name}: {_scalar(value)}\n")
     return "".join(lines)

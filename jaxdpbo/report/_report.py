@@ -40,8 +40,8 @@ class Report:
     """The record of a release. Nothing in it depends on users' values but through the release.
 
     >>> from jaxdpbo import privacy, report
-    >>> stated = privacy.guarantee("gdp", 0.5, "replace_one", "voters")
-    >>> report.report("a search", (stated,)).sentences[0]
+    >>> guarantee = privacy.guarantee("gdp", 0.5, "replace_one", "voters")
+    >>> report.report("a search", (guarantee,)).sentences[0]
     'An attacker who accepts 1 false alarm in 20 detects a user among voters at most 2.523 times in 20; ...'
 
     Attributes:
@@ -65,14 +65,14 @@ class Report:
     @property
     def sentences(self) -> list[str]:
         """A sentence for each guarantee, to repeat in a meeting."""
-        return [_sentence(stated) for stated in self.guarantees]
+        return [_sentence(guarantee) for guarantee in self.guarantees]
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to JSON types: what the page says, and the guarantees in full."""
         return {
             "title": self.title,
             "created": self.created,
-            "guarantees": [_describe(stated) for stated in self.guarantees],
+            "guarantees": [_describe(guarantee) for guarantee in self.guarantees],
             "details": dict(self.details),
             "fingerprint of the release": self.fingerprint,
             "spends": [list(row) for row in self.spends],
@@ -126,8 +126,8 @@ def report(
     """Make the record of a release from its guarantees.
 
     >>> from jaxdpbo import privacy, report
-    >>> stated = privacy.guarantee("gdp", 0.5, "replace_one", "voters")
-    >>> report.report("a search", (stated,), details={"method": "local"}).details
+    >>> guarantee = privacy.guarantee("gdp", 0.5, "replace_one", "voters")
+    >>> report.report("a search", (guarantee,), details={"method": "local"}).details
     {'method': 'local'}
 
     Args:
@@ -141,13 +141,13 @@ def report(
       TypeError: no guarantee, or a guarantee of another type.
       ValueError: a title that is no printable line.
     """
-    stated = tuple(guarantees)
-    if not stated or not all(isinstance(one, _guarantee.Guarantee) for one in stated):
+    guarantees = tuple(guarantees)
+    if not guarantees or not all(isinstance(guarantee, _guarantee.Guarantee) for guarantee in guarantees):
         raise TypeError(f"guarantees must be one or more of jaxdpbo.Guarantee, got {type(guarantees).__name__}")
     if not isinstance(title, str) or not title or not title.isprintable():
         raise ValueError(f"title must be one printable line, got {title!r}")
     facts = {str(name): str(value) for name, value in dict(details or {}).items()}
-    return Report(title, stated, facts, _fingerprint(release), _now(), _versions())
+    return Report(title, guarantees, facts, _fingerprint(release), _now(), _versions())
 
 
 def ledger_report(path: str | Path, *, delta: float | None = None) -> Report:
@@ -187,8 +187,8 @@ def describe_epsilons(path: str | Path) -> list[str]:
     """The epsilons of a ledger's budget and of its spends together, a line each; none for notions without epsilon."""
     record = ledger_report(path)
     lines = [f"budget: {record.details[WHOLE]}"] if WHOLE in record.details else []
-    for stated in map(_describe, record.guarantees):
-        lines.append(f"spent: epsilon = {stated['epsilon']} at delta = {_delta_text(stated['delta'])}")
+    for guarantee in map(_describe, record.guarantees):
+        lines.append(f"spent: epsilon = {guarantee['epsilon']} at delta = {_delta_text(guarantee['delta'])}")
     return lines
 
 
@@ -202,7 +202,7 @@ def _spent(account: _ledger.Account) -> tuple[_guarantee.Guarantee, ...]:
         return ()
     cost = float(spent.cost) ** 0.5 * LEVEL_UP if budget.notion == "gdp" else _float_up(spent.cost)
     ex_post = any(entry.spend.ex_post for entry in account.spends)
-    stated = _guarantee.Guarantee(
+    guarantee = _guarantee.Guarantee(
         "ex_post_dp" if ex_post else budget.notion,
         max(cost, _guarantee.LEAST),
         budget.relation,
@@ -214,7 +214,7 @@ def _spent(account: _ledger.Account) -> tuple[_guarantee.Guarantee, ...]:
         unit=None if budget.unit is None else float(budget.unit),
         summary_delta=_summary_delta(budget),
     )
-    return (stated,)
+    return (guarantee,)
 
 
 def _whole_budget(budget: _ledger.Budget) -> str:
@@ -222,7 +222,7 @@ def _whole_budget(budget: _ledger.Budget) -> str:
     if budget.level > HUGE:
         return "no bound"
     level = max(_float_up(budget.level), _guarantee.LEAST)
-    stated = _guarantee.Guarantee(
+    guarantee = _guarantee.Guarantee(
         budget.notion,
         level,
         budget.relation,
@@ -232,8 +232,8 @@ def _whole_budget(budget: _ledger.Budget) -> str:
         unit=None if budget.unit is None else float(budget.unit),
         summary_delta=_summary_delta(budget),
     )
-    delta = _odds.display_delta(stated)
-    epsilon = _guarantee_text.round_up(stated.epsilon(delta) if delta else level)
+    delta = _odds.display_delta(guarantee)
+    epsilon = _guarantee_text.round_up(guarantee.epsilon(delta) if delta else level)
     return f"epsilon = {epsilon} at delta = {_delta_text(delta)}"
 
 
@@ -272,25 +272,25 @@ def _versions() -> dict[str, str]:
     return {"python": platform.python_version()} | {name: _fingerprints.version(name) for name in LIBRARIES}
 
 
-def _describe(stated: _guarantee.Guarantee) -> dict[str, Any]:
-    users, _, others = stated.protects.partition("; NOT ")
+def _describe(guarantee: _guarantee.Guarantee) -> dict[str, Any]:
+    users, _, others = guarantee.protects.partition("; NOT ")
     found: dict[str, Any] = {
-        "sentence": _sentence(stated),
+        "sentence": _sentence(guarantee),
         "protects": users,
         "does not protect": others,
-        "neighbours": RELATIONS.get(stated.relation or "", ""),
-        "claim": stated.claim,
-        "assumptions": [{"assumption": name, "checked by": _checkers.checker(name)} for name in stated.assumptions],
-        "guarantee": stated.to_dict(),
+        "neighbours": RELATIONS.get(guarantee.relation or "", ""),
+        "claim": guarantee.claim,
+        "assumptions": [{"assumption": name, "checked by": _checkers.checker(name)} for name in guarantee.assumptions],
+        "guarantee": guarantee.to_dict(),
     }
-    if stated.notion in _odds.CONVERTIBLE:
-        delta = _odds.display_delta(stated)
-        epsilon = stated.epsilon(delta) if delta else stated.level
-        groups = {size: _odds.group_bound(stated, size, delta) for size in GROUPS}
+    if guarantee.notion in _odds.CONVERTIBLE:
+        delta = _odds.display_delta(guarantee)
+        epsilon = guarantee.epsilon(delta) if delta else guarantee.level
+        groups = {size: _odds.group_bound(guarantee, size, delta) for size in GROUPS}
         found |= {
             "epsilon": _guarantee_text.round_up(epsilon),
             "delta": delta,
-            "detection rates": [CURVE.tolist(), _odds.detection_rates(stated, CURVE).tolist()],
+            "detection rates": [CURVE.tolist(), _odds.detection_rates(guarantee, CURVE).tolist()],
             "groups": [
                 [size, _guarantee_text.round_up(epsilon), _delta_text(bound)]
                 for size, (epsilon, bound) in groups.items()
@@ -305,18 +305,18 @@ def _delta_text(delta: float) -> str:
     return short if float(short) >= delta else _guarantee_text.round_up(delta)
 
 
-def _sentence(stated: _guarantee.Guarantee) -> str:
-    users = stated.protects.partition("; NOT ")[0]
-    if stated.notion not in _odds.CONVERTIBLE:
-        return stated.claim
-    times = detections_in_twenty(stated)
+def _sentence(guarantee: _guarantee.Guarantee) -> str:
+    users = guarantee.protects.partition("; NOT ")[0]
+    if guarantee.notion not in _odds.CONVERTIBLE:
+        return guarantee.claim
+    times = detections_in_twenty(guarantee)
     return (
         f"An attacker who accepts 1 false alarm in 20 detects a user among {users} at most {times} times in 20; "
         "without the release, by guessing, once in 20."
     )
 
 
-def detections_in_twenty(stated: _guarantee.Guarantee) -> str:
+def detections_in_twenty(guarantee: _guarantee.Guarantee) -> str:
     """How often in 20 an attacker who accepts 1 false alarm in 20 detects a user at most, rounded up."""
-    (rate,) = _odds.detection_rates(stated, np.array([RATE]))
+    (rate,) = _odds.detection_rates(guarantee, np.array([RATE]))
     return _guarantee_text.round_up(float(f"{20 * rate:.12g}"))

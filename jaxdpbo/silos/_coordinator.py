@@ -78,7 +78,7 @@ class _Record:
         """Write a line, before the caller acts on it."""
         self.lines.append(line)
         if self._path is not None:
-            _files.replace(self._path, "".join(json.dumps(each) + "\n" for each in self.lines).encode())
+            _files.replace(self._path, "".join(json.dumps(line) + "\n" for line in self.lines).encode())
 
     def find(self, name: str) -> list[dict[str, Any]]:
         """The lines with a field."""
@@ -95,10 +95,10 @@ class _Present:
 
     def find(self) -> dict[str, Credential]:
         """Their keys by name. Raise a ValueError for a silo that is not on the roster."""
-        given = self._credentials() if callable(self._credentials) else self._credentials
-        if strangers := set(given) - set(self._agreement.roster.names):
+        credentials = self._credentials() if callable(self._credentials) else self._credentials
+        if strangers := set(credentials) - set(self._agreement.roster.names):
             raise ValueError(f"credentials must be of silos on the roster, got {', '.join(sorted(strangers))}")
-        return {name: key for name, key in given.items() if name not in self._left_out}
+        return {name: key for name, key in credentials.items() if name not in self._left_out}
 
     def leave_out(self, silent: list[str], wrong: list[str]) -> None:
         """Ask silos with wrong answers no more, and silent ones only if a function says that they are back."""

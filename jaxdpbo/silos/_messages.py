@@ -55,8 +55,8 @@ def parse_request(content: bytes) -> Request:
         raise Refused(f"a request must have {LARGEST} bytes or fewer")
     try:
         fields = json.loads(content)
-        given = fields["credentials"].items()
-        credentials = {str(name): Credential(str(key["public"]), str(key["signature"])) for name, key in given}
+        keys = fields["credentials"].items()
+        credentials = {str(name): Credential(str(key["public"]), str(key["signature"])) for name, key in keys}
         leaves = tuple(
             (str(dtype), tuple(int(size) for size in shape), str(data)) for dtype, shape, data in fields["leaves"]
         )

@@ -90,8 +90,8 @@ class Silo:
         self._table = table
         self._functions = _engine.PickledOnce((agreement.algorithm, objective))
         self._traced = _table_scan.can_trace(objective, table, agreement.config, must=False)
-        stated = _separability.update_assumptions(agreement.guarantees.colluding, objective)
-        self.guarantee = stated.assuming(*table.assumptions)
+        guarantee = _separability.update_assumptions(agreement.guarantees.colluding, objective)
+        self.guarantee = guarantee.assuming(*table.assumptions)
         self._recording = _recording.check_recording(_recording.Recording(ledger, agreement.run))
         self._key_path = self._folder / f"{self.name}-{agreement.digest.hex()[:32]}.run"
         self._expect_same_ledger()
@@ -171,17 +171,17 @@ class Silo:
     def _record(self, request: Request) -> None:
         """Write the answer to the ledger before it is given. Raise a Refused if it was given before."""
         lines, query = self._charge(), hashlib.sha256(str(request.leaves).encode()).hexdigest()
-        given = [line for line in lines if "attempt" in line]
-        for line in given:
+        answers = [line for line in lines if "attempt" in line]
+        for line in answers:
             if (line["step"], line["attempt"]) == (request.step, request.attempt):
                 raise Refused(f"attempt {request.attempt} of step {request.step} was answered before")
             if line["step"] == request.step and line["query"] != query:
                 raise Refused(f"step {request.step} was answered for another query")
         if any("failed" in line for line in lines):
             raise Refused(f"a sum of this silo failed, {ENDED}")
-        if len(given) > sum("done" in line for line in lines):
+        if len(answers) > sum("done" in line for line in lines):
             raise Refused(f"a sum of this silo did not end, {ENDED}")
-        if len(given) >= self._agreement.answers:
+        if len(answers) >= self._agreement.answers:
             raise Refused(f"all {self._agreement.answers} answers of this silo are given")
         path, run, _ = self._recording
         try:

@@ -34,7 +34,7 @@ class DaskTable(_engine.EngineTable):
         dask = _checks.extra("dask", "dask", "tables.dask")
         count = len(_people.ranges(task.people, _people.WORKER_SLOTS))
         cut = dask.delayed(_split_frame, pure=False, nout=count)
-        shared_split, shared_task, add = (dask.delayed(each, pure=False) for each in (split, task, _add_pieces))
+        shared_split, shared_task, add = (dask.delayed(work, pure=False) for work in (split, task, _add_pieces))
         pieces = [cut(shared_split, part, self._names, task.people) for part in self._frame.to_delayed()]
         ranges = enumerate(zip(*pieces, strict=True))
         return list(dask.compute(*(add(shared_task, number, list(rows)) for number, rows in ranges)))

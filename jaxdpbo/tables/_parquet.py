@@ -53,11 +53,11 @@ class ParquetTable(_table.Table):
         Each file is read in its own types: a cast between integers and floats could fail for a single value.
         """
         dataset, names, people = _dataset(self._source), list(self._columns), self._people
-        wanted = names if people is None else [people.column, *names]
+        selected = names if people is None else [people.column, *names]
         self._expect_same(dataset)
         for fragment in dataset.get_fragments():
             try:
-                scanner = fragment.scanner(columns=wanted, batch_size=PART, batch_readahead=2)
+                scanner = fragment.scanner(columns=selected, batch_size=PART, batch_readahead=2)
                 for part in scanner.to_batches():
                     if part.num_rows:
                         yield (
@@ -111,16 +111,16 @@ def parquet(
     """
     where = _checked_paths(source)
     try:
-        found = _dataset(where)
-        files = _files(found)
+        dataset = _dataset(where)
+        files = _files(dataset)
     except TableError as error:
         raise ValueError(f"source must be Parquet files: {error}") from None
     people = _people.check_people(person, max_rows, users)
-    names = _table.select_names(columns, [name for name in found.schema.names if name != person])
+    names = _table.select_names(columns, [name for name in dataset.schema.names if name != person])
     if not any(rows for rows, *_ in files.values()):
         raise ValueError("source must hold one row or more")
-    shapes = {name: _arrow.row_shape("the first file", found.schema, name) for name in names}
-    for fragment in found.get_fragments():
+    shapes = {name: _arrow.row_shape("the first file", dataset.schema, name) for name in names}
+    for fragment in dataset.get_fragments():
         _expect_schema(fragment, shapes, people)
     return ParquetTable(where, shapes, files, people)
 

@@ -59,8 +59,8 @@ def check_people(
     """
     if person is None:
         if max_rows is not None or not (users is None or rows_counted):
-            given = "max_rows needs" if rows_counted else "users and max_rows need"
-            raise ValueError(f"{given} person: without it, each row is a user")
+            arguments = "max_rows needs" if rows_counted else "users and max_rows need"
+            raise ValueError(f"{arguments} person: without it, each row is a user")
         return None
     if not isinstance(person, str):
         raise TypeError(f"person must be the name of a column, got {person!r}")

@@ -103,8 +103,8 @@ def _expect_same_rows(plan: Any) -> None:
     """Raise a ValueError if a partition that is computed again may hold other rows."""
     inner = plan.subqueriesAll()
     plans = [plan, *(inner.apply(number) for number in range(inner.size()))]
-    unstable = UNSTABLE & {name for each in plans for name in _operators(each)}
-    if unstable or not all(each.deterministic() for each in plans):
+    unstable = UNSTABLE & {name for plan in plans for name in _operators(plan)}
+    if unstable or not all(plan.deterministic() for plan in plans):
         raise ValueError(
             "frame must hold the same rows whenever an executor computes a partition, got "
             f"{', '.join(sorted(unstable)) or 'a random function'}: write the frame to files, and read these"
@@ -164,7 +164,9 @@ def _to_piece(numbers: np.ndarray, rows: _people.Rows, names: list[str]) -> Any:
     """A record batch of rows with the numbers of their ranges; a float32 survives as a double."""
     import pyarrow as pa
 
-    columns = [pa.array(each) for each in (numbers, rows.persons, *(np.float64(rows.columns[name]) for name in names))]
+    columns = [
+        pa.array(column) for column in (numbers, rows.persons, *(np.float64(rows.columns[name]) for name in names))
+    ]
     return pa.RecordBatch.from_arrays(columns, names=["range", "person", *map("column_{}".format, range(len(names)))])
 
 

@@ -177,10 +177,10 @@ def batches(parts: Iterable[Columns]) -> Iterator[Batch]:
         yield Batch(_join([*waiting, padding]), np.arange(BATCH) < count)
 
 
-def add_batches(partial: Partial, given: Iterable[Batch]) -> Sum:
+def add_batches(partial: Partial, batches: Iterable[Batch]) -> Sum:
     """Sum over batches in this process, one in memory at a time."""
     total, users = np.zeros((), np.int64), 0
-    for batch in given:
+    for batch in batches:
         total = total + partial(batch)
         users += int(np.sum(batch.present))
     return Sum(total, users)

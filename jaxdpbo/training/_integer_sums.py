@@ -53,9 +53,11 @@ class IntegerExamples(NamedTuple):
     labels: jax.Array
 
 
-def integer_examples(given: _models.Examples, model: _models.Model, radius: jax.Array) -> IntegerExamples:
+def integer_examples(examples: _models.Examples, model: _models.Model, radius: jax.Array) -> IntegerExamples:
     """Round the features, once before training."""
-    return IntegerExamples(_round_rows(given.features, given.squares, _bits(radius, *model.sizes[:2])), given.labels)
+    return IntegerExamples(
+        _round_rows(examples.features, examples.squares, _bits(radius, *model.sizes[:2])), examples.labels
+    )
 
 
 def expect(model: _models.Model) -> None:

@@ -122,14 +122,16 @@ def _to_array(name: str, leaf: Any) -> np.ndarray:
     return np.asarray(leaf) if plain else np.asarray(leaf, dtype=object)
 
 
-def ideal_delta(asked: TuningArguments, times: float, records: int, once: float = 0.0) -> float:
+def ideal_delta(arguments: TuningArguments, times: float, records: int, once: float = 0.0) -> float:
     """Remaining ``delta`` for ideal noise, after the total variation of exact noise, and of what is drawn ``once``."""
-    variation = max(asked.training.total_variation(setting, records) for setting in asked.settings) + DRAWS
-    if asked.epsilon > LARGEST:
-        raise ValueError(f"epsilon must be at most {LARGEST:g}, got {asked.epsilon:g}")
-    left = asked.delta - (1 + np.exp(asked.epsilon)) * (times * variation + once)
-    if not left > asked.delta / 2:
-        raise ValueError(f"delta must be larger, or epsilon smaller: exact noise alone takes {asked.delta - left:g}")
+    variation = max(arguments.training.total_variation(setting, records) for setting in arguments.settings) + DRAWS
+    if arguments.epsilon > LARGEST:
+        raise ValueError(f"epsilon must be at most {LARGEST:g}, got {arguments.epsilon:g}")
+    left = arguments.delta - (1 + np.exp(arguments.epsilon)) * (times * variation + once)
+    if not left > arguments.delta / 2:
+        raise ValueError(
+            f"delta must be larger, or epsilon smaller: exact noise alone takes {arguments.delta - left:g}"
+        )
     return float(left)
 
 
@@ -164,55 +166,58 @@ def score(training: Training, model: Any, rows: Rows, budget: _calibration.SumBu
 
 
 def score_silently(
-    asked: TuningArguments, model: Any, rows: Rows, budget: _calibration.SumBudget, key: jax.Array
+    arguments: TuningArguments, model: Any, rows: Rows, budget: _calibration.SumBudget, key: jax.Array
 ) -> float:
     """Compute ``score`` silently; inf for a failed model."""
     with _silence.isolate():
         try:
-            return np.inf if model is None else score(asked.training, model, rows, budget, key)
+            return np.inf if model is None else score(arguments.training, model, rows, budget, key)
         except _silence.STOPS:
             raise
         except BaseException:
-            if asked.on_error == "raise":
+            if arguments.on_error == "raise":
                 raise
             return np.inf
 
 
 def fit_silently(
-    asked: TuningArguments, setting: Setting, noise: float, rows: Rows, key: jax.Array, of_globals: jax.Array
+    arguments: TuningArguments, setting: Setting, noise: float, rows: Rows, key: jax.Array, of_globals: jax.Array
 ) -> Any:
     """Train a model silently; None if the training fails: an exception may quote rows."""
     with _silence.isolate():
         try:
             _selection.seed_globals(of_globals)
-            return _selection.wait(asked.training.fit(deepcopy(setting), noise, rows, key))
+            return _selection.wait(arguments.training.fit(deepcopy(setting), noise, rows, key))
         except _silence.STOPS:
             raise
         except BaseException:
-            if asked.on_error == "raise":
+            if arguments.on_error == "raise":
                 raise
             return None
 
 
 @lru_cache(maxsize=256)  # public numbers, equal for all folds and repetitions of a caller
-def largest_mu(law: _accounting.Repetitions, epsilon: float, delta: float) -> float:
+def largest_mu(repetitions: _accounting.Repetitions, epsilon: float, delta: float) -> float:
     """Largest GDP level of one run that keeps the selection within ``(epsilon, delta)``."""
     low, high = 0.0, 64.0
     for _ in range(60):
         middle = (low + high) / 2
-        fits = _accounting.selection_epsilon(law, partial(_accounting.gdp_delta, middle), delta) <= epsilon
+        fits = _accounting.selection_epsilon(repetitions, partial(_accounting.gdp_delta, middle), delta) <= epsilon
         low, high = (middle, high) if fits else (low, middle)
     return low
 
 
-def noises(asked: TuningArguments, records: int, epsilon: float, delta: float) -> list[float]:
+def noises(arguments: TuningArguments, records: int, epsilon: float, delta: float) -> list[float]:
     """Noise of each setting at which one training costs ``(epsilon, delta)``."""
-    return [trainings.noise_for(asked.training, setting, records, epsilon, delta) for setting in asked.settings]
+    return [trainings.noise_for(arguments.training, setting, records, epsilon, delta) for setting in arguments.settings]
 
 
-def costs(asked: TuningArguments, noises: Sequence[float], records: int) -> list[stage.Stage]:
+def costs(arguments: TuningArguments, noises: Sequence[float], records: int) -> list[stage.Stage]:
     """Cost of one training with each setting."""
-    return [asked.training.cost(setting, noise, records) for setting, noise in zip(asked.settings, noises, strict=True)]
+    return [
+        arguments.training.cost(setting, noise, records)
+        for setting, noise in zip(arguments.settings, noises, strict=True)
+    ]
 
 
 def worst_stage(what: str, costs: Sequence[stage.Stage]) -> stage.Stage:
@@ -221,17 +226,21 @@ def worst_stage(what: str, costs: Sequence[stage.Stage]) -> stage.Stage:
 
 
 def calibrate(
-    asked: TuningArguments, records: int, epsilon: float, delta: float, of_all: Callable[[Sequence[stage.Stage]], float]
+    arguments: TuningArguments,
+    records: int,
+    epsilon: float,
+    delta: float,
+    of_all: Callable[[Sequence[stage.Stage]], float],
 ) -> tuple[list[float], list[stage.Stage]]:
     """Calibrate the noise of each setting: equal cost a training, ``of_all`` within the requested epsilon; no data."""
     while True:
-        noise_levels = noises(asked, records, epsilon, delta)
-        of_each = costs(asked, noise_levels, records)
-        if of_all(of_each) <= asked.epsilon:
+        noise_levels = noises(arguments, records, epsilon, delta)
+        of_each = costs(arguments, noise_levels, records)
+        if of_all(of_each) <= arguments.epsilon:
             return noise_levels, of_each
         epsilon *= SHRUNK
-        if epsilon < LEAST_SHARE * asked.epsilon:
-            raise ValueError(f"delta must be smaller for epsilon = {asked.epsilon:g}, got {asked.delta:g}")
+        if epsilon < LEAST_SHARE * arguments.epsilon:
+            raise ValueError(f"delta must be smaller for epsilon = {arguments.epsilon:g}, got {arguments.delta:g}")
 
 
 @jax.jit

@@ -99,7 +99,7 @@ class _Candidates(NamedTuple):
 class _Plan(NamedTuple):
     """Spending plan: the candidates, the GDP level of all trainings, the budget of as many scores."""
 
-    asked: _fitting.TuningArguments
+    arguments: _fitting.TuningArguments
     candidates: _Candidates
     within: float
     budget: _calibration.SumBudget
@@ -144,8 +144,8 @@ def private_front(
     >>> y = (X[:, 0] > 0).astype(int)
     >>> settings = [{"learning_rate": rate, "batch": 64, "epochs": 2, "clip_norm": 1.0} for rate in (0.01, 0.1, 1.0)]
     >>> training = tuning.DPSGD(training.logistic_regression(5), classes=(0, 1))
-    >>> found = tuning.private_front(training, (X, y), settings, epsilon=2, delta=1e-5, count=4)
-    >>> len(found.errors), max(each.epsilon(delta=1e-5) for each in found.guarantees) <= 2
+    >>> front = tuning.private_front(training, (X, y), settings, epsilon=2, delta=1e-5, count=4)
+    >>> len(front.errors), max(guarantee.epsilon(delta=1e-5) for guarantee in front.guarantees) <= 2
     (4, True)
 
     Args:
@@ -179,10 +179,10 @@ def private_front(
     apart = validation is not None
     rows, validation = _fitting.check_rows(training, rows, validation)
     expect_small_delta(typed_delta, len(rows[1]))
-    asked = _fitting.TuningArguments(training, settings, epsilon, delta, ledgers, key, insecure_key, on_error)
-    asked = asked._replace(delta=_fitting.ideal_delta(asked, count, len(rows[1])))
+    arguments = _fitting.TuningArguments(training, settings, epsilon, delta, ledgers, key, insecure_key, on_error)
+    arguments = arguments._replace(delta=_fitting.ideal_delta(arguments, count, len(rows[1])))
     rows, validation = _fitting.split_rows(rows, validation)
-    plan = _plan(asked, axis, count, delta, len(rows[1]), len(validation[1]))
+    plan = _plan(arguments, axis, count, delta, len(rows[1]), len(validation[1]))
     guarantees = _statements(plan, len(rows[1]), apart)
     secret, first = _keys.for_release(key, guarantees[0], insecure_key)
     guarantees = (first, *(other.assuming(*first.assumptions) for other in guarantees[1:]))
@@ -191,31 +191,31 @@ def private_front(
 
 
 def _plan(
-    asked: _fitting.TuningArguments, axis: np.ndarray, count: int, delta: float, records: int, users: int
+    arguments: _fitting.TuningArguments, axis: np.ndarray, count: int, delta: float, records: int, users: int
 ) -> _Plan:
     """Plan the spending of the budget; host arithmetic, no data."""
-    within = _accounting.gdp_mu(asked.epsilon, (1 - SHARE) * asked.delta)
-    candidates = _candidates(asked, axis, records, delta, SHARE * asked.delta / count)
+    within = _accounting.gdp_mu(arguments.epsilon, (1 - SHARE) * arguments.delta)
+    candidates = _candidates(arguments, axis, records, delta, SHARE * arguments.delta / count)
     count = min(count, len(candidates.mu))
     if count < 2 or np.sum(np.sort(candidates.mu)[:2] ** 2) > within**2:
-        raise ValueError(f"levels must leave two trainings within epsilon={asked.epsilon:g}, got {axis.tolist()}")
-    of_scores = _accounting.gdp_mu(asked.epsilon, asked.delta)
+        raise ValueError(f"levels must leave two trainings within epsilon={arguments.epsilon:g}, got {axis.tolist()}")
+    of_scores = _accounting.gdp_mu(arguments.epsilon, arguments.delta)
     dtype = jnp.result_type(float)
     budget = _calibration.budget(of_scores, _fitting.NOISE, users=users, steps=count, dimension=1, dtype=dtype)
-    return _Plan(asked, candidates, within, budget)
+    return _Plan(arguments, candidates, within, budget)
 
 
 def _candidates(
-    asked: _fitting.TuningArguments, axis: np.ndarray, records: int, delta: float, but_for: float
+    arguments: _fitting.TuningArguments, axis: np.ndarray, records: int, delta: float, but_for: float
 ) -> _Candidates:
     """Make the candidates, each with its least noise; host arithmetic, no data.
 
     Raises:
       ValueError: no noise suffices, or no level of Gaussian DP is proved.
     """
-    training, candidate_rows = asked.training, []
-    coordinates = _coordinates(asked.settings)
-    for number, setting in enumerate(asked.settings):
+    training, candidate_rows = arguments.training, []
+    coordinates = _coordinates(arguments.settings)
+    for number, setting in enumerate(arguments.settings):
         for level in axis.tolist():
             noise = trainings.noise_for(training, setting, records, level, delta)
             mu = max(_accounting.gdp_level([training.cost(setting, noise, records)], but_for), _guarantee.LEAST)
@@ -257,19 +257,19 @@ def _places(axis: np.ndarray, value: float) -> list[float]:
 
 def _statements(plan: _Plan, records: int, apart: bool) -> tuple[_guarantee.Guarantee, ...]:
     """Guarantees of training rows, by a curve above all trainings, and of validation rows, by the scores' noise."""
-    asked, count = plan.asked, plan.budget.steps
-    but_for = SHARE * asked.delta
+    arguments, count = plan.arguments, plan.budget.steps
+    but_for = SHARE * arguments.delta
 
     def curve(epsilon: float) -> float:
         return min(1.0, _accounting.gdp_delta(plan.within, epsilon) + but_for)
 
     trained = _accounting.total(
-        [stage.curve_stage(curve, f"at most {count} trainings, chosen as they came")], asked.delta
+        [stage.curve_stage(curve, f"at most {count} trainings, chosen as they came")], arguments.delta
     )
-    of_scores = _calibration.statement(plan.budget, VALIDATION)
-    scored = _accounting.total([stage.gaussian_stage(of_scores.level, "noised scores")], asked.delta)
-    variation = count * max(asked.training.total_variation(setting, records) for setting in asked.settings)
-    rests = (_assumptions.RANDOM_BITS, _assumptions.FAILS_BY_NOISE, *asked.training.assumptions())
+    of_scores = _calibration.gdp_guarantee(plan.budget, VALIDATION)
+    scored = _accounting.total([stage.gaussian_stage(of_scores.level, "noised scores")], arguments.delta)
+    variation = count * max(arguments.training.total_variation(setting, records) for setting in arguments.settings)
+    rests = (_assumptions.RANDOM_BITS, _assumptions.FAILS_BY_NOISE, *arguments.training.assumptions())
     rests += (_assumptions.ROWS_APART,) if apart else ()
     return (
         _composed_guarantee.guarantee_from_total(trained, TRAIN, assumptions=rests, total_variation=variation),
@@ -281,7 +281,7 @@ def _statements(plan: _Plan, records: int, apart: bool) -> tuple[_guarantee.Guar
 
 def _search(plan: _Plan, rows: tuple[Rows, Rows], key: jax.Array) -> Front:
     """Train until the budget of scores is used up, or no other training fits."""
-    asked, candidates, most = plan.asked, plan.candidates, plan.budget.steps
+    arguments, candidates, most = plan.arguments, plan.candidates, plan.budget.steps
     of_design, of_runs, of_fits = jax.random.split(key, 3)
     design, width = _design(of_design, candidates, min(FIRST, most // 2)), candidates.units.shape[1]
     config = dpareto.config(
@@ -302,9 +302,9 @@ def _search(plan: _Plan, rows: tuple[Rows, Rows], key: jax.Array) -> Front:
         planned = [number for number in design[step : step + 1] if number in left]
         number = planned[0] if planned else left[int(np.argmax(gains[left]))]
         of_training, of_score, of_globals = jax.random.split(jax.random.fold_in(of_runs, step), 3)
-        setting, noise = asked.settings[candidates.setting[number]], float(candidates.noise[number])
-        models.append(_fitting.fit_silently(asked, setting, noise, rows[0], of_training, of_globals))
-        score = _fitting.score_silently(asked, models[-1], rows[1], plan.budget, of_score)
+        setting, noise = arguments.settings[candidates.setting[number]], float(candidates.noise[number])
+        models.append(_fitting.fit_silently(arguments, setting, noise, rows[0], of_training, of_globals))
+        score = _fitting.score_silently(arguments, models[-1], rows[1], plan.budget, of_score)
         errors.append(float(np.clip(score, 0.0, 1.0)))
         measured = np.array([[candidates.epsilon[number], errors[-1]]])
         of_fit, unit = jax.random.fold_in(of_fits, step), candidates.units[number][None]
@@ -312,7 +312,7 @@ def _search(plan: _Plan, rows: tuple[Rows, Rows], key: jax.Array) -> Front:
         gains, front = map(np.asarray, results)
         tried.append(number)
     return Front(
-        settings=tuple(asked.settings[candidates.setting[number]] for number in tried),
+        settings=tuple(arguments.settings[candidates.setting[number]] for number in tried),
         epsilons=candidates.epsilon[tried],
         errors=np.array(errors),
         noises=candidates.noise[tried],

@@ -50,7 +50,7 @@ def tune_and_train(
     >>> settings = [{"learning_rate": rate, "batch": 64, "epochs": 2, "clip_norm": 1.0} for rate in (0.01, 0.1, 1.0)]
     >>> training = tuning.DPSGD(training.logistic_regression(5), classes=(0, 1))
     >>> tuned = tuning.tune_and_train(training, (X, y), settings, epsilon=2, delta=1e-5)
-    >>> max(each.epsilon(delta=1e-5) for each in tuned.guarantees) <= 2
+    >>> max(guarantee.epsilon(delta=1e-5) for guarantee in tuned.guarantees) <= 2
     True
 
     Args:
@@ -74,11 +74,11 @@ def tune_and_train(
       TypeError: an argument of the wrong kind.
       ledger.LedgerError: the budget does not suffice, or the name was used before.
     """
-    settings, law = _selection.check_settings(settings), _accounting.repetitions(eta, mean)
-    asked = _fitting.TuningArguments(training, settings, epsilon, delta, ledgers, key, insecure_key, on_error)
-    checked, rows, validation = _check_arguments(asked, rows, validation)
+    settings, repetitions = _selection.check_settings(settings), _accounting.repetitions(eta, mean)
+    arguments = _fitting.TuningArguments(training, settings, epsilon, delta, ledgers, key, insecure_key, on_error)
+    checked, rows, validation = _check_arguments(arguments, rows, validation)
     return _select_and_train(
-        checked, law, _selection.check_cap(law, cap, checked.delta, checked.epsilon), rows, validation
+        checked, repetitions, _selection.check_cap(repetitions, cap, checked.delta, checked.epsilon), rows, validation
     )
 
 
@@ -101,28 +101,28 @@ def tune_table(
     """
     ledgers = None if ledger is None else {_guarantee.ALL_ROWS: ledger}
     settings = _selection.check_settings(settings)
-    asked = _fitting.TuningArguments(training, settings, epsilon, delta, ledgers, key, insecure_key, "worst")
-    checked, rows, _ = _check_arguments(asked, rows, None)
-    law = _accounting.repetitions(ETA, MEAN_RUNS)
-    cap = _selection.check_cap(law, cap, checked.delta, checked.epsilon)
-    return _select_and_train(checked, law, cap, rows, None, single_guarantee=True)
+    arguments = _fitting.TuningArguments(training, settings, epsilon, delta, ledgers, key, insecure_key, "worst")
+    checked, rows, _ = _check_arguments(arguments, rows, None)
+    repetitions = _accounting.repetitions(ETA, MEAN_RUNS)
+    cap = _selection.check_cap(repetitions, cap, checked.delta, checked.epsilon)
+    return _select_and_train(checked, repetitions, cap, rows, None, single_guarantee=True)
 
 
 def _check_arguments(
-    asked: _fitting.TuningArguments, rows: Rows, validation: Rows | None
+    arguments: _fitting.TuningArguments, rows: Rows, validation: Rows | None
 ) -> tuple[_fitting.TuningArguments, Rows, Rows | None]:
     """Check what the caller passed, before anything is charged."""
-    epsilon, delta = _checks.positive("epsilon", asked.epsilon), _checks.probability("delta", asked.delta)
-    on_error = _checks.one_of("on_error", asked.on_error, _selection.ON_ERROR)
+    epsilon, delta = _checks.positive("epsilon", arguments.epsilon), _checks.probability("delta", arguments.delta)
+    on_error = _checks.one_of("on_error", arguments.on_error, _selection.ON_ERROR)
     _keys.refuse_trace("the key of tune_and_train()")
-    rows, validation = _fitting.check_rows(asked.training, rows, validation)
-    expect_small_delta(asked.delta, len(rows[1]))
-    return asked._replace(epsilon=epsilon, delta=delta, on_error=on_error), rows, validation
+    rows, validation = _fitting.check_rows(arguments.training, rows, validation)
+    expect_small_delta(arguments.delta, len(rows[1]))
+    return arguments._replace(epsilon=epsilon, delta=delta, on_error=on_error), rows, validation
 
 
 def _select_and_train(
-    asked: _fitting.TuningArguments,
-    law: _accounting.Repetitions,
+    arguments: _fitting.TuningArguments,
+    repetitions: _accounting.Repetitions,
     cap: int | None,
     rows: Rows,
     validation: Rows | None,
@@ -130,41 +130,43 @@ def _select_and_train(
     single_guarantee: bool = False,
 ) -> _fitting.TuningResult:
     """Choose a setting and train with it; all arguments are checked. ``single_guarantee``: see ``tune_table``."""
-    cut = 0.0 if cap is None else _accounting.tail_probability(law, cap)
-    asked = asked._replace(delta=_fitting.ideal_delta(asked, law.mean + 1, len(rows[1]), cut))
+    cut = 0.0 if cap is None else _accounting.tail_probability(repetitions, cap)
+    arguments = arguments._replace(delta=_fitting.ideal_delta(arguments, repetitions.mean + 1, len(rows[1]), cut))
     split_assumptions = () if validation is None else (_assumptions.ROWS_APART,)
     rows, validation = _fitting.split_rows(rows, validation)
     records, users = len(rows[1]), len(validation[1])
-    level, noises, costs = _calibrate(asked, records, law)
+    level, noises, costs = _calibrate(arguments, records, repetitions)
     budget = _calibration.budget(level, _fitting.NOISE, users=users, steps=1, dimension=1, dtype=jnp.result_type(float))
-    score_guarantee = _calibration.statement(budget, _fitting.VALIDATION)
+    score_guarantee = _calibration.gdp_guarantee(budget, _fitting.VALIDATION)
 
     def run(number: int, key: jax.Array) -> tuple[Any, float]:
         of_training, of_score = jax.random.split(key)
-        model = asked.training.fit(deepcopy(asked.settings[number]), noises[number], rows, of_training)
-        return model, _fitting.score(asked.training, model, validation, budget, of_score)
+        model = arguments.training.fit(deepcopy(arguments.settings[number]), noises[number], rows, of_training)
+        return model, _fitting.score(arguments.training, model, validation, budget, of_score)
 
-    stated = _selection.guarantees(
-        law,
-        asked.settings,
+    guarantees = _selection.selection_guarantees(
+        repetitions,
+        arguments.settings,
         {
             _fitting.TRAIN: costs,
             _fitting.VALIDATION: stage.gaussian_stage(score_guarantee.level, "a noised score"),
         },
-        asked.delta,
-        max(asked.training.total_variation(setting, records) for setting in asked.settings)
+        arguments.delta,
+        max(arguments.training.total_variation(setting, records) for setting in arguments.settings)
         + score_guarantee.total_variation,
         cap,
-        (*asked.training.assumptions(), *split_assumptions),
+        (*arguments.training.assumptions(), *split_assumptions),
     )
     if single_guarantee:
-        stated = (replace(max(stated, key=lambda guarantee: guarantee.level), protects=_guarantee.ALL_ROWS),)
-    execution = _selection.SelectionExecution(cap, asked.on_error, asked.ledgers, asked.key, asked.insecure_key)
-    selected = _selection.select(run, tuple(range(len(asked.settings))), law, stated, execution)
+        guarantees = (replace(max(guarantees, key=lambda guarantee: guarantee.level), protects=_guarantee.ALL_ROWS),)
+    execution = _selection.SelectionExecution(
+        cap, arguments.on_error, arguments.ledgers, arguments.key, arguments.insecure_key
+    )
+    selected = _selection.select(run, tuple(range(len(arguments.settings))), repetitions, guarantees, execution)
     number = selected.setting
     return _fitting.TuningResult(
         selected.output,
-        deepcopy(asked.settings[number]),
+        deepcopy(arguments.settings[number]),
         noises[number],
         selected.guarantees,
         selected.score,
@@ -173,13 +175,18 @@ def _select_and_train(
 
 
 def _calibrate(
-    asked: _fitting.TuningArguments, records: int, law: _accounting.Repetitions
+    arguments: _fitting.TuningArguments, records: int, repetitions: _accounting.Repetitions
 ) -> tuple[float, list[float], list[stage.Stage]]:
     """Compute the GDP level of a score, and the noise and the cost of a training with each setting; no data."""
-    level, delta = _fitting.largest_mu(law, asked.epsilon, asked.delta), asked.delta / law.mean
+    level, delta = (
+        _fitting.largest_mu(repetitions, arguments.epsilon, arguments.delta),
+        arguments.delta / repetitions.mean,
+    )
 
     def total_epsilon(costs: Sequence[stage.Stage]) -> float:
-        return _selection.statements(law, asked.settings, {_fitting.TRAIN: costs}, asked.delta)[0].level
+        return _selection.base_guarantees(repetitions, arguments.settings, {_fitting.TRAIN: costs}, arguments.delta)[
+            0
+        ].level
 
-    noises, costs = _fitting.calibrate(asked, records, _accounting.gdp_epsilon(level, delta), delta, total_epsilon)
+    noises, costs = _fitting.calibrate(arguments, records, _accounting.gdp_epsilon(level, delta), delta, total_epsilon)
     return level, noises, costs

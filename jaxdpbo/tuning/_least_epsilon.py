@@ -128,10 +128,10 @@ def least_epsilon(
     >>> y = (X[:, 0] > 0).astype(int)
     >>> settings = [{"learning_rate": rate, "batch": 64, "epochs": 2, "clip_norm": 1.0} for rate in (0.1, 1.0)]
     >>> training = tuning.DPSGD(training.logistic_regression(5), classes=(0, 1))
-    >>> found = tuning.least_epsilon(
+    >>> tuned = tuning.least_epsilon(
     ...     training, (X, y), settings, error=0.2, epsilons=(0.5, 2), delta=1e-5, mean=10
     ... )
-    >>> found.guarantees[0].epsilon(delta=1e-5) <= found.guarantees[0].largest <= 2
+    >>> tuned.guarantees[0].epsilon(delta=1e-5) <= tuned.guarantees[0].largest <= 2
     True
 
     Args:
@@ -166,20 +166,22 @@ def least_epsilon(
     keep = _checks.one_of("on_error", on_error, _selection.ON_ERROR) == "worst"
     _keys.refuse_trace("the key of least_epsilon()")
     rows, validation = _fitting.check_rows(training, rows, validation)
-    law = _accounting.repetitions(eta, mean)
+    repetitions = _accounting.repetitions(eta, mean)
     expect_small_delta(typed_delta, len(rows[1]))
     largest = max(levels[-1], validation_epsilon)
-    cap = _selection.check_cap(law, cap, delta, largest)
-    table = _repetition.table(law, cap)
-    asked = _fitting.TuningArguments(training, settings, largest, delta, ledgers, key, insecure_key, on_error)
-    asked = asked._replace(delta=_fitting.ideal_delta(asked, law.mean + 1, len(rows[1]), table.total_variation))
+    cap = _selection.check_cap(repetitions, cap, delta, largest)
+    table = _repetition.table(repetitions, cap)
+    arguments = _fitting.TuningArguments(training, settings, largest, delta, ledgers, key, insecure_key, on_error)
+    arguments = arguments._replace(
+        delta=_fitting.ideal_delta(arguments, repetitions.mean + 1, len(rows[1]), table.total_variation)
+    )
     has_validation = validation is not None
     rows, validation = _fitting.split_rows(rows, validation)
-    plan = _plan(asked, levels, law, len(rows[1]), len(validation[1]), validation_epsilon)
-    guarantees = _guarantees(asked, plan, law, table.total_variation, len(rows[1]), has_validation, cap)
+    plan = _plan(arguments, levels, repetitions, len(rows[1]), len(validation[1]), validation_epsilon)
+    guarantees = _guarantees(arguments, plan, repetitions, table.total_variation, len(rows[1]), has_validation, cap)
     secret, first = _keys.for_release(key, guarantees[0], insecure_key)
     guarantees = (first, *(other.assuming(*first.assumptions) for other in guarantees[1:]))
-    public = law, settings, levels, error, cap
+    public = repetitions, settings, levels, error, cap
     recordings = _selection.charge_selection(ledgers, guarantees, "a search for the least epsilon", *public)
 
     def run(pair: tuple[int, int], key: jax.Array) -> tuple[Any, float]:
@@ -219,24 +221,24 @@ def _check_levels(epsilons: Sequence[float]) -> tuple[float, ...]:
 
 
 def _plan(
-    asked: _fitting.TuningArguments,
+    arguments: _fitting.TuningArguments,
     levels: tuple[float, ...],
-    law: _accounting.Repetitions,
+    repetitions: _accounting.Repetitions,
     records: int,
     users: int,
     validation_epsilon: float,
 ) -> _Plan:
     """Calibrate noise so that a release at each level costs its epsilon; no data."""
-    delta = asked.delta
-    own, steps = _gaussian_epsilons(levels, law, delta), itertools.count()
+    delta = arguments.delta
+    own, steps = _gaussian_epsilons(levels, repetitions, delta), itertools.count()
     noises, ratios = [[0.0]] * len(levels), [0.0] * len(levels)
     profiles: list[stage.Profile] = [float] * len(levels)
     while True:
         for level, ratio in enumerate(ratios):
             if not 1 <= ratio < MAX_SLACK:
-                noises[level] = _fitting.noises(asked, records, own[level], delta / law.mean)
-                profiles[level] = _average_profile(_fitting.costs(asked, noises[level], records))
-        costs = _accounting.ex_post_epsilons(law, _level_weights(levels), profiles, delta)
+                noises[level] = _fitting.noises(arguments, records, own[level], delta / repetitions.mean)
+                profiles[level] = _average_profile(_fitting.costs(arguments, noises[level], records))
+        costs = _accounting.ex_post_epsilons(repetitions, _level_weights(levels), profiles, delta)
         # "nothing" costs less than the last level, except perhaps among levels that are nearly equal
         bound = math.inf if costs.nothing <= levels[-1] else levels[-1] / costs.nothing
         ratios = [min(level / cost, bound) for level, cost in zip(levels, costs.epsilons, strict=True)]
@@ -247,7 +249,7 @@ def _plan(
         own = [epsilon * move for epsilon, move in zip(own, moves, strict=True)]
         if min(own) < _fitting.LEAST_SHARE * levels[0]:
             raise ValueError(f"delta must be smaller for epsilons={levels}: even much noise costs more than asked for")
-    mu, dtype = _fitting.largest_mu(law, validation_epsilon, delta), jnp.result_type(float)
+    mu, dtype = _fitting.largest_mu(repetitions, validation_epsilon, delta), jnp.result_type(float)
     return _Plan(
         noises,
         costs,
@@ -265,13 +267,13 @@ def _average_profile(costs: list[stage.Stage]) -> stage.Profile:
     return _accounting.average_profile([1 / len(costs)] * len(costs), [cost.profile for cost in costs])
 
 
-def _gaussian_epsilons(levels: tuple[float, ...], law: _accounting.Repetitions, delta: float) -> list[float]:
+def _gaussian_epsilons(levels: tuple[float, ...], repetitions: _accounting.Repetitions, delta: float) -> list[float]:
     """The epsilon of one training at each level, at ``delta / m``, if trainings are Gaussian mechanisms."""
-    share = delta / law.mean
+    share = delta / repetitions.mean
     mus = [_accounting.gdp_mu(level / 2, share) for level in levels]
     for _ in range(GAUSSIAN_STEPS):
         profiles = [partial(_accounting.gdp_delta, mu) for mu in mus]
-        costs = _accounting.ex_post_epsilons(law, _level_weights(levels), profiles, delta).epsilons
+        costs = _accounting.ex_post_epsilons(repetitions, _level_weights(levels), profiles, delta).epsilons
         ratios = [level / cost for level, cost in zip(levels, costs, strict=True)]
         if max(abs(math.log(ratio)) for ratio in ratios) < RELATIVE_TOLERANCE:
             break
@@ -280,24 +282,24 @@ def _gaussian_epsilons(levels: tuple[float, ...], law: _accounting.Repetitions, 
 
 
 def _guarantees(
-    asked: _fitting.TuningArguments,
+    arguments: _fitting.TuningArguments,
     plan: _Plan,
-    law: _accounting.Repetitions,
+    repetitions: _accounting.Repetitions,
     cut: float,
     records: int,
     has_validation: bool,
     cap: int | None,
 ) -> tuple[_guarantee.Guarantee, ...]:
     """The guarantees before the release is known, of the training rows first."""
-    of_score = _calibration.statement(plan.score, _fitting.VALIDATION)
-    of_noise = max(asked.training.total_variation(setting, records) for setting in asked.settings)
-    variation = law.mean * (of_noise + of_score.total_variation) + cut
+    of_score = _calibration.gdp_guarantee(plan.score, _fitting.VALIDATION)
+    of_noise = max(arguments.training.total_variation(setting, records) for setting in arguments.settings)
+    variation = repetitions.mean * (of_noise + of_score.total_variation) + cut
     cost = stage.gaussian_stage(of_score.level, "a noised score")
     costs = {_fitting.VALIDATION: cost}
-    stated = _selection.statements(law, asked.settings, costs, asked.delta, variation)
-    (validation,) = _selection.with_attained(stated, law, costs)
+    guarantees = _selection.base_guarantees(repetitions, arguments.settings, costs, arguments.delta, variation)
+    (validation,) = _selection.add_attained(guarantees, repetitions, costs)
     largest = plan.costs.largest
-    rests = (_selection.timing_assumption(cap), *asked.training.assumptions())
+    rests = (_selection.timing_assumption(cap), *arguments.training.assumptions())
     validation = validation.assuming(*rests, *((_assumptions.ROWS_APART,) if has_validation else ()))
     train = _guarantee.guarantee(
         "ex_post_dp",
@@ -305,7 +307,7 @@ def _guarantees(
         "replace_one",
         _fitting.TRAIN,
         assumptions=validation.assumptions,
-        delta=asked.delta,
+        delta=arguments.delta,
         total_variation=variation,
         largest=largest,
     )
@@ -322,11 +324,13 @@ def _result(
 ) -> LeastEpsilonResult:
     """The release, with what it cost; ``pair``: its level and its setting, None if nothing was reached."""
     paid = max(plan.costs.nothing if pair is None else plan.costs.epsilons[pair[0]], _guarantee.LEAST)
-    stated = replace(guarantees[0], level=paid), *guarantees[1:]
+    guarantees = replace(guarantees[0], level=paid), *guarantees[1:]
     if pair is None:
-        return LeastEpsilonResult(False, paid, None, None, None, None, None, stated)
+        return LeastEpsilonResult(False, paid, None, None, None, None, None, guarantees)
     level, number = pair
     likely, deviation = min(max(score, 0.0), 1.0), _private_mean.loss_deviation(plan.score, 0.0, 1.0)
     reach = Z_95 * math.sqrt(deviation**2 + likely * (1 - likely) / plan.score.users)
     interval = score - reach, score + reach
-    return LeastEpsilonResult(True, paid, model, settings[number], plan.noises[level][number], score, interval, stated)
+    return LeastEpsilonResult(
+        True, paid, model, settings[number], plan.noises[level][number], score, interval, guarantees
+    )

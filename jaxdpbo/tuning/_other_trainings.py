@@ -36,9 +36,9 @@ def finite_examples(rows: Rows, classes: _labels.Classes | None, *, regression: 
     if regression:
         with np.errstate(over="ignore"):
             labels = np.asarray(rows[1]).astype(np.float32)
-        known = np.isfinite(labels)
-        targets = np.clip(np.where(known, labels, 0), -MAX_FEATURE, MAX_FEATURE)
-        return Examples(features, targets.astype(np.float32), known.astype(np.float32))
+        has_target = np.isfinite(labels)
+        targets = np.clip(np.where(has_target, labels, 0), -MAX_FEATURE, MAX_FEATURE)
+        return Examples(features, targets.astype(np.float32), has_target.astype(np.float32))
     numbers = _labels.class_numbers(rows[1], classes)
     return Examples(features, np.maximum(numbers, 0), (numbers >= 0).astype(np.float32))
 

@@ -35,11 +35,11 @@ class Table(NamedTuple):
 
 
 @lru_cache(maxsize=32)
-def table(law: _accounting.Repetitions, cap: int | None = None) -> Table:
-    """Make the table for the ``eta`` and ``gamma`` of ``law``, taken as exact binary numbers.
+def table(repetitions: _accounting.Repetitions, cap: int | None = None) -> Table:
+    """Make the table for the ``eta`` and ``gamma`` of ``repetitions``, taken as exact binary numbers.
 
     Args:
-      law: of the number of runs.
+      repetitions: distribution of the number of runs, made by ``accounting.repetitions``.
       cap: the most runs, if the table is to end there; the rest of the distribution counts as total variation.
 
     Raises:
@@ -47,10 +47,10 @@ def table(law: _accounting.Repetitions, cap: int | None = None) -> Table:
     """
     with localcontext() as context:
         context.prec = DIGITS
-        eta, gamma = Decimal(law.eta), Decimal(law.gamma)
+        eta, gamma = Decimal(repetitions.eta), Decimal(repetitions.gamma)
         probability = (1 - gamma) * _share(eta, gamma)  # P(K = 1)
         total, ends, k = Decimal(0), [], 0
-        while not k or (k != cap and _accounting.tail_probability(law, k) > CUT):
+        while not k or (k != cap and _accounting.tail_probability(repetitions, k) > CUT):
             k += 1
             if k > LONGEST:
                 raise ValueError(f"mean must be smaller: more than {LONGEST} runs have a probability over {CUT:g}")
@@ -58,7 +58,7 @@ def table(law: _accounting.Repetitions, cap: int | None = None) -> Table:
             ends.append(min(int(total * 2**BITS), 2**BITS))
             probability *= (1 - gamma) * (k + eta) / (k + 1)
     ends[-1] = 2**BITS
-    cut = max(CUT, _accounting.tail_probability(law, k))
+    cut = max(CUT, _accounting.tail_probability(repetitions, k))
     return Table(tuple(ends), cut + (len(ends) + 1) * 2.0**-BITS)
 
 

@@ -77,10 +77,10 @@ def private_selection(
     ...     noised = 40 + setting + 4 * float(jax.random.normal(key))  # floats are for examples alone
     ...     return noised, noised
     >>> cost = accounting.gaussian_stage(0.25, "one count")
-    >>> found = tuning.private_selection(count, [0, 50], mean=10, costs={"the people": cost}, delta=1e-5)
-    >>> found.setting in (0, 50)  # 0, unless none of a random number of runs tried it
+    >>> selected = tuning.private_selection(count, [0, 50], mean=10, costs={"the people": cost}, delta=1e-5)
+    >>> selected.setting in (0, 50)  # 0, unless none of a random number of runs tried it
     True
-    >>> round(found.guarantees[0].level, 1)
+    >>> round(selected.guarantees[0].level, 1)
     1.4
 
     Args:
@@ -115,12 +115,14 @@ def private_selection(
         raise TypeError(f"train_and_score must be a function, got {type(train_and_score).__name__}")
     settings = check_settings(settings)
     _keys.refuse_trace("the key of private_selection()")
-    law = _accounting.repetitions(eta, mean)
+    repetitions = _accounting.repetitions(eta, mean)
     if cap is not None:
-        cap = check_cap(law, cap, delta, max(stated.level for stated in statements(law, settings, costs, delta)))
-    stated = guarantees(law, settings, costs, delta, run_total_variation, cap, assumptions)
+        cap = check_cap(
+            repetitions, cap, delta, max(run.level for run in base_guarantees(repetitions, settings, costs, delta))
+        )
+    guarantees = selection_guarantees(repetitions, settings, costs, delta, run_total_variation, cap, assumptions)
     execution = SelectionExecution(cap, on_error, ledgers, key, insecure_key)
-    return select(train_and_score, settings, law, stated, execution)
+    return select(train_and_score, settings, repetitions, guarantees, execution)
 
 
 class SelectionExecution(NamedTuple):
@@ -133,8 +135,8 @@ class SelectionExecution(NamedTuple):
     insecure_key: bool
 
 
-def guarantees(
-    law: _accounting.Repetitions,
+def selection_guarantees(
+    repetitions: _accounting.Repetitions,
     settings: Sequence[Any],
     costs: Mapping[str, Cost],
     delta: float,
@@ -143,30 +145,31 @@ def guarantees(
     assumptions: tuple[str, ...],
 ) -> tuple[_guarantee.Guarantee, ...]:
     """Compute the whole guarantee of a selection for each set of rows, its lower bound included; no data."""
-    times = law.mean * _checks.nonnegative("run_total_variation", run_total_variation)
-    variation = times + _repetition.table(law, cap).total_variation
-    stated = with_attained(statements(law, settings, costs, delta, variation), law, costs)
-    return tuple(other.assuming(timing_assumption(cap), *assumptions) for other in stated)
+    times = repetitions.mean * _checks.nonnegative("run_total_variation", run_total_variation)
+    variation = times + _repetition.table(repetitions, cap).total_variation
+    guarantees = base_guarantees(repetitions, settings, costs, delta, variation)
+    guarantees = add_attained(guarantees, repetitions, costs)
+    return tuple(guarantee.assuming(timing_assumption(cap), *assumptions) for guarantee in guarantees)
 
 
 def select(
     train_and_score: Run,
     settings: tuple[Any, ...],
-    law: _accounting.Repetitions,
-    stated: tuple[_guarantee.Guarantee, ...],
+    repetitions: _accounting.Repetitions,
+    guarantees: tuple[_guarantee.Guarantee, ...],
     execution: SelectionExecution,
 ) -> SelectionResult:
-    """Charge the ledgers, run, and return the best run with the guarantees ``stated``."""
+    """Charge the ledgers, run, and return the best run with its guarantees."""
     keep = _checks.one_of("on_error", execution.on_error, ON_ERROR) == "worst"
-    secret, first = _keys.for_release(execution.key, stated[0], execution.insecure_key)
-    stated = (first, *(other.assuming(*first.assumptions) for other in stated[1:]))
-    charge_selection(execution.ledgers, stated, "private selection", law, settings, execution.cap)
-    table = _repetition.table(law, execution.cap)
+    secret, first = _keys.for_release(execution.key, guarantees[0], execution.insecure_key)
+    guarantees = (first, *(other.assuming(*first.assumptions) for other in guarantees[1:]))
+    charge_selection(execution.ledgers, guarantees, "private selection", repetitions, settings, execution.cap)
+    table = _repetition.table(repetitions, execution.cap)
     setting, output, score = best_run(train_and_score, settings, table, secret, keep=keep, cap=execution.cap)
-    return SelectionResult(setting, output, score, stated)
+    return SelectionResult(setting, output, score, guarantees)
 
 
-def check_cap(law: _accounting.Repetitions, cap: int | None, delta: float, epsilon: float) -> int | None:
+def check_cap(repetitions: _accounting.Repetitions, cap: int | None, delta: float, epsilon: float) -> int | None:
     """Check a number of runs that the random number seldom exceeds.
 
     Raises:
@@ -176,9 +179,11 @@ def check_cap(law: _accounting.Repetitions, cap: int | None, delta: float, epsil
     if cap is None:
         return None
     cap, delta = _checks.size("cap", cap), delta * math.exp(-epsilon)
-    if _accounting.tail_probability(law, cap) > MOST_CUT * delta:
+    if _accounting.tail_probability(repetitions, cap) > MOST_CUT * delta:
         longer = range(cap, _repetition.LONGEST)
-        least = next((k for k in longer if _accounting.tail_probability(law, k) <= MOST_CUT * delta), longer.stop)
+        least = next(
+            (k for k in longer if _accounting.tail_probability(repetitions, k) <= MOST_CUT * delta), longer.stop
+        )
         raise ValueError(f"cap must be at least {least} for this mean, eta and delta, got {cap}")
     return cap
 
@@ -188,14 +193,14 @@ def timing_assumption(cap: int | None) -> str:
     return _assumptions.RUNS_UNKNOWN if cap is None else _assumptions.LOSERS_UNKNOWN
 
 
-def statements(
-    law: _accounting.Repetitions,
+def base_guarantees(
+    repetitions: _accounting.Repetitions,
     settings: Sequence[Any],
     costs: Mapping[str, Cost],
     delta: float,
     variation: float = 0.0,
 ) -> tuple[_guarantee.Guarantee, ...]:
-    """Compute the guarantee of a selection for each set of rows; host arithmetic, no data.
+    """Compute the guarantee of a selection for each set of rows, without its lower bound; host arithmetic, no data.
 
     Raises:
       ValueError: no costs, a number of stages other than 1 or the number of settings, or nothing proved at this
@@ -211,7 +216,7 @@ def statements(
             raise TypeError(f"costs must be stages of jaxdpbo.accounting, got {cost!r} for {name!r}")
         if len(of_one) not in (1, len(settings)):
             raise ValueError(f"costs must be one stage, or one for each of {len(settings)} settings, got {len(of_one)}")
-        epsilon = _cached(_accounting.selection_epsilon, law, of_one, delta)
+        epsilon = _cached(_accounting.selection_epsilon, repetitions, of_one, delta)
         if not np.isfinite(epsilon):
             raise ValueError(f"costs must be smaller: nothing is proved for {name!r} at delta={delta:g}")
         rests = (_assumptions.RANDOM_BITS, _assumptions.PUBLIC_CONFIG, _assumptions.RUN_COST)
@@ -229,33 +234,33 @@ def statements(
     return tuple(guarantees)
 
 
-def with_attained(
-    guarantees: Sequence[_guarantee.Guarantee], law: _accounting.Repetitions, costs: Mapping[str, Cost]
+def add_attained(
+    guarantees: Sequence[_guarantee.Guarantee], repetitions: _accounting.Repetitions, costs: Mapping[str, Cost]
 ) -> tuple[_guarantee.Guarantee, ...]:
     """State a lower bound beside each epsilon, so that you see how much a better proof could gain."""
-    shown = []
-    for stated in guarantees:
-        cost = costs[stated.protects]
+    with_bounds = []
+    for guarantee in guarantees:
+        cost = costs[guarantee.protects]
         run = (cost,) if isinstance(cost, stage.Stage) else tuple(cost)
-        bound = _cached(_accounting.attained_selection_epsilon, law, run, stated.delta)
-        shown.append(replace(stated, attained=min(bound, stated.level)))
-    return tuple(shown)
+        bound = _cached(_accounting.attained_selection_epsilon, repetitions, run, guarantee.delta)
+        with_bounds.append(replace(guarantee, attained=min(bound, guarantee.level)))
+    return tuple(with_bounds)
 
 
 def _cached(
     epsilon: Callable[[_accounting.Repetitions, Profile, float], float],
-    law: _accounting.Repetitions,
+    repetitions: _accounting.Repetitions,
     run: tuple[stage.Stage, ...],
     delta: float,
 ) -> float:
     """The ``epsilon`` of a run's average profile, once for equal stages: a search is often called with other rows."""
     if not all(part.kind in STAGES_OF_NUMBERS for part in run):
-        return epsilon(law, _average([part.profile for part in run]), delta)
-    fields = epsilon, law, tuple((part.kind, part.arguments) for part in run), delta
+        return epsilon(repetitions, _average([part.profile for part in run]), delta)
+    fields = epsilon, repetitions, tuple((part.kind, part.arguments) for part in run), delta
     if fields not in _EPSILONS:
         if len(_EPSILONS) >= MAX_CACHED:
             _EPSILONS.clear()
-        _EPSILONS[fields] = epsilon(law, _average([part.profile for part in run]), delta)
+        _EPSILONS[fields] = epsilon(repetitions, _average([part.profile for part in run]), delta)
     return _EPSILONS[fields]
 
 
@@ -272,7 +277,7 @@ def check_settings(settings: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def charge_selection(
-    ledgers: Any, stated: Sequence[_guarantee.Guarantee], what: str, *public: object
+    ledgers: Any, guarantees: Sequence[_guarantee.Guarantee], what: str, *public: object
 ) -> dict[str, records.Recording]:
     """Charge the ledgers for the whole selection, before the first run; no result is returned again.
 
@@ -284,7 +289,7 @@ def charge_selection(
       ledger.LedgerError: a budget does not suffice, or a name was used before.
     """
     checked = {} if ledgers is None else {name: records.check_recording(value) for name, value in dict(ledgers).items()}
-    by_rows = {entry.protects: entry for entry in stated}
+    by_rows = {guarantee.protects: guarantee for guarantee in guarantees}
     if unknown := set(checked) - set(by_rows):
         names = ", ".join(map(repr, by_rows))
         raise ValueError(f"ledgers must be of {names}, got {', '.join(map(repr, sorted(unknown)))}")

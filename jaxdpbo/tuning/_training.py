@@ -96,7 +96,7 @@ class DPSGD:
         """Cost of one training with batches of fixed size, replace-one: ``accounting.sampled_gaussian_epsilon``."""
         steps, batch = check_setting(setting, records)
         return stage.sampled_gaussian_stage(
-            rate=batch / records, noise_multiplier=noise, steps=steps, what="the training"
+            rate=batch / records, noise_multiplier=noise, steps=steps, description="the training"
         )
 
     def total_variation(self, setting: Setting, records: int) -> float:

@@ -194,7 +194,7 @@ def _mean_loss(torch: Any, scores: Any, targets: Any, mask: Any, loss: str) -> A
 def _drop_infinite_gradients(torch: Any, module: Any) -> None:
     """Set the gradient of a row to 0 unless all its entries are finite: Opacus would clip it to NaN."""
     gradients = [parameter.grad_sample for parameter in module.parameters() if parameter.requires_grad]
-    gradients = [part for each in gradients for part in (each if isinstance(each, list) else [each])]
+    gradients = [part for entry in gradients for part in (entry if isinstance(entry, list) else [entry])]
     finite = [torch.isfinite(gradient).flatten(1).all(1) for gradient in gradients]
     keep = torch.stack(finite).all(0)
     for gradient in gradients:

@@ -136,7 +136,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "privacy._accounting.sampling": "profile_epsilon discretise_loss deviation fits step_delta",
         "privacy._guarantee": "expect_gdp",
         "privacy._calibration": (
-            "split_levels grid noise_settings join_settings same_noise describe_noise_change statement units "
+            "split_levels grid noise_settings join_settings same_noise describe_noise_change gdp_guarantee units "
             "quantise_scores grid_unit"
         ),
         "privacy._recording": "charge_once expect_first to_text notion is_released store_cost",
@@ -157,8 +157,8 @@ EXEMPT: dict[str, dict[str, str]] = {
         "tuning._joint_tuning": "tune_table",
         "tuning._repetition": "table",
         "tuning._selection": (
-            "check_settings check_cap timing_assumption guarantees statements with_attained charge_selection best_run "
-            "select seed_globals wait"
+            "check_settings check_cap timing_assumption selection_guarantees base_guarantees add_attained "
+            "charge_selection best_run select seed_globals wait"
         ),
         "tuning._training": "noise_for check_setting",
         "tuning.opacus": "stack",

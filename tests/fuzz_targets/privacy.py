@@ -135,38 +135,42 @@ def accountants() -> dict[str, Target]:
 
 def selections() -> dict[str, Target]:
     a = _accounting
-    law = st.builds(a.repetitions, eta=st.floats(-0.9, 5.0), mean=st.floats(1.5, 100.0))
+    repetitions = st.builds(a.repetitions, eta=st.floats(-0.9, 5.0), mean=st.floats(1.5, 100.0))
     profile = st.floats(0.1, 3.0).map(lambda mu: partial(a.gdp_delta, mu))
-    one = {"law": law, "profile": profile}
+    selection = {"repetitions": repetitions, "profile": profile}
+    fixed = tuple(selection)
     return {
         "repetitions": Target(a.repetitions, {"eta": st.floats(-0.9, 5.0), "mean": st.floats(1.5, 100.0)},
-            words=("law",), check=lambda found, _: 0 < found.gamma < 1 < found.mean),
-        "repetition_probabilities": Target(a.repetition_probabilities, {"law": law, "largest": few}, fixed=("law",),
-            tame=("largest",), check=lambda found, _: bool(np.all(found >= 0)) and float(np.sum(found)) <= 1 + 1e-9),
-        "tail_probability": Target(a.tail_probability, {"law": law, "largest": count}, fixed=("law",), check=unit),
-        "selection_epsilon": Target(a.selection_epsilon, one | {"delta": probability}, fixed=("law", "profile"),
+            check=lambda found, _: 0 < found.gamma < 1 < found.mean),
+        "repetition_probabilities": Target(a.repetition_probabilities, {"repetitions": repetitions, "largest": few},
+            fixed=("repetitions",), tame=("largest",),
+            check=lambda found, _: bool(np.all(found >= 0)) and float(np.sum(found)) <= 1 + 1e-9),
+        "tail_probability": Target(a.tail_probability, {"repetitions": repetitions, "largest": count},
+            fixed=("repetitions",), check=unit),
+        "selection_epsilon": Target(a.selection_epsilon, selection | {"delta": probability}, fixed=fixed,
             check=at_least_zero),
-        "attained_selection_epsilon": Target(a.attained_selection_epsilon, one | {"delta": probability},
-            fixed=("law", "profile"), check=at_least_zero, weight=0.1),
-        "ex_post_epsilons": Target(a.ex_post_epsilons, {"law": law, "weights": just([0.25, 0.75]),
-            "profiles": st.lists(profile, min_size=2, max_size=2), "delta": probability}, fixed=("law", "profiles"),
-            check=lambda found, _: 0 <= min(found.epsilons) <= found.largest, weight=0.1),
-        "selection_profile": Target(a.selection_profile, one, fixed=("law", "profile"), check=is_profile),
+        "attained_selection_epsilon": Target(a.attained_selection_epsilon, selection | {"delta": probability},
+            fixed=fixed, check=at_least_zero, weight=0.1),
+        "ex_post_epsilons": Target(a.ex_post_epsilons, {"repetitions": repetitions, "weights": just([0.25, 0.75]),
+            "profiles": st.lists(profile, min_size=2, max_size=2), "delta": probability},
+            fixed=("repetitions", "profiles"), check=lambda found, _: 0 <= min(found.epsilons) <= found.largest,
+            weight=0.1),
+        "selection_profile": Target(a.selection_profile, selection, fixed=fixed, check=is_profile),
     }  # fmt: skip
 
 
 def compositions() -> dict[str, Target]:
     a, s = _accounting, _accounting.stage
     sampled = {"rate": st.floats(1e-4, 1.0), "noise_multiplier": st.floats(0.3, 10), "steps": st.integers(0, 500)}
-    law = st.builds(a.repetitions, eta=st.floats(-0.9, 5.0), mean=st.floats(1.5, 100.0))
+    repetitions = st.builds(a.repetitions, eta=st.floats(-0.9, 5.0), mean=st.floats(1.5, 100.0))
     made = st.builds(s.gaussian_stage, small) | st.builds(s.pure_stage, small) | st.builds(s.bounded_range_stage, small)
     made |= st.builds(s.approximate_stage, small, st.floats(1e-9, 0.1)) | st.builds(s.sampled_gaussian_stage, **sampled)
     profile = made.map(lambda one: one.profile)
-    made |= st.builds(s.selection_stage, law, made) | st.builds(s.foreign_stage, profile, either(*s.RELATIONS))
+    made |= st.builds(s.selection_stage, repetitions, made) | st.builds(s.foreign_stage, profile, either(*s.RELATIONS))
     stages = st.lists(made | st.builds(s.curve_stage, profile), max_size=3)
     odd = {"stages": anything() | st.lists(anything(), max_size=2)}
     wrong = anything().filter(lambda value: not callable(value))
-    what = {"what": words}
+    text = {"description": words}
     return {
         "total": Target(a.total, {"stages": stages, "delta": probability}, odd=odd, weight=0.3,
             check=lambda found, _: at_least_zero(found.epsilon, None)),
@@ -182,18 +186,18 @@ def compositions() -> dict[str, Target]:
             "profiles": st.lists(profile, min_size=2, max_size=2)}, odd={"profiles": wrong}, check=is_profile),
         "worst_profile": Target(a.worst_profile, {"profiles": st.lists(profile, min_size=1, max_size=3)},
             odd={"profiles": wrong}, check=is_profile),
-        "stage.gaussian": Target(s.gaussian_stage, {"mu": positive} | what, check=is_stage),
-        "stage.pure": Target(s.pure_stage, {"epsilon": epsilon} | what, check=is_stage),
+        "stage.gaussian": Target(s.gaussian_stage, {"mu": positive} | text, check=is_stage),
+        "stage.pure": Target(s.pure_stage, {"epsilon": epsilon} | text, check=is_stage),
         "stage.approximate": Target(
-            s.approximate_stage, {"epsilon": epsilon, "delta": probability} | what, check=is_stage),
-        "stage.bounded_range": Target(s.bounded_range_stage, {"eta": positive} | what, check=is_stage),
-        "stage.sampled_gaussian": Target(s.sampled_gaussian_stage, sampled | what, check=is_stage, weight=0.3,
+            s.approximate_stage, {"epsilon": epsilon, "delta": probability} | text, check=is_stage),
+        "stage.bounded_range": Target(s.bounded_range_stage, {"eta": positive} | text, check=is_stage),
+        "stage.sampled_gaussian": Target(s.sampled_gaussian_stage, sampled | text, check=is_stage, weight=0.3,
             tame=("steps",)),
         "stage.selection": Target(
-            s.selection_stage, {"law": law, "run": made} | what, odd={"run": wrong}, check=is_stage),
-        "stage.from_curve": Target(s.curve_stage, {"curve": profile} | what, odd={"curve": wrong}, check=is_stage),
-        "stage.foreign": Target(s.foreign_stage, {"of": profile, "relation": either(*s.RELATIONS)} | what,
-            odd={"of": wrong}, check=is_stage, weight=0.3),
+            s.selection_stage, {"repetitions": repetitions, "run": made} | text, odd={"run": wrong}, check=is_stage),
+        "stage.from_curve": Target(s.curve_stage, {"curve": profile} | text, odd={"curve": wrong}, check=is_stage),
+        "stage.foreign": Target(s.foreign_stage, {"event_or_profile": profile, "relation": either(*s.RELATIONS)} | text,
+            odd={"event_or_profile": wrong}, check=is_stage, weight=0.3),
     }  # fmt: skip
 
 
@@ -269,7 +273,7 @@ def statements() -> dict[str, Target]:
             words=("eta", "level", "mu", "kind", "assumptions"), check=is_guarantee,
         ),
         "stage_from_fields": Target(
-            _accounting.stage_from_fields, {"what": words, "kind": either("gaussian", "bounded_range"),
+            _accounting.stage_from_fields, {"description": words, "kind": either("gaussian", "bounded_range"),
                 "level": positive}, words=("eta", "mu"), check=lambda found, given: found.kind == given["kind"],
         ),
         "stages_epsilon": Target(
@@ -334,8 +338,8 @@ def statements() -> dict[str, Target]:
                 [86420]])},
         ),
         "for_release": Target(
-            _keys.for_release, {"key": secret(), "statement": ideal, "insecure_key": st.booleans()},
-            fixed=("statement",), check=lambda found, _: is_guarantee(found[1], None),
+            _keys.for_release, {"key": secret(), "guarantee": ideal, "insecure_key": st.booleans()},
+            fixed=("guarantee",), check=lambda found, _: is_guarantee(found[1], None),
         ),
     }  # fmt: skip
 

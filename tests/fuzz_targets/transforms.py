@@ -37,7 +37,7 @@ def curators() -> dict[str, Target]:
     response = {"cells": distinct(), "truth": probability}
     fields = distribution.map(lambda one: one._asdict()) | st.fixed_dictionaries(response)
     made_response = st.builds(lambda one: _input_noise.response(one, 0.5), distinct())
-    statement = st.builds(_guarantee.guarantee, either("gdp", "dp", "metric_dp"), positive, just("replace_one"), words)
+    guarantee = st.builds(_guarantee.guarantee, either("gdp", "dp", "metric_dp"), positive, just("replace_one"), words)
     audit = st.builds(
         lambda hits, delta: _auditing.epsilon_lower_bound(hits, 1, 20, delta=delta),
         st.integers(1, 20),
@@ -89,7 +89,7 @@ def curators() -> dict[str, Target]:
         "threshold_audit": Target(
             _auditing.threshold_audit,
             {"first": floats_of(8), "second": floats_of(8), "delta": st.floats(0, 0.5),
-             "sought": either("epsilon", "mu")},
+             "bound": either("epsilon", "mu")},
             words=("scores",), weight=0.3,
         ),
         "trade_off": Target(_auditing.trade_off, {"first": floats_of(8), "second": floats_of(8)}, words=("scores",),
@@ -104,12 +104,12 @@ def curators() -> dict[str, Target]:
             _auditing.outcome_scores, {"first": floats_of(8), "second": floats_of(8)}, words=("scores",), weight=0.3
         ),
         "declared_trade_off": Target(
-            _auditing.declared_trade_off, {"statement": statement, "type_one": floats_of(4, elements=share)},
-            fixed=("statement",), words=("notion",), weight=0.3,
+            _auditing.declared_trade_off, {"guarantee": guarantee, "type_one": floats_of(4, elements=share)},
+            fixed=("guarantee",), words=("notion",), weight=0.3,
         ),
         "is_refuted": Target(
-            _auditing.is_refuted, {"audit": audit, "statement": statement, "distance": positive},
-            fixed=("audit", "statement"),
+            _auditing.is_refuted, {"audit": audit, "guarantee": guarantee, "distance": positive},
+            fixed=("audit", "guarantee"),
             words=("delta", "metric_dp", "prior_averaged_dp"), weight=0.3,
         ),
         "_input_noise.draw_noise": Target(

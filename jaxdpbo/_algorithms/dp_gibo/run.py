@@ -224,7 +224,7 @@ def privacy(config: Config) -> _guarantee.Guarantee:
     Raises:
       ValueError: a stacked config; pass a single config.
     """
-    return _calibration.statement(config.budget, _guarantee.USERS)
+    return _calibration.gdp_guarantee(config.budget, _guarantee.USERS)
 
 
 algorithm = Algorithm(

@@ -67,22 +67,22 @@ def standardise_values(
     return Observations(units, standard, usable, known, mean, scale, reference, models)
 
 
-def fit_models(config: Config, given: Observations, used: jax.Array) -> tuple[_gp.GPModel, _gp.GPModel]:
+def fit_models(config: Config, observations: Observations, used: jax.Array) -> tuple[_gp.GPModel, _gp.GPModel]:
     """Fit both models by a few gradient steps on the marginal likelihood, from the last fit; ``used ()`` rows count."""
     first, second = _batched_gp.unstack(
         _batched_gp.fit(
-            _batched_gp.stack(config.model), given.units, given.values, given.known, used,
-            initial=_batched_gp.stack(given.models), steps=config.fit_steps,
+            _batched_gp.stack(config.model), observations.units, observations.values, observations.known, used,
+            initial=_batched_gp.stack(observations.models), steps=config.fit_steps,
         )
     )  # fmt: skip
     return first, second
 
 
-def surrogate_posterior(given: Observations) -> _batched_gp.Posterior:
+def surrogate_posterior(observations: Observations) -> _batched_gp.Posterior:
     """Posterior of both processes, given all measurements."""
-    capacity, dimension = given.units.shape
-    before = _batched_gp.prior(_batched_gp.stack(given.models), capacity, dimension)
-    return _batched_gp.extend(before._replace(points=given.units, mask=given.known), capacity)
+    capacity, dimension = observations.units.shape
+    before = _batched_gp.prior(_batched_gp.stack(observations.models), capacity, dimension)
+    return _batched_gp.extend(before._replace(points=observations.units, mask=observations.known), capacity)
 
 
 class Surrogates(NamedTuple):
@@ -92,9 +92,9 @@ class Surrogates(NamedTuple):
     white: jax.Array
 
 
-def condition_surrogates(given: Observations, posterior: _batched_gp.Posterior) -> Surrogates:
+def condition_surrogates(observations: Observations, posterior: _batched_gp.Posterior) -> Surrogates:
     """Combine the posterior of the measured settings with their values."""
-    return Surrogates(posterior, _batched_gp.whiten(posterior, given.values))
+    return Surrogates(posterior, _batched_gp.whiten(posterior, observations.values))
 
 
 def predict_standard(both: Surrogates, units: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -103,27 +103,27 @@ def predict_standard(both: Surrogates, units: jax.Array) -> tuple[jax.Array, jax
     return mean.T, jnp.sqrt(jnp.maximum(variance, 1e-12)).T
 
 
-def propose(key: jax.Array, config: Config, given: Observations, posterior: _batched_gp.Posterior) -> jax.Array:
+def propose(key: jax.Array, config: Config, observations: Observations, posterior: _batched_gp.Posterior) -> jax.Array:
     """Propose the next batch ``(b, d)``, sequentially: each setting counts as measured, at its posterior mean.
 
     The rows from ``posterior.used`` on are free, at least ``b`` of them.
     """
     start, proposals = posterior.used, []
     for place, step_key in enumerate(jax.random.split(key, config.batch)):
-        both = condition_surrogates(given, posterior)
-        unit = _search_unit(step_key, config, given, both)
+        both = condition_surrogates(observations, posterior)
+        unit = _search_unit(step_key, config, observations, both)
         proposals.append(unit)
         if place + 1 == config.batch:
             break
         mean, _ = predict_standard(both, unit[None])
         row = start + place
-        given = given._replace(
-            units=given.units.at[row].set(unit),
-            values=given.values.at[row].set(mean[0]),
-            mask=given.mask.at[row].set(True),
-            known=given.known.at[row].set(True),
+        observations = observations._replace(
+            units=observations.units.at[row].set(unit),
+            values=observations.values.at[row].set(mean[0]),
+            mask=observations.mask.at[row].set(True),
+            known=observations.known.at[row].set(True),
         )
-        posterior = _batched_gp.extend(posterior._replace(points=given.units, mask=given.known), row + 1)
+        posterior = _batched_gp.extend(posterior._replace(points=observations.units, mask=observations.known), row + 1)
     return jnp.stack(proposals)
 
 
@@ -134,23 +134,31 @@ class UndominatedRegion(NamedTuple):
     original: _pareto.Strips
 
 
-def undominated_region(config: Config, given: Observations) -> UndominatedRegion:
+def undominated_region(config: Config, observations: Observations) -> UndominatedRegion:
     """Compute the undominated region, once for many calls of ``improvement``."""
-    standard = _pareto.strips(given.values, given.mask, given.reference)
-    edges = jax.vmap(lambda *edge: _to_original(given, jnp.stack(edge)))(standard.right, standard.height)  # increasing
+    standard = _pareto.strips(observations.values, observations.mask, observations.reference)
+    edges = jax.vmap(lambda *edge: _to_original(observations, jnp.stack(edge)))(
+        standard.right, standard.height
+    )  # increasing
     right, height = jnp.minimum(edges, config.reference[None]).T
     return UndominatedRegion(standard, _pareto.Strips(jnp.append(standard.left[:1], right[:-1]), right, height))
 
 
 def standard_improvement(
-    config: Config, given: Observations, left: UndominatedRegion, mean: jax.Array, deviation: jax.Array, *, log: bool
+    config: Config,
+    observations: Observations,
+    left: UndominatedRegion,
+    mean: jax.Array,
+    deviation: jax.Array,
+    *,
+    log: bool,
 ) -> jax.Array:
     """Acquisition ``config.acquisition``, or its logarithm, at the posterior ``mean (2,)`` and ``deviation (2,)``."""
     if config.acquisition == "ehvi":
         of = _acquisition.log_ehvi if log else _acquisition.expected_hypervolume_improvement
         return of(mean, deviation, left.standard)
     if config.acquisition == "hvpoi":
-        gain = _acquisition.gained_hypervolume(_to_original(given, mean), left.original)
+        gain = _acquisition.gained_hypervolume(_to_original(observations, mean), left.original)
     else:
         gain = _acquisition.gained_hypervolume(mean, left.standard)
     of = _acquisition.log_hvpoi if log else _acquisition.hvpoi

@@ -294,8 +294,8 @@ def inform(config: Config, query: Query, total: _totals.UserTotal) -> Info:
 
 
 def privacy(config: Config) -> _guarantee.Guarantee:
-    """Guarantee of all evaluations together: GDP, see ``_calibration.statement``."""
-    return _calibration.statement(config.budget, _guarantee.USERS)
+    """Guarantee of all evaluations together: GDP, see ``_calibration.gdp_guarantee``."""
+    return _calibration.gdp_guarantee(config.budget, _guarantee.USERS)
 
 
 def _settings(config: Config) -> _calibration.NoiseSettings:

@@ -157,7 +157,7 @@ def _history(inner: Algorithm | None, config: Config, state: State, query: Query
     if inner is not None:  # refuses an inner algorithm with a memory before the first step
         inside = _types.history(inner, config.inner, _inner_state(state), contribution.inner_query(query))
         if contribution.is_searching(config, query):
-            return tuple(each._replace(work=work._replace(inner=each.work)) for each in inside)
+            return tuple(inner_query._replace(work=work._replace(inner=inner_query.work)) for inner_query in inside)
     if not work.number:
         return ()
     earlier = []

@@ -107,10 +107,10 @@ class _Nodes:
             self._mute &= present
             complete = self._expected <= set(self._names())
             self._meet(present - self._cards.keys() - (self._mute if complete else set()), deadline)
-            found = dict(self._cards.values())
-            if self._expected <= found.keys() or time.monotonic() >= deadline:
-                self._expected = set(found)
-                return found
+            credentials = dict(self._cards.values())
+            if self._expected <= credentials.keys() or time.monotonic() >= deadline:
+                self._expected = set(credentials)
+                return credentials
             time.sleep(LOOK)
 
     def send(self, requests: Mapping[str, bytes]) -> dict[str, bytes]:

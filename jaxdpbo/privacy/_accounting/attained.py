@@ -20,13 +20,13 @@ ROUNDING = 1e-15  # of the mass of an outcome
 Vector = _grid.Vector
 
 
-def attained_selection_epsilon(law: selection.Repetitions, profile: _grid.Profile, delta: float) -> float:
-    """Return an ``epsilon`` that some private selection with this law and this profile of a run needs at ``delta``.
+def attained_selection_epsilon(repetitions: selection.Repetitions, profile: _grid.Profile, delta: float) -> float:
+    """Return an ``epsilon`` that a private selection needs at ``delta`` for some run with this profile.
 
     ``selection_epsilon`` is an upper bound for all runs with the profile; the two numbers show what is left to gain.
 
     Args:
-      law: distribution of the number of runs.
+      repetitions: distribution of the number of runs.
       profile: upper bound on the profile of a run, nonincreasing, such as ``lambda epsilon: gdp_delta(mu, epsilon)``.
       delta: of the selection.
 
@@ -37,16 +37,17 @@ def attained_selection_epsilon(law: selection.Repetitions, profile: _grid.Profil
       ValueError: ``delta`` not in (0, 1).
 
     >>> from jaxdpbo import accounting
-    >>> law = accounting.repetitions(0.0, 16)
+    >>> repetitions = accounting.repetitions(0.0, 16)
     >>> run = lambda epsilon: accounting.gdp_delta(0.5, epsilon)
-    >>> bounds = accounting.attained_selection_epsilon(law, run, 1e-5), accounting.selection_epsilon(law, run, 1e-5)
-    >>> [round(bound, 2) for bound in bounds]
-    [2.98, 3.09]
+    >>> round(accounting.attained_selection_epsilon(repetitions, run, 1e-5), 2)
+    2.98
+    >>> round(accounting.selection_epsilon(repetitions, run, 1e-5), 2)
+    3.09
     """
     delta, clamped = _checks.probability("delta", delta), _grid.clamp_profile(profile)
-    null, other = _worst_pair(clamped, delta / law.mean)
-    found = _search(law, null, other, delta + ROUNDING * len(null)) * (1 - 1e-9)
-    return max(0.0, min(found, selection.selection_epsilon(law, clamped, delta)))
+    null, other = _worst_pair(clamped, delta / repetitions.mean)
+    epsilon = _search(repetitions, null, other, delta + ROUNDING * len(null)) * (1 - 1e-9)
+    return max(0.0, min(epsilon, selection.selection_epsilon(repetitions, clamped, delta)))
 
 
 def _worst_pair(profile: _grid.Profile, delta: float) -> tuple[Vector, Vector]:
@@ -80,7 +81,7 @@ def _worst_pair(profile: _grid.Profile, delta: float) -> tuple[Vector, Vector]:
     return null[held], np.maximum(other[held], 0.0)
 
 
-def _search(law: selection.Repetitions, null: Vector, other: Vector, delta: float) -> float:
+def _search(repetitions: selection.Repetitions, null: Vector, other: Vector, delta: float) -> float:
     """Return the largest epsilon found over orders of the outcomes, best outcome first.
 
     The costly orders put a few outcomes of the lowest ratio first, then the outcomes by falling ratio: all of these
@@ -92,12 +93,12 @@ def _search(law: selection.Repetitions, null: Vector, other: Vector, delta: floa
         for first in range(len(null) + 1)
         for turn in (1, -1)
     )
-    return max(_cost(law, null[order], other[order], delta) for order in orders)
+    return max(_cost(repetitions, null[order], other[order], delta) for order in orders)
 
 
-def _cost(law: selection.Repetitions, null: Vector, other: Vector, delta: float) -> float:
+def _cost(repetitions: selection.Repetitions, null: Vector, other: Vector, delta: float) -> float:
     """Return the epsilon of a selection among outcomes in this order, from ``null`` to ``other``."""
-    first, second = _release_probabilities(law, other), _release_probabilities(law, null)
+    first, second = _release_probabilities(repetitions, other), _release_probabilities(repetitions, null)
     with np.errstate(divide="ignore"):
         ratios = np.where(second > 0, first / np.where(second > 0, second, 1.0), np.inf)
     falling = np.argsort(-ratios)
@@ -108,19 +109,19 @@ def _cost(law: selection.Repetitions, null: Vector, other: Vector, delta: float)
     return math.log(max(1.0, float(np.max(roots))))
 
 
-def _release_probabilities(law: selection.Repetitions, mass: Vector) -> Vector:
+def _release_probabilities(repetitions: selection.Repetitions, mass: Vector) -> Vector:
     """Return the probabilities that the best of ``K`` runs has each outcome, best outcome first.
 
     With ``g = gamma + (1 - gamma) b`` for the mass ``b`` of better outcomes, differences of ``phi`` are differences of
     powers ``g^-eta``: in terms of ``log(g_next / g)`` they keep their digits.
     """
     better = np.append(0.0, np.cumsum(mass)[:-1])
-    rest = law.gamma + (1 - law.gamma) * better
-    steps = np.log1p((1 - law.gamma) * mass / rest)
-    logarithm = math.log(law.gamma)
-    power = law.eta * logarithm
+    rest = repetitions.gamma + (1 - repetitions.gamma) * better
+    steps = np.log1p((1 - repetitions.gamma) * mass / rest)
+    logarithm = math.log(repetitions.gamma)
+    power = repetitions.eta * logarithm
     if abs(power) < selection.LOGARITHMIC:
         return steps / -logarithm
-    if law.eta < 0:
-        return np.exp(-law.eta * np.log(rest)) * -np.expm1(-law.eta * steps) / math.expm1(-power)
-    return np.exp(law.eta * (logarithm - np.log(rest))) * np.expm1(-law.eta * steps) / math.expm1(power)
+    if repetitions.eta < 0:
+        return np.exp(-repetitions.eta * np.log(rest)) * -np.expm1(-repetitions.eta * steps) / math.expm1(-power)
+    return np.exp(repetitions.eta * (logarithm - np.log(rest))) * np.expm1(-repetitions.eta * steps) / math.expm1(power)

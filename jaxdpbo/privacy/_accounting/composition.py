@@ -29,7 +29,7 @@ FURTHEST = 20.0  # beyond this step, in deviations of a stage's loss, quadrature
 class Item(NamedTuple):
     """A stage of a total: its description, its guarantee in words, and its own ``epsilon`` at the total's ``delta``."""
 
-    what: str
+    description: str
     how: str
     epsilon: float
 
@@ -72,12 +72,12 @@ class Total(NamedTuple):
         """
         events = _checks.extra("dp_accounting", "accounting", "to_dp_event").dp_event
         return events.ComposedDpEvent(
-            [_event(events, stage.what, stage.kind, stage.arguments) for stage in self.stages]
+            [_event(events, stage.description, stage.kind, stage.arguments) for stage in self.stages]
         )
 
     def __str__(self) -> str:
         """Format the guarantee, and a line for each stage."""
-        rows = [f"- {item.what}: {item.how}; alone epsilon {item.epsilon:.4g}" for item in self.items]
+        rows = [f"- {item.description}: {item.how}; alone epsilon {item.epsilon:.4g}" for item in self.items]
         return "\n".join([f"epsilon {self.epsilon:.6g} at delta {self.delta:g} ({self.relation})", *rows])
 
 
@@ -102,15 +102,15 @@ def total(stages: Sequence[Stage], delta: float) -> Total:
 
     >>> from jaxdpbo import accounting
     >>> stages = [accounting.gaussian_stage(0.5, "the search"), accounting.pure_stage(0.3, "the choice")]
-    >>> found = accounting.total(stages, 1e-5)
-    >>> print(found)
+    >>> composed = accounting.total(stages, 1e-5)
+    >>> print(composed)
     epsilon 2.22774 at delta 1e-05 (replace_one)
     - the search: 0.5-GDP; alone epsilon 1.993
     - the choice: 0.3-DP; alone epsilon 0.3
     """
     delta, checked = _checks.probability("delta", delta), _stages(stages)
     alone = {id(stage): stage.epsilon(delta) for stage in {id(stage): stage for stage in checked}.values()}
-    items = tuple(Item(stage.what, stage.how, alone[id(stage)]) for stage in checked)
+    items = tuple(Item(stage.description, stage.how, alone[id(stage)]) for stage in checked)
     mu, rest = _split_gaussian(checked)
     if not rest:
         bounds = [(gdp.gdp_epsilon(mu, delta), "gaussian")]
@@ -371,10 +371,12 @@ def _part(stage: Stage, times: int, step: float, tail: float, deviation: float) 
     return sampling.discretise_loss(rate, z, step, tail, times) if sampling.fits(rate, z, step) else None
 
 
-def _event(events: Any, what: str, kind: str, arguments: tuple[Any, ...]) -> Any:
+def _event(events: Any, description: str, kind: str, arguments: tuple[Any, ...]) -> Any:
     if kind == "selection" and isinstance(arguments[1], tuple):
-        law = arguments[0]
-        return events.RepeatAndSelectDpEvent(_event(events, what, *arguments[1]), law.mean, law.eta)
+        repetitions = arguments[0]
+        return events.RepeatAndSelectDpEvent(
+            _event(events, description, *arguments[1]), repetitions.mean, repetitions.eta
+        )
     if kind == "sampled_gaussian":
         rate, z, steps = arguments
         if rate == 0 or steps == 0:
@@ -386,7 +388,7 @@ def _event(events: Any, what: str, kind: str, arguments: tuple[Any, ...]) -> Any
         batch = events.SampledWithoutReplacementDpEvent(share.denominator, share.numerator, step)
         return events.SelfComposedDpEvent(batch if share < 1 and z > 0 else step, steps)
     if kind not in ("gaussian", "pure", "bounded_range"):
-        raise ValueError(f"stages must have dp-accounting events, got {what!r} of kind {kind!r}: leave it out")
+        raise ValueError(f"stages must have dp-accounting events, got {description!r} of kind {kind!r}: leave it out")
     if arguments[0] == 0:
         return events.NoOpDpEvent()
     level = _level(kind, arguments)

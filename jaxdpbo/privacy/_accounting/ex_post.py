@@ -48,7 +48,7 @@ class LevelCosts(NamedTuple):
 
 
 def ex_post_epsilons(
-    law: selection.Repetitions,
+    repetitions: selection.Repetitions,
     weights: Sequence[float],
     profiles: Sequence[_grid.Profile],
     delta: float,
@@ -63,7 +63,7 @@ def ex_post_epsilons(
     gamma sum_(j <= i) w_j d_j(e))`` over ``e >= 0``. Everything is rounded up.
 
     Args:
-      law: distribution of the number of runs, made by ``accounting.repetitions``.
+      repetitions: distribution of the number of runs, made by ``accounting.repetitions``.
       weights: ``w (l,)``, positive, with sum 1.
       profiles: ``d (l,)``, upper bounds in both directions of neighbours, nonincreasing: of a run at each level, the
         lowest level first.
@@ -76,9 +76,9 @@ def ex_post_epsilons(
       ValueError: ``delta`` not in (0, 1), weights that are no distribution, or not as many as profiles.
 
     >>> from jaxdpbo import accounting
-    >>> law = accounting.repetitions(1.0, 40)
+    >>> repetitions = accounting.repetitions(1.0, 40)
     >>> runs = [accounting.gaussian_stage(mu).profile for mu in (0.1, 0.2, 0.4)]
-    >>> costs = accounting.ex_post_epsilons(law, [1 / 3] * 3, runs, 1e-5)
+    >>> costs = accounting.ex_post_epsilons(repetitions, [1 / 3] * 3, runs, 1e-5)
     >>> [round(epsilon, 2) for epsilon in costs.epsilons], round(costs.nothing, 2)
     ([0.64, 1.32, 2.73], 1.25)
     """
@@ -89,10 +89,10 @@ def ex_post_epsilons(
         raise ValueError(f"weights must be positive and add up to 1, got {shares.tolist()}")
     shares = (shares / np.sum(shares) * _grid.ABOVE).tolist()
     weighted = list(zip(shares, clamped, strict=True))
-    own = _divide_delta(weighted, delta * (1 - NOTHING_SHARE) / law.mean)
-    exponents = [selection.exponent(law, _sum_profiles(weighted[: last + 1])) for last in range(len(weighted))]
+    own = _divide_delta(weighted, delta * (1 - NOTHING_SHARE) / repetitions.mean)
+    exponents = [selection.exponent(repetitions, _sum_profiles(weighted[: last + 1])) for last in range(len(weighted))]
     nothing = max(own) + exponents[-1]
-    bounded = _nothing_epsilon(law, _sum_profiles(weighted), delta * NOTHING_SHARE * (1 - 1e-9))
+    bounded = _nothing_epsilon(repetitions, _sum_profiles(weighted), delta * NOTHING_SHARE * (1 - 1e-9))
     return LevelCosts(
         tuple((epsilon + rho) * _grid.ABOVE for epsilon, rho in zip(own, exponents, strict=True)),
         min(nothing, bounded) * _grid.ABOVE,
@@ -139,7 +139,7 @@ def _delta_weight(profile: _grid.Profile, epsilon: float) -> float:
     return (step + min(step, epsilon)) / (epsilon * math.log(ends[0] / ends[1]))
 
 
-def _nothing_epsilon(law: selection.Repetitions, profile: _grid.Profile, delta: float) -> float:
+def _nothing_epsilon(repetitions: selection.Repetitions, profile: _grid.Profile, delta: float) -> float:
     """Return the epsilon of one event, that no run passes, but for ``delta``.
 
     The event has probability ``phi(x)`` if a run fails with probability ``x``, and ``x <= e^e y + d(e)``, ``1 - y <=
@@ -153,10 +153,10 @@ def _nothing_epsilon(law: selection.Repetitions, profile: _grid.Profile, delta: 
     for epsilon in np.linspace(0.0, reach, 512).tolist():
         slope, slack = math.exp(epsilon), profile(epsilon)
         largest = np.minimum(largest, np.minimum(slope * y + slack, 1 - (1 - y - slack) / slope))
-    likely = selection.generating_function(law, np.clip(largest, 0.0, 1.0)) * _grid.ABOVE - delta
+    likely = selection.generating_function(repetitions, np.clip(largest, 0.0, 1.0)) * _grid.ABOVE - delta
     if likely[0] > 0:  # for y below the first point too
         return math.inf
-    least = selection.generating_function(law, y) / _grid.ABOVE
+    least = selection.generating_function(repetitions, y) / _grid.ABOVE
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):  # for large eta, phi is 0 in floats
         largest_ratio = float(np.max(likely[1:] / least[:-1]))
     return math.inf if math.isnan(largest_ratio) else math.log(max(1.0, largest_ratio))

@@ -50,7 +50,7 @@ def share_sigma(sigma: int, shares: int) -> int:
       ValueError: more shares than exact noise of this width can be divided into.
     """
     sigma, shares = _checks.size("sigma", sigma), _checks.size("shares", shares)
-    each = math.isqrt(math.ceil(Fraction(sigma**2, shares)) - 1) + 1
-    if each < LEAST_SIGMA:
+    share = math.isqrt(math.ceil(Fraction(sigma**2, shares)) - 1) + 1
+    if share < LEAST_SIGMA:
         raise ValueError(f"shares must be at most {sigma**2 // LEAST_SIGMA**2} for this noise, got {shares}")
-    return each
+    return share

@@ -245,7 +245,7 @@ def deviation(rate: float, z: float) -> float:
     return math.sqrt(max(float(square - mean**2), 1e-300))
 
 
-_PLACES, _SHARES = (each.ravel() for each in renyi.panels(np.linspace(0.0, 1.0, 65)))
+_PLACES, _SHARES = (values.ravel() for values in renyi.panels(np.linspace(0.0, 1.0, 65)))
 _SHARES /= math.sqrt(2 * math.pi)
 
 

@@ -51,45 +51,45 @@ def repetitions(eta: float, mean: float) -> Repetitions:
     return Repetitions(eta, gamma, max(mean, _mean(eta, gamma)))
 
 
-def repetition_probabilities(law: Repetitions, largest: int) -> np.ndarray:
+def repetition_probabilities(repetitions: Repetitions, largest: int) -> np.ndarray:
     """Return ``P(K = k)`` for ``k`` from 1 to ``largest``; the rest of 1 is the tail.
 
     Raises:
       ValueError: ``largest`` is not positive.
     """
     k = np.arange(1, _checks.size("largest", largest) + 1)
-    return np.exp(_log_probabilities(law, k))
+    return np.exp(_log_probabilities(repetitions, k))
 
 
-def tail_probability(law: Repetitions, largest: int) -> float:
+def tail_probability(repetitions: Repetitions, largest: int) -> float:
     """Bound ``P(K > largest)`` from above by a geometric series of its first term."""
     following = _checks.size("largest", largest) + 1
-    first = float(np.exp(_log_probabilities(law, np.array([following]))[0]))
-    ratio = (1 - law.gamma) * max(1.0, (following + law.eta) / (following + 1))
+    first = float(np.exp(_log_probabilities(repetitions, np.array([following]))[0]))
+    ratio = (1 - repetitions.gamma) * max(1.0, (following + repetitions.eta) / (following + 1))
     return min(1.0, first / (1 - ratio) * (1 + 1e-9)) if ratio < 1 else 1.0
 
 
-def generating_function(law: Repetitions, x: np.ndarray) -> np.ndarray:
+def generating_function(repetitions: Repetitions, x: np.ndarray) -> np.ndarray:
     """Return ``phi(x) = E[x^K]``, for ``x`` in [0, 1]."""
-    logarithm = math.log(law.gamma)
-    of_x = np.where(x < 0.5, np.log1p(-(1 - law.gamma) * x), np.log((1 - x) + law.gamma * x))
-    if abs(law.eta * logarithm) < LOGARITHMIC:
+    logarithm = math.log(repetitions.gamma)
+    of_x = np.where(x < 0.5, np.log1p(-(1 - repetitions.gamma) * x), np.log((1 - x) + repetitions.gamma * x))
+    if abs(repetitions.eta * logarithm) < LOGARITHMIC:
         return of_x / logarithm
-    if law.eta < 0:
-        return np.expm1(-law.eta * of_x) / math.expm1(-law.eta * logarithm)
+    if repetitions.eta < 0:
+        return np.expm1(-repetitions.eta * of_x) / math.expm1(-repetitions.eta * logarithm)
     # gamma^-eta may exceed all floats: divide numerator and denominator by it
-    power = law.eta * logarithm
-    return np.exp(power - law.eta * of_x) * np.expm1(law.eta * of_x) / math.expm1(power)
+    power = repetitions.eta * logarithm
+    return np.exp(power - repetitions.eta * of_x) * np.expm1(repetitions.eta * of_x) / math.expm1(power)
 
 
-def selection_epsilon(law: Repetitions, profile: Profile, delta: float) -> float:
+def selection_epsilon(repetitions: Repetitions, profile: Profile, delta: float) -> float:
     """Return an ``epsilon`` of the selection: ``epsilon_Q(delta / m) + rho``.
 
     ``rho`` is the least of ``(eta + 1) log max(e^e1, 1 + (1 - gamma) / gamma d_Q(e1))`` over ``e1 >= 0``, rounded up:
     any ``e1`` gives a valid bound.
 
     Args:
-      law: of the number of runs.
+      repetitions: distribution of the number of runs, made by ``accounting.repetitions``.
       profile: an upper bound on ``d_Q``, nonincreasing, such as ``lambda epsilon: gdp_delta(mu, epsilon)``.
       delta: of the guarantee.
 
@@ -100,41 +100,41 @@ def selection_epsilon(law: Repetitions, profile: Profile, delta: float) -> float
       ValueError: ``delta`` not in (0, 1).
 
     >>> from jaxdpbo import accounting
-    >>> law = accounting.repetitions(0.0, 16)
-    >>> round(accounting.selection_epsilon(law, lambda epsilon: accounting.gdp_delta(0.5, epsilon), 1e-5), 5)
+    >>> repetitions = accounting.repetitions(0.0, 16)
+    >>> round(accounting.selection_epsilon(repetitions, lambda epsilon: accounting.gdp_delta(0.5, epsilon), 1e-5), 5)
     3.09303
     """
     delta, clamped = _checks.probability("delta", delta), _grid.clamp_profile(profile)
-    return _grid.first_below(clamped, delta / law.mean) + exponent(law, clamped)
+    return _grid.first_below(clamped, delta / repetitions.mean) + exponent(repetitions, clamped)
 
 
-def selection_profile(law: Repetitions, profile: Profile) -> Profile:
+def selection_profile(repetitions: Repetitions, profile: Profile) -> Profile:
     """Return the selection's whole profile, ``epsilon -> m d_Q(epsilon - rho)``, at most 1, for compositions.
 
     >>> from jaxdpbo import accounting
-    >>> law = accounting.repetitions(0.0, 16)
-    >>> selected = accounting.selection_profile(law, lambda epsilon: accounting.gdp_delta(0.5, epsilon))
+    >>> repetitions = accounting.repetitions(0.0, 16)
+    >>> selected = accounting.selection_profile(repetitions, lambda epsilon: accounting.gdp_delta(0.5, epsilon))
     >>> selected(3.09304) <= 1e-5
     True
     """
     clamped = _grid.clamp_profile(profile)
-    rho = exponent(law, clamped)
+    rho = exponent(repetitions, clamped)
 
     def profile_of_selection(epsilon: float) -> float:
-        return min(1.0, law.mean * clamped(epsilon - rho)) if epsilon >= rho else 1.0
+        return min(1.0, repetitions.mean * clamped(epsilon - rho)) if epsilon >= rho else 1.0
 
     return profile_of_selection
 
 
-def exponent(law: Repetitions, profile: Profile) -> float:
+def exponent(repetitions: Repetitions, profile: Profile) -> float:
     """Return ``rho`` at about the best ``e1``, rounded up.
 
     Args:
-      law: of the number of runs.
+      repetitions: distribution of the number of runs, made by ``accounting.repetitions``.
       profile: of the event that one run beats the released outcome: ``d_Q`` for a plain selection, the weighted sum of
         the profiles of lower levels for a selection over levels.
     """
-    odds = (1 - law.gamma) / law.gamma
+    odds = (1 - repetitions.gamma) / repetitions.gamma
 
     def gap(at: float) -> float:
         return odds * profile(at) - math.expm1(at)
@@ -147,7 +147,7 @@ def exponent(law: Repetitions, profile: Profile) -> float:
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if gap(middle) > 0 else (low, middle)
-    return (law.eta + 1) * max(high, math.log1p(odds * profile(high)))
+    return (repetitions.eta + 1) * max(high, math.log1p(odds * profile(high)))
 
 
 def _mean(eta: float, gamma: float) -> float:
@@ -158,13 +158,13 @@ def _mean(eta: float, gamma: float) -> float:
     return eta * (1 - gamma) / gamma / -math.expm1(eta * logarithm)
 
 
-def _log_probabilities(law: Repetitions, k: np.ndarray) -> np.ndarray:
+def _log_probabilities(repetitions: Repetitions, k: np.ndarray) -> np.ndarray:
     """Return ``log((1 - gamma)^k Gamma(k + eta) / (k! Gamma(eta) (gamma^-eta - 1)))``, or its limit at ``eta = 0``."""
-    eta, logarithm = law.eta, math.log(law.gamma)
+    eta, logarithm = repetitions.eta, math.log(repetitions.gamma)
     # Gamma(k + eta) / Gamma(1 + eta) times eta / (gamma^-eta - 1): both are positive for all eta.
     power = -eta * logarithm
     share = -math.log(-logarithm)
     if abs(power) >= 1e-9:
         share = math.log(abs(eta)) - max(power, 0.0) - math.log(-math.expm1(-abs(power)))
     rising = scipy.special.gammaln(k + eta) - scipy.special.gammaln(1 + eta) - scipy.special.gammaln(k + 1.0)
-    return k * math.log1p(-law.gamma) + rising + share
+    return k * math.log1p(-repetitions.gamma) + rising + share

@@ -24,21 +24,21 @@ INTERVALS = (3.2e-3, 1.6e-3, 8e-4, 4e-4, 2e-4, 1e-4)  # steps of dp-accounting's
 CLOSE_AT, CLOSE = (1e-9, 1e-6, 1e-3), 3e-4  # deltas at which to compare two grids' epsilons, and the tolerance
 MAX_REACH = 300.0  # beyond this epsilon a foreign profile is constant
 Profile = _grid.Profile
-StageFields = tuple[str, str, float]  # of a guarantee: what, kind, level
+StageFields = tuple[str, str, float]  # of a guarantee: description, kind, level
 
 
 class Stage(NamedTuple):
     """A single stage; made by the functions of this module.
 
     Attributes:
-      what: description in the caller's words.
+      description: in the caller's words.
       kind: "gaussian", "pure", "bounded_range", "approximate", "sampled_gaussian", "selection", "curve" or "foreign".
       arguments: the kind's parameters.
       how: the guarantee and its reason, in words.
       profile: ``epsilon -> delta``, replace-one, for ``epsilon >= 0``.
     """
 
-    what: str
+    description: str
     kind: str
     arguments: tuple[Any, ...]
     how: str
@@ -55,7 +55,7 @@ class Stage(NamedTuple):
         return _grid.first_below(self.profile, delta)
 
 
-def stage_from_fields(what: str, kind: str, level: float) -> Stage:
+def stage_from_fields(description: str, kind: str, level: float) -> Stage:
     """Make a stage from the fields of a guarantee: a kind of ``STAGE_MAKERS`` and its level.
 
     Raises:
@@ -65,10 +65,10 @@ def stage_from_fields(what: str, kind: str, level: float) -> Stage:
     >>> stage.stage_from_fields("a choice", "bounded_range", 0.5).how
     'of range 0.5'
     """
-    return STAGE_MAKERS[_checks.one_of("kind", kind, tuple(STAGE_MAKERS))](level, what)
+    return STAGE_MAKERS[_checks.one_of("kind", kind, tuple(STAGE_MAKERS))](level, description)
 
 
-def gaussian_stage(mu: float, what: str = "a Gaussian mechanism") -> Stage:
+def gaussian_stage(mu: float, description: str = "a Gaussian mechanism") -> Stage:
     """Make a ``mu``-GDP stage, such as a search of this package.
 
     Raises:
@@ -81,10 +81,10 @@ def gaussian_stage(mu: float, what: str = "a Gaussian mechanism") -> Stage:
     mu = _checks.number("mu", mu)
     if mu < 0:
         raise ValueError(f"mu must be at least zero, got {mu}")
-    return Stage(_words(what), "gaussian", (mu,), f"{mu:g}-GDP", partial(gdp.gdp_delta, mu))
+    return Stage(_check_description(description), "gaussian", (mu,), f"{mu:g}-GDP", partial(gdp.gdp_delta, mu))
 
 
-def pure_stage(epsilon: float, what: str = "a mechanism of pure DP") -> Stage:
+def pure_stage(epsilon: float, description: str = "a mechanism of pure DP") -> Stage:
     """Make an ``epsilon``-DP stage: ``(e^epsilon - a) / (1 + e^epsilon)`` (Kairouz, Oh and Viswanath 2015).
 
     Raises:
@@ -94,10 +94,10 @@ def pure_stage(epsilon: float, what: str = "a mechanism of pure DP") -> Stage:
     >>> round(accounting.pure_stage(1.0, "a noisy choice").profile(0.0), 4)
     0.4621
     """
-    return _approximate("pure", _checks.nonnegative("epsilon", epsilon), 0.0, what)
+    return _approximate("pure", _checks.nonnegative("epsilon", epsilon), 0.0, description)
 
 
-def approximate_stage(epsilon: float, delta: float, what: str = "a mechanism of approximate DP") -> Stage:
+def approximate_stage(epsilon: float, delta: float, description: str = "a mechanism of approximate DP") -> Stage:
     """Make an ``(epsilon, delta)``-DP stage: the largest profile through this point (Kairouz et al. 2015).
 
     Raises:
@@ -108,10 +108,10 @@ def approximate_stage(epsilon: float, delta: float, what: str = "a mechanism of 
     1e-06
     """
     epsilon, delta = _checks.nonnegative("epsilon", epsilon), _checks.probability("delta", delta)
-    return _approximate("approximate", epsilon, delta, what)
+    return _approximate("approximate", epsilon, delta, description)
 
 
-def bounded_range_stage(eta: float, what: str = "an exponential mechanism") -> Stage:
+def bounded_range_stage(eta: float, description: str = "an exponential mechanism") -> Stage:
     """Make a stage with all log-ratios in an interval of length ``eta``, such as the exponential mechanism.
 
     The profile is ``(1 - e^((epsilon - eta) / 2))^2 / (1 - e^-eta)`` up to ``eta``, 0 beyond (Dong, Durfee and Rogers
@@ -129,11 +129,11 @@ def bounded_range_stage(eta: float, what: str = "an exponential mechanism") -> S
     def profile(epsilon: float) -> float:
         return min(1.0, math.expm1((epsilon - eta) / 2) ** 2 / -math.expm1(-eta)) if epsilon < eta else 0.0
 
-    return Stage(_words(what), "bounded_range", (eta,), f"of range {eta:g}", profile)
+    return Stage(_check_description(description), "bounded_range", (eta,), f"of range {eta:g}", profile)
 
 
 def sampled_gaussian_stage(
-    *, rate: float, noise_multiplier: float, steps: int, what: str = "a private training"
+    *, rate: float, noise_multiplier: float, steps: int, description: str = "a private training"
 ) -> Stage:
     """Make a stage of ``steps`` DP-SGD steps with batches of fixed size: as in ``accounting.sampled_gaussian_epsilon``.
 
@@ -141,13 +141,13 @@ def sampled_gaussian_stage(
       rate: ``q = m / n``, in [0, 1].
       noise_multiplier: the noise's standard deviation over the sensitivity ``2 L / m``.
       steps: at least 0.
-      what: description.
+      description: a printable line.
 
     Raises:
       ValueError: a number out of range.
 
     >>> from jaxdpbo import accounting
-    >>> training = accounting.sampled_gaussian_stage(rate=0.01, noise_multiplier=1.0, steps=100, what="the training")
+    >>> training = accounting.sampled_gaussian_stage(rate=0.01, noise_multiplier=1.0, steps=100)
     >>> round(training.epsilon(1e-5), 2)
     0.77
     """
@@ -155,35 +155,38 @@ def sampled_gaussian_stage(
     steps = _checks.size("steps", steps, minimum=0)
     how = f"{steps} Gaussian steps of noise multiplier {z:g}, batches of {rate:g} of the rows"
     profile = _Later(lambda: sampling.sampled_gaussian_profile(rate=rate, noise_multiplier=z, steps=steps))
-    return Stage(_words(what), "sampled_gaussian", (rate, z, steps), how, profile)
+    return Stage(_check_description(description), "sampled_gaussian", (rate, z, steps), how, profile)
 
 
-def selection_stage(law: selections.Repetitions, run: Stage | Profile, what: str = "a private selection") -> Stage:
+def selection_stage(
+    repetitions: selections.Repetitions, run: Stage | Profile, description: str = "a private selection"
+) -> Stage:
     """Make a stage for the best alone of a random, hidden number of private runs: ``accounting.selection_epsilon``.
 
     Args:
-      law: distribution of the number of runs, made by ``accounting.repetitions``.
+      repetitions: distribution of the number of runs, made by ``accounting.repetitions``.
       run: a run's stage or profile (``compose_profile`` of several stages, ``average_profile`` of settings).
-      what: description.
+      description: a printable line.
 
     Raises:
-      TypeError: ``law`` or ``run`` of another type.
+      TypeError: ``repetitions`` or ``run`` of another type.
 
     >>> from jaxdpbo import accounting
-    >>> law = accounting.repetitions(0.0, 16)
-    >>> round(accounting.selection_stage(law, accounting.gaussian_stage(0.5), "the best of 16").epsilon(1e-5), 5)
+    >>> repetitions = accounting.repetitions(0.0, 16)
+    >>> run = accounting.gaussian_stage(0.5)
+    >>> round(accounting.selection_stage(repetitions, run, "the best of 16").epsilon(1e-5), 5)
     3.09303
     """
-    if not isinstance(law, selections.Repetitions):
-        raise TypeError(f"law must be made by repetitions, got {law!r}")
+    if not isinstance(repetitions, selections.Repetitions):
+        raise TypeError(f"repetitions must be made by accounting.repetitions, got {repetitions!r}")
     of_run = _function("run", run.profile if isinstance(run, Stage) else run)
-    key = (law, (run.kind, run.arguments) if isinstance(run, Stage) else run)
-    how = f"the best of a hidden number of runs, {law.mean:.6g} on average"
-    profile = _Later(lambda: selections.selection_profile(law, of_run))
-    return Stage(_words(what), "selection", key, how, profile)
+    key = (repetitions, (run.kind, run.arguments) if isinstance(run, Stage) else run)
+    how = f"the best of a hidden number of runs, {repetitions.mean:.6g} on average"
+    profile = _Later(lambda: selections.selection_profile(repetitions, of_run))
+    return Stage(_check_description(description), "selection", key, how, profile)
 
 
-def curve_stage(curve: Profile, what: str = "a stage under a curve") -> Stage:
+def curve_stage(curve: Profile, description: str = "a stage under a curve") -> Stage:
     """Make a stage with a replace-one profile of at most ``curve``, in both directions, after any earlier releases.
 
     Use this for a stage CHOSEN by an earlier release, such as a training with the setting returned by a search. Fix the
@@ -200,10 +203,12 @@ def curve_stage(curve: Profile, what: str = "a stage under a curve") -> Stage:
     1.993
     """
     clamped = _grid.clamp_profile(_function("curve", curve))
-    return Stage(_words(what), "curve", (curve,), "under a curve fixed in advance", clamped)
+    return Stage(_check_description(description), "curve", (curve,), "under a curve fixed in advance", clamped)
 
 
-def foreign_stage(of: Unchecked, relation: str, what: str = "a mechanism of another library") -> Stage:
+def foreign_stage(
+    event_or_profile: Unchecked, relation: str, description: str = "a mechanism of another library"
+) -> Stage:
     """Make a stage from another library's accounting: a ``dp_accounting`` event, or a profile ``epsilon -> delta``.
 
     Events and profiles carry no relation: you must pass the relation. An add-or-remove profile, of both directions,
@@ -211,14 +216,14 @@ def foreign_stage(of: Unchecked, relation: str, what: str = "a mechanism of anot
     dp-accounting's PLD accountant (the ``accounting`` extra) computes an event's profile.
 
     Args:
-      of: the event, or the profile.
+      event_or_profile: the event, or the profile.
       relation: "replace_one" or "add_or_remove", of the profile or as meant by the event's multipliers.
-      what: description.
+      description: a printable line.
 
     Raises:
       ValueError: another relation (dp-accounting's REPLACE_SPECIAL, a record against none, is not replace-one, and no
         theorem converts them), or an event unsupported by the accountant under this relation.
-      TypeError: ``of`` is neither.
+      TypeError: ``event_or_profile`` is neither.
 
     >>> from jaxdpbo import accounting
     >>> there = accounting.foreign_stage(accounting.gaussian_stage(0.5).profile, "add_or_remove", "their training")
@@ -228,16 +233,26 @@ def foreign_stage(of: Unchecked, relation: str, what: str = "a mechanism of anot
     if isinstance(relation, str) and relation.lower() == "replace_special":
         raise ValueError(f"relation must be one of {RELATIONS}, got {relation!r}: a record against none is neither")
     relation = _checks.one_of("relation", relation, RELATIONS)
-    event = not callable(of)
-    profile = _profile_of_event(of, relation) if event else _grid.clamp_profile(_function("of", of))
+    event = not callable(event_or_profile)
+    profile = (
+        _profile_of_event(event_or_profile, relation)
+        if event
+        else _grid.clamp_profile(_function("event_or_profile", event_or_profile))
+    )
     how = f"a dp-accounting event, {relation}" if event else f"a profile, {relation}"
     if relation == "replace_one":
-        return Stage(_words(what), "foreign", (of, relation), how, profile)
+        return Stage(_check_description(description), "foreign", (event_or_profile, relation), how, profile)
     reach = min(_grid.first_below(profile, profile(_grid.MAX_EPSILON / 2) + 1e-15), _grid.MAX_EPSILON / 2)
     at = np.linspace(0.0, max(reach, 1e-3), POINTS)
     pairs = np.array([(1 + math.exp(epsilon)) * profile(float(epsilon)) for epsilon in at])
     how = f"{'a dp-accounting event' if event else 'a profile'}, {GROUP_PRIVACY}"
-    return Stage(_words(what), "foreign", (of, relation), how, _grid.chords(2 * at, pairs * _grid.ABOVE))
+    return Stage(
+        _check_description(description),
+        "foreign",
+        (event_or_profile, relation),
+        how,
+        _grid.chords(2 * at, pairs * _grid.ABOVE),
+    )
 
 
 def average_profile(weights: Sequence[float], profiles: Sequence[Profile]) -> Profile:
@@ -303,7 +318,7 @@ def _is_usual(rate: float, z: float, steps: int) -> bool:
     return sampling.fits(rate, z, sampling.GRID_SHARE * sampling.deviation(rate, z))
 
 
-def _approximate(kind: str, epsilon: float, delta: float, what: str) -> Stage:
+def _approximate(kind: str, epsilon: float, delta: float, description: str) -> Stage:
     half, arguments = math.tanh(epsilon / 2), ((epsilon, delta) if kind == "approximate" else (epsilon,))
 
     def profile(at: float) -> float:
@@ -312,13 +327,13 @@ def _approximate(kind: str, epsilon: float, delta: float, what: str) -> Stage:
         return delta + (1 - delta) * -math.expm1(at - epsilon) * (1 + half) / 2
 
     how = f"({epsilon:g}, {delta:g})-DP" if delta else f"{epsilon:g}-DP"
-    return Stage(_words(what), kind, arguments, how, profile)
+    return Stage(_check_description(description), kind, arguments, how, profile)
 
 
 def _profile_of_event(event: Any, relation: str) -> Profile:
     accounting = _checks.extra("dp_accounting", "accounting", "a foreign event")
     if not isinstance(event, accounting.DpEvent):
-        raise TypeError(f"of must be a dp_accounting event or a profile, got {type(event).__name__}")
+        raise TypeError(f"event_or_profile must be a dp_accounting event or a profile, got {type(event).__name__}")
     pld = _checks.extra("dp_accounting.pld", "accounting", "a foreign event")
     named = {"replace_one": "REPLACE_ONE", "add_or_remove": "ADD_OR_REMOVE_ONE"}[relation]
     accountant = _first_close(pld.PLDAccountant, accounting.NeighboringRelation[named], event, relation)
@@ -335,7 +350,9 @@ def _first_close(make: Any, neighbours: Any, event: Any, relation: str) -> Any:
         try:
             accountant.compose(event)
         except Exception as error:  # any complaint of the library about an event or its numbers
-            raise ValueError(f"of must be an event that dp-accounting supports for {relation}: {error}") from None
+            raise ValueError(
+                f"event_or_profile must be an event that dp-accounting supports for {relation}: {error}"
+            ) from None
         epsilons = np.array([accountant.get_epsilon(delta) for delta in CLOSE_AT])
         if before.size and np.allclose(epsilons, before, rtol=CLOSE, atol=CLOSE):
             break
@@ -358,9 +375,9 @@ def _function(name: str, value: Unchecked) -> Profile:
     return profile
 
 
-def _words(what: Unchecked) -> str:
-    if not isinstance(what, str):
-        raise TypeError(f"what must be text, got {what!r:.80}")
-    if not what or not what.isprintable():
-        raise ValueError(f"what must be one printable line, got {what!r}")
-    return what
+def _check_description(description: Unchecked) -> str:
+    if not isinstance(description, str):
+        raise TypeError(f"description must be text, got {description!r:.80}")
+    if not description or not description.isprintable():
+        raise ValueError(f"description must be one printable line, got {description!r}")
+    return description

@@ -297,7 +297,7 @@ def randomised_response(
         centre=origin,
         scale=_checks.positive("scale", scale),
         dimension=len(origin),
-        guarantee=_statement("dp", epsilon, "replace_one", exact, total_variation=0.0),
+        guarantee=_guarantee_of("dp", epsilon, "replace_one", exact, total_variation=0.0),
         distribution=response,
         grid_scale=truth if exact else 0,
     )
@@ -378,13 +378,13 @@ def _make(
 ) -> Config:
     notion, relation = (near, "unit_distance") if radius is None else (anywhere, "replace_one")
     scale = _checks.positive("scale", scale)
-    statement = _statement(notion, level, relation, exact=cell > 0, unit=scale if radius is None else None)
+    guarantee = _guarantee_of(notion, level, relation, exact=cell > 0, unit=scale if radius is None else None)
     return Config(
         kind=kind,
         centre=centre,
         scale=scale,
         dimension=distribution.dimension,
-        guarantee=statement,
+        guarantee=guarantee,
         radius=math.inf if radius is None else float(radius),
         distribution=distribution,
         cell=cell,
@@ -392,7 +392,7 @@ def _make(
     )
 
 
-def _statement(notion, level, relation, exact, unit=None, total_variation=TOTAL_VARIATION) -> _guarantee.Guarantee:
+def _guarantee_of(notion, level, relation, exact, unit=None, total_variation=TOTAL_VARIATION) -> _guarantee.Guarantee:
     of_noise = _assumptions.RANDOM_BITS if exact else _assumptions.IDEAL_NOISE
     return _guarantee.guarantee(
         notion, level, relation, ROWS, assumptions=(of_noise, _assumptions.PUBLIC_CONFIG),

@@ -84,7 +84,7 @@ def curate(
     if ledger is not None and key is not None:
         raise ValueError("key must not be given with a ledger: the operating system then draws the key")
     raw = _to_rows(inputs, len(config.centre))
-    key, statement = _keys.for_release(key, config.guarantee, insecure_key)
+    key, guarantee = _keys.for_release(key, config.guarantee, insecure_key)
     shape = raw.shape
     if len(shape) != 2 or shape[0] < 1 or shape[1] != len(config.centre):
         raise ValueError(f"inputs must have shape (n, {len(config.centre)}), got {shape}")
@@ -94,7 +94,7 @@ def curate(
     charged = None
     if ledger is not None:
         ledger = recordings.check_recording(ledger)
-        charged = recordings.charge_once(ledger, f"curate by {config.kind}", statement, config, shape)
+        charged = recordings.charge_once(ledger, f"curate by {config.kind}", guarantee, config, shape)
     if charged is not None and charged.release is not None:
         released, projection = recordings.from_text(_shapes(config, shape), charged.release["rows"])
     else:
@@ -103,7 +103,7 @@ def curate(
         if ledger is not None:
             ledgers.store_release(ledger.path, ledger.run, {"rows": recordings.to_text((released, projection))})
     return CuratedRows(
-        released, Metadata(config.kind, _distribution(config, projection), projection, config.scale), statement
+        released, Metadata(config.kind, _distribution(config, projection), projection, config.scale), guarantee
     )
 
 

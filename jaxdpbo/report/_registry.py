@@ -52,7 +52,7 @@ def registry(facts: dict[str, Any], entry: Mapping[str, Any]) -> str:
 
 
 def _entry(facts: dict[str, Any], guarantee: dict[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
-    claims = [guarantee["claim"] for guarantee in facts["guarantees"]]
+    claims = [row["claim"] for row in facts["guarantees"]]
     assumptions = [f"{row['assumption']} ({row['checked by']})" for row in guarantee["assumptions"]]
     slug = "-".join("".join(letter if letter.isalnum() else " " for letter in entry["name"].lower()).split())
     details = [f"{name}: {value}" for name, value in facts["details"].items() if name != "created"]  # names an account

@@ -84,8 +84,7 @@ def test_one_loop_measures_and_adds_up_what_it_reads_from_memory(name):
     assert {"le", "dot_general"} < set(inside)
     assert not {"floor", "round", "div", "rsqrt", "sqrt", "exp"} & set(inside)
     text = whole_sum.lower(model, parameters(model), *given).compile().as_text()
-    whiles = [line for line in text.splitlines() if " while(" in line]
-    assert len([line for line in whiles if "/scatter" not in line]) == 1  # on some CPUs XLA makes a scatter a loop
+    assert text.count(" while(") == 1
 
 
 def primitives(jaxpr):

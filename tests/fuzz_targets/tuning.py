@@ -20,7 +20,7 @@ def tunings() -> dict[str, Target]:
         "private_selection": Target(
             lambda **options: tuning.private_selection(noised, **options),
             law | keyed | {"settings": either([0.0], [1.0, 2.0]), "costs": just({"them": stage.gaussian_stage(0.5)})},
-            words=("runs"), check=stated, weight=0.5,
+            words=("runs",), check=stated, weight=0.5,
         ),
         "tune_and_train": Target(
             lambda **options: tuning.tune_and_train(Trivial(), ROWS, [0.2, 0.7], **options),

@@ -184,9 +184,9 @@ def _calibrate(
     )
 
     def total_epsilon(costs: Sequence[stage.Stage]) -> float:
-        return _selection.base_guarantees(repetitions, arguments.settings, {_fitting.TRAIN: costs}, arguments.delta)[
-            0
-        ].level
+        by_rows = {_fitting.TRAIN: costs}
+        (train,) = _selection.base_guarantees(repetitions, arguments.settings, by_rows, arguments.delta)
+        return train.level
 
     noises, costs = _fitting.calibrate(arguments, records, _accounting.gdp_epsilon(level, delta), delta, total_epsilon)
     return level, noises, costs

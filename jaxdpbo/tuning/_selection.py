@@ -118,7 +118,7 @@ def private_selection(
     repetitions = _accounting.repetitions(eta, mean)
     if cap is not None:
         cap = check_cap(
-            repetitions, cap, delta, max(run.level for run in base_guarantees(repetitions, settings, costs, delta))
+            repetitions, cap, delta, max(base.level for base in base_guarantees(repetitions, settings, costs, delta))
         )
     guarantees = selection_guarantees(repetitions, settings, costs, delta, run_total_variation, cap, assumptions)
     execution = SelectionExecution(cap, on_error, ledgers, key, insecure_key)

@@ -137,9 +137,8 @@ class UndominatedRegion(NamedTuple):
 def undominated_region(config: Config, observations: Observations) -> UndominatedRegion:
     """Compute the undominated region, once for many calls of ``improvement``."""
     standard = _pareto.strips(observations.values, observations.mask, observations.reference)
-    edges = jax.vmap(lambda *edge: _to_original(observations, jnp.stack(edge)))(
-        standard.right, standard.height
-    )  # increasing
+    to_original = jax.vmap(lambda *edge: _to_original(observations, jnp.stack(edge)))
+    edges = to_original(standard.right, standard.height)  # increasing
     right, height = jnp.minimum(edges, config.reference[None]).T
     return UndominatedRegion(standard, _pareto.Strips(jnp.append(standard.left[:1], right[:-1]), right, height))
 

@@ -18,9 +18,6 @@ MANY = (
     "config",
     "__init__",
 )  # entry points and makers of configs may have more parameters
-LONG = {  # modules of more than 400 lines, and why
-    "privacy/_ledger.py": "an auditor loads it alone, by its path",
-}
 BRANCHING = """
 def chosen(a, b):
     def inner():
@@ -69,11 +66,6 @@ def test_few_functions_have_many_parameters():
         if len(counts.parameters(one)) > 12 and not one.name.startswith(MANY) and not one.name.endswith("config")
     }
     assert found == set()
-
-
-def test_modules_are_short():
-    lines = {name: len((PACKAGE / name).read_text().splitlines()) for name in TREES}
-    assert {name for name, count in lines.items() if count > 400} == set(LONG)
 
 
 def test_one_file_says_what_a_user_moves():

@@ -139,7 +139,10 @@ class Spend(NamedTuple):
 
 
 class Charge(NamedTuple):
-    """A recorded spend: its run, line number and hash; True if recorded earlier; its steps; its release, or None."""
+    """A recorded spend: its run, line number and hash; True if recorded earlier; its steps; its release, or None.
+
+    ``who`` and ``when`` are of the line of the charge.
+    """
 
     run: str
     number: int
@@ -147,6 +150,8 @@ class Charge(NamedTuple):
     charged_before: bool
     steps: tuple[dict[str, Any], ...]
     release: dict[str, Any] | None
+    who: str
+    when: str
 
 
 class Amounts(NamedTuple):
@@ -307,7 +312,8 @@ def charge(
       run: a name for the release.
       what: a description of the release.
       spend: the cost of the release.
-      fingerprint: a hash of everything public behind the release.
+      fingerprint: a hash of everything public behind the release; or hashes of its parts, "name:hash name:hash", so
+        that a refusal names the part that differs.
       timeout: seconds to wait for other processes; by default without limit.
 
     Raises:
@@ -324,14 +330,14 @@ def charge(
         for entry in current.spends:
             if entry.run != run:
                 continue
-            for name, equal in ("spend", entry.spend == spend), ("fingerprint", entry.fingerprint == fingerprint):
-                if not equal:
-                    raise LedgerError(
-                        f"{opened.path}: run {run!r} was charged with another {name}, for {entry.what}: give this "
-                        "release another run name"
-                    )
+            changed = "spend" if entry.spend != spend else _find_change(entry.fingerprint, fingerprint)
+            if changed:
+                raise LedgerError(
+                    f"{opened.path}: run {run!r} was charged with another {changed}, for {entry.what}: give this "
+                    "release another run name"
+                )
             _settle(opened)  # its writer may have been killed before the flush to disk
-            return Charge(run, entry.number, opened.chain.hashes[entry.number - 1], True, *kept[run])
+            return _charge_of(opened, entry, kept[run])
         amounts = zip(
             (COSTS[current.budget.notion], "delta", "total_variation"), _amounts(spend), current.left, strict=True
         )
@@ -341,22 +347,60 @@ def charge(
             without = remedy * (not current.budget.delta and _amounts(spend).delta > 0)
             raise BudgetExceeded(f"{opened.path}: run {run!r} would spend {', '.join(short)}{without}")
         content = {"kind": "spend", "run": run, "what": what} | _to_json(spend)
-        digest = _append(opened, content | {"fingerprint": fingerprint, "who": _who(), "when": _now()})
-        return Charge(run, len(opened.chain.lines) + 1, digest, False, (), None)
+        signed = {"who": _who(), "when": _now()}
+        digest = _append(opened, content | {"fingerprint": fingerprint} | signed)
+        return Charge(run, len(opened.chain.lines) + 1, digest, False, (), None, **signed)
 
 
-def note(path: str | Path, run: str, number: int, content: dict[str, Any], *, timeout: float | None = None) -> None:
+def find_charge(path: str | Path, run: str, *, hash: str) -> Charge:
+    """Read the charge of a run again, to go on under it, and never pay.
+
+    Args:
+      path: the path of the ledger.
+      run: the name of the run.
+      hash: of the line of the charge, ``Charge.hash``: a file in place of the ledger does not have it.
+
+    Raises:
+      LedgerError: this ledger did not make this charge.
+    """
+    run = _text("run", run)
+    with _open_ledger(path, writing=True) as opened:
+        current, kept = _account(opened)
+        _expect_charge(opened, run, hash)
+        (entry,) = (entry for entry in current.spends if entry.run == run)
+        return _charge_of(opened, entry, kept[run])
+
+
+def note(
+    path: str | Path,
+    run: str,
+    number: int,
+    content: dict[str, Any],
+    *,
+    hash: str | None = None,
+    timeout: float | None = None,
+) -> None:
     """Record step ``number`` of a charged run, counted from 1: the draw about to be made, or the release made.
 
     The step is on disk when ``note`` returns. If two processes continue one run, the second is refused before any draw.
 
+    Args:
+      path: the path of the ledger.
+      run: the name of a charged run.
+      number: of the step.
+      content: of the line, in JSON types.
+      hash: of the line of the charge, ``Charge.hash``, if the charge must be this one.
+      timeout: seconds to wait for other processes; by default without limit.
+
     Raises:
       MovedLedgerError: the run now has another number of steps, or its release.
-      LedgerError: the run was not charged.
+      LedgerError: the run was not charged, or by another charge.
     """
     run, content = _text("run", run), json.loads(_json("content", content))
     with _open_ledger(path, writing=True, timeout=timeout) as opened:
-        steps, release = _find_charge(opened, run)
+        steps, release = _find_kept(opened, run)
+        if hash is not None:
+            _expect_charge(opened, run, hash)
         if release is not None:
             raise MovedLedgerError(f"{opened.path}: run {run!r} has its release: nothing more may be drawn for it")
         if type(number) is not int or number != len(steps) + 1:
@@ -368,7 +412,13 @@ def note(path: str | Path, run: str, number: int, content: dict[str, Any], *, ti
 
 
 def store_release(
-    path: str | Path, run: str, payload: dict[str, Any], *, paid: Number | None = None, timeout: float | None = None
+    path: str | Path,
+    run: str,
+    payload: dict[str, Any],
+    *,
+    paid: Number | None = None,
+    hash: str | None = None,
+    timeout: float | None = None,
 ) -> dict[str, Any]:
     """Record the release of a charged run, and return the payload to publish: the FIRST one recorded.
 
@@ -388,17 +438,20 @@ def store_release(
       payload: the release, in JSON types.
       paid: the epsilon of an ex-post release; the rest of the charge is free again, and the line carries no time. None:
         the whole charge stays spent.
+      hash: of the line of the charge, ``Charge.hash``, if the charge must be this one.
       timeout: seconds to wait for other processes; by default without limit.
 
     Raises:
       ValueError: ``paid`` is negative or above the charged epsilon, or the spend is not ex-post.
-      LedgerError: the run was not charged.
+      LedgerError: the run was not charged, or by another charge.
     """
     run, payload = _text("run", run), json.loads(_json("payload", payload))
     with _open_ledger(path, writing=True, timeout=timeout) as opened:
         current, kept = _account(opened)
         if run not in kept:
             raise _uncharged(opened, run)
+        if hash is not None:
+            _expect_charge(opened, run, hash)
         if (release := kept[run].release) is not None:
             _settle(opened)
             return release
@@ -524,11 +577,37 @@ class _Kept(NamedTuple):
     release: dict[str, Any] | None
 
 
-def _find_charge(opened: "_Opened", run: str) -> _Kept:
+def _find_kept(opened: "_Opened", run: str) -> _Kept:
     _, kept = _account(opened)
     if run not in kept:
         raise _uncharged(opened, run)
     return kept[run]
+
+
+def _charge_of(opened: "_Opened", entry: Entry, kept: _Kept) -> Charge:
+    """The charge behind an entry, recorded earlier."""
+    digest = opened.chain.hashes[entry.number - 1]
+    return Charge(entry.run, entry.number, digest, True, kept.steps, kept.release, entry.who, entry.when)
+
+
+def _expect_charge(opened: "_Opened", run: str, digest: str) -> None:
+    """Raise a LedgerError if the line of the charge of a run is not the one with this hash."""
+    lines = zip(opened.chain.lines, opened.chain.hashes, strict=True)
+    if digest not in [hash for line, hash in lines if line.get("kind") == "spend" and line["run"] == run]:
+        raise LedgerError(
+            f"{opened.path} did not make the charge that run {run!r} goes on under: put the ledger back that did"
+        )
+
+
+def _find_change(before: str, after: str) -> str:
+    """What differs between two fingerprints: the parts of "name:hash name:hash", else "fingerprint"; "" for none."""
+    if before == after:
+        return ""
+    ours, theirs = (
+        {part.partition(":")[0]: part.partition(":")[2] for part in text.split()} for text in (before, after)
+    )
+    named = ours.keys() == theirs.keys() and all((*ours.values(), *theirs.values()))
+    return " and another ".join(name for name in ours if ours[name] != theirs[name]) if named else "fingerprint"
 
 
 def _uncharged(opened: "_Opened", run: str) -> LedgerError:

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import math
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,7 +10,7 @@ import numpy as np
 
 from jaxdpbo import _files, _input_noise
 from jaxdpbo.outsourcing._protocol import SCHEMA, VERSION, ProtocolError, expect_schema, parse
-from jaxdpbo.privacy import _guarantee, _transforms
+from jaxdpbo.privacy import _guarantee, _ledger, _transforms
 
 
 class Publication(NamedTuple):
@@ -94,7 +93,7 @@ def read_publication(path: str | Path) -> Publication:
 
 
 def _vector(line: str, dimension: int) -> list[float]:
-    numbers = json.loads(line)
-    if len(numbers) != dimension or not all(math.isfinite(number) for number in numbers):
+    numbers = _ledger.parse_json(line)
+    if type(numbers) is not list or len(numbers) != dimension or not {*map(type, numbers)} <= {int, float}:
         raise ValueError(f"a row must be {dimension} finite numbers")
-    return numbers
+    return list(map(float, numbers))

@@ -1,6 +1,7 @@
 """The server's side of a run: ask all silos, add up their answers, and learn from the noised sum. Holds no secret."""
 
 import base64
+import contextlib
 import json
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -14,11 +15,14 @@ import numpy as np
 from jaxdpbo import _files, _types
 from jaxdpbo._types import Algorithm, Query
 from jaxdpbo.drivers import _compiled_steps, _result, _table_scan
+from jaxdpbo.privacy import _ledger
 from jaxdpbo.report import _report as reports
 from jaxdpbo.silos._agreement import Agreement, SiloGuarantees, make_zeros
 from jaxdpbo.silos._messages import Credential, Request, write_leaves
 
 Send = Callable[[dict[str, bytes]], Mapping[str, bytes]]  # requests by silo, to the answers that came
+TERMS = {"terms": str, "seed": list}  # the lines of a record
+ATTEMPT, TOTAL = {"step": int, "attempt": int}, {"step": int, "total": str}
 Credentials = Mapping[str, Credential] | Callable[[], Mapping[str, Credential]]
 
 
@@ -68,11 +72,11 @@ class _Record:
 
     def __init__(self, path: str | Path | None) -> None:
         self._path = None if path is None else Path(path)
-        lines: list[str] = []
+        lines: list[bytes] = []
         if self._path is not None and self._path.exists():
             _files.expect_own(self._path)
-            lines = self._path.read_text().splitlines()
-        self.lines: list[dict[str, Any]] = [json.loads(line) for line in lines]
+            lines = self._path.read_bytes().splitlines()
+        self.lines: list[dict[str, Any]] = [_parse_line(self._path, number, line) for number, line in enumerate(lines)]
 
     def add(self, **line: Any) -> None:
         """Write a line, before the caller acts on it."""
@@ -83,6 +87,15 @@ class _Record:
     def find(self, name: str) -> list[dict[str, Any]]:
         """The lines with a field."""
         return [line for line in self.lines if name in line]
+
+
+def _parse_line(path: Path | None, number: int, content: bytes) -> dict[str, Any]:
+    """A line of a record; the first states the terms. Raise a ValueError for a line that no server wrote."""
+    with contextlib.suppress(ValueError):
+        line = _ledger.parse_json(content)
+        if any(_ledger.has_fields(line, kind) for kind in ([TERMS] if number == 0 else [ATTEMPT, TOTAL])):
+            return line
+    raise ValueError(f"record must be the record of a run, and line {number + 1} of {path} is none")
 
 
 class _Present:
@@ -166,10 +179,13 @@ def _run(agreement: Agreement, present: _Present, send: Send, book: _Record) -> 
     if not book.lines:
         seed = [int(word) for word in np.random.SeedSequence().generate_state(2)]  # public: of the points to propose
         book.add(terms=agreement.digest.hex(), seed=seed)
-    if book.lines[0]["terms"] != agreement.digest.hex():
+    terms, seed = book.lines[0]["terms"], book.lines[0]["seed"]
+    if terms != agreement.digest.hex():
         raise ValueError("record must be of a run with the same terms")
+    if len(seed) != 2 or not all(type(word) is int and 0 <= word < 2**32 for word in seed):
+        raise ValueError(f"record must have a seed of two words, got {len(seed)} others")
     algorithm, config = agreement.algorithm, agreement.config
-    key = jax.random.wrap_key_data(jnp.asarray(book.lines[0]["seed"], jnp.uint32))
+    key = jax.random.wrap_key_data(jnp.asarray(seed, jnp.uint32))
     init_key, loop_key, release_key = _compiled_steps.run_keys(key)
     state = jax.jit(algorithm.init)(init_key, config)
     for step in range(config.steps):
@@ -201,7 +217,10 @@ def _ask_silos(
     """The noised sum of a step, int64 ``(count,)``: from the record, or from an attempt that all silos in it answer."""
     for line in book.find("total"):
         if line["step"] == step:
-            return np.frombuffer(base64.b64decode(line["total"]), "<i8")
+            total = np.frombuffer(base64.b64decode(line["total"], validate=True), "<i8")
+            if len(total) != count:
+                raise ValueError(f"record must have a sum of {count} numbers at step {step}, got {len(total)}")
+            return total
     stacked = [np.stack(leaves) for leaves in zip(*map(jax.tree.leaves, queries), strict=True)]
     while len(keys := present.find()) >= agreement.shares:
         attempts = book.find("attempt")

@@ -117,7 +117,7 @@ class Silo:
           Refused: the request is none that the silo agreed to, or was answered before. Nothing was sent or charged.
           Exception: of the loss or of the table, after the attempt was recorded. Send the server no text of it.
         """
-        request = parse_request(content)
+        request = parse_request(content, self._agreement.largest_request)
         publics = self._check_silos(request)
         queries = self._check_queries(request)
         self._record(request)

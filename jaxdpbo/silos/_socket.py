@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from jaxdpbo import _checks, _files, _silence
+from jaxdpbo.privacy import _ledger
 from jaxdpbo.silos._messages import LARGEST, Credential, Refused
 from jaxdpbo.silos._silo import Silo
 
@@ -22,6 +23,7 @@ GROUP = 0o660  # file mode: the account and its group may connect
 PATIENCE = 10.0  # seconds for a whole message, and for a whole reply
 CHUNK, BACKLOG = 2**16, 16
 NO_REPLY = "the reply is not the reply of a silo"
+LARGEST_CREDENTIAL = 2**12  # bytes
 LONGEST = 300  # letters of a refusal that are passed on
 
 
@@ -151,10 +153,10 @@ def parse_credential(reply: bytes) -> tuple[str, Credential]:
     if reply[:1] != CREDENTIAL:
         raise Refused(NO_REPLY)
     try:
-        card = json.loads(reply[1:])
-        return str(card["name"]), Credential(str(card["public"]), str(card["signature"]))
-    except (ValueError, TypeError, KeyError, RecursionError):
+        card = _ledger.parse_fields(reply[1:], {"name": str, "public": str, "signature": str}, most=LARGEST_CREDENTIAL)
+    except ValueError:
         raise Refused(NO_REPLY) from None
+    return card.pop("name"), Credential(**card)
 
 
 def _reply(silo: Silo, content: bytes) -> tuple[bytes, BaseException | None]:

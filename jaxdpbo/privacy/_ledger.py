@@ -43,7 +43,7 @@ import re
 import socket
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -329,29 +329,43 @@ def charge(
         raise TypeError(f"fingerprint must be text, got a {type(fingerprint).__name__}")
     with _open_ledger(path, writing=True, timeout=timeout) as opened:
         current, kept = _account(opened)
-        _expect_same_kind(opened.path, current.budget, spend)
-        for entry in current.spends:
-            if entry.run != run:
-                continue
-            for name, equal in ("spend", entry.spend == spend), ("fingerprint", entry.fingerprint == fingerprint):
-                if not equal:
-                    raise LedgerError(
-                        f"{opened.path}: run {run!r} was charged with another {name}, for {entry.what}: give this "
-                        "release another run name"
-                    )
+        entry = _expect_chargeable(opened.path, current, run, spend, fingerprint)
+        if entry is not None:
             _settle(opened)  # its writer may have been killed before the flush to disk
             return Charge(run, entry.number, opened.chain.hashes[entry.number - 1], True, *kept[run])
-        amounts = zip(
-            (COSTS[current.budget.notion], "delta", "total_variation"), _amounts(spend), current.left, strict=True
-        )
-        short = [f"{name} {_up(cost)} of {_down(left)} left" for name, cost, left in amounts if cost > left]
-        if short:
-            remedy = ": a ledger holds a delta to spend if you create it with notion=, level= and delta="
-            without = remedy * (not current.budget.delta and _amounts(spend).delta > 0)
-            raise BudgetExceeded(f"{opened.path}: run {run!r} would spend {', '.join(short)}{without}")
         content = {"kind": "spend", "run": run, "what": what} | _to_json(spend)
         digest = _append(opened, content | {"fingerprint": fingerprint, "who": _who(), "when": _now()})
         return Charge(run, len(opened.chain.lines) + 1, digest, False, (), None)
+
+
+def expect_charges(
+    path: str | Path, charges: Sequence[tuple[str, Spend, str]], *, timeout: float | None = None
+) -> tuple[bool, ...]:
+    """Raise what ``charge`` would raise for each ``(run, spend, fingerprint)`` in turn; write nothing.
+
+    Returns:
+      True for each run that was charged before.
+    """
+    with _open_ledger(path, writing=True, timeout=timeout) as opened:
+        current, before = _account(opened)[0], []
+        for run, asked, fingerprint in charges:
+            spend = _exact(asked)
+            entry = _expect_chargeable(opened.path, current, _text("run", run), spend, fingerprint)
+            before.append(entry is not None)
+            if entry is None:
+                left = zip(current.left, _amounts(spend), strict=True)
+                current = current._replace(left=Amounts(*(has - cost for has, cost in left)))
+        return tuple(before)
+
+
+def identify(path: str | Path) -> tuple[tuple[int, int], str]:
+    """The device and inode of a ledger's file, equal under every path; and the hash of its first line.
+
+    A ledger that was moved keeps the hash.
+    """
+    with _open_ledger(path, writing=False) as opened:
+        status = os.fstat(opened.descriptor)
+        return (status.st_dev, status.st_ino), opened.chain.hashes[0]
 
 
 def note(path: str | Path, run: str, number: int, content: dict[str, Any], *, timeout: float | None = None) -> None:
@@ -646,6 +660,30 @@ def _expect_the_version(name: Path, header: dict[str, Any]) -> None:
         raise LedgerError(f"{name} is not a {SCHEMA}")
     if header.get("version") != VERSION:
         raise LedgerError(f"{name} has version {header.get('version')}, this is version {VERSION}")
+
+
+def _expect_chargeable(path: Path, current: Account, run: str, spend: Spend, fingerprint: str) -> Entry | None:
+    """The entry of a run that was charged before; None if what is left suffices; raise if a charge is refused."""
+    _expect_same_kind(path, current.budget, spend)
+    for entry in current.spends:
+        if entry.run != run:
+            continue
+        for name, equal in ("spend", entry.spend == spend), ("fingerprint", entry.fingerprint == fingerprint):
+            if not equal:
+                raise LedgerError(
+                    f"{path}: run {run!r} was charged with another {name}, for {entry.what}: give this "
+                    "release another run name"
+                )
+        return entry
+    amounts = zip(
+        (COSTS[current.budget.notion], "delta", "total_variation"), _amounts(spend), current.left, strict=True
+    )
+    short = [f"{name} {_up(cost)} of {_down(left)} left" for name, cost, left in amounts if cost > left]
+    if short:
+        remedy = ": a ledger holds a delta to spend if you create it with notion=, level= and delta="
+        without = remedy * (not current.budget.delta and _amounts(spend).delta > 0)
+        raise BudgetExceeded(f"{path}: run {run!r} would spend {', '.join(short)}{without}")
+    return None
 
 
 def _expect_same_kind(path: Path, budget: Budget, spend: Spend) -> None:

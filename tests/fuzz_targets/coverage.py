@@ -139,7 +139,8 @@ EXEMPT: dict[str, dict[str, str]] = {
             "split_levels grid noise_settings join_settings same_noise describe_noise_change gdp_guarantee units "
             "quantise_scores grid_unit"
         ),
-        "privacy._recording": "charge_once expect_first to_text notion is_released store_cost",
+        "privacy._ledger": "expect_charges identify",
+        "privacy._recording": "charge_once charge_together expect_first to_text notion is_released store_cost",
         "privacy._keys": "refuse_trace is_secret_kind generator",
         "privacy._fingerprints": "version",
         "privacy._requested_budget": "usual_delta",

@@ -1,5 +1,6 @@
 """The released file: written once, fully checked by its reader."""
 
+import contextlib
 import hashlib
 import json
 from pathlib import Path
@@ -93,7 +94,8 @@ def read_publication(path: str | Path) -> Publication:
 
 
 def _vector(line: str, dimension: int) -> list[float]:
-    numbers = _ledger.parse_json(line)
-    if type(numbers) is not list or len(numbers) != dimension or not {*map(type, numbers)} <= {int, float}:
-        raise ValueError(f"a row must be {dimension} finite numbers")
-    return list(map(float, numbers))
+    with contextlib.suppress(ValueError):
+        numbers = _ledger.parse_json(line)
+        if type(numbers) is list and len(numbers) == dimension and {*map(type, numbers)} <= {int, float}:
+            return list(map(float, numbers))
+    raise ValueError(f"a row must be {dimension} finite numbers")

@@ -332,7 +332,7 @@ def charge(
         entry = _expect_chargeable(opened.path, current, run, spend, fingerprint)
         if entry is not None:
             _settle(opened)  # its writer may have been killed before the flush to disk
-            return Charge(run, entry.number, opened.chain.hashes[entry.number - 1], True, *kept[run])
+            return _charge_of(opened, entry, kept[run])
         content = {"kind": "spend", "run": run, "what": what} | _to_json(spend)
         digest = _append(opened, content | {"fingerprint": fingerprint, "who": _who(), "when": _now()})
         return Charge(run, len(opened.chain.lines) + 1, digest, False, (), None)
@@ -368,18 +368,69 @@ def identify(path: str | Path) -> tuple[tuple[int, int], str]:
         return (status.st_dev, status.st_ino), opened.chain.hashes[0]
 
 
-def note(path: str | Path, run: str, number: int, content: dict[str, Any], *, timeout: float | None = None) -> None:
+def find_charge(path: str | Path, run: str, *, hash: str, id: str | None = None) -> Charge:
+    """Read the charge of a run again, and never pay: for whoever goes on under a charge that must be there.
+
+    Args:
+      path: the path of the ledger.
+      run: the name of the run.
+      hash: of the line of the charge, ``Charge.hash``: a file in place of the ledger does not have it.
+      id: of the ledger, ``read_id``, if the ledger must not have been adopted since.
+
+    Raises:
+      LedgerError: this ledger did not make this charge.
+    """
+    run = _text("run", run)
+    with _open_ledger(path, writing=True) as opened:
+        current, kept = _account(opened)
+        _expect_charge(opened, run, hash, id)
+        (entry,) = (entry for entry in current.spends if entry.run == run)
+        return _charge_of(opened, entry, kept[run])
+
+
+def read_id(path: str | Path) -> str:
+    """The id of a ledger that may be charged: no other ledger has it, and an adopted copy gets a new one.
+
+    Raises:
+      LedgerError: the file is a copy, or no ledger.
+    """
+    with _open_ledger(path, writing=True) as opened:
+        _account(opened)
+        return _id_of(opened)
+
+
+def note(
+    path: str | Path,
+    run: str,
+    number: int,
+    content: dict[str, Any],
+    *,
+    hash: str | None = None,
+    id: str | None = None,
+    timeout: float | None = None,
+) -> None:
     """Record step ``number`` of a charged run, counted from 1: the draw about to be made, or the release made.
 
     The step is on disk when ``note`` returns. If two processes continue one run, the second is refused before any draw.
 
+    Args:
+      path: the path of the ledger.
+      run: the name of a charged run.
+      number: of the step.
+      content: of the line, in JSON types.
+      hash: of the line of the charge, ``Charge.hash``, if the charge must be this one.
+      id: of the ledger, ``read_id``, if it must be this one; with ``hash``.
+      timeout: seconds to wait for other processes; by default without limit.
+
     Raises:
       MovedLedgerError: the run now has another number of steps, or its release.
-      LedgerError: the run was not charged.
+      LedgerError: the run was not charged, or by another charge.
     """
     run, content = _text("run", run), parse_json(_json("content", content))
     with _open_ledger(path, writing=True, timeout=timeout) as opened:
-        steps, release = _find_charge(opened, run)
+        steps, release = _find_kept(opened, run)
+        if hash is not None:
+            _expect_charge(opened, run, hash, id)
         if release is not None:
             raise MovedLedgerError(f"{opened.path}: run {run!r} has its release: nothing more may be drawn for it")
         if type(number) is not int or number != len(steps) + 1:
@@ -547,11 +598,33 @@ class _Kept(NamedTuple):
     release: dict[str, Any] | None
 
 
-def _find_charge(opened: "_Opened", run: str) -> _Kept:
+def _find_kept(opened: "_Opened", run: str) -> _Kept:
     _, kept = _account(opened)
     if run not in kept:
         raise _uncharged(opened, run)
     return kept[run]
+
+
+def _charge_of(opened: "_Opened", entry: Entry, kept: _Kept) -> Charge:
+    """The charge behind an entry, recorded earlier."""
+    return Charge(entry.run, entry.number, opened.chain.hashes[entry.number - 1], True, kept.steps, kept.release)
+
+
+def _expect_charge(opened: "_Opened", run: str, digest: str, id: str | None) -> None:
+    """Raise a LedgerError if the charge of a run is not the line with this hash, in the ledger with this id."""
+    lines = zip(opened.chain.lines, opened.chain.hashes, strict=True)
+    charges = [hash for line, hash in lines if line.get("kind") == "spend" and line["run"] == run]
+    if digest not in charges or (id is not None and _id_of(opened) != id):
+        raise LedgerError(
+            f"{opened.path} did not make the charge that run {run!r} goes on under: put the ledger back that did"
+        )
+
+
+def _id_of(opened: "_Opened") -> str:
+    identity = _last_identity(opened.chain)
+    if identity is None or "id" not in identity:
+        raise LedgerError(f"{opened.path} has no id: call ledger.adopt(path), which gives it one")
+    return identity["id"]
 
 
 def _uncharged(opened: "_Opened", run: str) -> LedgerError:

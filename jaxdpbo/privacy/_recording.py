@@ -107,6 +107,13 @@ def charge_run(recording: Recording, what: str, guarantee: _guarantee.Guarantee,
     return _ledger.charge(path, run, what, _spend(recording, guarantee), fingerprint=fingerprint(public))
 
 
+def expect_run(recording: Recording, guarantee: _guarantee.Guarantee, *public: object) -> bool:
+    """Raise what ``charge_run`` would raise, and pay nothing; return whether the run was charged before."""
+    path, run, _ = check_recording(recording)
+    (before,) = _ledger.expect_charges(path, [(run, _spend(recording, guarantee), fingerprint(public))])
+    return before
+
+
 def charge_together(payments: Mapping[str, tuple[Recording, _guarantee.Guarantee]], what: str, *public: object) -> None:
     """Pay for one release from several ledgers, before the run begins: ask all of them, then charge all or none.
 

@@ -81,11 +81,11 @@ class Agreement:
 
     @cached_property
     def largest_request(self) -> int:
-        """The bytes of the longest request of the run."""
+        """The most bytes of a request: twice those of the longest honest one, so that refusals of others say why."""
         leaves = write_leaves([np.asarray(leaf)[None] for leaf in jax.tree.leaves(self.template)])
         key = Credential(base64.b64encode(bytes(32)).decode(), base64.b64encode(bytes(64)).decode())
         request = Request(self.run, self.config.steps, self.answers, dict.fromkeys(self.roster.names, key), leaves)
-        return len(request.to_bytes())
+        return 2 * len(request.to_bytes())
 
     @cached_property
     def guarantees(self) -> SiloGuarantees:

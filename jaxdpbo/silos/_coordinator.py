@@ -19,6 +19,7 @@ from jaxdpbo.privacy import _ledger
 from jaxdpbo.report import _report as reports
 from jaxdpbo.silos._agreement import Agreement, SiloGuarantees, make_zeros
 from jaxdpbo.silos._messages import Credential, Request, write_leaves
+from jaxdpbo.silos._silo import verify
 
 Send = Callable[[dict[str, bytes]], Mapping[str, bytes]]  # requests by silo, to the answers that came
 TERMS = {"terms": str, "seed": list}  # the lines of a record
@@ -107,10 +108,12 @@ class _Present:
             self.find()
 
     def find(self) -> dict[str, Credential]:
-        """Their keys by name. Raise a ValueError for a silo that is not on the roster."""
+        """Their keys by name. Raise a ValueError for a silo that is not on the roster, or did not sign these terms."""
         credentials = self._credentials() if callable(self._credentials) else self._credentials
         if strangers := set(credentials) - set(self._agreement.roster.names):
             raise ValueError(f"credentials must be of silos on the roster, got {', '.join(sorted(strangers))}")
+        if others := [name for name, key in sorted(credentials.items()) if not verify(self._agreement, name, key)]:
+            raise ValueError(f"credentials must be signed for these terms, which {', '.join(others)} did not sign")
         return {name: key for name, key in credentials.items() if name not in self._left_out}
 
     def leave_out(self, silent: list[str], wrong: list[str]) -> None:
@@ -165,7 +168,8 @@ def run_silos(
 
     Raises:
       SiloError: fewer silos answered than a sum must have, or the silos' answers are used up.
-      ValueError: keys of silos that are not on the roster, or a record of other terms.
+      ValueError: keys of silos that are not on the roster, or did not sign these terms; a record of other terms, or a
+        damaged one.
       BlockingIOError: another server runs with this record.
     """
     present = _Present(agreement, credentials)

@@ -74,7 +74,7 @@ def serve_silo(silo: Silo, socket: str | Path) -> None:
         while failure is None:
             caller, _ = listener.accept()
             with caller, contextlib.suppress(OSError):  # of the caller alone
-                content = _receive(caller, time.monotonic() + PATIENCE)
+                content = _receive(caller, time.monotonic() + PATIENCE, silo.agreement.largest_request)
                 reply, failure = _reply(silo, content)
                 caller.settimeout(PATIENCE)
                 caller.sendall(reply)
@@ -107,7 +107,7 @@ def forward(socket: str | Path, content: bytes, *, wait: float = 600.0) -> bytes
         silo.connect(str(socket))
         silo.sendall(content)
         silo.shutdown(sockets.SHUT_WR)
-        return _receive(silo, deadline)
+        return _receive(silo, deadline, LARGEST)
 
 
 def parse_answer(reply: bytes) -> bytes:
@@ -173,17 +173,17 @@ def _reply(silo: Silo, content: bytes) -> tuple[bytes, BaseException | None]:
         return STOPPED, error
 
 
-def _receive(source: sockets.socket, deadline: float) -> bytes:
+def _receive(source: sockets.socket, deadline: float, most: int) -> bytes:
     """All bytes until the other side has closed its half. Raise an OSError if that takes too long, or is too much."""
     content = bytearray()
-    while len(content) <= LARGEST:
+    while len(content) <= most:
         source.settimeout(max(deadline - time.monotonic(), 1e-3))
         if not (part := source.recv(CHUNK)):
             return bytes(content)
         content += part
         if time.monotonic() > deadline:
             raise TimeoutError("the message did not end in time")
-    raise OSError(f"a message must have {LARGEST} bytes or fewer")
+    raise OSError(f"a message must have {most} bytes or fewer")
 
 
 @contextlib.contextmanager

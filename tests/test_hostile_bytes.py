@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import json
 import random
+import sys
 import time
 import tracemalloc
 import zlib
@@ -227,6 +228,16 @@ def test_mutants_raise_what_a_parser_states_and_nothing_else(make, trials, tmp_p
             raise AssertionError(f"{type(error).__name__}: {error!s:.200} of {mutant!r:.600}") from error
         assert time.perf_counter() - started < 5, mutant[:300]
     assert refused > count // 3
+
+
+def test_an_integer_of_a_million_digits_is_refused_also_where_python_reads_it():
+    limit = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(0)
+    try:
+        with pytest.raises(ValueError, match="must be JSON of finite numbers"):
+            _ledger.parse_json(b"[" + b"9" * 10**6 + b"]")
+    finally:
+        sys.set_int_max_str_digits(limit)
 
 
 @pytest.mark.parametrize("odd", [*RAW[:6], '{"a": NaN}', '{"a": [1e999]}'])

@@ -516,11 +516,17 @@ def test_a_silo_answers_nothing_once_its_ledger_is_replaced(moment, replace, tmp
 
 
 @pytest.mark.parametrize("replace", REPLACEMENTS)
-@pytest.mark.parametrize("moment", ["before the charge", "after the charge", "in a sum"])
+@pytest.mark.parametrize("moment", ["before the charge", "after the charge", "after a look", "in a sum"])
 def test_a_ledger_that_is_replaced_during_a_request_gives_no_answer(moment, replace, tmp_path, monkeypatch):
     federation = Federation(tmp_path, answers=9)
-    book, charge_run = tmp_path / "A" / "book", _silo._recording.charge_run
+    book, charge_run, find_charge = tmp_path / "A" / "book", _silo._recording.charge_run, _ledger.find_charge
     older = book.read_bytes()
+
+    def find(*arguments, **options):
+        charge = find_charge(*arguments, **options)
+        if moment == "after a look":
+            replace(book, book.read_bytes())
+        return charge
 
     def scan(add, partial):
         if moment == "in a sum":
@@ -536,12 +542,30 @@ def test_a_ledger_that_is_replaced_during_a_request_gives_no_answer(moment, repl
         return charged
 
     monkeypatch.setattr(_silo._recording, "charge_run", charge)
+    monkeypatch.setattr(_silo._ledger, "find_charge", find)
     silo = federation.open("A", rows=federation.table("A", scan))
     for _ in range(3):
         with pytest.raises(ledger.LedgerError):
             silo.answer(federation.request())
     with pytest.raises(ledger.LedgerError):
         federation.open("A")
+
+
+def test_a_ledger_that_was_put_back_to_before_its_charge_gives_no_answer(tmp_path):
+    """The same file with the same id, and its mark too: the file of the key knows of the charge."""
+    federation, book = Federation(tmp_path), tmp_path / "A" / "book"
+    older, (mark,) = book.read_bytes(), (tmp_path / "A").glob("ledger-*.head")
+    head = mark.read_bytes()
+    federation.silos["A"].answer(federation.request())
+    with book.open("r+b") as file:
+        file.write(older)
+        file.truncate()
+    mark.write_bytes(head)
+    with pytest.raises(ledger.LedgerError, match="did not make the charge"):
+        federation.open("A")
+    with pytest.raises(ledger.LedgerError, match="did not make the charge"):
+        federation.silos["A"].answer(federation.request())
+    assert not federation.charges()
 
 
 class Killed(BaseException):

@@ -249,8 +249,13 @@ class Silo:
         new = RunKey(base64.b64encode(_masks.generate_key()).decode(), _ledger.read_id(path), "")
         with contextlib.suppress(FileExistsError):
             _files.write_once(self._key_path, new.to_bytes(), _files.PRIVATE)
-        content = _files.read_private(self._key_path, LARGEST_KEY)
-        key = RunKey(**_ledger.parse_fields(content, dict.fromkeys(RunKey._fields, str)))
+        try:
+            content = _files.read_private(self._key_path, LARGEST_KEY)
+            key = RunKey(**_ledger.parse_fields(content, dict.fromkeys(RunKey._fields, str)))
+        except _files.NotPrivate:
+            raise
+        except ValueError:
+            raise ValueError(f"{self._key_path.name} must be the key of a run, and is none: delete the file") from None
         if key.ledger != new.ledger:
             raise _ledger.LedgerError(
                 f"{path} is not the ledger of {self._key_path.name}, the key of run {run!r}: {LOST}"

@@ -508,7 +508,9 @@ def test_a_silo_answers_nothing_once_its_ledger_is_replaced(moment, replace, tmp
     replace(book, older)
     content = book.read_bytes()
     for attempt in (0, 1):
-        with pytest.raises(ledger.LedgerError, match=r"did not make the charge|was replaced after the key"):
+        with pytest.raises(
+            ledger.LedgerError, match=r"did not make the charge|was replaced after the key|not the ledger with the id"
+        ):
             silo.answer(federation.request(attempt=attempt))
     with pytest.raises(ledger.LedgerError, match="not the ledger of A-"):
         federation.open("A")
@@ -669,6 +671,15 @@ def test_a_release_under_the_name_of_the_run_ends_the_run(moment, tmp_path):
         _ledger.store_release(book, "march", {"sum": 0})
     with pytest.raises(ledger.LedgerError, match="has a release of run 'march'"):
         silo.answer(federation.request(step=1))
+
+
+@pytest.mark.parametrize("line", [{"attempt": 0}, {"step": 0, "attempt": 0}, {"done": 1}, {}, {"failed": 1}])
+def test_a_line_that_no_silo_wrote_ends_the_run(line, tmp_path):
+    federation = Federation(tmp_path)
+    federation.silos["A"].answer(federation.request())
+    _ledger.note(tmp_path / "A" / "book", "march", 3, line)
+    with pytest.raises(ledger.DamagedLedgerError, match="a line of run 'march' that no silo wrote"):
+        federation.silos["A"].answer(federation.request(step=1))
 
 
 def test_a_silo_pays_for_the_first_request_that_all_agreed_to(tmp_path):

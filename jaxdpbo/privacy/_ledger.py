@@ -368,14 +368,13 @@ def identify(path: str | Path) -> tuple[tuple[int, int], str]:
         return (status.st_dev, status.st_ino), opened.chain.hashes[0]
 
 
-def find_charge(path: str | Path, run: str, *, hash: str, id: str | None = None) -> Charge:
-    """Read the charge of a run again, and never pay: for whoever goes on under a charge that must be there.
+def find_charge(path: str | Path, run: str, *, hash: str) -> Charge:
+    """Read the charge of a run again, and never pay, to go on under a charge that must be there.
 
     Args:
       path: the path of the ledger.
       run: the name of the run.
       hash: of the line of the charge, ``Charge.hash``: a file in place of the ledger does not have it.
-      id: of the ledger, ``read_id``, if the ledger must not have been adopted since.
 
     Raises:
       LedgerError: this ledger did not make this charge.
@@ -383,7 +382,7 @@ def find_charge(path: str | Path, run: str, *, hash: str, id: str | None = None)
     run = _text("run", run)
     with _open_ledger(path, writing=True) as opened:
         current, kept = _account(opened)
-        _expect_charge(opened, run, hash, id)
+        _expect_charge(opened, run, hash)
         (entry,) = (entry for entry in current.spends if entry.run == run)
         return _charge_of(opened, entry, kept[run])
 
@@ -419,7 +418,7 @@ def note(
       number: of the step.
       content: of the line, in JSON types.
       hash: of the line of the charge, ``Charge.hash``, if the charge must be this one.
-      id: of the ledger, ``read_id``, if it must be this one; with ``hash``.
+      id: of the ledger, ``read_id``, if the ledger must not have been adopted since.
       timeout: seconds to wait for other processes; by default without limit.
 
     Raises:
@@ -430,7 +429,9 @@ def note(
     with _open_ledger(path, writing=True, timeout=timeout) as opened:
         steps, release = _find_kept(opened, run)
         if hash is not None:
-            _expect_charge(opened, run, hash, id)
+            _expect_charge(opened, run, hash)
+        if id is not None and _id_of(opened) != id:
+            raise LedgerError(f"{opened.path} is not the ledger with the id that run {run!r} goes on with: put it back")
         if release is not None:
             raise MovedLedgerError(f"{opened.path}: run {run!r} has its release: nothing more may be drawn for it")
         if type(number) is not int or number != len(steps) + 1:
@@ -610,11 +611,10 @@ def _charge_of(opened: "_Opened", entry: Entry, kept: _Kept) -> Charge:
     return Charge(entry.run, entry.number, opened.chain.hashes[entry.number - 1], True, kept.steps, kept.release)
 
 
-def _expect_charge(opened: "_Opened", run: str, digest: str, id: str | None) -> None:
-    """Raise a LedgerError if the charge of a run is not the line with this hash, in the ledger with this id."""
+def _expect_charge(opened: "_Opened", run: str, digest: str) -> None:
+    """Raise a LedgerError if the line of the charge of a run is not the one with this hash."""
     lines = zip(opened.chain.lines, opened.chain.hashes, strict=True)
-    charges = [hash for line, hash in lines if line.get("kind") == "spend" and line["run"] == run]
-    if digest not in charges or (id is not None and _id_of(opened) != id):
+    if digest not in [hash for line, hash in lines if line.get("kind") == "spend" and line["run"] == run]:
         raise LedgerError(
             f"{opened.path} did not make the charge that run {run!r} goes on under: put the ledger back that did"
         )

@@ -24,6 +24,7 @@ LABEL = b"jaxdpbo silos 1"  # of everything signed or derived
 ENDED = "so it answers nothing more in this run: start a new run"
 LOST = "give that ledger, or agree on a run of another name"
 LARGEST_KEY = 2**10  # bytes of the file
+STEPS = {"step": int, "attempt": int, "query": str}, {"done": list}, {"failed": bool}  # lines under the charge
 
 
 class RunKey(NamedTuple):
@@ -238,9 +239,11 @@ class Silo:
     def _find_answers(self) -> tuple[dict[str, Any], ...]:
         """The answers on record. Raise a LedgerError if the key's charge is not there, or holds a release."""
         path, run, _ = self._recording
-        charge = _ledger.find_charge(path, run, hash=self._key.charge, id=self._key.ledger)
+        charge = _ledger.find_charge(path, run, hash=self._key.charge)
         if charge.release is not None:
             raise _ledger.LedgerError(f"{path} has a release of run {run!r}, which no silo stores, {ENDED}")
+        if not all(any(_ledger.has_fields(line, kind) for kind in STEPS) for line in charge.steps):
+            raise _ledger.DamagedLedgerError(f"{path} has a line of run {run!r} that no silo wrote, {ENDED}")
         return charge.steps
 
     def _open_key(self) -> RunKey:
@@ -261,7 +264,7 @@ class Silo:
                 f"{path} is not the ledger of {self._key_path.name}, the key of run {run!r}: {LOST}"
             )
         if key.charge:
-            _ledger.find_charge(path, run, hash=key.charge, id=key.ledger)
+            _ledger.find_charge(path, run, hash=key.charge)
         return key
 
     def _pay(self) -> None:

@@ -1004,7 +1004,7 @@ def test_an_id_that_leads_elsewhere_is_damage(tmp_path):
     path = small(tmp_path)
     header = _ledger.read(path).lines[0] | {"id": "../../elsewhere"}
     path.write_text(by_hand(json.dumps(header | {"inode": path.stat().st_ino})))
-    with pytest.raises(DamagedLedgerError, match="has an id that no ledger has"):
+    with pytest.raises(DamagedLedgerError, match="line 1 is not a valid ledger entry"):
         _ledger.charge(path, "one", "w", spend())
 
 

@@ -15,7 +15,7 @@ import pytest
 from oracles import accounting as oracle
 
 from jaxdpbo import Recording, ledger, tuning
-from jaxdpbo.privacy import _accounting, _assumptions, _auditing, _keys
+from jaxdpbo.privacy import _accounting, _assumptions, _auditing, _keys, _ledger
 from jaxdpbo.privacy._accounting import stage
 from jaxdpbo.tuning import _repetition, _selection
 
@@ -201,6 +201,133 @@ def test_a_budget_is_charged_before_the_first_run_and_once(tmp_path):
     with pytest.raises(ValueError, match="ledgers must be"):
         select(ledgers={"nobody": Recording(path, "three")})
     assert ran == [1]
+
+
+SECOND = "their scores"
+
+
+def two_ledgers(tmp_path, *, second=None):
+    """Recordings for two sets of rows, each in a ledger of its own; ``second``: changes to the second ledger."""
+    terms = {"notion": "dp", "level": 9.0, "delta": 1e-3}
+    ledger.create(tmp_path / "first", protects=PEOPLE, **terms)
+    ledger.create(tmp_path / "second", **({"protects": SECOND} | terms | (second or {})))
+    return {PEOPLE: Recording(tmp_path / "first", "one"), SECOND: Recording(tmp_path / "second", "one")}
+
+
+def select_for_two(recordings, **options):
+    return select(ledgers=recordings, costs={PEOPLE: COST, SECOND: COST}, **options)
+
+
+def spends(recordings):
+    return {name: len(ledger.account(recording.path).spends) for name, recording in recordings.items()}
+
+
+@pytest.mark.parametrize(
+    ("second", "message"),
+    [
+        ({"level": 0.1}, "would spend epsilon"),
+        ({"notion": "zcdp"}, "the ledger's notion is 'zcdp'"),
+        ({"protects": "others"}, "the ledger's protects is 'others'"),
+        ({"relation": "add_or_remove"}, "the ledger's relation is"),
+    ],
+)
+@pytest.mark.parametrize("last", [PEOPLE, SECOND])
+def test_a_ledger_that_refuses_leaves_the_others_uncharged(second, message, last, tmp_path):
+    recordings = two_ledgers(tmp_path, second=second)
+    ordered = {name: recordings[name] for name in sorted(recordings, key=lambda name: name == last)}
+    with pytest.raises(ledger.LedgerError, match=message):
+        select_for_two(ordered)
+    assert spends(recordings) == {PEOPLE: 0, SECOND: 0}
+
+
+def test_a_name_in_use_leaves_the_other_ledger_uncharged(tmp_path):
+    recordings = two_ledgers(tmp_path)
+    select(ledgers={PEOPLE: recordings[PEOPLE]})
+    with pytest.raises(ledger.LedgerError, match="another configuration"):  # it says which ledgers pay together
+        select_for_two(recordings)
+    assert spends(recordings) == {PEOPLE: 1, SECOND: 0}
+    recordings[PEOPLE] = recordings[PEOPLE]._replace(run="x" * 201)
+    with pytest.raises(ValueError, match="run must be 1 to 200"):
+        select_for_two(recordings)
+    assert spends(recordings) == {PEOPLE: 1, SECOND: 0}
+
+
+@pytest.mark.parametrize("other", ["the same path", "a relative path", "a symbolic link", "a hard link"])
+def test_one_file_under_two_paths_is_one_ledger(other, tmp_path, monkeypatch):
+    path = tmp_path / "first"
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "symbolic").symlink_to(path)
+    again = {
+        "the same path": path,
+        "a relative path": "first",
+        "a symbolic link": tmp_path / "symbolic",
+        "a hard link": tmp_path / "hard",
+    }[other]
+    costs = (guarantee := select().guarantees[0]).level
+    ledger.create(path, notion="dp", level=1.5 * costs, delta=1e-3, protects="customers")
+    (tmp_path / "hard").hardlink_to(path)
+    pair = {PEOPLE: Recording(path, "one", "customers"), SECOND: Recording(again, "one", "customers")}
+    with pytest.raises(ValueError, match="ledgers must name another run for each set of rows in one file"):
+        select_for_two(pair)
+    with pytest.raises(ledger.BudgetExceeded, match="run 'two' would spend epsilon"):  # each alone would fit
+        select_for_two(pair | {SECOND: pair[SECOND]._replace(run="two")})
+    assert not ledger.account(path).spends
+    (tmp_path / "large").mkdir()
+    ledger.create(tmp_path / "large" / "first", notion="dp", level=2.1 * costs, delta=1e-3, protects="customers")
+    monkeypatch.chdir(tmp_path / "large")
+    select_for_two({name: Recording("first", name, "customers") for name in (PEOPLE, SECOND)})
+    assert float(ledger.account("first").spent.cost) == pytest.approx(2 * guarantee.level)
+
+
+def test_a_call_killed_between_two_charges_may_be_repeated(tmp_path, monkeypatch):
+    """The charge that is last in order decides whose draws are paid: no order of two processes draws twice."""
+    recordings, charge, ran = two_ledgers(tmp_path), _ledger.charge, []
+
+    def run(setting, key):
+        ran.append(1)
+        return counted(setting, key)
+
+    def kill_second(path, *arguments, **options):
+        if charges:
+            raise KeyboardInterrupt
+        charges.append(path)
+        return charge(path, *arguments, **options)
+
+    charges = []
+    with monkeypatch.context() as patch:
+        patch.setattr(_ledger, "charge", kill_second)
+        with pytest.raises(KeyboardInterrupt):
+            select_for_two(recordings, run=run)
+    assert sorted(spends(recordings).values()) == [0, 1]
+    with pytest.raises(ledger.LedgerError, match="another configuration"):  # another call does not get this charge
+        select_for_two(recordings, run=run, settings=[0.0])
+    other_place = {
+        name: Recording(tmp_path / "third", "one") for name in recordings if recordings[name].path != charges[0]
+    }
+    ledger.create(tmp_path / "third", notion="dp", level=9.0, delta=1e-3, protects=next(iter(other_place)))
+    with pytest.raises(ledger.LedgerError, match="another configuration"):  # nor the same call with another ledger
+        select_for_two(recordings | other_place, run=run)
+    assert not ran
+    assert select_for_two(dict(reversed(recordings.items())), run=run).output
+    count = len(ran)
+    assert spends(recordings) == {PEOPLE: 1, SECOND: 1}
+    with pytest.raises(ledger.LedgerError, match="was charged before"):
+        select_for_two(recordings, run=run)
+    assert len(ran) == count
+
+
+def test_of_two_calls_at_once_one_draws(tmp_path, monkeypatch):
+    """The other process charges both ledgers, and runs, between this call's questions and its charges."""
+    recordings, charge = two_ledgers(tmp_path), _ledger.charge
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            _ledger,
+            "charge",
+            lambda *arguments, **options: (patch.undo(), select_for_two(recordings), charge(*arguments, **options))[2],
+        )
+        with pytest.raises(ledger.LedgerError, match="was charged before"):
+            select_for_two(recordings, run=lambda setting, key: pytest.fail("drawn twice"))
+    assert spends(recordings) == {PEOPLE: 1, SECOND: 1}
 
 
 def responses(probability, calls):

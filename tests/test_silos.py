@@ -5,7 +5,9 @@ import contextlib
 import functools
 import json
 import math
+import os
 import runpy
+import shutil
 import socket
 import stat
 import sys
@@ -23,7 +25,7 @@ from scipy import stats
 
 from jaxdpbo import _commands, _files, dp_gd, dp_gibo, ledger, private_evaluations, random_search, silos, tables
 from jaxdpbo.drivers import _compiled_steps, _table_scan
-from jaxdpbo.privacy import _mechanisms
+from jaxdpbo.privacy import _ledger, _mechanisms
 from jaxdpbo.privacy._accounting import noise_shares
 from jaxdpbo.silos import _agreement, _coordinator, _masks, _messages, _roster, _silo, _socket
 from jaxdpbo.tables import _table
@@ -72,11 +74,21 @@ class Federation:
         self.keys = {name: silo.credential() for name, silo in self.silos.items()}
         self.seen = []
 
-    def open(self, name, objective=loss, rows=None):
+    def open(self, name, objective=loss, rows=None, agreement=None, book="book"):
         rows = X[self.parts[name]] if rows is None else rows
-        columns = {"x": rows[:, 0], "y": rows[:, 1]}
-        folder = self.folder / name
-        return silos.Silo(self.agreement, objective, columns, name=name, folder=folder, ledger=folder / "book")
+        data = {"x": rows[:, 0], "y": rows[:, 1]} if isinstance(rows, np.ndarray) else rows
+        folder, agreement = self.folder / name, agreement or self.agreement
+        return silos.Silo(agreement, objective, data, name=name, folder=folder, ledger=folder / book)
+
+    def table(self, name, add):
+        """The rows of a silo, as a table with a scan of the caller's: ``add(scan, partial)``."""
+
+        class Changed(_table.ArrayTable):
+            def add(self, partial):
+                return add(super().add, partial)
+
+        rows = X[self.parts[name]]
+        return Changed(tables.arrays({"x": rows[:, 0], "y": rows[:, 1]})._columns)
 
     def send(self, requests):
         answers = {name: self.silos[name].answer(content) for name, content in requests.items()}
@@ -95,7 +107,12 @@ class Federation:
 
     def lines(self, name):
         """All that the ledger has of the run."""
-        return self.silos[name]._charge()
+        lines = _ledger.read(self.folder / name / "book").lines
+        return [line["content"] for line in lines if line.get("kind") == "step" and line["run"] == "march"]
+
+    def charges(self):
+        """The silos that have paid."""
+        return [name for name in self.names if ledger.account(self.folder / name / "book").spends]
 
     def answers(self, name):
         """The answers on the ledger."""
@@ -151,14 +168,18 @@ def test_masks_cancel_and_each_is_uniform():
     assert np.any(np.sum([others, *masks[1:]], axis=0, dtype=np.uint64))
 
 
-def test_silos_that_were_asked_differently_send_noise(no_noise, tmp_path):
+@pytest.mark.parametrize("differs", ["step", "attempt", "query", "silos"])
+def test_silos_that_were_asked_differently_send_noise(differs, no_noise, tmp_path):
     """A server that gives one silo another query, or another list of silos, learns nothing of the others' sums."""
-    federation = Federation(tmp_path, missing=1)
-    plain, other = federation.request(), federation.request(step=1)
-    total = sum(
-        np.frombuffer(federation.silos[name].answer(other if name == "C" else plain), "<u8")
-        for name in federation.names
-    )
+    federation = Federation(tmp_path, missing=1, answers=4)
+    requests = dict.fromkeys(federation.names, federation.request())
+    if differs == "silos":  # each pair of silos is in two of the requests
+        requests |= {name: federation.request(names=f"A{name}") for name in "BC"}
+    else:
+        changes = {"step": 1, "attempt": 1, "leaves": leaves_of(federation, lambda points: points / 2)}
+        name = {"query": "leaves"}.get(differs, differs)
+        requests["C"] = federation.request(**{name: changes[name]})
+    total = sum(np.frombuffer(federation.silos[name].answer(requests[name]), "<u8") for name in federation.names)
     expected = answer_of_all(federation)
     assert np.all(np.abs(total.view(np.int64) - expected) > 2**30)
 
@@ -217,6 +238,7 @@ def test_levels_are_rounded_up_and_count_answers_and_colluders(tmp_path):
         assert stated.level < math.sqrt(squared) * (1 + 1e-9)
         assert 0 < stated.total_variation < 1e-30
     assert federation.silos["A"].guarantee.level == federation.agreement.guarantees.colluding.level
+    federation.silos["A"].answer(federation.request())
     assert ledger.account(tmp_path / "A" / "book").spends[0].spend.events[0].level == Fraction(
         federation.silos["A"].guarantee.level
     )
@@ -251,6 +273,12 @@ def low_order(federation):
     return federation.keys | {"B": silos.Credential(base64.b64encode(bytes(32)).decode(), signature)}
 
 
+def of_another_run(federation):
+    """A key that a silo signed for other terms."""
+    april = silos.agree("april", *gibo(), federation.roster, answers=federation.agreement.answers)
+    return federation.keys | {"B": federation.open("B", agreement=april).credential()}
+
+
 def forged(federation):
     """The server's own key in place of a silo's: it would know all masks with that silo."""
     public = base64.b64encode(_masks.public_key(_masks.generate_key())).decode()
@@ -267,6 +295,11 @@ LIES = {
     "a forged key": (lambda f: {"credentials": forged(f)}, "'B' did not sign"),
     "another's key": (lambda f: {"credentials": f.keys | {"A": f.keys["B"]}}, "'A' did not sign"),
     "a point outside": (lambda f: {"leaves": leaves_of(f, lambda points: points + 9)}, "outside of the agreed box"),
+    "a second point outside": (
+        lambda f: {"leaves": leaves_of(f, lambda points: points + 9 * np.eye(points.shape[1])[1][:, None])},
+        "outside of the agreed box",
+    ),
+    "a key of another run": (lambda f: {"credentials": of_another_run(f)}, "'B' did not sign"),
     "a point that is no number": (
         lambda f: {"leaves": leaves_of(f, lambda points: points * np.nan)},
         "outside of the agreed box",
@@ -286,6 +319,7 @@ def test_a_lie_is_refused_and_neither_sent_nor_charged(lie, tmp_path):
     with pytest.raises(silos.Refused, match=says):
         federation.silos["A"].answer(federation.request(**change(federation)))
     assert not federation.lines("A")
+    assert not federation.charges()
 
 
 @pytest.mark.parametrize(
@@ -326,6 +360,64 @@ def test_two_answers_of_one_query_differ_by_fresh_noise(tmp_path):
     assert np.all(np.abs(totals[0] - totals[1]) < 10 * sigma)
 
 
+def noise_of(federation, name, request, silo=None):
+    """The noise in a new answer: what is left of it without the mask and the sum."""
+    silo = silo or federation.silos[name]
+    answer = np.frombuffer(silo.answer(request), "<u8")
+    parsed = _messages.parse_request(request, len(request))
+    publics = {other: base64.b64decode(key.public) for other, key in parsed.credentials.items()}
+    mask = _masks.make_mask(name, silo._private, publics, _silo.LABEL + parsed.digest(), len(answer))
+    return (answer - mask).view(np.int64) - silo._sum(silo._check_queries(parsed))
+
+
+def test_every_answer_has_noise_of_its_own(tmp_path):
+    """The difference of two answers with one noise would be a sum without noise."""
+    federation = Federation(tmp_path, answers=9)
+    asked = [federation.request(step=step, attempt=attempt) for step in (0, 1, 2) for attempt in (0, 1)]
+    noises = [noise_of(federation, name, request) for name in "AB" for request in asked]
+    noises += [noise_of(federation, "A", federation.request(attempt=2), federation.open("A"))]  # a silo started again
+    for number, noise in enumerate(noises):
+        assert 0 < np.max(np.abs(noise)) < 10 * federation.agreement.share_sigma
+        for other in noises[:number]:
+            assert np.mean(noise == other) < 0.5
+            assert np.mean(noise == -other) < 0.5
+
+
+def test_noise_follows_from_nothing_that_a_server_knows(tmp_path, monkeypatch):
+    """A silo of the same name, rows and keys, with a ledger of its own, answers the same request with other noise."""
+    federation = Federation(tmp_path)
+    monkeypatch.setattr(_masks, "generate_key", lambda: federation.silos["A"]._private)
+    shutil.copytree(tmp_path / "A", tmp_path / "twins" / "A", ignore=shutil.ignore_patterns("*.run", "*.head", "book"))
+    ledger.create(tmp_path / "twins" / "A" / "book", mu=9)
+    federation.folder = tmp_path / "twins"
+    request, twin = federation.request(), federation.open("A")
+    noise, other = noise_of(federation, "A", request), noise_of(federation, "A", request, twin)
+    assert twin.credential() == federation.keys["A"]
+    assert np.mean(noise == other) < 0.5
+
+
+def test_every_number_of_an_answer_has_the_stated_noise(tmp_path, monkeypatch):
+    keys, count = iter(jax.random.split(jax.random.key(0), 200)), 60
+    monkeypatch.setattr(_silo._keys, "secret_key", lambda: next(keys))
+    federation = Federation(tmp_path, answers=count)
+    noises = np.array([noise_of(federation, "A", federation.request(attempt=k)) for k in range(count)])
+    ratios = np.sum(noises.astype(float) ** 2, axis=0) / federation.agreement.share_sigma**2
+    low, high = stats.chi2.ppf([1e-4, 1 - 1e-4], count)
+    assert np.all((low < ratios) & (ratios < high)), ratios
+    assert not np.any((low < ratios / 4) & (ratios / 4 < high))  # half of the noise would be seen
+    correlations = np.corrcoef(noises.T) - np.eye(noises.shape[1])
+    assert np.max(np.abs(correlations)) < 0.7
+
+
+@pytest.mark.parametrize("more", [-1, 1])
+def test_a_scan_of_another_number_of_users_is_no_answer(more, tmp_path):
+    federation = Federation(tmp_path)
+    table = federation.table("A", lambda scan, partial: scan(partial)._replace(users=scan(partial).users + more))
+    with pytest.raises(tables.TableError, match=f"read {70 + more} rows of a table of 70"):
+        federation.open("A", rows=table).answer(federation.request())
+    assert [line.get("failed", False) for line in federation.lines("A")] == [False, True]
+
+
 def test_no_more_answers_than_were_paid(tmp_path):
     federation = Federation(tmp_path)
     for attempt in range(3):
@@ -337,16 +429,11 @@ def test_no_more_answers_than_were_paid(tmp_path):
 def test_an_answer_is_on_record_before_a_row_is_read(tmp_path):
     federation = Federation(tmp_path)
 
-    class Failing(_table.ArrayTable):
-        def add(self, partial):
-            assert len(federation.answers("A")) == 1
-            raise tables.TableError("a disk is gone")
+    def fail(scan, partial):
+        assert len(federation.answers("A")) == 1
+        raise tables.TableError("a disk is gone")
 
-    rows = X[federation.parts["A"]]
-    table = Failing(tables.arrays({"x": rows[:, 0], "y": rows[:, 1]})._columns)
-    silo = silos.Silo(
-        federation.agreement, loss, table, name="A", folder=tmp_path / "A", ledger=tmp_path / "A" / "book"
-    )
+    silo = federation.open("A", rows=federation.table("A", fail))
     with pytest.raises(tables.TableError):
         silo.answer(federation.request())
     assert [line.get("failed", False) for line in federation.lines("A")] == [False, True]
@@ -376,14 +463,286 @@ def test_a_silo_that_died_in_a_sum_answers_nothing_more(tmp_path):
     federation = Federation(tmp_path, answers=9)
 
     def dying(point, batch):
-        np.asarray(batch["x"])  # is not traced
-        raise KeyboardInterrupt
+        if np.any(np.asarray(batch["x"])):
+            raise KeyboardInterrupt
+        return np.asarray(batch["x"])
 
     silo = federation.open("A", dying)
     with pytest.raises(KeyboardInterrupt):
         silo.answer(federation.request())
     with pytest.raises(silos.Refused, match="a sum of this silo did not end"):
         federation.open("A").answer(federation.request(attempt=1))
+
+
+# -- A charge, a key and a ledger --------------------------------------------------------------------------------------
+
+
+def replace_by_new(book, older):
+    book.unlink()
+    ledger.create(book, mu=9)
+
+
+def replace_by_copy(book, older):
+    """An older copy, adopted: it has the charge, and not the answers."""
+    copy = book.with_name("copy")
+    copy.write_bytes(older)
+    copy.replace(book)
+    ledger.adopt(book)
+
+
+REPLACEMENTS = [replace_by_new, replace_by_copy]
+
+
+@pytest.mark.parametrize("replace", REPLACEMENTS)
+@pytest.mark.parametrize("moment", ["the key", "an answer"])
+def test_a_silo_answers_nothing_once_its_ledger_is_replaced(moment, replace, tmp_path):
+    """Another ledger knows of no answer: one attempt answered again and again, under one mask, shows the sum."""
+    federation = Federation(tmp_path, answers=9)
+    silo, book = federation.silos["A"], tmp_path / "A" / "book"
+    if moment == "an answer":
+        silo.answer(federation.request(step=1))
+        older = book.read_bytes()
+        silo.answer(federation.request())
+    else:
+        older = book.read_bytes()
+    replace(book, older)
+    content = book.read_bytes()
+    for attempt in (0, 1):
+        with pytest.raises(
+            ledger.LedgerError, match=r"did not make the charge|was replaced after the key|not the ledger with the id"
+        ):
+            silo.answer(federation.request(attempt=attempt))
+    with pytest.raises(ledger.LedgerError, match="not the ledger of A-"):
+        federation.open("A")
+    assert book.read_bytes() == content
+
+
+@pytest.mark.parametrize("replace", REPLACEMENTS)
+@pytest.mark.parametrize("moment", ["before the charge", "after the charge", "after a look", "in a sum"])
+def test_a_ledger_that_is_replaced_during_a_request_gives_no_answer(moment, replace, tmp_path, monkeypatch):
+    federation = Federation(tmp_path, answers=9)
+    book, charge_run, find_charge = tmp_path / "A" / "book", _silo._recording.charge_run, _ledger.find_charge
+    older = book.read_bytes()
+
+    def find(*arguments, **options):
+        charge = find_charge(*arguments, **options)
+        if moment == "after a look":
+            replace(book, book.read_bytes())
+        return charge
+
+    def scan(add, partial):
+        if moment == "in a sum":
+            replace(book, older)
+        return add(partial)
+
+    def charge(*arguments):
+        if moment == "before the charge":
+            replace(book, older)
+        charged = charge_run(*arguments)
+        if moment == "after the charge":
+            replace(book, book.read_bytes())
+        return charged
+
+    monkeypatch.setattr(_silo._recording, "charge_run", charge)
+    monkeypatch.setattr(_silo._ledger, "find_charge", find)
+    silo = federation.open("A", rows=federation.table("A", scan))
+    for _ in range(3):
+        with pytest.raises(ledger.LedgerError):
+            silo.answer(federation.request())
+    with pytest.raises(ledger.LedgerError):
+        federation.open("A")
+
+
+def test_a_ledger_that_was_put_back_to_before_its_charge_gives_no_answer(tmp_path):
+    """The same file with the same id, and its mark too: the file of the key knows of the charge."""
+    federation, book = Federation(tmp_path), tmp_path / "A" / "book"
+    older, (mark,) = book.read_bytes(), (tmp_path / "A").glob("ledger-*.head")
+    head = mark.read_bytes()
+    federation.silos["A"].answer(federation.request())
+    with book.open("r+b") as file:
+        file.write(older)
+        file.truncate()
+    mark.write_bytes(head)
+    with pytest.raises(ledger.LedgerError, match="did not make the charge"):
+        federation.open("A")
+    with pytest.raises(ledger.LedgerError, match="did not make the charge"):
+        federation.silos["A"].answer(federation.request())
+    assert not federation.charges()
+
+
+class Killed(BaseException):
+    """The process is gone: from here on nothing reaches the disk."""
+
+
+CALLS = "write", "pwrite", "fsync", "ftruncate", "link", "unlink", "replace", "open"
+
+
+def test_a_silo_that_is_killed_lives_on_with_one_ledger(tmp_path, monkeypatch):
+    """Killed at each call that may write, then started with another ledger, and with the first again, by turns.
+
+    No key of masks answers an attempt twice, and what is paid for and was not begun is answered.
+    """
+    federation = Federation(tmp_path)
+    federation.open("A").answer(federation.request())  # compiled, for all below
+    monkeypatch.setattr(silos.Silo, "_sum", lambda silo, queries: np.zeros(3, np.int64))
+    identity = tmp_path / "A" / "A.identity"
+
+    def live(answers):
+        silo = federation.open("A")
+        federation.keys["A"] = silo.credential()
+        answers.append((federation.keys["A"].public, silo.answer(federation.request())))
+
+    def kill(number, count):
+        def counted(call):
+            def run(*arguments, **options):
+                count[0] += 1
+                if count[0] > number:
+                    raise Killed
+                return call(*arguments, **options)
+
+            return run
+
+        return counted
+
+    killed = True
+    numbers = iter(range(99))
+    while killed:
+        number = next(numbers)
+        federation.folder = tmp_path / f"killed {number}"
+        (folder := federation.folder / "A").mkdir(parents=True)
+        shutil.copy(identity, folder)
+        for book in ("book", "other"):
+            ledger.create(folder / book, mu=9)
+        answers, killed = [], False
+        with monkeypatch.context() as patch:
+            counted = kill(number, [0])
+            for name in CALLS:
+                patch.setattr(os, name, counted(getattr(os, name)))
+            try:
+                live(answers)
+            except Killed:
+                killed = True
+        begun = bool(federation.lines("A"))
+        for _ in range(3):  # the other, the first, the other
+            for book, place in (("book", "spare"), ("other", "book"), ("spare", "other")):
+                (folder / book).rename(folder / place)
+            with contextlib.suppress(silos.Refused, ledger.LedgerError):
+                live(answers)
+        assert len({public for public, _ in answers}) == len(answers), f"a key answers twice, killed at {number}"
+        assert len(answers) == (not (begun and killed)), f"killed at {number}"
+    assert number > 20
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_of_two_starts_at_once_one_key_lives_in_one_ledger(same, tmp_path, monkeypatch):
+    federation = Federation(tmp_path)
+    (folder := tmp_path / "B") and next(folder.glob("*.run")).unlink()
+    ledger.create(folder / "other", mu=9)
+    write_once, opened = _files.write_once, []
+
+    def write(path, *arguments):
+        monkeypatch.setattr(_files, "write_once", write_once)
+        opened.append(federation.open("B", book="book" if same else "other"))
+        write_once(path, *arguments)
+
+    monkeypatch.setattr(_files, "write_once", write)
+    with contextlib.nullcontext() if same else pytest.raises(ledger.LedgerError, match="not the ledger of B-"):
+        opened.append(federation.open("B"))
+    assert len({silo.credential() for silo in opened}) == 1
+    federation.keys["B"] = opened[0].credential()
+    opened[0].answer(federation.request())
+    for silo in opened[1:]:
+        with pytest.raises(silos.Refused, match="answered before"):
+            silo.answer(federation.request())
+        silo.answer(federation.request(step=1))
+
+
+@pytest.mark.parametrize("moment", ["before a request", "in a sum"])
+def test_a_release_under_the_name_of_the_run_ends_the_run(moment, tmp_path):
+    federation, book = Federation(tmp_path), tmp_path / "A" / "book"
+
+    def scan(add, partial):
+        _ledger.store_release(book, "march", {"sum": 0})
+        return add(partial)
+
+    silo = federation.open("A", rows=federation.table("A", scan) if moment == "in a sum" else None)
+    if moment == "before a request":
+        silo.answer(federation.request())
+        _ledger.store_release(book, "march", {"sum": 0})
+    with pytest.raises(ledger.LedgerError, match="has a release of run 'march'"):
+        silo.answer(federation.request(step=1))
+
+
+@pytest.mark.parametrize("line", [{"attempt": 0}, {"step": 0, "attempt": 0}, {"done": 1}, {}, {"failed": 1}])
+def test_a_line_that_no_silo_wrote_ends_the_run(line, tmp_path):
+    federation = Federation(tmp_path)
+    federation.silos["A"].answer(federation.request())
+    _ledger.note(tmp_path / "A" / "book", "march", 3, line)
+    with pytest.raises(ledger.DamagedLedgerError, match="a line of run 'march' that no silo wrote"):
+        federation.silos["A"].answer(federation.request(step=1))
+
+
+def test_a_silo_pays_for_the_first_request_that_all_agreed_to(tmp_path):
+    federation = Federation(tmp_path, 4, missing=1)
+    assert not federation.charges()
+    federation.silos["A"].answer(federation.request(names="ABC"))
+    assert federation.charges() == ["A"]
+    federation.open("A").answer(federation.request(step=1))
+    assert len(ledger.account(tmp_path / "A" / "book").spends) == 1
+
+
+def test_a_silo_with_other_terms_costs_the_others_nothing(tmp_path):
+    federation = Federation(tmp_path, 4)
+    other = silos.agree("march", *gibo(mu=1.1), federation.roster)
+    federation.keys["D"] = federation.open("D", agreement=other).credential()
+    with pytest.raises(ValueError, match="signed for these terms, which D did not sign"):
+        federation.run()
+    with pytest.raises(ValueError, match="signed for these terms, which D did not sign"):
+        federation.run(keys=lambda: federation.keys)
+    for name in "ABC":
+        with pytest.raises(silos.Refused, match="'D' did not sign its key for these terms"):
+            federation.silos[name].answer(federation.request())
+    assert not federation.charges()
+    federation.keys["D"] = federation.silos["D"].credential()
+    federation.run()
+    assert federation.charges() == list("ABCD")
+
+
+@pytest.mark.parametrize("wrap", [lambda batch: batch, lambda batch: {k: np.asarray(v) for k, v in batch.items()}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda columns: columns["z"],
+        lambda columns: columns["x"][:-1],
+        lambda columns: columns["x"][None],
+        lambda columns: (columns["x"], columns["y"]),
+        lambda columns: 1 / 0,
+    ],
+)
+def test_a_loss_that_works_on_no_rows_is_refused_before_anything_is_paid(wrong, wrap, tmp_path):
+    federation = Federation(tmp_path)
+    for key in (tmp_path / "A").glob("*.run"):
+        key.unlink()
+    with pytest.raises(Exception, match=r"z|shape|zero|objective"):
+        federation.open("A", lambda point, batch: wrong(wrap(batch)))
+    assert not federation.charges()
+    assert not list((tmp_path / "A").glob("*.run"))
+
+
+def test_a_credential_is_of_these_terms_alone(tmp_path):
+    federation = Federation(tmp_path, 4)
+    key, roster = federation.keys["A"], federation.roster
+    assert _silo.verify(federation.agreement, "A", key)
+    assert not _silo.verify(federation.agreement, "B", key)
+    for other in (
+        silos.agree("april", *gibo(), roster),
+        silos.agree("march", *gibo(mu=1.1), roster),
+        silos.agree("march", *evaluations(), roster),
+        silos.agree("march", *gibo(), roster, answers=4),
+        silos.agree("march", *gibo(), roster, colluding=2),
+        silos.agree("march", *gibo(), silos.make_roster(roster.members, missing=1)),
+    ):
+        assert not _silo.verify(other, "A", key)
 
 
 # -- Failures ---------------------------------------------------------------------------------------------------------
@@ -547,7 +906,9 @@ def test_a_failure_ends_a_silo_behind_a_socket_and_its_text_stays(tmp_path):
     federation = Federation(tmp_path)
 
     def failing(point, batch):
-        raise OSError("Ann Smith")  # an error of the socket's own kind
+        if np.any(np.asarray(batch["x"])):
+            raise OSError("Ann Smith")  # an error of the socket's own kind
+        return np.asarray(batch["x"])
 
     with served(federation.open("A", failing), tmp_path / "socket") as ends:
         with pytest.raises(silos.Refused, match=r"^this silo stopped$"):
@@ -729,13 +1090,14 @@ def test_a_new_ledger_beside_the_key_of_a_run_is_refused(tmp_path):
     federation.silos["A"].answer(federation.request())
     (tmp_path / "A" / "book").rename(tmp_path / "A" / "lost")
     ledger.create(tmp_path / "A" / "book", mu=9)
-    with pytest.raises(ledger.LedgerError, match="did not pay for run 'march'"):
+    with pytest.raises(ledger.LedgerError, match=r"not the ledger of A-.*\.run, the key of run 'march'"):
         federation.open("A")
-    assert not ledger.account(tmp_path / "A" / "book").spends
+    assert not federation.charges()
 
 
 def test_other_terms_under_one_name_are_refused_by_the_ledger(tmp_path):
     federation = Federation(tmp_path)
+    federation.silos["A"].answer(federation.request())
     federation.agreement = silos.agree("march", *gibo(), federation.roster, answers=4)
     with pytest.raises(ledger.LedgerError):
         federation.open("A")

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from jaxdpbo import silos
+from jaxdpbo.silos import _roster
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +33,7 @@ def run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
             print(f"wrote the key to {arguments.folder / member.name}.identity: keep it secret")
             print(f"wrote the card to {path}: give it to the other silos")
         else:
-            members = [silos.Member(**json.loads(path.read_text())) for path in arguments.cards]
+            members = [_roster.load_card(path) for path in arguments.cards]
             roster = silos.make_roster(members, missing=arguments.missing)
             roster.save(arguments.out)
             print(f"wrote {arguments.out}: {len(members)} silos, {roster.users} users")

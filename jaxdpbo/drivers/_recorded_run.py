@@ -134,7 +134,8 @@ def begin_record(
             (kind, text), *rest = line.items()
             if number % 2 == 0 or kind != "public" or rest:
                 raise ValueError(kind)
-            changed = zlib.decompress(base64.b64decode(text))
+            most = len(_bytes(before)) + 1  # a longer state is refused, and a short line may hold a GB of zeros
+            changed = zlib.decompressobj().decompress(base64.b64decode(text), most)
         except (TypeError, ValueError, zlib.error) as error:
             raise _ledger.DamagedLedgerError(
                 f"{recording.path}: run {charged.run!r} has no public state at step {number // 2}"

@@ -1,10 +1,11 @@
 """The messages between the parties: lines of JSON, fully checked."""
 
-import json
 import math
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple, TextIO
+
+from jaxdpbo.privacy import _ledger
 
 SCHEMA, VERSION = "jaxdpbo.outsourcing", 1
 MAX_LINE_LENGTH = 2**20  # characters; longer lines are skipped
@@ -77,8 +78,8 @@ def parse(line: str) -> dict[str, Any]:
       ProtocolError: the line is no JSON object.
     """
     try:
-        content = json.loads(line)
-    except (ValueError, RecursionError):
+        content = _ledger.parse_json(line)
+    except ValueError:
         content = None
     if not isinstance(content, dict):
         raise ProtocolError("a line must be a JSON object")

@@ -1,8 +1,8 @@
 """The released file: written once, fully checked by its reader."""
 
+import contextlib
 import hashlib
 import json
-import math
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from jaxdpbo import _files, _input_noise
 from jaxdpbo.outsourcing._protocol import SCHEMA, VERSION, ProtocolError, expect_schema, parse
-from jaxdpbo.privacy import _guarantee, _transforms
+from jaxdpbo.privacy import _guarantee, _ledger, _transforms
 
 
 class Publication(NamedTuple):
@@ -94,7 +94,8 @@ def read_publication(path: str | Path) -> Publication:
 
 
 def _vector(line: str, dimension: int) -> list[float]:
-    numbers = json.loads(line)
-    if len(numbers) != dimension or not all(math.isfinite(number) for number in numbers):
-        raise ValueError(f"a row must be {dimension} finite numbers")
-    return numbers
+    with contextlib.suppress(ValueError):
+        numbers = _ledger.parse_json(line)
+        if type(numbers) is list and len(numbers) == dimension and {*map(type, numbers)} <= {int, float}:
+            return list(map(float, numbers))
+    raise ValueError(f"a row must be {dimension} finite numbers")

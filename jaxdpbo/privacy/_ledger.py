@@ -28,7 +28,8 @@ its content. Anybody with read access to a ledger, or to a copy, may verify it.
 A process killed during a write leaves a torn line, the beginning of a line. Nobody received an acknowledgement for it:
 readers skip the torn line, the next writer removes it. A line of full length without a newline at its end is damage.
 
-This module uses the standard library alone, nothing of this package: auditors load this one file, without JAX.
+This module uses the standard library alone, nothing of this package: auditors load this one file, without JAX. So the
+reader of JSON that others may have written is here too, for all of the package (``parse_json``).
 """
 
 import decimal
@@ -42,7 +43,7 @@ import re
 import socket
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -68,6 +69,14 @@ _HASH_LENGTH = len(_HASH % _BEFORE_THE_FIRST)
 _MARK = "ledger-%s.head"  # % id
 _ID = re.compile(r"[0-9a-f]{32}")
 _MAX_LINKS = 40  # as Linux
+_FRACTION = re.compile(r"-?[0-9]{1,1300}/[0-9]{1,1300}")  # as ``_to_json`` writes: "1e999999999" could exhaust memory
+MAX_DEPTH, MAX_DIGITS = 32, 4300  # of JSON: Python prints integers of so many digits
+_FIELDS: dict[str, Any] = {  # the type of each field of a line, wherever it is
+    "schema": str, "version": int, "kind": str, "run": str, "what": str, "fingerprint": str, "who": str, "by": str,
+    "when": str, "relation": str, "protects": str, "unit": (list, type(None)), "events": list, "assumptions": list,
+    "ex_post": bool, "summary_delta": list, "paid": list, "number": int, "content": dict, "payload": dict,
+    "inode": int, "id": str, "folder": str,
+}  # fmt: skip
 
 
 class LedgerError(Exception):
@@ -326,34 +335,48 @@ def charge(
         raise TypeError(f"fingerprint must be text, got a {type(fingerprint).__name__}")
     with _open_ledger(path, writing=True, timeout=timeout) as opened:
         current, kept = _account(opened)
-        _expect_same_kind(opened.path, current.budget, spend)
-        for entry in current.spends:
-            if entry.run != run:
-                continue
-            changed = "spend" if entry.spend != spend else _find_change(entry.fingerprint, fingerprint)
-            if changed:
-                raise LedgerError(
-                    f"{opened.path}: run {run!r} was charged with another {changed}, for {entry.what}: give this "
-                    "release another run name"
-                )
+        entry = _expect_chargeable(opened.path, current, run, spend, fingerprint)
+        if entry is not None:
             _settle(opened)  # its writer may have been killed before the flush to disk
             return _charge_of(opened, entry, kept[run])
-        amounts = zip(
-            (COSTS[current.budget.notion], "delta", "total_variation"), _amounts(spend), current.left, strict=True
-        )
-        short = [f"{name} {_up(cost)} of {_down(left)} left" for name, cost, left in amounts if cost > left]
-        if short:
-            remedy = ": a ledger holds a delta to spend if you create it with notion=, level= and delta="
-            without = remedy * (not current.budget.delta and _amounts(spend).delta > 0)
-            raise BudgetExceeded(f"{opened.path}: run {run!r} would spend {', '.join(short)}{without}")
         content = {"kind": "spend", "run": run, "what": what} | _to_json(spend)
         signed = {"who": _who(), "when": _now()}
         digest = _append(opened, content | {"fingerprint": fingerprint} | signed)
         return Charge(run, len(opened.chain.lines) + 1, digest, False, (), None, **signed)
 
 
+def expect_charges(
+    path: str | Path, charges: Sequence[tuple[str, Spend, str]], *, timeout: float | None = None
+) -> tuple[bool, ...]:
+    """Raise what ``charge`` would raise for each ``(run, spend, fingerprint)`` in turn; write nothing.
+
+    Returns:
+      True for each run that was charged before.
+    """
+    with _open_ledger(path, writing=True, timeout=timeout) as opened:
+        current, before = _account(opened)[0], []
+        for run, asked, fingerprint in charges:
+            spend = _exact(asked)
+            entry = _expect_chargeable(opened.path, current, _text("run", run), spend, fingerprint)
+            before.append(entry is not None)
+            if entry is None:
+                left = zip(current.left, _amounts(spend), strict=True)
+                current = current._replace(left=Amounts(*(has - cost for has, cost in left)))
+        return tuple(before)
+
+
+def identify(path: str | Path) -> tuple[tuple[int, int], str]:
+    """The device and inode of a ledger's file, equal under every path; and the hash of its first line.
+
+    A ledger that was moved keeps the hash.
+    """
+    with _open_ledger(path, writing=False) as opened:
+        status = os.fstat(opened.descriptor)
+        return (status.st_dev, status.st_ino), opened.chain.hashes[0]
+
+
 def find_charge(path: str | Path, run: str, *, hash: str) -> Charge:
-    """Read the charge of a run again, to go on under it, and never pay.
+    """Read the charge of a run again, and never pay, to go on under a charge that must be there.
 
     Args:
       path: the path of the ledger.
@@ -371,6 +394,17 @@ def find_charge(path: str | Path, run: str, *, hash: str) -> Charge:
         return _charge_of(opened, entry, kept[run])
 
 
+def read_id(path: str | Path) -> str:
+    """The id of a ledger that may be charged: no other ledger has it, and an adopted copy gets a new one.
+
+    Raises:
+      LedgerError: the file is a copy, or no ledger.
+    """
+    with _open_ledger(path, writing=True) as opened:
+        _account(opened)
+        return _id_of(opened)
+
+
 def note(
     path: str | Path,
     run: str,
@@ -378,6 +412,7 @@ def note(
     content: dict[str, Any],
     *,
     hash: str | None = None,
+    id: str | None = None,
     timeout: float | None = None,
 ) -> None:
     """Record step ``number`` of a charged run, counted from 1: the draw about to be made, or the release made.
@@ -390,17 +425,20 @@ def note(
       number: of the step.
       content: of the line, in JSON types.
       hash: of the line of the charge, ``Charge.hash``, if the charge must be this one.
+      id: of the ledger, ``read_id``, if the ledger must not have been adopted since.
       timeout: seconds to wait for other processes; by default without limit.
 
     Raises:
       MovedLedgerError: the run now has another number of steps, or its release.
       LedgerError: the run was not charged, or by another charge.
     """
-    run, content = _text("run", run), json.loads(_json("content", content))
+    run, content = _text("run", run), parse_json(_json("content", content))
     with _open_ledger(path, writing=True, timeout=timeout) as opened:
         steps, release = _find_kept(opened, run)
         if hash is not None:
             _expect_charge(opened, run, hash)
+        if id is not None and _id_of(opened) != id:
+            raise LedgerError(f"{opened.path} is not the ledger with the id that run {run!r} goes on with: put it back")
         if release is not None:
             raise MovedLedgerError(f"{opened.path}: run {run!r} has its release: nothing more may be drawn for it")
         if type(number) is not int or number != len(steps) + 1:
@@ -445,7 +483,7 @@ def store_release(
       ValueError: ``paid`` is negative or above the charged epsilon, or the spend is not ex-post.
       LedgerError: the run was not charged, or by another charge.
     """
-    run, payload = _text("run", run), json.loads(_json("payload", payload))
+    run, payload = _text("run", run), parse_json(_json("payload", payload))
     with _open_ledger(path, writing=True, timeout=timeout) as opened:
         current, kept = _account(opened)
         if run not in kept:
@@ -610,6 +648,13 @@ def _find_change(before: str, after: str) -> str:
     return " and another ".join(name for name in ours if ours[name] != theirs[name]) if named else "fingerprint"
 
 
+def _id_of(opened: "_Opened") -> str:
+    identity = _last_identity(opened.chain)
+    if identity is None or "id" not in identity:
+        raise LedgerError(f"{opened.path} has no id: call ledger.adopt(path), which gives it one")
+    return identity["id"]
+
+
 def _uncharged(opened: "_Opened", run: str) -> LedgerError:
     return LedgerError(f"{opened.path}: run {run!r} was not charged: nothing may be released for it")
 
@@ -716,6 +761,29 @@ def _expect_the_version(name: Path, header: dict[str, Any]) -> None:
         raise LedgerError(f"{name} is not a {SCHEMA}")
     if header.get("version") != VERSION:
         raise LedgerError(f"{name} has version {header.get('version')}, this is version {VERSION}")
+
+
+def _expect_chargeable(path: Path, current: Account, run: str, spend: Spend, fingerprint: str) -> Entry | None:
+    """The entry of a run that was charged before; None if what is left suffices; raise if a charge is refused."""
+    _expect_same_kind(path, current.budget, spend)
+    for entry in current.spends:
+        if entry.run != run:
+            continue
+        if changed := "spend" if entry.spend != spend else _find_change(entry.fingerprint, fingerprint):
+            raise LedgerError(
+                f"{path}: run {run!r} was charged with another {changed}, for {entry.what}: give this release another "
+                "run name"
+            )
+        return entry
+    amounts = zip(
+        (COSTS[current.budget.notion], "delta", "total_variation"), _amounts(spend), current.left, strict=True
+    )
+    short = [f"{name} {_up(cost)} of {_down(left)} left" for name, cost, left in amounts if cost > left]
+    if short:
+        remedy = ": a ledger holds a delta to spend if you create it with notion=, level= and delta="
+        without = remedy * (not current.budget.delta and _amounts(spend).delta > 0)
+        raise BudgetExceeded(f"{path}: run {run!r} would spend {', '.join(short)}{without}")
+    return None
 
 
 def _expect_same_kind(path: Path, budget: Budget, spend: Spend) -> None:
@@ -927,8 +995,6 @@ def _open_mark(path: Path, descriptor: int, chain: Chain) -> int | None:
         raise LedgerError(f"{path} is a copy: use the original, or {after}")
     if identity is None or "id" not in identity:
         return None
-    if not (isinstance(identity["id"], str) and _ID.fullmatch(identity["id"])):
-        raise DamagedLedgerError(f"{path} has an id that no ledger has")
     beside = _mark_place(identity | {"folder": path.resolve().parent})
     mark = None
     for place in (beside, _mark_place(identity)):  # a hard link is elsewhere, and a folder may have moved
@@ -976,9 +1042,9 @@ def _verify(path: Path, content: bytes) -> tuple[Chain, int]:
         if not body.startswith((_START % previous).encode()):
             raise DamagedLedgerError(f"{path}: line {number} does not follow the line before it")
         try:
-            lines.append(json.loads(match[1].decode()))
+            lines.append(_check_fields(parse_json(match[1], depth=MAX_DEPTH + 1)))
         except ValueError as error:
-            raise DamagedLedgerError(f"{path}: line {number} is not JSON") from error
+            raise DamagedLedgerError(f"{path}: line {number} is not a valid ledger entry") from error
         hashes.append(digest)
         previous = digest
     if not lines or not _may_be_torn(tail, (_START % previous).encode()):
@@ -986,6 +1052,20 @@ def _verify(path: Path, content: bytes) -> tuple[Chain, int]:
     chain, end = Chain(tuple(lines), previous, tuple(hashes)), len(content) - len(tail)
     _prefixes[path] = _Prefix(end, hashlib.sha256(content[:end]).digest(), chain)
     return chain, end
+
+
+def _check_fields(content: dict[str, Any]) -> dict[str, Any]:
+    """Check the types of a line's fields, so that a line with a right hash and other content raises nothing else."""
+    for name, value in content.items():
+        if type(value) not in _as_tuple(_FIELDS.get(name, type(value))):
+            raise ValueError(f"{name} has another type")
+        if name in ("run", "what", "by"):
+            _text(name, value)
+    if "id" in content and (
+        "inode" not in content or "\0" in content.get("folder", "\0") or not _ID.fullmatch(content["id"])
+    ):
+        raise ValueError("id must be that of a file")
+    return content
 
 
 def _may_be_torn(tail: bytes, start: bytes) -> bool:
@@ -1045,6 +1125,93 @@ def _sync_folder(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+# JSON that others may have written
+
+
+def parse_json(content: bytes | str, *, most: int | None = None, depth: int = MAX_DEPTH) -> Any:
+    """Read JSON that others may have written: the one reader of the package. The module's docstring says why here.
+
+    Args:
+      content: the JSON, as text or in UTF-8.
+      most: the most bytes or characters; by default without limit.
+      depth: the most lists and dictionaries in one another.
+
+    Raises:
+      ValueError: the content is too long, is no JSON, holds a key twice, a number that is not finite or has more than
+        ``MAX_DIGITS`` digits, or is nested deeper than ``depth``. Quotes nothing of the content.
+    """
+    if most is not None and len(content) > most:
+        raise ValueError(f"content must have {most} bytes or fewer")
+    try:
+        text = content if isinstance(content, str) else content.decode()
+        value = json.loads(
+            text, object_pairs_hook=_distinct, parse_int=_integer, parse_float=_finite, parse_constant=_finite
+        )
+    except (ValueError, RecursionError):  # with what was read in its attributes
+        value = _NOT_JSON
+    if value is _NOT_JSON or not _is_flat(value, depth):
+        raise ValueError("content must be JSON of finite numbers and distinct keys, not deeply nested")
+    return value
+
+
+def parse_fields(content: bytes | str, fields: dict[str, Any], *, most: int | None = None) -> dict[str, Any]:
+    """Read a JSON object of exactly these fields, each of its type, or of one of its types.
+
+    Raises:
+      ValueError: see ``parse_json``; or the content is another object, or none.
+    """
+    value = parse_json(content, most=most)
+    if not has_fields(value, fields):
+        raise ValueError(f"content must be an object of {', '.join(fields)}, each of its own type")
+    return value
+
+
+def has_fields(value: object, fields: dict[str, Any]) -> bool:
+    """True for a dictionary of exactly these fields, each of its type: True is no integer."""
+    return (
+        isinstance(value, dict)
+        and value.keys() == fields.keys()
+        and all(type(value[name]) in _as_tuple(kind) for name, kind in fields.items())
+    )
+
+
+_NOT_JSON = object()
+
+
+def _as_tuple(kind: Any) -> tuple[type, ...]:
+    return kind if isinstance(kind, tuple) else (kind,)
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):  # readers differ in the value that they take
+        raise ValueError("a key is there twice")
+    return made
+
+
+def _integer(text: str) -> int:
+    if len(text) > MAX_DIGITS:  # Python takes a time that grows with the square, and its own limit may be off
+        raise ValueError("an integer is too long")
+    return int(text)
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(number := float(text)):
+        raise ValueError("a number is not finite")
+    return number
+
+
+def _is_flat(value: Any, depth: int) -> bool:
+    """True if lists and dictionaries are nested at most so deep: ``repr`` and others recurse."""
+    level = [value]
+    for _ in range(depth + 1):
+        nested = [inner for inner in level if isinstance(inner, (list, dict))]
+        if not nested:
+            return True
+        level = [part for inner in nested for part in (inner.values() if isinstance(inner, dict) else inner)]
+    return False
 
 
 # Numbers and words
@@ -1150,8 +1317,8 @@ def _number(written: list[str]) -> Fraction:
 
 @lru_cache
 def _parse_fraction(text: str) -> Fraction:  # cached: a ledger repeats a few numbers thousands of times
-    if not isinstance(text, str):
-        raise TypeError("number must be text")
+    if not isinstance(text, str) or not _FRACTION.fullmatch(text):
+        raise ValueError("number must be a fraction of two integers, as text")
     return _fraction("number", text)
 
 
@@ -1177,7 +1344,7 @@ def _json(name: str, value: Any) -> str:
         raise TypeError(f"{name} must be a dictionary, got a {type(value).__name__}")
     try:
         return json.dumps(value, allow_nan=False, default=_plain)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         raise ValueError(f"{name} must be JSON with finite numbers") from None
 
 

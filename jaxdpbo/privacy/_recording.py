@@ -112,7 +112,69 @@ def charge_run(
       TypeError: a value in ``public`` has no bytes to hash, or ``recording`` is no ``Recording``.
       ledger.LedgerError: the budget does not suffice, or the name belongs to another run.
     """
-    path, run, protects = check_recording(recording)
+    path, run, _ = check_recording(recording)
+    return _ledger.charge(path, run, what, _spend(recording, guarantee), fingerprint=_identify(public, parts))
+
+
+def expect_run(recording: Recording, guarantee: _guarantee.Guarantee, *public: object) -> bool:
+    """Raise what ``charge_run`` would raise, and pay nothing; return whether the run was charged before."""
+    path, run, _ = check_recording(recording)
+    (before,) = _ledger.expect_charges(path, [(run, _spend(recording, guarantee), _identify(public))])
+    return before
+
+
+def charge_together(payments: Mapping[str, tuple[Recording, _guarantee.Guarantee]], what: str, *public: object) -> None:
+    """Pay for one release from several ledgers, before the run begins: ask all of them, then charge all or none.
+
+    A process killed between two charges leaves some of them: the same call charges the rest. The last charge decides.
+    A call that makes it may draw; every other call is refused, since somebody may have seen the draws. The
+    fingerprints cover all names and ledgers, so that a call with other ledgers is another release.
+
+    Args:
+      payments: for each set of rows, the ledger with the name of the run there, and the guarantee.
+      what: see ``charge_run``.
+      public: see ``charge_run``.
+
+    Raises:
+      ValueError: two sets of rows have one run name in one file; see ``charge_run``.
+      TypeError: see ``charge_run``.
+      ledger.LedgerError: a budget does not suffice, or a name was used before.
+    """
+    ordered = dict(sorted(payments.items()))
+    files = {name: _ledger.identify(recording.path) for name, (recording, _) in ordered.items()}
+    digest = _identify((*public, [(name, files[name][1], ordered[name][0].run) for name in ordered]))
+    spends = {name: _spend(*payment) for name, payment in ordered.items()}
+    before: dict[str, bool] = {}
+    for file in dict.fromkeys(file for file, _ in files.values()):
+        names = [name for name in ordered if files[name][0] == file]
+        runs = [ordered[name][0].run for name in names]
+        if len(set(runs)) < len(runs):
+            raise ValueError(f"ledgers must name another run for each set of rows in one file, got {runs} for {names}")
+        asked = [(run, spends[name], digest) for name, run in zip(names, runs, strict=True)]
+        before |= zip(names, _ledger.expect_charges(ordered[names[0]][0].path, asked), strict=True)
+    *_, last = ordered
+    if not before[last]:
+        for name, (recording, _) in ordered.items():
+            charged = _ledger.charge(recording.path, recording.run, what, spends[name], fingerprint=digest)
+            before[name] = charged.charged_before
+    if before[last]:
+        path, run, _ = ordered[last][0]
+        raise _ledger.LedgerError(
+            f"{path}: run {run!r} was charged before, and its draws may have been seen: give a new attempt its own "
+            "name, with its own charge"
+        )
+
+
+def _identify(public: tuple[object, ...], parts: Mapping[str, str] | None = None) -> str:
+    """The fingerprint of a charge, in parts that a refusal names."""
+    return " ".join(
+        f"{name}:{value}" for name, value in {"configuration": fingerprint(public), **(parts or {})}.items()
+    )
+
+
+def _spend(recording: Recording, guarantee: _guarantee.Guarantee) -> _ledger.Spend:
+    """The spend of a run, in the notion and the words of the ledger."""
+    path, _, protects = recording
     ex_post, guarantee = guarantee.largest is not None, guarantee.reservation
     if guarantee.notion not in _ledger.LEVELS:
         raise ValueError(
@@ -120,7 +182,7 @@ def charge_run(
         )
     same_users = () if protects in (None, guarantee.protects) else (_assumptions.SAME_USERS,)
     event = _ledger.Event(*_level_for(path, guarantee), guarantee.delta, guarantee.total_variation)
-    spend = _ledger.Spend(
+    return _ledger.Spend(
         (event,),
         guarantee.relation or "",
         protects or guarantee.protects,
@@ -128,8 +190,6 @@ def charge_run(
         tuple(sorted({*guarantee.assumptions, *same_users})),
         ex_post and event.type == "dp",
     )
-    hashes = {"configuration": fingerprint(public), **(parts or {})}
-    return _ledger.charge(path, run, what, spend, fingerprint=" ".join(f"{name}:{hashes[name]}" for name in hashes))
 
 
 def store_cost(recording: Recording, guarantee: _guarantee.Guarantee, release: dict[str, Any]) -> None:

@@ -1,5 +1,6 @@
 """What all silos agree to before a run: the algorithm, its settings, who takes part, and how often a silo answers."""
 
+import base64
 import hashlib
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ from jaxdpbo.privacy import _assumptions, _calibration, _composed_guarantee, _gu
 from jaxdpbo.privacy._accounting import noise_shares
 from jaxdpbo.privacy._fingerprints import fingerprint
 from jaxdpbo.privacy._mechanisms import tables
+from jaxdpbo.silos._messages import Credential, Request, write_leaves
 from jaxdpbo.silos._roster import Roster
 from jaxdpbo.tables import _table
 
@@ -76,6 +78,14 @@ class Agreement:
         key = jax.random.key(0)
         state = jax.jit(self.algorithm.init)(key, self.config)
         return jax.tree.map(np.asarray, _compiled_steps.ask(self.algorithm, key, self.config, state))
+
+    @cached_property
+    def largest_request(self) -> int:
+        """The most bytes of a request: twice those of the longest honest one, so that refusals of others say why."""
+        leaves = write_leaves([np.asarray(leaf)[None] for leaf in jax.tree.leaves(self.template)])
+        key = Credential(base64.b64encode(bytes(32)).decode(), base64.b64encode(bytes(64)).decode())
+        request = Request(self.run, self.config.steps, self.answers, dict.fromkeys(self.roster.names, key), leaves)
+        return 2 * len(request.to_bytes())
 
     @cached_property
     def guarantees(self) -> SiloGuarantees:

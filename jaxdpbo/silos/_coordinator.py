@@ -1,6 +1,7 @@
 """The server's side of a run: ask all silos, add up their answers, and learn from the noised sum. Holds no secret."""
 
 import base64
+import contextlib
 import json
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -14,11 +15,15 @@ import numpy as np
 from jaxdpbo import _files, _types
 from jaxdpbo._types import Algorithm, Query
 from jaxdpbo.drivers import _compiled_steps, _result, _table_scan
+from jaxdpbo.privacy import _ledger
 from jaxdpbo.report import _report as reports
 from jaxdpbo.silos._agreement import Agreement, SiloGuarantees, make_zeros
 from jaxdpbo.silos._messages import Credential, Request, write_leaves
+from jaxdpbo.silos._silo import verify
 
 Send = Callable[[dict[str, bytes]], Mapping[str, bytes]]  # requests by silo, to the answers that came
+TERMS = {"terms": str, "seed": list}  # the lines of a record
+ATTEMPT, TOTAL = {"step": int, "attempt": int}, {"step": int, "total": str}
 Credentials = Mapping[str, Credential] | Callable[[], Mapping[str, Credential]]
 
 
@@ -68,11 +73,11 @@ class _Record:
 
     def __init__(self, path: str | Path | None) -> None:
         self._path = None if path is None else Path(path)
-        lines: list[str] = []
+        lines: list[bytes] = []
         if self._path is not None and self._path.exists():
             _files.expect_own(self._path)
-            lines = self._path.read_text().splitlines()
-        self.lines: list[dict[str, Any]] = [json.loads(line) for line in lines]
+            lines = self._path.read_bytes().splitlines()
+        self.lines: list[dict[str, Any]] = [_parse_line(self._path, number, line) for number, line in enumerate(lines)]
 
     def add(self, **line: Any) -> None:
         """Write a line, before the caller acts on it."""
@@ -85,6 +90,15 @@ class _Record:
         return [line for line in self.lines if name in line]
 
 
+def _parse_line(path: Path | None, number: int, content: bytes) -> dict[str, Any]:
+    """A line of a record; the first states the terms. Raise a ValueError for a line that no server wrote."""
+    with contextlib.suppress(ValueError):
+        line = _ledger.parse_json(content)
+        if any(_ledger.has_fields(line, kind) for kind in ([TERMS] if number == 0 else [ATTEMPT, TOTAL])):
+            return line
+    raise ValueError(f"record must be the record of a run, and line {number + 1} of {path} is none")
+
+
 class _Present:
     """The silos that the next sum is of."""
 
@@ -94,10 +108,12 @@ class _Present:
             self.find()
 
     def find(self) -> dict[str, Credential]:
-        """Their keys by name. Raise a ValueError for a silo that is not on the roster."""
+        """Their keys by name. Raise a ValueError for a silo that is not on the roster, or did not sign these terms."""
         credentials = self._credentials() if callable(self._credentials) else self._credentials
         if strangers := set(credentials) - set(self._agreement.roster.names):
             raise ValueError(f"credentials must be of silos on the roster, got {', '.join(sorted(strangers))}")
+        if others := [name for name, key in sorted(credentials.items()) if not verify(self._agreement, name, key)]:
+            raise ValueError(f"credentials must be signed for these terms, which {', '.join(others)} did not sign")
         return {name: key for name, key in credentials.items() if name not in self._left_out}
 
     def leave_out(self, silent: list[str], wrong: list[str]) -> None:
@@ -152,7 +168,8 @@ def run_silos(
 
     Raises:
       SiloError: fewer silos answered than a sum must have, or the silos' answers are used up.
-      ValueError: keys of silos that are not on the roster, or a record of other terms.
+      ValueError: keys of silos that are not on the roster, or did not sign these terms; a record of other terms, or a
+        damaged one.
       BlockingIOError: another server runs with this record.
     """
     present = _Present(agreement, credentials)
@@ -166,10 +183,13 @@ def _run(agreement: Agreement, present: _Present, send: Send, book: _Record) -> 
     if not book.lines:
         seed = [int(word) for word in np.random.SeedSequence().generate_state(2)]  # public: of the points to propose
         book.add(terms=agreement.digest.hex(), seed=seed)
-    if book.lines[0]["terms"] != agreement.digest.hex():
+    terms, seed = book.lines[0]["terms"], book.lines[0]["seed"]
+    if terms != agreement.digest.hex():
         raise ValueError("record must be of a run with the same terms")
+    if len(seed) != 2 or not all(type(word) is int and 0 <= word < 2**32 for word in seed):
+        raise ValueError(f"record must have a seed of two words, got {len(seed)} others")
     algorithm, config = agreement.algorithm, agreement.config
-    key = jax.random.wrap_key_data(jnp.asarray(book.lines[0]["seed"], jnp.uint32))
+    key = jax.random.wrap_key_data(jnp.asarray(seed, jnp.uint32))
     init_key, loop_key, release_key = _compiled_steps.run_keys(key)
     state = jax.jit(algorithm.init)(init_key, config)
     for step in range(config.steps):
@@ -201,7 +221,10 @@ def _ask_silos(
     """The noised sum of a step, int64 ``(count,)``: from the record, or from an attempt that all silos in it answer."""
     for line in book.find("total"):
         if line["step"] == step:
-            return np.frombuffer(base64.b64decode(line["total"]), "<i8")
+            total = np.frombuffer(base64.b64decode(line["total"], validate=True), "<i8")
+            if len(total) != count:
+                raise ValueError(f"record must have a sum of {count} numbers at step {step}, got {len(total)}")
+            return total
     stacked = [np.stack(leaves) for leaves in zip(*map(jax.tree.leaves, queries), strict=True)]
     while len(keys := present.find()) >= agreement.shares:
         attempts = book.find("attempt")

@@ -8,7 +8,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from jaxdpbo.privacy import _ledger
+
 LARGEST = 2**24  # bytes of a message, for 50 silos and 10,000 points of 100 numbers in float64
+
+
+REQUEST = {"run": str, "step": int, "attempt": int, "credentials": dict, "leaves": list}
+KEY = {"public": str, "signature": str}
 
 
 class Refused(ValueError):
@@ -49,24 +55,31 @@ class Request(NamedTuple):
         return hashlib.sha256(self.to_bytes()).digest()
 
 
-def parse_request(content: bytes) -> Request:
-    """Read a request. Raise a Refused if the bytes are none."""
-    if len(content) > LARGEST:
-        raise Refused(f"a request must have {LARGEST} bytes or fewer")
+def parse_request(content: bytes, most: int) -> Request:
+    """Read a request of at most so many bytes. Raise a Refused if the bytes are none."""
+    if len(content) > most:
+        raise Refused(f"a request of this run must have {most} bytes or fewer, got {len(content)}")
     try:
-        fields = json.loads(content)
-        keys = fields["credentials"].items()
-        credentials = {str(name): Credential(str(key["public"]), str(key["signature"])) for name, key in keys}
-        leaves = tuple(
-            (str(dtype), tuple(int(size) for size in shape), str(data)) for dtype, shape, data in fields["leaves"]
-        )
-        step, attempt = fields["step"], fields["attempt"]
-        request = Request(str(fields["run"]), step, attempt, credentials, leaves)
-    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
+        fields = _ledger.parse_fields(content, REQUEST)
+        if not all(_ledger.has_fields(key, KEY) for key in fields["credentials"].values()):
+            raise ValueError("credentials")
+        fields["credentials"] = {name: Credential(**key) for name, key in fields["credentials"].items()}
+        fields["leaves"] = tuple(_check_leaf(*leaf) for leaf in fields["leaves"])
+    except (ValueError, TypeError):
         raise Refused("the request is not a request of jaxdpbo") from None
-    if type(step) is not int or type(attempt) is not int or request.to_bytes() != content:
+    request = Request(**fields)
+    if request.to_bytes() != content:  # all silos hash the same bytes
         raise Refused("the request is not a request of jaxdpbo")
     return request
+
+
+def _check_leaf(dtype: object, shape: object, data: object) -> tuple[str, tuple[int, ...], str]:
+    """Check the types of an array as text."""
+    if not (type(dtype) is str and type(shape) is list and type(data) is str):
+        raise ValueError("leaves")
+    if not all(type(size) is int for size in shape):
+        raise ValueError("leaves")
+    return dtype, tuple(shape), data
 
 
 def write_leaves(leaves: list[np.ndarray]) -> tuple[tuple[str, tuple[int, ...], str], ...]:
@@ -85,7 +98,7 @@ def read_leaves(leaves: tuple[tuple[str, tuple[int, ...], str], ...], like: list
         raise Refused(f"a query of this run has {len(like)} arrays, got {len(leaves)}")
     counts, arrays = {shape[:1] for _, shape, _ in leaves}, []
     for (dtype, shape, data), row in zip(leaves, like, strict=True):
-        if dtype != str(row.dtype) or shape[1:] != row.shape or len(counts) != 1 or not shape[0]:
+        if dtype != str(row.dtype) or shape[1:] != row.shape or len(counts) != 1 or sum(shape[:1]) < 1:
             raise Refused(f"an array of a query must be {row.dtype}{row.shape}")
         try:
             content = base64.b64decode(data, validate=True)

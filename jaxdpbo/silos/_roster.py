@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxdpbo import _checks, _files
+from jaxdpbo.privacy import _ledger
 
 EXTRA = "silos"
+LARGEST_CARD, LARGEST_ROSTER = 2**12, 2**20  # bytes of a file
+CARD = {"name": str, "users": int, "identity": str}
 
 
 class Member(NamedTuple):
@@ -111,9 +114,29 @@ def load_roster(path: str | Path) -> Roster:
     >>> silos.make_roster(cards).save(path)
     >>> silos.load_roster(path).users
     200
+
+    Raises:
+      ValueError: the file is no roster, has more than a MiB, or see ``make_roster``.
     """
-    content = json.loads(Path(path).read_text())
+    content = _read(path, {"members": list, "missing": int}, LARGEST_ROSTER)
+    if not all(_ledger.has_fields(member, CARD) for member in content["members"]):
+        raise ValueError(f"{Path(path).name} must hold cards of silos, each of {', '.join(CARD)}")
     return make_roster([Member(**member) for member in content["members"]], missing=content["missing"])
+
+
+def load_card(path: str | Path) -> Member:
+    """Read the card of a silo from a file; ``make_roster`` checks it. Raise a ValueError if the file is none."""
+    return Member(**_read(path, CARD, LARGEST_CARD))
+
+
+def _read(path: str | Path, fields: dict[str, Any], most: int) -> dict[str, Any]:
+    """Read a file of another silo."""
+    with open(path, "rb") as file:
+        content = file.read(most + 1)
+    try:
+        return _ledger.parse_fields(content, fields, most=most)
+    except ValueError as error:
+        raise ValueError(f"{Path(path).name}: {error}") from None
 
 
 def create_identity(folder: str | Path, name: str, *, users: int) -> Member:

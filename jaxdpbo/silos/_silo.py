@@ -3,9 +3,10 @@
 import base64
 import contextlib
 import hashlib
+import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -15,13 +16,36 @@ from jaxdpbo._types import ArrayLike, Objective
 from jaxdpbo.drivers import _separability, _table_scan
 from jaxdpbo.privacy import _keys, _ledger, _mechanisms, _recording
 from jaxdpbo.silos import _masks, _roster
-from jaxdpbo.silos._agreement import Agreement
+from jaxdpbo.silos._agreement import Agreement, make_zeros
 from jaxdpbo.silos._messages import Credential, Refused, Request, parse_request, read_leaves
 from jaxdpbo.tables import _engine, _table
 
 LABEL = b"jaxdpbo silos 1"  # of everything signed or derived
 ENDED = "so it answers nothing more in this run: start a new run"
-LOST = "give the ledger that paid, or agree on a run of another name"
+LOST = "give that ledger, or agree on a run of another name"
+LARGEST_KEY = 2**10  # bytes of the file
+STEPS = {"step": int, "attempt": int, "query": str}, {"done": list}, {"failed": bool}  # lines under the charge
+
+
+class RunKey(NamedTuple):
+    """The key of the masks of one run, and the one ledger in which this key may answer.
+
+    A second ledger would know of no answer, and the silo would answer again under the same masks. So the file of the
+    key names the ledger from its first byte on, and its charge before the first answer.
+
+    Attributes:
+      private: an X25519 private key, in base64.
+      ledger: the id of the ledger, which an adopted copy does not have.
+      charge: the hash of the charge's line, "" before the charge.
+    """
+
+    private: str
+    ledger: str
+    charge: str
+
+    def to_bytes(self) -> bytes:
+        """The content of the file."""
+        return json.dumps(self._asdict()).encode()
 
 
 class Silo:
@@ -45,12 +69,20 @@ class Silo:
     >>> len(silo.credential().public), silo.guarantee.level < 1.5
     (44, True)
 
+    A silo first agrees and then pays. A new ``Silo`` calls the loss on a batch of zeros, makes the key of the run, and
+    charges nothing. The first request with keys of enough silos, all signed for these very terms, charges the whole run
+    to the ledger, before a row is read. A silo with other terms therefore costs the others nothing.
+
+    The file of the key names the ledger, and then the charge. Without this ledger and this charge a silo answers
+    nothing, also while it runs. An adoption (``ledger.adopt``) makes another ledger: adopt between two runs.
+
     Formal guarantee: ``guarantee`` covers all answers together, for any requests of the server, and the ledger pays for
     it before the first answer. A silo answers each attempt of a step once, with fresh noise, at most
     ``agreement.answers`` times in all, and bounds what a user adds by its own copy of the config. Not covered: the
     running time of an answer, and one bit of a run, whether a sum failed or its process died.
 
     Attributes:
+      agreement: the terms.
       name: of the silo.
       guarantee: ``agreement.guarantees.colluding``, with the assumptions on this silo's loss and table.
     """
@@ -65,11 +97,12 @@ class Silo:
         folder: str | Path,
         ledger: str | Path,
     ) -> None:
-        """Check the silo's rows and keys against the agreement, and pay for the run.
+        """Check the silo's rows, loss, keys and ledger against the agreement, and make the key of the run.
 
         Args:
           agreement: the terms, see ``agree``.
-          objective: ``(point, columns) -> losses``, one for each row of a batch, the same in all silos.
+          objective: ``(point, columns) -> losses``, one for each row of a batch, the same in all silos. Called on a
+            batch of zeros here, where it must not fail.
           data: the silo's users: a table, or columns ``(users, ...)`` by name.
           name: of this silo.
           folder: with the silo's key, see ``create_identity``. The key of this run is written there.
@@ -77,9 +110,11 @@ class Silo:
 
         Raises:
           ValueError: the roster has another number of users or another key for this silo.
-          ledger.LedgerError: the budget does not suffice, or the run has this name with other terms.
+          ledger.LedgerError: the budget does not suffice, the run has this name with other terms, or its key belongs
+            to another ledger.
+          Exception: of the loss, on zeros.
         """
-        self._member, self._agreement, self._folder = agreement.roster.member(name), agreement, Path(folder)
+        self._member, self.agreement, self._folder = agreement.roster.member(name), agreement, Path(folder)
         self.name = name
         table = data if isinstance(data, _table.Table) else _table.arrays(data)
         if table.users != self._member.users:
@@ -90,52 +125,55 @@ class Silo:
         self._table = table
         self._functions = _engine.PickledOnce((agreement.algorithm, objective))
         self._traced = _table_scan.can_trace(objective, table, agreement.config, must=False)
-        guarantee = _separability.update_assumptions(agreement.guarantees.colluding, objective)
+        guarantee = _separability.update_assumptions(agreement.guarantees.colluding, objective, traced=self._traced)
         self.guarantee = guarantee.assuming(*table.assumptions)
         self._recording = _recording.check_recording(_recording.Recording(ledger, agreement.run))
+        _recording.expect_run(self._recording, self.guarantee, agreement.digest)
+        self._rehearse()
         self._key_path = self._folder / f"{self.name}-{agreement.digest.hex()[:32]}.run"
-        self._expect_same_ledger()
-        self._charge()  # before the key: a key without a charge is of another ledger
-        with contextlib.suppress(FileExistsError):
-            _files.write_once(self._key_path, _masks.generate_key(), _files.PRIVATE)
-        self._private = _files.read_private(self._key_path)
+        self._key = self._open_key()
+        self._private = base64.b64decode(self._key.private)
 
     def credential(self) -> Credential:
         """The public key of this silo for this run, signed."""
         public = _masks.public_key(self._private)
-        signature = _roster.sign(self._folder, self.name, _key_message(self._agreement, self.name, public))
+        signature = _roster.sign(self._folder, self.name, _key_message(self.agreement, self.name, public))
         return Credential(base64.b64encode(public).decode(), base64.b64encode(signature).decode())
 
     @_silence.debug_checks_off()
     def answer(self, content: bytes) -> bytes:
         """Answer a request of the server: a sum with this silo's noise under its mask, 8 bytes a number.
 
-        A silo answers nothing more in this run after a sum that failed, or in which its process was killed. The server
-        chooses points, and might otherwise learn from each of them whether the loss of some user fails there.
+        The first request that passes all checks charges the run. A silo answers nothing more in this run after a sum
+        that failed, or in which its process was killed. The server chooses points, and might otherwise learn from each
+        of them whether the loss of some user fails there.
 
         Raises:
           Refused: the request is none that the silo agreed to, or was answered before. Nothing was sent or charged.
+          ledger.LedgerError: the ledger is not that of the run's key, cannot pay, or holds a release of the run.
           Exception: of the loss or of the table, after the attempt was recorded. Send the server no text of it.
         """
-        request = parse_request(content)
+        request = parse_request(content, self.agreement.largest_request)
         publics = self._check_silos(request)
         queries = self._check_queries(request)
+        self._pay()
         self._record(request)
         try:
             total = self._sum(queries)
         except _silence.STOPS:
             raise
         except BaseException:
-            self._note({"failed": True})
+            with contextlib.suppress(_ledger.LedgerError):  # an attempt without an end ends the run too
+                self._note({"failed": True})
             raise
         self._note({"done": [request.step, request.attempt]})
-        noise = _draw_noise(_keys.secret_key(), len(total), self._agreement.share_sigma)
+        noise = _draw_noise(_keys.secret_key(), len(total), self.agreement.share_sigma)
         mask = _masks.make_mask(self.name, self._private, publics, LABEL + request.digest(), len(total))
         return ((total + noise).view(np.uint64) + mask).astype("<u8").tobytes()
 
     def _check_silos(self, request: Request) -> dict[str, bytes]:
         """The public keys of the silos in the sum, each signed by its silo. Raise a Refused otherwise."""
-        agreement, publics = self._agreement, {}
+        agreement, publics = self.agreement, {}
         if request.run != agreement.run:
             raise Refused(f"this silo agreed to the run {agreement.run!r}, not to {request.run!r}")
         if len(request.credentials) < agreement.shares:
@@ -157,7 +195,7 @@ class Silo:
 
     def _check_queries(self, request: Request) -> Any:
         """The stacked queries. Raise a Refused if they are not of the agreed search."""
-        agreement = self._agreement
+        agreement = self.agreement
         if not (0 <= request.step < agreement.config.steps and 0 <= request.attempt < agreement.answers):
             raise Refused(f"step and attempt must be of {agreement.config.steps} steps, got {request.step}")
         leaves, tree = jax.tree.flatten(agreement.template)
@@ -170,7 +208,7 @@ class Silo:
 
     def _record(self, request: Request) -> None:
         """Write the answer to the ledger before it is given. Raise a Refused if it was given before."""
-        lines, query = self._charge(), hashlib.sha256(str(request.leaves).encode()).hexdigest()
+        lines, query = self._find_answers(), hashlib.sha256(str(request.leaves).encode()).hexdigest()
         answers = [line for line in lines if "attempt" in line]
         for line in answers:
             if (line["step"], line["attempt"]) == (request.step, request.attempt):
@@ -181,45 +219,87 @@ class Silo:
             raise Refused(f"a sum of this silo failed, {ENDED}")
         if len(answers) > sum("done" in line for line in lines):
             raise Refused(f"a sum of this silo did not end, {ENDED}")
-        if len(answers) >= self._agreement.answers:
-            raise Refused(f"all {self._agreement.answers} answers of this silo are given")
+        if len(answers) >= self.agreement.answers:
+            raise Refused(f"all {self.agreement.answers} answers of this silo are given")
         path, run, _ = self._recording
         try:
-            _ledger.note(path, run, len(lines) + 1, {"step": request.step, "attempt": request.attempt, "query": query})
+            line = {"step": request.step, "attempt": request.attempt, "query": query}
+            _ledger.note(path, run, len(lines) + 1, line, hash=self._key.charge, id=self._key.ledger)
         except _ledger.MovedLedgerError:
             raise Refused("another process of this silo answers at the same time") from None
 
     def _note(self, line: dict[str, Any]) -> None:
         """Write how a sum ended, also if another process writes meanwhile."""
         path, run, _ = self._recording
-        while True:
+        while True:  # each turn but the last sees a line that another process wrote
+            number = len(self._find_answers()) + 1
             with contextlib.suppress(_ledger.MovedLedgerError):
-                return _ledger.note(path, run, len(self._charge()) + 1, line)
+                return _ledger.note(path, run, number, line, hash=self._key.charge, id=self._key.ledger)
 
-    def _charge(self) -> tuple[dict[str, Any], ...]:
-        """Pay for the run, once, and return the answers on record."""
-        what = f"{self._agreement.answers} sums of silo {self.name}"
-        return _recording.charge_run(self._recording, what, self.guarantee, self._agreement.digest).steps
+    def _find_answers(self) -> tuple[dict[str, Any], ...]:
+        """The answers on record. Raise a LedgerError if the key's charge is not there, or holds a release."""
+        path, run, _ = self._recording
+        charge = _ledger.find_charge(path, run, hash=self._key.charge)
+        if charge.release is not None:
+            raise _ledger.LedgerError(f"{path} has a release of run {run!r}, which no silo stores, {ENDED}")
+        if not all(any(_ledger.has_fields(line, kind) for kind in STEPS) for line in charge.steps):
+            raise _ledger.DamagedLedgerError(f"{path} has a line of run {run!r} that no silo wrote, {ENDED}")
+        return charge.steps
+
+    def _open_key(self) -> RunKey:
+        """The key of the run, made at the first time. Raise a LedgerError if it belongs to another ledger or charge."""
+        path, run, _ = self._recording
+        new = RunKey(base64.b64encode(_masks.generate_key()).decode(), _ledger.read_id(path), "")
+        with contextlib.suppress(FileExistsError):
+            _files.write_once(self._key_path, new.to_bytes(), _files.PRIVATE)
+        try:
+            content = _files.read_private(self._key_path, LARGEST_KEY)
+            key = RunKey(**_ledger.parse_fields(content, dict.fromkeys(RunKey._fields, str)))
+        except _files.NotPrivate:
+            raise
+        except ValueError:
+            raise ValueError(f"{self._key_path.name} must be the key of a run, and is none: delete the file") from None
+        if key.ledger != new.ledger:
+            raise _ledger.LedgerError(
+                f"{path} is not the ledger of {self._key_path.name}, the key of run {run!r}: {LOST}"
+            )
+        if key.charge:
+            _ledger.find_charge(path, run, hash=key.charge)
+        return key
+
+    def _pay(self) -> None:
+        """Pay for the run, once. The key's file names the charge before the first answer."""
+        path, run, _ = self._recording
+        if self._key.charge:
+            return
+        if _ledger.read_id(path) != self._key.ledger:
+            raise _ledger.LedgerError(f"{path} was replaced after the key of run {run!r} was made: {LOST}")
+        what = f"{self.agreement.answers} sums of silo {self.name}"
+        charge = _recording.charge_run(self._recording, what, self.guarantee, self.agreement.digest)
+        key = self._key._replace(charge=charge.hash)
+        _files.replace(self._key_path, key.to_bytes(), _files.PRIVATE)
+        self._key = key
+
+    def _rehearse(self) -> None:
+        """Raise what the loss raises on a batch of zeros, or a ValueError for losses of another shape."""
+        shapes = _table.batch_shapes(self._table)
+        zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
+        queries = jax.tree.map(lambda leaf: np.asarray(leaf)[None], self.agreement.template)
+        total = self._contribution(queries)(zeros)
+        expected = _table_scan.flatten(make_zeros(self.agreement, self.agreement.template).whole)
+        if total.shape != expected.shape:
+            raise ValueError(f"objective must give sums of shape {expected.shape}, got {total.shape}")
+
+    def _contribution(self, queries: Any) -> _table_scan.Contribution:
+        """What the users of a batch add to the sum of a query."""
+        like = _table.batch_shapes(self._table)
+        return _table_scan.Contribution(self._functions, self.agreement.config, queries, False, self._traced, like)
 
     def _sum(self, queries: Any) -> np.ndarray:
         """The raw sum over this silo's users, int64 ``(k,)``."""
-        contribution = _table_scan.Contribution(
-            self._functions, self._agreement.config, queries, False, self._traced, _table.batch_shapes(self._table)
-        )
-        total, users = self._table.add(contribution)
+        total, users = self._table.add(self._contribution(queries))
         _table_scan.expect_users(users, self._member.users)
         return total
-
-    def _expect_same_ledger(self) -> None:
-        """Raise a LedgerError if the key of this run is there, and the ledger does not know the run.
-
-        With a new ledger the silo would answer old requests again, under the same masks.
-        """
-        path, run, _ = self._recording
-        if self._key_path.exists() and not any(entry.run == run for entry in _ledger.account(path).spends):
-            raise _ledger.LedgerError(
-                f"{path} did not pay for run {run!r}, and {self._key_path.name} is its key: {LOST}"
-            )
 
 
 def verify(agreement: Agreement, name: str, credential: Credential) -> bytes | None:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from jaxdpbo import _checks, _files, _silence
+from jaxdpbo.privacy import _ledger
 from jaxdpbo.silos._messages import LARGEST, Credential, Refused
 from jaxdpbo.silos._silo import Silo
 
@@ -22,6 +23,7 @@ GROUP = 0o660  # file mode: the account and its group may connect
 PATIENCE = 10.0  # seconds for a whole message, and for a whole reply
 CHUNK, BACKLOG = 2**16, 16
 NO_REPLY = "the reply is not the reply of a silo"
+LARGEST_CREDENTIAL = 2**12  # bytes
 LONGEST = 300  # letters of a refusal that are passed on
 
 
@@ -72,7 +74,7 @@ def serve_silo(silo: Silo, socket: str | Path) -> None:
         while failure is None:
             caller, _ = listener.accept()
             with caller, contextlib.suppress(OSError):  # of the caller alone
-                content = _receive(caller, time.monotonic() + PATIENCE)
+                content = _receive(caller, time.monotonic() + PATIENCE, silo.agreement.largest_request)
                 reply, failure = _reply(silo, content)
                 caller.settimeout(PATIENCE)
                 caller.sendall(reply)
@@ -105,7 +107,7 @@ def forward(socket: str | Path, content: bytes, *, wait: float = 600.0) -> bytes
         silo.connect(str(socket))
         silo.sendall(content)
         silo.shutdown(sockets.SHUT_WR)
-        return _receive(silo, deadline)
+        return _receive(silo, deadline, LARGEST)
 
 
 def parse_answer(reply: bytes) -> bytes:
@@ -151,10 +153,10 @@ def parse_credential(reply: bytes) -> tuple[str, Credential]:
     if reply[:1] != CREDENTIAL:
         raise Refused(NO_REPLY)
     try:
-        card = json.loads(reply[1:])
-        return str(card["name"]), Credential(str(card["public"]), str(card["signature"]))
-    except (ValueError, TypeError, KeyError, RecursionError):
+        card = _ledger.parse_fields(reply[1:], {"name": str, "public": str, "signature": str}, most=LARGEST_CREDENTIAL)
+    except ValueError:
         raise Refused(NO_REPLY) from None
+    return card.pop("name"), Credential(**card)
 
 
 def _reply(silo: Silo, content: bytes) -> tuple[bytes, BaseException | None]:
@@ -171,17 +173,17 @@ def _reply(silo: Silo, content: bytes) -> tuple[bytes, BaseException | None]:
         return STOPPED, error
 
 
-def _receive(source: sockets.socket, deadline: float) -> bytes:
+def _receive(source: sockets.socket, deadline: float, most: int) -> bytes:
     """All bytes until the other side has closed its half. Raise an OSError if that takes too long, or is too much."""
     content = bytearray()
-    while len(content) <= LARGEST:
+    while len(content) <= most:
         source.settimeout(max(deadline - time.monotonic(), 1e-3))
         if not (part := source.recv(CHUNK)):
             return bytes(content)
         content += part
         if time.monotonic() > deadline:
             raise TimeoutError("the message did not end in time")
-    raise OSError(f"a message must have {LARGEST} bytes or fewer")
+    raise OSError(f"a message must have {most} bytes or fewer")
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from jaxdpbo import _checks, _silence
-from jaxdpbo.privacy import _accounting, _assumptions, _guarantee, _keys, _ledger
+from jaxdpbo.privacy import _accounting, _assumptions, _guarantee, _keys
 from jaxdpbo.privacy import _recording as records
 from jaxdpbo.privacy._accounting import stage
 from jaxdpbo.tuning import _repetition
@@ -293,13 +293,8 @@ def charge_selection(
     if unknown := set(checked) - set(by_rows):
         names = ", ".join(map(repr, by_rows))
         raise ValueError(f"ledgers must be of {names}, got {', '.join(map(repr, sorted(unknown)))}")
-    for name, recording in checked.items():
-        charged = records.charge_run(recording, what, by_rows[name], *public)
-        if charged.charged_before:
-            raise _ledger.LedgerError(
-                f"{recording.path}: run {charged.run!r} was charged before, and its draws may have been seen: give a "
-                "new attempt its own name, with its own charge"
-            )
+    if checked:
+        records.charge_together({name: (checked[name], by_rows[name]) for name in checked}, what, *public)
     return checked
 
 

@@ -46,10 +46,11 @@ EXEMPT: dict[str, dict[str, str]] = {
         "silos._coordinator": "run_silos",
         "silos._masks": "generate_key make_mask public_key",
         "silos._messages": "parse_request read_leaves write_leaves",
-        "silos._roster": "create_identity identity_path is_signed load_roster make_roster sign",
+        "silos._roster": "create_identity identity_path is_signed load_card load_roster make_roster sign",
         "silos._silo": "verify",
         "silos._socket": "forward parse_answer parse_credential serve_silo",
     },
+    "JSON of others, in tests/test_hostile_bytes.py": {"privacy._ledger": "has_fields parse_fields parse_json"},
     "messages of Flower, in tests/systems/flower.py": {
         "integrations.flower._apps": "client_app run_on_grid",
     },
@@ -139,7 +140,10 @@ EXEMPT: dict[str, dict[str, str]] = {
             "split_levels grid noise_settings join_settings same_noise describe_noise_change gdp_guarantee units "
             "quantise_scores grid_unit"
         ),
-        "privacy._recording": "charge_once expect_first to_text notion is_released store_cost",
+        "privacy._ledger": "expect_charges find_charge identify read_id",
+        "privacy._recording": (
+            "charge_once charge_together expect_first expect_run to_text notion is_released store_cost"
+        ),
         "privacy._keys": "refuse_trace is_secret_kind generator",
         "privacy._fingerprints": "version",
         "privacy._requested_budget": "usual_delta",

@@ -255,7 +255,9 @@ def test_a_silo_that_failed_is_asked_no_more_and_named(tmp_path):
     federation = Federation(tmp_path, "ABC", answers=9)
 
     def failing(point, batch):
-        raise ZeroDivisionError("Ann Smith")
+        if np.any(np.asarray(batch["x"])):  # not of the zeros that a silo calls it on first
+            raise ZeroDivisionError("Ann Smith")
+        return np.asarray(batch["x"])
 
     federation.nodes[2] = federation.serve("B", failing)
     grid = Grid(federation)

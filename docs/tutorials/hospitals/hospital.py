@@ -1,4 +1,4 @@
-"""Run in each hospital, with a ledger that you made once (``ledger.create``).
+"""Run in each hospital, with a ledger that you made once (``ledger.create``). The first agreed request charges it.
 
 ``python hospital.py Bern --folder keys --ledger budget.jsonl --patients patients.csv --roster roster.json --socket s``
 """

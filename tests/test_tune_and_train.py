@@ -486,7 +486,8 @@ def test_losses_of_another_shape_fail_the_run():
         def losses(self, model, rows):
             return np.zeros(1)
 
-    assert tuned(training=Averaging([]), route="selection").model is None
+    with pytest.raises(tuning.AllRunsFailed, match=r"dp \S+ at .* for training rows; dp \S+ at .* for validation rows"):
+        tuned(training=Averaging([]), route="selection")
     with pytest.raises(ValueError, match="losses must return values of shape"):
         tuned(training=Averaging([]), route="selection", on_error="raise")
 

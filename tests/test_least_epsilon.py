@@ -132,7 +132,13 @@ class Failing(Noisy):
 
 
 def test_a_training_that_fails_does_not_pass(one_plan):
-    assert not search(Failing(), error=1.0).reached
+    found = search(Failing(), error=1.0)
+    assert not found.reached
+    # Its cost is the cost of an outcome that says no more: a failure may not be told from an error that is too large.
+    assert pickle.dumps(found) == pickle.dumps(search(error=-5.0))
+    assert "Trainings that fail do not pass" in found.note
+    assert str(found.report()).count("a private model of") == 0
+    assert str(found.report()).count("a search without a model for") == 1
     with pytest.raises(RuntimeError, match="seen"):
         search(Failing(), on_error="raise")
 
@@ -357,6 +363,39 @@ def largest_violation(trials, error=0.35):
 def test_no_attack_shows_more_than_a_release_says(trials, one_plan):
     count = trials("neighbouring runs of least_epsilon attacked, by level", 150, 50_000, 0)
     assert largest_violation(count) <= 0
+
+
+def level_counts(trials):
+    """How often the shipped code trains at each level, with each setting: ``(levels, settings)``."""
+    counts: dict[tuple[float, float], int] = {}
+
+    class Counting(Noisy):
+        def fit(self, setting, noise, rows, key):
+            counts[noise, setting] = counts.get((noise, setting), 0) + 1
+            return setting
+
+    for seed in range(trials):
+        search(Counting(), seed=seed)
+    noises = [noises[0] for noises in _least_epsilon._plan().noises]  # the plan of this test
+    return np.array([[counts.get((noise, setting), 0) for setting in (0.2, 0.7)] for noise in noises])
+
+
+def test_levels_and_settings_are_drawn_with_the_weights_that_are_charged(trials, one_plan, monkeypatch):
+    count = trials("runs of least_epsilon, by level and setting drawn", 100, 5000, 0)
+    weights = np.array(_least_epsilon._level_weights(LEVELS))
+    drawn = level_counts(count)
+    expected = np.outer(weights, [0.5, 0.5]) * drawn.sum()
+    assert stats.chisquare(drawn.ravel(), expected.ravel()).pvalue > 1e-3
+    real = _selection.best_run  # planted: the top level twice as often
+    monkeypatch.setattr(
+        _selection,
+        "best_run",
+        lambda run, pairs, *rest, **options: real(
+            run, (*pairs, *(pair for pair in pairs if pair[0] == len(LEVELS) - 1)), *rest, **options
+        ),
+    )
+    drawn = level_counts(count)
+    assert stats.chisquare(drawn.ravel(), np.outer(weights, [0.5, 0.5]).ravel() * drawn.sum()).pvalue < 1e-6
 
 
 @pytest.mark.parametrize("plant", ["noise forgotten", "a tenth of the noise of the largest level"])

@@ -16,7 +16,8 @@ import pandas as pd
 import pytest
 from oracles import objective_perturbation as oracle
 
-from jaxdpbo import tuning
+import jaxdpbo
+from jaxdpbo import ledger, tuning
 from jaxdpbo.privacy import _assumptions
 from jaxdpbo.tuning import _fitting, _other_trainings, diffprivlib, jax_privacy, opacus
 
@@ -199,9 +200,9 @@ def test_the_block_of_the_page_runs(library):
     exec(compile(block.source, "libraries.md", "exec"), {})
 
 
-def test_frames_tensors_and_datasets_are_rows():
-    training = jax_privacy.DPSGD(zeros, linear)
-    pytest.importorskip("jax_privacy")
+@pytest.mark.parametrize("descent", [JAX_PRIVACY], indirect=True)
+def test_frames_tensors_and_datasets_are_rows(descent):
+    training, _ = descent
     frame = pd.DataFrame(X)
     features, labels = _fitting._check_arrays("rows", (frame, pd.Series(Y)), training)
     np.testing.assert_array_equal(features, X)
@@ -431,6 +432,99 @@ def test_a_module_that_mixes_rows_is_refused(full_only):
     training = opacus.DPSGD(lambda: torch.nn.Sequential(torch.nn.Linear(3, 1), torch.nn.BatchNorm1d(1)))
     with pytest.raises(Exception, match="BatchNorm"):
         training.expect((X, Y))
+
+
+def expect_refused_unpaid(training, setting, message, tmp_path):
+    path = tmp_path / "ledger"
+    ledger.create(path, notion="dp", level=9.0, delta=1e-3, protects=_fitting.TRAIN)
+    recordings = {_fitting.TRAIN: jaxdpbo.Recording(path, "one")}
+    with pytest.raises(ValueError, match=message) as raised:
+        tuning.tune_and_train(training, (X, Y), [setting], epsilon=8.0, delta=1e-4, ledgers=recordings)
+    assert raised.value.__cause__ is not None
+    assert not ledger.account(path).spends
+
+
+def without_gradient(params, row):
+    """It predicts, and has no gradient backwards."""
+    return jax.lax.while_loop(
+        lambda carry: carry[0] < 2, lambda carry: (carry[0] + 1, carry[1] * 2), (0, linear(params, row))
+    )[1]
+
+
+def test_a_model_that_jax_privacy_cannot_train_is_refused_before_the_charge(tmp_path):
+    pytest.importorskip("jax_privacy")
+    with jax.numpy_rank_promotion("allow"), jax.numpy_dtype_promotion("standard"):
+        expect_refused_unpaid(
+            jax_privacy.DPSGD(zeros, without_gradient), SETTING, "predict must be.*while_loop", tmp_path
+        )
+
+
+def test_a_diffprivlib_that_cannot_train_is_refused_before_the_charge(monkeypatch, tmp_path):
+    class Peer:
+        BudgetAccountant = dict
+
+        class models:
+            class LogisticRegression(dict):
+                def fit(self, features, labels):
+                    raise TypeError("fmin_l_bfgs_b() got an unexpected keyword argument 'iprint'")
+
+    monkeypatch.setattr(diffprivlib, "_library", lambda: Peer)
+    training = diffprivlib.LogisticRegression(classes=(0, 1), norm=2.0)
+    expect_refused_unpaid(training, {"C": 1.0}, r"install jaxdpbo\[diffprivlib\].*'iprint'", tmp_path)
+
+
+@pytest.mark.parametrize("fault", ["an unused parameter", "a double", "a default of doubles"])
+def test_a_module_that_opacus_cannot_train_is_refused_before_the_charge(fault, full_only, tmp_path):
+    pytest.importorskip("opacus")
+    import torch
+
+    class Unused(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.used, self.spare = module(), torch.nn.Linear(2, 2)
+
+        def forward(self, x):
+            return self.used(x)
+
+    factory, message = {
+        "an unused parameter": (Unused, r"make_model must return .*requires_grad_\(False\) .*spare.weight, spare.bias"),
+        "a double": (lambda: module().double(), "make_model must return .* float32"),
+        "a default of doubles": (module, "make_model must return .* float32"),
+    }[fault]
+    try:
+        torch.set_default_dtype(torch.float64 if fault == "a default of doubles" else torch.float32)
+        expect_refused_unpaid(opacus.DPSGD(factory), SETTING, message, tmp_path)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_a_dry_run_leaves_no_trace_in_a_module(full_only):
+    """A factory returns one module at every call: its mode, its buffers and the draws of others are as before."""
+    pytest.importorskip("opacus")
+    import torch
+
+    class Counting(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("calls", torch.zeros(()))
+
+        def forward(self, x):
+            self.calls += 1
+            self.seen = x
+            return x + np.random.random() + torch.rand(())  # noqa: NPY002
+
+    def state():
+        return str((shared.training, sorted(vars(shared[0])), shared.state_dict()))
+
+    shared = torch.nn.Sequential(Counting(), module())
+    before, states = state(), (torch.random.get_rng_state(), np.random.get_state()[1].copy())  # noqa: NPY002
+    training = opacus.DPSGD(lambda: shared)
+    training.expect((X, Y))
+    assert state() == before
+    assert torch.equal(torch.random.get_rng_state(), states[0])
+    np.testing.assert_array_equal(np.random.get_state()[1], states[1])  # noqa: NPY002
+    training.fit(SETTING, 1.0, (X, Y), jax.random.key(0))
+    assert state() == before
 
 
 def test_diffprivlib_is_called_within_the_theorem(monkeypatch):

@@ -128,10 +128,34 @@ def test_what_fails_has_lost():
 
     found = select(run, [0.0, 3.0, 5.0], mean=60.0, eta=5.0)
     assert (found.setting, found.output, found.score) == (5.0, 5.0, 7.0)
-    lost = select(run, [0.0])
-    assert (lost.output, lost.score) == (None, np.inf)
     with pytest.raises(RuntimeError, match="seen"):
         select(run, [0.0], on_error="raise")
+
+
+def test_a_selection_without_a_model_says_what_it_spent_and_nothing_else(tmp_path):
+    """It follows from the output and the score that would be released: nothing tells a run's exception, or how many."""
+
+    def run(setting, key):
+        ran.append(1)
+        raise ValueError("a record")
+
+    raised = []
+    for number in range(3):
+        ran, path = [], tmp_path / str(number)
+        ledger.create(path, notion="dp", level=9.0, delta=1e-3, protects=PEOPLE)
+        recordings = {PEOPLE: Recording(path, "one")}
+        with pytest.raises(tuning.AllRunsFailed, match=r"The budget is spent: dp 2\.\d+ .* for the people") as failed:
+            select(run, seed=number, ledgers=recordings)
+        raised.append((len(ran), pickle.dumps(failed.value), str(failed.value)))
+        assert failed.value.__cause__ is failed.value.__context__ is None
+        assert pickle.loads(raised[-1][1]).guarantees == failed.value.guarantees == select().guarantees
+        assert "a record" not in str(raised[-1])
+        assert len(ledger.account(path).spends) == 1
+        with pytest.raises(ledger.LedgerError, match="was charged before"):
+            select(run, seed=number, ledgers=recordings)
+    counts, pickles, messages = map(set, zip(*raised, strict=True))
+    assert len(counts) > len(pickles) == len(messages) == 1
+    assert select(lambda setting, key: ("a model", np.nan)).output == "a model"  # its score is its own affair
 
 
 def test_runs_tell_each_other_nothing():

@@ -424,6 +424,28 @@ def test_the_noise_is_twice_the_clip_norm_times_the_multiplier_over_the_batch():
     assert abs(np.corrcoef(np.asarray(layer.weights).ravel(), np.asarray(layer.bias).ravel())[0, 1]) < 0.06
 
 
+@pytest.mark.parametrize("noise", _dp_optim.NOISES)
+@pytest.mark.parametrize("features", [_dp_optim.TOGETHER // 2, 2 * _dp_optim.TOGETHER])  # one draw a block, and a step
+def test_rows_without_a_gradient_leave_the_stated_noise_of_their_key_alone(noise, features):
+    """In every parameter and every step, of both kinds of noise: halved, repeated or of another key it is seen."""
+    model, steps = _models.linear_svm(features), 4
+    examples = _models.examples(jnp.full((40, features), jnp.nan), jnp.ones(40, jnp.int32))
+    chosen = settings(steps=steps, batch=10, learning_rate=1.0, noise_multiplier=3.0, clip_norm=0.5)
+    train = jax.jit(partial(_dp_optim.train, model=model, largest=16, smallest=16, noise=noise))
+
+    def weights(seed):
+        (layer,) = train(jax.random.key(seed), examples=examples, settings=chosen)
+        return np.concatenate([np.ravel(layer.weights), np.ravel(layer.bias)])
+
+    first, again, other = map(weights, (0, 0, 1))
+    np.testing.assert_array_equal(first, again)
+    assert abs(np.corrcoef(first, other)[0, 1]) < 4 / math.sqrt(features)
+    deviation = math.sqrt(steps) * 2 * 0.5 * 3.0 / 10
+    for sample in (first, other):
+        assert np.std(sample) == pytest.approx(deviation, rel=4 / math.sqrt(2 * features))
+        assert kstest(sample, norm(scale=deviation).cdf).pvalue > 1e-3
+
+
 def test_epochs_are_the_papers_steps():
     assert _dp_optim.steps_of_epochs(64, 30_956, 256) == 64 * 121
     assert _dp_optim.steps_of_epochs(3, 10, 100) == 3

@@ -160,6 +160,7 @@ def test_output_perturbation_learns_and_its_noise_is_added_once():
         )
     )(jax.random.split(jax.random.key(1), 3000))
     assert kstest(np.asarray(noised).ravel(), norm(scale=0.7).cdf).pvalue > 1e-3
+    assert len(np.unique(noised)) == np.size(noised)  # another key, another noise
     junk = train(
         jax.random.key(0), jnp.asarray(X).at[3].set(jnp.nan), jnp.asarray(Y), jnp.asarray(0.1), jnp.asarray(0.0)
     )

@@ -88,6 +88,23 @@ def test_noise_is_the_least_that_the_statement_allows():
         trainings.noise_for(TRAINING, SETTINGS[0], 400, 1e-9, 1e-12)
 
 
+@pytest.mark.parametrize("noise", _dp_optim.NOISES)
+def test_a_training_on_rows_without_a_gradient_is_the_noise_of_its_cost(noise):
+    """The noise that ``cost`` charges for, from the key of ``fit``; by labels of no class."""
+    training = tuning.DPSGD(_models.linear_svm(3000), classes=(0, 1), noise=noise)
+    rows, setting = (np.ones((40, 3000)), np.full(40, 7)), SETTINGS[1] | {"batch": 10, "clip_norm": 0.5}
+    first, again, other = (
+        np.concatenate([np.ravel(leaf) for leaf in training.fit(setting, 3.0, rows, jax.random.key(seed))[0]])
+        for seed in (0, 0, 1)
+    )
+    np.testing.assert_array_equal(first, again)
+    assert abs(np.corrcoef(first, other)[0, 1]) < 4 / np.sqrt(3000)
+    (rate, multiplier, steps) = (training.cost(setting, 3.0, 40).arguments[name] for name in range(3))
+    assert (rate, multiplier, steps) == (10 / 40, 3.0, 12)
+    for sample in (first, other):
+        assert np.std(sample) == pytest.approx(0.5 * np.sqrt(steps) * 2 * 0.5 * multiplier / 10, rel=0.05)
+
+
 def test_a_selection_costs_what_its_parts_say():
     found = tuned(route="selection")
     law = accounting.repetitions(_joint_tuning.ETA, _joint_tuning.MEAN_RUNS)
@@ -486,7 +503,8 @@ def test_losses_of_another_shape_fail_the_run():
         def losses(self, model, rows):
             return np.zeros(1)
 
-    assert tuned(training=Averaging([]), route="selection").model is None
+    with pytest.raises(tuning.AllRunsFailed, match=r"dp \S+ at .* for training rows; dp \S+ at .* for validation rows"):
+        tuned(training=Averaging([]), route="selection")
     with pytest.raises(ValueError, match="losses must return values of shape"):
         tuned(training=Averaging([]), route="selection", on_error="raise")
 

@@ -5,11 +5,12 @@ from jaxdpbo.tuning._fitting import TuningResult
 from jaxdpbo.tuning._front import Front, private_front
 from jaxdpbo.tuning._joint_tuning import tune_and_train
 from jaxdpbo.tuning._least_epsilon import LeastEpsilonResult, least_epsilon
-from jaxdpbo.tuning._selection import SelectionResult, private_selection
+from jaxdpbo.tuning._selection import AllRunsFailed, SelectionResult, private_selection
 from jaxdpbo.tuning._training import DPSGD, Training
 
 __all__ = [
     "DPSGD",
+    "AllRunsFailed",
     "Front",
     "LeastEpsilonResult",
     "SelectionResult",

@@ -33,12 +33,12 @@ class TuningResult(NamedTuple):
     """Everything you may publish.
 
     Attributes:
-      model: of the private training; None if the training failed.
+      model: of the private training.
       setting: of the training.
       noise: of the training, by its own measure.
       guarantees: a guarantee for each set of rows.
-      error: mean loss of the model on the validation rows, noised; inf if the training failed. Of several noised errors
-        the least, so on average a little below the error on new rows.
+      error: mean loss of the model on the validation rows, noised. Of several noised errors the least, so on average a
+        little below the error on new rows.
       error_deviation: the standard deviation of the noise of each of these errors.
     """
 

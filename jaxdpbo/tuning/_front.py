@@ -133,6 +133,7 @@ def private_front(
     case                          result
     ============================  =====================================================================
     a training that fails         its error is 1, its model None, and its cost is charged
+    all trainings fail            ``AllRunsFailed`` says what was spent
     too little budget is left     the search ends, with fewer than ``count``
     all candidates were tried     the search ends, with fewer than ``count``
     ============================  =====================================================================
@@ -168,6 +169,7 @@ def private_front(
       ValueError: an argument out of range, a level so small that no noise suffices, or all too large for the budget; a
         training without a proved level of Gaussian DP.
       TypeError: an argument of the wrong kind.
+      AllRunsFailed: every training failed; the budget is spent.
       ledger.LedgerError: the budget does not suffice, or the name was used before.
     """
     settings = _selection.check_settings(settings)
@@ -187,7 +189,10 @@ def private_front(
     secret, first = _keys.for_release(key, guarantees[0], insecure_key)
     guarantees = (first, *(other.assuming(*first.assumptions) for other in guarantees[1:]))
     _selection.charge_selection(ledgers, guarantees, "a front", settings, axis.tolist(), count)
-    return _search(plan, (rows, validation), secret)._replace(guarantees=guarantees)
+    front = _search(plan, (rows, validation), secret)._replace(guarantees=guarantees)
+    if all(model is None for model in front.models):
+        raise _selection.AllRunsFailed(guarantees)
+    return front
 
 
 def _plan(

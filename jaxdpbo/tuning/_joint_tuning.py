@@ -72,6 +72,7 @@ def tune_and_train(
     Raises:
       ValueError: an argument out of range, or a budget so small that no noise suffices.
       TypeError: an argument of the wrong kind.
+      AllRunsFailed: every training failed; the budget is spent.
       ledger.LedgerError: the budget does not suffice, or the name was used before.
     """
     settings, repetitions = _selection.check_settings(settings), _accounting.repetitions(eta, mean)

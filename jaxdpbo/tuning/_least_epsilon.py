@@ -37,7 +37,8 @@ class LeastEpsilonResult(NamedTuple):
     """Everything you may publish.
 
     Attributes:
-      reached: True if a training reached the error; otherwise there is no model.
+      reached: True if a training reached the error; otherwise there is no model. Whether every training failed is not
+        part of the release.
       epsilon: what the release cost the training rows: at most the epsilon of its level, or the epsilon of the outcome
         that nothing was reached.
       model: of the private training; None if nothing was reached.
@@ -67,14 +68,16 @@ class LeastEpsilonResult(NamedTuple):
             return f"Reached the error at epsilon {self.epsilon:.3g}; {largest}."
         return (
             f"No training reached the error; this outcome cost epsilon {self.epsilon:.3g}, {largest}. Ask for a larger "
-            "error, allow a larger epsilon, or bring more rows."
+            "error, allow a larger epsilon, or bring more rows. Trainings that fail do not pass, and this release does "
+            "not tell them apart: try one on public rows."
         )
 
     def report(self, path: str | Path | None = None) -> reports.Report:
         """Make the record of the release, to sign; see ``Run.report``."""
         details = {"outcome": self.note, "setting": self.setting, "noise": self.noise, "noised error": self.error}
         release = self.reached, self.epsilon, self.model, self.setting, self.noise, self.error
-        title = "a private model of the least epsilon that reaches an error"
+        what = "a private model of" if self.reached else "a search without a model for"
+        title = f"{what} the least epsilon that reaches an error"
         made = reports.report(title, self.guarantees, release=release, details=details)
         return made if path is None else made.save(path)
 

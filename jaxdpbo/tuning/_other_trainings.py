@@ -1,18 +1,21 @@
 """Code shared by the trainings of other libraries: rows, losses, and seeds for another library's generator."""
 
+import contextlib
 import math
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from jaxdpbo import _checks
+from jaxdpbo import _checks, _silence
 from jaxdpbo.privacy import _assumptions
 from jaxdpbo.tuning import _labels
 
 LOSSES = ("cross_entropy", "squared")
 MAX_FEATURE = 1e3  # and largest label of a regression, so that no square of a gradient overflows
 DRAWS = _assumptions.IDEAL_NOISE, _assumptions.POISSON_BATCHES, _assumptions.FOREIGN_DRAWS
+ONE_STEP = {"learning_rate": 1.0, "batch": 2, "epochs": 1, "clip_norm": 1.0}  # of DP-SGD on two rows
 Rows = tuple[Any, Any]
 
 
@@ -77,6 +80,28 @@ def expect_rows(rows: Rows, shape: tuple[int, ...], classes: _labels.Classes | N
         _labels.expect_label_dtype(labels, None if classes is None else _labels.check_classes(classes, count), count)
     elif labels.ndim != 1 or labels.dtype.kind != "f":
         raise ValueError(f"labels must be floats of shape (n,), got {labels.dtype} {labels.shape}")
+
+
+@contextlib.contextmanager
+def dry_run(demand: str) -> Iterator[None]:
+    """Run another library on zeros, before anything is charged: an error is public, and global generators stay.
+
+    Raises:
+      ValueError: the code inside raised, so it could not train; the message begins with ``demand``.
+    """
+    with _silence.isolate():
+        try:
+            yield
+        except Exception as error:
+            raise ValueError(f"{demand}; on rows of zeros it raised {type(error).__name__}: {error}") from error
+
+
+def try_one_step(training: Any, setting: dict[str, Any], rows: Rows, classes: _labels.Classes | None) -> None:
+    """Train a model on two rows of zeros, as a training trains on ``rows``, and score it. Call it in ``dry_run``."""
+    features, labels = rows
+    label = classes[0] if classes else 0
+    zeros = np.zeros((2, *features.shape[1:]), features.dtype), np.full(2, label, labels.dtype)
+    training.losses(training.fit(setting, 1.0, zeros, jax.random.key(0)), zeros)
 
 
 def poisson_event(noise: float, rate: float, steps: int) -> Any:

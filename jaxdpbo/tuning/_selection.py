@@ -31,12 +31,35 @@ Run = Callable[[Any, jax.Array], tuple[Any, float]]
 Cost = stage.Stage | Sequence[stage.Stage]
 
 
+class AllRunsFailed(RuntimeError):
+    """No run gave a model with a finite score: the budget is spent, and nothing is released.
+
+    This follows from the model and the score of the best run, which a release would show (``FAILS_BY_NOISE``).
+
+    Attributes:
+      guarantees: what was spent, for each set of rows.
+    """
+
+    def __init__(self, guarantees: tuple[_guarantee.Guarantee, ...]):
+        """Keep the guarantees."""
+        super().__init__(guarantees)
+        self.guarantees = guarantees
+
+    def __str__(self) -> str:
+        """What was spent, and what to do."""
+        spent = "; ".join(guarantee.claim for guarantee in self.guarantees)
+        return (
+            "no model was released: every run raised an exception, hidden because it may quote rows. The budget is "
+            f"spent: {spent}. Find the cause on public rows of the same shapes, with the same settings"
+        )
+
+
 class SelectionResult(NamedTuple):
     """Everything you may publish.
 
     Attributes:
       setting: of the best run.
-      output: of the best run, such as its model; None if every run failed.
+      output: of the best run, such as its model.
       score: of the best run, as returned: noised if measured on protected rows.
       guarantees: a guarantee for each set of rows.
     """
@@ -109,6 +132,7 @@ def private_selection(
     Raises:
       ValueError: no settings, no costs, a number out of range, nothing proved at this ``delta``.
       TypeError: an argument of the wrong kind.
+      AllRunsFailed: no run gave an output with a finite score; the budget is spent.
       ledger.LedgerError: a budget does not suffice, or a name belongs to another or an earlier selection.
     """
     if not callable(train_and_score):
@@ -166,6 +190,8 @@ def select(
     charge_selection(execution.ledgers, guarantees, "private selection", repetitions, settings, execution.cap)
     table = _repetition.table(repetitions, execution.cap)
     setting, output, score = best_run(train_and_score, settings, table, secret, keep=keep, cap=execution.cap)
+    if output is None and score == np.inf:
+        raise AllRunsFailed(guarantees)
     return SelectionResult(setting, output, score, guarantees)
 
 

@@ -72,16 +72,18 @@ class LogisticRegression:
         return _assumptions.IDEAL_NOISE, _assumptions.FOREIGN_DRAWS, _assumptions.EXACT_MINIMISER
 
     def expect(self, rows: Rows) -> None:
-        """Check shapes and dtypes.
+        """Check shapes and dtypes, and fit rows of zeros.
 
         Raises:
-          ValueError: a wrong shape or dtype.
+          ValueError: a wrong shape or dtype, or diffprivlib cannot fit beside the installed libraries.
           ImportError: the ``diffprivlib`` extra is not installed.
         """
         _library()
         if rows[0].ndim != 2:
             raise ValueError(f"features must have the shape (n, d), got {rows[0].shape}")
         _other_trainings.expect_rows(rows, (len(self.classes),), tuple(self.classes), regression=False)
+        with _other_trainings.dry_run("install jaxdpbo[diffprivlib] for the versions that diffprivlib works with"):
+            _other_trainings.try_one_step(self, {"C": 1.0}, rows, tuple(self.classes))
 
     def fit(self, setting: Setting, noise: float, rows: Rows, key: jax.Array) -> dict[str, np.ndarray]:
         """Train, and return the weights for features as they are."""

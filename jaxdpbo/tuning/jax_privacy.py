@@ -72,10 +72,10 @@ class DPSGD:
         return _other_trainings.DRAWS
 
     def expect(self, rows: Rows) -> None:
-        """Check shapes and dtypes by tracing ``make_params`` and ``predict``, without computing.
+        """Check shapes and dtypes by tracing ``make_params`` and ``predict``, and take a step on zeros.
 
         Raises:
-          ValueError: a wrong shape or dtype, or ``classes`` missing for numbers.
+          ValueError: a wrong shape or dtype, ``classes`` missing for numbers, or a model that cannot be trained.
           ImportError: the ``jax_privacy`` extra is not installed.
         """
         _library("jax_privacy")
@@ -85,6 +85,8 @@ class DPSGD:
         row = jax.ShapeDtypeStruct(rows[0].shape[1:], jnp.float32)
         scores = jax.eval_shape(self.predict, params, row)
         _other_trainings.expect_rows(rows, scores.shape, self._classes, regression=self._is_regression)
+        with _other_trainings.dry_run("predict must be differentiable in the params of make_params"):
+            _other_trainings.try_one_step(self, _other_trainings.ONE_STEP, rows, self._classes)
 
     def fit(self, setting: Setting, noise: float, rows: Rows, key: jax.Array) -> Any:
         """Train, and return the parameters after all steps, as NumPy arrays."""

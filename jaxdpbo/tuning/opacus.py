@@ -77,19 +77,22 @@ class DPSGD:
         return (*_other_trainings.DRAWS, _assumptions.PREDICTED_APART)
 
     def expect(self, rows: Rows) -> None:
-        """Check shapes and dtypes with a prediction on zeros, and the module with the ``ModuleValidator`` of Opacus.
+        """Check a copy of the module: by the ``ModuleValidator`` of Opacus, a prediction and a step on zeros.
 
         Raises:
-          ValueError: a wrong shape or dtype, or ``classes`` missing for numbers.
+          ValueError: a wrong shape or dtype, ``classes`` missing for numbers, or a module that cannot be trained.
           ImportError: the ``opacus`` extra is not installed.
-          RuntimeError: the module does not take features of this shape.
         """
         torch, opacus = _libraries()
-        with torch.random.fork_rng(devices=[]), torch.no_grad():
-            model = self.make_model().train()
+        shape = rows[0].shape[1:]
+        demand = f"make_model must return a module that Opacus can train, of float32 and for features {('n', *shape)}"
+        with _other_trainings.dry_run(demand), torch.random.fork_rng(devices=[]), torch.no_grad():
+            model = copy.deepcopy(self.make_model()).train()  # a factory may return one module at every call
             opacus.validators.ModuleValidator.validate(model, strict=True)
-            scores = model.eval()(torch.zeros((2, *rows[0].shape[1:])))
+            scores = model.eval()(torch.zeros((2, *shape), dtype=torch.float32))
         _other_trainings.expect_rows(rows, tuple(scores.shape[1:]), self._classes, regression=self._is_regression)
+        with _other_trainings.dry_run(demand):
+            _other_trainings.try_one_step(self, _other_trainings.ONE_STEP, rows, self._classes)
 
     def fit(self, setting: Setting, noise: float, rows: Rows, key: jax.Array) -> Any:
         """Train, and return a new module, in evaluation mode."""
@@ -99,7 +102,7 @@ class DPSGD:
         """Return 1 where a row is classified wrongly; for a regression squared errors, at most 1."""
         torch, _ = _libraries()
         examples = _other_trainings.finite_examples(rows, self._classes, regression=self._is_regression)
-        with torch.no_grad():
+        with torch.random.fork_rng(devices=[]), torch.no_grad():  # or its state would tell the number of runs
             scores = copy.deepcopy(model)(torch.from_numpy(examples.features)).numpy()  # a module may store its input
         return _other_trainings.row_losses(scores, examples, regression=self._is_regression)
 
@@ -192,8 +195,15 @@ def _mean_loss(torch: Any, scores: Any, targets: Any, mask: Any, loss: str) -> A
 
 
 def _drop_infinite_gradients(torch: Any, module: Any) -> None:
-    """Set the gradient of a row to 0 unless all its entries are finite: Opacus would clip it to NaN."""
-    gradients = [parameter.grad_sample for parameter in module.parameters() if parameter.requires_grad]
+    """Set the gradient of a row to 0 unless all its entries are finite: Opacus would clip it to NaN.
+
+    Raises:
+      ValueError: parameters without a gradient, which Opacus could not step.
+    """
+    trained = {name: parameter.grad_sample for name, parameter in module.named_parameters() if parameter.requires_grad}
+    if unused := [name for name, gradient in trained.items() if gradient is None]:
+        raise ValueError(f"call requires_grad_(False) on parameters that no prediction uses: {', '.join(unused)}")
+    gradients = trained.values()
     gradients = [part for entry in gradients for part in (entry if isinstance(entry, list) else [entry])]
     finite = [torch.isfinite(gradient).flatten(1).all(1) for gradient in gradients]
     keep = torch.stack(finite).all(0)

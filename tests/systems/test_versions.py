@@ -2,35 +2,20 @@
 
 import os
 import re
-import shutil
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import environments
 import pytest
 from compilation import UNOPTIMISED
+from environments import OWN, PROJECT, PYTHONS, interpreter
 
 ROOT = Path(__file__).parent.parent.parent
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
-PYTHONS = re.findall(r"Programming Language :: Python :: (3\.\d+)", "\n".join(PROJECT["classifiers"]))
-OWN = f"{sys.version_info.major}.{sys.version_info.minor}"
 # Tests that enter every part of the package and every extra, in the order of a failure's worth.
 FILES = "front_door readme accounting keys separable sklearn optuna plotting ledger"
 TESTS = [f"tests/test_{name}.py" for name in FILES.split()]
-
-
-def interpreter(version: str) -> str | None:
-    """A Python of that version on this machine; None if there is none."""
-    if version == OWN:
-        return sys.executable
-    installed = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
-    for path in (shutil.which(f"python{version}"), *map(str, installed)):
-        if path and subprocess.run([path, "-c", ""], capture_output=True).returncode == 0:
-            return path
-    return None
 
 
 def bare_environment() -> dict[str, str]:

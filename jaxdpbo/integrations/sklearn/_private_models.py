@@ -68,11 +68,6 @@ class _PrivateModel(RecordMixin):
             key=run.key,
             insecure_key=run.insecure_key,
         )
-        if result.model is None:
-            raise RuntimeError(
-                "no model was released: every private training raised an exception, hidden because it may "
-                "quote rows. The budget is spent. Find the cause on public rows with the same columns and settings"
-            )
         validate_data(self, X, reset=True, skip_check_array=True)
         self.encoding_, self.model_ = encoding, jax.tree.map(np.asarray, result.model)
         self.setting_, self.error_, (self.guarantee_,) = result.setting, result.error, result.guarantees
@@ -193,7 +188,7 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
         Raises:
           ValueError: an argument out of range, or a column without a dimension.
           TypeError: an argument of the wrong type.
-          RuntimeError: every training failed; the budget is spent.
+          tuning.AllRunsFailed: every training failed; the budget is spent.
           ledger.LedgerError: the budget does not suffice, or the name was used before.
         """
         classes = _check_classes(self.classes)

@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import check_estimator
 
-from jaxdpbo import Execution, Recording, Search, ledger, minimize, space, tuning
+from jaxdpbo import Execution, Recording, Search, ledger, minimize, secret_key, space, tuning
 from jaxdpbo.integrations.sklearn import PrivateClassifier, PrivateRegressor, _columns, _layered_training
 from jaxdpbo.integrations.sklearn._private_models import _few_rows_note, _read_table, _read_targets
 from jaxdpbo.privacy import _assumptions, _guarantee
@@ -377,12 +377,40 @@ def test_with_a_cap_every_fit_trains_the_same_number_of_models(monkeypatch):
         assert _assumptions.RUNS_UNKNOWN not in stated.assumptions
 
 
-def test_a_refused_fit_leaves_the_fitted_model(fitted):
+@pytest.mark.parametrize("make", [classifier, regressor])
+def test_a_key_of_a_model_is_for_tests_alone(make):
+    """Clones share it, so two folds would have the same noise."""
+    with pytest.raises(ValueError, match="key must be given with insecure_key=True, for tests alone: clones share it"):
+        make(run=Execution(key=secret_key())).fit(FRAME, LABELS)
+
+
+def results(model):
+    """The names of fitted attributes."""
+    return {name for name in vars(model) if name.endswith("_")}
+
+
+def refuse_columns(model):
+    model.set_params(epsilon=-1.0).fit(FRAME[FRAME.columns[::-1]], LABELS)
+
+
+def refuse_classes(model):
+    model.set_params(classes=None).fit(FRAME, LABELS)
+
+
+def fail_to_train(model):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_training, "_train", None)
+        model.fit(FRAME, LABELS)
+
+
+@pytest.mark.parametrize("fail", [refuse_columns, refuse_classes, fail_to_train])
+def test_a_fit_that_fails_leaves_nothing_of_the_fit_before(fail, fitted):
+    """Otherwise the guarantee of the first fit would stand beside the arguments of the second."""
     model = pickle.loads(pickle.dumps(fitted))
-    before = model.predict_proba(FRAME)
-    with pytest.raises(ValueError, match="epsilon must be"):
-        model.set_params(epsilon=-1.0).fit(FRAME[FRAME.columns[::-1]], LABELS)
-    np.testing.assert_array_equal(model.predict_proba(FRAME), before)
+    assert "guarantee_" in results(model)
+    with pytest.raises((ValueError, TypeError, RuntimeError)):
+        fail(model)
+    assert not results(model)
 
 
 def test_columns_are_those_of_fit():

@@ -545,6 +545,14 @@ def test_a_refit_is_of_the_rows_that_it_says():
         search(refit="all").fit(X, Y)
 
 
+@pytest.mark.parametrize("wrong", [{"protect": "none"}, {"error_score": 0}, {"scale": "half"}, {"mu": -1.0}])
+def test_a_search_that_fails_leaves_nothing_of_the_search_before(wrong):
+    made = search().fit(X, Y)
+    with pytest.raises((ValueError, TypeError), match=next(iter(wrong))):
+        made.set_params(**wrong).fit(X, Y)
+    assert not [name for name in vars(made) if name.endswith("_")]
+
+
 def test_metadata_is_routed():
     weights, whose = np.arange(1.0, 61.0), np.arange(60) // 4
     cv = GroupShuffleSplit(1, test_size=0.5, random_state=0)

@@ -15,10 +15,9 @@ from jaxdpbo import _checks
 from jaxdpbo._space import Dimension
 from jaxdpbo._types import ArrayLike
 from jaxdpbo.drivers import Execution
-from jaxdpbo.drivers._execution import check_execution
 from jaxdpbo.drivers._preview import FEW_USERS
 from jaxdpbo.integrations.sklearn import _columns, _layered_training, _losses
-from jaxdpbo.integrations.sklearn._record import RecordMixin
+from jaxdpbo.integrations.sklearn._private_estimator import PrivateEstimator
 from jaxdpbo.integrations.sklearn._type_aliases import Rows, Targets
 from jaxdpbo.privacy._recording import Recording
 from jaxdpbo.tuning import _fitting, _joint_tuning
@@ -35,7 +34,7 @@ class _Table(NamedTuple):
     columns: list[np.ndarray]
 
 
-class _PrivateModel(RecordMixin):
+class _PrivateModel(PrivateEstimator):
     """Base class of ``PrivateClassifier`` and ``PrivateRegressor``."""
 
     _released, _described = ("model_", "setting_", "error_"), ("setting_", "error_", "error_deviation_", "note_")
@@ -45,9 +44,8 @@ class _PrivateModel(RecordMixin):
     settings: Any
     cap: int | None
     ledger: Recording | None
-    run: Execution | None
 
-    def _tune(self, X: Any, labels: np.ndarray, classes: int) -> None:
+    def _tune(self, run: Execution, X: Any, labels: np.ndarray, classes: int) -> None:
         """Encode, tune and train, and keep what you may publish, and nothing else."""
         table = _read_table(X)
         check_consistent_length(*table.columns, labels)
@@ -55,7 +53,6 @@ class _PrivateModel(RecordMixin):
             raise ValueError(f"X must have at least {_fitting.LEAST_ROWS} rows, got {len(labels)}")
         validate_data(copy(self), X, reset=True, skip_check_array=True)  # before the charge
         encoding = _columns.make_encoding(self.columns, table.names, table.dtypes)
-        run = check_execution(type(self).__name__, self.run, "key", "insecure_key")
         default_settings = _layered_training.default_settings(len(labels), regression=not classes)
         result = _joint_tuning.tune_table(
             _layered_training.LayeredDPSGD(encoding.width, classes),
@@ -196,9 +193,9 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
           RuntimeError: every training failed; the budget is spent.
           ledger.LedgerError: the budget does not suffice, or the name was used before.
         """
-        classes = _check_classes(self.classes)
+        run, classes = self._begin_fit(), _check_classes(self.classes)
         numbers = _columns.category_numbers(classes, _read_targets(self, y))
-        self._tune(X, np.maximum(numbers, -1), len(classes))
+        self._tune(run, X, np.maximum(numbers, -1), len(classes))
         self.classes_ = np.asarray(classes)
         return self
 
@@ -286,9 +283,9 @@ class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
           X: a data frame, or an array ``(n, d)``.
           y: a number for each row.
         """
-        low, high = _checks.interval("target_range", self.target_range)
+        run, (low, high) = self._begin_fit(), _checks.interval("target_range", self.target_range)
         scaled = (_columns.real_numbers(_read_targets(self, y)) - low) / (high - low)
-        self._tune(X, (np.clip(scaled, 0.0, 1.0) - TARGET_OFFSET).astype(np.float32), 0)
+        self._tune(run, X, (np.clip(scaled, 0.0, 1.0) - TARGET_OFFSET).astype(np.float32), 0)
         self.target_range_ = low, high
         return self
 

@@ -15,9 +15,8 @@ from jaxdpbo import _checks
 from jaxdpbo._space import Space
 from jaxdpbo._types import ArrayLike
 from jaxdpbo.drivers import Execution, Run, RunInterrupted, Search, _methods, minimize
-from jaxdpbo.drivers._execution import check_execution
 from jaxdpbo.integrations.sklearn import _argument_errors, _fitting, _joblib_executor, _losses, _scaling, _splits
-from jaxdpbo.integrations.sklearn._record import RecordMixin
+from jaxdpbo.integrations.sklearn._private_estimator import PrivateEstimator
 from jaxdpbo.integrations.sklearn._refitted_method import RefittedMethod
 from jaxdpbo.integrations.sklearn._type_aliases import Estimator, Loss, Rows, Targets
 from jaxdpbo.privacy import _assumptions, _separable
@@ -50,7 +49,7 @@ class _Ready(NamedTuple):
     block_rows: int | None = None
 
 
-class PrivateSearchCV(RecordMixin, MetaEstimatorMixin, BaseEstimator):
+class PrivateSearchCV(PrivateEstimator, MetaEstimatorMixin, BaseEstimator):
     """Search the hyper-parameters of an estimator, with differential privacy for the validation records, or for all.
 
     ``fit(X, y)`` splits the rows once. Estimators learn from the training rows, which are NOT protected. Each
@@ -195,11 +194,10 @@ class PrivateSearchCV(RecordMixin, MetaEstimatorMixin, BaseEstimator):
           TypeError: an argument has the wrong type.
           RunInterrupted: with ``error_score="raise"``, a fit failed. The budget is spent.
         """
+        execution = self._begin_fit()
         _checks.one_of("protect", self.protect, (VALIDATION, ALL))
         _checks.one_of("error_score", self.error_score, ON_ERROR)
         _checks.flag("scale", self.scale)
-        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
-            delattr(self, name)  # results of an earlier fit, perhaps of another budget
         if not isinstance(self.refit, (bool, np.bool_)) and self.refit not in ("train",) * (self.protect != ALL):
             raise ValueError(f"refit must be True, False or, for protect='validation', 'train', got {self.refit!r}")
         if get_tags(self.estimator).input_tags.pairwise:
@@ -209,7 +207,7 @@ class PrivateSearchCV(RecordMixin, MetaEstimatorMixin, BaseEstimator):
         fit_params, split_params = self._route_params(params)
         prepare = self._prepare_all_rows if self.protect == ALL else self._prepare_validation
         ready = prepare(X, y, fit_params, split_params, space.params(np.full(len(space.names), 0.5)))
-        run = self._search(ready, space)
+        run = self._search(ready, space, execution)
         self._keep(run, ready, _num_samples(X))
         if self.refit:
             rows = ready.train if self.refit == "train" else np.arange(_num_samples(X))
@@ -289,10 +287,8 @@ class PrivateSearchCV(RecordMixin, MetaEstimatorMixin, BaseEstimator):
         batch = batch if search.batch is None else _checks.size("batch", search.batch)
         return _checks.size("n_iter", self.n_iter) // batch, batch
 
-    def _search(self, ready: "_Ready", space: Space) -> Run:
-        search, run = self._checked_search(), check_execution("PrivateSearchCV", self.run, "key", "insecure_key")
-        if run.key is not None and not run.insecure_key:
-            raise ValueError("key must be given with insecure_key=True, for tests alone: clones share it")
+    def _search(self, ready: "_Ready", space: Space, run: Execution) -> Run:
+        search = self._checked_search()
         steps, batch = self._steps(search)
         if not steps:
             raise ValueError(f"n_iter must be at least {batch}, the number of settings in a batch, got {self.n_iter}")

@@ -286,11 +286,50 @@ def test_one_guarantee_for_all_rows_is_the_larger_of_both(fitted):
         _layered_training.LayeredDPSGD(rows[0].shape[1], 2), rows, SETTINGS, **BUDGET, key=RUN.key, insecure_key=True
     )
     stated = fitted.guarantee_
-    assert stated.protects == _guarantee.ALL_ROWS
+    assert stated.protects.startswith(f"{_guarantee.ALL_ROWS}; NOT ")
     assert stated.level == max(other.level for other in apart.guarantees)
     assert 0.98 * BUDGET["epsilon"] < stated.epsilon(BUDGET["delta"]) <= BUDGET["epsilon"]
     assert set(stated.assumptions) == set(apart.guarantees[0].assumptions)
     np.testing.assert_array_equal(fitted.model_[0].weights, apart.model[0].weights)  # the same mechanism
+
+
+def test_the_guarantee_says_what_it_assumes_of_rows_and_what_it_leaves_out(fitted, tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    ledger.create(path, notion="dp", level=20.0, delta=1e-2, total_variation=1e-3, protects=_guarantee.ALL_ROWS)
+    models = fitted, regressor(run=None, ledger=Recording(path, "model")).fit(FRAME, FRAME["age"])
+    for model in models:
+        assert {_assumptions.OWN_ROWS, _assumptions.ONE_ROW} < set(model.guarantee_.assumptions)
+        (stated,) = model.report_.to_dict()["guarantees"]
+        assert stated["protects"] == _guarantee.ALL_ROWS
+        for unprotected in ("predict", "score", "cross_val_score", "more than one row of a user"):
+            assert unprotected in stated["does not protect"]
+    assert {_assumptions.OWN_ROWS, _assumptions.ONE_ROW} < set(ledger.account(path).assumptions)
+
+
+def test_the_record_shows_what_was_declared_public_and_hashes_all_of_the_model(fitted):
+    models = fitted, regressor().fit(FRAME, FRAME["age"])
+    shown = [model.report_.details for model in models]
+    for details in shown:
+        assert details["users"] == str(ROWS)
+        assert details["settings"] == str(SETTINGS)
+        for part in ("'age': Integer(low=0, high=120, log=False)", "'f', 'm'", "high=1000000.0", "'id': left out"):
+            assert part in details["encoding_"]
+    assert shown[0]["classes_"] == "['no' 'yes']"
+    assert shown[1]["target_range_"] == "(0.0, 120.0)"
+    for model in models:
+        before = model.report_.fingerprint
+        assert len(before) == 64
+        assert pickle.loads(pickle.dumps(model)).report_.fingerprint == before
+        for name in results(model) - {"guarantee_", "n_features_in_", "feature_names_in_"}:
+            other = pickle.loads(pickle.dumps(model))
+            setattr(other, name, changed(getattr(other, name)))
+            assert other.report_.fingerprint != before, name
+
+
+def changed(value):
+    """The value, with one of its leaves replaced."""
+    leaves, tree = jax.tree.flatten(value)
+    return jax.tree.unflatten(tree, ["another" if isinstance(leaves[-1], str) else 7, *leaves[1:]])
 
 
 def test_the_noise_of_an_error_has_the_stated_deviation(monkeypatch):

@@ -439,7 +439,7 @@ class Seeing(LogisticRegression):
 def test_all_rows_are_protected_in_blocks(n_jobs, capfd):
     options = {"protect": "all", "n_blocks": 12, "loss": "log_loss", "n_jobs": n_jobs}
     fitted = search(Seeing(), **options).fit(X, Y)
-    assert fitted.guarantee_.protects == _guarantee.ALL_ROWS
+    assert fitted.guarantee_.protects == f"{_guarantee.ALL_ROWS}; NOT more than one row of a user"
     assert _assumptions.BLOCKS_APART in fitted.guarantee_.assumptions
     assert _assumptions.SEPARABLE_LOSSES not in fitted.guarantee_.assumptions
     assert _assumptions.PREDICTED_APART not in fitted.guarantee_.assumptions
@@ -468,6 +468,7 @@ def test_all_rows_are_protected_in_blocks(n_jobs, capfd):
     assert len(held_out.elements) == len(held_out.rows)
     grouped = search(**options).fit(X, Y, groups=np.arange(60) // 2)
     assert _assumptions.ROW_OWNERS in grouped.guarantee_.assumptions
+    assert grouped.guarantee_.protects == _guarantee.ALL_ROWS
     refitted = search(refit=True, **options).fit(X, Y)
     assert refitted.predict(X).shape == (60,)
 
@@ -551,6 +552,41 @@ def test_a_search_that_fails_leaves_nothing_of_the_search_before(wrong):
     with pytest.raises((ValueError, TypeError), match=next(iter(wrong))):
         made.set_params(**wrong).fit(X, Y)
     assert not [name for name in vars(made) if name.endswith("_")]
+
+
+def test_a_record_says_what_the_guarantee_of_a_search_leaves_out():
+    def stated(**options):
+        fit_params = {"groups": np.arange(60) // 2} if options.pop("grouped", False) else {}
+        made = search(**options).fit(X, Y, **fit_params)
+        return made, made.report_.to_dict()["guarantees"][0]["does not protect"]
+
+    for protect in ({"protect": "validation"}, {"protect": "all", "n_blocks": 12}):
+        _, plain = stated(**protect)
+        assert "best_estimator_" not in plain
+        assert "score" not in plain
+        made, refitted = stated(refit=True, **protect)
+        assert "best_estimator_, which learnt from all rows" in refitted
+        for options in ({}, {"grouped": True}):
+            made, left_out = stated(**protect, **options)
+            assert ("more than one row of a user" in left_out) != bool(options)
+            assert (_assumptions.ONE_ROW in made.guarantee_.assumptions) != bool(options)
+    _, trained = stated(refit="train")
+    assert "predict, score or cross_val_score" in trained
+    assert "best_estimator_" not in trained
+
+
+def test_the_record_of_a_search_shows_what_was_declared_public():
+    halves = search(estimate_share=0.1, n_iter=4).fit(X, Y)
+    details = halves.report_.details
+    assert details["users"] == details["training rows"] == "30"
+    assert details["space"] == "{'C': Real(low=0.1, high=1.0, log=False)}"
+    assert (details["loss"], details["loss range"]) == ("log_loss", "(0.0, 4.0)")
+    assert details["best_loss_"] == str(halves.best_loss_)
+    blocks = search(protect="all", n_blocks=12, loss="zero_one").fit(X, Y, groups=np.arange(60) // 2)
+    assert (blocks.report_.details["users"], blocks.report_.details["blocks"]) == ("30", "12")
+    before = blocks.report_.fingerprint
+    blocks.best_params_["C"] += 0.1
+    assert blocks.report_.fingerprint != before
 
 
 def test_metadata_is_routed():

@@ -1,23 +1,34 @@
 """What all private estimators share: the results of one fit at a time, keys for tests alone, and a record to sign."""
 
+from dataclasses import replace
 from typing import Any
 
+import jax
+import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from jaxdpbo import report
 from jaxdpbo.drivers import Execution
 from jaxdpbo.drivers._execution import check_execution
+from jaxdpbo.privacy._guarantee import Guarantee
+
+HASHED = str, bool, int, float, np.ndarray, np.generic, jax.Array
+READ_RAW = "the rows that predict, score or cross_val_score read"
+SEVERAL_ROWS = "more than one row of a user"
 
 
 class PrivateEstimator:
     """An estimator with a ``guarantee_``, and a ``report_`` of it.
 
     Attributes:
-      _released: names of the attributes that hold the release.
-      _described: names of the attributes to write down.
+      guarantee_: the guarantee of one fit.
+      public_: what ``fit`` took for public and no other attribute holds, by name.
+      _released: names of the attributes in the hash of the record.
+      _described: names of the attributes to write down, also in the hash.
     """
 
-    guarantee_: Any
+    guarantee_: Guarantee
+    public_: dict[str, Any]
     run: Execution | None
     _released: tuple[str, ...]
     _described: tuple[str, ...]
@@ -40,6 +51,14 @@ class PrivateEstimator:
     def report_(self) -> report.Report:
         """The record of the fit, to sign: ``estimator.report_.save("record.html")``."""
         check_is_fitted(self, "guarantee_")
-        details = {name: getattr(self, name) for name in self._described if getattr(self, name) != ""}
-        release = [getattr(self, name) for name in self._released]
-        return report.report(f"a fit of {type(self).__name__}", (self.guarantee_,), release=release, details=details)
+        named = [(name, getattr(self, name, "")) for name in self._described]
+        details = {name: value for name, value in named if not isinstance(value, str) or value} | self.public_
+        release = [getattr(self, name) for name in self._released], details
+        plain = jax.tree.map(lambda leaf: leaf if isinstance(leaf, HASHED) else repr(leaf), release)
+        return report.report(f"a fit of {type(self).__name__}", (self.guarantee_,), release=plain, details=details)
+
+
+def exclude(guarantee: Guarantee, *others: str) -> Guarantee:
+    """Add records, in words, to those that a guarantee does not protect."""
+    users, *before = guarantee.protects.split("; NOT ", 1)
+    return replace(guarantee, protects="; NOT ".join([users, *filter(None, ["; ".join([*before, *others])])]))

@@ -1,7 +1,7 @@
 """``PrivateClassifier`` and ``PrivateRegressor``: a private model of a table, its settings tuned under one epsilon."""
 
 from collections.abc import Iterable, Sequence
-from copy import copy
+from copy import copy, deepcopy
 from typing import Any, NamedTuple
 
 import jax
@@ -17,7 +17,7 @@ from jaxdpbo._types import ArrayLike
 from jaxdpbo.drivers import Execution
 from jaxdpbo.drivers._preview import FEW_USERS
 from jaxdpbo.integrations.sklearn import _columns, _layered_training, _losses
-from jaxdpbo.integrations.sklearn._private_estimator import PrivateEstimator
+from jaxdpbo.integrations.sklearn._private_estimator import READ_RAW, SEVERAL_ROWS, PrivateEstimator, exclude
 from jaxdpbo.integrations.sklearn._type_aliases import Rows, Targets
 from jaxdpbo.privacy._recording import Recording
 from jaxdpbo.tuning import _fitting, _joint_tuning
@@ -37,7 +37,8 @@ class _Table(NamedTuple):
 class _PrivateModel(PrivateEstimator):
     """Base class of ``PrivateClassifier`` and ``PrivateRegressor``."""
 
-    _released, _described = ("model_", "setting_", "error_"), ("setting_", "error_", "error_deviation_", "note_")
+    _released = ("model_",)
+    _described = ("setting_", "error_", "error_deviation_", "note_", "encoding_", "classes_", "target_range_")
     columns: Any
     epsilon: float
     delta: float
@@ -54,10 +55,11 @@ class _PrivateModel(PrivateEstimator):
         validate_data(copy(self), X, reset=True, skip_check_array=True)  # before the charge
         encoding = _columns.make_encoding(self.columns, table.names, table.dtypes)
         default_settings = _layered_training.default_settings(len(labels), regression=not classes)
+        settings = default_settings if self.settings is None else self.settings
         result = _joint_tuning.tune_table(
             _layered_training.LayeredDPSGD(encoding.width, classes),
             (_columns.encode(encoding, table.columns), labels),
-            default_settings if self.settings is None else self.settings,
+            settings,
             epsilon=self.epsilon,
             delta=self.delta,
             cap=self.cap,
@@ -72,7 +74,9 @@ class _PrivateModel(PrivateEstimator):
             )
         validate_data(self, X, reset=True, skip_check_array=True)
         self.encoding_, self.model_ = encoding, jax.tree.map(np.asarray, result.model)
-        self.setting_, self.error_, (self.guarantee_,) = result.setting, result.error, result.guarantees
+        self.setting_, self.error_ = result.setting, result.error
+        self.guarantee_ = exclude(result.guarantees[0], READ_RAW, SEVERAL_ROWS)
+        self.public_ = {"users": len(labels), "settings": deepcopy(settings)}
         self.error_deviation_, self.note_ = result.error_deviation, _few_rows_note(len(labels))
 
     def _scores(self, X: Any) -> np.ndarray:
@@ -156,6 +160,7 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
       model_: the layers, each ``(weights, bias)``.
       report_: the record of the model, to sign, see ``report.Report``.
       encoding_: the public dimensions of the columns.
+      public_: the number of users, which is that of the rows, and the settings to choose from.
     """
 
     def __init__(
@@ -251,6 +256,7 @@ class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
       model_: the layers, each ``(weights, bias)``.
       report_: the record of the model, to sign, see ``report.Report``.
       encoding_: the public dimensions of the columns.
+      public_: the number of users, which is that of the rows, and the settings to choose from.
       target_range_: ``(low, high)``.
     """
 

@@ -16,7 +16,7 @@ from jaxdpbo._space import Space
 from jaxdpbo._types import ArrayLike
 from jaxdpbo.drivers import Execution, Run, RunInterrupted, Search, _methods, minimize
 from jaxdpbo.integrations.sklearn import _argument_errors, _fitting, _joblib_executor, _losses, _scaling, _splits
-from jaxdpbo.integrations.sklearn._private_estimator import PrivateEstimator
+from jaxdpbo.integrations.sklearn._private_estimator import READ_RAW, SEVERAL_ROWS, PrivateEstimator, exclude
 from jaxdpbo.integrations.sklearn._refitted_method import RefittedMethod
 from jaxdpbo.integrations.sklearn._type_aliases import Estimator, Loss, Rows, Targets
 from jaxdpbo.privacy import _assumptions, _separable
@@ -24,6 +24,7 @@ from jaxdpbo.privacy._recording import Recording
 
 ON_ERROR = ("worst", "raise")
 VALIDATION, ALL = "validation", "all"
+LEARNT = "the rows behind best_estimator_, which learnt from all rows"
 
 
 class _Ready(NamedTuple):
@@ -36,6 +37,7 @@ class _Ready(NamedTuple):
       train: numbers of the rows without protection.
       model: an estimator with the public names of its columns, if fitted.
       rests: the search's own assumptions.
+      declared: what the record shows as public, by name.
       block_rows: the number of training rows in a block; None without blocks.
     """
 
@@ -46,6 +48,7 @@ class _Ready(NamedTuple):
     train: np.ndarray
     model: Estimator
     rests: tuple[str, ...]
+    declared: dict[str, int]
     block_rows: int | None = None
 
 
@@ -124,11 +127,12 @@ class PrivateSearchCV(PrivateEstimator, MetaEstimatorMixin, BaseEstimator):
       method_: the method, and the reason for its choice.
       note_: a warning, such as of too few users; "" without one.
       report_: the record of the search, to sign, see ``report.Report``.
+      public_: the number of users, of training rows or blocks, the space, the loss and its range.
       best_loss_: the noised mean loss, with an ``estimate_share``.
       best_estimator_: the fitted estimator, with ``refit``; ``predict`` and similar methods call this estimator.
     """
 
-    _released, _described = ("release_",), ("best_params_", "method_", "note_")
+    _released, _described = ("release_",), ("best_params_", "best_loss_", "method_", "note_")
 
     @_argument_errors.refuse_others
     def __init__(
@@ -208,7 +212,7 @@ class PrivateSearchCV(PrivateEstimator, MetaEstimatorMixin, BaseEstimator):
         prepare = self._prepare_all_rows if self.protect == ALL else self._prepare_validation
         ready = prepare(X, y, fit_params, split_params, space.params(np.full(len(space.names), 0.5)))
         run = self._search(ready, space, execution)
-        self._keep(run, ready, _num_samples(X))
+        self._keep(run, ready, space, _num_samples(X))
         if self.refit:
             rows = ready.train if self.refit == "train" else np.arange(_num_samples(X))
             chosen = _fitting.clone_with_params(self.estimator, self.best_params_)
@@ -236,9 +240,10 @@ class PrivateSearchCV(PrivateEstimator, MetaEstimatorMixin, BaseEstimator):
         public = None
         if self._proposes() and len(split.train) >= _splits.THIRDS:
             public = _fitting.validation_task(X, y, _splits.split_training_rows(split.train), fit_params, column)
-        grouping = () if groups is None else (_assumptions.ROW_OWNERS,)
-        rests = (_assumptions.OWN_ROWS, _assumptions.PREDICTED_APART, _assumptions.SPLIT_UNSEEN, *grouping)
-        return _Ready(objective, data, public, split.users, split.train, model, rests)
+        grouping = _assumptions.ONE_ROW if groups is None else _assumptions.ROW_OWNERS
+        rests = (_assumptions.OWN_ROWS, _assumptions.PREDICTED_APART, _assumptions.SPLIT_UNSEEN, grouping)
+        declared = {"users": split.users, "training rows": len(split.train)}
+        return _Ready(objective, data, public, split.users, split.train, model, rests, declared)
 
     def _proposes(self) -> bool:
         """True if the training rows propose the settings: they need a loss range, and batches enough for two halves."""
@@ -263,7 +268,9 @@ class PrivateSearchCV(PrivateEstimator, MetaEstimatorMixin, BaseEstimator):
         model = _fitting.clone_with_params(self.estimator, middle)  # raises for unknown parameters
         _argument_errors.expect_response(loss, model)
         block_rows = round(np.mean([len(block.train) for block in objective.partition]))  # equal blocks without groups
-        return _Ready(objective, data, None, objective.count, np.arange(0), model, (), block_rows)
+        rests = (_assumptions.OWN_ROWS, *(_assumptions.ONE_ROW,) * (groups is None))
+        declared = {"users": persons, "blocks": objective.count}
+        return _Ready(objective, data, None, objective.count, np.arange(0), model, rests, declared, block_rows)
 
     def _range(self, loss: Loss) -> Any:
         """The range of a record's loss."""
@@ -318,9 +325,18 @@ class PrivateSearchCV(PrivateEstimator, MetaEstimatorMixin, BaseEstimator):
                 step=error.step,
             ) from error.__cause__
 
-    def _keep(self, run: Run, ready: "_Ready", rows: int) -> None:
+    def _keep(self, run: Run, ready: "_Ready", space: Space, rows: int) -> None:
         """Keep the results that you may publish, and nothing else."""
-        self.guarantee_ = run.guarantee.without(_assumptions.SEPARABLE_LOSSES).assuming(*ready.rests)
+        stated = run.guarantee.without(_assumptions.SEPARABLE_LOSSES).assuming(*ready.rests)
+        several = (SEVERAL_ROWS,) * (_assumptions.ONE_ROW in ready.rests)
+        learnt = (LEARNT,) * (self.refit is not False and self.refit != "train")
+        self.guarantee_ = exclude(stated, *learnt, *(READ_RAW,) * bool(self.refit), *several)
+        loss = _losses.resolve_loss(self.loss, self.estimator)
+        self.public_ = ready.declared | {
+            "space": dict(zip(space.names, space.dimensions, strict=True)),
+            "loss": loss if isinstance(loss, str) else "a function of the caller",
+            "loss range": self._range(loss),
+        }
         self.release_, self.best_params_, self.method_ = run.release, dict(run.release.params), run.method
         self.note_ = run.note
         if ready.block_rows is not None and self.scale:

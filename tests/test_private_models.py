@@ -12,6 +12,7 @@ import pytest
 from oracles import columns as oracle
 from sklearn import metrics
 from sklearn.base import clone
+from sklearn.model_selection import KFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import check_estimator
@@ -358,6 +359,30 @@ def test_the_ledger_is_charged_once_and_no_fit_is_repeated(tmp_path):
     with pytest.raises(ledger.LedgerError):
         recorded.fit(FRAME, LABELS)
     assert len(ledger.account(path).spends) == 1
+
+
+def test_without_a_ledger_the_note_and_the_record_say_that_one_fit_is_counted(fitted, tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    ledger.create(path, notion="dp", level=20.0, delta=1e-2, total_variation=1e-3, protects=_guarantee.ALL_ROWS)
+    recorded = regressor(ledger=Recording(path, "model"), run=None).fit(FRAME, FRAME["age"])
+    for model, counted in ((fitted, True), (recorded, False)):
+        assert ("this guarantee counts one fit" in model.note_) == counted
+        assert ("this guarantee counts one fit" in model.report_.details["note_"]) == counted
+
+
+def test_folds_never_share_a_charge_and_a_run_name_for_each_adds_them_up(tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    ledger.create(path, notion="dp", level=30.0, delta=1e-2, total_variation=1e-3, protects=_guarantee.ALL_ROWS)
+    model = classifier(ledger=Recording(path, "model"), run=None)
+    with pytest.raises(ledger.LedgerError, match=r"run 'model' was charged before, and .* a clone.*set_params"):
+        cross_val_score(make_pipeline(FunctionTransformer(), model), FRAME, LABELS, cv=2, error_score="raise")
+    assert [entry.run for entry in ledger.account(path).spends] == ["model"]
+    for fold, (rows, _) in enumerate(KFold(2).split(FRAME)):
+        named = clone(model).set_params(ledger=Recording(path, f"fold {fold}"))
+        named.fit(FRAME.iloc[rows], LABELS[rows])
+    assert [entry.run for entry in ledger.account(path).spends] == ["model", "fold 0", "fold 1"]
+    spent = sum(float(entry.spend.events[0].level) for entry in ledger.account(path).spends)
+    assert spent == pytest.approx(float(ledger.account(path).spent.cost))
 
 
 def test_one_ledger_pays_for_a_search_and_a_model_of_the_same_people(tmp_path):

@@ -28,6 +28,7 @@ from sklearn.model_selection import (
     PredefinedSplit,
     ShuffleSplit,
     StratifiedShuffleSplit,
+    cross_val_score,
 )
 from sklearn.neighbors import KernelDensity
 from sklearn.pipeline import make_pipeline
@@ -766,6 +767,23 @@ def test_a_search_on_record_is_charged_once_and_given_out_again(tmp_path):
     assert len(ledger.account(path).spends) == 1
     with pytest.raises(ValueError, match="the same split each time"):
         search(cv=ShuffleSplit(1, test_size=0.5), **options).fit(X, Y)
+
+
+def test_a_fold_is_never_given_the_answer_of_another_fold(tmp_path):
+    """Of equal size, no ledger can tell them apart: clones of a name that was charged are refused."""
+    path = tmp_path / "ledger.jsonl"
+    ledger.create(path, mu=3.0)
+    options = {"ledger": Recording(path, "one"), "key": None, "insecure_key": False, "refit": "train"}
+    with pytest.raises(ledger.LedgerError, match=r"run 'one' was charged before, and .* a clone.*set_params"):
+        cross_val_score(search(**options), X, Y, cv=2, error_score="raise")
+    assert len(ledger.account(path).spends) == 1
+    again = clone(search(**options))
+    with pytest.raises(ledger.LedgerError, match="a clone"):
+        pickle.loads(pickle.dumps(again)).fit(X[:30], Y[:30])
+    first, second = (again.set_params(ledger=Recording(path, "two")).fit(X, Y).best_params_ for _ in range(2))
+    assert first == second  # the caller named the run of this very clone, so a retry is given its answer
+    assert "this guarantee counts one fit" in search().fit(X, Y).note_
+    assert "this guarantee counts one fit" not in again.note_
 
 
 def test_an_answer_is_made_of_plain_numbers_and_its_loss_costs_a_share():

@@ -77,7 +77,7 @@ class _PrivateModel(PrivateEstimator):
         self.setting_, self.error_ = result.setting, result.error
         self.guarantee_ = exclude(result.guarantees[0], READ_RAW, SEVERAL_ROWS)
         self.public_ = {"users": len(labels), "settings": deepcopy(settings)}
-        self.error_deviation_, self.note_ = result.error_deviation, _few_rows_note(len(labels))
+        self.error_deviation_, self.note_ = result.error_deviation, self._join_notes(_few_rows_note(len(labels)))
 
     def _scores(self, X: Any) -> np.ndarray:
         """The scores ``(n, k)`` of the rows."""
@@ -156,7 +156,7 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
       error_: the share of wrong predictions on the rows held out, noised; the least of several, so a little below the
         error on new rows. A row with another label counts as wrong.
       error_deviation_: the standard deviation of the noise of each of these errors.
-      note_: a warning if the rows are few, otherwise "".
+      note_: a warning if the rows are few, and without a ledger, that the guarantee counts one fit; otherwise "".
       model_: the layers, each ``(weights, bias)``.
       report_: the record of the model, to sign, see ``report.Report``.
       encoding_: the public dimensions of the columns.

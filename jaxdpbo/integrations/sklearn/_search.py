@@ -117,6 +117,7 @@ class PrivateSearchCV(PrivateEstimator, MetaEstimatorMixin, BaseEstimator):
       search: ``Search(method, batch, start, clip_norm, estimate_share, noise)``; ``n_iter`` takes the place of
         ``steps``. With an ``estimate_share``, ``best_loss_`` is a noised mean loss at ``best_params_``.
       ledger: ``Recording(path, run)``: charge the search first; another fit under its name returns the first answer.
+        A clone, such as that of a fold, is refused under the name of an earlier fit.
       run: ``Execution(key=..., insecure_key=True)``, FOR TESTS ALONE: anyone who knows the key can remove the noise,
         and clones share it.
 
@@ -125,7 +126,7 @@ class PrivateSearchCV(PrivateEstimator, MetaEstimatorMixin, BaseEstimator):
       guarantee_: the guarantee, see ``Guarantee``.
       release_: the release; ``release_.params`` is the best setting, before scaling.
       method_: the method, and the reason for its choice.
-      note_: a warning, such as of too few users; "" without one.
+      note_: warnings, such as of too few users; without a ledger, that the guarantee counts one fit.
       report_: the record of the search, to sign, see ``report.Report``.
       public_: the number of users, of training rows or blocks, the space, the loss and its range.
       best_loss_: the noised mean loss, with an ``estimate_share``.
@@ -338,7 +339,7 @@ class PrivateSearchCV(PrivateEstimator, MetaEstimatorMixin, BaseEstimator):
             "loss range": self._range(loss),
         }
         self.release_, self.best_params_, self.method_ = run.release, dict(run.release.params), run.method
-        self.note_ = run.note
+        self.note_ = self._join_notes(run.note)
         if ready.block_rows is not None and self.scale:
             self.best_params_ = _scaling.scale(self.estimator, self.best_params_, ready.block_rows, rows)
         if self._checked_search().estimate_share:

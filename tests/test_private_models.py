@@ -12,11 +12,12 @@ import pytest
 from oracles import columns as oracle
 from sklearn import metrics
 from sklearn.base import clone
+from sklearn.model_selection import KFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import check_estimator
 
-from jaxdpbo import Execution, Recording, Search, ledger, minimize, space, tuning
+from jaxdpbo import Execution, Recording, Search, ledger, minimize, secret_key, space, tuning
 from jaxdpbo.integrations.sklearn import PrivateClassifier, PrivateRegressor, _columns, _layered_training
 from jaxdpbo.integrations.sklearn._private_models import _few_rows_note, _read_table, _read_targets
 from jaxdpbo.privacy import _assumptions, _guarantee
@@ -286,11 +287,50 @@ def test_one_guarantee_for_all_rows_is_the_larger_of_both(fitted):
         _layered_training.LayeredDPSGD(rows[0].shape[1], 2), rows, SETTINGS, **BUDGET, key=RUN.key, insecure_key=True
     )
     stated = fitted.guarantee_
-    assert stated.protects == _guarantee.ALL_ROWS
+    assert stated.protects.startswith(f"{_guarantee.ALL_ROWS}; NOT ")
     assert stated.level == max(other.level for other in apart.guarantees)
     assert 0.98 * BUDGET["epsilon"] < stated.epsilon(BUDGET["delta"]) <= BUDGET["epsilon"]
     assert set(stated.assumptions) == set(apart.guarantees[0].assumptions)
     np.testing.assert_array_equal(fitted.model_[0].weights, apart.model[0].weights)  # the same mechanism
+
+
+def test_the_guarantee_says_what_it_assumes_of_rows_and_what_it_leaves_out(fitted, tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    ledger.create(path, notion="dp", level=20.0, delta=1e-2, total_variation=1e-3, protects=_guarantee.ALL_ROWS)
+    models = fitted, regressor(run=None, ledger=Recording(path, "model")).fit(FRAME, FRAME["age"])
+    for model in models:
+        assert {_assumptions.OWN_ROWS, _assumptions.ONE_ROW} < set(model.guarantee_.assumptions)
+        (stated,) = model.report_.to_dict()["guarantees"]
+        assert stated["protects"] == _guarantee.ALL_ROWS
+        for unprotected in ("predict", "score", "cross_val_score", "more than one row of a user"):
+            assert unprotected in stated["does not protect"]
+    assert {_assumptions.OWN_ROWS, _assumptions.ONE_ROW} < set(ledger.account(path).assumptions)
+
+
+def test_the_record_shows_what_was_declared_public_and_hashes_all_of_the_model(fitted):
+    models = fitted, regressor().fit(FRAME, FRAME["age"])
+    shown = [model.report_.details for model in models]
+    for details in shown:
+        assert details["users"] == str(ROWS)
+        assert details["settings"] == str(SETTINGS)
+        for part in ("'age': Integer(low=0, high=120, log=False)", "'f', 'm'", "high=1000000.0", "'id': left out"):
+            assert part in details["encoding_"]
+    assert shown[0]["classes_"] == "['no' 'yes']"
+    assert shown[1]["target_range_"] == "(0.0, 120.0)"
+    for model in models:
+        before = model.report_.fingerprint
+        assert len(before) == 64
+        assert pickle.loads(pickle.dumps(model)).report_.fingerprint == before
+        for name in results(model) - {"guarantee_", "n_features_in_", "feature_names_in_"}:
+            other = pickle.loads(pickle.dumps(model))
+            setattr(other, name, changed(getattr(other, name)))
+            assert other.report_.fingerprint != before, name
+
+
+def changed(value):
+    """The value, with one of its leaves replaced."""
+    leaves, tree = jax.tree.flatten(value)
+    return jax.tree.unflatten(tree, ["another" if isinstance(leaves[-1], str) else 7, *leaves[1:]])
 
 
 def test_the_noise_of_an_error_has_the_stated_deviation(monkeypatch):
@@ -319,6 +359,30 @@ def test_the_ledger_is_charged_once_and_no_fit_is_repeated(tmp_path):
     with pytest.raises(ledger.LedgerError):
         recorded.fit(FRAME, LABELS)
     assert len(ledger.account(path).spends) == 1
+
+
+def test_without_a_ledger_the_note_and_the_record_say_that_one_fit_is_counted(fitted, tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    ledger.create(path, notion="dp", level=20.0, delta=1e-2, total_variation=1e-3, protects=_guarantee.ALL_ROWS)
+    recorded = regressor(ledger=Recording(path, "model"), run=None).fit(FRAME, FRAME["age"])
+    for model, counted in ((fitted, True), (recorded, False)):
+        assert ("this guarantee counts one fit" in model.note_) == counted
+        assert ("this guarantee counts one fit" in model.report_.details["note_"]) == counted
+
+
+def test_folds_never_share_a_charge_and_a_run_name_for_each_adds_them_up(tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    ledger.create(path, notion="dp", level=30.0, delta=1e-2, total_variation=1e-3, protects=_guarantee.ALL_ROWS)
+    model = classifier(ledger=Recording(path, "model"), run=None)
+    with pytest.raises(ledger.LedgerError, match=r"run 'model' was charged before, and .* a clone.*set_params"):
+        cross_val_score(make_pipeline(FunctionTransformer(), model), FRAME, LABELS, cv=2, error_score="raise")
+    assert [entry.run for entry in ledger.account(path).spends] == ["model"]
+    for fold, (rows, _) in enumerate(KFold(2).split(FRAME)):
+        named = clone(model).set_params(ledger=Recording(path, f"fold {fold}"))
+        named.fit(FRAME.iloc[rows], LABELS[rows])
+    assert [entry.run for entry in ledger.account(path).spends] == ["model", "fold 0", "fold 1"]
+    spent = sum(float(entry.spend.events[0].level) for entry in ledger.account(path).spends)
+    assert spent == pytest.approx(float(ledger.account(path).spent.cost))
 
 
 def test_one_ledger_pays_for_a_search_and_a_model_of_the_same_people(tmp_path):
@@ -377,12 +441,40 @@ def test_with_a_cap_every_fit_trains_the_same_number_of_models(monkeypatch):
         assert _assumptions.RUNS_UNKNOWN not in stated.assumptions
 
 
-def test_a_refused_fit_leaves_the_fitted_model(fitted):
+@pytest.mark.parametrize("make", [classifier, regressor])
+def test_a_key_of_a_model_is_for_tests_alone(make):
+    """Clones share it, so two folds would have the same noise."""
+    with pytest.raises(ValueError, match="key must be given with insecure_key=True, for tests alone: clones share it"):
+        make(run=Execution(key=secret_key())).fit(FRAME, LABELS)
+
+
+def results(model):
+    """The names of fitted attributes."""
+    return {name for name in vars(model) if name.endswith("_")}
+
+
+def refuse_columns(model):
+    model.set_params(epsilon=-1.0).fit(FRAME[FRAME.columns[::-1]], LABELS)
+
+
+def refuse_classes(model):
+    model.set_params(classes=None).fit(FRAME, LABELS)
+
+
+def fail_to_train(model):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_training, "_train", None)
+        model.fit(FRAME, LABELS)
+
+
+@pytest.mark.parametrize("fail", [refuse_columns, refuse_classes, fail_to_train])
+def test_a_fit_that_fails_leaves_nothing_of_the_fit_before(fail, fitted):
+    """Otherwise the guarantee of the first fit would stand beside the arguments of the second."""
     model = pickle.loads(pickle.dumps(fitted))
-    before = model.predict_proba(FRAME)
-    with pytest.raises(ValueError, match="epsilon must be"):
-        model.set_params(epsilon=-1.0).fit(FRAME[FRAME.columns[::-1]], LABELS)
-    np.testing.assert_array_equal(model.predict_proba(FRAME), before)
+    assert "guarantee_" in results(model)
+    with pytest.raises((ValueError, TypeError, RuntimeError)):
+        fail(model)
+    assert not results(model)
 
 
 def test_columns_are_those_of_fit():

@@ -8,8 +8,10 @@ import re
 from fractions import Fraction
 from pathlib import Path
 
+import jax
 import jax.numpy as jnp
 import jsonschema
+import neighbour_cases
 import numpy as np
 import optuna
 import pytest
@@ -298,6 +300,28 @@ def test_text_of_an_entry_is_read_as_it_was():
     entry = yaml.safe_load(made.registry(**ENTRY | {"intended_use": odd}))
     assert entry["deployment"]["basic"]["intended_use"] == odd
     assert entry["deployment"]["dp_variant"]["variant_name"] == "Pure DP"
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        tuning.TuningResult((1.0,), {"epochs": 2}, 3.0, (PURE,), 0.25, 0.125),
+        tuning.LeastEpsilonResult(True, 2.0, (1.0,), {"epochs": 2}, 3.0, 0.25, (0.125, 0.5), (PAID,)),
+        tuning.Front(({"epochs": 2},), np.ones(1), np.ones(1), np.ones(1), np.ones(1, bool), (1.0,), (PURE,)),
+    ],
+    ids=lambda result: type(result).__name__,
+)
+def test_the_hash_of_a_training_covers_all_that_it_released(result):
+    before = result.report().fingerprint
+    for name in set(result._fields) - {"guarantees"}:
+        other = jax.tree.map(lambda leaf: 1 - leaf, getattr(result, name))
+        assert result._replace(**{name: other}).report().fingerprint != before, name
+
+
+@pytest.mark.parametrize("train", [neighbour_cases.tuned, neighbour_cases.reached, neighbour_cases.fronted])
+def test_the_guarantee_of_a_training_says_what_it_assumes_of_rows(train):
+    for stated in train(list(neighbour_cases.USUAL) * 2)[-1]:
+        assert {_assumptions.OWN_ROWS, _assumptions.ONE_ROW} < set(stated.assumptions)
 
 
 # -- Ledgers ----------------------------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ from sklearn.model_selection import (
     PredefinedSplit,
     ShuffleSplit,
     StratifiedShuffleSplit,
+    cross_val_score,
 )
 from sklearn.neighbors import KernelDensity
 from sklearn.pipeline import make_pipeline
@@ -439,7 +440,7 @@ class Seeing(LogisticRegression):
 def test_all_rows_are_protected_in_blocks(n_jobs, capfd):
     options = {"protect": "all", "n_blocks": 12, "loss": "log_loss", "n_jobs": n_jobs}
     fitted = search(Seeing(), **options).fit(X, Y)
-    assert fitted.guarantee_.protects == _guarantee.ALL_ROWS
+    assert fitted.guarantee_.protects == f"{_guarantee.ALL_ROWS}; NOT more than one row of a user"
     assert _assumptions.BLOCKS_APART in fitted.guarantee_.assumptions
     assert _assumptions.SEPARABLE_LOSSES not in fitted.guarantee_.assumptions
     assert _assumptions.PREDICTED_APART not in fitted.guarantee_.assumptions
@@ -468,6 +469,7 @@ def test_all_rows_are_protected_in_blocks(n_jobs, capfd):
     assert len(held_out.elements) == len(held_out.rows)
     grouped = search(**options).fit(X, Y, groups=np.arange(60) // 2)
     assert _assumptions.ROW_OWNERS in grouped.guarantee_.assumptions
+    assert grouped.guarantee_.protects == _guarantee.ALL_ROWS
     refitted = search(refit=True, **options).fit(X, Y)
     assert refitted.predict(X).shape == (60,)
 
@@ -543,6 +545,49 @@ def test_a_refit_is_of_the_rows_that_it_says():
     assert not hasattr(fitted.set_params(refit=False).fit(X, Y), "best_estimator_")  # nothing of the fit before is left
     with pytest.raises(ValueError, match="refit must be"):
         search(refit="all").fit(X, Y)
+
+
+@pytest.mark.parametrize("wrong", [{"protect": "none"}, {"error_score": 0}, {"scale": "half"}, {"mu": -1.0}])
+def test_a_search_that_fails_leaves_nothing_of_the_search_before(wrong):
+    made = search().fit(X, Y)
+    with pytest.raises((ValueError, TypeError), match=next(iter(wrong))):
+        made.set_params(**wrong).fit(X, Y)
+    assert not [name for name in vars(made) if name.endswith("_")]
+
+
+def test_a_record_says_what_the_guarantee_of_a_search_leaves_out():
+    def stated(**options):
+        fit_params = {"groups": np.arange(60) // 2} if options.pop("grouped", False) else {}
+        made = search(**options).fit(X, Y, **fit_params)
+        return made, made.report_.to_dict()["guarantees"][0]["does not protect"]
+
+    for protect in ({"protect": "validation"}, {"protect": "all", "n_blocks": 12}):
+        _, plain = stated(**protect)
+        assert "best_estimator_" not in plain
+        assert "score" not in plain
+        made, refitted = stated(refit=True, **protect)
+        assert "best_estimator_, which learnt from all rows" in refitted
+        for options in ({}, {"grouped": True}):
+            made, left_out = stated(**protect, **options)
+            assert ("more than one row of a user" in left_out) != bool(options)
+            assert (_assumptions.ONE_ROW in made.guarantee_.assumptions) != bool(options)
+    _, trained = stated(refit="train")
+    assert "predict, score or cross_val_score" in trained
+    assert "best_estimator_" not in trained
+
+
+def test_the_record_of_a_search_shows_what_was_declared_public():
+    halves = search(estimate_share=0.1, n_iter=4).fit(X, Y)
+    details = halves.report_.details
+    assert details["users"] == details["training rows"] == "30"
+    assert details["space"] == "{'C': Real(low=0.1, high=1.0, log=False)}"
+    assert (details["loss"], details["loss range"]) == ("log_loss", "(0.0, 4.0)")
+    assert details["best_loss_"] == str(halves.best_loss_)
+    blocks = search(protect="all", n_blocks=12, loss="zero_one").fit(X, Y, groups=np.arange(60) // 2)
+    assert (blocks.report_.details["users"], blocks.report_.details["blocks"]) == ("30", "12")
+    before = blocks.report_.fingerprint
+    blocks.best_params_["C"] += 0.1
+    assert blocks.report_.fingerprint != before
 
 
 def test_metadata_is_routed():
@@ -722,6 +767,23 @@ def test_a_search_on_record_is_charged_once_and_given_out_again(tmp_path):
     assert len(ledger.account(path).spends) == 1
     with pytest.raises(ValueError, match="the same split each time"):
         search(cv=ShuffleSplit(1, test_size=0.5), **options).fit(X, Y)
+
+
+def test_a_fold_is_never_given_the_answer_of_another_fold(tmp_path):
+    """Of equal size, no ledger can tell them apart: clones of a name that was charged are refused."""
+    path = tmp_path / "ledger.jsonl"
+    ledger.create(path, mu=3.0)
+    options = {"ledger": Recording(path, "one"), "key": None, "insecure_key": False, "refit": "train"}
+    with pytest.raises(ledger.LedgerError, match=r"run 'one' was charged before, and .* a clone.*set_params"):
+        cross_val_score(search(**options), X, Y, cv=2, error_score="raise")
+    assert len(ledger.account(path).spends) == 1
+    again = clone(search(**options))
+    with pytest.raises(ledger.LedgerError, match="a clone"):
+        pickle.loads(pickle.dumps(again)).fit(X[:30], Y[:30])
+    first, second = (again.set_params(ledger=Recording(path, "two")).fit(X, Y).best_params_ for _ in range(2))
+    assert first == second  # the caller named the run of this very clone, so a retry is given its answer
+    assert "this guarantee counts one fit" in search().fit(X, Y).note_
+    assert "this guarantee counts one fit" not in again.note_
 
 
 def test_an_answer_is_made_of_plain_numbers_and_its_loss_costs_a_share():

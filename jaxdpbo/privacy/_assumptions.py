@@ -13,6 +13,7 @@ PUBLIC_RECORDS = (
     "the public records that propose points are not protected here, and were made without the users' records"
 )
 COMPILED_APART = "XLA compiles a program that keeps users apart to code that keeps them apart, to the last bit"
+ONE_ROW = "each protected row is one user, and no user has two of these rows"
 ROW_OWNERS = "the owner of each row, and the number of rows of each user, are public"
 BLOCKS_APART = "a block's loss depends on its own rows and public values alone: its learner keeps nothing between calls"
 RUN_COST = "one run, including its score, costs these rows no more than stated for one run"
@@ -53,7 +54,7 @@ PAGE = "docs/assumptions.md"  # the consequences of a false assumption, and who 
 SECTIONS = {
     IDEAL_NOISE: "ideal-noise", KEY_SECRET: "key-secret", PUBLIC_CONFIG: "public-configuration",
     SEPARABLE_LOSSES: "separable-losses", SEPARABLE_GAINS: "separable-gains", OWN_ROWS: "own-rows",
-    COMPILED_APART: "compiled-apart", ROW_OWNERS: "row-owners", BLOCKS_APART: "blocks-apart",
+    COMPILED_APART: "compiled-apart", ONE_ROW: "one-row", ROW_OWNERS: "row-owners", BLOCKS_APART: "blocks-apart",
     PREDICTED_APART: "predicted-apart", PUBLIC_RECORDS: "public-records",
     **dict.fromkeys((RUN_COST, RUNS_UNKNOWN, LOSERS_UNKNOWN, FAILS_BY_NOISE, ROWS_APART), "private-selection"),
     STAGE_COSTS: "stage-costs", POISSON_BATCHES: "poisson-batches", FOREIGN_DRAWS: "foreign-draws",

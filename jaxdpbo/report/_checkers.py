@@ -10,6 +10,7 @@ CHECKERS = {
     "separable-gains": "the author of the gain",
     "own-rows": "the people who prepare the data",
     "compiled-apart": "the author of the loss, on their own machine",
+    "one-row": "the people who prepare the data",
     "row-owners": "the people who prepare the data",
     "blocks-apart": "the author of the learner",
     "predicted-apart": "the author of the estimator",

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo import _silence, _user_values
-from jaxdpbo.privacy import _accounting, _calibration, _guarantee, _private_mean, _recording
+from jaxdpbo.privacy import _accounting, _assumptions, _calibration, _guarantee, _private_mean, _recording
 from jaxdpbo.privacy._accounting import stage
 from jaxdpbo.report import _report as reports
 from jaxdpbo.tuning import _selection
@@ -53,7 +53,7 @@ class TuningResult(NamedTuple):
         """Make the record of the model, to sign; see ``Run.report``."""
         details = {"setting": self.setting, "noise": self.noise, "noised error on validation rows": self.error}
         details["standard deviation of the error's noise"] = self.error_deviation
-        release = self.model, self.setting, self.noise, self.error
+        release = tuple(self._replace(guarantees=()))
         made = reports.report("a private model, tuned and trained", self.guarantees, release=release, details=details)
         return made if path is None else made.save(path)
 
@@ -90,6 +90,11 @@ def check_rows(training: Training, rows: Any, validation: Any) -> tuple[Rows, Ro
     if shared or any(one is other for one, other in itertools.product(rows, validation)):  # converted, both are copies
         raise ValueError("validation must not share memory with rows: pass rows that do not train")
     return checked, checked_validation
+
+
+def row_assumptions(training: Training) -> tuple[str, ...]:
+    """What a guarantee of rows assumes: of the rows as they were passed, and of the training."""
+    return _assumptions.OWN_ROWS, _assumptions.ONE_ROW, *training.assumptions()
 
 
 def _check_arrays(name: str, rows: Any, training: Training) -> Rows:

@@ -274,7 +274,7 @@ def _statements(plan: _Plan, records: int, apart: bool) -> tuple[_guarantee.Guar
     of_scores = _calibration.gdp_guarantee(plan.budget, VALIDATION)
     scored = _accounting.total([stage.gaussian_stage(of_scores.level, "noised scores")], arguments.delta)
     variation = count * max(arguments.training.total_variation(setting, records) for setting in arguments.settings)
-    rests = (_assumptions.RANDOM_BITS, _assumptions.FAILS_BY_NOISE, *arguments.training.assumptions())
+    rests = (_assumptions.RANDOM_BITS, _assumptions.FAILS_BY_NOISE, *_fitting.row_assumptions(arguments.training))
     rests += (_assumptions.ROWS_APART,) if apart else ()
     return (
         _composed_guarantee.guarantee_from_total(trained, TRAIN, assumptions=rests, total_variation=variation),

@@ -156,7 +156,7 @@ def _select_and_train(
         max(arguments.training.total_variation(setting, records) for setting in arguments.settings)
         + score_guarantee.total_variation,
         cap,
-        (*arguments.training.assumptions(), *split_assumptions),
+        (*_fitting.row_assumptions(arguments.training), *split_assumptions),
     )
     if single_guarantee:
         guarantees = (replace(max(guarantees, key=lambda guarantee: guarantee.level), protects=_guarantee.ALL_ROWS),)

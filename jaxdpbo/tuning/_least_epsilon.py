@@ -75,7 +75,8 @@ class LeastEpsilonResult(NamedTuple):
     def report(self, path: str | Path | None = None) -> reports.Report:
         """Make the record of the release, to sign; see ``Run.report``."""
         details = {"outcome": self.note, "setting": self.setting, "noise": self.noise, "noised error": self.error}
-        release = self.reached, self.epsilon, self.model, self.setting, self.noise, self.error
+        details["its 95 % interval"] = self.interval
+        release = tuple(self._replace(guarantees=()))
         what = "a private model of" if self.reached else "a search without a model for"
         title = f"{what} the least epsilon that reaches an error"
         made = reports.report(title, self.guarantees, release=release, details=details)
@@ -302,7 +303,7 @@ def _guarantees(
     guarantees = _selection.base_guarantees(repetitions, arguments.settings, costs, arguments.delta, variation)
     (validation,) = _selection.add_attained(guarantees, repetitions, costs)
     largest = plan.costs.largest
-    rests = (_selection.timing_assumption(cap), *arguments.training.assumptions())
+    rests = (_selection.timing_assumption(cap), *_fitting.row_assumptions(arguments.training))
     validation = validation.assuming(*rests, *((_assumptions.ROWS_APART,) if has_validation else ()))
     train = _guarantee.guarantee(
         "ex_post_dp",

@@ -54,6 +54,12 @@ class Encoding(NamedTuple):
         """The number of features."""
         return sum(map(_width, self.dimensions))
 
+    def __str__(self) -> str:
+        """All columns, for a person who signs for their ranges and categories."""
+        names = self.names or range(max(self.positions) + 1)
+        by_position = dict(zip(self.positions, self.dimensions, strict=True))
+        return "; ".join(f"{name!r}: {by_position.get(place, 'left out')}" for place, name in enumerate(names))
+
 
 def make_encoding(columns: Any, names: Sequence[Any], dtypes: Sequence[Any]) -> Encoding:
     """Match dimensions with the columns of a table; reads names and dtypes, no values.

@@ -1,7 +1,7 @@
 """``PrivateClassifier`` and ``PrivateRegressor``: a private model of a table, its settings tuned under one epsilon."""
 
 from collections.abc import Iterable, Sequence
-from copy import copy
+from copy import copy, deepcopy
 from typing import Any, NamedTuple
 
 import jax
@@ -15,10 +15,9 @@ from jaxdpbo import _checks
 from jaxdpbo._space import Dimension
 from jaxdpbo._types import ArrayLike
 from jaxdpbo.drivers import Execution
-from jaxdpbo.drivers._execution import check_execution
 from jaxdpbo.drivers._preview import FEW_USERS
 from jaxdpbo.integrations.sklearn import _columns, _layered_training, _losses
-from jaxdpbo.integrations.sklearn._record import RecordMixin
+from jaxdpbo.integrations.sklearn._private_estimator import READ_RAW, SEVERAL_ROWS, PrivateEstimator, exclude
 from jaxdpbo.integrations.sklearn._type_aliases import Rows, Targets
 from jaxdpbo.privacy._recording import Recording
 from jaxdpbo.tuning import _fitting, _joint_tuning
@@ -35,19 +34,19 @@ class _Table(NamedTuple):
     columns: list[np.ndarray]
 
 
-class _PrivateModel(RecordMixin):
+class _PrivateModel(PrivateEstimator):
     """Base class of ``PrivateClassifier`` and ``PrivateRegressor``."""
 
-    _released, _described = ("model_", "setting_", "error_"), ("setting_", "error_", "error_deviation_", "note_")
+    _released = ("model_",)
+    _described = ("setting_", "error_", "error_deviation_", "note_", "encoding_", "classes_", "target_range_")
     columns: Any
     epsilon: float
     delta: float
     settings: Any
     cap: int | None
     ledger: Recording | None
-    run: Execution | None
 
-    def _tune(self, X: Any, labels: np.ndarray, classes: int) -> None:
+    def _tune(self, run: Execution, X: Any, labels: np.ndarray, classes: int) -> None:
         """Encode, tune and train, and keep what you may publish, and nothing else."""
         table = _read_table(X)
         check_consistent_length(*table.columns, labels)
@@ -55,12 +54,12 @@ class _PrivateModel(RecordMixin):
             raise ValueError(f"X must have at least {_fitting.LEAST_ROWS} rows, got {len(labels)}")
         validate_data(copy(self), X, reset=True, skip_check_array=True)  # before the charge
         encoding = _columns.make_encoding(self.columns, table.names, table.dtypes)
-        run = check_execution(type(self).__name__, self.run, "key", "insecure_key")
         default_settings = _layered_training.default_settings(len(labels), regression=not classes)
+        settings = default_settings if self.settings is None else self.settings
         result = _joint_tuning.tune_table(
             _layered_training.LayeredDPSGD(encoding.width, classes),
             (_columns.encode(encoding, table.columns), labels),
-            default_settings if self.settings is None else self.settings,
+            settings,
             epsilon=self.epsilon,
             delta=self.delta,
             cap=self.cap,
@@ -70,8 +69,10 @@ class _PrivateModel(RecordMixin):
         )
         validate_data(self, X, reset=True, skip_check_array=True)
         self.encoding_, self.model_ = encoding, jax.tree.map(np.asarray, result.model)
-        self.setting_, self.error_, (self.guarantee_,) = result.setting, result.error, result.guarantees
-        self.error_deviation_, self.note_ = result.error_deviation, _few_rows_note(len(labels))
+        self.setting_, self.error_ = result.setting, result.error
+        self.guarantee_ = exclude(result.guarantees[0], READ_RAW, SEVERAL_ROWS)
+        self.public_ = {"users": len(labels), "settings": deepcopy(settings)}
+        self.error_deviation_, self.note_ = result.error_deviation, self._join_notes(_few_rows_note(len(labels)))
 
     def _scores(self, X: Any) -> np.ndarray:
         """The scores ``(n, k)`` of the rows."""
@@ -150,10 +151,11 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
       error_: the share of wrong predictions on the rows held out, noised; the least of several, so a little below the
         error on new rows. A row with another label counts as wrong.
       error_deviation_: the standard deviation of the noise of each of these errors.
-      note_: a warning if the rows are few, otherwise "".
+      note_: a warning if the rows are few, and without a ledger, that the guarantee counts one fit; otherwise "".
       model_: the layers, each ``(weights, bias)``.
       report_: the record of the model, to sign, see ``report.Report``.
       encoding_: the public dimensions of the columns.
+      public_: the number of users, which is that of the rows, and the settings to choose from.
     """
 
     def __init__(
@@ -191,9 +193,9 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
           tuning.AllRunsFailed: every training failed; the budget is spent.
           ledger.LedgerError: the budget does not suffice, or the name was used before.
         """
-        classes = _check_classes(self.classes)
+        run, classes = self._begin_fit(), _check_classes(self.classes)
         numbers = _columns.category_numbers(classes, _read_targets(self, y))
-        self._tune(X, np.maximum(numbers, -1), len(classes))
+        self._tune(run, X, np.maximum(numbers, -1), len(classes))
         self.classes_ = np.asarray(classes)
         return self
 
@@ -249,6 +251,7 @@ class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
       model_: the layers, each ``(weights, bias)``.
       report_: the record of the model, to sign, see ``report.Report``.
       encoding_: the public dimensions of the columns.
+      public_: the number of users, which is that of the rows, and the settings to choose from.
       target_range_: ``(low, high)``.
     """
 
@@ -281,9 +284,9 @@ class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
           X: a data frame, or an array ``(n, d)``.
           y: a number for each row.
         """
-        low, high = _checks.interval("target_range", self.target_range)
+        run, (low, high) = self._begin_fit(), _checks.interval("target_range", self.target_range)
         scaled = (_columns.real_numbers(_read_targets(self, y)) - low) / (high - low)
-        self._tune(X, (np.clip(scaled, 0.0, 1.0) - TARGET_OFFSET).astype(np.float32), 0)
+        self._tune(run, X, (np.clip(scaled, 0.0, 1.0) - TARGET_OFFSET).astype(np.float32), 0)
         self.target_range_ = low, high
         return self
 

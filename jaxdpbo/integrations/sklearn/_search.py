@@ -15,9 +15,8 @@ from jaxdpbo import _checks
 from jaxdpbo._space import Space
 from jaxdpbo._types import ArrayLike
 from jaxdpbo.drivers import Execution, Run, RunInterrupted, Search, _methods, minimize
-from jaxdpbo.drivers._execution import check_execution
 from jaxdpbo.integrations.sklearn import _argument_errors, _fitting, _joblib_executor, _losses, _scaling, _splits
-from jaxdpbo.integrations.sklearn._record import RecordMixin
+from jaxdpbo.integrations.sklearn._private_estimator import READ_RAW, SEVERAL_ROWS, PrivateEstimator, exclude
 from jaxdpbo.integrations.sklearn._refitted_method import RefittedMethod
 from jaxdpbo.integrations.sklearn._type_aliases import Estimator, Loss, Rows, Targets
 from jaxdpbo.privacy import _assumptions, _separable
@@ -25,6 +24,7 @@ from jaxdpbo.privacy._recording import Recording
 
 ON_ERROR = ("worst", "raise")
 VALIDATION, ALL = "validation", "all"
+LEARNT = "the rows behind best_estimator_, which learnt from all rows"
 
 
 class _Ready(NamedTuple):
@@ -37,6 +37,7 @@ class _Ready(NamedTuple):
       train: numbers of the rows without protection.
       model: an estimator with the public names of its columns, if fitted.
       rests: the search's own assumptions.
+      declared: what the record shows as public, by name.
       block_rows: the number of training rows in a block; None without blocks.
     """
 
@@ -47,10 +48,11 @@ class _Ready(NamedTuple):
     train: np.ndarray
     model: Estimator
     rests: tuple[str, ...]
+    declared: dict[str, int]
     block_rows: int | None = None
 
 
-class PrivateSearchCV(RecordMixin, MetaEstimatorMixin, BaseEstimator):
+class PrivateSearchCV(PrivateEstimator, MetaEstimatorMixin, BaseEstimator):
     """Search the hyper-parameters of an estimator, with differential privacy for the validation records, or for all.
 
     ``fit(X, y)`` splits the rows once. Estimators learn from the training rows, which are NOT protected. Each
@@ -115,6 +117,7 @@ class PrivateSearchCV(RecordMixin, MetaEstimatorMixin, BaseEstimator):
       search: ``Search(method, batch, start, clip_norm, estimate_share, noise)``; ``n_iter`` takes the place of
         ``steps``. With an ``estimate_share``, ``best_loss_`` is a noised mean loss at ``best_params_``.
       ledger: ``Recording(path, run)``: charge the search first; another fit under its name returns the first answer.
+        A clone, such as that of a fold, is refused under the name of an earlier fit.
       run: ``Execution(key=..., insecure_key=True)``, FOR TESTS ALONE: anyone who knows the key can remove the noise,
         and clones share it.
 
@@ -123,13 +126,14 @@ class PrivateSearchCV(RecordMixin, MetaEstimatorMixin, BaseEstimator):
       guarantee_: the guarantee, see ``Guarantee``.
       release_: the release; ``release_.params`` is the best setting, before scaling.
       method_: the method, and the reason for its choice.
-      note_: a warning, such as of too few users; "" without one.
+      note_: warnings, such as of too few users; without a ledger, that the guarantee counts one fit.
       report_: the record of the search, to sign, see ``report.Report``.
+      public_: the number of users, of training rows or blocks, the space, the loss and its range.
       best_loss_: the noised mean loss, with an ``estimate_share``.
       best_estimator_: the fitted estimator, with ``refit``; ``predict`` and similar methods call this estimator.
     """
 
-    _released, _described = ("release_",), ("best_params_", "method_", "note_")
+    _released, _described = ("release_",), ("best_params_", "best_loss_", "method_", "note_")
 
     @_argument_errors.refuse_others
     def __init__(
@@ -195,11 +199,10 @@ class PrivateSearchCV(RecordMixin, MetaEstimatorMixin, BaseEstimator):
           TypeError: an argument has the wrong type.
           RunInterrupted: with ``error_score="raise"``, a fit failed. The budget is spent.
         """
+        execution = self._begin_fit()
         _checks.one_of("protect", self.protect, (VALIDATION, ALL))
         _checks.one_of("error_score", self.error_score, ON_ERROR)
         _checks.flag("scale", self.scale)
-        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
-            delattr(self, name)  # results of an earlier fit, perhaps of another budget
         if not isinstance(self.refit, (bool, np.bool_)) and self.refit not in ("train",) * (self.protect != ALL):
             raise ValueError(f"refit must be True, False or, for protect='validation', 'train', got {self.refit!r}")
         if get_tags(self.estimator).input_tags.pairwise:
@@ -209,8 +212,8 @@ class PrivateSearchCV(RecordMixin, MetaEstimatorMixin, BaseEstimator):
         fit_params, split_params = self._route_params(params)
         prepare = self._prepare_all_rows if self.protect == ALL else self._prepare_validation
         ready = prepare(X, y, fit_params, split_params, space.params(np.full(len(space.names), 0.5)))
-        run = self._search(ready, space)
-        self._keep(run, ready, _num_samples(X))
+        run = self._search(ready, space, execution)
+        self._keep(run, ready, space, _num_samples(X))
         if self.refit:
             rows = ready.train if self.refit == "train" else np.arange(_num_samples(X))
             chosen = _fitting.clone_with_params(self.estimator, self.best_params_)
@@ -238,9 +241,10 @@ class PrivateSearchCV(RecordMixin, MetaEstimatorMixin, BaseEstimator):
         public = None
         if self._proposes() and len(split.train) >= _splits.THIRDS:
             public = _fitting.validation_task(X, y, _splits.split_training_rows(split.train), fit_params, column)
-        grouping = () if groups is None else (_assumptions.ROW_OWNERS,)
-        rests = (_assumptions.OWN_ROWS, _assumptions.PREDICTED_APART, _assumptions.SPLIT_UNSEEN, *grouping)
-        return _Ready(objective, data, public, split.users, split.train, model, rests)
+        grouping = _assumptions.ONE_ROW if groups is None else _assumptions.ROW_OWNERS
+        rests = (_assumptions.OWN_ROWS, _assumptions.PREDICTED_APART, _assumptions.SPLIT_UNSEEN, grouping)
+        declared = {"users": split.users, "training rows": len(split.train)}
+        return _Ready(objective, data, public, split.users, split.train, model, rests, declared)
 
     def _proposes(self) -> bool:
         """True if the training rows propose the settings: they need a loss range, and batches enough for two halves."""
@@ -265,7 +269,9 @@ class PrivateSearchCV(RecordMixin, MetaEstimatorMixin, BaseEstimator):
         model = _fitting.clone_with_params(self.estimator, middle)  # raises for unknown parameters
         _argument_errors.expect_response(loss, model)
         block_rows = round(np.mean([len(block.train) for block in objective.partition]))  # equal blocks without groups
-        return _Ready(objective, data, None, objective.count, np.arange(0), model, (), block_rows)
+        rests = (_assumptions.OWN_ROWS, *(_assumptions.ONE_ROW,) * (groups is None))
+        declared = {"users": persons, "blocks": objective.count}
+        return _Ready(objective, data, None, objective.count, np.arange(0), model, rests, declared, block_rows)
 
     def _range(self, loss: Loss) -> Any:
         """The range of a record's loss."""
@@ -289,10 +295,8 @@ class PrivateSearchCV(RecordMixin, MetaEstimatorMixin, BaseEstimator):
         batch = batch if search.batch is None else _checks.size("batch", search.batch)
         return _checks.size("n_iter", self.n_iter) // batch, batch
 
-    def _search(self, ready: "_Ready", space: Space) -> Run:
-        search, run = self._checked_search(), check_execution("PrivateSearchCV", self.run, "key", "insecure_key")
-        if run.key is not None and not run.insecure_key:
-            raise ValueError("key must be given with insecure_key=True, for tests alone: clones share it")
+    def _search(self, ready: "_Ready", space: Space, run: Execution) -> Run:
+        search = self._checked_search()
         steps, batch = self._steps(search)
         if not steps:
             raise ValueError(f"n_iter must be at least {batch}, the number of settings in a batch, got {self.n_iter}")
@@ -322,11 +326,20 @@ class PrivateSearchCV(RecordMixin, MetaEstimatorMixin, BaseEstimator):
                 step=error.step,
             ) from error.__cause__
 
-    def _keep(self, run: Run, ready: "_Ready", rows: int) -> None:
+    def _keep(self, run: Run, ready: "_Ready", space: Space, rows: int) -> None:
         """Keep the results that you may publish, and nothing else."""
-        self.guarantee_ = run.guarantee.without(_assumptions.SEPARABLE_LOSSES).assuming(*ready.rests)
+        stated = run.guarantee.without(_assumptions.SEPARABLE_LOSSES).assuming(*ready.rests)
+        several = (SEVERAL_ROWS,) * (_assumptions.ONE_ROW in ready.rests)
+        learnt = (LEARNT,) * (self.refit is not False and self.refit != "train")
+        self.guarantee_ = exclude(stated, *learnt, *(READ_RAW,) * bool(self.refit), *several)
+        loss = _losses.resolve_loss(self.loss, self.estimator)
+        self.public_ = ready.declared | {
+            "space": dict(zip(space.names, space.dimensions, strict=True)),
+            "loss": loss if isinstance(loss, str) else "a function of the caller",
+            "loss range": self._range(loss),
+        }
         self.release_, self.best_params_, self.method_ = run.release, dict(run.release.params), run.method
-        self.note_ = run.note
+        self.note_ = self._join_notes(run.note)
         if ready.block_rows is not None and self.scale:
             self.best_params_ = _scaling.scale(self.estimator, self.best_params_, ready.block_rows, rows)
         if self._checked_search().estimate_share:

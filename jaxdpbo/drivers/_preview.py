@@ -97,8 +97,8 @@ class Preview(NamedTuple):
             sentences.append(f"The estimate of the loss has a standard deviation of {self.estimate_noise:.2g}.")
         sentences.append(
             f"No {self.budget} search can promise a regret below "
-            f"{percent(self.regret_limit, _guarantee_text.shorten_down)} % of the loss range; 1 % takes "
-            f"{self.users_for_percent:,} users at least."
+            f"{percent(self.regret_limit, _guarantee_text.shorten_down)} % of the loss range"
+            + (f"; 1 % takes {self.users_for_percent:,} users at least." if self.users_for_percent > 1 else ".")
         )
         if few := few_users_note(self.users, self.guarantee):
             sentences.append(f"{few}.")

@@ -298,6 +298,25 @@ def guarantee(
     )
 
 
+def complete_assumptions(guarantee: Guarantee, *, separable: bool = True) -> Guarantee:
+    """Add the assumptions of every algorithm in a driver, where the algorithm states no other in their place.
+
+    An algorithm that says nothing of its noise may draw it in floats.
+
+    Args:
+      guarantee: of ``algorithm.privacy(config)``.
+      separable: True if the algorithm adds users up, in ``contribute``.
+    """
+    stated = set(guarantee.assumptions)
+    noise = {_assumptions.RANDOM_BITS, _assumptions.IDEAL_NOISE}
+    losses = {_assumptions.SEPARABLE_LOSSES, _assumptions.SEPARABLE_GAINS}
+    return guarantee.assuming(
+        *((_assumptions.RANDOM_BITS, _assumptions.IDEAL_NOISE) if not noise & stated else ()),
+        _assumptions.PUBLIC_CONFIG,
+        *((_assumptions.SEPARABLE_LOSSES,) if separable and not losses & stated else ()),
+    )
+
+
 def no_guarantee(protects: str, no_guarantee_reason: str) -> Guarantee:
     """Build the guarantee of notion "none", with its reason."""
     reason = _guarantee_fields.check_text("no_guarantee_reason", no_guarantee_reason)

@@ -45,7 +45,8 @@
       ["Method", `minimize runs "${cell.method}" with ${cell.evaluations} evaluations.`],
       ["Noise", noise],
       ["Limit", `No search with this epsilon and delta can promise a regret below ${cell["limit, %"]} % of the loss ` +
-        `range on all data. A regret of 1 % takes ${text(Number(cell["users for 1 %"]))} users at least.`],
+        "range on all data." + (cell["users for 1 %"] === "1" ? "" :
+        ` A regret of 1 % takes ${text(Number(cell["users for 1 %"]))} users at least.`)],
       ["Attacker", `An attacker who accepts 1 false alarm in 20 detects a user at most ${cell["detections in 20"]} ` +
         "times in 20 (guessing: once)."],
     ];

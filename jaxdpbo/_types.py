@@ -140,9 +140,10 @@ class Algorithm(NamedTuple):
       tell: ``(config, state, query, released) -> State``: sees no user, no total and no key.
       release: ``(key, config, state) -> Release``, the only value to publish.
       privacy: ``(config) -> Guarantee``, on the host: for a run of ``steps`` steps with keys from ``secret_key``, each
-        used once. For other keys, ``privacy._keys.for_release`` adjusts the guarantee: the drivers call it, and your
-        own loop must call it too. The other functions accept any key, for tests and research: a key does not show its
-        origin.
+        used once. State in ``assumptions`` if noise is exact (``RANDOM_BITS``) or in floats (``IDEAL_NOISE``): without
+        either, the drivers assume both. For other keys, ``privacy._keys.for_release`` adjusts the guarantee: the
+        drivers call it, and your own loop must call it too. The other functions accept any key, for tests and research:
+        a key does not show its origin.
       contribute: ``(config, query, memory, values, present=None) -> (Total, memory)``, for any ``s`` of the users:
         ``values (..., s)``, and ``present (s,)`` is False at columns without a user, to add nothing. Reads no key and
         no state. The query may set the units of a user's contribution, and whether the step has the contribution, but

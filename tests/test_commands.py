@@ -87,6 +87,13 @@ def test_a_ledger_that_was_cut_short_is_not_verified(path):
         assert "budget.jsonl" in refusal("ledger", action, path)
 
 
+def test_a_ledger_older_than_its_mark_is_not_verified(path):
+    older = path.read_bytes()
+    ledger.charge(path, "april", "a mean", ledger.Spend((ledger.Event("gdp", 1),), "replace_one", USERS))
+    path.write_bytes(older)
+    assert "is older than its mark" in refusal("ledger", "verify", path)
+
+
 def test_a_missing_extra_is_named(monkeypatch):
     for name in ("matplotlib", "tqdm"):
         with monkeypatch.context() as patched:

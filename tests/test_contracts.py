@@ -1,16 +1,19 @@
 """The fields that drivers read are required: a misspelt one is refused before anything is spent, not skipped."""
 
+import dataclasses
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from protocol_cases import CASES, records
 
-from jaxdpbo import drivers, ledger, private_estimate, private_evaluations, private_search
+from jaxdpbo import dp_gibo, drivers, ledger, private_estimate, private_evaluations, private_search, tables
 from jaxdpbo._algorithms import random_search
 from jaxdpbo._types import missing_fields
 from jaxdpbo.drivers import _compiled_steps, _result
+from jaxdpbo.privacy import _assumptions
 from jaxdpbo.types import Config, Info, PublicState
 
 CASE = CASES["dp_gd"]
@@ -118,6 +121,53 @@ def test_a_config_without_users_is_refused():
 def test_an_algorithm_has_contribute_and_perturb_or_neither(missing):
     with pytest.raises(TypeError, match="must have both contribute and perturb, or neither"):
         _result.state_guarantee(CASE.algorithm._replace(**{missing: None}), CASE.objective, CASE.config(1.0))
+
+
+SILENT = dp_gibo.algorithm._replace(
+    privacy=lambda config: dataclasses.replace(dp_gibo.algorithm.privacy(config), assumptions=())
+)
+KEY = jax.random.key(0)
+RUN = drivers.Execution(key=KEY, insecure_key=True)
+UNSAID = {_assumptions.IDEAL_NOISE, _assumptions.PUBLIC_CONFIG, _assumptions.SEPARABLE_LOSSES}
+
+
+def absolute(point, rows):
+    return jnp.abs(rows["x"] - point[0])
+
+
+def guarantees_of(driver, run):
+    """The guarantees of an algorithm that states no assumption, by each of its ways to users."""
+    box = {"users": 500, "steps": 2, "mu": 1.0, "bounds": [(0, 1)], "clip_norm": 1.0, "memory": "none"}
+    config, rows = dp_gibo.config(**box), {"x": np.linspace(0, 1, 500)}
+    if driver == "table":
+        return (drivers.run_loop(SILENT, absolute, tables.arrays(rows), config, run=run).guarantee,)
+    if driver == "sweep":
+        return drivers.sweep(SILENT, absolute, rows, [config], seeds=1, run=run).guarantees
+    if driver == "estimate":
+        algorithm = private_estimate.make_algorithm(SILENT)
+        config = private_estimate.config(config, users=500, mu=1.0, loss_range=(0, 1))
+        return (drivers.run_scan(algorithm, absolute, rows, config, run=run).guarantee,)
+    return (DRIVERS[driver](SILENT, absolute, rows, config, run=run).guarantee,)
+
+
+@pytest.mark.parametrize("driver", [*DRIVERS, "table", "sweep", "estimate"])
+def test_every_driver_names_what_an_algorithm_of_yours_left_unsaid(driver):
+    (stated,) = guarantees_of(driver, drivers.Execution())
+    assert {_assumptions.RANDOM_BITS, *UNSAID} <= set(stated.assumptions)
+    (stated,) = guarantees_of(driver, drivers.Execution(key=KEY) if driver == "sweep" else RUN)
+    assert {_assumptions.WEAK_KEY, _assumptions.KEY_SECRET, *UNSAID} <= set(stated.assumptions)
+
+
+def test_a_weak_key_is_refused_where_the_noise_is_unknown():
+    with pytest.raises(TypeError, match="key must be None or a chacha20 key"):
+        guarantees_of("scan", drivers.Execution(key=KEY))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_drivers_add_nothing_to_what_the_algorithms_here_state(name):
+    algorithm, config = CASES[name].algorithm, CASES[name].config(1.0)
+    stated = _result.state_guarantee(algorithm, CASES[name].objective, config)
+    assert stated.assumptions == algorithm.privacy(config).assumptions
 
 
 def test_what_init_returns_must_be_a_state():

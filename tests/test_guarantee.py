@@ -6,11 +6,13 @@ import math
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from oracles import accounting as oracle
 from oracles import conformance
 
 from jaxdpbo import Guarantee, accounting
-from jaxdpbo.privacy import _assumptions, _composed_guarantee, _guarantee
+from jaxdpbo.privacy import _assumptions, _composed_guarantee, _guarantee, _guarantee_text
 
 GDP = _guarantee.guarantee("gdp", 1.5, "replace_one", "validation users")
 CHOICE = _composed_guarantee.guarantee_from_stages([("a choice", "bounded_range", 0.5)], "rows")
@@ -269,7 +271,7 @@ def test_as_dp_the_whole_guarantee_holds_at_its_delta_with_the_variation_of_its_
         assert stated.to_dp(1e-5) is stated
         assert stated.epsilon(1e-3) <= 1.001 * of("gdp", made.level).epsilon(1e-3)
         assert all(cost <= stated.level for _, cost in stated.parts)
-    assert CHOICE.to_dp(0.0).claim == "dp 0.5 and gdp 0.312979 (replace_one) for rows"
+    assert CHOICE.to_dp(0.0).claim == "dp 0.5 and gdp 0.31298 (replace_one) for rows"
     assert CHOICE.to_dp(1e-5).level < 0.5
     with pytest.raises(ValueError, match="delta must"):
         GDP.to_dp(0.0)
@@ -277,3 +279,19 @@ def test_as_dp_the_whole_guarantee_holds_at_its_delta_with_the_variation_of_its_
         replace(GDP, total_variation=1e-3).to_dp(1e-5)
     with pytest.raises(ValueError, match="a guarantee for to_dp must be GDP"):
         _guarantee.guarantee("metric_dp", 2.0, "unit_distance", "locations", unit=50.0).to_dp(1e-5)
+
+
+@given(st.floats(0, 1.7e308), st.integers(1, 9))
+def test_levels_are_printed_up_and_what_is_left_down(level, digits):
+    for write in (_guarantee_text.round_up, _guarantee_text.shorten_up):
+        assert level <= float(write(level, digits))
+    for write in (_guarantee_text.round_down, _guarantee_text.shorten_down):
+        assert float(write(level, digits)) <= level
+
+
+@given(st.integers(1, 9999), st.integers(-12, 3))
+def test_a_level_of_few_digits_is_printed_as_typed(digits, exponent):
+    typed = float(f"{digits}e{exponent}")
+    for write in (_guarantee_text.round_up, _guarantee_text.round_down):
+        assert float(write(typed)) == typed
+    assert _guarantee_text.shorten_up(typed) == _guarantee_text.shorten_down(typed) == f"{typed:g}"

@@ -881,6 +881,21 @@ def test_an_older_copy_with_the_inode_of_the_file_takes_no_charge(spent, back):
     refused(path, "lacks its mark")
 
 
+def test_readers_are_told_of_a_file_older_than_its_mark(spent, tmp_path):
+    path, older = spent
+    assert _ledger.mark_warning(path) == ""
+    (tmp_path / "copy").write_bytes(older)
+    assert "older than its mark" in _ledger.mark_warning(tmp_path / "copy")
+    path.write_bytes(older)
+    warning = _ledger.mark_warning(path)
+    assert warning in _ledger.describe(path).splitlines()
+    assert f"ledger.jsonl is older than its mark {marks(tmp_path)[0].name}: it lacks lines" in warning
+    (mark,) = marks(tmp_path)
+    mark.unlink()
+    mark.symlink_to("nowhere")
+    assert _ledger.mark_warning(path) == ""  # a reader elsewhere sees no mark
+
+
 @pytest.mark.parametrize("gone", ["deleted", "deleted with the file"])
 def test_a_ledger_without_its_mark_takes_no_charge(spent, gone):
     path, older = spent

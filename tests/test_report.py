@@ -5,6 +5,7 @@ import html.parser
 import json
 import math
 import re
+import sys
 from fractions import Fraction
 from pathlib import Path
 
@@ -16,6 +17,8 @@ import numpy as np
 import optuna
 import pytest
 import yaml
+from hypothesis import example, given
+from hypothesis import strategies as st
 from oracles import odds
 from sklearn.dummy import DummyClassifier
 
@@ -91,7 +94,7 @@ def test_the_sentence_rounds_up():
     (odd,) = report.report(
         "a search", (privacy.guarantee("dp", 1.0, "replace_one", "voters", delta=1.234561e-3),)
     ).to_dict()["guarantees"]
-    assert odd["groups"][0][2] == "0.001235"
+    assert odd["groups"][0][2] == "0.00123457"
     (sentence,) = made.sentences
     times = float(sentence.split("at most ")[1].split()[0])
     exact = 20 * odds.gaussian_detections(0.5, 0.05)
@@ -294,12 +297,49 @@ def test_an_entry_lacks_and_adds_nothing():
         report.report("a transform", (_guarantee.no_guarantee("rows", "none"),)).registry(**ENTRY)
 
 
-def test_text_of_an_entry_is_read_as_it_was():
-    odd = "a: b # c\n'd' \"e\" \u00e9\U0001f600 - [f] {g} yes 1e5"
-    made = report.report("a search", (PURE,))
-    entry = yaml.safe_load(made.registry(**ENTRY | {"intended_use": odd}))
-    assert entry["deployment"]["basic"]["intended_use"] == odd
-    assert entry["deployment"]["dp_variant"]["variant_name"] == "Pure DP"
+ODD = st.sampled_from(
+    ["\x7f", "\x85", "\x9f", "\u2028", "\ufeff", "\ufffe", "\U0001f600", "\n", "\t", "\0", "'", '"', ":", "#", " "]
+)
+WORDS = st.sampled_from(["yes", "1e5", "0o7", "~", "null", "2026-11-26", "<<", "1:30", ""])
+
+
+@given(st.one_of(WORDS, st.text(st.one_of(ODD, st.characters(codec="utf-8")))))
+@example("a: b # c\n'd' \"e\" \u00e9\U0001f600 - [f] {g} yes 1e5")
+def test_text_of_an_entry_is_read_as_it_was(odd):
+    written = report.report("a search", (PURE,)).registry(**ENTRY | {"intended_use": odd, "registry_authors": [odd]})
+    assert written.isascii()
+    entry = yaml.safe_load(written)["deployment"]
+    assert entry["basic"]["intended_use"] == odd
+    assert entry["administrative"]["registry_authors"] == [odd]
+    assert entry["dp_variant"]["variant_name"] == "Pure DP"
+    quoted = [line for line in written.splitlines() if '"intended_use": ' in line]
+    assert len(quoted) == 1
+    assert quoted[0].split(": ", 1)[1].startswith('"')  # text for readers of every version
+
+
+def test_an_entry_states_the_reservation_of_an_ex_post_release():
+    cheap = privacy.guarantee("ex_post_dp", 0.5, "replace_one", "voters", delta=1e-6, largest=8.0)
+    dearer = privacy.guarantee("dp", 1.0, "replace_one", "others", delta=1e-6)
+    made = report.report("a model", (cheap, dearer))
+    loss = yaml.safe_load(made.registry(**ENTRY))["deployment"]["privacy_loss"]
+    assert loss["privacy_unit"] == "voters"
+    assert loss["privacy_parameters"] == {"epsilon": 8.0, "delta": 1e-6}
+    assert loss["privacy_parameters_details"].startswith("The epsilon is the most that a release could cost")
+    assert "Before the release was known: 8.000." in read(made)
+
+
+def test_an_entry_says_that_other_records_proposed_the_candidates():
+    for assumptions, proposed in (((), False), ((_assumptions.PUBLIC_RECORDS,), True)):
+        stated = privacy.guarantee("gdp", 0.5, "replace_one", "voters", assumptions=assumptions)
+        entry = yaml.safe_load(report.report("a search", (stated,)).registry(**ENTRY))["deployment"]
+        tuning_before = entry["implementation"]["preprocessing_and_hyperparameter_tuning"]
+        assert ("proposed with other records, which are not protected" in tuning_before) == proposed
+
+
+def test_without_pyyaml_an_entry_names_its_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    with pytest.raises(ImportError, match=r"an entry of a registry needs yaml: .*\[registry\]"):
+        report.report("a search", (PURE,)).registry(**ENTRY)
 
 
 @pytest.mark.parametrize(
@@ -355,6 +395,64 @@ def test_the_record_of_a_ledger_adds_up_its_spends(tmp_path, capsys):
         main(["report", str(path)])
 
 
+@pytest.mark.parametrize(
+    ("notion", "terms", "words"),
+    [
+        ("zcdp", {}, "zcdp 0.5 (replace_one) for the people"),
+        ("zcdp", {"delta": 1e-6}, "zcdp 0.5 at delta=1e-06 (replace_one) for the people"),
+        ("metric_dp", {"relation": "unit_distance", "unit": 2}, "metric_dp 0.5 (unit_distance 2) for the people"),
+    ],
+)
+def test_the_record_of_a_ledger_without_an_epsilon_says_what_was_spent(tmp_path, notion, terms, words):
+    path, rest = tmp_path / "book", {name: terms[name] for name in terms if name != "delta"}
+    ledger.create(path, notion=notion, level=2, protects="the people", **terms)
+    event = ledger.Event(notion, 0.5, terms.get("delta", 0))
+    spend = ledger.Spend((event,), rest.get("relation", "replace_one"), "the people", rest.get("unit"), ("mine",))
+    ledger.charge(path, "march", "a mean", spend)
+    made = report.ledger_report(path)
+    text = read(made)
+    assert "Nothing was released" not in text
+    assert words in text
+    assert "mine the author of this assumption" in re.sub(r"\s+", " ", text)
+    main(["ledger", "describe", str(path)])
+    assert privacy.guarantee_from_dict(made.to_dict()["guarantees"][0]["guarantee"]).notion == notion
+
+
+def test_a_sum_beyond_the_floats_is_no_guarantee(tmp_path):
+    path = tmp_path / "book"
+    ledger.create(path, notion="dp", level="1e400", protects="the people")
+    ledger.charge(path, "march", "a mean", ledger.Spend((ledger.Event("dp", "1e399"),), "replace_one", "the people"))
+    assert "no privacy guarantee for the people" in read(report.ledger_report(path))
+
+
+def test_the_record_tells_of_an_adopted_copy_and_of_a_file_older_than_its_mark(tmp_path):
+    path = tmp_path / "book"
+    ledger.create(path, mu=2, protects="the people")
+    assert "copies" not in report.ledger_report(path).details
+    ledger.adopt(path, by="the auditor")
+    older = path.read_bytes()
+    assert "by the auditor" in read(report.ledger_report(path))
+    ledger.charge(path, "march", "a mean", ledger.Spend((ledger.Event("gdp", 1),), "replace_one", "the people"))
+    path.write_bytes(older)
+    assert "WARNING" in read(report.ledger_report(path))
+    assert re.search(r"is older than its mark ledger-[0-9a-f]{32}\.head", report.ledger_report(path).details["WARNING"])
+
+
+def test_a_record_has_an_epsilon_at_the_delta_that_was_asked_for_or_none(tmp_path):
+    path = tmp_path / "book"
+    ledger.create(path, notion="dp", level=2, delta=1e-6, protects="the people")
+    for spent in range(2):
+        with pytest.raises(ValueError, match=r"delta must leave an epsilon .* such as 1\.\d+e-06, got 1e-09"):
+            report.ledger_report(path, delta=1e-9)
+        spend = ledger.Spend((ledger.Event("dp", 1, 1e-7),), "replace_one", "the people")
+        ledger.charge(path, f"run {spent}", "a mean", spend)
+    made = report.ledger_report(path, delta=2e-6)
+    assert made.to_dict()["guarantees"][0]["delta"] == 2e-6
+    assert made.details[_report.WHOLE].endswith("at delta = 2e-06")
+    with pytest.raises(SystemExit, match="delta must leave an epsilon"):
+        main(["report", str(path), "--delta", "1e-9"])
+
+
 def test_a_refund_in_a_ledger_is_no_promise_in_advance(tmp_path):
     path = tmp_path / "budget.jsonl"
     ledger.create(path, notion="dp", level=4, delta=1e-3, total_variation=1e-6, protects="the people")
@@ -405,7 +503,7 @@ def test_without_a_typed_delta_it_is_below_one_over_the_users():
 def test_a_budget_is_stated_as_typed(tmp_path):
     ledger.create(tmp_path / "book", notion="dp", level=2, delta=1e-6)
     whole = report.ledger_report(tmp_path / "book").details[_report.WHOLE]
-    assert whole == "epsilon = 2.000 at delta = 0.000001001"
+    assert whole == "epsilon = 2.000 at delta = 1.00052e-06"
     assert ledger.account(tmp_path / "book").budget.total_variation == Fraction(1e-6) / 2**14
 
 

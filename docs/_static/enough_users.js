@@ -44,8 +44,9 @@
     const lines = [
       ["Method", `minimize runs "${cell.method}" with ${cell.evaluations} evaluations.`],
       ["Noise", noise],
-      ["Limit", `No private search with this guarantee can promise a regret below ${cell["limit, %"]} % of the loss ` +
-        `range on all data. A regret of 1 % takes ${text(Number(cell["users for 1 %"]))} users at least.`],
+      ["Limit", `No search with this epsilon and delta can promise a regret below ${cell["limit, %"]} % of the loss ` +
+        "range on all data." + (cell["users for 1 %"] === "1" ? "" :
+        ` A regret of 1 % takes ${text(Number(cell["users for 1 %"]))} users at least.`)],
       ["Attacker", `An attacker who accepts 1 false alarm in 20 detects a user at most ${cell["detections in 20"]} ` +
         "times in 20 (guessing: once)."],
     ];

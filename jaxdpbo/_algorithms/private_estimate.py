@@ -293,7 +293,8 @@ def _release(inner: Algorithm, key: jax.Array, config: Config, state: State) -> 
 
 def _privacy(inner: Algorithm, config: Config) -> _guarantee.Guarantee:
     """Compose both guarantees; no guarantee if either part has none."""
-    own, inner_guarantee = _calibration.gdp_guarantee(config.budget, _guarantee.USERS), inner.privacy(config.inner)
+    own = _calibration.gdp_guarantee(config.budget, _guarantee.USERS)
+    inner_guarantee = _guarantee.complete_assumptions(inner.privacy(config.inner))
     _guarantee.expect_gdp("inner", inner_guarantee)
     if "none" in (own.notion, inner_guarantee.notion):
         return _guarantee.no_guarantee(_guarantee.USERS, "mu is infinite: no noise was added")

@@ -13,7 +13,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name, summary in {
         "describe": "print all spends with purpose, author and time, and the remaining budget",
-        "verify": "check every line; with --head, also find a line noted earlier",
+        "verify": "check every line, and the mark if you can read it; with --head, also find a line noted earlier",
         "head": "print the hash of the last line, to keep elsewhere",
     }.items():
         action = actions.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
@@ -37,6 +37,8 @@ def run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
             print(_ledger.head(arguments.path))
         else:
             account = _ledger.account(arguments.path, expected_head=arguments.head)
+            if warning := _ledger.mark_warning(arguments.path):
+                sys.exit(f"jaxdpbo ledger: {warning}")
             print(f"{arguments.path}: whole, {len(account.spends)} runs charged")
     except BrokenPipeError:
         raise

@@ -6,6 +6,7 @@ compares the released path with pure noise: everybody who sees the release can d
 """
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -17,7 +18,15 @@ from jaxdpbo._space import Space
 from jaxdpbo._types import ArrayLike, Bounds
 from jaxdpbo.drivers import _methods
 from jaxdpbo.drivers._methods import Search
-from jaxdpbo.privacy import _budget_calibration, _choice, _clipping, _guarantee, _private_mean, _sensitivity
+from jaxdpbo.privacy import (
+    _budget_calibration,
+    _choice,
+    _clipping,
+    _guarantee,
+    _guarantee_text,
+    _private_mean,
+    _sensitivity,
+)
 from jaxdpbo.privacy._accounting import regret
 
 FEW_USERS = 500  # with fewer, an epsilon of 1 leaves a choice among settings little better than a guess
@@ -47,8 +56,9 @@ class Preview(NamedTuple):
         the box to a corner; of the last private choice, an upper bound on the expected excess over the best point
         seen; of evaluations, the deviation of each. None without a range, or if the clipping norm is found privately.
       estimate_noise: the standard deviation of the estimate of the loss at the answer; None without an estimate.
-      regret_limit: the least regret that any search with this guarantee can promise on all data, for as many candidates
-        as evaluations, over the width of the losses' range; see ``_accounting.regret``.
+      budget: the budget that you typed, "(1, 1e-05)-DP" or "0.3-GDP": the next two hold for every search within it.
+      regret_limit: the least regret that any search can promise on all data, for as many candidates as evaluations,
+        over the width of the losses' range; see ``_accounting.regret``.
       users_for_percent: the number of users below which no search can promise a regret of 1 % of the range.
       users: the number of users ``n``.
       users_needed: ``n`` at which ``relative_noise``, or without a descent ``loss_noise``, would be a quarter.
@@ -63,6 +73,7 @@ class Preview(NamedTuple):
     wander: float | None
     loss_noise: float | None
     estimate_noise: float | None
+    budget: str
     regret_limit: float
     users_for_percent: int
     users: int
@@ -85,8 +96,9 @@ class Preview(NamedTuple):
         if self.estimate_noise is not None:
             sentences.append(f"The estimate of the loss has a standard deviation of {self.estimate_noise:.2g}.")
         sentences.append(
-            f"No search with this guarantee can promise a regret below {percent(self.regret_limit)} % of the loss "
-            f"range; 1 % takes {self.users_for_percent:,} users at least."
+            f"No {self.budget} search can promise a regret below "
+            f"{percent(self.regret_limit, _guarantee_text.shorten_down)} % of the loss range"
+            + (f"; 1 % takes {self.users_for_percent:,} users at least." if self.users_for_percent > 1 else ".")
         )
         if few := few_users_note(self.users, self.guarantee):
             sentences.append(f"{few}.")
@@ -144,11 +156,10 @@ def preview(
     counts = relative if relative is not None else share
     assert counts is not None  # a method without a descent needs a range
     evaluations = plan.config.steps * plan.config.batch
-    levels = {guarantee.notion: guarantee.level} | dict([guarantee.also] if guarantee.also else [])
-    private = {
-        "mu": levels.get("gdp", math.inf),
-        "epsilon": math.inf if guarantee.delta else levels.get("dp", math.inf),
-    }
+    typed, words = {"mu": budget.mu}, f"{budget.mu:.12g}-GDP"
+    if budget.epsilon is not None and budget.delta is not None:
+        typed = {"epsilon": budget.epsilon, "delta": budget.delta}
+        words = f"({budget.epsilon:.12g}, {budget.delta:.12g})-DP"
     return Preview(
         guarantee=guarantee,
         method=f"{plan.method}: {plan.reason}",
@@ -158,8 +169,9 @@ def preview(
         wander=wander,
         loss_noise=share,
         estimate_noise=None if plan.search is plan.config else private_estimate.estimate_deviation(plan.config),
-        regret_limit=regret.least_regret(max(2, evaluations), users, **private),
-        users_for_percent=regret.users_for_regret(PERCENT, max(2, evaluations), **private),
+        budget=words,
+        regret_limit=regret.least_regret(max(2, evaluations), users, **typed),
+        users_for_percent=regret.users_for_regret(PERCENT, max(2, evaluations), **typed),
         users=plan.config.users,
         users_needed=max(1, math.ceil(plan.config.users * counts / TARGET)),
         helpful=counts <= 1,
@@ -212,9 +224,9 @@ def _wander(deviation: float, steps: int) -> float:
     return math.sqrt(total)
 
 
-def percent(share: float) -> str:
-    """A share in percent, with two digits."""
-    return f"{float(f'{100 * share:.2g}'):g}"
+def percent(share: float, write: Callable[[float, int], str] = _guarantee_text.shorten_up) -> str:
+    """A share in percent, with two digits: by default rounded up."""
+    return write(float(f"{100 * share:.12g}"), 2)
 
 
 def few_users_note(users: int, guarantee: _guarantee.Guarantee) -> str:

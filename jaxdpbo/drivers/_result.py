@@ -157,6 +157,7 @@ def state_guarantee(
         _require("the public state", state.public, PublicState)
     if guarantee is None:
         raise TypeError(f"config must be of this algorithm's config(...), got {type(config).__name__}")
+    guarantee = _guarantee.complete_assumptions(guarantee, separable=algorithm.contribute is not None)
     guarantee = guarantee if delta is None else guarantee.to_dp(delta)
     if config.users is None:
         return guarantee

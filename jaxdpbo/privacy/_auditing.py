@@ -190,10 +190,12 @@ def is_refuted(audit: Audit, guarantee: _guarantee.Guarantee, *, distance: float
     ``distance``, of the neighbours, is for "metric_dp" alone. The ``total_variation`` is beyond any trial.
 
     Raises:
-      ValueError: the bound is for a smaller delta than the guarantee, and says nothing of the guarantee; a ``distance``
-        that is not positive and finite.
+      ValueError: the bound is for a smaller delta than the guarantee, and says nothing of the guarantee; a guarantee of
+        "zcdp"; a ``distance`` that is not positive and finite.
     """
     distance = _checks.positive("distance", distance)
+    if guarantee.notion == "zcdp":
+        raise ValueError(f"guarantee must have an epsilon or a mu, got {guarantee.claim}")
     if guarantee.notion == "none":
         return False
     if guarantee.notion == "gdp" and not guarantee.delta:

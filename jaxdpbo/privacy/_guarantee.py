@@ -9,7 +9,7 @@ from typing import Any
 from jaxdpbo import _checks
 from jaxdpbo.privacy import _accounting, _assumptions, _guarantee_fields, _guarantee_text, _ledger
 
-NOTIONS = ("gdp", "dp", "ex_post_dp", "metric_dp", "prior_averaged_dp", "none")
+NOTIONS = ("gdp", "dp", "ex_post_dp", "zcdp", "metric_dp", "prior_averaged_dp", "none")
 RELATIONS = ("replace_one", "unit_distance")
 LEAST = sys.float_info.min  # levels are positive
 DELTA = 1e-5  # the default delta of a summary
@@ -23,9 +23,9 @@ class Guarantee:
     """A privacy guarantee.
 
     Attributes:
-      notion: "gdp", "dp", "ex_post_dp", "metric_dp", "prior_averaged_dp" or "none".
-      level: the number of the notion: mu, epsilon, the epsilon of this release, epsilon per unit of distance, epsilon,
-        inf.
+      notion: "gdp", "dp", "ex_post_dp", "zcdp", "metric_dp", "prior_averaged_dp" or "none".
+      level: the number of the notion: mu, epsilon, the epsilon of this release, rho, epsilon per unit of distance,
+        epsilon, inf.
       relation: the neighbouring relation, "replace_one" or "unit_distance"; None for "none".
       protects: the protected users, in words.
       assumptions: the assumptions of the guarantee, by name; if empty, the guarantee holds always.
@@ -73,10 +73,11 @@ class Guarantee:
         ``reservation`` gives the epsilon of every release.
 
         Raises:
-          ValueError: "metric_dp" and "prior_averaged_dp" imply no (epsilon, delta)-DP; ``delta`` not in (0, 1).
+          ValueError: "metric_dp" and "prior_averaged_dp" imply no (epsilon, delta)-DP, and that of "zcdp" is not
+            computed here; ``delta`` not in (0, 1).
         """
         delta = _checks.probability("delta", delta)
-        if self.notion in ("metric_dp", "prior_averaged_dp"):
+        if self.notion in ("zcdp", "metric_dp", "prior_averaged_dp"):
             raise ValueError(f"{self.notion} does not convert to (epsilon, delta)-DP")
         epsilon, before = 0.0, -1.0
         while epsilon > before:  # the share of total variation grows with epsilon: iterate up to the least solution
@@ -167,8 +168,9 @@ class Guarantee:
         """The guarantee in one line, without its assumptions."""
         if self.notion == "none":
             return f"no privacy guarantee for {self.protects}: {self.no_guarantee_reason}"
-        variation = f", total variation at most {self.total_variation:.2g}" if self.total_variation else ""
-        spent = " and ".join(f"{level:.3g} for {description}" for description, level in self.parts)
+        up = _guarantee_text.shorten_up
+        variation = f", total variation at most {up(self.total_variation, 2)}" if self.total_variation else ""
+        spent = " and ".join(f"{up(level, 3)} for {description}" for description, level in self.parts)
         parts = f", of which {spent}" if self.parts and self.notion == "gdp" else ""
         parts = f", each part alone {spent}" if self.parts and self.notion != "gdp" else parts
         return f"{self.terms}{parts}{variation} ({self._neighbours}) for {self.protects}"
@@ -176,15 +178,16 @@ class Guarantee:
     @property
     def terms(self) -> str:
         """The notion and its level, with the delta and the second notion."""
-        slack = f" at delta={self.delta:g}" if self.delta else ""
-        also = f" and {self.also[0]} {self.also[1]:g}" if self.also else ""
-        also += f", at most {self.largest:g} before the release was known" if self.largest is not None else ""
-        return f"{self.notion} {self.level:g}{slack}{also}"
+        up = _guarantee_text.shorten_up
+        slack = f" at delta={up(self.delta)}" if self.delta else ""
+        also = f" and {self.also[0]} {up(self.also[1])}" if self.also else ""
+        also += f", at most {up(self.largest)} before the release was known" if self.largest is not None else ""
+        return f"{self.notion} {up(self.level)}{slack}{also}"
 
     @property
     def _neighbours(self) -> str:
-        """The neighbouring relation, with its unit."""
-        return f"{self.relation} {self.unit:g}" if self.unit else f"{self.relation}"
+        """The neighbouring relation, with its unit: rounded down, since a larger one promises more."""
+        return f"{self.relation} {_guarantee_text.shorten_down(self.unit)}" if self.unit else f"{self.relation}"
 
     def summary(self, delta: float | None = None) -> str:
         """Explain the guarantee in lines: epsilon at ``delta``, protected and unprotected records, assumptions.
@@ -209,7 +212,8 @@ class Guarantee:
             epsilon = self.level if pure else self.epsilon(delta)
             users, _, others = self.protects.partition("; NOT ")
             lines = [
-                f"epsilon = {_guarantee_text.round_up(epsilon)} at delta = {0.0 if pure else delta:g}",
+                f"epsilon = {_guarantee_text.round_up(epsilon)} at delta = "
+                f"{_guarantee_text.shorten_up(0.0 if pure else delta)}",
                 f"protects: {users} ({self._neighbours})",
                 *([f"does NOT protect: {others}"] if others else []),
                 f"in full: {self.claim.removesuffix(f' ({self._neighbours}) for {self.protects}')}",
@@ -295,6 +299,25 @@ def guarantee(
         also=also,
         stages=_guarantee_fields.check_stages(stages, {notion: level} | dict([also] if also else []), relation, delta),
         largest=largest,
+    )
+
+
+def complete_assumptions(guarantee: Guarantee, *, separable: bool = True) -> Guarantee:
+    """Add the assumptions of every algorithm in a driver, where the algorithm states no other in their place.
+
+    An algorithm that says nothing of its noise may draw it in floats.
+
+    Args:
+      guarantee: of ``algorithm.privacy(config)``.
+      separable: True if the algorithm adds users up, in ``contribute``.
+    """
+    stated = set(guarantee.assumptions)
+    noise = {_assumptions.RANDOM_BITS, _assumptions.IDEAL_NOISE}
+    losses = {_assumptions.SEPARABLE_LOSSES, _assumptions.SEPARABLE_GAINS}
+    return guarantee.assuming(
+        *((_assumptions.RANDOM_BITS, _assumptions.IDEAL_NOISE) if not noise & stated else ()),
+        _assumptions.PUBLIC_CONFIG,
+        *((_assumptions.SEPARABLE_LOSSES,) if separable and not losses & stated else ()),
     )
 
 

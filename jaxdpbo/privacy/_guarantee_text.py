@@ -1,12 +1,40 @@
-"""Sentences that explain the numbers of a guarantee, with epsilons rounded up and lower bounds rounded down."""
+"""The numbers of a guarantee in text: levels and deltas rounded up, lower bounds and budgets left rounded down.
+
+A number that the caller typed with few digits stays as typed: the decimal of its float is rounded, not its bits.
+"""
 
 import decimal
 import math
 
 
-def round_up(epsilon: float) -> str:
-    """Round ``epsilon`` up to four digits."""
-    return _round(epsilon, decimal.ROUND_CEILING)
+def round_up(level: float, digits: int = 4) -> str:
+    """Round up to this number of digits, all of them shown.
+
+    >>> from jaxdpbo.privacy import _guarantee_text
+    >>> _guarantee_text.round_up(2.00108), _guarantee_text.round_up(0.1)
+    ('2.002', '0.1000')
+    """
+    return _fixed(_round(level, digits, decimal.ROUND_CEILING))
+
+
+def round_down(level: float, digits: int = 4) -> str:
+    """Round down to this number of digits, all of them shown."""
+    return _fixed(_round(level, digits, decimal.ROUND_FLOOR))
+
+
+def shorten_up(level: float, digits: int = 6) -> str:
+    """Round up to this number of digits, without zeros at the end.
+
+    >>> from jaxdpbo.privacy import _guarantee_text
+    >>> _guarantee_text.shorten_up(2.0000001), _guarantee_text.shorten_up(1e-5)
+    ('2.00001', '1e-05')
+    """
+    return f"{float(_round(level, digits, decimal.ROUND_CEILING)):.{digits}g}"
+
+
+def shorten_down(level: float, digits: int = 6) -> str:
+    """Round down to this number of digits, without zeros at the end."""
+    return f"{float(_round(level, digits, decimal.ROUND_FLOOR)):.{digits}g}"
 
 
 def describe_largest(largest: float) -> str:
@@ -20,14 +48,17 @@ def describe_largest(largest: float) -> str:
 def describe_attained(proved: float, attained: float, delta: float) -> str:
     """Explain the lower bound beside the epsilon of a selection."""
     return (
-        f"proved epsilon at delta = {delta:g}: {round_up(proved)}. Some selections of runs with this cost have an "
-        f"epsilon of at least {_round(attained, decimal.ROUND_FLOOR)}: no proof that uses only this cost can go below"
+        f"proved epsilon at delta = {shorten_up(delta)}: {round_up(proved)}. Some selections of runs with this cost "
+        f"have an epsilon of at least {round_down(attained)}: no proof that uses only this cost can go below"
     )
 
 
-def _round(epsilon: float, direction: str) -> str:
-    if math.isinf(epsilon) or not epsilon:
-        return f"{epsilon:g}"
-    number = decimal.Decimal(epsilon)
-    last = decimal.Decimal(1).scaleb(number.adjusted() - 3)
-    return f"{number.quantize(last, rounding=direction):f}"
+def _round(level: float, digits: int, direction: str) -> decimal.Decimal:
+    number = decimal.Decimal(repr(float(level)))
+    if math.isinf(level) or not level:
+        return number
+    return number.quantize(decimal.Decimal(1).scaleb(number.adjusted() - digits + 1), rounding=direction)
+
+
+def _fixed(number: decimal.Decimal) -> str:
+    return f"{float(number):g}" if number.is_infinite() or not number else f"{number:f}"

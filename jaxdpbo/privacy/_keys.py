@@ -92,8 +92,8 @@ def for_release(
     ==========================  ==========================================================================
     None                        ``secret_key()`` and the unchanged guarantee
     of ``chacha20``             adds ``KEY_SECRET``, since nobody can check the origin of the key
-    of another generator        adds ``KEY_SECRET``, replaces ``RANDOM_BITS`` by ``WEAK_KEY``; refused for exact
-                                noise, unless ``insecure_key``
+    of another generator        adds ``KEY_SECRET``, replaces ``RANDOM_BITS`` by ``WEAK_KEY``; refused for exact or
+                                unknown noise, unless ``insecure_key``
     any, no guarantee           unchanged
     ==========================  ==========================================================================
 
@@ -111,7 +111,8 @@ def for_release(
         if not isinstance(key, Tracer):
             refuse_trace("a chacha20 key that the traced function closes over")
         return key, guarantee.assuming(_assumptions.KEY_SECRET)
-    if _assumptions.IDEAL_NOISE not in guarantee.assumptions and not insecure_key:
+    floats = _assumptions.IDEAL_NOISE in guarantee.assumptions and _assumptions.RANDOM_BITS not in guarantee.assumptions
+    if not floats and not insecure_key:
         raise TypeError(
             f"key must be None or a chacha20 key for exact noise, got a {generator(key)} key: insecure_key=True "
             "permits it for tests, noise='float' for research"

@@ -596,8 +596,31 @@ def describe(path: str | Path) -> str:
     relation = budget.relation if budget.unit is None else f"{budget.relation} {_up(budget.unit)}"
     terms = f"{budget.notion} ({relation}) for {budget.protects}, begun {current.when} by {current.by}"
     rests = ["", "The sums hold if:", *(f"- {name}" for name in current.assumptions)] if current.assumptions else []
-    lines = [terms, *current.adopted, "", *_table(sums), *rests, "", *_table(rows), "", f"head {current.head}"]
-    return "\n".join(lines)
+    warnings = [warning] if (warning := mark_warning(path)) else []
+    lines = [terms, *current.adopted, *warnings, "", *_table(sums), *rests, "", *_table(rows)]
+    return "\n".join([*lines, "", f"head {current.head}"])
+
+
+def mark_warning(path: str | Path) -> str:
+    """The warning for readers that a ledger, or a copy of it, lacks lines that its mark names; or "".
+
+    A reader may see no mark: the warning is then "".
+    """
+    with _open_ledger(path, writing=False) as opened:
+        identity = _last_identity(opened.chain)
+        if identity is None or not _ID.fullmatch(str(identity.get("id"))):
+            return ""
+        for place in _mark_places(opened.path, identity):
+            try:
+                mark = _open(place, os.O_RDONLY | os.O_NOFOLLOW)
+            except (OSError, LedgerError):
+                continue
+            try:
+                current = _names_a_line(mark, opened.chain)
+            finally:
+                os.close(mark)
+            return "" if current else f"{path} is older than its mark {place.name}: it lacks lines written since"
+    return ""
 
 
 def spends_table(account: Account) -> tuple[tuple[str, ...], ...]:
@@ -969,6 +992,15 @@ def _mark_place(identity: dict[str, Any]) -> Path:
     return Path(identity["folder"]) / (_MARK % identity["id"])
 
 
+def _mark_places(path: Path, identity: dict[str, Any]) -> tuple[Path, Path]:
+    """Beside the file, and in the recorded folder: a hard link is elsewhere, and a folder may have moved."""
+    return _mark_place(identity | {"folder": path.resolve().parent}), _mark_place(identity)
+
+
+def _names_a_line(mark: int, chain: Chain) -> bool:
+    return os.pread(mark, len(_BEFORE_THE_FIRST), 0).decode("ascii", "replace") in chain.hashes
+
+
 def _create_mark(place: Path, head: str) -> int:
     """Create a mark, flush it to disk, and return its descriptor."""
     descriptor = os.open(place, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
@@ -995,9 +1027,8 @@ def _open_mark(path: Path, descriptor: int, chain: Chain) -> int | None:
         raise LedgerError(f"{path} is a copy: use the original, or {after}")
     if identity is None or "id" not in identity:
         return None
-    beside = _mark_place(identity | {"folder": path.resolve().parent})
-    mark = None
-    for place in (beside, _mark_place(identity)):  # a hard link is elsewhere, and a folder may have moved
+    (beside, recorded), mark = _mark_places(path, identity), None
+    for place in (beside, recorded):
         try:
             mark = _open_own(place, os.O_RDWR)
             break
@@ -1007,7 +1038,7 @@ def _open_mark(path: Path, descriptor: int, chain: Chain) -> int | None:
         raise LedgerError(
             f"{path} lacks its mark {beside.name}, as after a delete and restore: put the mark back, or {after}"
         )
-    if os.pread(mark, len(_BEFORE_THE_FIRST), 0).decode("ascii", "replace") not in chain.hashes:
+    if not _names_a_line(mark, chain):
         os.close(mark)
         raise LedgerError(
             f"{path} is an older copy, as its mark {beside.name} says: put the newest back, or {after}, and later "

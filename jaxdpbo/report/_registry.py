@@ -3,10 +3,11 @@
 The fields are those of the registry of Ghazi, Nanayakkara and Vadhan, at tier 3.
 """
 
-import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
+from jaxdpbo import _checks
 from jaxdpbo.privacy import _assumptions
 
 REQUIRED = (
@@ -28,8 +29,11 @@ ACTORS_OF_SILOS = (
 )
 TUNED = (
     "No privacy loss before the release: hyper-parameters were tuned inside of the mechanism, and the privacy "
-    "parameters include the tuning. Ranges, categories and candidates were chosen without the data."
+    "parameters include the tuning. Ranges, categories and candidates were chosen without the protected data."
 )
+PROPOSED = " Candidates were proposed with other records, which are not protected."
+TEXT = "tag:yaml.org,2002:str"
+RESERVED = "The epsilon is the most that a release could cost, before the release was known"
 JUSTIFICATION = "The assumptions of the guarantee, with who can check each, are listed in the record of the release."
 
 
@@ -48,12 +52,16 @@ def registry(facts: dict[str, Any], entry: Mapping[str, Any]) -> str:
     convertible = [guarantee for guarantee in facts["guarantees"] if "epsilon" in guarantee]
     if not convertible:
         raise ValueError("guarantees must include one with an epsilon, for an entry of a registry")
-    return _yaml(_entry(facts, max(convertible, key=lambda guarantee: float(guarantee["epsilon"])), entry))
+    largest = max(convertible, key=lambda guarantee: float(guarantee["epsilon before the release"]))
+    plain = {name: list(map(str, value)) if name in LISTS else str(value) for name, value in entry.items()}
+    return _write(_entry(facts, largest, plain))
 
 
 def _entry(facts: dict[str, Any], guarantee: dict[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
     claims = [row["claim"] for row in facts["guarantees"]]
     assumptions = [f"{row['assumption']} ({row['checked by']})" for row in guarantee["assumptions"]]
+    proposed = _assumptions.PUBLIC_RECORDS in {row["assumption"] for row in guarantee["assumptions"]}
+    epsilon = guarantee["epsilon before the release"]
     slug = "-".join("".join(letter if letter.isalnum() else " " for letter in entry["name"].lower()).split())
     details = [f"{name}: {value}" for name, value in facts["details"].items() if name != "created"]  # names an account
     versions = ", ".join(" ".join(pair) for pair in facts["versions"].items())
@@ -86,8 +94,8 @@ def _entry(facts: dict[str, Any], guarantee: dict[str, Any], entry: Mapping[str,
             "privacy_loss": {
                 "privacy_unit": guarantee["protects"],
                 "privacy_unit_details": f"Adjacent data sets differ in {guarantee['neighbours']}; their size is fixed",
-                "privacy_parameters": {"epsilon": float(guarantee["epsilon"])} | ({"delta": delta} if delta else {}),
-                "privacy_parameters_details": "; ".join(claims),
+                "privacy_parameters": {"epsilon": float(epsilon)} | ({"delta": delta} if delta else {}),
+                "privacy_parameters_details": "; ".join([RESERVED] * (epsilon != guarantee["epsilon"]) + claims),
             },
             "deployment_model": {
                 **_trust(guarantee, entry),
@@ -101,7 +109,7 @@ def _entry(facts: dict[str, Any], guarantee: dict[str, Any], entry: Mapping[str,
             },
             "implementation": {
                 "preprocessing_and_hyperparameter_tuning": "; ".join(
-                    [entry.get("preprocessing_and_hyperparameter_tuning", TUNED), *details]
+                    [entry.get("preprocessing_and_hyperparameter_tuning", TUNED + PROPOSED * proposed), *details]
                 ),
                 "mechanisms": f"{versions}. Assumptions: {'; '.join(assumptions) or 'none'}",
                 "justification": entry.get("justification", JUSTIFICATION),
@@ -123,21 +131,9 @@ def _is_texts(value: Any) -> bool:
     return isinstance(value, (list, tuple)) and bool(value) and all(isinstance(entry, str) for entry in value)
 
 
-def _yaml(content: Mapping[str, Any], depth: int = 0) -> str:
-    """Block mappings, with scalars as in JSON."""
-    lines, indent = [], "  " * depth
-    for name, value in content.items():
-        if isinstance(value, Mapping):
-            lines.append(f"{indent}{name}:\n{_yaml(value, depth + 1)}")
-        elif isinstance(value, list):
-            lines.append(f"{indent}{name}:\n" + "".join(f"{indent}  - {_scalar(entry)}\n" for entry in value))
-        else:
-            lines.append(f"{indent}{name}: {_scalar(value)}\n")
-    return "".join(lines)
-
-
-def _scalar(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    if isinstance(value, float) and "e" in text and "." not in text:
-        return text.replace("e", ".0e")  # otherwise YAML 1.1 reads text
-    return text
+def _write(content: dict[str, Any]) -> str:
+    """YAML in ASCII, with all text in quotes: versions of YAML disagree about plain text such as 1e5."""
+    yaml = _checks.extra("yaml", "registry", "an entry of a registry")
+    dumper = type("Quoting", (yaml.SafeDumper,), {})
+    dumper.add_representer(str, lambda dumper, text: dumper.represent_scalar(TEXT, text, style='"'))
+    return yaml.dump(content, Dumper=dumper, sort_keys=False, width=math.inf)

@@ -106,8 +106,10 @@ class Report:
             ``release_type``, ``preprocessing_and_hyperparameter_tuning``, ``justification``, ``sources``, ``notes``.
 
         Raises:
-          ValueError: an entry is missing or unknown, or no guarantee has an epsilon; of several, the largest is stated.
+          ValueError: an entry is missing or unknown, or no guarantee has an epsilon; of several, the largest is stated,
+            before the release was known.
           TypeError: an entry is not text, or not a list of text.
+          ImportError: the extra "registry" is missing.
         """
         return _registry.registry(self.to_dict(), entry)
 
@@ -168,14 +170,17 @@ def ledger_report(path: str | Path, *, delta: float | None = None) -> Report:
 
     Raises:
       ledger.LedgerError: the file is damaged, or no ledger.
-      ValueError: ``delta`` is out of range.
+      ValueError: ``delta`` is out of range, or too small for the delta or the total variation of the ledger.
     """
     account = _ledger.account(path)
     if delta is not None:
         delta = _checks.probability("delta", delta)
         account = account._replace(budget=account.budget._replace(summary_delta=Fraction(delta)))
+        _expect_delta(delta, (*_spent(account), *_budget_guarantee(account.budget)))
     rows = _ledger.spends_table(account)
     details = {"ledger": Path(path).name, "last line": account.head, "created": f"{account.when} by {account.by}"}
+    changes = {"copies": "; ".join(account.adopted), "WARNING": _ledger.mark_warning(path)}
+    details |= {name: text for name, text in changes.items() if text}
     if account.budget.notion in ("gdp", "dp"):
         details[WHOLE] = _whole_budget(account.budget)
     if account.budget.notion == "gdp" and account.spends:
@@ -188,18 +193,32 @@ def describe_epsilons(path: str | Path) -> list[str]:
     record = ledger_report(path)
     lines = [f"budget: {record.details[WHOLE]}"] if WHOLE in record.details else []
     for guarantee in map(_describe, record.guarantees):
-        lines.append(f"spent: epsilon = {guarantee['epsilon']} at delta = {_delta_text(guarantee['delta'])}")
+        if "epsilon" in guarantee:
+            at = _guarantee_text.shorten_up(guarantee["delta"])
+            lines.append(f"spent: epsilon = {guarantee['epsilon']} at delta = {at}")
     return lines
 
 
+def _expect_delta(delta: float, guarantees: tuple[_guarantee.Guarantee, ...]) -> None:
+    """Raise if a guarantee would be stated at another delta than the requested one."""
+    deltas = [_odds.display_delta(guarantee) for guarantee in guarantees if guarantee.notion in _odds.CONVERTIBLE]
+    if any(stated not in (0.0, delta) for stated in deltas):
+        raise ValueError(
+            "delta must leave an epsilon for the ledger's own delta and total variation, such as "
+            f"{_guarantee_text.shorten_up(max(deltas))}, got {delta}"
+        )
+
+
 def _spent(account: _ledger.Account) -> tuple[_guarantee.Guarantee, ...]:
-    """The guarantee of all releases together; none if nothing was spent, or for a notion without one.
+    """The guarantee of all releases together; none if nothing was spent.
 
     With ex-post releases the sum is known only from the releases: before them, the budget was possible.
     """
     budget, spent = account.budget, account.spent
-    if not account.spends or budget.notion not in ("gdp", "dp"):
+    if not account.spends:
         return ()
+    if spent.cost > HUGE:
+        return (_guarantee.no_guarantee(budget.protects, "the runs together cost more than a float holds"),)
     cost = float(spent.cost) ** 0.5 * LEVEL_UP if budget.notion == "gdp" else _float_up(spent.cost)
     ex_post = any(entry.spend.ex_post for entry in account.spends)
     guarantee = _guarantee.Guarantee(
@@ -210,21 +229,20 @@ def _spent(account: _ledger.Account) -> tuple[_guarantee.Guarantee, ...]:
         assumptions=account.assumptions,
         delta=_float_up(budget.delta if ex_post else spent.delta),
         total_variation=_float_up(budget.total_variation if ex_post else spent.total_variation),
-        largest=_float_up(budget.level) if ex_post else None,
+        largest=_float_up(min(budget.level, HUGE)) if ex_post else None,
         unit=None if budget.unit is None else float(budget.unit),
         summary_delta=_summary_delta(budget),
     )
     return (guarantee,)
 
 
-def _whole_budget(budget: _ledger.Budget) -> str:
-    """The guarantee of the budget, which holds however the runs were chosen."""
+def _budget_guarantee(budget: _ledger.Budget) -> tuple[_guarantee.Guarantee, ...]:
+    """The guarantee of the budget, which holds however the runs were chosen; none beyond the floats."""
     if budget.level > HUGE:
-        return "no bound"
-    level = max(_float_up(budget.level), _guarantee.LEAST)
+        return ()
     guarantee = _guarantee.Guarantee(
         budget.notion,
-        level,
+        max(_float_up(budget.level), _guarantee.LEAST),
         budget.relation,
         budget.protects,
         delta=_float_up(budget.delta),
@@ -232,9 +250,16 @@ def _whole_budget(budget: _ledger.Budget) -> str:
         unit=None if budget.unit is None else float(budget.unit),
         summary_delta=_summary_delta(budget),
     )
-    delta = _odds.display_delta(guarantee)
-    epsilon = _guarantee_text.round_up(guarantee.epsilon(delta) if delta else level)
-    return f"epsilon = {epsilon} at delta = {_delta_text(delta)}"
+    return (guarantee,)
+
+
+def _whole_budget(budget: _ledger.Budget) -> str:
+    """The guarantee of the budget in words."""
+    for guarantee in _budget_guarantee(budget):
+        delta = _odds.display_delta(guarantee)
+        epsilon = _guarantee_text.round_up(_epsilon(guarantee, delta))
+        return f"epsilon = {epsilon} at delta = {_guarantee_text.shorten_up(delta)}"
+    return "no bound"
 
 
 def _summary_delta(budget: _ledger.Budget) -> float | None:
@@ -285,24 +310,24 @@ def _describe(guarantee: _guarantee.Guarantee) -> dict[str, Any]:
     }
     if guarantee.notion in _odds.CONVERTIBLE:
         delta = _odds.display_delta(guarantee)
-        epsilon = guarantee.epsilon(delta) if delta else guarantee.level
+        epsilon = _epsilon(guarantee, delta)
         groups = {size: _odds.group_bound(guarantee, size, delta) for size in GROUPS}
         found |= {
             "epsilon": _guarantee_text.round_up(epsilon),
             "delta": delta,
+            "epsilon before the release": _guarantee_text.round_up(_epsilon(guarantee.reservation, delta)),
             "detection rates": [CURVE.tolist(), _odds.detection_rates(guarantee, CURVE).tolist()],
             "groups": [
-                [size, _guarantee_text.round_up(epsilon), _delta_text(bound)]
+                [size, _guarantee_text.round_up(epsilon), _guarantee_text.shorten_up(bound)]
                 for size, (epsilon, bound) in groups.items()
             ],
         }
     return found
 
 
-def _delta_text(delta: float) -> str:
-    """A delta as its author typed it, if that is short; else rounded up."""
-    short = f"{delta:g}"
-    return short if float(short) >= delta else _guarantee_text.round_up(delta)
+def _epsilon(guarantee: _guarantee.Guarantee, delta: float) -> float:
+    """The epsilon at ``display_delta``, 0 for pure DP."""
+    return guarantee.epsilon(delta) if delta else guarantee.level
 
 
 def _sentence(guarantee: _guarantee.Guarantee) -> str:

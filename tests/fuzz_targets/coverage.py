@@ -267,7 +267,7 @@ EXEMPT: dict[str, dict[str, str]] = {
     "of a guarantee's fields: tests/test_guarantee.py": {
         "privacy._composed_guarantee": "part_levels",
         "privacy._guarantee_fields": "check_text check_parts check_also check_stages check_largest check_attained",
-        "privacy._guarantee_text": "round_up describe_largest describe_attained",
+        "privacy._guarantee_text": "round_up round_down shorten_up shorten_down describe_largest describe_attained",
     },
     "of run_scan, killed wherever: tests/test_checkpoint.py": {"drivers._checkpoint": "begin_checkpoint finish delete"},
     "any tree of arrays: tests/test_recorded_runs.py": {"privacy._fingerprints": "fingerprint checksum"},

@@ -95,11 +95,12 @@ def accountants() -> dict[str, Target]:
         "gdp_mu": Target(a.gdp_mu, {"epsilon": epsilon, "delta": probability}, check=at_least_zero),
         "least_regret": Target(
             regret.least_regret, {"candidates": st.integers(2, 10**6), "users": count, "mu": positive,
-                "epsilon": positive}, check=unit,
+                "epsilon": positive, "delta": probability}, check=unit,
         ),
         "users_for_regret": Target(
             regret.users_for_regret, {"regret": st.floats(1e-6, 0.5), "candidates": st.integers(2, 10**6),
-                "mu": positive, "epsilon": positive}, tame=("regret", "mu", "epsilon"), check=whole, weight=0.3,
+                "mu": positive, "epsilon": positive, "delta": probability}, tame=("regret", "mu", "epsilon"),
+            check=whole, weight=0.3,
         ),
         "largest_distance": Target(
             a.largest_distance, {"mu": positive, "sigma": st.integers(1, 10**5), "releases": count}, check=whole

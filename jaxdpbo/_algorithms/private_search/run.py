@@ -281,7 +281,7 @@ def _checksum(config: Config) -> jax.Array:
 
 def _privacy(inner: Algorithm | None, config: Config) -> _guarantee.Guarantee:
     """Compose all parts; no guarantee if any part has none."""
-    inner_guarantee = None if inner is None else inner.privacy(config.inner)
+    inner_guarantee = None if inner is None else _guarantee.complete_assumptions(inner.privacy(config.inner))
     if config.width.ndim:
         raise ValueError(f"privacy takes one config, got a width of shape {config.width.shape}")
     if inner_guarantee is not None:

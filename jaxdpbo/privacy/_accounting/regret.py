@@ -11,30 +11,29 @@ import scipy
 
 from jaxdpbo import _checks
 
-FARTHEST = 40.0  # times a level, in users: beyond, both probabilities below are 0
+FARTHEST = 40.0  # times a level, in users: beyond, all probabilities below are 0
 SIZES = 4096  # group sizes to try: all up to some 700, then in steps of 0.2 %
+MAX_EXPONENT = 700.0  # of a float
+LEAST = 1e-12  # an epsilon of zero counts as this much: the bound holds, as every smaller epsilon implies it
 
 
-def least_regret(candidates: int, users: int, *, mu: float = math.inf, epsilon: float = math.inf) -> float:
-    """Bound from below the largest expected regret of a private choice of one of ``k`` candidates, over ``R``.
+def least_regret(
+    candidates: int, users: int, *, mu: float = math.inf, epsilon: float = math.inf, delta: float = 0.0
+) -> float:
+    """Bound from below the largest expected regret of every private choice of one of ``k`` candidates, over ``R``.
 
-    Let ``m`` of ``n`` users have the loss 0 at one candidate and ``R`` at the others, and let all other users not care.
-    The regret of a wrong choice is ``R m / n``. Group privacy for ``m`` users (Dong et al. 2022, theorem 3) limits how
-    often the choice is right:
-
-    * Two candidates, good in turn: under ``mu``-GDP the mean probability of a wrong choice is ``Phi(-m mu / 2)`` at
-      least, and under ``epsilon``-DP ``1 / (1 + e^(m epsilon))``.
-    * ``k`` candidates: where nobody cares, some candidate has at most the probability ``1 / k``. If the ``m`` users
-      prefer it, its probability is at most ``Phi(Phi^-1(1 / k) + m mu)``, and at most ``e^(m epsilon) / k``.
+    The bound by ``mu`` holds for every ``mu``-GDP choice, and the bound by ``epsilon`` and ``delta`` for every
+    ``(epsilon, delta)``-DP choice, for replace-one. Proofs and data sets: docs/theorems.md.
 
     Args:
       candidates: ``k``, at least 2.
       users: ``n``.
       mu: the level of Gaussian DP; inf for none.
-      epsilon: of pure DP; inf for none.
+      epsilon: of ``(epsilon, delta)``-DP; inf for none.
+      delta: see ``epsilon``; in [0, 1).
 
     Returns:
-      The largest of the bounds over many ``m``, each of them valid; 0 without a level.
+      The largest of the bounds over many groups of users, each of them valid; 0 without a level.
 
     Raises:
       ValueError: a number out of range.
@@ -43,44 +42,74 @@ def least_regret(candidates: int, users: int, *, mu: float = math.inf, epsilon: 
     >>> round(regret.least_regret(2, 1000, mu=1.0), 5)
     0.00032
     """
-    candidates, users = _checks.size("candidates", candidates, minimum=2), _checks.size("users", users)
-    mu, epsilon = _checks.positive("mu", mu, finite=False), _checks.positive("epsilon", epsilon, finite=False)
-    bounds = []
-    for level, error in ((mu, _mu_error), (epsilon, _epsilon_error)):
-        if math.isfinite(level):
-            farthest = math.ceil(FARTHEST * max(1.0, math.log(candidates)) / level)
-            sizes = np.unique(np.rint(np.geomspace(1, min(users, farthest), SIZES)))
-            bounds.append(float(np.max(sizes / users * error(sizes * level, candidates))))
-    return max(bounds, default=0.0)
+    return _largest_sum(candidates, _checks.size("users", users), mu, epsilon, delta) / users
 
 
-def users_for_regret(regret: float, candidates: int, *, mu: float = math.inf, epsilon: float = math.inf) -> int:
+def users_for_regret(
+    regret: float, candidates: int, *, mu: float = math.inf, epsilon: float = math.inf, delta: float = 0.0
+) -> int:
     """Return the least number of users for which ``least_regret`` is at most ``regret``; at least 1.
 
     >>> from jaxdpbo.privacy._accounting import regret
     >>> regret.users_for_regret(0.01, 2, mu=1.0)
     32
     """
-    regret = _checks.positive("regret", regret)
-    low, high = 0, 1
-    while least_regret(candidates, high, mu=mu, epsilon=epsilon) > regret:
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        fits = least_regret(candidates, middle, mu=mu, epsilon=epsilon) <= regret
-        low, high = (low, middle) if fits else (middle, high)
-    return high
+    regret, users = _checks.positive("regret", regret), 1
+    # The regret times the users never falls with more users: all numbers below its quotient by ``regret`` are too few.
+    while (least := _largest_sum(candidates, users, mu, epsilon, delta)) / users > regret:
+        users = max(users + 1, math.ceil(least / regret * (1 - 2.0**-40)))
+    return users
 
 
-def _mu_error(moved: np.ndarray, candidates: int) -> np.ndarray:
-    """The probability of a wrong choice after group privacy for a level of ``moved``."""
-    of_two = scipy.special.ndtr(-moved / 2)
-    of_many = scipy.special.ndtr(-scipy.special.ndtri(1 / candidates) - moved)
-    return np.maximum(of_two, of_many)
+def _largest_sum(candidates: int, users: int, mu: float, epsilon: float, delta: float) -> float:
+    """The largest bound, times the number of users; it never falls with more users."""
+    candidates, delta = _checks.size("candidates", candidates, minimum=2), _checks.number("delta", delta)
+    mu = _checks.positive("mu", mu, finite=False)
+    epsilon = max(_checks.nonnegative_or_infinite("epsilon", epsilon), LEAST)
+    if not 0 <= delta < 1:
+        raise ValueError(f"delta must lie in [0, 1), got {delta}")
+    bounds = [0.0]
+    for level, of_two, of_many in ((mu, _gdp_error_of_two, _gdp_error), (epsilon, _pair_error_of_two, _pair_error)):
+        if math.isinf(level):
+            continue
+        farthest = math.ceil(FARTHEST * max(1.0, math.log(candidates)) / level)
+        sizes = np.unique(np.rint(np.geomspace(1, farthest, SIZES)))
+        sizes = sizes[sizes <= users]
+        same = np.maximum(of_two(sizes, level, delta), of_many(1 / candidates, sizes, level, delta))
+        disjoint = of_many(1 / np.minimum(candidates, users // sizes), sizes, level, delta)
+        bounds.append(float(np.max(sizes * np.maximum(same, 2 * disjoint))))
+    return max(bounds)
 
 
-def _epsilon_error(moved: np.ndarray, candidates: int) -> np.ndarray:
-    """The probability of a wrong choice after group privacy for an epsilon of ``moved``."""
-    of_two = scipy.special.expit(-moved)
-    of_many = 1 - np.exp(np.minimum(moved - math.log(candidates), 0.0))
-    return np.maximum(of_two, of_many)
+def _gdp_error_of_two(sizes: np.ndarray, mu: float, delta: float) -> np.ndarray:
+    """The least probability of a wrong choice between two candidates that ``sizes`` users swap."""
+    del delta
+    return scipy.special.ndtr(-sizes * mu / 2)
+
+
+def _gdp_error(shares: np.ndarray | float, sizes: np.ndarray, mu: float, delta: float) -> np.ndarray:
+    """The least probability of a wrong choice where ``sizes`` users make a candidate of these ``shares`` the best."""
+    del delta
+    return scipy.special.ndtr(-scipy.special.ndtri(shares) - sizes * mu)
+
+
+def _pair_error_of_two(sizes: np.ndarray, epsilon: float, delta: float) -> np.ndarray:
+    """As ``_gdp_error_of_two``: half of the users away from data, or from two neighbours, in the middle."""
+    middle = np.where(sizes % 2 == 0, 0.5, (1 - delta) * scipy.special.expit(-epsilon))
+    return _least_probability(middle, sizes // 2, epsilon, delta)
+
+
+def _pair_error(shares: np.ndarray | float, sizes: np.ndarray, epsilon: float, delta: float) -> np.ndarray:
+    """As ``_gdp_error``: users multiply a share by ``e^epsilon``, and beyond ``turn`` divide its complement."""
+    epsilon = min(epsilon, MAX_EXPONENT)
+    turn = (1 - delta) * scipy.special.expit(-epsilon)
+    growth = np.log1p((turn - shares) / (shares + delta / math.expm1(epsilon))) / epsilon
+    grown = np.clip(np.floor(growth) + 1, 0, sizes)  # any number gives a valid bound, this one the largest
+    share = shares * np.exp(grown * epsilon) + delta * np.expm1(grown * epsilon) / math.expm1(epsilon)
+    return _least_probability(np.maximum(1 - share, 0.0), sizes - grown, epsilon, delta)
+
+
+def _least_probability(before: np.ndarray, sizes: np.ndarray, epsilon: float, delta: float) -> np.ndarray:
+    """What ``sizes`` replaced users leave of a probability: each leaves ``(p - delta) / e^epsilon``."""
+    lost = delta * math.exp(-epsilon) * np.expm1(-sizes * epsilon) / math.expm1(-epsilon)
+    return np.maximum(before * np.exp(-sizes * epsilon) - lost, 0.0)

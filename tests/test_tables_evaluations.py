@@ -182,6 +182,7 @@ def test_a_scan_that_fails_after_a_row_is_charged_also_if_a_loss_says_otherwise(
     def failing(point, data):
         if np.any(data["age"] > 90):
             raise tables.UnreadError("no row was read")
+        return loss(point, data)
 
     private = make(tables.arrays({"age": [20.0] * 200 + [95.0]}), failing)
     with pytest.raises(tables.TableError) as raised:

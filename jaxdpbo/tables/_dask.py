@@ -104,8 +104,10 @@ def _open(frame: Any, columns: Sequence[str] | None, users: int | None, people: 
 
 def _files(expression: Any) -> list[str]:
     """The files that an expression itself reads, by Dask's own readers of Parquet."""
-    dataset = expression._dataset_info.get("ds") if hasattr(type(expression), "_dataset_info") else None
-    return [] if dataset is None else dataset.files
+    read = expression._dataset_info if hasattr(type(expression), "_dataset_info") else {}
+    if "ds" in read:
+        return read["ds"].files
+    return [part.fragment.path for part in read.get("fragments", ())]  # with filesystem="arrow"
 
 
 def _expressions(expression: Any) -> Iterator[Any]:

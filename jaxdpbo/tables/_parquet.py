@@ -103,6 +103,8 @@ def parquet(
 
     Args:
       source: a file, a folder of files, a list of files, or an address such as "s3://bucket/folder" that pyarrow opens.
+        Each file once: on this machine two names of one file are seen by device and inode, elsewhere as text. A copy of
+        a file is not seen, and counts its users again.
       columns: the names of the columns to read; all by default. Each holds numbers, Booleans, or lists of numbers of
         one fixed length. They become floats; a missing value becomes NaN.
       users: with ``person``, the number of people, public. Otherwise the number of rows is the number of users.
@@ -114,7 +116,8 @@ def parquet(
 
     Raises:
       TypeError: ``source`` or ``columns`` are of another type.
-      ValueError: there is no file, row or column; a file lacks a column, or holds another type of values in it.
+      ValueError: there is no file, row or column; a file lacks a column, or holds another type of values in it; a file
+        has two names, or a folder holds a symbolic link.
       ImportError: pyarrow is missing.
     """
     where = _checked_paths(source)

@@ -4,7 +4,9 @@ import contextlib
 import errno
 import os
 import re
+import shutil
 import stat
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -92,6 +94,46 @@ def only_process(path: Path) -> Iterator[None]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise BlockingIOError(error.errno, f"{path.name} is in use by another process") from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def new_private_folder(parent: str | Path, prefix: str) -> Iterator[Path]:
+    """Make a folder that is closed to others, and remove it at the end. First remove those that killed processes left.
+
+    A process locks its folder while it lives. On a file system without locks no other folder is removed.
+    """
+    for stale in Path(parent).glob(f"{prefix}*"):
+        # An OSError: locked, removed meanwhile, of another user, or no folder
+        with contextlib.suppress(OSError), _lock_folder(stale):
+            shutil.rmtree(stale)
+    with contextlib.ExitStack() as stack:
+        folder = None
+        while folder is None:  # another process may remove a folder that has no lock yet
+            folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+            try:
+                stack.enter_context(_lock_folder(folder))
+            except (BlockingIOError, FileNotFoundError):
+                folder = None
+            except OSError:  # no locks here
+                pass
+        yield folder
+
+
+@contextlib.contextmanager
+def _lock_folder(folder: Path) -> Iterator[None]:
+    """Lock a folder of this user. Raise an OSError if another process has the lock, or the folder is gone."""
+    import fcntl  # POSIX only
+
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(descriptor).st_uid != os.geteuid():
+            raise PermissionError(errno.EPERM, "belongs to another user", str(folder))
+        os.stat(folder)  # another process may have removed it before the lock
         yield
     finally:
         os.close(descriptor)

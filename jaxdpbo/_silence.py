@@ -18,7 +18,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any, TextIO, TypeVar
+from typing import Any, NamedTuple, TextIO, TypeVar
 
 import jax
 import numpy as np
@@ -28,11 +28,16 @@ STOPS = KeyboardInterrupt, GeneratorExit  # all other exceptions may follow from
 Returned = TypeVar("Returned")
 
 
-class Failed:
-    """The result of ``attempt`` if the call raised; the error itself is dropped."""
+class Failed(NamedTuple):
+    """The result of a call that raised. The error itself is dropped: its text, and its context, may quote values.
+
+    Attributes:
+      kind: the name of the error's type.
+    """
+
+    kind: str
 
 
-FAILED = Failed()
 _STATE_LOCK = threading.RLock()
 _GENERATORS_LOCK = threading.RLock()
 _depth = 0
@@ -63,19 +68,32 @@ def isolate() -> Iterator[None]:
 
 
 def attempt(function: Callable[..., Returned], *args: Any) -> Returned | Failed:
-    """Call third-party code on private records in ``isolate``; return ``FAILED`` if the call raises.
+    """Call third-party code on private records in ``isolate``; return ``Failed`` if the call raises.
 
     Raises:
       KeyboardInterrupt: typed by the person at the keyboard.
       GeneratorExit: the calling generator was closed.
     """
     with isolate():
-        try:
-            return settle(function(*args))
-        except STOPS:
-            raise
-        except BaseException:
-            return FAILED
+        return catch(lambda: settle(function(*args)))
+
+
+def catch(function: Callable[..., Returned], *args: Any) -> Returned | Failed:
+    """Call a function that may quote values in what it raises; return ``Failed`` if it raises.
+
+    An error raised outside of a handler has no ``__context__``, which ``from None`` hides and keeps. The caller then
+    raises an error of its own.
+
+    Raises:
+      KeyboardInterrupt: typed by the person at the keyboard.
+      GeneratorExit: the calling generator was closed.
+    """
+    try:
+        return function(*args)
+    except STOPS:
+        raise
+    except BaseException as error:
+        return Failed(type(error).__name__)
 
 
 def call(function: Callable[..., Returned], *args: Any) -> Returned:

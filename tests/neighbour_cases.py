@@ -4,12 +4,14 @@ An entry point gets records, ``n`` objects, and gives what is released. ``test_n
 """
 
 import base64
+import contextlib
 import functools
 import importlib
 import inspect
 import pkgutil
 import shutil
 import tempfile
+from argparse import Namespace
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,6 +28,7 @@ from training_cases import Trivial
 
 import jaxdpbo
 from jaxdpbo import Execution, Search, blocks, by_person, dp_gibo, drivers, per_user, silos, space, tuning
+from jaxdpbo._commands import curator, tune
 from jaxdpbo.integrations.optuna import private_study
 from jaxdpbo.integrations.sklearn import PrivateClassifier, PrivateRegressor, PrivateSearchCV
 from jaxdpbo.privacy import _keys, _ledger, _transforms
@@ -382,6 +385,44 @@ def selected(records):
     return found.setting, found.guarantees
 
 
+def write_csv(folder, header, rows):
+    """A CSV file; a record that is no bytes is written as a number."""
+    path = Path(folder) / "table.csv"
+    lines = [b",".join(cell if isinstance(cell, bytes) else repr(cell).encode() for cell in row) for row in rows]
+    path.write_bytes(b"\n".join([header, *lines]) + b"\n")
+    return path
+
+
+def curated_csv(records):
+    with tempfile.TemporaryDirectory() as folder:
+        path = write_csv(folder, b"a,b", [(record, 0.5) for record in records])
+        arguments = Namespace(table=path, inputs="a,b", output="b", lengthscales=None, function=None)
+        with contextlib.redirect_stdout(None):  # curator.log, which is as secret as the data
+            held = curator.read_table(arguments)
+    found = _transforms.curate(SEEDED["key"], CURATED["product_laplace"], held.inputs, insecure_key=True)
+    return np.asarray(found.z), found.guarantee
+
+
+def tuned_csv(of_labels: bool):
+    """The records are cells of protected rows."""
+
+    def enter(records):
+        train, protected = tune.halves(24)
+        rows = [[float(value), value > 0] for value in np.random.default_rng(0).normal(size=24)]
+        for place, record in zip(protected, records, strict=False):
+            rows[place][of_labels] = record
+        with tempfile.TemporaryDirectory() as folder:
+            inputs, targets = tune.read(write_csv(folder, b"a,b", rows), "b")
+        pipeline, targets = tune.prepare(LogisticRegression(), inputs, targets, train)
+        found = PrivateSearchCV(
+            pipeline, {"model__C": space.real(0.1, 1.0)}, cv=[(train, protected)],
+            **group_options(mu=1.0, n_iter=2, method="in_order", **SEEDED),
+        ).fit(inputs, targets)  # fmt: skip
+        return found.best_params_, found.guarantee_
+
+    return enter
+
+
 LOOP, SCAN = ("drivers._loop.run_loop",), ("drivers._scan.run_scan", "drivers._result.to_arrays")
 OBJECTIVE = ("drivers._private_objective.PrivateObjective",)
 POINTS: dict[str, Point] = {
@@ -447,6 +488,13 @@ POINTS: dict[str, Point] = {
     "private_front": Point(fronted, ("tuning._front.private_front",), counts=(10,)),
     "private_selection": Point(selected, ("tuning._selection.private_selection",), numbers=False),
 }  # fmt: skip
+
+# The records are cells of a CSV file
+CSV_POINTS: dict[str, Point] = {
+    "curator": Point(curated_csv, ()),
+    "tune, inputs": Point(tuned_csv(False), (), counts=(6,), numbers=False),
+    "tune, targets": Point(tuned_csv(True), (), counts=(6,), numbers=False),
+}
 
 # Parameters that hold users' values, in whatever form.
 PRIVATE = {"data", "losses", "inputs", "X", "y", "targets", "rows", "validation", "run", "numbers", "features"}

@@ -146,3 +146,22 @@ ZOO: list[Odd] = [
     *_odd(5e-324, least=lambda: 5e-324),
     *_odd(-0.0, negative_zero=lambda: -0.0),
 ]  # fmt: skip
+
+
+# What a cell of a CSV file may hold
+CELLS = [
+    Odd("text", lambda: b"abc", NAN),
+    Odd("200,000 letters", lambda: b"x" * 200_000, NAN),
+    Odd("400 digits", lambda: b"1" * 400, INF),
+    Odd("another encoding", lambda: b"M\xfcller", NAN),
+    Odd("a quote", lambda: b'"', NAN),
+    Odd("an open quote", lambda: b'"abc', NAN),
+    Odd("a number in quotes", lambda: b'"0.75"', 0.75),
+    Odd("a comma in quotes", lambda: b'"1,5"', NAN),
+    Odd("a lone CR", lambda: b"a\rb", NAN),
+    Odd("a NUL", lambda: b"1\x000", NAN),
+    Odd("nothing", lambda: b"", NAN),
+    Odd("spaces", lambda: b" 0.75\t", 0.75),
+    Odd("a separator of lines", lambda: "a\u2028b\x0b\x0c".encode(), NAN),
+    Odd("a comma", lambda: b"1,5", NAN),
+]

@@ -1,7 +1,11 @@
 """What all engines share, in one process, and Dask's own threads. Real workers: tests/systems/engines.py."""
 
+import functools
 import pickle
+import subprocess
+import sys
 import traceback
+from pathlib import Path
 
 import cloudpickle
 import dask.dataframe
@@ -12,9 +16,9 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from jaxdpbo import Search, minimize, tables
+from jaxdpbo import Search, _files, minimize, tables
 from jaxdpbo.privacy import _assumptions
-from jaxdpbo.tables import _arrow, _beam, _engine, _spark, _table
+from jaxdpbo.tables import _arrow, _beam, _engine, _identity, _spark, _table
 
 ROWS = np.random.default_rng(0).normal(1.0, 0.5, 201)
 FRAME = pd.DataFrame({"x": ROWS, "yes": ROWS > 1})
@@ -85,6 +89,8 @@ def test_no_error_quotes_a_row(kind):
         with pytest.raises(tables.TableError, match=says) as raised:
             table.add(function)
         assert "Smith" not in "".join(traceback.format_exception(raised.value))
+        assert raised.value.__context__ is None
+        assert b"Smith" not in pickle.dumps(raised.value)
 
 
 def test_a_worker_of_another_version_is_refused(monkeypatch):
@@ -186,6 +192,37 @@ def test_a_random_sample_is_refused():
         tables.dask(frame.assign(z=1.0))
 
 
+@pytest.mark.parametrize("filesystem", ["fsspec", "arrow"])
+def test_a_file_that_a_frame_reads_under_two_names_is_refused(filesystem, tmp_path, monkeypatch):
+    """Parts of one file that a frame reads by themselves, such as by a filter, are no doubles."""
+    monkeypatch.chdir(tmp_path)
+    path = str(tmp_path / "a.parquet")
+    FRAME.to_parquet(path)
+    (tmp_path / "link.parquet").symlink_to(path)
+    (tmp_path / "hard.parquet").hardlink_to(path)
+    FRAME.to_parquet(tmp_path / "b.parquet")
+    read = functools.partial(dask.dataframe.read_parquet, filesystem=filesystem)
+    folder = str(tmp_path)  # a list of files is no source of filesystem="arrow"
+    others = ("a.parquet", f"{folder}/link.parquet", f"{folder}/hard.parquet")
+    for source in [folder] if filesystem == "arrow" else [folder, *([path, other] for other in others)]:
+        with pytest.raises(ValueError, match="frame must read each file once"):
+            tables.dask(read(source)[["x"]].assign(z=1.0))
+    low, high = (read(path, filters=[("x", sign, 1.0)]) for sign in ("<", ">="))
+    assert tables.dask(dask.dataframe.concat([low, high])).users == len(FRAME)
+    (tmp_path / "link.parquet").unlink()
+    (tmp_path / "hard.parquet").unlink()
+    assert tables.dask(read(folder)).users == 2 * len(FRAME)
+
+
+@pytest.mark.parametrize("address", ["file://{}", "local://{}", "{}"])
+def test_an_address_of_an_engine_names_a_local_file(address, tmp_path):
+    (tmp_path / "a b").touch()
+    (tmp_path / "c").hardlink_to(tmp_path / "a b")
+    names = [address.format(str(tmp_path / name)) for name in ("a b", "c")]
+    names[0] = names[0].replace(" ", "%20") if ":" in address else names[0]
+    assert "are one file" in _identity.find_repeated(names)
+
+
 def test_arrow_columns_are_floats_and_missing_values_nan():
     part = pa.record_batch(
         {"a": pa.array([1, None, 3]), "b": pa.array([True, False, None]), "c": pa.array([2.5, 1, None])}
@@ -222,6 +259,31 @@ def test_sums_of_beam_add_in_any_grouping():
     assert _beam._add_pairs([_beam._add_pairs(sums[:2]), _beam._add_pairs(sums[2:])]) == together
     assert _beam._add_pairs([*sums, (0, [], "ValueError")])[2] == "ValueError"
     assert _beam._add_pairs([]) == (0, [], "")
+
+
+def test_a_private_folder_goes_with_its_process_and_no_other(tmp_path):
+    """Killed while it has the folder, and alive: the next folder removes the first alone."""
+    script = (
+        "import sys, time\nfrom jaxdpbo import _files\nwith _files.new_private_folder(sys.argv[1], 'sum-') as made:\n"
+    )
+    script += "    (made / 'a').touch()\n    print(made, flush=True)\n    time.sleep(600)"
+    made = []
+    for _ in range(2):
+        process = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+        made.append((process, Path(process.stdout.readline().strip())))
+    (killed, stale), (alive, held) = made
+    killed.kill()
+    killed.wait()
+    (tmp_path / "sum-file").touch()
+    try:
+        with _files.new_private_folder(tmp_path, "sum-") as own:
+            assert own.stat().st_mode & 0o777 == 0o700
+            assert {path.name for path in tmp_path.iterdir()} == {own.name, held.name, "sum-file"}
+            assert not stale.exists()
+        assert not own.exists()
+    finally:
+        alive.kill()
+        alive.wait()
 
 
 class Plan:

@@ -22,8 +22,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from neighbour_cases import POINTS, USUAL, WITHOUT, Point, entry_points
-from odd_records import SECRET, ZOO, Odd
+from neighbour_cases import CSV_POINTS, POINTS, USUAL, WITHOUT, Point, entry_points
+from odd_records import CELLS, SECRET, ZOO, Odd
 
 from jaxdpbo import _silence, _user_values, drivers
 
@@ -151,6 +151,13 @@ def test_one_record_decides_nothing_but_its_own_number(name, compilations, tmp_p
     first = list(POINTS).index(name)
     odds = [ZOO[(first * 5 + step * len(ZOO) // some) % len(ZOO)] for step in range(some)]
     found = differences(POINTS[name], odds, compilations, tmp_path)
+    assert not found, f"{len(found)} differences:\n" + "\n".join(found[:20])
+
+
+@pytest.mark.parametrize("name", CSV_POINTS)
+def test_one_cell_of_a_file_decides_nothing_but_its_own_number(name, compilations, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = differences(CSV_POINTS[name], CELLS, compilations, tmp_path)
     assert not found, f"{len(found)} differences:\n" + "\n".join(found[:20])
 
 

@@ -929,6 +929,51 @@ def test_a_table_may_lack_cells_and_is_published_once(tmp_path, table, monkeypat
         curate(*table)
 
 
+CELLS = {"text": b"abc", "200,000 letters": b"x" * 200_000, "latin-1": b"M\xfcller", "lone quote": b'"abc',
+         "lone CR": b"a\rb", "a comma": b"1,2", "a NUL": b"1\x00", "nothing": b""}  # fmt: skip
+
+
+def test_a_cell_decides_nothing_that_the_modeler_can_see(tmp_path, monkeypatch, capfd):
+    """Eight rows in each file: the same exit, the same sentences, and a release of the same shape."""
+    monkeypatch.setattr(outsourcing, "serve", lambda *_: None)
+    monkeypatch.chdir(tmp_path)
+    seen = []
+    for cell in [b"7.5", *CELLS.values()]:
+        for each in (tmp_path / "out").glob("*"):
+            each.unlink()
+        rows = [b"a,b,y", *(b"%d,%d,%d" % (i, 2 * i, i % 5) for i in range(8))]
+        rows[4] = cell + rows[4][1:]
+        (tmp_path / "table.csv").write_bytes(b"\n".join(rows) + b"\n")
+        curate(
+            "table.csv", "--inputs=a,b", "--output=y", "--centre=3,6", "--unit=1", "--epsilon=5", "--queries=3",
+            "--folder=out",
+        )  # fmt: skip
+        released = outsourcing.read_publication(tmp_path / "out" / "released.jsonl").curated
+        seen.append(
+            (capfd.readouterr(), released.z.shape, released.guarantee, (tmp_path / "out/curator.log").stat().st_size)
+        )
+    assert all(one == seen[0] for one in seen), seen
+
+
+def test_a_column_without_numbers_is_for_the_owner_to_read(tmp_path, table, monkeypatch, capfd):
+    monkeypatch.setattr(outsourcing, "serve", lambda *_: None)
+    monkeypatch.syspath_prepend(tmp_path)
+    sys.modules.pop("slow", None)
+    (tmp_path / "table.csv").write_text((tmp_path / "table.csv").read_text().replace(",", ",no"))
+    (tmp_path / "table.csv").write_text((tmp_path / "table.csv").read_text().replace("x,noy", "x,y"))
+    curate(*table)
+    assert "has no number in column y" in (tmp_path / "curator.log").read_text()
+    assert "has no number" not in "".join(capfd.readouterr())
+
+
+@pytest.mark.parametrize("header", [b"", b"\xff\xfex\x00,\x00y\x00", b"x\ry", b"x;y", b"x,y,x"])
+def test_a_header_speaks(tmp_path, table, header):
+    lines = (tmp_path / "table.csv").read_bytes().splitlines()
+    (tmp_path / "table.csv").write_bytes(b"\n".join([header, *lines[1:]]))
+    with pytest.raises(SystemExit, match=r"with a header|no column|two columns"):
+        curate(*table)
+
+
 CHANGED = "the private data, or the source of the outputs, changed"
 
 
@@ -941,7 +986,7 @@ CHANGED = "the private data, or the source of the outputs, changed"
         (["--centre=0,1"], CHANGED),
         (["--lengthscales=2"], "--lengthscales must be 2 positive numbers"),
         (["--inputs=x,z"], "has no column z"),
-        (["--inputs=x,word"], "has no number in column word"),
+        (["--inputs=x,word"], CHANGED),
         (["--queries=0"], "--queries must be 1 to 10000, got 0"),
         (["--function=sys:getsizeof"], "--function: sys has no file"),
         (["--function=slow:other"], CHANGED),

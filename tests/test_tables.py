@@ -1,6 +1,9 @@
 """Users in a table: the same release from any order of rows and any cut into files, and nothing counted twice."""
 
+import os
 import pickle
+import shutil
+import traceback
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +30,7 @@ from jaxdpbo import (
 )
 from jaxdpbo.drivers import _compiled_steps, _table_scan
 from jaxdpbo.privacy import _assumptions, _private_mean
-from jaxdpbo.tables import _table
+from jaxdpbo.tables import _identity, _parquet, _table
 
 USERS = 201
 RNG = np.random.default_rng(0)
@@ -181,7 +184,7 @@ def test_files_hold_the_numbers_of_arrays_and_missing_values_are_nan(tmp_path):
     pq.write_table(rows.slice(0, 1), tmp_path / "a.parquet")
     table = tables.parquet(tmp_path)
     assert (table.users, table.columns) == (3, {"whole": (), "yes": (), "list": (2,)})
-    (batch,) = _table.batches(table._parts())
+    (batch,) = _table.batches(table._parts(table._open()))
     read = {name: column[:3] for name, column in batch.columns.items()}
     np.testing.assert_array_equal(read["whole"], [1, np.nan, 3])
     np.testing.assert_array_equal(read["yes"], [1, 0, np.nan])
@@ -247,7 +250,60 @@ def test_an_empty_file_among_others_adds_nothing(tmp_path):
     assert table.add(lambda batch: np.array([batch.present.sum()])) == tables.Sum(np.array([2]), 2)
 
 
-@pytest.mark.parametrize("change", ["a row more", "other numbers", "deleted", "a new file", "torn"])
+ALIASES = {
+    "a relative path": lambda path: os.path.relpath(path),
+    "two slashes": lambda path: path.replace("/a.", "//a."),
+    "a way back": lambda path: f"{os.path.dirname(path)}/../{os.path.basename(os.path.dirname(path))}/a.parquet",
+    "a symbolic link": lambda path: os.symlink(path, path + ".s") or path + ".s",
+    "a hard link": lambda path: os.link(path, path + ".h") or path + ".h",
+    "a linked folder": lambda path: os.symlink(os.path.dirname(path), path + ".f") or path + ".f/a.parquet",
+    "itself": str,
+}
+
+
+@pytest.mark.parametrize("name", ALIASES)
+def test_a_file_under_two_names_is_refused(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = str(tmp_path / "a.parquet")
+    pq.write_table(pa.table({"x": [1.0, 2.0]}), path)
+    alias = ALIASES[name](path)
+    assert tables.parquet(alias).users == 2  # the owner may name a file as they like, once
+    with pytest.raises(ValueError, match=r"one file|named twice") as raised:
+        tables.parquet([path, alias])
+    assert name == "itself" or (path in str(raised.value) and alias in str(raised.value))
+
+
+@pytest.mark.parametrize("spelling", [str, lambda path: f"file://{path}", os.path.relpath])
+@pytest.mark.parametrize("link", ["back", "out", "of a file", "hard"])
+def test_a_folder_with_a_link_is_refused(link, spelling, tmp_path, monkeypatch):
+    """A folder that holds a link to itself reads each of its files 41 times."""
+    monkeypatch.chdir(tmp_path)
+    folder, other = tmp_path / "rows", tmp_path / "others" / "a.parquet"
+    (folder / "more").mkdir(parents=True)
+    other.parent.mkdir()
+    for path in (folder / "a.parquet", folder / "more" / "b.parquet", other):
+        pq.write_table(pa.table({"x": [1.0, 2.0]}), path)
+    table = tables.parquet(spelling(str(folder)))
+    assert table.users == 4
+    if link == "hard":
+        os.link(folder / "a.parquet", folder / "c.parquet")
+    else:
+        os.symlink({"back": folder, "out": other.parent, "of a file": other}[link], folder / "c.parquet")
+    with pytest.raises(ValueError, match="are one file" if link == "hard" else "is a symbolic link") as raised:
+        tables.parquet(spelling(str(folder)))
+    assert "c.parquet" in str(raised.value)
+    with pytest.raises(tables.TableError, match=r"c\.parquet"):
+        table.add(lambda batch: np.zeros(1, np.int64))
+
+
+def test_remote_addresses_are_compared_as_they_read():
+    assert "are one file" in _identity.find_repeated(["s3://b/c/a", "s3://b//c/./a"])
+    assert not _identity.find_repeated(["s3://b/c/a", "gs://b/c/a", "s3://b/c/b"])
+
+
+@pytest.mark.parametrize(
+    "change", ["a row more", "other numbers", "deleted", "a new file", "torn", "another file of the same size and time"]
+)
 def test_files_that_change_after_opening_stop_a_scan(change, small, tmp_path):
     folder = write(tmp_path / "rows", 3)
     table = tables.parquet(folder)
@@ -257,6 +313,11 @@ def test_files_that_change_after_opening_stop_a_scan(change, small, tmp_path):
     elif change == "other numbers":
         held = pq.read_table(path)
         pq.write_table(held.set_column(0, "x", pa.array(np.zeros(len(held), np.float32))), path)
+    elif change == "another file of the same size and time":
+        status = path.stat()
+        shutil.copy(path, folder / "new")
+        os.replace(folder / "new", path)
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
     elif change == "deleted":
         path.unlink()
     elif change == "a new file":
@@ -266,6 +327,52 @@ def test_files_that_change_after_opening_stop_a_scan(change, small, tmp_path):
     with pytest.raises(RunInterrupted) as raised:
         run_loop(dp_gibo.algorithm, loss, table, descent(memory="none"), run=seeded())
     assert isinstance(raised.value.__cause__, tables.TableError)
+
+
+def test_a_file_that_changes_during_a_scan_stops_it(small, tmp_path):
+    """Both files are read by then: only a comparison after the last row sees it."""
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"x": np.zeros(70)}), path)
+    table = tables.parquet(path)
+
+    def replace(batch):
+        pq.write_table(pa.table({"x": np.ones(70)}), tmp_path / "b.parquet")
+        os.replace(tmp_path / "b.parquet", path)
+        return np.zeros(1, np.int64)
+
+    with pytest.raises(tables.TableError, match="has changed since"):
+        table.add(replace)
+
+
+def quotes(error):
+    """All that anybody may print or send of an error."""
+    return "".join([str(error), repr(error), *traceback.format_exception(error), str(pickle.dumps(error)),
+                    *(f"{inner!r}" for inner in (error.__context__, error.__cause__))])  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", ["_arrow.to_columns", "_arrow.to_people", "_files", "_dataset"])
+def test_an_error_of_parquet_quotes_no_row(fault, tmp_path, monkeypatch):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"x": [1.0, 2.0], "who": [0, 1]}), path)
+    people = {"person": "who", "users": 2, "max_rows": 1} if fault == "_arrow.to_people" else {}
+    table = tables.parquet(path, ["x"], **people)
+
+    def fail(*_, **__):
+        raise ValueError("Ann Smith, 17")
+
+    if fault.startswith("_arrow"):
+        monkeypatch.setattr(_parquet._arrow, fault.removeprefix("_arrow."), fail)
+    elif fault == "_files":
+        monkeypatch.setattr(_parquet._identity, "identify", fail)
+    else:
+        monkeypatch.setattr("pyarrow.dataset.dataset", fail)
+    with pytest.raises(tables.TableError, match=r"\(ValueError\)") as raised:
+        table.add(lambda batch: np.zeros(1, np.int64))
+    assert "Smith" not in quotes(raised.value)
+    if not fault.startswith("_arrow"):
+        with pytest.raises(ValueError, match=r"\(ValueError\)") as raised:
+            tables.parquet(path)
+        assert "Smith" not in quotes(raised.value)
 
 
 class Odd(_table.ArrayTable):

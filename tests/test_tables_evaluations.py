@@ -1,6 +1,7 @@
 """Private evaluations on tables: the values of arrays, each from one scan, and nothing released without a charge."""
 
 import pickle
+import shutil
 
 import jax
 import jax.numpy as jnp
@@ -147,11 +148,62 @@ def test_a_scan_that_fails_is_charged_and_releases_nothing(plant, says, tmp_path
     assert make(tables.arrays({"age": AGES}), ledger=Recording(path, "ages")).spent == ((50.0, value),)
 
 
+@pytest.mark.parametrize("on_record", [True, False])
+@pytest.mark.parametrize("change", ["deleted", "replaced", "torn", "linked"])
+def test_a_scan_that_fails_before_the_first_row_costs_nothing(change, on_record, tmp_path):
+    path, folder = tmp_path / "budget.json", tmp_path / "rows"
+    folder.mkdir()
+    table, calls = open_tables(folder)[2], []
+    if on_record:
+        ledger.create(path, mu=1.0, protects=_guarantee.USERS)
+    private = make(table, lambda point, data: calls.append(1) or loss(point, data),
+                   **({"ledger": Recording(path, "ages")} if on_record else {}))  # fmt: skip
+    file, kept = folder / "1.parquet", tmp_path / "kept"
+    shutil.copy2(file, kept)
+    if change == "deleted":
+        file.rename(kept)
+    elif change == "replaced":
+        pq.write_table(pa.table({"age": AGES[:124]}), file)
+    elif change == "torn":
+        file.write_bytes(file.read_bytes()[:-9])
+    else:
+        (folder / "2.parquet").symlink_to(file)
+    with pytest.raises(tables.UnreadError) as raised:
+        private(50.0)
+    assert raised.value.__context__ is None
+    assert (private.remaining, private.spent, calls) == (3, (), [])
+    if change in ("deleted", "linked"):  # then the table is whole again
+        kept.rename(file) if change == "deleted" else (folder / "2.parquet").unlink()
+        private(50.0)
+        assert private.remaining == 2
+
+
+def test_a_scan_that_fails_after_a_row_is_charged_also_if_a_loss_says_otherwise(tmp_path):
+    def failing(point, data):
+        if np.any(data["age"] > 90):
+            raise tables.UnreadError("no row was read")
+        return loss(point, data)
+
+    private = make(tables.arrays({"age": [20.0] * 200 + [95.0]}), failing)
+    with pytest.raises(tables.TableError) as raised:
+        private(50.0)
+    assert not isinstance(raised.value, tables.UnreadError)
+    assert private.remaining == 2
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    private = make(open_tables(folder)[2], lambda point, data: (folder / "1.parquet").unlink(missing_ok=True)
+                   or loss(point, data))  # fmt: skip
+    with pytest.raises(tables.TableError) as raised:
+        private(50.0)
+    assert not isinstance(raised.value, tables.UnreadError)
+    assert private.remaining == 2
+
+
 def test_losses_of_another_shape_are_charged_since_rows_may_decide_it():
     private = make(tables.arrays({"age": AGES}), lambda point, data: np.mean(loss(point, data)))
     with pytest.raises(tables.TableError, match="one loss for each row") as raised:
         private(50.0)
-    assert raised.value.__cause__ is None
+    assert raised.value.__context__ is None
     assert private.remaining == 2
 
 

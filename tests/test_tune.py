@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jaxdpbo import _commands, space
-from jaxdpbo._commands import tune
+from jaxdpbo._commands import csv_rows, tune
 
 RNG = np.random.default_rng(0)
 ROWS = 60
@@ -44,6 +44,26 @@ def test_columns_are_read_as_training_rows_have_them(tmp_path):
     kept = np.setdiff1d(PROTECTED, list(bad))
     np.testing.assert_array_equal(fitted[0].predict_proba(usual[kept]), fitted[1].predict_proba(changed[kept]))
     assert fitted[0][:-1].transform(usual).shape[1] == 4  # two numbers and two colours
+
+
+FILES = {
+    b"a,b\n1,2\n3,4\n": [["1", "2"], ["3", "4"]],
+    b"\xef\xbb\xbfa,b\r\n1,2\r\n3,4": [["1", "2"], ["3", "4"]],
+    b'a,b\n"1","2 "\n"3,5","say ""x"""\n': [["1", "2 "], ["3,5", 'say "x"']],
+    b'a,b\n"1,2\n3","4\n': [['"1', "2"], ['3"', '"4']],
+    b"a,b\n1,2\n1,2,3\n4\n\n": [["1", "2"], ["", ""], ["", ""], ["", ""]],
+    b"a,b\n1\r2,3\x00\n\xff,4\n": [["1\r2", "3\x00"], ["\ufffd", "4"]],
+    b'a,b\n",2\n"",\n': [['"', "2"], ["", ""]],
+    b"a\n1\n\n3\n": [["1"], [""], ["3"]],
+    '"a",b\u2028\n1,2\u2028\x0b\n'.encode(): [["1", "2\u2028\x0b"]],
+}
+
+
+@pytest.mark.parametrize("content", FILES)
+def test_a_line_is_a_row_for_any_cells(content):
+    parsed = csv_rows.parse("a.csv", content)
+    assert parsed.cells.tolist() == FILES[content]
+    assert parsed.header[0] == "a"
 
 
 def test_a_command_line_becomes_a_space():

@@ -8,9 +8,7 @@ in ``--folder``: publish only ``released.jsonl``; keep ``record.jsonl``, its key
 """
 
 import argparse
-import csv
 import importlib
-import io
 import math
 import os
 import sys
@@ -25,6 +23,7 @@ import jax
 import numpy as np
 
 from jaxdpbo import _files, outsourcing
+from jaxdpbo._commands import csv_rows
 from jaxdpbo._commands.streams import Channel, take_streams
 from jaxdpbo.privacy import _guarantee, _transforms
 from jaxdpbo.problems import _gp_draws
@@ -45,7 +44,7 @@ class PrivateSide(NamedTuple):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of this command."""
-    parser.add_argument("table", nargs="?", type=Path, help="a CSV file with a header; by default, a synthetic example")
+    parser.add_argument("table", nargs="?", type=Path, help=f"{csv_rows.FORMAT}; by default, a synthetic example")
     parser.add_argument("--inputs", help="the columns with the coordinates of a row: a,b,c")
     parser.add_argument("--output", help="the column to maximise")
     parser.add_argument(
@@ -123,32 +122,23 @@ def example() -> PrivateSide:
 
 
 def read_table(arguments: argparse.Namespace) -> PrivateSide:
-    """Read a CSV file; no error message quotes its values."""
+    """Read a CSV file. A cell that is no number is NaN, in an input the centre, in an output none."""
     content = arguments.table.read_bytes()
-    try:
-        header, *rows = csv.reader(io.StringIO(content.decode(), newline=""))
-    except (ValueError, csv.Error):
-        raise ValueError(f"{arguments.table} must be a CSV file in UTF-8 with a header") from None
+    table = csv_rows.parse(str(arguments.table), content)
     names = arguments.inputs.split(",")
-    missing = {*names, *filter(None, [arguments.output])} - set(header)
-    if missing:
-        raise ValueError(f"{arguments.table} has no column {', '.join(sorted(missing))}")
-
-    def column(name):
-        place = header.index(name)
-        numbers = np.array([_number(row[place]) if place < len(row) else np.nan for row in rows])
-        if not np.any(np.isfinite(numbers)):
-            raise ValueError(f"{arguments.table} has no number in column {name}")
-        return numbers
-
-    inputs = np.stack([column(name) for name in names], axis=1)
+    numbers = {}
+    for name in dict.fromkeys(filter(None, [*names, arguments.output])):
+        numbers[name] = csv_rows.to_numbers(table.cells[:, table.column(name)])
+        if not np.any(np.isfinite(numbers[name])):  # rows decide this: it is the owner's to read, in the log
+            print(f"{arguments.table} has no number in column {name}")
+    inputs = np.stack([numbers[name] for name in names], axis=1)
     if arguments.lengthscales is not None:
         if len(arguments.lengthscales) != len(names) or not all(0 < x < math.inf for x in arguments.lengthscales):
             raise ValueError(f"--lengthscales must be {len(names)} positive numbers")
         inputs = inputs / np.array(arguments.lengthscales)
     if arguments.output is not None:
         source = outsourcing.frame("column", content, inputs, arguments.output)
-        return PrivateSide(inputs, column(arguments.output).__getitem__, source)
+        return PrivateSide(inputs, numbers[arguments.output].__getitem__, source)
     function, file = load_function(arguments.function)
     source = outsourcing.frame("function", content, inputs, arguments.function, file.read_bytes())
     return PrivateSide(inputs, lambda row: function(row, inputs[row]), source)
@@ -158,23 +148,17 @@ def load_function(reference: str) -> tuple[Callable[..., Any], Path]:
     """Import the owner's function; return it and the file of its module. Errors of the module go to the log."""
     module, _, name = reference.partition(":")
     sys.path.insert(0, os.getcwd())
+    function = file = None
     try:
         loaded = importlib.import_module(module)
         function, file = getattr(loaded, name), getattr(loaded, "__file__", None)
     except BaseException:
         traceback.print_exc()
-        raise outsourcing.ProtocolError(f"--function: {module} failed; for the reason see curator.log") from None
+    if function is None:  # raised outside of the handler, since the context may quote rows
+        raise outsourcing.ProtocolError(f"--function: {module} failed; for the reason see curator.log")
     if file is None:
         raise ValueError(f"--function: {module} has no file: call it from a module of your own")
     return function, Path(file)
-
-
-def _number(cell: str) -> float:
-    """Parse a number; other text is NaN, in an input the centre, in an output none."""
-    try:
-        return float(cell)
-    except ValueError:
-        return np.nan
 
 
 def serve_all(arguments: argparse.Namespace, channel: Channel, held: PrivateSide) -> None:
@@ -255,7 +239,7 @@ def serve(record: outsourcing.Journal, evaluate: Callable[[int], float], channel
             return evaluate(row)
         except (Exception, SystemExit):
             traceback.print_exc()
-            raise RuntimeError from None
+        raise RuntimeError  # outside of the handler, since its context may quote rows
 
     def send(line):
         if line.startswith('{"error": '):
@@ -266,4 +250,4 @@ def serve(record: outsourcing.Journal, evaluate: Callable[[int], float], channel
         return outsourcing.serve(record, log_failure, channel.lines, send)
     except ValueError:  # from a signal handler of the owner, say
         traceback.print_exc()
-        raise outsourcing.ProtocolError("stopped; for the reason see curator.log") from None
+    raise outsourcing.ProtocolError("stopped; for the reason see curator.log")

@@ -7,10 +7,8 @@ categories; any other value in a protected row counts as missing, or as no categ
 
 import argparse
 import ast
-import csv
 import importlib
 import json
-import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ import numpy as np
 
 from jaxdpbo import _checks
 from jaxdpbo import _space as space
+from jaxdpbo._commands import csv_rows
 from jaxdpbo._space import Dimension, Space
 
 MODEL = "model"  # the estimator's step in the pipeline
@@ -27,7 +26,7 @@ KINDS = {"real": space.real, "integer": space.integer}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of this command."""
-    parser.add_argument("table", type=Path, help="a CSV file with a header")
+    parser.add_argument("table", type=Path, help=csv_rows.FORMAT)
     parser.add_argument("--target", required=True, help="the column to predict")
     parser.add_argument(
         "--estimator", required=True, help="an import path, such as sklearn.linear_model.LogisticRegression"
@@ -98,20 +97,17 @@ def run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
 
 
 def read(path: Path, target: str) -> tuple[np.ndarray, np.ndarray]:
-    """Read columns of text ``(n, k)`` without the target, and the target ``(n,)``; pad short rows with empty cells.
+    """Read columns of text ``(n, k)`` without the target, and the target ``(n,)``.
 
     Raises:
       ValueError: no such column, or fewer than two rows.
     """
-    csv.field_size_limit(sys.maxsize)  # long cells, and cells of another encoding, must not raise
-    with path.open(newline="", errors="replace") as file:
-        header, *rows = [row for row in csv.reader(file) if row] or [[]]
-    if target not in header:
-        raise ValueError(f"target must be one of {', '.join(header)}, got {target!r}")
-    if len(rows) < 2:
-        raise ValueError(f"table must have a header and at least two rows, got {len(rows)} rows")
-    width, column = len(header), header.index(target)
-    cells = np.array([(row + [""] * width)[:width] for row in rows], object)
+    table = csv_rows.parse(str(path), path.read_bytes())
+    if target not in table.header:
+        raise ValueError(f"target must be one of {', '.join(table.header)}, got {target!r}")
+    column, cells = table.column(target), table.cells
+    if len(cells) < 2:
+        raise ValueError(f"table must have a header and at least two rows, got {len(cells)} rows")
     return np.delete(cells, column, axis=1), cells[:, column]
 
 
@@ -162,16 +158,9 @@ def _is_numeric(cells: np.ndarray) -> bool:
 
 
 def _numbers(cells: np.ndarray) -> np.ndarray:
-    """Convert cells to floats; other text becomes NaN."""
-    return np.vectorize(_number, otypes=[float])(cells)
-
-
-def _number(cell: str) -> float:
-    try:
-        number = float(cell)
-    except ValueError:
-        return float("nan")
-    return number if np.isfinite(number) else float("nan")
+    """Convert cells to finite floats; all else becomes NaN."""
+    numbers = csv_rows.to_numbers(cells.ravel()).reshape(cells.shape)
+    return np.where(np.isfinite(numbers), numbers, np.nan)
 
 
 def _estimator(name: str, fixed: list[str]) -> Any:

@@ -22,6 +22,7 @@ from jaxdpbo.drivers._execution import Execution, check_execution
 from jaxdpbo.privacy import _budget_calibration, _calibration, _keys, _private_mean, _private_scale, _totals
 from jaxdpbo.privacy import _ledger as ledgers
 from jaxdpbo.privacy import _recording as recordings
+from jaxdpbo.tables import _table
 
 
 class BudgetExhausted(RuntimeError):
@@ -71,11 +72,11 @@ class PrivateObjective:
     Formal guarantee: ``(epsilon, delta)``-DP with the GDP level as ``also`` if you give ``epsilon``; with ``mu``, or a
     ledger that adds up GDP levels, ``mu``-GDP; replace-one, for all returned values together. The budget is split
     equally among ``evaluations`` calls in advance. A call is charged before its noise is drawn, and also if the loss
-    raises. Losses of a wrong shape are refused without a charge, except on a table. Prints, warnings and logs of the
-    loss are silenced. An exception of the loss reaches you unchanged, and may quote records. Threads may share one
-    object. Processes may not: a copy would draw the same noise, so the object cannot be pickled, and does not work
-    after a fork. To share the budget among processes, let each process make an object with the same ``Recording``: the
-    ledger counts the evaluations of all of them.
+    raises. Losses of a wrong shape are refused without a charge, except on a table. A scan that fails before it reads a
+    row of a table costs nothing. Prints, warnings and logs of the loss are silenced. An exception of the loss reaches
+    you unchanged, and may quote records. Threads may share one object. Processes may not: a copy would draw the same
+    noise, so the object cannot be pickled, and does not work after a fork. To share the budget among processes, let
+    each process make an object with the same ``Recording``: the ledger counts the evaluations of all of them.
 
     >>> import numpy as np
     >>> from jaxdpbo import PrivateObjective
@@ -195,6 +196,7 @@ class PrivateObjective:
           RuntimeError: another process made the object.
           TypeError: ``point`` cannot be recorded. Give numbers, text, arrays, or lists and dicts of them.
           ObjectiveError: the losses do not have the shape ``(n,)``; nothing is charged.
+          tables.UnreadError: the table failed before a row was read; nothing is charged.
         """
         if os.getpid() != self._process:
             raise RuntimeError("call a PrivateObjective in the process that made it: a fork would draw its noise twice")
@@ -220,10 +222,11 @@ class PrivateObjective:
 
         Raises:
           ObjectiveError: the losses have another shape.
+          UnreadError: no row of a table was read.
         """
         try:
             return self._losses.total(point, self._clip())
-        except _user_losses.ShapeError:
+        except (_user_losses.ShapeError, _table.UnreadError):
             with self._lock:
                 self._in_flight -= 1
             raise

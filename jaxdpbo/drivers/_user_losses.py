@@ -1,5 +1,6 @@
 """The users of a ``PrivateObjective``, in memory or in a table: raw totals of their losses, for the noise to cover."""
 
+import contextlib
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -95,12 +96,13 @@ class TableLosses:
         shapes = _table.batch_shapes(self._table)
         losses = jax.ShapeDtypeStruct((len(points), _table.BATCH), self._dtype)
         like = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), jax.eval_shape(add, losses, shapes.present))
-        try:
-            total, users = self._table.add(Contribution(self._loss, tuple(points), add, shapes))
-        except ShapeError:
-            raise _table.TableError("loss must return one loss for each row of a batch") from None
-        _table_scan.expect_users(users, self._table.users)
-        return _table_scan.unflatten(like, total)
+        summed = None
+        with contextlib.suppress(ShapeError):
+            summed = self._table.add(Contribution(self._loss, tuple(points), add, shapes))
+        if summed is None:  # raised outside of the handler, since its context would say the shape
+            raise _table.TableError("loss must return one loss for each row of a batch")
+        _table_scan.expect_users(summed.users, self._table.users)
+        return _table_scan.unflatten(like, summed.total)
 
 
 def make_losses(loss: Loss, data: Data, budget: _calibration.SumBudget) -> ArrayLosses | TableLosses:
@@ -144,9 +146,17 @@ class Contribution(NamedTuple):
         _table_scan.expect_like(self.like, batch)
         (loss,), size = self.functions.objects, len(batch.present)
         dtype = jnp.result_type(float)
-        losses = [_call(loss, point, {**batch.columns}, size, dtype) for point in self.points]
+        try:
+            losses = [_call(loss, point, {**batch.columns}, size, dtype) for point in self.points]
+        except _table.UnreadError as error:  # of a table that the loss reads: rows may decide it, so the call counts
+            failure = str(error)
+        else:
+            return self._add(losses, batch.present)
+        raise _table.TableError(failure)
+
+    def _add(self, losses: list[np.ndarray], present: np.ndarray) -> np.ndarray:
         with _silence.debug_checks_off():  # an engine's threads have debug checks of their own
-            return _table_scan.flatten(self.add(jnp.asarray(np.stack(losses)), jnp.asarray(batch.present)))
+            return _table_scan.flatten(self.add(jnp.asarray(np.stack(losses)), jnp.asarray(present)))
 
 
 def _call(loss: Loss, point: object, data: Data, users: int, dtype: DTypeLike) -> np.ndarray:

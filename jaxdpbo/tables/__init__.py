@@ -11,7 +11,7 @@ from jaxdpbo.tables._dask import dask
 from jaxdpbo.tables._parquet import parquet
 from jaxdpbo.tables._ray import ray
 from jaxdpbo.tables._spark import spark
-from jaxdpbo.tables._table import Batch, Sum, Table, TableError, arrays
+from jaxdpbo.tables._table import Batch, Sum, Table, TableError, UnreadError, arrays
 
-__all__ = ["Batch", "Sum", "Table", "TableError", "arrays", "beam", "dask", "parquet", "ray", "spark"]
+__all__ = ["Batch", "Sum", "Table", "TableError", "UnreadError", "arrays", "beam", "dask", "parquet", "ray", "spark"]
 __dir__ = _namespace.list_public(__name__)

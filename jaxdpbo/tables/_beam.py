@@ -1,18 +1,24 @@
 """Beam collections as a table."""
 
+import contextlib
+import functools
 import json
+import os
 import pickle
 import secrets
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from jaxdpbo import _checks
-from jaxdpbo.tables import _arrow, _engine, _people, _table
+from jaxdpbo import _checks, _files, _silence
+from jaxdpbo.tables import _arrow, _engine, _identity, _people, _table
 from jaxdpbo.tables._table import Columns
 
+SCAN = "jaxdpbo scan"  # the step of a pipeline that holds all others
+PLUGIN = "jaxdpbo.tables._beam_worker"
 Read: TypeAlias = Callable[[Any], Any]  # from a pipeline to a collection of pyarrow tables
 
 
@@ -49,19 +55,24 @@ class BeamTable(_engine.EngineTable):
         """Run a pipeline. Its result returns through a file, which Beam's runners have in common."""
         beam = _checks.extra("apache_beam", "beam", "tables.beam")
         files = _checks.extra("apache_beam.io.filesystems", "beam", "tables.beam").FileSystems
-        with tempfile.TemporaryDirectory() as local:
-            folder = files.join(self._folder or local, f"sum-{secrets.token_hex(16)}")
-            files.mkdirs(folder)
+        options = _checks.extra("apache_beam.options.pipeline_options", "beam", "tables.beam")
+        guard_stages(SCAN)
+        given = options.PipelineOptions([]) if self._options is None else self._options
+        setup = given.view_as(options.SetupOptions)
+        setup.beam_plugins = [*{*(setup.beam_plugins or []), PLUGIN}]
+        read = self._read
+
+        class Scan(beam.PTransform):
+            def expand(self, begin: Any) -> Any:
+                total = read(begin.pipeline) | sums | "add" >> beam.CombineGlobally(_add_pairs)
+                return total | "write" >> beam.Map(_make_writer(path))
+
+        with _new_folder(files, self._folder) as folder:
             path = files.join(folder, "sum.json")
-            try:
-                with beam.Pipeline(options=self._options) as pipeline:
-                    total = self._read(pipeline) | sums | "add" >> beam.CombineGlobally(_add_pairs)
-                    text = total | "encode" >> beam.Map(json.dumps)
-                    _ = text | "write" >> beam.io.WriteToText(path, shard_name_template="")
-                with files.open(path) as file:
-                    users, summed, error = json.loads(file.read())
-            finally:  # the file, and what a failed pipeline leaves, hold raw sums
-                files.delete([folder])
+            with beam.Pipeline(options=given) as pipeline:
+                _ = pipeline | SCAN >> Scan()
+            with files.open(path) as file:
+                users, summed, error = json.loads(file.read())
         return [_engine.PartitionSum(0, users, summed, error)]
 
 
@@ -79,7 +90,8 @@ def beam(
 
     A scan is one pipeline. Without a run, a table gives no guarantee: its rows are NOT private. Beam moves raw rows and
     raw sums between workers: see the page on engines for encryption. Each scan writes its raw sum to a new folder
-    in ``folder``, reads the sum, and deletes the new folder.
+    in ``folder``, reads the sum, and deletes the new folder. On a file system with modes only you can read it, and the
+    next scan deletes the folder of a process that was killed.
 
     >>> import pathlib, tempfile
     >>> import apache_beam, pyarrow as pa, pyarrow.parquet
@@ -92,13 +104,14 @@ def beam(
     Args:
       read: a function from an ``apache_beam.Pipeline`` to a collection of ``pyarrow.Table``, such as
         ``lambda pipeline: pipeline | apache_beam.io.ReadFromParquetBatched("visits/*.parquet")``. Called in each scan;
-        each call must read the same rows.
+        each call must read the same rows. A row that the collection holds twice is two users.
       columns: the names of the columns to read. Each holds numbers or Booleans. They become floats; a missing value
         becomes NaN.
       users: the number of rows, public. If you leave it out, opening the table counts the rows.
       person: see ``parquet``; ``users`` is then the number of people. Each scan moves rows between workers.
       max_rows: see ``parquet``.
-      folder: a private folder that the workers and this process reach; by default a temporary folder of this machine.
+      folder: a private folder that the workers and this process reach, under one user of the system; by default a
+        temporary folder of this machine.
       options: ``apache_beam.options.pipeline_options.PipelineOptions``, with the runner; by default the runner
         that Beam chooses on this machine.
 
@@ -118,6 +131,59 @@ def beam(
     if person in names:
         raise ValueError(f"columns must not name the column of the person, got {person!r}")
     return BeamTable(read, users, names, folder, options, people)
+
+
+@functools.cache
+def guard_stages(label: str) -> None:
+    """From now on, the stages of this process below a step ``label`` print and log nothing, and fail by a type alone.
+
+    Beam logs, prints and sends the text of an error, and the function ``read`` of a table may raise one that quotes
+    rows.
+    """
+    processor = _checks.extra("apache_beam.runners.worker.bundle_processor", "beam", "tables.beam").BundleProcessor
+    process = processor.process_bundle
+
+    def process_bundle(self: Any, *args: Any) -> Any:
+        parts = self.process_bundle_descriptor.transforms.values()
+        if not any(part.unique_name.startswith(label) for part in parts):
+            return process(self, *args)
+        returned = _silence.catch(_silence.call, process, self, *args)
+        if isinstance(returned, _silence.Failed):
+            raise type(returned.kind, (_table.TableError,), {})("the message is withheld, since it may quote a row")
+        return returned
+
+    processor.process_bundle = process_bundle
+
+
+@contextlib.contextmanager
+def _new_folder(files: Any, parent: str | None) -> Iterator[str]:
+    """A folder for a raw sum, removed at the end. Others cannot read it on a file system with modes."""
+    local = tempfile.gettempdir() if parent is None else _identity.local_path(parent)
+    if local is not None:
+        os.makedirs(local, exist_ok=True)
+        with _files.new_private_folder(local, "jaxdpbo-sum-") as folder:
+            yield str(folder)
+        return
+    remote = files.join(parent, f"jaxdpbo-sum-{secrets.token_hex(16)}")
+    files.mkdirs(remote)
+    try:
+        yield remote
+    finally:  # what a failed pipeline leaves holds raw sums
+        files.delete([remote])
+
+
+def _make_writer(path: str) -> Callable[[tuple[int, list[int], str]], None]:
+    """Make the function by which a worker writes the sum. Beam may call it twice, on the same sum."""
+
+    def write(total: tuple[int, list[int], str]) -> None:
+        content = json.dumps(total).encode()
+        if _identity.local_path(path) is not None:
+            return _files.replace(Path(path), content, _files.PRIVATE)
+        files = _checks.extra("apache_beam.io.filesystems", "beam", "tables.beam").FileSystems
+        with files.create(path) as file:
+            file.write(content)
+
+    return write
 
 
 def _add_nothing(batch: _table.Batch) -> np.ndarray:

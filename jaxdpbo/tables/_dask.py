@@ -6,7 +6,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from jaxdpbo import _checks, _silence, _user_values
-from jaxdpbo.tables import _engine, _people, _table
+from jaxdpbo.tables import _engine, _identity, _people, _table
 from jaxdpbo.tables._table import Columns
 
 RANDOM = {"Sample", "Split"}  # expressions that may select other rows when a worker computes a partition again
@@ -61,7 +61,8 @@ def dask(
     dask(users=3, columns=['age', 'visits'])
 
     Args:
-      frame: a ``dask.dataframe.DataFrame``. Its partitions must hold the same rows whenever they are computed.
+      frame: a ``dask.dataframe.DataFrame``. Its partitions must hold the same rows whenever they are computed. A row
+        that the frame holds twice is two users.
       columns: the names of the columns to read; all by default. Each holds numbers or Booleans. They become floats; a
         missing value becomes NaN.
       users: the number of rows, public. If you leave it out, opening the table counts the rows.
@@ -71,7 +72,7 @@ def dask(
     Raises:
       TypeError: an argument is of another type.
       ValueError: there is no row or column, a column does not hold numbers, ``person`` does not hold integers, or the
-        frame samples at random.
+        frame samples at random, or reads one file under two names.
       tables.TableError: Dask failed to count the rows.
       ImportError: Dask is missing.
     """
@@ -91,22 +92,32 @@ def _open(frame: Any, columns: Sequence[str] | None, users: int | None, people: 
             raise ValueError(
                 f"column {name!r} must hold numbers, got {frame.dtypes[name]}: leave it out by columns=, or encode it"
             )
-    random = RANDOM & set(_expressions(frame.expr))
-    if random:
+    expressions = list(_expressions(frame.expr))
+    for inner in expressions:
+        _identity.expect_files_once("frame", _files(inner))
+    if RANDOM & {type(inner).__name__ for inner in expressions}:
         raise ValueError(
             "frame must hold the same rows whenever a worker computes it: write the sample to files, and read these"
         )
     return DaskTable(frame[[*person, *names]], users, names, people)
 
 
-def _expressions(expression: Any) -> Iterator[str]:
-    """The names of an expression and of all that it is made of, each once: expressions share parts."""
+def _files(expression: Any) -> list[str]:
+    """The files that an expression itself reads, by Dask's own readers of Parquet."""
+    read = expression._dataset_info if hasattr(type(expression), "_dataset_info") else {}
+    if "ds" in read:
+        return read["ds"].files
+    return [part.fragment.path for part in read.get("fragments", ())]  # with filesystem="arrow"
+
+
+def _expressions(expression: Any) -> Iterator[Any]:
+    """An expression and all that it is made of, each once: expressions share parts."""
     waiting, seen = [expression], set()
     while waiting:
         inner = waiting.pop()
         if inner._name not in seen:
             seen.add(inner._name)
-            yield type(inner).__name__
+            yield inner
             waiting.extend(inner.dependencies())
 
 

@@ -49,14 +49,11 @@ class Task:
         """Return the sum, or the type of any exception: its text may quote rows, and engines log errors."""
         if self._versions != _versions():
             return PartitionSum(partition, 0, [], f"the worker has {_versions()}, the driver {self._versions}")
-        try:
-            with jax.enable_x64(self._x64):
-                total, users = _table.add_batches(self._partial, _table.batches(parts))
-            return PartitionSum(partition, users, total.tolist() if users else [])
-        except _silence.STOPS:
-            raise
-        except BaseException as error:
-            return PartitionSum(partition, 0, [], type(error).__name__)
+        with jax.enable_x64(self._x64):
+            summed = _silence.catch(lambda: _table.add_batches(self._partial, _table.batches(parts)))
+        if isinstance(summed, _silence.Failed):
+            return PartitionSum(partition, 0, [], summed.kind)
+        return PartitionSum(partition, summed.users, summed.total.tolist() if summed.users else [])
 
 
 class Split:
@@ -70,14 +67,9 @@ class Split:
 
     def __call__(self, parts: Iterable[_people.Rows]) -> list[_people.Rows]:
         """Return the rows of each range, empty ones too, so that a missing range is seen. Errors quote no row."""
-        try:
-            with jax.enable_x64(self._x64):
-                return _people.split_rows(parts, self._people, self._names)
-        except _silence.STOPS:
-            raise
-        except BaseException as error:
-            kind = type(error).__name__
-        raise TableError(f"a worker could not split rows by person ({kind})")
+        with jax.enable_x64(self._x64):
+            failure = "a worker could not split rows by person"
+            return _table.call(failure, _people.split_rows, parts, self._people, self._names)
 
 
 class PeopleTask(NamedTuple):
@@ -153,13 +145,8 @@ class EngineTable(_table.Table):
         """The number of rows."""
 
     def _run(self, what: str, function: Any, *args: Any) -> Any:
-        """Call the engine. Raise a TableError with the type of an exception alone: its text may quote rows."""
-        try:
-            return function(*args)
-        except _silence.STOPS:
-            raise
-        except BaseException as error:
-            raise TableError(f"{self.engine} could not {what} the table ({type(error).__name__})") from None
+        """Call the engine, see ``_table.call``."""
+        return _table.call(f"{self.engine} could not {what} the table", function, *args)
 
 
 def add_partitions(sums: Iterable[PartitionSum]) -> Sum:

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from jaxdpbo import _checks
-from jaxdpbo.tables import _arrow, _people, _table
-from jaxdpbo.tables._table import BATCH, Columns, Partial, Sum, TableError
+from jaxdpbo.tables import _arrow, _identity, _people, _table
+from jaxdpbo.tables._table import BATCH, Columns, Partial, Sum, TableError, UnreadError
 
 PART = 8 * BATCH  # rows of a read
-Files: TypeAlias = dict[str, tuple[int, ...]]  # rows, bytes, and the time of the last change
+Files: TypeAlias = dict[str, tuple[Any, ...]]  # rows, bytes, the time of the last change, and what the file is
 Source: TypeAlias = str | Path | Sequence[str | Path]
 
 
@@ -37,35 +37,43 @@ class ParquetTable(_table.Table):
 
     def add(self, partial: Partial) -> Sum:
         """Sum ``partial`` over all batches, see ``Table``."""
-        return _table.add_batches(partial, _table.batches(self._users_parts()))
+        return _table.add_batches(partial, _table.batches(self._users_parts(self._open())))
 
-    def _users_parts(self) -> Iterator[Columns]:
+    def _open(self) -> Any:
+        """The data set of a scan, of the same files as the table. Raise an UnreadError: no row is read yet."""
+        try:
+            dataset = _dataset(self._source)
+            self._expect_same(dataset)
+        except TableError as error:
+            failure = str(error)
+        else:
+            return dataset
+        raise UnreadError(failure)
+
+    def _users_parts(self, dataset: Any) -> Iterator[Columns]:
         """Parts with a row for each user. People are cut into ranges that fit in memory, a reading for each."""
         if self._people is None:
-            yield from self._parts()
+            yield from self._parts(dataset)
             return
         for first, last in _people.ranges(self._people, _people.SLOTS):
-            yield _people.group_rows(self._parts(), self._people, first, last)
+            yield _people.group_rows(self._parts(dataset), self._people, first, last)
 
-    def _parts(self) -> Iterator[Any]:
-        """The rows of all files, some at a time. No error of the reader is passed on, since it may quote values.
+    def _parts(self, dataset: Any) -> Iterator[Any]:
+        """The rows of all files, some at a time. No error of the reader is passed on, since it may quote values."""
+        parts = self._read(dataset)
+        while (part := _table.call("a file of the table could not be read", next, parts, None)) is not None:
+            yield part
+        self._expect_same(dataset)
 
-        Each file is read in its own types: a cast between integers and floats could fail for a single value.
-        """
-        dataset, names, people = _dataset(self._source), list(self._columns), self._people
+    def _read(self, dataset: Any) -> Iterator[Any]:
+        """Read each file in its own types: a cast between integers and floats could fail for a single value."""
+        names, people = list(self._columns), self._people
         selected = names if people is None else [people.column, *names]
-        self._expect_same(dataset)
         for fragment in dataset.get_fragments():
-            try:
-                scanner = fragment.scanner(columns=selected, batch_size=PART, batch_readahead=2)
-                for part in scanner.to_batches():
-                    if part.num_rows:
-                        yield (
-                            _arrow.to_columns(part, names) if people is None else _arrow.to_people(part, names, people)
-                        )
-            except Exception as error:
-                raise TableError(f"a file of the table could not be read ({type(error).__name__})") from None
-        self._expect_same(dataset)
+            scanner = fragment.scanner(columns=selected, batch_size=PART, batch_readahead=2)
+            for part in scanner.to_batches():
+                if part.num_rows:
+                    yield _arrow.to_columns(part, names) if people is None else _arrow.to_people(part, names, people)
 
     def _expect_same(self, dataset: Any) -> None:
         if _files(dataset) != self._files:
@@ -95,6 +103,8 @@ def parquet(
 
     Args:
       source: a file, a folder of files, a list of files, or an address such as "s3://bucket/folder" that pyarrow opens.
+        Each file once: on this machine two names of one file are seen by device and inode, elsewhere as text. A copy of
+        a file is not seen, and counts its users again.
       columns: the names of the columns to read; all by default. Each holds numbers, Booleans, or lists of numbers of
         one fixed length. They become floats; a missing value becomes NaN.
       users: with ``person``, the number of people, public. Otherwise the number of rows is the number of users.
@@ -106,7 +116,8 @@ def parquet(
 
     Raises:
       TypeError: ``source`` or ``columns`` are of another type.
-      ValueError: there is no file, row or column; a file lacks a column, or holds another type of values in it.
+      ValueError: there is no file, row or column; a file lacks a column, or holds another type of values in it; a file
+        has two names, or a folder holds a symbolic link.
       ImportError: pyarrow is missing.
     """
     where = _checked_paths(source)
@@ -143,21 +154,25 @@ def _checked_paths(source: Source) -> list[str]:
 
 def _dataset(source: list[str]) -> Any:
     module = _checks.extra("pyarrow.dataset", "table", "tables.parquet")
-    try:
-        return module.dataset(source if len(source) > 1 else source[0], format="parquet")
-    except Exception as error:
-        raise TableError(f"{', '.join(source)} could not be opened ({type(error).__name__})") from None
+    for path in filter(None, map(_identity.local_path, source)):
+        if link := _identity.find_link(path):
+            raise TableError(f"{link} is a symbolic link, which may lead out of {path} or back into it: list the files")
+    sources = source if len(source) > 1 else source[0]
+    return _table.call(f"{', '.join(source)} could not be opened", lambda: module.dataset(sources, format="parquet"))
 
 
 def _files(dataset: Any) -> Files:
-    """The number of rows, the bytes and the time of the last change of each file."""
-    try:
-        fragments = list(dataset.get_fragments())
-        rows = {fragment.path: fragment.metadata.num_rows for fragment in fragments}
-        infos = dataset.filesystem.get_file_info(list(rows))
-        files = {info.path: (rows[info.path], info.size, info.mtime_ns) for info in infos}
-    except Exception as error:
-        raise TableError(f"the metadata of a file could not be read ({type(error).__name__})") from None
-    if len(files) < len(fragments):
-        raise TableError("a file is named twice")
+    """The number of rows of each file, its bytes, the time of its last change, and what it is."""
+
+    def read() -> tuple[Files, str]:
+        rows = {}
+        fragments = [(fragment.path, fragment.metadata.num_rows) for fragment in dataset.get_fragments()]
+        infos = dataset.filesystem.get_file_info([path for path, _ in fragments])
+        for (path, count), info in zip(fragments, infos, strict=True):
+            rows[path] = count, info.size, info.mtime_ns, _identity.identify(path)
+        return rows, _identity.find_repeated(path for path, _ in fragments)
+
+    files, repeated = _table.call("the metadata of a file could not be read", read)
+    if repeated:
+        raise TableError(f"{repeated}: name it once")
     return files

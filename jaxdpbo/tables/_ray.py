@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from jaxdpbo import _checks
-from jaxdpbo.tables import _arrow, _engine, _people, _table
+from jaxdpbo.tables import _arrow, _engine, _identity, _people, _table
 from jaxdpbo.tables._table import Columns
 
 
@@ -58,7 +58,7 @@ def ray(
     ray(users=2, columns=['age', 'visits'])
 
     Args:
-      dataset: a ``ray.data.Dataset``.
+      dataset: a ``ray.data.Dataset``. A row that it holds twice is two users.
       columns: the names of the columns to read; all by default. Each holds numbers or Booleans. They become floats; a
         missing value becomes NaN.
       users: the number of rows, public. If you leave it out, opening the table counts the rows.
@@ -68,7 +68,7 @@ def ray(
     Raises:
       TypeError: an argument is of another type.
       ValueError: there is no row or column, a column does not hold numbers, ``person`` does not hold integers, or the
-        data set samples or shuffles at random.
+        data set samples or shuffles at random, or reads one file under two names.
       tables.TableError: Ray failed to read or to count the rows.
       ImportError: Ray is missing.
     """
@@ -91,6 +91,7 @@ def _open(dataset: Any, columns: Sequence[str] | None, users: int | None, people
     for name in names:
         if _arrow.shape_of("dataset", name, types[name]):
             raise ValueError(f"column {name!r} must hold numbers, got lists: make a column for each place of the list")
+    _identity.expect_files_once("dataset", dataset.input_files())
     return RayTable(dataset.select_columns([*person, *names]), users, names, people)
 
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo import _checks
-from jaxdpbo.tables import _arrow, _engine, _people, _table
+from jaxdpbo.tables import _arrow, _engine, _identity, _people, _table
 from jaxdpbo.tables._table import Columns
 
 SCHEMA = "partition long, users long, total array<long>, error string"  # of a PartitionSum
@@ -63,7 +63,8 @@ def spark(
     spark(users=2, columns=['age', 'visits'])
 
     Args:
-      frame: a ``pyspark.sql.DataFrame`` of a classic session. Its plan must be deterministic.
+      frame: a ``pyspark.sql.DataFrame`` of a classic session. Its plan must be deterministic. A row that the frame
+        holds twice is two users.
       columns: the names of the columns to read; all by default. Each holds numbers or Booleans. They become floats; a
         missing value becomes NaN.
       users: the number of rows, public. If you leave it out, opening the table counts the rows.
@@ -74,7 +75,7 @@ def spark(
       TypeError: an argument is of another type.
       ValueError: there is no row or column, a column does not hold numbers, ``person`` does not hold integers, or the
         plan may compute other rows the second time: samples, limits, random functions, a repartition without columns,
-        dropped duplicates, windows.
+        dropped duplicates, windows. Or the frame reads one file under two names.
       tables.TableError: Spark failed to count the rows.
       ImportError: Spark is missing.
     """
@@ -96,6 +97,7 @@ def _open(frame: Any, columns: Sequence[str] | None, users: int | None, people: 
                 f"column {name!r} must hold numbers, got {types[name]}: leave it out by columns=, or cast it to double"
             )
     _expect_same_rows(frame._jdf.queryExecution().analyzed())
+    _identity.expect_files_once("frame", frame.inputFiles())
     return SparkTable(frame.select(*(f"`{name}`" for name in [*person, *names])), users, names, people)
 
 

@@ -62,6 +62,10 @@ class TableError(Exception):
     """A scan of a table failed, or read other rows than the table had when you opened it. Quotes no row."""
 
 
+class UnreadError(TableError):
+    """A scan failed before it read a row, so the failure says nothing about rows: an evaluation costs nothing."""
+
+
 class Table(ABC):
     """Users as rows, columns by name, and one method. Write a subclass for an engine of your own.
 
@@ -92,6 +96,7 @@ class Table(ABC):
         """Sum ``partial`` over batches that hold every user once: 16,384 rows each, the last padded, see ``Batch``.
 
         Raises:
+          UnreadError: no row was read, and no row decided this.
           TableError: rows could not be read, or are not those of the table when it was opened.
         """
 
@@ -175,6 +180,14 @@ def batches(parts: Iterable[Columns]) -> Iterator[Batch]:
     if count:
         padding = {name: np.zeros((BATCH - count, *rows.shape[1:]), rows.dtype) for name, rows in waiting[0].items()}
         yield Batch(_join([*waiting, padding]), np.arange(BATCH) < count)
+
+
+def call(failure: str, function: Callable[..., Any], *args: Any) -> Any:
+    """Call a reader or an engine. Raise a TableError with the type of an exception alone: its text may quote rows."""
+    returned = _silence.catch(function, *args)
+    if isinstance(returned, _silence.Failed):
+        raise TableError(f"{failure} ({returned.kind})")
+    return returned
 
 
 def add_batches(partial: Partial, batches: Iterable[Batch]) -> Sum:

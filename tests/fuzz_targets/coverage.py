@@ -150,7 +150,8 @@ EXEMPT: dict[str, dict[str, str]] = {
         "privacy._wide_integers": "from_int64 to_int64",
         "drivers._table_scan": "can_trace expect_like expect_users flatten is_wide total_of_values unflatten",
         "drivers._user_losses": "make_losses",
-        "tables._table": "add_batches batches batch_shapes describe select_names",
+        "tables._table": "add_batches batches batch_shapes call describe select_names",
+        "tables._identity": "expect_files_once find_link find_repeated identify local_path",
         "tables._arrow": "expect_integers is_integer row_shape shape_of to_columns to_people",
         "tables._people": "check_people expect_integers group_rows join ranges row_shapes split_rows to_persons",
         "tables._engine": "add_partitions",
@@ -180,6 +181,7 @@ EXEMPT: dict[str, dict[str, str]] = {
             "add_arguments run parse_numbers example read_table load_function serve_all open_record "
             "choose_transform serve"
         ),
+        "_commands.csv_rows": "parse to_numbers",
         "_commands.demo": (
             "add_arguments run compare run_seed run_gibo run_evaluations run_random_search show "
             "describe_privacy publication best_so_far plot"
@@ -195,7 +197,7 @@ EXEMPT: dict[str, dict[str, str]] = {
     "needs an engine: tests/systems/engines.py": {
         "tables._ray": "ray",
         "tables._spark": "spark",
-        "tables._beam": "beam",
+        "tables._beam": "beam guard_stages",
     },
     "of trials that a study holds: tests/test_optuna.py": {
         "integrations.optuna._coordinates": "levels encode decode",

@@ -7,7 +7,9 @@ import doctest
 import importlib.util
 import logging
 import os
+import subprocess
 import sys
+import traceback
 from pathlib import Path
 
 import dask.dataframe
@@ -222,6 +224,68 @@ def test_a_partition_that_always_fails_is_charged_and_releases_nothing(engine, e
     assert "Smith" not in "".join(capfd.readouterr())
     search(table, loss=make_loss(traceable=False), ledger=Recording(book, "broken"))  # resumes, for the same charge
     assert [entry.run for entry in ledger.account(book).spends] == ["broken"]
+
+
+@pytest.mark.parametrize("mode", ["in_memory", "multi_processing"])
+@pytest.mark.parametrize("person", [None, "row"])
+def test_beam_quotes_no_row_of_a_reader_that_fails(mode, person, tmp_path, capfd, caplog):
+    """Beam prints, logs and sends the texts of errors in workers; only those of a scan are withheld."""
+    import apache_beam
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    def parse(row):
+        logging.getLogger("owner").error("Ann Smith logs %s", row)
+        print("Ann Smith prints", row)
+        raise LookupError(f"Ann Smith, {row}")
+
+    def read(pipeline):
+        return pipeline | apache_beam.Create([17.25]) | apache_beam.Reshuffle() | apache_beam.Map(parse)
+
+    options = PipelineOptions(["--runner=DirectRunner", f"--direct_running_mode={mode}"])
+    people = {} if person is None else {"person": person, "max_rows": 1}
+    table = tables.beam(read, ["x"], users=1, folder=str(tmp_path / "sums"), options=options, **people)
+    with pytest.raises(tables.TableError) as raised:
+        table.add(lambda batch: np.zeros(1, np.int64))
+    if mode == "in_memory":
+        assert "(LookupError)" in str(raised.value)
+    quoted = "".join([*capfd.readouterr(), caplog.text, *traceback.format_exception(raised.value)])
+    assert "Smith" not in quoted
+    assert "17.25" not in quoted
+    assert raised.value.__context__ is None
+    assert list((tmp_path / "sums").iterdir()) == []
+    if mode == "in_memory":
+        with pytest.raises(LookupError, match="Smith"), apache_beam.Pipeline(options=options) as pipeline:
+            read(pipeline)
+
+
+def test_a_killed_scan_of_beam_leaves_a_sum_that_others_cannot_read_and_the_next_scan_deletes(tmp_path):
+    script = """
+import json, os, sys, types
+import apache_beam, numpy as np, pyarrow as pa
+from jaxdpbo import tables
+from jaxdpbo.tables import _beam
+
+def read(pipeline):
+    return pipeline | apache_beam.Create([pa.table({"x": [17.25, 18.0]})])
+
+os.umask(0)
+table = tables.beam(read, ["x"], users=2, folder=sys.argv[1])
+if sys.argv[2] == "kill":
+    _beam.json = types.SimpleNamespace(dumps=json.dumps, loads=lambda text: os.kill(os.getpid(), 9))
+table.add(lambda batch: np.array([np.sum(batch.present)]))
+"""
+    (tmp_path / "scan.py").write_text(script)
+
+    def scan(how):
+        command = [sys.executable, str(tmp_path / "scan.py"), str(tmp_path / "sums"), how]
+        return subprocess.run(command, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=False).returncode
+
+    assert scan("kill") == -9
+    (folder,) = (tmp_path / "sums").iterdir()
+    (file,) = folder.iterdir()
+    assert (folder.stat().st_mode & 0o777, file.stat().st_mode & 0o777) == (0o700, 0o600)
+    assert scan("again") == 0
+    assert list((tmp_path / "sums").iterdir()) == []
 
 
 @pytest.mark.parametrize("engine", ENGINES)

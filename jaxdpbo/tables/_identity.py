@@ -1,0 +1,54 @@
+"""What a file is: a file read under two names counts its users twice."""
+
+import os
+import posixpath
+from collections.abc import Iterable
+from urllib.parse import unquote, urlsplit
+
+
+def local_path(address: str) -> str | None:
+    """The path of a local address, a plain one or ``file:``; None for other addresses."""
+    parts = urlsplit(address)
+    if parts.scheme in ("file", "local"):  # "local" of pyarrow and Ray
+        return unquote(parts.path)
+    return None if "://" in address else address
+
+
+def identify(address: str) -> tuple[int, int] | str:
+    """Device and inode of a local file. Other file systems have none: the address, normalised."""
+    path = local_path(address)
+    try:
+        status = None if path is None else os.stat(path)
+    except OSError:  # of another machine
+        status = None
+    if status is not None:
+        return status.st_dev, status.st_ino
+    scheme, mark, rest = address.rpartition("://")
+    return f"{scheme}{mark}{posixpath.normpath(rest)}"
+
+
+def find_repeated(addresses: Iterable[str]) -> str:
+    """Two names of one file, in words; "" if each file has one name."""
+    seen: dict[tuple[int, int] | str, str] = {}
+    for address in addresses:
+        identity = identify(address)
+        if identity in seen:
+            earlier = seen[identity]
+            return f"{earlier} and {address} are one file" if earlier != address else f"{address} is named twice"
+        seen[identity] = address
+    return ""
+
+
+def expect_files_once(source: str, addresses: Iterable[str]) -> None:
+    """Raise a ValueError if an engine reads a file under two names."""
+    if repeated := find_repeated(addresses):
+        raise ValueError(f"{source} must read each file once: {repeated}")
+
+
+def find_link(folder: str) -> str:
+    """A symbolic link in a local folder, which a reader would follow; "" if there is none."""
+    for inner, folders, files in os.walk(folder):  # follows no link
+        for name in sorted([*folders, *files]):
+            if os.path.islink(path := os.path.join(inner, name)):
+                return path
+    return ""

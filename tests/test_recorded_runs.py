@@ -59,6 +59,16 @@ def watched(case, seen, at=None):
     return objective
 
 
+def one_code(loss):
+    """A loss of one code for all losses: a ledger reads no value in a list, so it takes them for one loss."""
+    held = [loss]
+
+    def objective(point, data):
+        return held[0](point, data)
+
+    return objective
+
+
 def go(case, path, objective, **options):
     return drivers.run_loop(
         case.algorithm,
@@ -237,9 +247,11 @@ def tried_until_it_succeeds(*arguments):
     try:
         return honest_begin(*arguments)
     except _ledger.LedgerError:
-        recording, *_ = arguments
-        steps = [line for line in _ledger.read(recording.path).lines if line.get("kind") == "step"]
-        return _recorded_run.RecordedRun(recording, None, len(steps), tuple(on_record(recording.path)))
+        recording, *_, subject = arguments
+        chain = _ledger.read(recording.path)
+        kinds = [line.get("kind") for line in chain.lines]
+        charge, publics = chain.hashes[kinds.index("spend")], tuple(on_record(recording.path))
+        return _recorded_run.RecordedRun(recording, charge, None, kinds.count("step"), publics, subject.loss, "")
 
 
 honest_begin = _recorded_run.begin_record
@@ -359,10 +371,11 @@ def test_nothing_raw_is_on_record(tmp_path):
     assert (rest, mark.read_text()) == ([path], _ledger.head(path))
     state, config = state_of(case), case.config(1.0)
     recording, statement = drivers.Recording(path, "first"), case.algorithm.privacy(config)
-    record = _recorded_run.begin_record(recording, case.algorithm, config, statement, state.public)
+    subject = _recorded_run.make_subject(secret, jnp.asarray(records()))
+    record = _recorded_run.begin_record(recording, case.algorithm, config, statement, state.public, subject)
     assert len(record.publics) == STEPS
     lines = [line["content"] for line in _ledger.read(path).lines if line.get("kind") == "step"]
-    assert [set(line) for line in lines] == [{"draws"}, {"public"}] * STEPS + [{"draws"}]
+    assert [set(line) for line in lines] == [{"draws", "loss"}, *([{"public"}, {"draws"}] * STEPS)]
     assert not any(np.any(np.isclose(leaf, SENTINEL, rtol=1e-9)) for leaf in jax.tree.leaves(record.publics))
     assert str(SENTINEL)[:8] not in path.read_text()
     assert oct(path.stat().st_mode)[-3:] == "600"
@@ -537,6 +550,7 @@ import jax, jax.numpy as jnp, numpy as np
 jax.config.update("jax_enable_x64", True)
 from jaxdpbo import drivers
 from protocol_cases import CASES, records
+from test_recorded_runs import one_code
 case, (path, pause, steps) = CASES["dp_gd"], sys.argv[1:]
 left, sync = int(steps), os.fsync
 def killing(descriptor):
@@ -552,7 +566,7 @@ def slow(point, data):
     time.sleep(float(pause))
     return np.asarray(case.objective(jnp.asarray(point), data))
 where = drivers.Recording(path, "first")
-run = drivers.run_loop(case.algorithm, slow, jnp.asarray(records()), case.config(1.0), ledger=where)
+run = drivers.run_loop(case.algorithm, one_code(slow), jnp.asarray(records()), case.config(1.0), ledger=where)
 print("released", *[float(x).hex() for x in np.asarray(run.release.path).ravel()], flush=True)
 """
 
@@ -580,7 +594,7 @@ def test_a_process_that_is_really_killed(tmp_path):
     lines = said.splitlines()
     assert lines[0].split() == asked
     seen = []
-    same_run = go(CASES["dp_gd"], path, watched(CASES["dp_gd"], seen))
+    same_run = go(CASES["dp_gd"], path, one_code(watched(CASES["dp_gd"], seen)))
     assert lines[-1].split()[1:] == [float(x).hex() for x in np.asarray(same_run.release.path).ravel()]
     assert not seen
     assert len(_ledger.account(path).spends) == 1
@@ -624,7 +638,7 @@ def private_objective(path, evaluations=3, loss=None, **changes):
         "ledger": drivers.Recording(path, "bo"),
     }
     return drivers.PrivateObjective(
-        loss or square, np.linspace(0.0, 1.0, 4), **group_options(Execution, **(options | changes))
+        one_code(loss or square), np.linspace(0.0, 1.0, 4), **group_options(Execution, **(options | changes))
     )
 
 
@@ -749,7 +763,7 @@ def test_curated_rows_that_failed_are_not_drawn_again(tmp_path, monkeypatch):
         with monkeypatch.context() as patch:
             module = curation if failing == "_release" else _ledger
             real = getattr(module, failing)
-            patch.setattr(module, failing, lambda *rest, real=real: real(*rest) and 1 / 0)
+            patch.setattr(module, failing, lambda *rest, real=real, **options: real(*rest, **options) and 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 _transforms.curate(None, chosen, np.ones((3, 2)), ledger=drivers.Recording(path, "rows"))
         if failing == "_release":
@@ -765,14 +779,12 @@ def test_curated_rows_that_failed_are_not_drawn_again(tmp_path, monkeypatch):
 
 EVALUATOR = """
 import sys
-sys.path[:0] = [{root!r}]
+sys.path[:0] = [{tests!r}, {root!r}]
 import jax, numpy as np
 jax.config.update("jax_enable_x64", True)
-from jaxdpbo import Recording, drivers
-objective = drivers.PrivateObjective(
-    lambda point, data: data, np.linspace(0.0, 1.0, 4), users=4, mu=0.5, evaluations=12, loss_range=(0.0, 4.0),
-    ledger=Recording(sys.argv[1], "bo"),
-)
+from jaxdpbo import drivers
+from test_recorded_runs import private_objective
+objective = private_objective(sys.argv[1], evaluations=12, loss=lambda point, data: data)
 print("ready", flush=True)
 sys.stdin.readline()
 try:
@@ -785,7 +797,7 @@ except drivers.BudgetExhausted:
 
 def test_processes_share_the_evaluations_of_one_run(tmp_path):
     path = book(tmp_path)
-    code = EVALUATOR.format(root=str(Path(__file__).parent.parent))
+    code = EVALUATOR.format(tests=str(Path(__file__).parent), root=str(Path(__file__).parent.parent))
     workers = [
         subprocess.Popen([sys.executable, "-c", code, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         for _ in range(2)

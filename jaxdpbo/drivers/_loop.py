@@ -112,7 +112,7 @@ def run_loop(
     _check_snapshot(start, fresh)
     setup = _Setup(algorithm, users, config, bar, loop_key, release_key, run.diagnostics)
     if ledger is not None:
-        return _run_on_record(setup, guarantee, start, ledger)
+        return _run_on_record(setup, guarantee, start, ledger, _recorded_run.make_subject(objective, data))
     if int(start.state.public.step):  # the source of the keys of earlier steps is unknown
         guarantee = guarantee.assuming(_assumptions.KEY_SECRET)
     return _run_plain(setup, guarantee, start)
@@ -152,7 +152,11 @@ def _run_plain(setup: _Setup, guarantee: _guarantee.Guarantee, before: _result.S
 
 
 def _run_on_record(
-    setup: _Setup, guarantee: _guarantee.Guarantee, before: _result.Snapshot, recording: Recording
+    setup: _Setup,
+    guarantee: _guarantee.Guarantee,
+    before: _result.Snapshot,
+    recording: Recording,
+    subject: _recorded_run.Subject,
 ) -> _result.Run:
     """Charge the run, replay recorded steps, draw and record the others, and store the release before returning it.
 
@@ -161,10 +165,10 @@ def _run_on_record(
     """
     algorithm, config, users, infos = setup.algorithm, setup.config, setup.users, []
     like = jax.eval_shape(algorithm.release, setup.release_key, config, before.state)
-    record = _recorded_run.begin_record(recording, algorithm, config, guarantee, before.state.public)
+    record = _recorded_run.begin_record(recording, algorithm, config, guarantee, before.state.public, subject)
     stored = _recorded_run.load_release(record, like)
     if stored is not None:
-        return _finish(setup, guarantee, stored)
+        return _finish(setup, guarantee, stored, note=record.note)
     _check_recorded(recording, record, before.state.public.budget)
     for t in _steps(setup, before):
         ask_key, tell_key = _compiled_steps.step_keys(setup.loop_key, t)
@@ -196,8 +200,8 @@ def _run_on_record(
     info = _stack(infos)
     _recorded_run.note_step(record, "the release")
     released = _compiled_steps.release(algorithm, setup.release_key, config, before.state)
-    released = _recorded_run.record_release(record.recording, released)
-    return _finish(setup, guarantee, released, before, info)
+    released = _recorded_run.record_release(record.recording, record.charge, released)
+    return _finish(setup, guarantee, released, before, info, record.note)
 
 
 def _replay_step(before: _result.Snapshot, public: Any) -> _result.Snapshot:
@@ -246,10 +250,11 @@ def _finish(
     released: Any,
     end: _result.Snapshot | None = None,
     info: Any = None,
+    note: str = "",
 ) -> _result.Run:
     """Build the ``Run``. A release read from the record has no ``end``, so it has no diagnostics."""
     diagnostics = _result.Diagnostics(end.state, end.memory, info) if setup.diagnostics and end is not None else None
-    return _result.Run(_result.name_params(_result.to_numpy(released), setup.config), guarantee, diagnostics)
+    return _result.Run(_result.name_params(_result.to_numpy(released), setup.config), guarantee, diagnostics, note)
 
 
 def _steps(setup: _Setup, before: _result.Snapshot) -> Iterable[int]:

@@ -120,7 +120,7 @@ def minimize(
         plan = _public_search.propose(plan, task, search, loss, public, **how)
     finished = _run_plan(plan, loss, data, ledger, run)
     guarantee = replace(finished.guarantee, summary_delta=budget.summary_delta)
-    notes = [few_users_note(count, plan.guarantee)]
+    notes = [finished.note, few_users_note(count, plan.guarantee)]
     if plan.descent is not None:
         notes.append(path_note(plan.search_release(finished.release).path, plan.descent))
     note, method = "; ".join(filter(None, notes)), f"{plan.method}: {plan.reason}"

@@ -17,7 +17,7 @@ import numpy as np
 from jaxdpbo import _arrays, _checks, _silence
 from jaxdpbo._algorithms import private_evaluations
 from jaxdpbo._types import ArrayLike, Data, Tree
-from jaxdpbo.drivers import _separability, _sharding, _user_losses
+from jaxdpbo.drivers import _recorded_run, _separability, _sharding, _user_losses
 from jaxdpbo.drivers._execution import Execution, check_execution
 from jaxdpbo.privacy import _budget_calibration, _calibration, _keys, _private_mean, _private_scale, _totals
 from jaxdpbo.privacy import _ledger as ledgers
@@ -90,6 +90,7 @@ class PrivateObjective:
     Attributes:
       deviation: the standard deviation of the noise of a value.
       guarantee: the guarantee of all evaluations together.
+      note: who charged the run, if evaluations of it were on record when you made the object; "" otherwise.
     """
 
     @_silence.debug_checks_off()
@@ -129,7 +130,8 @@ class PrivateObjective:
           noise: see ``config``.
           ledger: ``Recording(path, run)``: charge all evaluations to a ledger (``ledger``). To resume after a
             crash, or to work in several processes at once, make the object again with the same ``Recording``: earlier
-            values are in ``spent``, and earlier charges count. Give no ``key``.
+            values are in ``spent``, and earlier charges count. Give no ``key``. After the first evaluation another loss
+            is refused, and data of other names and shapes always are.
           run: ``Execution(key, insecure_key)``, for tests.
 
         Raises:
@@ -171,10 +173,11 @@ class PrivateObjective:
         self._recording = None if ledger is None else recordings.check_recording(ledger)
         self._process, self._lock, self._in_flight, self._record = os.getpid(), threading.Lock(), 0, _Record()
         self._refusal: Exception | None = None
+        self._charged: ledgers.Charge | None = None
+        self.note = ""
         if self._recording is not None:
             design_text = () if design is None else (json.dumps([_to_json(point) for point in design]),)
-            self._public = "PrivateObjective", self._config, *design_text
-            self._recall()
+            self._pay(self._recording, _recorded_run.make_subject(loss, data), *design_text)
         if design is not None:
             self._find_range(design)
             self.deviation = self._deviation()
@@ -281,6 +284,16 @@ class PrivateObjective:
             )
         return {"seeking": True}
 
+    def _pay(self, recording: recordings.Recording, subject: _recorded_run.Subject, *design_text: str) -> None:
+        """Charge the run, or read its lines if it was charged before: the only place that pays."""
+        what, public = f"private evaluations, {self._evaluations} of one point", ("PrivateObjective", self._config)
+        schema = {"schema": subject.schema}
+        charged = recordings.charge_run(recording, what, self.guarantee, *public, *design_text, parts=schema)
+        self._charged, self._loss = charged, subject.loss
+        self._read(charged)
+        origin = f"{self._record.charged} evaluations were charged by {recordings.describe_origin(charged)}"
+        self.note = "; ".join([origin] * charged.charged_before + [*subject.limits])
+
     def _note(self, line: Callable[[], dict[str, Any]], point: Any = None) -> None:
         """Write a public line to the ledger, before the caller acts on it; raise what ``line()`` raises.
 
@@ -294,10 +307,12 @@ class PrivateObjective:
 
     def _is_taken(self, line: dict[str, Any]) -> bool:
         """Offer a line to the ledger; False if there were lines of others, which are now read."""
-        if self._recording is None:
+        if self._recording is None or self._charged is None:
             return True
+        path, run, _ = self._recording
+        content = line if self._record.lines else line | {_recorded_run.LOSS: self._loss}
         try:
-            ledgers.note(self._recording.path, self._recording.run, self._record.lines + 1, line)
+            ledgers.note(path, run, self._record.lines + 1, content, hash=self._charged.hash)
         except ledgers.MovedLedgerError:
             if not self._recall():
                 raise
@@ -305,12 +320,22 @@ class PrivateObjective:
         return True
 
     def _recall(self) -> int:
-        """Pay for the run, if nobody has; update the state by new lines of other objects, and return their number."""
+        """Update the state by new lines of other objects, and return their number.
+
+        Raises:
+          ledger.LedgerError: the ledger is not the one that was charged.
+        """
         assert self._recording is not None
-        what, record = f"private evaluations, {self._evaluations} of one point", self._record
-        lines = recordings.charge_run(self._recording, what, self.guarantee, *self._public).steps[record.lines :]
+        assert self._charged is not None
+        path, run, _ = self._recording
+        return self._read(ledgers.find_charge(path, run, hash=self._charged.hash))
+
+    def _read(self, charged: ledgers.Charge) -> int:
+        assert self._recording is not None
+        lines, record = charged.steps[self._record.lines :], self._record
         for line in lines:
             record = record.read(line)
+        _recorded_run.expect_same_loss(self._recording, charged, self._loss)
         self._record = record
         return len(lines)
 

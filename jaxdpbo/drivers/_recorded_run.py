@@ -6,9 +6,14 @@ before anybody uses the state. A failure outside of a draw, in an evaluation for
 resumes, evaluates again for the raw part of the state and takes the public part from the record, so nobody sees two
 draws of the same step. A failure during a draw ends the run: the noise may have been seen, and the number of attempts
 at a step would be a further output. Nothing raw is written.
+
+A run is bound to its loss and data by what of them is public (``Subject``): two teams may choose one name. Nothing is
+released before the first line under a charge, so you may mend a loss until then, and a step-by-step run keeps the hash
+of its loss in that line.
 """
 
 import base64
+import sys
 import zlib
 from typing import Any, NamedTuple
 
@@ -16,9 +21,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo._types import Algorithm, Config, Tree
+from jaxdpbo._types import Algorithm, Config, Data, Objective, Tree
 from jaxdpbo.privacy import _guarantee, _ledger
 from jaxdpbo.privacy import _recording as recordings
+from jaxdpbo.privacy._fingerprints import UNKNOWN, fingerprint, fingerprint_code
+from jaxdpbo.tables import _table
+
+LOSS = "loss"  # the name of the hash of a loss
 
 
 class RecordedRun(NamedTuple):
@@ -26,19 +35,85 @@ class RecordedRun(NamedTuple):
 
     Attributes:
       recording: the ledger and the name of the run.
+      charge: the hash of the line of the charge, which every later line must be under.
       release: the stored release, None before the end.
       steps: the number of lines under the charge.
       publics: the public states after the steps taken, in order.
+      loss: the hash of the loss, for the first line.
+      note: see ``Subject.note``.
     """
 
     recording: recordings.Recording
+    charge: str
     release: dict[str, Any] | None
     steps: int
     publics: tuple[Any, ...]
+    loss: str
+    note: str
+
+
+class Subject(NamedTuple):
+    """What a run is about, as far as it is public: hashes of the loss's code, and of the data's names and shapes.
+
+    A loss and data may hold records, and a hash of records would be a release.
+    """
+
+    loss: str
+    schema: str
+
+    def note(self, charge: _ledger.Charge) -> str:
+        """Say if a release, or steps of it, come from the ledger, and if the loss could not be compared."""
+        steps = len(charge.steps) // 2  # two lines a step
+        notes = []
+        if charge.release is not None:
+            notes.append(recordings.release_note(charge))
+        elif steps:
+            notes.append(f"{steps} steps come from {recordings.describe_origin(charge)}")
+        return "; ".join([*notes, *self.limits])
+
+    @property
+    def limits(self) -> tuple[str, ...]:
+        """What of the loss could not be compared."""
+        unknown = "the loss has no Python code, so the ledger cannot tell it from other losses"
+        return (unknown,) if self.loss == UNKNOWN else ()
+
+
+def make_subject(loss: Objective, data: Data) -> Subject:
+    """The public identity of a loss and its data."""
+    return Subject(fingerprint_code(loss), fingerprint(_describe_data(data)))
+
+
+def _describe_data(data: Any) -> Any:
+    """Names and shapes. A list counts by its length alone, and other objects not at all: they may hold records."""
+    frame: Any = getattr(sys.modules.get("pandas"), "DataFrame", ())
+    if isinstance(data, _table.Table):
+        return "table", data.users, sorted(data.columns.items())
+    if isinstance(data, frame):
+        return "frame", data.shape, list(map(str, data.columns))
+    if isinstance(data, (np.ndarray, jax.Array)):
+        return "array", data.shape
+    if isinstance(data, dict) and all(isinstance(name, str) for name in data):
+        return "columns", [(name, _describe_data(data[name])) for name in sorted(data)]
+    if isinstance(data, tuple):
+        return "tuple", [_describe_data(leaf) for leaf in data]
+    return "list" if isinstance(data, list) else "object", len(data) if isinstance(data, list) else 0
+
+
+def expect_same_loss(recording: recordings.Recording, charged: _ledger.Charge, loss: str) -> None:
+    """Raise a LedgerError if the first line under a charge is of another loss."""
+    if charged.steps and charged.steps[0].get(LOSS, UNKNOWN) != loss:
+        raise _ledger.LedgerError(
+            f"{recording.path}: run {charged.run!r} was begun with another loss: give this release another run name"
+        )
 
 
 def begin_record(
-    recording: recordings.Recording, algorithm: Algorithm, config: Config, guarantee: _guarantee.Guarantee, fresh: Tree
+    recording: recordings.Recording,
+    algorithm: Algorithm,
+    config: Config,
+    guarantee: _guarantee.Guarantee,
+    fresh: Tree,
+    subject: Subject,
 ) -> RecordedRun:
     """Charge a stepwise run, or read its progress; ``fresh`` is a public state of the same shape.
 
@@ -48,10 +123,12 @@ def begin_record(
       ledger.DamagedLedgerError: the recorded states are corrupt.
     """
     recording, what = recordings.check_recording(recording), f"{_describe_run(algorithm, config)}, step by step"
-    charged = recordings.charge_run(recording, what, guarantee, "run_loop", algorithm, config)
+    schema = {"schema": subject.schema}
+    charged = recordings.charge_run(recording, what, guarantee, "run_loop", algorithm, config, parts=schema)
+    expect_same_loss(recording, charged, subject.loss)
     publics, before = [], _zeros(fresh)
     for number, line in enumerate(charged.steps):
-        if number % 2 == 0 and set(line) == {"draws"}:
+        if number % 2 == 0 and set(line) - {LOSS} == {"draws"}:
             continue
         try:
             (kind, text), *rest = line.items()
@@ -71,11 +148,17 @@ def begin_record(
             f"{len(publics)} steps on record, since somebody may have seen the draw: give ledger= another run name, "
             "charged anew"
         )
-    return RecordedRun(recording, charged.release, len(charged.steps), tuple(publics))
+    note = subject.note(charged)
+    steps = len(charged.steps)
+    return RecordedRun(recording, charged.hash, charged.release, steps, tuple(publics), subject.loss, note)
 
 
 def begin_once(
-    recording: recordings.Recording, algorithm: Algorithm, config: Config, guarantee: _guarantee.Guarantee
+    recording: recordings.Recording,
+    algorithm: Algorithm,
+    config: Config,
+    guarantee: _guarantee.Guarantee,
+    subject: Subject,
 ) -> _ledger.Charge:
     """Charge a run in a single program.
 
@@ -84,7 +167,7 @@ def begin_once(
       ledger.LedgerError: the budget does not suffice, or the name belongs to another run or a failed attempt.
     """
     what = f"{_describe_run(algorithm, config)}, in one program"
-    return recordings.charge_once(recording, what, guarantee, "run_scan", algorithm, config)
+    return recordings.charge_once(recording, what, guarantee, "run_scan", algorithm, config, parts=subject._asdict())
 
 
 def begin_with_file(
@@ -92,6 +175,7 @@ def begin_with_file(
     algorithm: Algorithm,
     config: Config,
     guarantee: _guarantee.Guarantee,
+    subject: Subject,
     file: str,
 ) -> _ledger.Charge:
     """Charge a run in parts with a checkpoint; the charge pays only for the draws of this ``file``.
@@ -103,13 +187,14 @@ def begin_with_file(
     """
     what = f"{_describe_run(algorithm, config)}, in parts"
     run = recording, what, guarantee, "run_scan, in parts, of a file", algorithm, config
-    charged = recordings.charge_run(*run)
+    parts = subject._asdict()
+    charged = recordings.charge_run(*run, parts=parts)
     if charged.release is None and not charged.steps:
         try:
-            _ledger.note(recording.path, recording.run, 1, {"file": file})  # before anything is drawn
+            _ledger.note(recording.path, recording.run, 1, {"file": file}, hash=charged.hash)  # before a draw
             return charged
         except _ledger.MovedLedgerError:  # the same call in another process was first, perhaps with this file
-            charged = recordings.charge_run(*run)
+            charged = recordings.charge_run(*run, parts=parts)
     if charged.release is None and charged.steps[0] != {"file": file}:
         recordings.expect_first(recording, charged)
     return charged
@@ -121,7 +206,7 @@ def note_step(checkpoint: RecordedRun, what: str) -> RecordedRun:
     Raises:
       ledger.MovedLedgerError: another process has resumed this run.
     """
-    return _note(checkpoint, {"draws": what})
+    return _note(checkpoint, {"draws": what} | ({} if checkpoint.steps else {LOSS: checkpoint.loss}))
 
 
 def store_state(checkpoint: RecordedRun, before: Any | None, after: Tree) -> RecordedRun:
@@ -131,9 +216,10 @@ def store_state(checkpoint: RecordedRun, before: Any | None, after: Tree) -> Rec
     return _note(checkpoint, {"public": base64.b64encode(zlib.compress(difference.tobytes(), 1)).decode()})
 
 
-def record_release(recording: recordings.Recording, released: Tree) -> Any:
-    """Store a release in the ledger and return the stored release."""
-    stored = _ledger.store_release(recording.path, recording.run, {"release": recordings.to_text(released)})
+def record_release(recording: recordings.Recording, charge: str, released: Tree) -> Any:
+    """Store a release in the ledger, under the charge with this hash, and return the stored release."""
+    path, run, _ = recording
+    stored = _ledger.store_release(path, run, {"release": recordings.to_text(released)}, hash=charge)
     return recordings.from_text(released, stored["release"])
 
 
@@ -148,7 +234,8 @@ def _describe_run(algorithm: Algorithm, config: Any) -> str:
 
 
 def _note(checkpoint: RecordedRun, line: dict[str, Any]) -> RecordedRun:
-    _ledger.note(checkpoint.recording.path, checkpoint.recording.run, checkpoint.steps + 1, line)
+    path, run, _ = checkpoint.recording
+    _ledger.note(path, run, checkpoint.steps + 1, line, hash=checkpoint.charge)
     return checkpoint._replace(steps=checkpoint.steps + 1)
 
 

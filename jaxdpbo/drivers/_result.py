@@ -39,8 +39,8 @@ class Run(NamedTuple):
       release: the release of the algorithm.
       guarantee: the guarantee of the release.
       diagnostics: raw values, None by default. Pickling a ``Run`` with diagnostics writes private arrays.
-      note: a warning from the release and public numbers alone, or "": of few users or of a path like
-        noise (``_preview.path_note``).
+      note: a warning from the release, the ledger and public numbers alone, or "": of few users, of a path like noise
+        (``_preview.path_note``), or that the release or its first steps come from the ledger, and who charged them.
       method: the method of ``minimize``, and the public numbers behind its choice; "" for other drivers.
     """
 

@@ -84,7 +84,7 @@ def run_scan(
     key, guarantee = _keys.for_release(key, guarantee, run.insecure_key)
     key, (guarantee,) = _sharding.share_keys(data, key, guarantee)
     key, config = _sharding.move_to_mesh(devices, (key, config))
-    checkpointed = None
+    checkpointed, charge, note = None, None, ""
     if checkpoint is not None:
         guarantee = guarantee.assuming(_assumptions.KEY_SECRET)
         with _sharding.use_mesh(devices):
@@ -95,9 +95,12 @@ def run_scan(
         ledger = check_recording(ledger)
         with _sharding.use_mesh(devices):  # a failed trace costs nothing
             like, _, _ = _scan.eval_shape(algorithm, objective, key, config, data)
-        stored = _recorded_run.load_release(_charge(ledger, algorithm, config, guarantee, checkpointed), like)
+        subject = _recorded_run.make_subject(objective, data)
+        charge = _charge(ledger, algorithm, config, guarantee, subject, checkpointed)
+        stored = _recorded_run.load_release(charge, like)
+        note = subject.note(charge)
         if stored is not None:
-            return _result.Run(_result.name_params(_result.to_numpy(stored), config), guarantee)
+            return _result.Run(_result.name_params(_result.to_numpy(stored), config), guarantee, note=note)
     with _sharding.use_mesh(devices):
         if checkpointed is None:
             released, end, info = _scan(algorithm, objective, key, config, data)
@@ -106,11 +109,12 @@ def run_scan(
     _result.raise_on_failed_factorisation(info, end if ledger is None else None)
     released = _sharding.gather_release(devices, released)
     if ledger is not None:
-        released = _recorded_run.record_release(ledger, released)
+        assert charge is not None
+        released = _recorded_run.record_release(ledger, charge.hash, released)
     if checkpointed is not None:
         checkpoints.delete(checkpointed)
     diagnosed = _result.Diagnostics(end.state, end.memory, info) if run.diagnostics else None
-    return _result.Run(_result.name_params(_result.to_numpy(released), config), guarantee, diagnosed)
+    return _result.Run(_result.name_params(_result.to_numpy(released), config), guarantee, diagnosed, note)
 
 
 def _charge(
@@ -118,12 +122,13 @@ def _charge(
     algorithm: Algorithm,
     config: Config,
     guarantee: _guarantee.Guarantee,
+    subject: _recorded_run.Subject,
     checkpointed: checkpoints.CheckpointedRun | None,
 ) -> Charge:
     if checkpointed is None:
-        return _recorded_run.begin_once(recording, algorithm, config, guarantee)
+        return _recorded_run.begin_once(recording, algorithm, config, guarantee, subject)
     try:
-        charge = _recorded_run.begin_with_file(recording, algorithm, config, guarantee, checkpointed.name)
+        charge = _recorded_run.begin_with_file(recording, algorithm, config, guarantee, subject, checkpointed.name)
     except (ValueError, LedgerError):  # after other failures, such as a full disk, a call may resume from the file
         if checkpointed.fresh:
             checkpoints.delete(checkpointed)

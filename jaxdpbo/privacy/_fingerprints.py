@@ -2,6 +2,9 @@
 
 Fingerprints hash bytes, never names or ``repr``: two optimisers of one factory, numbers a bit apart and arrays too long
 to print make different runs, and a new run must not return an old release. A value without bytes to hash is refused.
+
+A loss and its data hold users' values, and a hash of these would be a release: of a loss only its code counts
+(``fingerprint_code``), and of data only names and shapes (``drivers._recorded_run``).
 """
 
 import dataclasses
@@ -16,6 +19,7 @@ import zlib
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 from operator import attrgetter
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -28,19 +32,85 @@ LIBRARIES = ("jaxdpbo", "jax", "optax", "numpy", "scipy")  # hash their function
 PLAIN = bool, int, float, complex, str, bytes, Fraction, range
 NAMED = types.BuiltinFunctionType, types.ModuleType, np.dtype, np.ufunc, types.WrapperDescriptorType  # hash by name
 LEFT_OUT = "left out of a fingerprint"  # of a field's metadata
+UNKNOWN = "unknown"  # of a loss without code to read
 
 
 def fingerprint(public: object) -> str:
     """The SHA-256 of everything public behind a run: arrays by their bytes, functions by code and all values they use.
 
     The hash is equal in every process with the same versions of Python and of the libraries. Do not pass data or an
-    objective, since their values may be private, and a hash of private values is a release. The name of a run
-    identifies both, and you may fix a loss between two attempts.
+    objective, since their values may be private: ``fingerprint_code`` reads the code of an objective.
 
     Raises:
       TypeError: ``public`` holds other values than numbers, text, arrays, functions and records of these.
     """
     return _digest((sys.version_info[:2], [version(name) for name in LIBRARIES], public), ())
+
+
+def fingerprint_code(function: Callable[..., Any]) -> str:
+    """The SHA-256 of the code that a loss runs, or ``UNKNOWN`` where there is none to read, as of compiled extensions.
+
+    The code of functions that the loss reaches counts too, by closure, by global name, or as an attribute. Functions of
+    installed libraries and the classes of estimators count by name. No other value counts, not even its type, since a
+    loss may hold records: two losses that differ by a captured number are equal here.
+    """
+    reader = _CodeReader()
+    tree = reader.read(function)
+    return fingerprint(tree) if reader.has_code else UNKNOWN
+
+
+class _CodeReader:
+    """Reads the code that a value reaches, each function once."""
+
+    def __init__(self) -> None:
+        self.has_code = False
+        self._places: dict[int, int] = {}
+
+    def read(self, value: object) -> Any:
+        """The code as a tree of values with bytes; () for a value without code, which may be a record."""
+        if not callable(value):
+            is_estimator = hasattr(type(value), "get_params")
+            self.has_code |= is_estimator
+            return _name(type(value)) if is_estimator else ()
+        if id(value) in self._places:  # a recursive function
+            return "again", self._places[id(value)]
+        self._places[id(value)] = len(self._places)
+        if inspect.isfunction(value):
+            return self._read_function(value)
+        if _is_installed(value):
+            return _name(value)
+        if inspect.isclass(value):
+            return _name(value), [(name, self._read_method(method)) for name, method in _methods(value)]
+        if inspect.ismethod(value):
+            return self.read(value.__func__), self.read(value.__self__)
+        if isinstance(value, functools.partial):
+            return self.read(value.func), [self.read(argument) for argument in value.args]
+        wrapped: Any = getattr(value, "__wrapped__", None)
+        if wrapped is not None:  # compiled
+            return self.read(wrapped)
+        fields = zip(getattr(value, "_fields", ()), value, strict=True) if isinstance(value, tuple) else ()
+        held: dict[str, Any] = getattr(value, "__dict__", None) or dict(fields)
+        return self.read(type(value)), [(name, self.read(held[name])) for name in sorted(held)]
+
+    def _read_function(self, function: types.FunctionType) -> Any:
+        reached = []
+        for cell in function.__closure__ or ():
+            try:
+                reached.append(cell.cell_contents)
+            except ValueError:  # not assigned yet, or never
+                reached.append(None)
+        if _is_installed(function):
+            return _name(function), [self.read(value) for value in reached]
+        self.has_code = True
+        reached += [
+            function.__globals__[name] for name in sorted(_names(function.__code__) & function.__globals__.keys())
+        ]
+        reached += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+        return function.__code__, [self.read(value) for value in reached]
+
+    def _read_method(self, method: Any) -> Any:
+        """The code of a function in the body of a class."""
+        return self.read(getattr(method, "fget", None) or getattr(method, "__func__", method))
 
 
 def checksum(numbers: Tree, public: str) -> jax.Array:
@@ -179,6 +249,19 @@ def _is_of_a_library(value: Any) -> bool:
     by_name = getattr(module, getattr(value, "__qualname__", ""), None)
     root = str(getattr(value, "__module__", "")).split(".")[0]
     return by_name is value and (root in LIBRARIES or root in sys.stdlib_module_names)
+
+
+def _is_installed(value: Any) -> bool:
+    """True for a function or class of an installed library: its name stands for its code."""
+    if isinstance(value, NAMED):
+        return True
+    if not (inspect.isfunction(value) or inspect.isclass(value)):
+        return False
+    root = str(value.__module__).split(".")[0]
+    if root in (*LIBRARIES, "builtins") or root in sys.stdlib_module_names:
+        return True
+    file = getattr(sys.modules.get(root), "__file__", None) or ""
+    return root != "__main__" and not {"site-packages", "dist-packages"}.isdisjoint(Path(file).parts)
 
 
 def _name(value: Any) -> bytes:

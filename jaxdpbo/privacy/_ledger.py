@@ -148,7 +148,10 @@ class Spend(NamedTuple):
 
 
 class Charge(NamedTuple):
-    """A recorded spend: its run, line number and hash; True if recorded earlier; its steps; its release, or None."""
+    """A recorded spend: its run, line number and hash; True if recorded earlier; its steps; its release, or None.
+
+    ``who`` and ``when`` are of the line of the charge.
+    """
 
     run: str
     number: int
@@ -156,6 +159,8 @@ class Charge(NamedTuple):
     charged_before: bool
     steps: tuple[dict[str, Any], ...]
     release: dict[str, Any] | None
+    who: str
+    when: str
 
 
 class Amounts(NamedTuple):
@@ -316,7 +321,8 @@ def charge(
       run: a name for the release.
       what: a description of the release.
       spend: the cost of the release.
-      fingerprint: a hash of everything public behind the release.
+      fingerprint: a hash of everything public behind the release; or hashes of its parts, "name:hash name:hash", so
+        that a refusal names the part that differs.
       timeout: seconds to wait for other processes; by default without limit.
 
     Raises:
@@ -334,8 +340,9 @@ def charge(
             _settle(opened)  # its writer may have been killed before the flush to disk
             return _charge_of(opened, entry, kept[run])
         content = {"kind": "spend", "run": run, "what": what} | _to_json(spend)
-        digest = _append(opened, content | {"fingerprint": fingerprint, "who": _who(), "when": _now()})
-        return Charge(run, len(opened.chain.lines) + 1, digest, False, (), None)
+        signed = {"who": _who(), "when": _now()}
+        digest = _append(opened, content | {"fingerprint": fingerprint} | signed)
+        return Charge(run, len(opened.chain.lines) + 1, digest, False, (), None, **signed)
 
 
 def expect_charges(
@@ -369,7 +376,7 @@ def identify(path: str | Path) -> tuple[tuple[int, int], str]:
 
 
 def find_charge(path: str | Path, run: str, *, hash: str) -> Charge:
-    """Read the charge of a run again, and never pay, to go on under a charge that must be there.
+    """Read the charge of a run again, to go on under it, and never pay.
 
     Args:
       path: the path of the ledger.
@@ -443,7 +450,13 @@ def note(
 
 
 def store_release(
-    path: str | Path, run: str, payload: dict[str, Any], *, paid: Number | None = None, timeout: float | None = None
+    path: str | Path,
+    run: str,
+    payload: dict[str, Any],
+    *,
+    paid: Number | None = None,
+    hash: str | None = None,
+    timeout: float | None = None,
 ) -> dict[str, Any]:
     """Record the release of a charged run, and return the payload to publish: the FIRST one recorded.
 
@@ -463,17 +476,20 @@ def store_release(
       payload: the release, in JSON types.
       paid: the epsilon of an ex-post release; the rest of the charge is free again, and the line carries no time. None:
         the whole charge stays spent.
+      hash: of the line of the charge, ``Charge.hash``, if the charge must be this one.
       timeout: seconds to wait for other processes; by default without limit.
 
     Raises:
       ValueError: ``paid`` is negative or above the charged epsilon, or the spend is not ex-post.
-      LedgerError: the run was not charged.
+      LedgerError: the run was not charged, or by another charge.
     """
     run, payload = _text("run", run), parse_json(_json("payload", payload))
     with _open_ledger(path, writing=True, timeout=timeout) as opened:
         current, kept = _account(opened)
         if run not in kept:
             raise _uncharged(opened, run)
+        if hash is not None:
+            _expect_charge(opened, run, hash)
         if (release := kept[run].release) is not None:
             _settle(opened)
             return release
@@ -608,7 +624,8 @@ def _find_kept(opened: "_Opened", run: str) -> _Kept:
 
 def _charge_of(opened: "_Opened", entry: Entry, kept: _Kept) -> Charge:
     """The charge behind an entry, recorded earlier."""
-    return Charge(entry.run, entry.number, opened.chain.hashes[entry.number - 1], True, kept.steps, kept.release)
+    digest = opened.chain.hashes[entry.number - 1]
+    return Charge(entry.run, entry.number, digest, True, kept.steps, kept.release, entry.who, entry.when)
 
 
 def _expect_charge(opened: "_Opened", run: str, digest: str) -> None:
@@ -625,6 +642,17 @@ def _id_of(opened: "_Opened") -> str:
     if identity is None or "id" not in identity:
         raise LedgerError(f"{opened.path} has no id: call ledger.adopt(path), which gives it one")
     return identity["id"]
+
+
+def _find_change(before: str, after: str) -> str:
+    """What differs between two fingerprints: the parts of "name:hash name:hash", else "fingerprint"; "" for none."""
+    if before == after:
+        return ""
+    ours, theirs = (
+        {part.partition(":")[0]: part.partition(":")[2] for part in text.split()} for text in (before, after)
+    )
+    named = ours.keys() == theirs.keys() and all((*ours.values(), *theirs.values()))
+    return " and another ".join(name for name in ours if ours[name] != theirs[name]) if named else "fingerprint"
 
 
 def _uncharged(opened: "_Opened", run: str) -> LedgerError:
@@ -741,12 +769,12 @@ def _expect_chargeable(path: Path, current: Account, run: str, spend: Spend, fin
     for entry in current.spends:
         if entry.run != run:
             continue
-        for name, equal in ("spend", entry.spend == spend), ("fingerprint", entry.fingerprint == fingerprint):
-            if not equal:
-                raise LedgerError(
-                    f"{path}: run {run!r} was charged with another {name}, for {entry.what}: give this "
-                    "release another run name"
-                )
+        changed = "spend" if entry.spend != spend else _find_change(entry.fingerprint, fingerprint)
+        if changed:
+            raise LedgerError(
+                f"{path}: run {run!r} was charged with another {changed}, for {entry.what}: give this release another "
+                "run name"
+            )
         return entry
     amounts = zip(
         (COSTS[current.budget.notion], "delta", "total_variation"), _amounts(spend), current.left, strict=True

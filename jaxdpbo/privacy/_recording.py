@@ -31,7 +31,9 @@ class Recording(NamedTuple):
 
     Attributes:
       path: the path of a ledger made by ``ledger.create``.
-      run: a name for the run with its data and objective; a retry under the same name does not pay twice.
+      run: a name for the run; a retry under the same name does not pay twice. The name belongs to the first call: a
+        call with another config, another loss (by its code) or data of other shapes is refused. Records of the same
+        shape, and numbers that a loss captures, cannot be compared: a hash of them would be a release.
       protects: the ledger's words for its users, such as "our customers", if each row that the run protects is one of
         these users. One ledger then pays for searches and models of the same people. By default the words of the run's
         guarantee.
@@ -81,7 +83,13 @@ def is_released(recording: Recording) -> bool:
     return any(entry.run == run and entry.released for entry in _ledger.account(path).spends)
 
 
-def charge_run(recording: Recording, what: str, guarantee: _guarantee.Guarantee, *public: object) -> _ledger.Charge:
+def charge_run(
+    recording: Recording,
+    what: str,
+    guarantee: _guarantee.Guarantee,
+    *public: object,
+    parts: Mapping[str, str] | None = None,
+) -> _ledger.Charge:
     """Pay for all releases of a run, before the run begins.
 
     A ledger of notion "gdp" also accepts a "dp" guarantee, with its delta. The charged GDP level is the ``also`` of the
@@ -97,6 +105,7 @@ def charge_run(recording: Recording, what: str, guarantee: _guarantee.Guarantee,
       what: a description of the release.
       guarantee: the guarantee of the run, charged as its cost.
       public: all public values behind the release, such as the algorithm and its config.
+      parts: hashes of what else the run is bound to, by name, for a refusal that names what differs.
 
     Raises:
       ValueError: no name, or a guarantee of a notion without composition in a ledger.
@@ -104,14 +113,22 @@ def charge_run(recording: Recording, what: str, guarantee: _guarantee.Guarantee,
       ledger.LedgerError: the budget does not suffice, or the name belongs to another run.
     """
     path, run, _ = check_recording(recording)
-    return _ledger.charge(path, run, what, _spend(recording, guarantee), fingerprint=fingerprint(public))
+    return _ledger.charge(path, run, what, _spend(recording, guarantee), fingerprint=_join(public, parts))
 
 
-def expect_run(recording: Recording, guarantee: _guarantee.Guarantee, *public: object) -> bool:
+def expect_run(
+    recording: Recording, guarantee: _guarantee.Guarantee, *public: object, parts: Mapping[str, str] | None = None
+) -> bool:
     """Raise what ``charge_run`` would raise, and pay nothing; return whether the run was charged before."""
     path, run, _ = check_recording(recording)
-    (before,) = _ledger.expect_charges(path, [(run, _spend(recording, guarantee), fingerprint(public))])
+    (before,) = _ledger.expect_charges(path, [(run, _spend(recording, guarantee), _join(public, parts))])
     return before
+
+
+def _join(public: tuple[object, ...], parts: Mapping[str, str] | None) -> str:
+    """The hashes of all that a run is bound to, by name."""
+    hashes = {"configuration": fingerprint(public), **(parts or {})}
+    return " ".join(f"{name}:{hashes[name]}" for name in hashes)
 
 
 def charge_together(payments: Mapping[str, tuple[Recording, _guarantee.Guarantee]], what: str, *public: object) -> None:
@@ -208,7 +225,23 @@ def _level_for(path: str | Path, guarantee: _guarantee.Guarantee) -> tuple[str, 
     return guarantee.notion, guarantee.level
 
 
-def charge_once(recording: Recording, what: str, guarantee: _guarantee.Guarantee, *public: object) -> _ledger.Charge:
+def describe_origin(charge: _ledger.Charge) -> str:
+    """The run of a charge and who made it, for notes: another team may have chosen the same name."""
+    return f"run {charge.run!r}, which {charge.who} charged on {charge.when[:10]}"
+
+
+def release_note(charge: _ledger.Charge) -> str:
+    """The note on a release that comes from the ledger."""
+    return f"this is the release of {describe_origin(charge)}; nothing was charged"
+
+
+def charge_once(
+    recording: Recording,
+    what: str,
+    guarantee: _guarantee.Guarantee,
+    *public: object,
+    parts: Mapping[str, str] | None = None,
+) -> _ledger.Charge:
     """Charge for a release drawn in one step; refuse a second attempt if the first stored no release.
 
     Somebody may have seen the draws of a failed attempt, and retrying until success is itself an output.
@@ -216,7 +249,7 @@ def charge_once(recording: Recording, what: str, guarantee: _guarantee.Guarantee
     Raises:
       ledger.LedgerError: see ``charge``; or the run was charged before and stored no release.
     """
-    charged = charge_run(recording, what, guarantee, *public)
+    charged = charge_run(recording, what, guarantee, *public, parts=parts)
     expect_first(recording, charged)
     return charged
 

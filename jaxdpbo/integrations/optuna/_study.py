@@ -74,6 +74,7 @@ class PrivateStudy:
       study: the Optuna study.
       guarantee: the guarantee of all values together.
       deviation: the standard deviation of the noise of a value.
+      note: see ``PrivateObjective``.
     """
 
     def __init__(self, study: Study, suggest: Suggest, losses: Losses, data: Data, options: dict[str, Any]):
@@ -84,6 +85,7 @@ class PrivateStudy:
         self._private = PrivateObjective(_TrialLosses(losses), data, **options)
         self.guarantee: Guarantee = self._private.guarantee
         self.deviation: float = self._private.deviation
+        self.note: str = self._private.note
 
     @property
     def remaining(self) -> int:

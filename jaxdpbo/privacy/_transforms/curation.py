@@ -39,11 +39,15 @@ class Metadata(NamedTuple):
 
 
 class CuratedRows(NamedTuple):
-    """Rows ``z (n, r)`` to send, their public ``metadata``, and their ``guarantee``."""
+    """Rows ``z (n, r)`` to send, their public ``metadata``, and their ``guarantee``.
+
+    ``note`` says if the rows come from the ledger, and who charged them.
+    """
 
     z: jax.Array
     metadata: Metadata
     guarantee: _guarantee.Guarantee
+    note: str = ""
 
 
 @_silence.debug_checks_off()
@@ -91,20 +95,22 @@ def curate(
     draw_key, noise_key = jax.random.split(key)
     if isinstance(draw_key, Tracer):
         raise TypeError("key must not be traced: curate runs on the host, outside jit, vmap and grad")
-    charged = None
+    charged, note = None, ""
     if ledger is not None:
         ledger = recordings.check_recording(ledger)
         charged = recordings.charge_once(ledger, f"curate by {config.kind}", guarantee, config, shape)
     if charged is not None and charged.release is not None:
         released, projection = recordings.from_text(_shapes(config, shape), charged.release["rows"])
+        note = recordings.release_note(charged)
     else:
         with np.errstate(all="ignore"):
             released, projection = _release(draw_key, noise_key, raw, config)
         if ledger is not None:
-            ledgers.store_release(ledger.path, ledger.run, {"rows": recordings.to_text((released, projection))})
-    return CuratedRows(
-        released, Metadata(config.kind, _distribution(config, projection), projection, config.scale), guarantee
-    )
+            assert charged is not None
+            content = {"rows": recordings.to_text((released, projection))}
+            ledgers.store_release(ledger.path, ledger.run, content, hash=charged.hash)
+    metadata = Metadata(config.kind, _distribution(config, projection), projection, config.scale)
+    return CuratedRows(released, metadata, guarantee, note)
 
 
 def project(key: jax.Array, config: Config, inputs: jax.Array) -> jax.Array:

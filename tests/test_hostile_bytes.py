@@ -278,7 +278,9 @@ def test_a_line_that_holds_a_gigabyte_of_zeros_takes_no_gigabyte(tmp_path):
     recording, guarantee = _recording.Recording(tmp_path / "ledger", "march"), dp_gibo.algorithm.privacy(config)
 
     def begin():
-        return _recorded_run.begin_record(recording, dp_gibo.algorithm, config, guarantee, like)
+        return _recorded_run.begin_record(
+            recording, dp_gibo.algorithm, config, guarantee, like, _recorded_run.Subject(_recorded_run.UNKNOWN, "")
+        )
 
     begin()
     packed = b64encode(zlib.compress(bytes(2**28), 9)).decode()

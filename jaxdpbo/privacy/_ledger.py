@@ -376,7 +376,7 @@ def identify(path: str | Path) -> tuple[tuple[int, int], str]:
 
 
 def find_charge(path: str | Path, run: str, *, hash: str) -> Charge:
-    """Read the charge of a run again, and never pay, to go on under a charge that must be there.
+    """Read the charge of a run again, to go on under it, and never pay.
 
     Args:
       path: the path of the ledger.
@@ -792,7 +792,8 @@ def _expect_chargeable(path: Path, current: Account, run: str, spend: Spend, fin
     for entry in current.spends:
         if entry.run != run:
             continue
-        if changed := "spend" if entry.spend != spend else _find_change(entry.fingerprint, fingerprint):
+        changed = "spend" if entry.spend != spend else _find_change(entry.fingerprint, fingerprint)
+        if changed:
             raise LedgerError(
                 f"{path}: run {run!r} was charged with another {changed}, for {entry.what}: give this release another "
                 "run name"

@@ -116,10 +116,12 @@ def charge_run(
     return _ledger.charge(path, run, what, _spend(recording, guarantee), fingerprint=_identify(public, parts))
 
 
-def expect_run(recording: Recording, guarantee: _guarantee.Guarantee, *public: object) -> bool:
+def expect_run(
+    recording: Recording, guarantee: _guarantee.Guarantee, *public: object, parts: Mapping[str, str] | None = None
+) -> bool:
     """Raise what ``charge_run`` would raise, and pay nothing; return whether the run was charged before."""
     path, run, _ = check_recording(recording)
-    (before,) = _ledger.expect_charges(path, [(run, _spend(recording, guarantee), _identify(public))])
+    (before,) = _ledger.expect_charges(path, [(run, _spend(recording, guarantee), _identify(public, parts))])
     return before
 
 
@@ -166,10 +168,9 @@ def charge_together(payments: Mapping[str, tuple[Recording, _guarantee.Guarantee
 
 
 def _identify(public: tuple[object, ...], parts: Mapping[str, str] | None = None) -> str:
-    """The fingerprint of a charge, in parts that a refusal names."""
-    return " ".join(
-        f"{name}:{value}" for name, value in {"configuration": fingerprint(public), **(parts or {})}.items()
-    )
+    """The fingerprint of a charge: the hashes of all that a run is bound to, by names for a refusal."""
+    hashes = {"configuration": fingerprint(public), **(parts or {})}
+    return " ".join(f"{name}:{hashes[name]}" for name in hashes)
 
 
 def _spend(recording: Recording, guarantee: _guarantee.Guarantee) -> _ledger.Spend:

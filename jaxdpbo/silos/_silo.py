@@ -125,7 +125,7 @@ class Silo:
         self._table = table
         self._functions = _engine.PickledOnce((agreement.algorithm, objective))
         self._traced = _table_scan.can_trace(objective, table, agreement.config, must=False)
-        guarantee = _separability.update_assumptions(agreement.guarantees.colluding, objective, traced=self._traced)
+        guarantee = _separability.update_assumptions(agreement.guarantees.colluding, objective)
         self.guarantee = guarantee.assuming(*table.assumptions)
         self._recording = _recording.check_recording(_recording.Recording(ledger, agreement.run))
         _recording.expect_run(self._recording, self.guarantee, agreement.digest)

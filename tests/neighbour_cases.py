@@ -29,6 +29,7 @@ from training_cases import Trivial
 import jaxdpbo
 from jaxdpbo import Execution, Search, blocks, by_person, dp_gibo, drivers, per_user, silos, space, tuning
 from jaxdpbo._commands import curator, tune
+from jaxdpbo.drivers import _recorded_run
 from jaxdpbo.integrations.optuna import private_study
 from jaxdpbo.integrations.sklearn import PrivateClassifier, PrivateRegressor, PrivateSearchCV
 from jaxdpbo.privacy import _keys, _ledger, _transforms
@@ -106,6 +107,24 @@ def looped(objective):
     return lambda records: published(
         drivers.run_loop(dp_gibo.algorithm, objective, records, descent(len(records)), **group_options(**SEEDED))
     )
+
+
+def identified(records):
+    """The public identities of data, and of losses that hold records."""
+
+    def holding(point, data, default=records[0], first=records[-1]):
+        return point, data, default, first, records
+
+    class Callable:
+        def __init__(self):
+            self.held, self.first = records, records[0]
+
+        def __call__(self, point, data):
+            return data
+
+    losses = holding, Callable(), functools.partial(given_back, data=records[0])
+    data = records, objects(records), (objects(records), records), {"x": objects(records)}
+    return [_recorded_run.make_subject(loss, leaf) for loss in losses for leaf in data]
 
 
 def in_table(records):
@@ -429,6 +448,7 @@ POINTS: dict[str, Point] = {
     "run_loop, losses in a list": Point(looped(given_back), LOOP),
     "run_loop, losses in an array of objects": Point(looped(given_back_as_objects), LOOP),
     "run_loop, a table": Point(in_table, LOOP),
+    "a run's identity": Point(identified, ("drivers._recorded_run.make_subject",)),
     "run_scan, data": Point(scanned(squares), SCAN),
     "run_scan, a checkpoint": Point(with_checkpoint, (
         "drivers._checkpoint.begin_checkpoint", "drivers._checkpoint.finish",

@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo._types import Algorithm, Config, Data, Objective, Tree
+from jaxdpbo._user_values import is_of
 from jaxdpbo.privacy import _guarantee, _ledger
 from jaxdpbo.privacy import _recording as recordings
 from jaxdpbo.privacy._fingerprints import UNKNOWN, fingerprint, fingerprint_code
@@ -85,18 +86,18 @@ def make_subject(loss: Objective, data: Data) -> Subject:
 
 def _describe_data(data: Any) -> Any:
     """Names and shapes. A list counts by its length alone, and other objects not at all: they may hold records."""
-    frame: Any = getattr(sys.modules.get("pandas"), "DataFrame", ())
-    if isinstance(data, _table.Table):
+    frame: Any = getattr(sys.modules.get("pandas"), "DataFrame", None)
+    if is_of(data, _table.Table):
         return "table", data.users, sorted(data.columns.items())
-    if isinstance(data, frame):
+    if is_of(data, frame):
         return "frame", data.shape, list(map(str, data.columns))
-    if isinstance(data, (np.ndarray, jax.Array)):
+    if is_of(data, np.ndarray, jax.Array):
         return "array", data.shape
-    if isinstance(data, dict) and all(isinstance(name, str) for name in data):
+    if is_of(data, dict) and all(type(name) is str for name in data):
         return "columns", [(name, _describe_data(data[name])) for name in sorted(data)]
-    if isinstance(data, tuple):
+    if is_of(data, tuple):
         return "tuple", [_describe_data(leaf) for leaf in data]
-    return "list" if isinstance(data, list) else "object", len(data) if isinstance(data, list) else 0
+    return "list" if is_of(data, list) else "object", len(data) if is_of(data, list) else 0
 
 
 def expect_same_loss(recording: recordings.Recording, charged: _ledger.Charge, loss: str) -> None:

@@ -18,7 +18,6 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
@@ -167,8 +166,8 @@ def _names(spec: PartitionSpec) -> list[str]:
 
 def _is_shared(data: Tree) -> bool:
     """True if an array lies on several processes."""
-    leaves = [part for leaf in _user_values.leaves(data) for part in (leaf if isinstance(leaf, list) else [leaf])]
-    arrays = [leaf for leaf in leaves if isinstance(leaf, jax.Array) and not isinstance(leaf, Tracer)]
+    leaves = [part for leaf in _user_values.leaves(data) for part in (leaf if type(leaf) is list else [leaf])]
+    arrays: Any = [leaf for leaf in leaves if _user_values.is_of(leaf, jax.Array)]  # tracers are not
     return any(not leaf.is_fully_addressable for leaf in arrays)
 
 

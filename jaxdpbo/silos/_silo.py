@@ -13,7 +13,7 @@ import numpy as np
 
 from jaxdpbo import _files, _silence
 from jaxdpbo._types import ArrayLike, Objective
-from jaxdpbo.drivers import _separability, _table_scan
+from jaxdpbo.drivers import _recorded_run, _separability, _table_scan
 from jaxdpbo.privacy import _keys, _ledger, _mechanisms, _recording
 from jaxdpbo.silos import _masks, _roster
 from jaxdpbo.silos._agreement import Agreement, make_zeros
@@ -128,7 +128,8 @@ class Silo:
         guarantee = _separability.update_assumptions(agreement.guarantees.colluding, objective)
         self.guarantee = guarantee.assuming(*table.assumptions)
         self._recording = _recording.check_recording(_recording.Recording(ledger, agreement.run))
-        _recording.expect_run(self._recording, self.guarantee, agreement.digest)
+        self._subject = _recorded_run.make_subject(objective, table)._asdict()
+        _recording.expect_run(self._recording, self.guarantee, agreement.digest, parts=self._subject)
         self._rehearse()
         self._key_path = self._folder / f"{self.name}-{agreement.digest.hex()[:32]}.run"
         self._key = self._open_key()
@@ -275,7 +276,8 @@ class Silo:
         if _ledger.read_id(path) != self._key.ledger:
             raise _ledger.LedgerError(f"{path} was replaced after the key of run {run!r} was made: {LOST}")
         what = f"{self.agreement.answers} sums of silo {self.name}"
-        charge = _recording.charge_run(self._recording, what, self.guarantee, self.agreement.digest)
+        terms = self.agreement.digest
+        charge = _recording.charge_run(self._recording, what, self.guarantee, terms, parts=self._subject)
         key = self._key._replace(charge=charge.hash)
         _files.replace(self._key_path, key.to_bytes(), _files.PRIVATE)
         self._key = key

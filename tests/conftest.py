@@ -22,9 +22,11 @@ OF_EVERY_LIBRARY = (
     "test_tuned_and_trained_under_one_guarantee",
     "test_the_least_epsilon_of_any_library",
     "test_it_learns_from_its_key_alone",
+    "test_other_keys_draw_other_noise",
     "test_rows_of_any_values_raise_nothing_and_spoil_nothing",
     "test_several_classes_are_learnt",
 )
+OF_SEEDED_LIBRARIES = "test_the_block_of_the_page_runs", "test_a_seed_of_noise_counts_in_full_width"
 # Test id (as pytest prints it) -> why it may be skipped. Any other skip fails the run.
 LISTED_SKIPS: dict[str, str] = {
     "tests/test_peers.py::test_clipped_sums_are_jax_privacys": "jax-privacy is not on a lent machine",
@@ -92,6 +94,7 @@ LISTED_SKIPS: dict[str, str] = {
             *(f"{name}[jax_privacy]" for name in OF_EVERY_LIBRARY),
             "test_a_regression_is_learnt[jax_privacy]",
             "test_empty_batches_are_steps_of_noise_alone[jax_privacy]",
+            "test_no_row_makes_the_gradients_of_jax_privacy_infinite",
             "test_one_row_moves_a_sum_by_no_more_than_the_clip_norm",
             "test_what_is_charged_is_what_jax_privacy_draws",
             "test_each_step_of_jax_privacy_adds_noise_of_the_stated_deviation",
@@ -101,9 +104,9 @@ LISTED_SKIPS: dict[str, str] = {
         )
     },
     **{
-        f"tests/test_other_trainings.py::{name}": "with --full only, and with the extra opacus"
+        f"tests/test_other_trainings.py::{name}": "needs the extra opacus: tests/systems/test_opacus.py"
         for name in (
-            *(f"{name}[opacus]" for name in (*OF_EVERY_LIBRARY, "test_the_block_of_the_page_runs")),
+            *(f"{name}[opacus]" for name in (*OF_EVERY_LIBRARY, *OF_SEEDED_LIBRARIES)),
             "test_a_regression_is_learnt[opacus]",
             "test_empty_batches_are_steps_of_noise_alone[opacus]",
             "test_opacus_counts_what_is_stored",
@@ -128,7 +131,7 @@ LISTED_SKIPS: dict[str, str] = {
         f"tests/test_other_trainings.py::{name}[diffprivlib]": (
             "diffprivlib needs an older scikit-learn: tests/systems/test_diffprivlib.py"
         )
-        for name in (*OF_EVERY_LIBRARY, "test_the_block_of_the_page_runs")
+        for name in (*OF_EVERY_LIBRARY, *OF_SEEDED_LIBRARIES)
     },
     **{
         f"tests/test_other_trainings.py::test_diffprivlib_draws_the_noise_that_is_stated[{classes}]": (

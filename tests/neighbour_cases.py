@@ -395,11 +395,11 @@ def fronted(records):
 
 
 def selected(records):
-    def run(setting, key):
-        return setting, records[setting % len(records)]
+    def run(setting, key):  # the last setting always gives a model: a release without one is an exception
+        return setting, 1e9 if setting == 3 else records[setting % len(records)]
 
     found = tuning.private_selection(
-        run, [0, 1, 2], mean=2.0, eta=3.0, costs={"them": stage.gaussian_stage(0.5)}, delta=1e-3, **SEEDED
+        run, [0, 1, 2, 3], mean=20.0, eta=3.0, costs={"them": stage.gaussian_stage(0.5)}, delta=1e-3, **SEEDED
     )
     return found.setting, found.guarantees
 

@@ -1,7 +1,7 @@
 """Trainings of Opacus, jax-privacy and diffprivlib: what their guarantees claim is what the libraries do.
 
-Opacus itself runs with --full alone; here what its accountant counted, as stored, is what is charged. diffprivlib needs
-an older scikit-learn: tests/systems/test_diffprivlib.py runs its tests in an environment of their own.
+What Opacus's accountant counted, as stored, is what is charged. Opacus is large, and diffprivlib needs an older
+scikit-learn: tests/systems/test_opacus.py and test_diffprivlib.py run their tests in environments of their own.
 """
 
 import json
@@ -47,8 +47,6 @@ def module(scores=1):
 
 def of_library(request):
     """A training, and a setting of it, if the library is installed."""
-    if request.param == OPACUS:
-        request.getfixturevalue("full_only")
     pytest.importorskip(request.param)
     return {
         OPACUS: (opacus.DPSGD(module), SETTING),
@@ -77,6 +75,10 @@ def leaves(model):
     found = jax.tree.leaves(model)
     assert {type(leaf).__module__ for leaf in found} == {"numpy"}
     return found
+
+
+def flat(model):
+    return np.concatenate([np.ravel(leaf) for leaf in leaves(model)])
 
 
 def test_tuned_and_trained_under_one_guarantee(library, capfd):
@@ -124,6 +126,63 @@ def test_it_learns_from_its_key_alone(library):
     assert np.array_equal(np.random.get_state()[1], state)  # noqa: NPY002
     trained = training.fit(setting, 0.1, (X, Y), jax.random.key(0))
     assert np.mean(training.losses(trained, (X, Y))) < 0.2
+
+
+def words_of(key, count):
+    """Seeds as wide as they are asked for, written out, in place of those from a key."""
+    return [int(word) for word in np.random.default_rng(0).integers(2**32, size=count)]
+
+
+def zero_started(training):
+    """A training from zero, and rows without a gradient: the model is the noise."""
+    rows = X, np.full(400, -99)  # of no class
+    if isinstance(training, opacus.DPSGD):
+        start = module()
+        for parameter in start.parameters():
+            parameter.data.zero_()
+        return opacus.DPSGD(lambda: start, classes=(0, 1)), rows
+    return _with_classes(training), rows
+
+
+def test_other_keys_draw_other_noise(library):
+    """Seen without batches: no row has a gradient, and the start is zero."""
+    training, setting = library
+    training, rows = zero_started(training)
+    models = [flat(training.fit(setting, 1.0, rows, jax.random.key(seed))) for seed in (0, 0, 1, 2, 3)]
+    np.testing.assert_array_equal(models[0], models[1])
+    assert np.all(models[0] != 0)
+    numbers = np.stack(models[1:])
+    assert all(len(np.unique(column)) == 4 for column in numbers.T)
+    assert np.linalg.matrix_rank(numbers, tol=1e-4 * np.abs(numbers).max()) == 4
+
+
+@pytest.mark.parametrize("library", [OPACUS, DIFFPRIVLIB], indirect=True)
+def test_a_seed_of_noise_counts_in_full_width(library, monkeypatch):
+    """The highest bit of the word of the noise, and of no other word, moves a model without a gradient."""
+    training, setting = library
+    training, rows = zero_started(training)
+
+    def model(changed, of=rows):
+        def seeds(key, count):
+            words = words_of(key, count)
+            return [word ^ (2**31 if number == changed else 0) for number, word in enumerate(words)]
+
+        monkeypatch.setattr(_other_trainings, "seed_words", seeds)
+        return flat(training.fit(setting, 1.0, of, jax.random.key(0)))
+
+    usual, noise = model(None), 1 if isinstance(training, opacus.DPSGD) else diffprivlib.SEED_WORDS - 1
+    assert not np.array_equal(usual, model(noise))
+    if isinstance(training, opacus.DPSGD):
+        np.testing.assert_array_equal(usual, model(2))  # batches have a seed of their own
+        assert not np.array_equal(model(None, (X, Y)), model(2, (X, Y)))
+    else:
+        assert all(not np.array_equal(usual, model(number)) for number in range(diffprivlib.SEED_WORDS))
+
+
+def test_seeds_are_whole_words_of_a_key():
+    words = np.array([_other_trainings.seed_words(jax.random.key(seed), 8) for seed in range(50)])
+    assert np.unique(words).size == words.size
+    assert all(0.3 < np.mean(words >> bit & 1) < 0.7 for bit in range(32))
 
 
 def test_rows_of_any_values_raise_nothing_and_spoil_nothing(library):
@@ -319,7 +378,7 @@ def test_what_is_charged_is_what_opacus_counted():
     assert (event.event.event.noise_multiplier, event.event.sampling_probability, event.count) == tuple(counted)
 
 
-def test_opacus_counts_what_is_stored(full_only):
+def test_opacus_counts_what_is_stored():
     pytest.importorskip("opacus")
     import torch
 
@@ -337,7 +396,7 @@ def test_opacus_counts_what_is_stored(full_only):
     assert torch.equal(first, torch.rand(3))  # the seed has 32 bits, which the page says
 
 
-def test_opacus_adds_noise_of_the_stated_deviation_in_each_step(full_only):
+def test_opacus_adds_noise_of_the_stated_deviation_in_each_step():
     pytest.importorskip("opacus")
     import torch
 
@@ -356,7 +415,7 @@ def test_opacus_adds_noise_of_the_stated_deviation_in_each_step(full_only):
     assert np.std(model.unused.weight.detach().numpy()) == pytest.approx(wanted, rel=0.03)
 
 
-def test_a_factory_neither_fixes_the_noise_nor_shares_what_is_trained(full_only):
+def test_a_factory_neither_fixes_the_noise_nor_shares_what_is_trained():
     """It seeds torch's generator; it returns one module at every call; its module stores what it saw."""
     pytest.importorskip("opacus")
     import torch
@@ -387,7 +446,7 @@ def test_a_factory_neither_fixes_the_noise_nor_shares_what_is_trained(full_only)
 
 
 @pytest.mark.parametrize("planted", [False, True])
-def test_no_row_makes_the_gradients_of_opacus_infinite(planted, full_only, monkeypatch):
+def test_no_row_makes_the_gradients_of_opacus_infinite(planted, monkeypatch):
     pytest.importorskip("opacus")
     import torch
 
@@ -406,7 +465,17 @@ def test_no_row_makes_the_gradients_of_opacus_infinite(planted, full_only, monke
     assert [bool(torch.isfinite(model.weight).all()) for model in models] == [not planted, True]
 
 
-def test_rows_without_a_label_do_not_train_opacus(full_only):
+def test_no_row_makes_the_gradients_of_jax_privacy_infinite():
+    pytest.importorskip("jax_privacy")
+    far = X.copy()
+    far[5] = 1e6
+    training = jax_privacy.DPSGD(zeros, lambda params, row: linear(params, jnp.exp(row)))
+    with jax.numpy_rank_promotion("allow"), jax.numpy_dtype_promotion("standard"):
+        model = training.fit(SETTING | {"epochs": 5}, 1.0, (far, Y), jax.random.key(0))
+    assert all(np.all(np.isfinite(leaf)) for leaf in leaves(model))
+
+
+def test_rows_without_a_label_do_not_train_opacus():
     pytest.importorskip("opacus")
     training, labels, other = opacus.DPSGD(module, classes=(0, 1)), Y.astype(float), X.copy()
     labels[:50] = 7.0
@@ -417,7 +486,7 @@ def test_rows_without_a_label_do_not_train_opacus(full_only):
 
 
 @pytest.mark.parametrize(("records", "batch"), [(372, 4), (400, 32), (10, 3), (5, 9)])
-def test_opacus_counts_as_many_steps_as_are_charged(records, batch, full_only):
+def test_opacus_counts_as_many_steps_as_are_charged(records, batch):
     pytest.importorskip("opacus")
     training, setting = opacus.DPSGD(module), {"learning_rate": 0.1, "batch": batch, "epochs": 1, "clip_norm": 1.0}
     _, ((noise, rate, steps),) = training._train(setting, 1.0, (X[:records], Y[:records]), jax.random.key(0))
@@ -425,7 +494,7 @@ def test_opacus_counts_as_many_steps_as_are_charged(records, batch, full_only):
     assert (noise, rate, steps) == (1.0, event.event.sampling_probability, event.count)
 
 
-def test_a_module_that_mixes_rows_is_refused(full_only):
+def test_a_module_that_mixes_rows_is_refused():
     pytest.importorskip("opacus")
     import torch
 
@@ -474,7 +543,7 @@ def test_a_diffprivlib_that_cannot_train_is_refused_before_the_charge(monkeypatc
 
 
 @pytest.mark.parametrize("fault", ["an unused parameter", "a double", "a default of doubles"])
-def test_a_module_that_opacus_cannot_train_is_refused_before_the_charge(fault, full_only, tmp_path):
+def test_a_module_that_opacus_cannot_train_is_refused_before_the_charge(fault, tmp_path):
     pytest.importorskip("opacus")
     import torch
 
@@ -498,7 +567,7 @@ def test_a_module_that_opacus_cannot_train_is_refused_before_the_charge(fault, f
         torch.set_default_dtype(torch.float32)
 
 
-def test_a_dry_run_leaves_no_trace_in_a_module(full_only):
+def test_a_dry_run_leaves_no_trace_in_a_module():
     """A factory returns one module at every call: its mode, its buffers and the draws of others are as before."""
     pytest.importorskip("opacus")
     import torch
@@ -523,7 +592,8 @@ def test_a_dry_run_leaves_no_trace_in_a_module(full_only):
     assert state() == before
     assert torch.equal(torch.random.get_rng_state(), states[0])
     np.testing.assert_array_equal(np.random.get_state()[1], states[1])  # noqa: NPY002
-    training.fit(SETTING, 1.0, (X, Y), jax.random.key(0))
+    training.losses(training.fit(SETTING, 1.0, (X, Y), jax.random.key(0)), (X, Y))
+    assert torch.equal(torch.random.get_rng_state(), states[0])  # moved, it would tell the number of hidden runs
     assert state() == before
 
 
@@ -552,6 +622,11 @@ def test_diffprivlib_is_called_within_the_theorem(monkeypatch):
     ((given, features, targets),) = seen
     assert (given["epsilon"], given["data_norm"], given["C"], given["fit_intercept"]) == (2.0, 1.0, 3.0, False)
     assert given["n_jobs"] == 1
+    drawn = [given["random_state"].bytes(32)]
+    for seed in (0, 1):
+        training.fit({"C": 3.0}, 0.5, (junk, labels), jax.random.key(seed))
+        drawn.append(seen[-1][0]["random_state"].bytes(32))
+    assert drawn[0] == drawn[1] != drawn[2]
     assert np.max(np.linalg.norm(features, axis=1)) <= 1 + 1e-12
     np.testing.assert_array_equal(features[2], 0)
     np.testing.assert_array_equal(features[-2:], 0)

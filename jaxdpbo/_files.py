@@ -104,7 +104,11 @@ def new_private_folder(parent: str | Path, prefix: str) -> Iterator[Path]:
     """Make a folder that is closed to others, and remove it at the end. First remove those that killed processes left.
 
     A process locks its folder while it lives. On a file system without locks no other folder is removed.
+
+    Raises:
+      NotPrivate: see ``expect_guarded_folder``.
     """
+    expect_guarded_folder(Path(parent) / prefix)
     for stale in Path(parent).glob(f"{prefix}*"):
         # An OSError: locked, removed meanwhile, of another user, or no folder
         with contextlib.suppress(OSError), _lock_folder(stale):

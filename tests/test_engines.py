@@ -6,6 +6,7 @@ import subprocess
 import sys
 import traceback
 from pathlib import Path
+from types import SimpleNamespace
 
 import cloudpickle
 import dask.dataframe
@@ -18,7 +19,7 @@ import pytest
 
 from jaxdpbo import Search, _files, minimize, tables
 from jaxdpbo.privacy import _assumptions
-from jaxdpbo.tables import _arrow, _beam, _engine, _identity, _spark, _table
+from jaxdpbo.tables import _arrow, _beam, _engine, _identity, _ray, _spark, _table
 
 ROWS = np.random.default_rng(0).normal(1.0, 0.5, 201)
 FRAME = pd.DataFrame({"x": ROWS, "yes": ROWS > 1})
@@ -318,6 +319,22 @@ def test_an_operator_deep_in_a_plan_is_found(unstable):
     inner = Plan(unstable, leaf) if unstable else leaf
     with pytest.raises(ValueError, match=unstable or "a random function"):
         _spark._expect_same_rows(Plan("Project", Plan("Union", leaf, inner), deterministic=bool(unstable)))
+
+
+@pytest.mark.parametrize("engine", [_ray, _spark])
+def test_a_file_under_two_names_of_ray_or_spark_is_refused(engine, tmp_path):
+    """Both give the addresses of the files that they read."""
+    (tmp_path / "a b.parquet").touch()
+    (tmp_path / "link.parquet").symlink_to(tmp_path / "a b.parquet")
+    names = [f"file://{tmp_path}/a%20b.parquet", f"file://{tmp_path}/link.parquet"]
+    plan = SimpleNamespace(name="Read", input_dependencies=[])
+    frame = SimpleNamespace(
+        columns=["x"], dtypes=[("x", "double")], inputFiles=lambda: names, input_files=lambda: names,
+        schema=lambda: SimpleNamespace(names=["x"], types=[pa.float64()]), _logical_plan=SimpleNamespace(dag=plan),
+        _jdf=SimpleNamespace(queryExecution=lambda: SimpleNamespace(analyzed=lambda: Plan("Relation"))),
+    )  # fmt: skip
+    with pytest.raises(ValueError, match="must read each file once"):
+        engine._open(frame, None, None, None)
 
 
 def test_a_batch_of_an_engine_has_the_shipped_size():

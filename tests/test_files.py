@@ -15,6 +15,7 @@ from jaxdpbo._commands import curator, streams
 from jaxdpbo.drivers import _checkpoint as checkpoints
 from jaxdpbo.outsourcing import ProtocolError
 from jaxdpbo.privacy import _keys
+from jaxdpbo.tables import _beam
 
 ANOTHER = 12345  # a user
 KEY = _keys.key_from_bytes(bytes(range(32)))
@@ -125,6 +126,15 @@ def write_log(folder):
     os.close(streams._open_log(folder / "curator.log"))
 
 
+def raw_sum(folder):
+    _beam._make_writer(str(folder / "sum.json"))((3, [31415926], ""))
+    return folder / "sum.json"
+
+
+def read_raw_sum(folder):
+    return _beam._read_sum(str(folder / "sum.json"))
+
+
 FILES = {
     "the ledger": (begun_ledger, charge, ledger.LedgerError),
     "its mark": (mark_of, charge, ledger.LedgerError),
@@ -133,6 +143,7 @@ FILES = {
     "record.jsonl": (record, open_record, ProtocolError),
     "record.jsonl.key": (record_key, open_record, ProtocolError),
     "curator.log": (log, write_log, OSError),
+    "sum.json": (raw_sum, read_raw_sum, ValueError),
 }
 NOT_OURS = {"JAX's compilation cache", "pickles, repr and str of results"}  # JAX reads the one, the caller the others
 

@@ -57,7 +57,7 @@ class BeamTable(_engine.EngineTable):
         files = _checks.extra("apache_beam.io.filesystems", "beam", "tables.beam").FileSystems
         options = _checks.extra("apache_beam.options.pipeline_options", "beam", "tables.beam")
         guard_stages(SCAN)
-        given = options.PipelineOptions([]) if self._options is None else self._options
+        given: Any = options.PipelineOptions([]) if self._options is None else self._options
         setup = given.view_as(options.SetupOptions)
         setup.beam_plugins = [*{*(setup.beam_plugins or []), PLUGIN}]
         read = self._read
@@ -71,8 +71,7 @@ class BeamTable(_engine.EngineTable):
             path = files.join(folder, "sum.json")
             with beam.Pipeline(options=given) as pipeline:
                 _ = pipeline | SCAN >> Scan()
-            with files.open(path) as file:
-                users, summed, error = json.loads(file.read())
+            users, summed, error = json.loads(_read_sum(path))
         return [_engine.PartitionSum(0, users, summed, error)]
 
 
@@ -117,7 +116,7 @@ def beam(
 
     Raises:
       TypeError: an argument is of another type.
-      ValueError: there is no row or column.
+      ValueError: there is no row or column, or any user may replace files in ``folder``.
       tables.TableError: Beam failed to count the rows.
       ImportError: Beam is missing.
     """
@@ -126,6 +125,8 @@ def beam(
         raise TypeError(f"read must be a function from a pipeline to a collection, got {type(read).__name__}")
     if folder is not None and not isinstance(folder, str):
         raise TypeError(f"folder must be a path, got {folder!r}")
+    if folder is not None and os.path.isdir(local := _identity.local_path(folder) or ""):
+        _files.expect_guarded_folder(Path(local, "sum.json"))
     people = _people.check_people(person, max_rows, users, rows_counted=True)
     names = _table.select_names(columns, None)
     if person in names:
@@ -160,7 +161,7 @@ def _new_folder(files: Any, parent: str | None) -> Iterator[str]:
     """A folder for a raw sum, removed at the end. Others cannot read it on a file system with modes."""
     local = tempfile.gettempdir() if parent is None else _identity.local_path(parent)
     if local is not None:
-        os.makedirs(local, exist_ok=True)
+        os.makedirs(local, 0o700, exist_ok=True)
         with _files.new_private_folder(local, "jaxdpbo-sum-") as folder:
             yield str(folder)
         return
@@ -184,6 +185,14 @@ def _make_writer(path: str) -> Callable[[tuple[int, list[int], str]], None]:
             file.write(content)
 
     return write
+
+
+def _read_sum(path: str) -> bytes:
+    if _identity.local_path(path) is not None:
+        return _files.read_private(path)
+    files = _checks.extra("apache_beam.io.filesystems", "beam", "tables.beam").FileSystems
+    with files.open(path) as file:
+        return file.read()
 
 
 def _add_nothing(batch: _table.Batch) -> np.ndarray:

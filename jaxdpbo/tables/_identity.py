@@ -40,8 +40,17 @@ def find_repeated(addresses: Iterable[str]) -> str:
 
 
 def expect_files_once(source: str, addresses: Iterable[str]) -> None:
-    """Raise a ValueError if an engine reads a file under two names."""
-    if repeated := find_repeated(addresses):
+    """Raise a ValueError if an engine reads a file, or one in a local folder, under two names, or follows a link."""
+    files = []
+    for address in addresses:
+        folder = local_path(address)
+        if folder is None or not os.path.isdir(folder):
+            files.append(address)
+        elif link := find_link(folder):
+            raise ValueError(f"{source} must read each file once: {link} is a symbolic link")
+        else:
+            files += [os.path.join(inner, name) for inner, _, names in os.walk(folder) for name in names]
+    if repeated := find_repeated(files):
         raise ValueError(f"{source} must read each file once: {repeated}")
 
 

@@ -84,14 +84,16 @@ def _open(dataset: Any, columns: Sequence[str] | None, users: int | None, people
     names = _table.select_names(columns, [name for name in types if name not in person])
     for name in person:
         _people.expect_integers("dataset", name, name in types and _arrow.is_integer(types[name]))
-    if any("random" in name.lower() for name in _operators(dataset._logical_plan.dag)):
+    operators = list(_operators(dataset._logical_plan.dag))
+    if any("random" in operator.name.lower() for operator in operators):
         raise ValueError(
             "dataset must hold the same rows whenever a worker computes it: write the sample to files, and read these"
         )
     for name in names:
         if _arrow.shape_of("dataset", name, types[name]):
             raise ValueError(f"column {name!r} must hold numbers, got lists: make a column for each place of the list")
-    _identity.expect_files_once("dataset", dataset.input_files())
+    for files in (dataset.input_files(), *(getattr(operator, "source_paths", None) for operator in operators)):
+        _identity.expect_files_once("dataset", files or ())  # each version of Ray knows one of the two
     return RayTable(dataset.select_columns([*person, *names]), users, names, people)
 
 
@@ -99,9 +101,9 @@ def _read_blocks(dataset: Any) -> list[Any]:
     return dataset.materialize().to_arrow_refs()
 
 
-def _operators(operator: Any) -> Iterator[str]:
-    """The names of an operator and of all that come before."""
-    yield operator.name
+def _operators(operator: Any) -> Iterator[Any]:
+    """An operator and all that come before."""
+    yield operator
     for before in operator.input_dependencies:
         yield from _operators(before)
 

@@ -226,6 +226,23 @@ def test_a_partition_that_always_fails_is_charged_and_releases_nothing(engine, e
     assert [entry.run for entry in ledger.account(book).spends] == ["broken"]
 
 
+def test_a_file_that_ray_or_spark_reads_under_two_names_is_refused(engines, tmp_path):
+    import ray
+
+    folder = Path(write(tmp_path / "rows", 1))
+    (folder / "1.parquet").hardlink_to(folder / "0.parquet")
+    names = [str(folder / "0.parquet"), str(folder / "1.parquet")]
+    read_spark = engines["spark"].read.parquet
+    for open_rows in (
+        lambda: tables.ray(ray.data.read_parquet(names)),
+        lambda: tables.ray(ray.data.read_parquet(str(folder)).filter(lambda row: row["x"] > 0)),
+        lambda: tables.spark(read_spark(*names)),
+        lambda: tables.spark(read_spark(str(folder)).filter("x > 0")),
+    ):
+        with pytest.raises(ValueError, match="must read each file once"):
+            open_rows()
+
+
 @pytest.mark.parametrize("mode", ["in_memory", "multi_processing"])
 @pytest.mark.parametrize("person", [None, "row"])
 def test_beam_quotes_no_row_of_a_reader_that_fails(mode, person, tmp_path, capfd, caplog):

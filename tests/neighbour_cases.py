@@ -359,9 +359,34 @@ def modelled(of_labels: bool, regression: bool = False):
             model = PrivateRegressor(columns, target_range=(0, 1), **MODEL).fit(features, labels)
         else:
             model = PrivateClassifier(columns, classes=(0, 0.25, 0.5), **MODEL).fit(features, labels)
-        return [layer._asdict() for layer in model.model_], model.error_, model.guarantee_
+        return [layer._asdict() for layer in model.model_], model.error_, _seen_of(model, PUBLIC_ROWS)
 
     return enter
+
+
+PUBLIC_ROWS = np.array([[0.25, 0.5], [0.5, 0.25]])
+
+
+def _seen_of(model: Any, public_rows: np.ndarray) -> tuple[Any, ...]:
+    """All that a fitted private model shows: itself as pickled, its texts, its record, and answers for public rows."""
+    record = model.report_.to_dict()
+    for changing in ("created", "fingerprint of the release"):  # a time, and a number of the release
+        record.pop(changing)
+    record["details"].pop("error_")
+    answers = [getattr(model, name)(public_rows) for name in ("predict", "predict_proba") if hasattr(model, name)]
+    if not hasattr(model, "classes_"):  # accuracies take no fractions as labels
+        answers.append(model.score(public_rows, [0.25, 0.5]))
+    return Pickled(model), repr(model), model.note_, str(model.guarantee_), record, answers
+
+
+class Pickled:
+    """Reaches the pickle alone: not a number, and always of one text."""
+
+    def __init__(self, value: Any):
+        self.value = value
+
+    def __repr__(self) -> str:
+        return f"{type(self.value).__name__}({sorted(vars(self.value))})"
 
 
 class OfLabels(Trivial):
@@ -499,6 +524,9 @@ POINTS: dict[str, Point] = {
     ),
     "PrivateClassifier, labels": Point(
         modelled(True), ("integrations.sklearn._private_models.PrivateClassifier.fit",), counts=(10,)
+    ),
+    "PrivateRegressor, features": Point(
+        modelled(False, True), ("integrations.sklearn._private_models.PrivateRegressor.fit",), counts=(10,)
     ),
     "PrivateRegressor, targets": Point(
         modelled(True, True), ("integrations.sklearn._private_models.PrivateRegressor.fit",), counts=(10,)

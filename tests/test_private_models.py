@@ -292,6 +292,11 @@ def test_one_guarantee_for_all_rows_is_the_larger_of_both(fitted):
     assert 0.98 * BUDGET["epsilon"] < stated.epsilon(BUDGET["delta"]) <= BUDGET["epsilon"]
     assert set(stated.assumptions) == set(apart.guarantees[0].assumptions)
     np.testing.assert_array_equal(fitted.model_[0].weights, apart.model[0].weights)  # the same mechanism
+    assert (fitted.setting_, fitted.error_, fitted.error_deviation_) == (
+        apart.setting,
+        apart.error,
+        apart.error_deviation,
+    )
 
 
 def test_the_guarantee_says_what_it_assumes_of_rows_and_what_it_leaves_out(fitted, tmp_path):
@@ -323,14 +328,12 @@ def test_the_record_shows_what_was_declared_public_and_hashes_all_of_the_model(f
         assert pickle.loads(pickle.dumps(model)).report_.fingerprint == before
         for name in results(model) - {"guarantee_", "n_features_in_", "feature_names_in_"}:
             other = pickle.loads(pickle.dumps(model))
-            setattr(other, name, changed(getattr(other, name)))
+            leaves, tree = jax.tree.flatten(getattr(other, name))
+            setattr(other, name, jax.tree.unflatten(tree, [7, *leaves[1:]]))
             assert other.report_.fingerprint != before, name
-
-
-def changed(value):
-    """The value, with one of its leaves replaced."""
-    leaves, tree = jax.tree.flatten(value)
-    return jax.tree.unflatten(tree, ["another" if isinstance(leaves[-1], str) else 7, *leaves[1:]])
+        other = pickle.loads(pickle.dumps(model))
+        other.encoding_ = model.encoding_._replace(dimensions=(space.real(0, 121), *model.encoding_.dimensions[1:]))
+        assert other.report_.fingerprint != before
 
 
 def test_the_noise_of_an_error_has_the_stated_deviation(monkeypatch):
@@ -497,6 +500,26 @@ def test_a_pickle_holds_no_row():
     assert not any(np.asarray(value).tobytes() in bits for value in planted)
     model = pickle.loads(bits)
     np.testing.assert_array_equal(model.predict(frame), classifier().fit(frame, LABELS).predict(frame))
+
+
+RELEASED = {"model_", "setting_", "error_"}
+PUBLIC = {"guarantee_", "error_deviation_", "note_", "encoding_", "public_", "n_features_in_", "feature_names_in_"}
+
+
+@pytest.mark.parametrize(("make", "own"), [(classifier, "classes_"), (regressor, "target_range_")])
+def test_all_that_a_fit_leaves_is_the_release_or_follows_from_public_arguments(make, own, untrained):
+    targets = LABELS.tolist() if make is classifier else FRAME["age"].tolist()
+
+    def public(frame, targets):
+        model = make().fit(frame, targets)
+        assert set(vars(model)) == set(model.get_params(deep=False)) | RELEASED | PUBLIC | {own}
+        return {name: pickle.dumps(value) for name, value in vars(model).items() if name not in RELEASED}
+
+    usual = public(FRAME, targets)
+    for row, odd in enumerate((np.nan, -1e300, 55, "many", None)):
+        frame = FRAME.astype({"age": object, "sex": object}).copy()
+        frame.loc[row, ["age", "income", "sex"]] = odd, 7.0, odd
+        assert public(frame, [*targets[:row], odd, *targets[row + 1 :]]) == usual
 
 
 def test_a_pickled_model_has_no_key(fitted):

@@ -752,6 +752,11 @@ def test_nothing_but_the_release_differs_between_neighbours(trials, caplog, capf
             targets[row] = rng.integers(0, 5)
             assert exposed(data, targets, caplog) == usual
     assert len(set(capfd.readouterr().out.split())) == 1  # of training rows, each time the same
+    attributes = {"guarantee_", "release_", "best_params_", "method_", "note_", "public_", "n_features_in_"}
+    for options in ({}, {"refit": "train"}):
+        fitted = search(**options).fit(X, Y)
+        expected = attributes | ({"best_estimator_"} if options else set())
+        assert set(vars(fitted)) == set(fitted.get_params(deep=False)) | expected
     changed = X.copy()
     changed[_splits.single_split(None, 60, None, {}, again=False).train[0]] = 5.0
     other = search(refit="train").fit(changed, Y)  # a training row is seen: the comparison can fail

@@ -68,6 +68,12 @@ class PrivateEstimator:
                 "clone(model).set_params(ledger=Recording(path, 'fold 2'))"
             )
 
+    def _keep_guarantee(self, guarantee: Guarantee, *unprotected: str) -> None:
+        """Keep the guarantee, and say in words what it does not protect."""
+        users, *before = guarantee.protects.split("; NOT ", 1)
+        others = "; ".join([*before, *unprotected])
+        self.guarantee_ = replace(guarantee, protects="; NOT ".join([users, *[others] * bool(others)]))
+
     def _join_notes(self, *notes: str) -> str:
         """The notes of a fit. Nothing but a ledger sees the other fits."""
         return "; ".join(filter(None, (*notes, ONE_FIT * (self.ledger is None))))
@@ -88,9 +94,3 @@ class PrivateEstimator:
         release = [getattr(self, name) for name in self._released], details
         plain = jax.tree.map(lambda leaf: leaf if isinstance(leaf, HASHED) else repr(leaf), release)
         return report.report(f"a fit of {type(self).__name__}", (self.guarantee_,), release=plain, details=details)
-
-
-def exclude(guarantee: Guarantee, *others: str) -> Guarantee:
-    """Add records, in words, to those that a guarantee does not protect."""
-    users, *before = guarantee.protects.split("; NOT ", 1)
-    return replace(guarantee, protects="; NOT ".join([users, *filter(None, ["; ".join([*before, *others])])]))

@@ -17,7 +17,7 @@ from jaxdpbo._types import ArrayLike
 from jaxdpbo.drivers import Execution
 from jaxdpbo.drivers._preview import FEW_USERS
 from jaxdpbo.integrations.sklearn import _columns, _layered_training, _losses
-from jaxdpbo.integrations.sklearn._private_estimator import READ_RAW, SEVERAL_ROWS, PrivateEstimator, exclude
+from jaxdpbo.integrations.sklearn._private_estimator import READ_RAW, SEVERAL_ROWS, PrivateEstimator
 from jaxdpbo.integrations.sklearn._type_aliases import Rows, Targets
 from jaxdpbo.privacy._recording import Recording
 from jaxdpbo.tuning import _fitting, _joint_tuning
@@ -70,7 +70,7 @@ class _PrivateModel(PrivateEstimator):
         validate_data(self, X, reset=True, skip_check_array=True)
         self.encoding_, self.model_ = encoding, jax.tree.map(np.asarray, result.model)
         self.setting_, self.error_ = result.setting, result.error
-        self.guarantee_ = exclude(result.guarantees[0], READ_RAW, SEVERAL_ROWS)
+        self._keep_guarantee(result.guarantees[0], READ_RAW, SEVERAL_ROWS)
         self.public_ = {"users": len(labels), "settings": deepcopy(settings)}
         self.error_deviation_, self.note_ = result.error_deviation, self._join_notes(_few_rows_note(len(labels)))
 

@@ -16,7 +16,7 @@ from jaxdpbo._space import Space
 from jaxdpbo._types import ArrayLike
 from jaxdpbo.drivers import Execution, Run, RunInterrupted, Search, _methods, minimize
 from jaxdpbo.integrations.sklearn import _argument_errors, _fitting, _joblib_executor, _losses, _scaling, _splits
-from jaxdpbo.integrations.sklearn._private_estimator import READ_RAW, SEVERAL_ROWS, PrivateEstimator, exclude
+from jaxdpbo.integrations.sklearn._private_estimator import READ_RAW, SEVERAL_ROWS, PrivateEstimator
 from jaxdpbo.integrations.sklearn._refitted_method import RefittedMethod
 from jaxdpbo.integrations.sklearn._type_aliases import Estimator, Loss, Rows, Targets
 from jaxdpbo.privacy import _assumptions, _separable
@@ -331,7 +331,7 @@ class PrivateSearchCV(PrivateEstimator, MetaEstimatorMixin, BaseEstimator):
         stated = run.guarantee.without(_assumptions.SEPARABLE_LOSSES).assuming(*ready.rests)
         several = (SEVERAL_ROWS,) * (_assumptions.ONE_ROW in ready.rests)
         learnt = (LEARNT,) * (self.refit is not False and self.refit != "train")
-        self.guarantee_ = exclude(stated, *learnt, *(READ_RAW,) * bool(self.refit), *several)
+        self._keep_guarantee(stated, *learnt, *(READ_RAW,) * bool(self.refit), *several)
         loss = _losses.resolve_loss(self.loss, self.estimator)
         self.public_ = ready.declared | {
             "space": dict(zip(space.names, space.dimensions, strict=True)),

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import re
 from dataclasses import replace
 
 import pytest
@@ -287,6 +288,41 @@ def test_levels_are_printed_up_and_what_is_left_down(level, digits):
         assert level <= float(write(level, digits))
     for write in (_guarantee_text.round_down, _guarantee_text.shorten_down):
         assert float(write(level, digits)) <= level
+
+
+@given(st.floats(1e-3, 50), st.floats(1e-12, 0.1), st.floats(1e-12, 1e-3), st.floats(1e-3, 50))
+def test_no_number_of_a_claim_is_below_its_level(level, delta, variation, more):
+    spent = of("ex_post_dp", level, delta=delta, total_variation=variation, largest=level + more)
+    found = re.fullmatch(
+        r"ex_post_dp (\S+) at delta=(\S+), at most (\S+) before the release was known, total variation at most (\S+) "
+        r"\(replace_one\) for rows",
+        spent.claim,
+    )
+    assert found is not None
+    assert all(float(text) >= number for text, number in zip(found.groups(), spent_numbers(spent), strict=True))
+    (moved,) = re.findall(
+        r"unit_distance (\S+)\)", _guarantee.guarantee("metric_dp", 1.0, "unit_distance", "rows", unit=level).claim
+    )
+    assert float(moved) <= level
+    two = _composed_guarantee.guarantee_from_stages([("one", "gaussian", level), ("other", "gaussian", more)], "rows")
+    parts = re.search(r"gdp (\S+), of which (\S+) for one and (\S+) for other", two.claim)
+    assert parts is not None
+    assert [float(parts[i]) >= number for i, number in enumerate((two.level, level, more), start=1)] == [True] * 3
+
+
+def spent_numbers(spent):
+    return spent.level, spent.delta, spent.largest, spent.total_variation
+
+
+@given(st.floats(1e-3, 50), st.floats(1e-9, 0.1))
+def test_no_number_of_a_total_is_below_its_level(level, delta):
+    stages = [accounting.gaussian_stage(level, "one"), accounting.approximate_stage(level, delta / 2, "two")]
+    total = accounting.total(stages, delta)
+    epsilon, stated = re.match(r"epsilon (\S+) at delta (\S+) ", str(total)).groups()
+    assert (float(epsilon) >= total.epsilon, float(stated) >= delta) == (True, True)
+    assert float(re.search(r"one: (\S+)-GDP", str(total))[1]) >= level
+    pair = re.search(r"two: \((\S+), (\S+)\)-DP", str(total)).groups()
+    assert (float(pair[0]) >= level, float(pair[1]) >= delta / 2) == (True, True)
 
 
 @given(st.integers(1, 9999), st.integers(-12, 3))

@@ -1,10 +1,13 @@
 """The papers' figures, the demo and the audit."""
 
+import math
+
 import numpy as np
 
 from benchmarks.papers import rules
 from benchmarks.report import other_seeds
 from benchmarks.tables.markdown import load_result, table
+from jaxdpbo.privacy import _guarantee_text
 
 REGRET_ROWS = {
     "all candidates, Algorithm 3": "all 64, 256, 100 candidates in order (Algorithm 3)",
@@ -331,18 +334,25 @@ def audit_one_run() -> str:
     rows = []
     for row in load_result("audit_one_run")["rows"]:
         attack = row["audit"]
-        claimed = f"{row['claimed']:.2f}"
+        claimed = _guarantee_text.shorten_up(row["claimed"], 3)
         if not row["must hold"]:
             claimed += " (claimed by the planted program)"
-        rows.append((row["name"], claimed, f"{attack['correct']} of {attack['trials']}", f"{row['measured']:.2f}"))
+        rows.append(
+            (row["name"], claimed, f"{attack['correct']} of {attack['trials']}", _round_down(row["measured"], 2))
+        )
     return table(("", "guaranteed epsilon", "coins guessed correctly", "lower bound on epsilon"), rows)
+
+
+def _round_down(bound: float, digits: int) -> str:
+    """A lower bound with so many digits after the point."""
+    return f"{math.floor(bound * 10**digits) / 10**digits:.{digits}f}"
 
 
 def audit() -> str:
     rows = {row["name"]: row for row in load_result("audit")["rows"]}
 
     def measured_levels(*names: str, digits: int = 3) -> str:
-        return ", ".join(f"{rows[name]['measured']:.{digits}f}" for name in names)
+        return ", ".join(_round_down(rows[name]["measured"], digits) for name in names)
 
     ordered = [f"dp_gp_ucb, Algorithm 3 in order: {which}" for which in ("point", "value", "both")]
     steps = [f"dp_optim, DP-SGD, {which} of 2 of 4" for which in ("1 step", "3 steps")]
@@ -355,44 +365,44 @@ def audit() -> str:
     last, tried = "laplace, float, read to the last bit", "dp_optim, float, every draw tried"
     searched, hidden = "least_epsilon, all that is released", "least_epsilon, its least epsilon for all releases"
     projection = "random_projection (paper: theorem 1)"
-    claimed = {name: rows[name]["claimed"] for name in rows}
+    claimed = {name: _guarantee_text.shorten_up(rows[name]["claimed"], 4) for name in rows}
     return table(
         ("", "guaranteed", "measured"),
         [
             (
                 "DP-GIBO, DP-GD, private evaluations, exact",
-                f"mu = {claimed[private[0]]:.4f}",
+                f"mu = {claimed[private[0]]}",
                 measured_levels(*private),
             ),
-            ("DP-GP-UCB in order: point, value, both", f"epsilon = {claimed[ordered[0]]:g}", measured_levels(*ordered)),
+            ("DP-GP-UCB in order: point, value, both", f"epsilon = {claimed[ordered[0]]}", measured_levels(*ordered)),
             (
                 "curator: product Laplace, planar Laplace, randomised response",
-                f"epsilon = {claimed[curators[0]]:g}",
+                f"epsilon = {claimed[curators[0]]}",
                 measured_levels(*curators, digits=2),
             ),
             (
                 "DP-SGD: one step, three steps, at delta = 0.05",
-                f"epsilon = {claimed[steps[0]]:.2f}, {claimed[steps[1]]:.2f}",
+                f"epsilon = {claimed[steps[0]]}, {claimed[steps[1]]}",
                 measured_levels(*steps, digits=2),
             ),
             (
                 "two configs of a sweep: together, their difference",
-                f"mu = {claimed[sweeps[0]]:.3f}",
+                f"mu = {claimed[sweeps[0]]}",
                 measured_levels(*sweeps),
             ),
             (
                 "runs on record (2,500 trials): interrupted and repeated; copied and repeated; a `PrivateObjective` "
                 "copied",
-                f"mu = {claimed[recorded[0]]:.4f}",
+                f"mu = {claimed[recorded[0]]}",
                 measured_levels(*recorded),
             ),
             (
                 "`least_epsilon`: releases of any level (4,000 trials)",
-                f"epsilon = {claimed[searched]:g} before the release",
+                f"epsilon = {claimed[searched]} before the release",
                 measured_levels(searched, digits=2),
             ),
             (
-                f"`least_epsilon` without the epsilon of the release (claims epsilon = {claimed[hidden]:g})",
+                f"`least_epsilon` without the epsilon of the release (claims epsilon = {claimed[hidden]})",
                 "none",
                 measured_levels(hidden, digits=2),
             ),
@@ -404,7 +414,7 @@ def audit() -> str:
                 measured_levels(last, digits=1),
             ),
             (
-                f"a step of DP-SGD in float32, every draw tried (claims epsilon = {claimed[tried]:.2f})",
+                f"a step of DP-SGD in float32, every draw tried (claims epsilon = {claimed[tried]})",
                 '"ideal noise"',
                 measured_levels(tried, digits=1),
             ),

@@ -23,7 +23,7 @@ def guarantee_from_stages(
     >>> stages = [("a choice", "bounded_range", 0.25)] * 2 + [("a search", "gaussian", 0.2)]
     >>> guarantee = _composed_guarantee.guarantee_from_stages(stages, "the users")
     >>> guarantee.claim
-    'gdp 0.298429, of which 0.221 for a choice and 0.2 for a search (replace_one) for the users'
+    'gdp 0.29843, of which 0.222 for a choice and 0.2 for a search (replace_one) for the users'
     >>> round(guarantee.epsilon(1e-5), 3), guarantee.to_dp(1e-5).notion
     (0.994, 'dp')
 

@@ -109,7 +109,7 @@ class Guarantee:
 
         >>> from jaxdpbo import privacy
         >>> privacy.guarantee("gdp", 0.5, "replace_one", "voters").to_dp(1e-6).claim
-        'dp 2.25408 at delta=1e-06 and gdp 0.5 (replace_one) for voters'
+        'dp 2.25409 at delta=1e-06 and gdp 0.5 (replace_one) for voters'
 
         Raises:
           ValueError: another notion, a "gdp" guarantee with a delta of its own, or a ``delta`` not in [0, 1), too small

@@ -74,7 +74,7 @@ def training_guarantee(
       >>> from jaxdpbo import training
       >>> settings = training.settings(steps=100, batch=8, learning_rate=0.1, noise_multiplier=1.0, clip_norm=1.0)
       >>> print(training.training_guarantee(settings, training.logistic_regression(2), records=1000, delta=1e-5).claim)
-      dp 0.609406 at delta=1e-05 and gdp 0.157..., total variation at most 1e-14 (replace_one) for training examples
+      dp 0.609406 at delta=1e-05 and gdp 0.157..., total variation at most 1.1e-14 (replace_one) for training examples
     """
     exact = _checks.one_of("noise", noise, _dp_optim.NOISES) == "exact"
     bound = training_epsilon(settings, records=records, delta=delta)

@@ -18,7 +18,16 @@ import jax
 import jax.numpy as jnp
 
 from jaxdpbo import _checks
-from jaxdpbo.privacy import _accounting, _assumptions, _calibration, _guarantee, _keys, _private_mean, _recording
+from jaxdpbo.privacy import (
+    _accounting,
+    _assumptions,
+    _calibration,
+    _guarantee,
+    _guarantee_text,
+    _keys,
+    _private_mean,
+    _recording,
+)
 from jaxdpbo.privacy._accounting import stage
 from jaxdpbo.privacy._requested_budget import expect_small_delta
 from jaxdpbo.report import _report as reports
@@ -63,11 +72,13 @@ class LeastEpsilonResult(NamedTuple):
     @property
     def note(self) -> str:
         """What happened and what to do next, in one or two sentences."""
-        largest = f"at most {self.guarantees[0].largest:.3g} was possible"
+        epsilon, largest = self.epsilon, self.guarantees[0].reservation.level
+        epsilon, largest = (_guarantee_text.shorten_up(level, 4) for level in (epsilon, largest))
+        largest = f"at most {largest} was possible"
         if self.reached:
-            return f"Reached the error at epsilon {self.epsilon:.3g}; {largest}."
+            return f"Reached the error at epsilon {epsilon}; {largest}."
         return (
-            f"No training reached the error; this outcome cost epsilon {self.epsilon:.3g}, {largest}. Ask for a larger "
+            f"No training reached the error; this outcome cost epsilon {epsilon}, {largest}. Ask for a larger "
             "error, allow a larger epsilon, or bring more rows. Trainings that fail do not pass, and this release does "
             "not tell them apart: try one on public rows."
         )

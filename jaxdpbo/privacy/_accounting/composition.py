@@ -16,6 +16,7 @@ import numpy as np
 
 from jaxdpbo import _checks
 from jaxdpbo._types import Unchecked
+from jaxdpbo.privacy import _guarantee_text
 from jaxdpbo.privacy._accounting import _grid, bounded_range, gdp, rounded_gaussian, sampling
 from jaxdpbo.privacy._accounting.stage import Stage, StageFields, stage_from_fields
 
@@ -77,8 +78,9 @@ class Total(NamedTuple):
 
     def __str__(self) -> str:
         """Format the guarantee, and a line for each stage."""
-        rows = [f"- {item.description}: {item.how}; alone epsilon {item.epsilon:.4g}" for item in self.items]
-        return "\n".join([f"epsilon {self.epsilon:.6g} at delta {self.delta:g} ({self.relation})", *rows])
+        up = _guarantee_text.shorten_up
+        rows = [f"- {item.description}: {item.how}; alone epsilon {up(item.epsilon, 4)}" for item in self.items]
+        return "\n".join([f"epsilon {up(self.epsilon)} at delta {up(self.delta)} ({self.relation})", *rows])
 
 
 def total(stages: Sequence[Stage], delta: float) -> Total:
@@ -105,7 +107,7 @@ def total(stages: Sequence[Stage], delta: float) -> Total:
     >>> composed = accounting.total(stages, 1e-5)
     >>> print(composed)
     epsilon 2.22774 at delta 1e-05 (replace_one)
-    - the search: 0.5-GDP; alone epsilon 1.993
+    - the search: 0.5-GDP; alone epsilon 1.994
     - the choice: 0.3-DP; alone epsilon 0.3
     """
     delta, checked = _checks.probability("delta", delta), _stages(stages)

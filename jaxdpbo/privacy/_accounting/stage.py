@@ -16,6 +16,7 @@ from jaxdpbo import _checks
 from jaxdpbo._types import Unchecked
 from jaxdpbo.privacy._accounting import _grid, gdp, sampling
 from jaxdpbo.privacy._accounting import selection as selections
+from jaxdpbo.privacy._guarantee_text import shorten_down, shorten_up
 
 RELATIONS = ("replace_one", "add_or_remove")
 GROUP_PRIVACY = "add-or-remove made replace-one by group privacy, d_R(2e) <= (1 + e^e) d(e)"
@@ -81,7 +82,9 @@ def gaussian_stage(mu: float, description: str = "a Gaussian mechanism") -> Stag
     mu = _checks.number("mu", mu)
     if mu < 0:
         raise ValueError(f"mu must be at least zero, got {mu}")
-    return Stage(_check_description(description), "gaussian", (mu,), f"{mu:g}-GDP", partial(gdp.gdp_delta, mu))
+    return Stage(
+        _check_description(description), "gaussian", (mu,), f"{shorten_up(mu)}-GDP", partial(gdp.gdp_delta, mu)
+    )
 
 
 def pure_stage(epsilon: float, description: str = "a mechanism of pure DP") -> Stage:
@@ -129,7 +132,7 @@ def bounded_range_stage(eta: float, description: str = "an exponential mechanism
     def profile(epsilon: float) -> float:
         return min(1.0, math.expm1((epsilon - eta) / 2) ** 2 / -math.expm1(-eta)) if epsilon < eta else 0.0
 
-    return Stage(_check_description(description), "bounded_range", (eta,), f"of range {eta:g}", profile)
+    return Stage(_check_description(description), "bounded_range", (eta,), f"of range {shorten_up(eta)}", profile)
 
 
 def sampled_gaussian_stage(
@@ -153,7 +156,7 @@ def sampled_gaussian_stage(
     """
     rate, z = _checks.fraction("rate", rate), _checks.nonnegative("noise_multiplier", noise_multiplier)
     steps = _checks.size("steps", steps, minimum=0)
-    how = f"{steps} Gaussian steps of noise multiplier {z:g}, batches of {rate:g} of the rows"
+    how = f"{steps} Gaussian steps of noise multiplier {shorten_down(z)}, batches of {shorten_up(rate)} of the rows"
     profile = _Later(lambda: sampling.sampled_gaussian_profile(rate=rate, noise_multiplier=z, steps=steps))
     return Stage(_check_description(description), "sampled_gaussian", (rate, z, steps), how, profile)
 
@@ -181,7 +184,7 @@ def selection_stage(
         raise TypeError(f"repetitions must be made by accounting.repetitions, got {repetitions!r}")
     of_run = _function("run", run.profile if isinstance(run, Stage) else run)
     key = (repetitions, (run.kind, run.arguments) if isinstance(run, Stage) else run)
-    how = f"the best of a hidden number of runs, {repetitions.mean:.6g} on average"
+    how = f"the best of a hidden number of runs, {shorten_up(repetitions.mean)} on average"
     profile = _Later(lambda: selections.selection_profile(repetitions, of_run))
     return Stage(_check_description(description), "selection", key, how, profile)
 
@@ -326,7 +329,7 @@ def _approximate(kind: str, epsilon: float, delta: float, description: str) -> S
             return delta
         return delta + (1 - delta) * -math.expm1(at - epsilon) * (1 + half) / 2
 
-    how = f"({epsilon:g}, {delta:g})-DP" if delta else f"{epsilon:g}-DP"
+    how = f"({shorten_up(epsilon)}, {shorten_up(delta)})-DP" if delta else f"{shorten_up(epsilon)}-DP"
     return Stage(_check_description(description), kind, arguments, how, profile)
 
 

@@ -15,6 +15,7 @@ import threading
 import time
 from fractions import Fraction
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -58,6 +59,15 @@ def evaluations(**options):
 SEARCHES = {"DP-GIBO": gibo, "private evaluations": evaluations}
 
 
+class OneCode(NamedTuple):
+    """A loss of one code for all losses: a ledger reads no value in a tuple, so it takes them for one loss."""
+
+    held: tuple[Any, ...]
+
+    def __call__(self, point, batch):
+        return self.held[0](point, batch)
+
+
 class Federation:
     """Silos in one process, each with keys and a ledger of its own."""
 
@@ -78,7 +88,7 @@ class Federation:
         rows = X[self.parts[name]] if rows is None else rows
         data = {"x": rows[:, 0], "y": rows[:, 1]} if isinstance(rows, np.ndarray) else rows
         folder, agreement = self.folder / name, agreement or self.agreement
-        return silos.Silo(agreement, objective, data, name=name, folder=folder, ledger=folder / book)
+        return silos.Silo(agreement, OneCode((objective,)), data, name=name, folder=folder, ledger=folder / book)
 
     def table(self, name, add):
         """The rows of a silo, as a table with a scan of the caller's: ``add(scan, partial)``."""
@@ -535,10 +545,10 @@ def test_a_ledger_that_is_replaced_during_a_request_gives_no_answer(moment, repl
             replace(book, older)
         return add(partial)
 
-    def charge(*arguments):
+    def charge(*arguments, **options):
         if moment == "before the charge":
             replace(book, older)
-        charged = charge_run(*arguments)
+        charged = charge_run(*arguments, **options)
         if moment == "after the charge":
             replace(book, book.read_bytes())
         return charged
@@ -636,7 +646,8 @@ def test_a_silo_that_is_killed_lives_on_with_one_ledger(tmp_path, monkeypatch):
 @pytest.mark.parametrize("same", [True, False])
 def test_of_two_starts_at_once_one_key_lives_in_one_ledger(same, tmp_path, monkeypatch):
     federation = Federation(tmp_path)
-    (folder := tmp_path / "B") and next(folder.glob("*.run")).unlink()
+    folder = tmp_path / "B"
+    next(folder.glob("*.run")).unlink()
     ledger.create(folder / "other", mu=9)
     write_once, opened = _files.write_once, []
 

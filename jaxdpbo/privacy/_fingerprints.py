@@ -50,9 +50,10 @@ def fingerprint(public: object) -> str:
 def fingerprint_code(function: Callable[..., Any]) -> str:
     """The SHA-256 of the code that a loss runs, or ``UNKNOWN`` where there is none to read, as of compiled extensions.
 
-    The code of functions that the loss reaches counts too, by closure, by global name, or as an attribute. Functions of
-    installed libraries and the classes of estimators count by name. No other value counts, not even its type, since a
-    loss may hold records: two losses that differ by a captured number are equal here.
+    The code of functions that the loss reaches counts too: by closure, by global name, as an attribute, or as an
+    argument of a partial; not in a list, tuple or dict. Functions of installed libraries and the classes of estimators
+    count by name. No other value counts, not even its type, since a loss may hold records: two losses that differ by a
+    captured number are equal here.
     """
     reader = _CodeReader()
     tree = reader.read(function)
@@ -84,7 +85,8 @@ class _CodeReader:
         if inspect.ismethod(value):
             return self.read(value.__func__), self.read(value.__self__)
         if isinstance(value, functools.partial):
-            return self.read(value.func), [self.read(argument) for argument in value.args]
+            named = [(name, self.read(value.keywords[name])) for name in sorted(value.keywords)]
+            return self.read(value.func), [self.read(argument) for argument in value.args], named
         wrapped: Any = getattr(value, "__wrapped__", None)
         if wrapped is not None:  # compiled
             return self.read(wrapped)

@@ -57,7 +57,7 @@ def to_data(data: Tree) -> Any:
     Raises:
       TypeError: the tree holds a list.
     """
-    if any(is_of(leaf, list) for leaf in leaves(data)):
+    if any(is_instance(leaf, list) for leaf in leaves(data)):
         raise TypeError(LISTS)
     with _silence.silence():
         return jax.tree.map(_to_leaf, data)
@@ -78,19 +78,19 @@ def to_jax(data: Tree) -> Any:
 
 def leaves(data: Tree) -> list[Any]:
     """The leaves of data, with lists as leaves: a list holds records, and ``jax.tree`` fails on some objects."""
-    return jax.tree.leaves(data, is_leaf=lambda leaf: is_of(leaf, list))
+    return jax.tree.leaves(data, is_leaf=lambda leaf: is_instance(leaf, list))
 
 
-def is_of(leaf: object, *kinds: type) -> bool:
+def is_instance(leaf: object, *kinds: type) -> bool:
     """True for an instance of a kind, by its own type: ``isinstance`` runs code of odd records, which may raise."""
     return any(base is kind for base in type(leaf).__mro__ for kind in kinds)
 
 
 def is_numeric(leaf: Any) -> bool:
     """True if JAX can make an array of a leaf from ``to_data``. Reads the type and dtype only."""
-    if is_of(leaf, np.ndarray, np.generic):
+    if is_instance(leaf, np.ndarray, np.generic):
         return jnp.issubdtype(leaf.dtype, jnp.number) or leaf.dtype == bool
-    return is_of(leaf, jax.Array, Tracer, bool, int, float, complex)
+    return is_instance(leaf, jax.Array, Tracer, bool, int, float, complex)
 
 
 def to_numbers(values: Unchecked, shape: tuple[int, ...] | None = None) -> np.ndarray:
@@ -137,7 +137,7 @@ def _is_plain(values: Sequence[Any]) -> bool:
 
 
 def _to_leaf(leaf: Any) -> Any:
-    if is_of(leaf, np.ma.MaskedArray) or (is_of(leaf, np.ndarray) and not is_numeric(leaf)):
+    if is_instance(leaf, np.ma.MaskedArray) or (is_instance(leaf, np.ndarray) and not is_numeric(leaf)):
         return to_numbers(leaf)
     return leaf
 

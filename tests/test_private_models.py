@@ -307,7 +307,7 @@ def test_the_guarantee_says_what_it_assumes_of_rows_and_what_it_leaves_out(fitte
         assert {_assumptions.OWN_ROWS, _assumptions.ONE_ROW} < set(model.guarantee_.assumptions)
         (stated,) = model.report_.to_dict()["guarantees"]
         assert stated["protects"] == _guarantee.ALL_ROWS
-        for unprotected in ("predict", "score", "cross_val_score", "more than one row of a user"):
+        for unprotected in ("predict", "score", "cross_val_score", "users with several rows"):
             assert unprotected in stated["does not protect"]
     assert {_assumptions.OWN_ROWS, _assumptions.ONE_ROW} < set(ledger.account(path).assumptions)
 

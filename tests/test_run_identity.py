@@ -41,7 +41,7 @@ ROUTES = {"scan": {}, "loop": {"traceable": False}}
 
 @pytest.mark.parametrize("route", ROUTES)
 def test_another_teams_release_never_comes_without_a_word(route, tmp_path):
-    """../shared/cases/run_name.py: B got A's answer under A's run name, with an empty note."""
+    """Trap 56: B got A's answer under A's run name, with an empty note."""
     path = book(tmp_path)
     mine = search(path, **ROUTES[route])
     assert mine.note == ""
@@ -119,7 +119,7 @@ def test_private_objectives_of_two_losses_or_schemas_share_nothing(tmp_path):
     with pytest.raises(ledger.LedgerError, match="another schema"):
         evaluations(path, records=RECORDS[:, None])
     assert first.note == ""
-    assert evaluations(path).note.startswith("1 evaluations were charged by run 'bo', which ")
+    assert evaluations(path).note.startswith("1 evaluation comes from run 'bo', which ")
 
 
 def replace_ledger(path):
@@ -235,6 +235,7 @@ def test_codes_of_losses_are_told_apart_through_all_that_wraps_them():
         jax.jit,
         calls,
         functools.partial,
+        lambda f: functools.partial(lambda point, data, inner: inner(point, data), inner=f),
         lambda f: jax.jit(jax.vmap(f, in_axes=(None, 0))),
         lambda f: jaxdpbo.per_user(f),
         lambda f: jaxdpbo.by_person(f, np.zeros(3, int), persons=1),

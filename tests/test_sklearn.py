@@ -440,7 +440,7 @@ class Seeing(LogisticRegression):
 def test_all_rows_are_protected_in_blocks(n_jobs, capfd):
     options = {"protect": "all", "n_blocks": 12, "loss": "log_loss", "n_jobs": n_jobs}
     fitted = search(Seeing(), **options).fit(X, Y)
-    assert fitted.guarantee_.protects == f"{_guarantee.ALL_ROWS}; NOT more than one row of a user"
+    assert fitted.guarantee_.protects == f"{_guarantee.ALL_ROWS}; NOT users with several rows"
     assert _assumptions.BLOCKS_APART in fitted.guarantee_.assumptions
     assert _assumptions.SEPARABLE_LOSSES not in fitted.guarantee_.assumptions
     assert _assumptions.PREDICTED_APART not in fitted.guarantee_.assumptions
@@ -569,7 +569,7 @@ def test_a_record_says_what_the_guarantee_of_a_search_leaves_out():
         assert "best_estimator_, which learnt from all rows" in refitted
         for options in ({}, {"grouped": True}):
             made, left_out = stated(**protect, **options)
-            assert ("more than one row of a user" in left_out) != bool(options)
+            assert ("users with several rows" in left_out) != bool(options)
             assert (_assumptions.ONE_ROW in made.guarantee_.assumptions) != bool(options)
     _, trained = stated(refit="train")
     assert "predict, score or cross_val_score" in trained

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 FORMAT = (
-    "a CSV file in UTF-8 with a header; a line is a row, also inside of quotes, and a line with too few or too many "
-    "cells is a row without values"
+    "a CSV file in UTF-8 with a header; every line is a row, even where a quote is open; a line with too few or too "
+    "many cells is a row without values"
 )
 CELL = re.compile(r'"((?:[^"]|"")*)"(,|\Z)|([^,]*)(,|\Z)')
 
@@ -32,7 +32,7 @@ class Table(NamedTuple):
     def column(self, name: str) -> int:
         """The place of a column. Raise a ValueError unless the header has the name once."""
         if self.header.count(name) != 1:
-            raise ValueError(f"the table has {'two columns' if name in self.header else 'no column'} {name}")
+            raise ValueError(f"{name!r} must name exactly one column of {', '.join(self.header)}")
         return self.header.index(name)
 
 

@@ -156,10 +156,10 @@ def preview(
     counts = relative if relative is not None else share
     assert counts is not None  # a method without a descent needs a range
     evaluations = plan.config.steps * plan.config.batch
-    typed, words = {"mu": budget.mu}, f"{budget.mu:.12g}-GDP"
+    level, text = {"mu": budget.mu}, f"{budget.mu:.12g}-GDP"
     if budget.epsilon is not None and budget.delta is not None:
-        typed = {"epsilon": budget.epsilon, "delta": budget.delta}
-        words = f"({budget.epsilon:.12g}, {budget.delta:.12g})-DP"
+        level = {"epsilon": budget.epsilon, "delta": budget.delta}
+        text = f"({budget.epsilon:.12g}, {budget.delta:.12g})-DP"
     return Preview(
         guarantee=guarantee,
         method=f"{plan.method}: {plan.reason}",
@@ -169,9 +169,9 @@ def preview(
         wander=wander,
         loss_noise=share,
         estimate_noise=None if plan.search is plan.config else private_estimate.estimate_deviation(plan.config),
-        budget=words,
-        regret_limit=regret.least_regret(max(2, evaluations), users, **typed),
-        users_for_percent=regret.users_for_regret(PERCENT, max(2, evaluations), **typed),
+        budget=text,
+        regret_limit=regret.least_regret(max(2, evaluations), users, **level),
+        users_for_percent=regret.users_for_regret(PERCENT, max(2, evaluations), **level),
         users=plan.config.users,
         users_needed=max(1, math.ceil(plan.config.users * counts / TARGET)),
         helpful=counts <= 1,

@@ -91,7 +91,8 @@ class PrivateObjective:
     Attributes:
       deviation: the standard deviation of the noise of a value.
       guarantee: the guarantee of all evaluations together.
-      note: who charged the run, if evaluations of it were on record when you made the object; "" otherwise.
+      note: how many evaluations come from the ledger and who charged them, and if the loss could not be compared; ""
+        otherwise.
     """
 
     @_silence.debug_checks_off()
@@ -132,7 +133,7 @@ class PrivateObjective:
           ledger: ``Recording(path, run)``: charge all evaluations to a ledger (``ledger``). To resume after a
             crash, or to work in several processes at once, make the object again with the same ``Recording``: earlier
             values are in ``spent``, and earlier charges count. Give no ``key``. After the first evaluation another loss
-            is refused, and data of other names and shapes always are.
+            is refused. Data of other names or shapes are always refused.
           run: ``Execution(key, insecure_key)``, for tests.
 
         Raises:
@@ -294,8 +295,8 @@ class PrivateObjective:
         charged = recordings.charge_run(recording, what, self.guarantee, *public, *design_text, parts=schema)
         self._charged, self._loss = charged, subject.loss
         self._read(charged)
-        origin = f"{self._record.charged} evaluations were charged by {recordings.describe_origin(charged)}"
-        self.note = "; ".join([origin] * charged.charged_before + [*subject.limits])
+        origin = recordings.describe_origin(charged, self._record.charged, "evaluation")
+        self.note = "; ".join(filter(None, (origin, *subject.limits)))
 
     def _note(self, line: Callable[[], dict[str, Any]], point: Any = None) -> None:
         """Write a public line to the ledger, before the caller acts on it; raise what ``line()`` raises.

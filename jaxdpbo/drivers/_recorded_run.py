@@ -7,9 +7,9 @@ resumes, evaluates again for the raw part of the state and takes the public part
 draws of the same step. A failure during a draw ends the run: the noise may have been seen, and the number of attempts
 at a step would be a further output. Nothing raw is written.
 
-A run is bound to its loss and data by what of them is public (``Subject``): two teams may choose one name. Nothing is
-released before the first line under a charge, so you may mend a loss until then, and a step-by-step run keeps the hash
-of its loss in that line.
+A run is bound to the public parts of its loss and data (``Subject``): two teams may choose one name. A step-by-step
+run keeps the hash of its loss in the first line under its charge, so you may mend the loss until then. Other runs are
+charged for one loss.
 """
 
 import base64
@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo._types import Algorithm, Config, Data, Objective, Tree
-from jaxdpbo._user_values import is_of
+from jaxdpbo._user_values import is_instance
 from jaxdpbo.privacy import _guarantee, _ledger
 from jaxdpbo.privacy import _recording as recordings
 from jaxdpbo.privacy._fingerprints import UNKNOWN, fingerprint, fingerprint_code
@@ -64,13 +64,11 @@ class Subject(NamedTuple):
 
     def note(self, charge: _ledger.Charge) -> str:
         """Say if a release, or steps of it, come from the ledger, and if the loss could not be compared."""
-        steps = len(charge.steps) // 2  # two lines a step
-        notes = []
         if charge.release is not None:
-            notes.append(recordings.release_note(charge))
-        elif steps:
-            notes.append(f"{steps} steps come from {recordings.describe_origin(charge)}")
-        return "; ".join([*notes, *self.limits])
+            origin = recordings.release_note(charge)
+        else:
+            origin = recordings.describe_origin(charge, len(charge.steps) // 2, "step")  # two lines a step
+        return "; ".join(filter(None, (origin, *self.limits)))
 
     @property
     def limits(self) -> tuple[str, ...]:
@@ -87,17 +85,17 @@ def make_subject(loss: Objective, data: Data) -> Subject:
 def _describe_data(data: Any) -> Any:
     """Names and shapes. A list counts by its length alone, and other objects not at all: they may hold records."""
     frame: Any = getattr(sys.modules.get("pandas"), "DataFrame", None)
-    if is_of(data, _table.Table):
+    if is_instance(data, _table.Table):
         return "table", data.users, sorted(data.columns.items())
-    if is_of(data, frame):
+    if is_instance(data, frame):
         return "frame", data.shape, list(map(str, data.columns))
-    if is_of(data, np.ndarray, jax.Array):
+    if is_instance(data, np.ndarray, jax.Array):
         return "array", data.shape
-    if is_of(data, dict) and all(type(name) is str for name in data):
+    if is_instance(data, dict) and all(type(name) is str for name in data):
         return "columns", [(name, _describe_data(data[name])) for name in sorted(data)]
-    if is_of(data, tuple):
+    if is_instance(data, tuple):
         return "tuple", [_describe_data(leaf) for leaf in data]
-    return "list" if is_of(data, list) else "object", len(data) if is_of(data, list) else 0
+    return ("list", len(data)) if is_instance(data, list) else ("object", 0)
 
 
 def expect_same_loss(recording: recordings.Recording, charged: _ledger.Charge, loss: str) -> None:

@@ -167,7 +167,7 @@ def _names(spec: PartitionSpec) -> list[str]:
 def _is_shared(data: Tree) -> bool:
     """True if an array lies on several processes."""
     leaves = [part for leaf in _user_values.leaves(data) for part in (leaf if type(leaf) is list else [leaf])]
-    arrays: Any = [leaf for leaf in leaves if _user_values.is_of(leaf, jax.Array)]  # tracers are not
+    arrays: Any = [leaf for leaf in leaves if _user_values.is_instance(leaf, jax.Array)]  # tracers are not
     return any(not leaf.is_fully_addressable for leaf in arrays)
 
 

@@ -143,7 +143,12 @@ class TableUsers:
                     partial(total_of_values, self._algorithm, survey), *public, values, batch.present
                 )
             self._shapes[survey] = total
-        return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), self._shapes[survey])
+        return zeros_of_shapes(self._shapes[survey])
+
+
+def zeros_of_shapes(shapes: Tree) -> Any:
+    """NumPy zeros of these shapes and dtypes."""
+    return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
 
 
 class Contribution(NamedTuple):

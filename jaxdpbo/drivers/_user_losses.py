@@ -95,7 +95,7 @@ class TableLosses:
     def _scan(self, points: Sequence[object], add: Add) -> Any:
         shapes = _table.batch_shapes(self._table)
         losses = jax.ShapeDtypeStruct((len(points), _table.BATCH), self._dtype)
-        like = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), jax.eval_shape(add, losses, shapes.present))
+        like = _table_scan.zeros_of_shapes(jax.eval_shape(add, losses, shapes.present))
         summed = None
         with contextlib.suppress(ShapeError):
             summed = self._table.add(Contribution(self._loss, tuple(points), add, shapes))

@@ -236,10 +236,7 @@ def _parameters(signature: inspect.Signature) -> tuple[Any, ...]:
 
 def _methods(kind: type) -> list[Any]:
     """The methods of a caller's class; none for a library's class, hashed by name."""
-    if (
-        kind.__module__.split(".")[0] in (*LIBRARIES, "builtins")
-        or kind.__module__.split(".")[0] in sys.stdlib_module_names
-    ):
+    if _is_library(kind.__module__):
         return []
     methods = (types.FunctionType, staticmethod, classmethod, property)
     return [(name, value) for name, value in sorted(vars(kind).items()) if isinstance(value, methods)]
@@ -249,8 +246,13 @@ def _is_of_a_library(value: Any) -> bool:
     """True if the name identifies a value: no captured values, and code fixed by the library's version."""
     module = sys.modules.get(getattr(value, "__module__", None) or "")
     by_name = getattr(module, getattr(value, "__qualname__", ""), None)
-    root = str(getattr(value, "__module__", "")).split(".")[0]
-    return by_name is value and (root in LIBRARIES or root in sys.stdlib_module_names)
+    return by_name is value and _is_library(str(getattr(value, "__module__", "")))
+
+
+def _is_library(module: str) -> bool:
+    """True for a module of Python, or of a library with its version in every fingerprint."""
+    root = module.split(".")[0]
+    return root in (*LIBRARIES, "builtins") or root in sys.stdlib_module_names
 
 
 def _is_installed(value: Any) -> bool:
@@ -259,9 +261,9 @@ def _is_installed(value: Any) -> bool:
         return True
     if not (inspect.isfunction(value) or inspect.isclass(value)):
         return False
-    root = str(value.__module__).split(".")[0]
-    if root in (*LIBRARIES, "builtins") or root in sys.stdlib_module_names:
+    if _is_library(str(value.__module__)):
         return True
+    root = str(value.__module__).split(".")[0]
     file = getattr(sys.modules.get(root), "__file__", None) or ""
     return root != "__main__" and not {"site-packages", "dist-packages"}.isdisjoint(Path(file).parts)
 

@@ -10,7 +10,9 @@ from jaxdpbo import _checks
 from jaxdpbo.privacy import _accounting, _assumptions, _guarantee_fields, _guarantee_text, _ledger
 
 NOTIONS = ("gdp", "dp", "ex_post_dp", "zcdp", "metric_dp", "prior_averaged_dp", "none")
+CONVERTIBLE = ("gdp", "dp", "ex_post_dp")  # notions with an epsilon at every delta
 RELATIONS = ("replace_one", "unit_distance")
+NOT = "; NOT "  # in ``protects``, before the records without protection
 LEAST = sys.float_info.min  # levels are positive
 DELTA = 1e-5  # the default delta of a summary
 
@@ -77,7 +79,9 @@ class Guarantee:
             computed here; ``delta`` not in (0, 1).
         """
         delta = _checks.probability("delta", delta)
-        if self.notion in ("zcdp", "metric_dp", "prior_averaged_dp"):
+        if self.notion == "zcdp":
+            raise ValueError("an epsilon of zcdp is not computed here")
+        if self.notion in ("metric_dp", "prior_averaged_dp"):
             raise ValueError(f"{self.notion} does not convert to (epsilon, delta)-DP")
         epsilon, before = 0.0, -1.0
         while epsilon > before:  # the share of total variation grows with epsilon: iterate up to the least solution
@@ -125,7 +129,8 @@ class Guarantee:
         epsilon = self.epsilon(delta)
         ideal = delta if not self.total_variation else (delta - self._variation_at(epsilon)) * (1 - 2.0**-40)
         if math.isinf(epsilon) or not ideal > 0:
-            raise ValueError(f"delta must exceed the total variation of the noise, {self.total_variation:.2g}")
+            least = _guarantee_text.shorten_up(self.total_variation, 2)
+            raise ValueError(f"delta must exceed the total variation of the noise, {least}")
         level = max(epsilon, self._ideal_epsilon(ideal), LEAST)
         alone = ((description, _accounting.gdp_epsilon(mu, ideal)) for description, mu in self.parts)
         parts = tuple((description, min(max(cost, LEAST), level)) for description, cost in alone)
@@ -185,6 +190,21 @@ class Guarantee:
         return f"{self.notion} {up(self.level)}{slack}{also}"
 
     @property
+    def users(self) -> str:
+        """The protected records, in words."""
+        return self.protects.partition(NOT)[0]
+
+    @property
+    def unprotected(self) -> str:
+        """The records that the guarantee names as not protected, in words; "" for none."""
+        return self.protects.partition(NOT)[2]
+
+    @property
+    def is_pure(self) -> bool:
+        """True for ``epsilon``-DP without a delta or a total variation."""
+        return self.notion == "dp" and not self.delta and not self.total_variation
+
+    @property
     def _neighbours(self) -> str:
         """The neighbouring relation, with its unit: rounded down, since a larger one promises more."""
         return f"{self.relation} {_guarantee_text.shorten_down(self.unit)}" if self.unit else f"{self.relation}"
@@ -207,15 +227,14 @@ class Guarantee:
         """
         delta = self.display_delta if delta is None else delta
         lines = [self.claim]
-        if self.notion in ("gdp", "dp", "ex_post_dp"):
-            pure = self.notion == "dp" and not self.delta and not self.total_variation
+        if self.notion in CONVERTIBLE:
+            pure = self.is_pure
             epsilon = self.level if pure else self.epsilon(delta)
-            users, _, others = self.protects.partition("; NOT ")
             lines = [
                 f"epsilon = {_guarantee_text.round_up(epsilon)} at delta = "
                 f"{_guarantee_text.shorten_up(0.0 if pure else delta)}",
-                f"protects: {users} ({self._neighbours})",
-                *([f"does NOT protect: {others}"] if others else []),
+                f"protects: {self.users} ({self._neighbours})",
+                *([f"does NOT protect: {self.unprotected}"] if self.unprotected else []),
                 f"in full: {self.claim.removesuffix(f' ({self._neighbours}) for {self.protects}')}",
                 *self._describe_attained(),
                 *([] if self.largest is None else [_guarantee_text.describe_largest(self.largest)]),
@@ -234,7 +253,7 @@ class Guarantee:
         """The first with a finite epsilon of ``summary_delta``, ``delta``, the least possible, and ``DELTA``."""
         own = (self.delta + self._variation_at(self.level)) * (1 + 2.0**-40) if self.notion != "gdp" else 0.0
         deltas = [self.summary_delta or 0.0, self.delta, own, DELTA, 2 * self.delta]
-        converts = self.notion in ("gdp", "dp", "ex_post_dp")
+        converts = self.notion in CONVERTIBLE
         finite = (delta for delta in deltas if 0 < delta < 1 and converts and math.isfinite(self.epsilon(delta)))
         return next(finite, DELTA)
 

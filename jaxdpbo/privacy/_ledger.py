@@ -338,7 +338,7 @@ def charge(
         entry = _expect_chargeable(opened.path, current, run, spend, fingerprint)
         if entry is not None:
             _settle(opened)  # its writer may have been killed before the flush to disk
-            return _charge_of(opened, entry, kept[run])
+            return _make_charge(opened, entry, kept[run])
         content = {"kind": "spend", "run": run, "what": what} | _to_json(spend)
         signed = {"who": _who(), "when": _now()}
         digest = _append(opened, content | {"fingerprint": fingerprint} | signed)
@@ -365,7 +365,7 @@ def expect_charges(
         return tuple(before)
 
 
-def identify(path: str | Path) -> tuple[tuple[int, int], str]:
+def read_identity(path: str | Path) -> tuple[tuple[int, int], str]:
     """The device and inode of a ledger's file, equal under every path; and the hash of its first line.
 
     A ledger that was moved keeps the hash.
@@ -391,7 +391,7 @@ def find_charge(path: str | Path, run: str, *, hash: str) -> Charge:
         current, kept = _account(opened)
         _expect_charge(opened, run, hash)
         (entry,) = (entry for entry in current.spends if entry.run == run)
-        return _charge_of(opened, entry, kept[run])
+        return _make_charge(opened, entry, kept[run])
 
 
 def read_id(path: str | Path) -> str:
@@ -402,7 +402,7 @@ def read_id(path: str | Path) -> str:
     """
     with _open_ledger(path, writing=True) as opened:
         _account(opened)
-        return _id_of(opened)
+        return _find_id(opened)
 
 
 def note(
@@ -437,7 +437,7 @@ def note(
         steps, release = _find_kept(opened, run)
         if hash is not None:
             _expect_charge(opened, run, hash)
-        if id is not None and _id_of(opened) != id:
+        if id is not None and _find_id(opened) != id:
             raise LedgerError(f"{opened.path} is not the ledger with the id that run {run!r} goes on with: put it back")
         if release is not None:
             raise MovedLedgerError(f"{opened.path}: run {run!r} has its release: nothing more may be drawn for it")
@@ -616,7 +616,7 @@ def mark_warning(path: str | Path) -> str:
             except (OSError, LedgerError):
                 continue
             try:
-                current = _names_a_line(mark, opened.chain)
+                current = _is_current(mark, opened.chain)
             finally:
                 os.close(mark)
             return "" if current else f"{path} is older than its mark {place.name}: it lacks lines written since"
@@ -645,7 +645,7 @@ def _find_kept(opened: "_Opened", run: str) -> _Kept:
     return kept[run]
 
 
-def _charge_of(opened: "_Opened", entry: Entry, kept: _Kept) -> Charge:
+def _make_charge(opened: "_Opened", entry: Entry, kept: _Kept) -> Charge:
     """The charge behind an entry, recorded earlier."""
     digest = opened.chain.hashes[entry.number - 1]
     return Charge(entry.run, entry.number, digest, True, kept.steps, kept.release, entry.who, entry.when)
@@ -671,7 +671,7 @@ def _find_change(before: str, after: str) -> str:
     return " and another ".join(name for name in ours if ours[name] != theirs[name]) if named else "fingerprint"
 
 
-def _id_of(opened: "_Opened") -> str:
+def _find_id(opened: "_Opened") -> str:
     identity = _last_identity(opened.chain)
     if identity is None or "id" not in identity:
         raise LedgerError(f"{opened.path} has no id: call ledger.adopt(path), which gives it one")
@@ -998,7 +998,7 @@ def _mark_places(path: Path, identity: dict[str, Any]) -> tuple[Path, Path]:
     return _mark_place(identity | {"folder": path.resolve().parent}), _mark_place(identity)
 
 
-def _names_a_line(mark: int, chain: Chain) -> bool:
+def _is_current(mark: int, chain: Chain) -> bool:
     return os.pread(mark, len(_BEFORE_THE_FIRST), 0).decode("ascii", "replace") in chain.hashes
 
 
@@ -1039,7 +1039,7 @@ def _open_mark(path: Path, descriptor: int, chain: Chain) -> int | None:
         raise LedgerError(
             f"{path} lacks its mark {beside.name}, as after a delete and restore: put the mark back, or {after}"
         )
-    if not _names_a_line(mark, chain):
+    if not _is_current(mark, chain):
         os.close(mark)
         raise LedgerError(
             f"{path} is an older copy, as its mark {beside.name} says: put the newest back, or {after}, and later "

@@ -32,8 +32,10 @@ class Recording(NamedTuple):
     Attributes:
       path: the path of a ledger made by ``ledger.create``.
       run: a name for the run; a retry under the same name does not pay twice. The name belongs to the first call: a
-        call with another config, another loss (by its code) or data of other shapes is refused. Records of the same
-        shape, and numbers that a loss captures, cannot be compared: a hash of them would be a release.
+        call with another config, another loss (by its code) or data of other names or shapes is refused. Names and
+        shapes are read from arrays, pandas frames, tables, and dicts and tuples of these; of a list only the length.
+        Records of the same shape, and numbers that a loss captures, cannot be compared: a hash of them would be a
+        release.
       protects: the ledger's words for its users, such as "our customers", if each row that the run protects is one of
         these users. One ledger then pays for searches and models of the same people. By default the words of the run's
         guarantee.
@@ -113,16 +115,15 @@ def charge_run(
       ledger.LedgerError: the budget does not suffice, or the name belongs to another run.
     """
     path, run, _ = check_recording(recording)
-    return _ledger.charge(path, run, what, _spend(recording, guarantee), fingerprint=_identify(public, parts))
+    return _ledger.charge(path, run, what, _spend(recording, guarantee), fingerprint=_join_hashes(public, parts))
 
 
 def expect_run(
     recording: Recording, guarantee: _guarantee.Guarantee, *public: object, parts: Mapping[str, str] | None = None
-) -> bool:
-    """Raise what ``charge_run`` would raise, and pay nothing; return whether the run was charged before."""
+) -> None:
+    """Raise what ``charge_run`` would raise, and pay nothing."""
     path, run, _ = check_recording(recording)
-    (before,) = _ledger.expect_charges(path, [(run, _spend(recording, guarantee), _identify(public, parts))])
-    return before
+    _ledger.expect_charges(path, [(run, _spend(recording, guarantee), _join_hashes(public, parts))])
 
 
 def charge_together(payments: Mapping[str, tuple[Recording, _guarantee.Guarantee]], what: str, *public: object) -> None:
@@ -143,8 +144,8 @@ def charge_together(payments: Mapping[str, tuple[Recording, _guarantee.Guarantee
       ledger.LedgerError: a budget does not suffice, or a name was used before.
     """
     ordered = dict(sorted(payments.items()))
-    files = {name: _ledger.identify(recording.path) for name, (recording, _) in ordered.items()}
-    digest = _identify((*public, [(name, files[name][1], ordered[name][0].run) for name in ordered]))
+    files = {name: _ledger.read_identity(recording.path) for name, (recording, _) in ordered.items()}
+    digest = _join_hashes((*public, [(name, files[name][1], ordered[name][0].run) for name in ordered]))
     spends = {name: _spend(*payment) for name, payment in ordered.items()}
     before: dict[str, bool] = {}
     for file in dict.fromkeys(file for file, _ in files.values()):
@@ -167,7 +168,7 @@ def charge_together(payments: Mapping[str, tuple[Recording, _guarantee.Guarantee
         )
 
 
-def _identify(public: tuple[object, ...], parts: Mapping[str, str] | None = None) -> str:
+def _join_hashes(public: tuple[object, ...], parts: Mapping[str, str] | None = None) -> str:
     """The fingerprint of a charge: the hashes of all that a run is bound to, by names for a refusal."""
     hashes = {"configuration": fingerprint(public), **(parts or {})}
     return " ".join(f"{name}:{hashes[name]}" for name in hashes)
@@ -225,14 +226,19 @@ def _level_for(path: str | Path, guarantee: _guarantee.Guarantee) -> tuple[str, 
     return guarantee.notion, guarantee.level
 
 
-def describe_origin(charge: _ledger.Charge) -> str:
-    """The run of a charge and who made it, for notes: another team may have chosen the same name."""
-    return f"run {charge.run!r}, which {charge.who} charged on {charge.when[:10]}"
-
-
 def release_note(charge: _ledger.Charge) -> str:
-    """The note on a release that comes from the ledger."""
-    return f"this is the release of {describe_origin(charge)}; nothing was charged"
+    """The note on a release that comes from the ledger: another team may have chosen the same name."""
+    return f"this is the release of {_describe_run(charge)}; nothing was charged"
+
+
+def describe_origin(charge: _ledger.Charge, count: int, noun: str) -> str:
+    """The note on steps or evaluations that come from the ledger; "" for none."""
+    comes = f"{noun} comes" if count == 1 else f"{noun}s come"
+    return f"{count} {comes} from {_describe_run(charge)}" if count else ""
+
+
+def _describe_run(charge: _ledger.Charge) -> str:
+    return f"run {charge.run!r}, which {charge.who} charged on {charge.when[:10]}"
 
 
 def charge_once(

@@ -7,7 +7,6 @@ import numpy as np
 
 from jaxdpbo.privacy import _auditing, _guarantee
 
-CONVERTIBLE = ("gdp", "dp", "ex_post_dp")
 MAX_EXPONENT = 700.0  # of a float
 
 
@@ -20,7 +19,7 @@ def detection_rates(guarantee: _guarantee.Guarantee, false_alarms: np.ndarray) -
       ValueError: a notion without (epsilon, delta).
     """
     whole = guarantee.reservation
-    if whole.notion not in CONVERTIBLE:
+    if whole.notion not in _guarantee.CONVERTIBLE:
         raise ValueError(f"guarantee must be gdp, dp or ex_post_dp, got {whole.notion!r}")
     levels = {whole.notion: whole.level} | dict([whole.also] if whole.also else [])
     variation = whole.total_variation
@@ -40,7 +39,7 @@ def group_bound(guarantee: _guarantee.Guarantee, size: int, delta: float) -> tup
     2014, theorem 2.2, with the delta of each exchange).
     """
     whole = guarantee.reservation
-    if _is_pure(whole):
+    if whole.is_pure:
         return size * whole.level, 0.0
     if size == 1:
         return whole.epsilon(delta), delta
@@ -57,10 +56,6 @@ def group_bound(guarantee: _guarantee.Guarantee, size: int, delta: float) -> tup
     return (size * epsilon, total) if total < 1 else (math.inf, 1.0)
 
 
-def _is_pure(guarantee: _guarantee.Guarantee) -> bool:
-    return guarantee.notion == "dp" and not guarantee.delta and not guarantee.total_variation
-
-
 def display_delta(guarantee: _guarantee.Guarantee) -> float:
     """The delta to state an epsilon at: 0 for pure DP, otherwise ``Guarantee.display_delta``."""
-    return 0.0 if _is_pure(guarantee) else guarantee.display_delta
+    return 0.0 if guarantee.is_pure else guarantee.display_delta

@@ -201,7 +201,7 @@ def describe_epsilons(path: str | Path) -> list[str]:
 
 def _expect_delta(delta: float, guarantees: tuple[_guarantee.Guarantee, ...]) -> None:
     """Raise if a guarantee would be stated at another delta than the requested one."""
-    deltas = [_odds.display_delta(guarantee) for guarantee in guarantees if guarantee.notion in _odds.CONVERTIBLE]
+    deltas = [_odds.display_delta(guarantee) for guarantee in guarantees if guarantee.notion in _guarantee.CONVERTIBLE]
     if any(stated not in (0.0, delta) for stated in deltas):
         raise ValueError(
             "delta must leave an epsilon for the ledger's own delta and total variation, such as "
@@ -298,17 +298,16 @@ def _versions() -> dict[str, str]:
 
 
 def _describe(guarantee: _guarantee.Guarantee) -> dict[str, Any]:
-    users, _, others = guarantee.protects.partition("; NOT ")
     found: dict[str, Any] = {
         "sentence": _sentence(guarantee),
-        "protects": users,
-        "does not protect": others,
+        "protects": guarantee.users,
+        "does not protect": guarantee.unprotected,
         "neighbours": RELATIONS.get(guarantee.relation or "", ""),
         "claim": guarantee.claim,
         "assumptions": [{"assumption": name, "checked by": _checkers.checker(name)} for name in guarantee.assumptions],
         "guarantee": guarantee.to_dict(),
     }
-    if guarantee.notion in _odds.CONVERTIBLE:
+    if guarantee.notion in _guarantee.CONVERTIBLE:
         delta = _odds.display_delta(guarantee)
         epsilon = _epsilon(guarantee, delta)
         groups = {size: _odds.group_bound(guarantee, size, delta) for size in GROUPS}
@@ -326,18 +325,17 @@ def _describe(guarantee: _guarantee.Guarantee) -> dict[str, Any]:
 
 
 def _epsilon(guarantee: _guarantee.Guarantee, delta: float) -> float:
-    """The epsilon at ``display_delta``, 0 for pure DP."""
+    """The epsilon at ``delta``; pure DP has a ``delta`` of 0, and its level."""
     return guarantee.epsilon(delta) if delta else guarantee.level
 
 
 def _sentence(guarantee: _guarantee.Guarantee) -> str:
-    users = guarantee.protects.partition("; NOT ")[0]
-    if guarantee.notion not in _odds.CONVERTIBLE:
+    if guarantee.notion not in _guarantee.CONVERTIBLE:
         return guarantee.claim
     times = detections_in_twenty(guarantee)
     return (
-        f"An attacker who accepts 1 false alarm in 20 detects a user among {users} at most {times} times in 20; "
-        "without the release, by guessing, once in 20."
+        f"An attacker who accepts 1 false alarm in 20 detects a user among {guarantee.users} at most {times} times in "
+        "20; without the release, by guessing, once in 20."
     )
 
 

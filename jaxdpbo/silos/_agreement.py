@@ -81,7 +81,7 @@ class Agreement:
 
     @cached_property
     def largest_request(self) -> int:
-        """The most bytes of a request: twice those of the longest honest one, so that refusals of others say why."""
+        """The most bytes of a request, twice the longest honest one: refusals of somewhat longer ones have reasons."""
         leaves = write_leaves([np.asarray(leaf)[None] for leaf in jax.tree.leaves(self.template)])
         key = Credential(base64.b64encode(bytes(32)).decode(), base64.b64encode(bytes(64)).decode())
         request = Request(self.run, self.config.steps, self.answers, dict.fromkeys(self.roster.names, key), leaves)
@@ -184,7 +184,7 @@ def make_zeros(agreement: Agreement, query: Query) -> Any:
     total = jax.eval_shape(
         partial(_table_scan.total_of_values, agreement.algorithm, False), agreement.config, stacked, values, present
     )
-    return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), total)
+    return _table_scan.zeros_of_shapes(total)
 
 
 def _expect_no_memory(agreement: Agreement) -> None:

@@ -56,7 +56,7 @@ class Request(NamedTuple):
 
 
 def parse_request(content: bytes, most: int) -> Request:
-    """Read a request of at most so many bytes. Raise a Refused if the bytes are none."""
+    """Read a request of at most so many bytes. Raise a Refused if the bytes are no request."""
     if len(content) > most:
         raise Refused(f"a request of this run must have {most} bytes or fewer, got {len(content)}")
     try:

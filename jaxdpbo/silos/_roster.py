@@ -125,7 +125,7 @@ def load_roster(path: str | Path) -> Roster:
 
 
 def load_card(path: str | Path) -> Member:
-    """Read the card of a silo from a file; ``make_roster`` checks it. Raise a ValueError if the file is none."""
+    """Read the card of a silo from a file; ``make_roster`` checks it. Raise a ValueError if the file is no card."""
     return Member(**_read(path, CARD, LARGEST_CARD))
 
 

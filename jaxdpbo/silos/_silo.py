@@ -130,7 +130,7 @@ class Silo:
         self._recording = _recording.check_recording(_recording.Recording(ledger, agreement.run))
         self._subject = _recorded_run.make_subject(objective, table)._asdict()
         _recording.expect_run(self._recording, self.guarantee, agreement.digest, parts=self._subject)
-        self._rehearse()
+        self._dry_run()
         self._key_path = self._folder / f"{self.name}-{agreement.digest.hex()[:32]}.run"
         self._key = self._open_key()
         self._private = base64.b64decode(self._key.private)
@@ -282,10 +282,10 @@ class Silo:
         _files.replace(self._key_path, key.to_bytes(), _files.PRIVATE)
         self._key = key
 
-    def _rehearse(self) -> None:
+    def _dry_run(self) -> None:
         """Raise what the loss raises on a batch of zeros, or a ValueError for losses of another shape."""
         shapes = _table.batch_shapes(self._table)
-        zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
+        zeros = _table_scan.zeros_of_shapes(shapes)
         queries = jax.tree.map(lambda leaf: np.asarray(leaf)[None], self.agreement.template)
         total = self._contribution(queries)(zeros)
         expected = _table_scan.flatten(make_zeros(self.agreement, self.agreement.template).whole)

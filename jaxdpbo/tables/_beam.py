@@ -1,6 +1,7 @@
 """Beam collections as a table."""
 
 import contextlib
+import copy
 import functools
 import json
 import os
@@ -57,9 +58,10 @@ class BeamTable(_engine.EngineTable):
         files = _checks.extra("apache_beam.io.filesystems", "beam", "tables.beam").FileSystems
         options = _checks.extra("apache_beam.options.pipeline_options", "beam", "tables.beam")
         guard_stages(SCAN)
-        given: Any = options.PipelineOptions([]) if self._options is None else self._options
-        setup = given.view_as(options.SetupOptions)
-        setup.beam_plugins = [*{*(setup.beam_plugins or []), PLUGIN}]
+        # A copy: other pipelines with your options keep the texts of their errors
+        own: Any = options.PipelineOptions([]) if self._options is None else copy.deepcopy(self._options)
+        setup = own.view_as(options.SetupOptions)
+        setup.beam_plugins = [*dict.fromkeys([*(setup.beam_plugins or []), PLUGIN])]
         read = self._read
 
         class Scan(beam.PTransform):
@@ -69,7 +71,7 @@ class BeamTable(_engine.EngineTable):
 
         with _new_folder(files, self._folder) as folder:
             path = files.join(folder, "sum.json")
-            with beam.Pipeline(options=given) as pipeline:
+            with beam.Pipeline(options=own) as pipeline:
                 _ = pipeline | SCAN >> Scan()
             users, summed, error = json.loads(_read_sum(path))
         return [_engine.PartitionSum(0, users, summed, error)]

@@ -72,7 +72,7 @@ def dask(
     Raises:
       TypeError: an argument is of another type.
       ValueError: there is no row or column, a column does not hold numbers, ``person`` does not hold integers, or the
-        frame samples at random, or reads one file under two names.
+        frame samples at random, or reads one Parquet file under two names.
       tables.TableError: Dask failed to count the rows.
       ImportError: Dask is missing.
     """

@@ -1,4 +1,4 @@
-"""What a file is: a file read under two names counts its users twice."""
+"""The identity of files: a file read under two names counts its users twice."""
 
 import os
 import posixpath

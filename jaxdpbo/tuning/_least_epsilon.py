@@ -79,8 +79,8 @@ class LeastEpsilonResult(NamedTuple):
             return f"Reached the error at epsilon {epsilon}; {largest}."
         return (
             f"No training reached the error; this outcome cost epsilon {epsilon}, {largest}. Ask for a larger "
-            "error, allow a larger epsilon, or bring more rows. Trainings that fail do not pass, and this release does "
-            "not tell them apart: try one on public rows."
+            "error, allow a larger epsilon, or bring more rows. A training that raises an exception counts as one "
+            "that misses the error: try your trainings on public rows."
         )
 
     def report(self, path: str | Path | None = None) -> reports.Report:

@@ -32,7 +32,7 @@ Cost = stage.Stage | Sequence[stage.Stage]
 
 
 class AllRunsFailed(RuntimeError):
-    """No run gave a model with a finite score: the budget is spent, and nothing is released.
+    """Every run failed: the best one has no output and the score inf. The budget is spent, and nothing is released.
 
     This follows from the model and the score of the best run, which a release would show (``FAILS_BY_NOISE``).
 
@@ -49,7 +49,7 @@ class AllRunsFailed(RuntimeError):
         """What was spent, and what to do."""
         spent = "; ".join(guarantee.claim for guarantee in self.guarantees)
         return (
-            "no model was released: every run raised an exception, hidden because it may quote rows. The budget is "
+            "no model was released: every run failed. Exceptions are hidden because they may quote rows. The budget is "
             f"spent: {spent}. Find the cause on public rows of the same shapes, with the same settings"
         )
 
@@ -132,7 +132,7 @@ def private_selection(
     Raises:
       ValueError: no settings, no costs, a number out of range, nothing proved at this ``delta``.
       TypeError: an argument of the wrong kind.
-      AllRunsFailed: no run gave an output with a finite score; the budget is spent.
+      AllRunsFailed: every run raised an exception, or returned None with the score inf; the budget is spent.
       ledger.LedgerError: a budget does not suffice, or a name belongs to another or an earlier selection.
     """
     if not callable(train_and_score):

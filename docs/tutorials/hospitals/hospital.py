@@ -1,4 +1,5 @@
-"""Run in each hospital, with a ledger that you made once (``ledger.create``). The first agreed request charges it.
+"""Run in each hospital, with a ledger that you made once (``ledger.create``). The first request that passes all checks
+charges the run to the ledger.
 
 ``python hospital.py Bern --folder keys --ledger budget.jsonl --patients patients.csv --roster roster.json --socket s``
 """

@@ -10,13 +10,13 @@ from sklearn.utils.validation import check_is_fitted
 from jaxdpbo import report
 from jaxdpbo.drivers import Execution
 from jaxdpbo.drivers._execution import check_execution
-from jaxdpbo.privacy import _ledger
+from jaxdpbo.privacy import _guarantee, _ledger
 from jaxdpbo.privacy._guarantee import Guarantee
 from jaxdpbo.privacy._recording import Recording, check_recording
 
 HASHED = str, bool, int, float, np.ndarray, np.generic, jax.Array
 READ_RAW = "the rows that predict, score or cross_val_score read"
-SEVERAL_ROWS = "more than one row of a user"
+SEVERAL_ROWS = "users with several rows"
 ONE_FIT = (
     "this guarantee counts one fit: each further fit, also of a clone in cross_val_score or GridSearchCV, spends its "
     "own budget; to add fits up, give each fit a ledger=Recording(path, run) with a run name of its own"
@@ -70,9 +70,8 @@ class PrivateEstimator:
 
     def _keep_guarantee(self, guarantee: Guarantee, *unprotected: str) -> None:
         """Keep the guarantee, and say in words what it does not protect."""
-        users, *before = guarantee.protects.split("; NOT ", 1)
-        others = "; ".join([*before, *unprotected])
-        self.guarantee_ = replace(guarantee, protects="; NOT ".join([users, *[others] * bool(others)]))
+        others = "; ".join(filter(None, (guarantee.unprotected, *unprotected)))
+        self.guarantee_ = replace(guarantee, protects=_guarantee.NOT.join(filter(None, (guarantee.users, others))))
 
     def _join_notes(self, *notes: str) -> str:
         """The notes of a fit. Nothing but a ledger sees the other fits."""

@@ -24,7 +24,7 @@ from jaxdpbo.privacy._recording import Recording
 
 ON_ERROR = ("worst", "raise")
 VALIDATION, ALL = "validation", "all"
-LEARNT = "the rows behind best_estimator_, which learnt from all rows"
+REFITTED = "the rows that best_estimator_ was fitted to"
 
 
 class _Ready(NamedTuple):
@@ -330,8 +330,8 @@ class PrivateSearchCV(PrivateEstimator, MetaEstimatorMixin, BaseEstimator):
         """Keep the results that you may publish, and nothing else."""
         stated = run.guarantee.without(_assumptions.SEPARABLE_LOSSES).assuming(*ready.rests)
         several = (SEVERAL_ROWS,) * (_assumptions.ONE_ROW in ready.rests)
-        learnt = (LEARNT,) * (self.refit is not False and self.refit != "train")
-        self._keep_guarantee(stated, *learnt, *(READ_RAW,) * bool(self.refit), *several)
+        refitted = (REFITTED,) * (self.refit is not False and self.refit != "train")
+        self._keep_guarantee(stated, *refitted, *(READ_RAW,) * bool(self.refit), *several)
         loss = _losses.resolve_loss(self.loss, self.estimator)
         self.public_ = ready.declared | {
             "space": dict(zip(space.names, space.dimensions, strict=True)),

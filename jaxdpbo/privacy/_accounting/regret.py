@@ -5,6 +5,7 @@ losses' range. Every bound holds for the worst data set: on easier data a search
 """
 
 import math
+from functools import partial
 
 import numpy as np
 import scipy
@@ -69,37 +70,36 @@ def _largest_sum(candidates: int, users: int, mu: float, epsilon: float, delta: 
     if not 0 <= delta < 1:
         raise ValueError(f"delta must lie in [0, 1), got {delta}")
     bounds = [0.0]
-    for level, of_two, of_many in ((mu, _gdp_error_of_two, _gdp_error), (epsilon, _pair_error_of_two, _pair_error)):
+    dp_errors = partial(_dp_error_of_two, delta=delta), partial(_dp_error, delta=delta)
+    for level, (of_two, of_many) in ((mu, (_gdp_error_of_two, _gdp_error)), (epsilon, dp_errors)):
         if math.isinf(level):
             continue
         farthest = math.ceil(FARTHEST * max(1.0, math.log(candidates)) / level)
         sizes = np.unique(np.rint(np.geomspace(1, farthest, SIZES)))
         sizes = sizes[sizes <= users]
-        same = np.maximum(of_two(sizes, level, delta), of_many(1 / candidates, sizes, level, delta))
-        disjoint = of_many(1 / np.minimum(candidates, users // sizes), sizes, level, delta)
+        same = np.maximum(of_two(sizes, level), of_many(1 / candidates, sizes, level))
+        disjoint = of_many(1 / np.minimum(candidates, users // sizes), sizes, level)
         bounds.append(float(np.max(sizes * np.maximum(same, 2 * disjoint))))
     return max(bounds)
 
 
-def _gdp_error_of_two(sizes: np.ndarray, mu: float, delta: float) -> np.ndarray:
+def _gdp_error_of_two(sizes: np.ndarray, mu: float) -> np.ndarray:
     """The least probability of a wrong choice between two candidates that ``sizes`` users swap."""
-    del delta
     return scipy.special.ndtr(-sizes * mu / 2)
 
 
-def _gdp_error(shares: np.ndarray | float, sizes: np.ndarray, mu: float, delta: float) -> np.ndarray:
+def _gdp_error(shares: np.ndarray | float, sizes: np.ndarray, mu: float) -> np.ndarray:
     """The least probability of a wrong choice where ``sizes`` users make a candidate of these ``shares`` the best."""
-    del delta
     return scipy.special.ndtr(-scipy.special.ndtri(shares) - sizes * mu)
 
 
-def _pair_error_of_two(sizes: np.ndarray, epsilon: float, delta: float) -> np.ndarray:
+def _dp_error_of_two(sizes: np.ndarray, epsilon: float, delta: float) -> np.ndarray:
     """As ``_gdp_error_of_two``: half of the users away from data, or from two neighbours, in the middle."""
     middle = np.where(sizes % 2 == 0, 0.5, (1 - delta) * scipy.special.expit(-epsilon))
     return _least_probability(middle, sizes // 2, epsilon, delta)
 
 
-def _pair_error(shares: np.ndarray | float, sizes: np.ndarray, epsilon: float, delta: float) -> np.ndarray:
+def _dp_error(shares: np.ndarray | float, sizes: np.ndarray, epsilon: float, delta: float) -> np.ndarray:
     """As ``_gdp_error``: users multiply a share by ``e^epsilon``, and beyond ``turn`` divide its complement."""
     epsilon = min(epsilon, MAX_EXPONENT)
     turn = (1 - delta) * scipy.special.expit(-epsilon)

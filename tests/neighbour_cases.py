@@ -124,7 +124,7 @@ def identified(records):
 
     losses = holding, Callable(), functools.partial(given_back, data=records[0])
     data = records, objects(records), (objects(records), records), {"x": objects(records)}
-    return [_recorded_run.make_subject(loss, leaf) for loss in losses for leaf in data]
+    return [_recorded_run.make_subject(loss, leaf, len(records)) for loss in losses for leaf in data]
 
 
 def in_table(records):

@@ -371,7 +371,7 @@ def test_nothing_raw_is_on_record(tmp_path):
     assert (rest, mark.read_text()) == ([path], _ledger.head(path))
     state, config = state_of(case), case.config(1.0)
     recording, statement = drivers.Recording(path, "first"), case.algorithm.privacy(config)
-    subject = _recorded_run.make_subject(secret, jnp.asarray(records()))
+    subject = _recorded_run.make_subject(secret, jnp.asarray(records()), config.users)
     record = _recorded_run.begin_record(recording, case.algorithm, config, statement, state.public, subject)
     assert len(record.publics) == STEPS
     lines = [line["content"] for line in _ledger.read(path).lines if line.get("kind") == "step"]

@@ -2,6 +2,7 @@
 
 import functools
 import shutil
+import types
 
 import jax
 import jax.numpy as jnp
@@ -47,7 +48,7 @@ def test_another_teams_release_never_comes_without_a_word(route, tmp_path):
     assert mine.note == ""
     again = search(path, records=RECORDS + 1, **ROUTES[route])  # records cannot be compared: their hash is a release
     assert again.note.startswith("this is the release of run 'march', which ")
-    assert again.note.endswith("; nothing was charged")
+    assert "; nothing was charged; of the loss its code alone was compared" in again.note
     assert again.note in repr(again)
     np.testing.assert_array_equal(again.release.point, mine.release.point)
     for changes, what in (
@@ -98,7 +99,7 @@ def test_steps_from_the_ledger_are_noted(tmp_path):
     with pytest.raises(drivers.RunInterrupted):
         search(path, failing, **options)
     resumed = search(path, failing, **options)
-    assert "steps come from run 'march', which " in resumed.note
+    assert "step comes from run 'march', which " in resumed.note
 
 
 def evaluations(path, loss=absolute, records=RECORDS):
@@ -218,12 +219,14 @@ def test_no_value_of_the_data_is_in_its_description():
         ({"a": RECORDS}, {"a": np.zeros(500, int)}),
         ([1, [2, 3]], [["Anna"], None]),
         (open, "a path of Anna"),
+        ({"Anna": np.zeros(3), "Bob": np.zeros(2)}, {"Carl": np.zeros(7)}),  # a dict of people
+        ({"Anna": [1, 2]}, {7: [1]}),
         ((RECORDS, [1]), (RECORDS, ["x"])),
     ):
-        made = [_recorded_run.make_subject(absolute, data) for data in (one, other)]
+        made = [_recorded_run.make_subject(absolute, data, 500) for data in (one, other)]
         assert made[0] == made[1]
-    schemas = [RECORDS, RECORDS[1:], {"a": RECORDS}, {"b": RECORDS}, (RECORDS,), [1, 2], [1], None]
-    assert len({_recorded_run.make_subject(absolute, data).schema for data in schemas}) == len(schemas)
+    schemas = [RECORDS, RECORDS[:, None], {"a": RECORDS}, {"b": RECORDS}, (RECORDS,), [1] * 500, None]
+    assert len({_recorded_run.make_subject(absolute, data, 500).schema for data in schemas}) == len(schemas)
 
 
 def test_codes_of_losses_are_told_apart_through_all_that_wraps_them():
@@ -242,6 +245,115 @@ def test_codes_of_losses_are_told_apart_through_all_that_wraps_them():
     ):
         assert fingerprint_code(wrap(absolute)) == fingerprint_code(wrap(absolute))
         assert len({fingerprint_code(wrap(loss)) for loss in (absolute, squared, np.add, UNKNOWN.join)}) >= 3
+
+
+class Squared:
+    """The same loss method as ``Absolute``; they differ in a method that it calls."""
+
+    def __init__(self, link=None):
+        self.link = link or self.default
+
+    def default(self, x):
+        return x**2
+
+    def loss(self, point, data):
+        return self.link(data - point[0])
+
+    __call__ = loss
+
+
+class Absolute(Squared):
+    def default(self, x):
+        return 1000 * abs(x)
+
+
+def import_helpers(body):
+    """A loss that calls a function of a module of yours."""
+    helpers, names = types.ModuleType("helpers"), {"__name__": "__main__"}
+    exec(f"def link(x): return {body}", vars(helpers))
+    exec("def loss(point, data): return helpers.link(data - point[0])", names | {"helpers": helpers}, names)
+    names["loss"].__globals__["helpers"] = helpers
+    return names["loss"]
+
+
+class Jitted:
+    @functools.partial(jax.jit, static_argnums=0)
+    def __call__(self, point, data):
+        return data - point[0]
+
+
+class OtherJitted:
+    @functools.partial(jax.jit, static_argnums=0)
+    def __call__(self, point, data):
+        return data + point[0]
+
+
+def test_codes_of_losses_are_told_apart_wherever_they_lie():
+    pipeline, linear, svm = (pytest.importorskip(f"sklearn.{name}") for name in ("pipeline", "linear_model", "svm"))
+    ridge, svr = linear.Ridge(), svm.SVR()
+    for one, other in (
+        (Squared().loss, Absolute().loss),
+        (Squared(), Absolute()),
+        (Squared(abs).loss, Squared(absolute).loss),
+        (import_helpers("x**2"), import_helpers("1000 * abs(x)")),
+        (Jitted(), OtherJitted()),
+        (lambda p, d, model=ridge: d, lambda p, d, model=svr: d),
+    ):
+        assert UNKNOWN not in (fingerprint_code(one), fingerprint_code(other))
+        assert fingerprint_code(one) != fingerprint_code(other)
+
+    def of(model):
+        return lambda point, data: (data, model)
+
+    pipes = [pipeline.make_pipeline(svm.SVC(), model) for model in (ridge, svr)]
+    assert fingerprint_code(of(pipes[0])) != fingerprint_code(of(pipes[1]))
+
+
+class Caching:
+    """A loss that changes while it is called, by what its records are too."""
+
+    @functools.cached_property
+    def weight(self):
+        return 2.0
+
+    def __call__(self, point, data):
+        if np.any(data > 0.3):
+            self.seen = True
+        self.scale, self.compiled = 1.0, jax.jit(lambda x: x)
+        return self.weight * data
+
+
+class Quoting:
+    """Its attributes raise what quotes a record."""
+
+    def __getattr__(self, name):
+        raise LookupError(f"Ann Smith has no {name}")
+
+    def __call__(self, point, data):
+        return data
+
+
+def test_what_a_call_or_a_notebook_leaves_behind_changes_no_hash():
+    loss = Caching()
+    before = fingerprint_code(loss)
+    loss([0.5], RECORDS)
+    assert fingerprint_code(loss) == before
+    names = {}
+    exec("def loss(point, data): return (data - point[0]).mean()", names)
+    before = fingerprint_code(names["loss"])
+    names["mean"] = squared  # a variable of a later cell, with the name of an attribute
+    assert fingerprint_code(names["loss"]) == before
+    documented = [{}, {}]
+    for number, scope in enumerate(documented):
+        exec(f"def loss(point, data):\n    'Text {number}.'\n    # {number}\n    return data", scope)
+    assert len({fingerprint_code(scope["loss"]) for scope in documented}) == 1
+    assert fingerprint_code(Quoting()) != UNKNOWN
+    nested = absolute
+    for _ in range(2000):
+        nested = functools.partial(lambda point, data, inner: inner(point, data), inner=nested)
+    assert fingerprint_code(nested) != UNKNOWN
+    captured = [functools.partial(lambda *rows: rows, *rows) for rows in ([1], [1, 2, 3])]
+    assert fingerprint_code(captured[0]) == fingerprint_code(captured[1])
 
 
 def test_what_has_no_code_is_said(tmp_path):

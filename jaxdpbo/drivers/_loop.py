@@ -112,7 +112,8 @@ def run_loop(
     _check_snapshot(start, fresh)
     setup = _Setup(algorithm, users, config, bar, loop_key, release_key, run.diagnostics)
     if ledger is not None:
-        return _run_on_record(setup, guarantee, start, ledger, _recorded_run.make_subject(objective, data))
+        subject = _recorded_run.make_subject(objective, data, config.users)
+        return _run_on_record(setup, guarantee, start, ledger, subject)
     if int(start.state.public.step):  # the source of the keys of earlier steps is unknown
         guarantee = guarantee.assuming(_assumptions.KEY_SECRET)
     return _run_plain(setup, guarantee, start)

@@ -179,7 +179,7 @@ class PrivateObjective:
         self.note = ""
         if self._recording is not None:
             design_text = () if design is None else (json.dumps([_to_json(point) for point in design]),)
-            self._pay(self._recording, _recorded_run.make_subject(loss, data), *design_text)
+            self._pay(self._recording, _recorded_run.make_subject(loss, data, self._users), *design_text)
         if design is not None:
             self._find_range(design)
             self.deviation = self._deviation()
@@ -296,7 +296,7 @@ class PrivateObjective:
         self._charged, self._loss = charged, subject.loss
         self._read(charged)
         origin = recordings.describe_origin(charged, self._record.charged, "evaluation")
-        self.note = "; ".join(filter(None, (origin, *subject.limits)))
+        self.note = subject.add_limits(origin)
 
     def _note(self, line: Callable[[], dict[str, Any]], point: Any = None) -> None:
         """Write a public line to the ledger, before the caller acts on it; raise what ``line()`` raises.

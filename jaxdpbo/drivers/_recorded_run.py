@@ -23,12 +23,14 @@ import numpy as np
 
 from jaxdpbo._types import Algorithm, Config, Data, Objective, Tree
 from jaxdpbo._user_values import is_instance
-from jaxdpbo.privacy import _guarantee, _ledger
+from jaxdpbo.privacy import _guarantee, _ledger, _separable
 from jaxdpbo.privacy import _recording as recordings
 from jaxdpbo.privacy._fingerprints import UNKNOWN, fingerprint, fingerprint_code
 from jaxdpbo.tables import _table
 
 LOSS = "loss"  # the name of the hash of a loss
+NO_CODE = "the loss has no Python code, so the ledger cannot tell it from other losses"
+COMPARED = "of the loss its code alone was compared, and of the data names and shapes"
 
 
 class RecordedRun(NamedTuple):
@@ -63,39 +65,47 @@ class Subject(NamedTuple):
     schema: str
 
     def note(self, charge: _ledger.Charge) -> str:
-        """Say if a release, or steps of it, come from the ledger, and if the loss could not be compared."""
+        """Say if a release, or steps of it, come from the ledger, and what could not be compared."""
         if charge.release is not None:
-            origin = recordings.release_note(charge)
-        else:
-            origin = recordings.describe_origin(charge, len(charge.steps) // 2, "step")  # two lines a step
-        return "; ".join(filter(None, (origin, *self.limits)))
+            return self.add_limits(recordings.release_note(charge))
+        return self.add_limits(recordings.describe_origin(charge, len(charge.steps) // 2, "step"))  # two lines a step
 
-    @property
-    def limits(self) -> tuple[str, ...]:
-        """What of the loss could not be compared."""
-        unknown = "the loss has no Python code, so the ledger cannot tell it from other losses"
-        return (unknown,) if self.loss == UNKNOWN else ()
+    def add_limits(self, origin: str) -> str:
+        """A note on what comes from the ledger, with what of the loss and data could not be compared."""
+        if self.loss == UNKNOWN:
+            return "; ".join(filter(None, (origin, NO_CODE)))
+        return f"{origin}; {COMPARED}" if origin else ""
 
 
-def make_subject(loss: Objective, data: Data) -> Subject:
+def make_subject(loss: Objective, data: Data, users: int | None) -> Subject:
     """The public identity of a loss and its data."""
-    return Subject(fingerprint_code(loss), fingerprint(_describe_data(data)))
+    rows = users
+    if isinstance(loss, _separable.ByPerson):
+        rows = len(loss.person_of_row)
+    elif isinstance(loss, _separable.Blocks):
+        rows = loss.rows
+    return Subject(fingerprint_code(loss), fingerprint(_describe_data(data, rows)))
 
 
-def _describe_data(data: Any) -> Any:
-    """Names and shapes. A list counts by its length alone, and other objects not at all: they may hold records."""
+def _describe_data(data: Any, rows: int | None) -> Any:
+    """Names and shapes of columns, each with a value for every row.
+
+    A list counts by its length alone, and what has another length, or is of another type, not at all: names and shapes
+    in a dict of people would be records.
+    """
     frame: Any = getattr(sys.modules.get("pandas"), "DataFrame", None)
     if is_instance(data, _table.Table):
         return "table", data.users, sorted(data.columns.items())
     if is_instance(data, frame):
-        return "frame", data.shape, list(map(str, data.columns))
+        return ("frame", list(map(str, data.columns))) if len(data) == rows else ()
     if is_instance(data, np.ndarray, jax.Array):
-        return "array", data.shape
-    if is_instance(data, dict) and all(type(name) is str for name in data):
-        return "columns", [(name, _describe_data(data[name])) for name in sorted(data)]
+        return ("array", data.shape) if data.shape[:1] == (rows,) else ()
+    if is_instance(data, dict):
+        described = [(name, _describe_data(leaf, rows)) for name, leaf in data.items() if type(name) is str]
+        return "columns", sorted(pair for pair in described if pair[1])
     if is_instance(data, tuple):
-        return "tuple", [_describe_data(leaf) for leaf in data]
-    return ("list", len(data)) if is_instance(data, list) else ("object", 0)
+        return "tuple", [_describe_data(leaf, rows) for leaf in data]
+    return ("list",) if is_instance(data, list) and len(data) == rows else ()
 
 
 def expect_same_loss(recording: recordings.Recording, charged: _ledger.Charge, loss: str) -> None:

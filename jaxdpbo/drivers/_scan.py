@@ -95,7 +95,7 @@ def run_scan(
         ledger = check_recording(ledger)
         with _sharding.use_mesh(devices):  # a failed trace costs nothing
             like, _, _ = _scan.eval_shape(algorithm, objective, key, config, data)
-        subject = _recorded_run.make_subject(objective, data)
+        subject = _recorded_run.make_subject(objective, data, config.users)
         charge = _charge(ledger, algorithm, config, guarantee, subject, checkpointed)
         stored = _recorded_run.load_release(charge, like)
         note = subject.note(charge)

@@ -7,7 +7,9 @@ A loss and its data hold users' values, and a hash of these would be a release: 
 (``fingerprint_code``), and of data only names and shapes (``drivers._recorded_run``).
 """
 
+import contextlib
 import dataclasses
+import dis
 import enum
 import functools
 import hashlib
@@ -27,12 +29,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo._types import Tree
+from jaxdpbo._user_values import is_instance
 
 LIBRARIES = ("jaxdpbo", "jax", "optax", "numpy", "scipy")  # hash their functions by name, and their versions
 PLAIN = bool, int, float, complex, str, bytes, Fraction, range
 NAMED = types.BuiltinFunctionType, types.ModuleType, np.dtype, np.ufunc, types.WrapperDescriptorType  # hash by name
 LEFT_OUT = "left out of a fingerprint"  # of a field's metadata
+GLOBAL_LOADS = ("LOAD_GLOBAL", "LOAD_NAME")  # instructions
 UNKNOWN = "unknown"  # of a loss without code to read
+HAS_DOCSTRING = (
+    0x4000000  # a flag of codes in Python 3.13 and later; before, the first constant is the docstring or None
+)
 
 
 def fingerprint(public: object) -> str:
@@ -48,71 +55,131 @@ def fingerprint(public: object) -> str:
 
 
 def fingerprint_code(function: Callable[..., Any]) -> str:
-    """The SHA-256 of the code that a loss runs, or ``UNKNOWN`` where there is none to read, as of compiled extensions.
+    """The SHA-256 of the code that a loss may run, or ``UNKNOWN`` where there is none to read.
 
-    The code of functions that the loss reaches counts too: by closure, by global name, as an attribute, or as an
-    argument of a partial; not in a list, tuple or dict. Functions of installed libraries and the classes of estimators
-    count by name. No other value counts, not even its type, since a loss may hold records: two losses that differ by a
-    captured number are equal here.
+    The hash covers the set of the codes of all functions that the loss reaches: by closure, global name, attribute of a
+    module of yours, argument of a partial, as methods of its class, or as attributes of a callable object or of the
+    object of a bound method. Functions of installed libraries, and the classes of estimators, count by name. A set has
+    no order and no names, so that a cached value, or a variable of a notebook, changes nothing. No other value counts,
+    not even its type, since a loss may hold records: methods of an object that the loss holds are not read.
     """
-    reader = _CodeReader()
-    tree = reader.read(function)
-    return fingerprint(tree) if reader.has_code else UNKNOWN
+    codes = _reach_code(function)
+    return fingerprint(sorted(codes)) if codes else UNKNOWN
 
 
-class _CodeReader:
-    """Reads the code that a value reaches, each function once."""
+def _reach_code(function: object) -> set[str]:
+    """The hashes of all code, and the names of all library functions, that a loss reaches; empty without any code."""
+    waiting, seen, codes, names = [function], dict[int, Any](), set[str](), set[str]()
+    while waiting:  # no recursion: closures may be nested deeply
+        value: Any = waiting.pop()
+        if id(value) in seen:
+            continue
+        seen[id(value)] = value  # a kept value keeps its id
+        if _is_estimator(value):
+            names.add(_name(type(value)).decode())
+            waiting += _find_estimators(list(_attributes(value).values()))
+        elif is_instance(value, types.FunctionType):
+            reached = _read_cells(value)
+            if _is_installed(value):
+                names.add(_name(value).decode())
+            else:
+                codes |= {_digest(_trim_constants(code), ()) for code in _nested_codes(value.__code__)}
+                reached += [*_read_globals(value), *(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
+            waiting += [*reached, vars(value).get("__wrapped__")]
+        elif is_instance(value, types.MethodType):
+            waiting += [value.__func__, *_read_object(value.__self__)]
+        elif is_instance(value, functools.partial):
+            waiting += [value.func, *value.args, *value.keywords.values()]
+        elif is_instance(value, type):
+            names |= {_name(value).decode()} if _is_installed(value) else set()
+            waiting += _read_class(value)
+        elif is_instance(value, *NAMED):
+            names.add(_name(value).decode())
+        elif callable(value):
+            waiting += _read_object(value)
+    return codes | names if codes or any(map(_is_estimator, seen.values())) else set()
 
-    def __init__(self) -> None:
-        self.has_code = False
-        self._places: dict[int, int] = {}
 
-    def read(self, value: object) -> Any:
-        """The code as a tree of values with bytes; () for a value without code, which may be a record."""
-        if not callable(value):
-            is_estimator = hasattr(type(value), "get_params")
-            self.has_code |= is_estimator
-            return _name(type(value)) if is_estimator else ()
-        if id(value) in self._places:  # a recursive function
-            return "again", self._places[id(value)]
-        self._places[id(value)] = len(self._places)
-        if inspect.isfunction(value):
-            return self._read_function(value)
-        if _is_installed(value):
-            return _name(value)
-        if inspect.isclass(value):
-            return _name(value), [(name, self._read_method(method)) for name, method in _methods(value)]
-        if inspect.ismethod(value):
-            return self.read(value.__func__), self.read(value.__self__)
-        if isinstance(value, functools.partial):
-            named = [(name, self.read(value.keywords[name])) for name in sorted(value.keywords)]
-            return self.read(value.func), [self.read(argument) for argument in value.args], named
-        wrapped: Any = getattr(value, "__wrapped__", None)
-        if wrapped is not None:  # compiled
-            return self.read(wrapped)
-        fields = zip(getattr(value, "_fields", ()), value, strict=True) if isinstance(value, tuple) else ()
-        held: dict[str, Any] = getattr(value, "__dict__", None) or dict(fields)
-        return self.read(type(value)), [(name, self.read(held[name])) for name in sorted(held)]
+def _read_object(value: object) -> list[Any]:
+    """The class of an object, and what of it may have code; runs no code of a class of yours, as ``__getattr__``."""
+    wrapped = getattr(value, "__wrapped__", None) if _is_installed(type(value)) else None  # of a compiled function
+    return [type(value) if wrapped is None else wrapped, *_attributes(value).values()]
 
-    def _read_function(self, function: types.FunctionType) -> Any:
-        reached = []
-        for cell in function.__closure__ or ():
-            try:
-                reached.append(cell.cell_contents)
-            except ValueError:  # not assigned yet, or never
-                reached.append(None)
-        if _is_installed(function):
-            return _name(function), [self.read(value) for value in reached]
-        self.has_code = True
-        reached += [
-            function.__globals__[name] for name in sorted(_names(function.__code__) & function.__globals__.keys())
-        ]
-        reached += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
-        return function.__code__, [self.read(value) for value in reached]
 
-    def _read_method(self, method: Any) -> Any:
-        """The code of a function in the body of a class."""
-        return self.read(getattr(method, "fget", None) or getattr(method, "__func__", method))
+def _attributes(value: Any) -> dict[Any, Any]:
+    """The attributes of an object, and the parts of a tuple."""
+    parts = dict(enumerate(value)) if is_instance(value, tuple) else {}  # pyright: ignore
+    with contextlib.suppress(AttributeError):
+        parts |= object.__getattribute__(value, "__dict__")
+    return parts
+
+
+def _read_class(kind: type) -> list[Any]:
+    """The functions in the body of a class of yours, and of those that it inherits from."""
+    bodies = [dict(vars(base)) for base in kind.__mro__ if not _is_installed(base)]
+    values = [value for body in bodies for value in body.values()]
+    opened = [part for value in values for part in _open_descriptor(value)]
+    return [value for value in opened if callable(value)]
+
+
+def _open_descriptor(value: Any) -> tuple[Any, ...]:
+    """The functions behind what a class body holds."""
+    if is_instance(value, staticmethod, classmethod):
+        return (value.__func__,)
+    if is_instance(value, functools.cached_property):
+        return (value.func,)
+    return (value.fget, value.fset) if is_instance(value, property) else (value,)
+
+
+def _read_cells(function: types.FunctionType) -> list[Any]:
+    """The values of a closure, but those that are not assigned."""
+    values = []
+    for cell in function.__closure__ or ():
+        with contextlib.suppress(ValueError):
+            values.append(cell.cell_contents)
+    return values
+
+
+def _read_globals(function: types.FunctionType) -> list[Any]:
+    """The global values that a function loads, through attributes of modules: ``helpers.link`` is ``link``."""
+    values = []
+    for code in _nested_codes(function.__code__):
+        loaded = None
+        for instruction in dis.get_instructions(code):
+            if instruction.opname in GLOBAL_LOADS:
+                loaded = function.__globals__.get(instruction.argval)
+                values.append(loaded)
+            elif instruction.opname in ("LOAD_ATTR", "LOAD_METHOD") and is_instance(loaded, types.ModuleType):
+                loaded = vars(loaded).get(instruction.argval)
+                values.append(loaded)
+            elif instruction.opname != "EXTENDED_ARG":
+                loaded = None
+    return values
+
+
+def _nested_codes(code: types.CodeType) -> list[types.CodeType]:
+    """A code and those inside of it, of nested functions and comprehensions."""
+    inner = [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
+    return [code, *(nested for constant in inner for nested in _nested_codes(constant))]
+
+
+def _trim_constants(code: types.CodeType) -> types.CodeType:
+    """The code without its docstring, and without nested codes, which count by themselves."""
+    constants = [constant for constant in code.co_consts if not isinstance(constant, types.CodeType)]
+    flagged = bool(code.co_flags & HAS_DOCSTRING) if sys.version_info >= (3, 13) else not code.co_name.startswith("<")
+    if flagged and constants and isinstance(constants[0], str):
+        constants = constants[1:]
+    return code.replace(co_consts=tuple(constants))
+
+
+def _is_estimator(value: object) -> bool:
+    return any("get_params" in vars(base) for base in type(value).__mro__)
+
+
+def _find_estimators(values: list[Any]) -> list[Any]:
+    """The estimators among values, such as the steps of a pipeline: tuples in a list."""
+    inside = [part for value in values if is_instance(value, list, tuple) for part in value]
+    return [value for value in values if _is_estimator(value)] + (_find_estimators(inside) if inside else [])
 
 
 def checksum(numbers: Tree, public: str) -> jax.Array:
@@ -213,9 +280,9 @@ def _collect_values(function: types.FunctionType) -> tuple[Any, ...]:
 
 
 def _names(code: types.CodeType) -> set[str]:
-    """The names used in code, with nested functions and comprehensions."""
-    inner = (constant for constant in code.co_consts if isinstance(constant, types.CodeType))
-    return set(code.co_names).union(*map(_names, inner))
+    """The global names that code loads, with nested functions and comprehensions; not those of attributes."""
+    instructions = (step for nested in _nested_codes(code) for step in dis.get_instructions(nested))
+    return {step.argval for step in instructions if step.opname in GLOBAL_LOADS}
 
 
 def _code_names(code: types.CodeType) -> tuple[Any, ...]:
@@ -256,11 +323,7 @@ def _is_library(module: str) -> bool:
 
 
 def _is_installed(value: Any) -> bool:
-    """True for a function or class of an installed library: its name stands for its code."""
-    if isinstance(value, NAMED):
-        return True
-    if not (inspect.isfunction(value) or inspect.isclass(value)):
-        return False
+    """True for a function or class of Python or of an installed library: its name stands for its code."""
     if _is_library(str(value.__module__)):
         return True
     root = str(value.__module__).split(".")[0]

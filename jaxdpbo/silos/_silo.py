@@ -128,7 +128,7 @@ class Silo:
         guarantee = _separability.update_assumptions(agreement.guarantees.colluding, objective)
         self.guarantee = guarantee.assuming(*table.assumptions)
         self._recording = _recording.check_recording(_recording.Recording(ledger, agreement.run))
-        self._subject = _recorded_run.make_subject(objective, table)._asdict()
+        self._subject = _recorded_run.make_subject(objective, table, table.users)._asdict()
         _recording.expect_run(self._recording, self.guarantee, agreement.digest, parts=self._subject)
         self._dry_run()
         self._key_path = self._folder / f"{self.name}-{agreement.digest.hex()[:32]}.run"

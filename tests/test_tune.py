@@ -66,6 +66,13 @@ def test_a_line_is_a_row_for_any_cells(content):
     assert parsed.header[0] == "a"
 
 
+@pytest.mark.parametrize("content", [b"a,b\r1,2\r", b"a,b\r\r\n1,2\r\r\n", b"a\x00,b\n1,2\n"])
+def test_a_file_of_other_line_ends_is_refused(tmp_path, content):
+    (tmp_path / "a.csv").write_bytes(content)
+    with pytest.raises(ValueError, match=r"a\.csv must be .* lines that end with LF or CRLF$"):
+        tune.read(tmp_path / "a.csv", "a")
+
+
 def test_a_command_line_becomes_a_space():
     found = tune._space(["C=real:0.01:100:log", "depth=integer:1:20", "kernel=categorical:rbf,poly,None"])
     assert found == {

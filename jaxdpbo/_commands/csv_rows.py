@@ -2,8 +2,8 @@
 
 The format: UTF-8, a header, and a row in each line, which ends with LF or CRLF. Commas separate cells. Quotes around a
 whole cell are stripped, and two quotes inside are one; commas inside belong to the cell, a line break never does. A
-line with another number of cells than the header has, such as an empty line, is a row without values. Any other quote,
-a lone CR, a NUL byte and text of another encoding stay in their cell.
+line with another number of cells than the header has, such as an empty line, is a row without values. In a row,
+any other quote, a lone CR, a NUL byte and text of another encoding stay in their cell.
 """
 
 import re
@@ -30,9 +30,12 @@ class Table(NamedTuple):
     cells: np.ndarray
 
     def column(self, name: str) -> int:
-        """The place of a column. Raise a ValueError unless the header has the name once."""
-        if self.header.count(name) != 1:
-            raise ValueError(f"{name!r} must name exactly one column of {', '.join(self.header)}")
+        """The place of a column. Raise a ValueError unless the header has the name once.
+
+        It quotes no other name: a file without a header has a row in its place.
+        """
+        if (count := self.header.count(name)) != 1:
+            raise ValueError(f"the table has {'two or more columns' if count else 'no column'} {name!r}")
         return self.header.index(name)
 
 
@@ -40,15 +43,16 @@ def parse(name: str, content: bytes) -> Table:
     """Parse a file by the rules of this module.
 
     Raises:
-      ValueError: the header is missing, or no UTF-8. It is public; nothing that a row holds raises.
+      ValueError: the header is missing or no UTF-8, or holds a lone CR or a NUL, since all is header where no line
+        ends with LF. It is public, and not quoted; nothing that a row holds raises.
     """
     header, *lines = content.removeprefix(b"\xef\xbb\xbf").removesuffix(b"\n").split(b"\n")
     try:
         names = _split(header.removesuffix(b"\r").decode())
     except UnicodeDecodeError:
         names = [""]
-    if names == [""]:
-        raise ValueError(f"{name} must be a CSV file in UTF-8 with a header")
+    if names == [""] or any(mark in cell for cell in names for mark in "\r\0"):
+        raise ValueError(f"{name} must be a CSV file in UTF-8 with a header and lines that end with LF or CRLF")
     cells = np.full((len(lines), len(names)), "", object)
     for row, line in zip(cells, lines, strict=True):
         values = _split(line.removesuffix(b"\r").decode(errors="replace"))

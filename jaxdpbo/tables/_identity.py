@@ -2,16 +2,16 @@
 
 import os
 import posixpath
+import re
 from collections.abc import Iterable
 from urllib.parse import unquote, urlsplit
 
 
 def local_path(address: str) -> str | None:
     """The path of a local address, a plain one or ``file:``; None for other addresses."""
-    parts = urlsplit(address)
-    if parts.scheme in ("file", "local"):  # "local" of pyarrow and Ray
-        return unquote(parts.path)
-    return None if "://" in address else address
+    if re.match("(file|local):", address, re.IGNORECASE):  # "local" of pyarrow and Ray
+        return unquote(urlsplit(address).path)
+    return None if re.match("[a-z][a-z0-9+.-]*://", address, re.IGNORECASE) else address  # a path may hold "://"
 
 
 def identify(address: str) -> tuple[int, int] | str:
@@ -23,7 +23,9 @@ def identify(address: str) -> tuple[int, int] | str:
         status = None
     if status is not None:
         return status.st_dev, status.st_ino
-    scheme, mark, rest = address.rpartition("://")
+    if path is not None:
+        return posixpath.normpath(path)
+    scheme, mark, rest = address.partition("://")
     return f"{scheme}{mark}{posixpath.normpath(rest)}"
 
 

@@ -210,6 +210,10 @@ def test_a_file_that_a_frame_reads_under_two_names_is_refused(filesystem, tmp_pa
             tables.dask(read(source)[["x"]].assign(z=1.0))
     low, high = (read(path, filters=[("x", sign, 1.0)]) for sign in ("<", ">="))
     assert tables.dask(dask.dataframe.concat([low, high])).users == len(FRAME)
+    for name in ("hard", "link"):
+        both = dask.dataframe.concat([low.assign(z=1.0), read(str(tmp_path / f"{name}.parquet")).assign(z=2.0)])
+        with pytest.raises(ValueError, match=rf"must read each file once: .*{name}\.parquet.* are one file"):
+            tables.dask(both)
     (tmp_path / "link.parquet").unlink()
     (tmp_path / "hard.parquet").unlink()
     assert tables.dask(read(folder)).users == 2 * len(FRAME)
@@ -335,6 +339,27 @@ def test_a_file_under_two_names_of_ray_or_spark_is_refused(engine, tmp_path):
     )  # fmt: skip
     with pytest.raises(ValueError, match="must read each file once"):
         engine._open(frame, None, None, None)
+
+
+def test_two_reads_of_ray_have_one_name_of_a_file(tmp_path):
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "rows" / "a").touch()
+    (tmp_path / "c").hardlink_to(tmp_path / "rows" / "a")
+
+    def open_union(*names):
+        reads = [
+            SimpleNamespace(name="Read", input_dependencies=[], source_paths=[str(tmp_path / name)]) for name in names
+        ]
+        frame = SimpleNamespace(
+            schema=lambda: SimpleNamespace(names=["x"], types=[pa.float64()]), input_files=list,
+            select_columns=lambda _: SimpleNamespace(materialize=lambda: SimpleNamespace(to_arrow_refs=list)),
+            _logical_plan=SimpleNamespace(dag=SimpleNamespace(name="Union", input_dependencies=reads)),
+        )  # fmt: skip
+        return _ray._open(frame, None, 1, None).users
+
+    assert open_union("rows/a", "rows") == 1
+    with pytest.raises(ValueError, match="are one file"):
+        open_union("rows", "c")
 
 
 def test_a_batch_of_an_engine_has_the_shipped_size():

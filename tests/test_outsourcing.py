@@ -8,6 +8,7 @@ import io
 import json
 import math
 import os
+import re
 import shlex
 import signal
 import socket
@@ -966,12 +967,27 @@ def test_a_column_without_numbers_is_for_the_owner_to_read(tmp_path, table, monk
     assert "has no number" not in "".join(capfd.readouterr())
 
 
-@pytest.mark.parametrize("header", [b"", b"\xff\xfex\x00,\x00y\x00", b"x\ry", b"x;y", b"x,y,x"])
-def test_a_header_speaks(tmp_path, table, header):
-    lines = (tmp_path / "table.csv").read_bytes().splitlines()
-    (tmp_path / "table.csv").write_bytes(b"\n".join([header, *lines[1:]]))
-    with pytest.raises(SystemExit, match=r"with a header|no column|two columns"):
+HEADERS = {  # the first line, and the end of each
+    "none": (b"Alice,Bob", b"\n"), "none, and CRLF": (b"Alice,Bob", b"\r\n"), "CR": (b"x,y", b"\r"),
+    "CR, no header": (b"Alice,Bob", b"\r"), "CR twice": (b"x,y", b"\r\r\n"), "a CR inside": (b"x\rAlice,y", b"\n"),
+    "empty": (b"", b"\n"), "UTF-16": (b"\xff\xfex\x00,\x00y\x00", b"\n"), "a NUL": (b"x,y,Alice\x00", b"\n"),
+    "other separators": (b"x;y;Alice", b"\n"), "a name twice": (b"x,y,Alice,x", b"\n"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", HEADERS)
+def test_a_header_that_is_refused_is_for_the_owner_to_read(tmp_path, table, capfd, kind):
+    """It may be a row, or the whole table: standard error is the modeler's."""
+    first, end = HEADERS[kind]
+    rows = [b"4711,Carol", b"0815,Dave"]
+    (tmp_path / "table.csv").write_bytes(end.join([first, *rows, b""]))
+    with pytest.raises(SystemExit) as raised:
         curate(*table)
+    told = "".join(capfd.readouterr()) + str(raised.value)
+    assert not re.search("Alice|Bob|4711|Carol|0815|Dave", told)
+    assert re.search("header and lines that end with LF or CRLF|has no column 'x'|has two or more columns 'x'", told)
+    log = (tmp_path / "curator.log").read_text()
+    assert ("Alice" in log) == ("the table has" in told and b"Alice" in first)
 
 
 CHANGED = "the private data, or the source of the outputs, changed"
@@ -985,7 +1001,7 @@ CHANGED = "the private data, or the source of the outputs, changed"
         (["--lengthscales=2,2"], CHANGED),
         (["--centre=0,1"], CHANGED),
         (["--lengthscales=2"], "--lengthscales must be 2 positive numbers"),
-        (["--inputs=x,z"], "has no column z"),
+        (["--inputs=x,z"], "has no column 'z'"),
         (["--inputs=x,word"], CHANGED),
         (["--queries=0"], "--queries must be 1 to 10000, got 0"),
         (["--function=sys:getsizeof"], "--function: sys has no file"),

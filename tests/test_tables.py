@@ -257,6 +257,8 @@ ALIASES = {
     "a symbolic link": lambda path: os.symlink(path, path + ".s") or path + ".s",
     "a hard link": lambda path: os.link(path, path + ".h") or path + ".h",
     "a linked folder": lambda path: os.symlink(os.path.dirname(path), path + ".f") or path + ".f/a.parquet",
+    "a scheme inside": lambda path: path.replace("/a.", "/s3://../a."),
+    "a scheme inside a relative path": lambda path: "./s3://../a.parquet",
     "itself": str,
 }
 
@@ -265,6 +267,7 @@ ALIASES = {
 def test_a_file_under_two_names_is_refused(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = str(tmp_path / "a.parquet")
+    (tmp_path / "s3:").mkdir()
     pq.write_table(pa.table({"x": [1.0, 2.0]}), path)
     alias = ALIASES[name](path)
     assert tables.parquet(alias).users == 2  # the owner may name a file as they like, once
@@ -273,12 +276,16 @@ def test_a_file_under_two_names_is_refused(name, tmp_path, monkeypatch):
     assert name == "itself" or (path in str(raised.value) and alias in str(raised.value))
 
 
-@pytest.mark.parametrize("spelling", [str, lambda path: f"file://{path}", os.path.relpath])
+@pytest.mark.parametrize(
+    "spelling",
+    [str, lambda path: f"file://{path}", os.path.relpath, lambda path: path.replace("/rows", "/s3:/../s3://../rows")],
+)
 @pytest.mark.parametrize("link", ["back", "out", "of a file", "hard"])
 def test_a_folder_with_a_link_is_refused(link, spelling, tmp_path, monkeypatch):
     """A folder that holds a link to itself reads each of its files 41 times."""
     monkeypatch.chdir(tmp_path)
     folder, other = tmp_path / "rows", tmp_path / "others" / "a.parquet"
+    (tmp_path / "s3:").mkdir()
     (folder / "more").mkdir(parents=True)
     other.parent.mkdir()
     for path in (folder / "a.parquet", folder / "more" / "b.parquet", other):
@@ -298,7 +305,17 @@ def test_a_folder_with_a_link_is_refused(link, spelling, tmp_path, monkeypatch):
 
 def test_remote_addresses_are_compared_as_they_read():
     assert "are one file" in _identity.find_repeated(["s3://b/c/a", "s3://b//c/./a"])
-    assert not _identity.find_repeated(["s3://b/c/a", "gs://b/c/a", "s3://b/c/b"])
+    assert "are one file" in _identity.find_repeated(["s3://b/c/a://d", "s3://b//c/a:/d"])
+    assert not _identity.find_repeated(["s3://b/c/a", "gs://b/c/a", "s3://b/c/b", "s3://b/c://a", "s3://b/d://a"])
+
+
+def test_a_path_that_reads_like_an_address_is_a_path(tmp_path):
+    for path in ("/d/s3://x/a", "3s://x", "s3:/x", "://x", "//[x/a", "/a\tb", " file:///x", "/d?a#b", "a b://c"):
+        assert _identity.local_path(path) == path
+    for address, path in {"file:/a%20b": "/a b", "FILE:///a": "/a", "local://localhost/a": "/a"}.items():
+        assert _identity.local_path(address) == path
+    for address in ("s3://b/a", "abfs+x://b/a", "GS://b/a"):
+        assert _identity.local_path(address) is None
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """``jaxdpbo tune`` prints a setting and its guarantee, and what a protected row holds prepares nothing."""
 
 import json
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -56,6 +57,7 @@ FILES = {
     b'a,b\n",2\n"",\n': [['"', "2"], ["", ""]],
     b"a\n1\n\n3\n": [["1"], [""], ["3"]],
     '"a",b\u2028\n1,2\u2028\x0b\n'.encode(): [["1", "2\u2028\x0b"]],
+    b'a,b\n"1","2",\n"","1""\n""""",","\n"1"x,2\n': [["", ""], ["", '"1""'], ['"",', '"'], ['"1"x', "2"]],
 }
 
 
@@ -64,6 +66,31 @@ def test_a_line_is_a_row_for_any_cells(content):
     parsed = csv_rows.parse("a.csv", content)
     assert parsed.cells.tolist() == FILES[content]
     assert parsed.header[0] == "a"
+
+
+LETTERS = 1_000_002
+LONG = {"quoted": b'"' + b"x" * LETTERS + b'"', "open": b'"' + b"x" * LETTERS, "open, of pairs": b'"' * LETTERS,
+        "quoted pairs": b'"' * (LETTERS + 2), "commas": b"," * LETTERS, "cells": b"abc," * (LETTERS // 4),
+        "quoted cells": b'"abc",' * (LETTERS // 6), "quotes": b'"z' + b',""b' * (LETTERS // 4)}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", LONG)
+def test_a_cell_costs_memory_by_its_length_alone(kind):
+    content = b"a,b\n" + LONG[kind] + b",1\n"
+    tracemalloc.start()
+    try:
+        csv_rows.parse("a.csv", content)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 6 * len(content)
+
+
+@pytest.mark.parametrize("content", [b"a,b\r1,2\r", b"a,b\r\r\n1,2\r\r\n", b"a\x00,b\n1,2\n"])
+def test_a_file_of_other_line_ends_is_refused(tmp_path, content):
+    (tmp_path / "a.csv").write_bytes(content)
+    with pytest.raises(ValueError, match=r"a\.csv must be .* lines that end with LF or CRLF$"):
+        tune.read(tmp_path / "a.csv", "a")
 
 
 def test_a_command_line_becomes_a_space():

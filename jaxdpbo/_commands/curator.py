@@ -125,6 +125,7 @@ def read_table(arguments: argparse.Namespace) -> PrivateSide:
     """Read a CSV file. A cell that is no number is NaN, in an input the centre, in an output none."""
     content = arguments.table.read_bytes()
     table = csv_rows.parse(str(arguments.table), content)
+    print(f"columns of {arguments.table}: {', '.join(table.header)}")  # of a file without a header, a row: for the log
     names = arguments.inputs.split(",")
     numbers = {}
     for name in dict.fromkeys(filter(None, [*names, arguments.output])):

@@ -62,7 +62,8 @@ def dask(
 
     Args:
       frame: a ``dask.dataframe.DataFrame``. Its partitions must hold the same rows whenever they are computed. A row
-        that the frame holds twice is two users.
+        that the frame holds twice is two users. The files of ``read_parquet`` are compared: a second name of a file is
+        refused. Files that you read by ``from_map`` or ``from_delayed``, or before ``persist``, are not seen.
       columns: the names of the columns to read; all by default. Each holds numbers or Booleans. They become floats; a
         missing value becomes NaN.
       users: the number of rows, public. If you leave it out, opening the table counts the rows.
@@ -93,8 +94,7 @@ def _open(frame: Any, columns: Sequence[str] | None, users: int | None, people: 
                 f"column {name!r} must hold numbers, got {frame.dtypes[name]}: leave it out by columns=, or encode it"
             )
     expressions = list(_expressions(frame.expr))
-    for inner in expressions:
-        _identity.expect_files_once("frame", _files(inner))
+    _identity.expect_files_once("frame", *map(_files, expressions))
     if RANDOM & {type(inner).__name__ for inner in expressions}:
         raise ValueError(
             "frame must hold the same rows whenever a worker computes it: write the sample to files, and read these"

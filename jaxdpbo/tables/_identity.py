@@ -1,17 +1,18 @@
 """The identity of files: a file read under two names counts its users twice."""
 
+import itertools
 import os
 import posixpath
+import re
 from collections.abc import Iterable
 from urllib.parse import unquote, urlsplit
 
 
 def local_path(address: str) -> str | None:
     """The path of a local address, a plain one or ``file:``; None for other addresses."""
-    parts = urlsplit(address)
-    if parts.scheme in ("file", "local"):  # "local" of pyarrow and Ray
-        return unquote(parts.path)
-    return None if "://" in address else address
+    if re.match("(file|local):", address, re.IGNORECASE):  # "local" of pyarrow and Ray
+        return unquote(urlsplit(address).path)
+    return None if re.match("[a-z][a-z0-9+.-]*://", address, re.IGNORECASE) else address  # a path may hold "://"
 
 
 def identify(address: str) -> tuple[int, int] | str:
@@ -23,7 +24,9 @@ def identify(address: str) -> tuple[int, int] | str:
         status = None
     if status is not None:
         return status.st_dev, status.st_ino
-    scheme, mark, rest = address.rpartition("://")
+    if path is not None:
+        return posixpath.normpath(path)
+    scheme, mark, rest = address.partition("://")
     return f"{scheme}{mark}{posixpath.normpath(rest)}"
 
 
@@ -39,8 +42,19 @@ def find_repeated(addresses: Iterable[str]) -> str:
     return ""
 
 
-def expect_files_once(source: str, addresses: Iterable[str]) -> None:
-    """Raise a ValueError if an engine reads a file, or one in a local folder, under two names, or follows a link."""
+def expect_files_once(source: str, *reads: Iterable[str]) -> None:
+    """Raise a ValueError if reads of an engine follow a link or have two names of a file, or one read has a name twice.
+
+    Two reads may share a name: filters may give each another part of the file.
+    """
+    files = [_list_files(source, addresses) for addresses in reads]
+    for names in (*files, dict.fromkeys(itertools.chain(*files))):
+        if repeated := find_repeated(names):
+            raise ValueError(f"{source} must read each file once: {repeated}")
+
+
+def _list_files(source: str, addresses: Iterable[str]) -> list[str]:
+    """The files at addresses, and in local folders among these."""
     files = []
     for address in addresses:
         folder = local_path(address)
@@ -50,8 +64,7 @@ def expect_files_once(source: str, addresses: Iterable[str]) -> None:
             raise ValueError(f"{source} must read each file once: {link} is a symbolic link")
         else:
             files += [os.path.join(inner, name) for inner, _, names in os.walk(folder) for name in names]
-    if repeated := find_repeated(files):
-        raise ValueError(f"{source} must read each file once: {repeated}")
+    return files
 
 
 def find_link(folder: str) -> str:

@@ -92,8 +92,8 @@ def _open(dataset: Any, columns: Sequence[str] | None, users: int | None, people
     for name in names:
         if _arrow.shape_of("dataset", name, types[name]):
             raise ValueError(f"column {name!r} must hold numbers, got lists: make a column for each place of the list")
-    for files in (dataset.input_files(), *(getattr(operator, "source_paths", None) for operator in operators)):
-        _identity.expect_files_once("dataset", files or ())  # each version of Ray knows one of the two
+    for reads in ([dataset.input_files()], [getattr(operator, "source_paths", None) for operator in operators]):
+        _identity.expect_files_once("dataset", *filter(None, reads))  # each version of Ray knows one of the two
     return RayTable(dataset.select_columns([*person, *names]), users, names, people)
 
 

@@ -1,10 +1,12 @@
 """The record of a release: what it says is what the guarantee says, and nothing of a row stands in it."""
 
 import base64
+import getpass
 import html.parser
 import json
 import math
 import re
+import socket
 import sys
 from fractions import Fraction
 from pathlib import Path
@@ -334,6 +336,49 @@ def test_an_entry_says_that_other_records_proposed_the_candidates():
         entry = yaml.safe_load(report.report("a search", (stated,)).registry(**ENTRY))["deployment"]
         tuning_before = entry["implementation"]["preprocessing_and_hyperparameter_tuning"]
         assert ("proposed with other records, which are not protected" in tuning_before) == proposed
+
+
+def released_again(path):
+    """The release of a run that the ledger paid for before."""
+    options = {"space": [(0, 1)], "users": 300, "mu": 0.5, "loss_range": (0, 1), "ledger": Recording(path, "march")}
+    jaxdpbo.minimize(absolute, np.linspace(0, 1, 300), **options)
+    return jaxdpbo.minimize(absolute, np.linspace(0, 1, 300), **options).report()
+
+
+def searched_again(path):
+    X, y = np.linspace(0, 1, 60).reshape(-1, 1), np.arange(60) % 2
+    found = PrivateSearchCV(
+        DummyClassifier(), {"strategy": ["prior", "most_frequent"]}, mu=0.5, n_iter=2,
+        search=Search(method="in_order"), ledger=Recording(path, "april"),
+    )  # fmt: skip
+    return found.fit(X, y).fit(X, y).report_
+
+
+def adopted(path):
+    """A copy of a ledger that is older than its mark."""
+    ledger.charge(path, "may", "a mean", ledger.Spend((ledger.Event("gdp", 0.1),), "replace_one", _guarantee.USERS))
+    copy = path.with_name("copy.jsonl")
+    copy.write_bytes(path.read_bytes())
+    ledger.adopt(copy)
+    early = copy.read_bytes()
+    ledger.charge(copy, "june", "a mean", ledger.Spend((ledger.Event("gdp", 0.1),), "replace_one", _guarantee.USERS))
+    copy.write_bytes(early)
+    return report.ledger_report(copy)
+
+
+@pytest.mark.parametrize("make", [released_again, searched_again, adopted])
+def test_the_page_names_the_account_that_charged_and_an_entry_does_not(make, tmp_path, monkeypatch):
+    account = "alice, which bob charged on 2026-01-01"
+    monkeypatch.setattr(getpass, "getuser", lambda: account)
+    (tmp_path / "home of alice").mkdir()
+    path = tmp_path / "home of alice" / "budget.jsonl"
+    ledger.create(path, mu=2)
+    made = make(path)
+    text = str(yaml.safe_load(made.registry(**ENTRY)))
+    assert "alice" in read(made)
+    for word in ("alice", "bob", socket.gethostname()):
+        assert word not in text
+    assert ("copy.jsonl is older than its mark" if make is adopted else "nothing was charged") in text
 
 
 def test_without_pyyaml_an_entry_names_its_extra(monkeypatch):

@@ -72,10 +72,10 @@ class PrivateObjective:
     Formal guarantee: ``(epsilon, delta)``-DP with the GDP level as ``also`` if you give ``epsilon``; with ``mu``, or a
     ledger that adds up GDP levels, ``mu``-GDP; replace-one, for all returned values together. The budget is split
     equally among ``evaluations`` calls in advance. A call is charged before its noise is drawn, and also if the loss
-    raises. Losses of a wrong shape are refused without a charge, except on a table. A scan that fails before it reads a
-    row of a table costs nothing. Prints, warnings and logs of the loss are silenced. An exception of the loss reaches
-    you unchanged, and may quote records. Threads may share one object. Processes may not: a copy would draw the same
-    noise, so the object cannot be pickled, and does not work after a fork. To share the budget among processes, let
+    raises or returns a wrong shape. A scan that fails before it reads a row of a table costs nothing. Prints, warnings
+    and logs of the loss are silenced. An exception of the loss reaches you unchanged, and may quote records. Threads
+    may share one object. Processes may not: a copy would draw the same noise, so the object cannot be pickled, and does
+    not work after a fork. To share the budget among processes, let
     each process make an object with the same ``Recording``: the ledger counts the evaluations of all of them.
 
     >>> import numpy as np
@@ -196,7 +196,7 @@ class PrivateObjective:
           BudgetExhausted: no evaluation is left.
           RuntimeError: another process made the object.
           TypeError: ``point`` cannot be recorded. Give numbers, text, arrays, or lists and dicts of them.
-          ObjectiveError: the losses do not have the shape ``(n,)``; nothing is charged.
+          ObjectiveError: the losses do not have the shape ``(n,)``, which records may decide; the call is charged.
           tables.UnreadError: the table failed before a row was read; nothing is charged.
         """
         if os.getpid() != self._process:
@@ -222,17 +222,17 @@ class PrivateObjective:
         """The total ``(1,)`` of losses at a point, or what the loss raised, to be charged before it is raised again.
 
         Raises:
-          ObjectiveError: the losses have another shape.
-          UnreadError: no row of a table was read.
+          UnreadError: no row of a table was read. Nothing that a loss raises is free.
         """
         try:
-            return self._losses.total(point, self._clip())
-        except (_user_losses.ShapeError, _table.UnreadError):
-            with self._lock:
-                self._in_flight -= 1
-            raise
+            total = self._losses.total(point, self._clip())
         except BaseException as error:
             return error
+        if isinstance(total, _table.UnreadError):
+            with self._lock:
+                self._in_flight -= 1
+            raise total
+        return total
 
     def _clip(self) -> _user_losses.Clip:
         return _user_losses.Clip(self._config.budget, self._config.low, self._config.high)

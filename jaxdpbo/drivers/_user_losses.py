@@ -20,7 +20,7 @@ Add = Callable[[jax.Array, jax.Array], _totals.UserSum]  # of losses (m, s) and 
 
 
 class ShapeError(_result.ObjectiveError):
-    """A loss returned another shape than ``(users,)``. An exception of the loss itself has another type."""
+    """A loss returned another shape than ``(users,)``. Records may decide that shape, so no message names it."""
 
 
 class Clip(NamedTuple):
@@ -74,14 +74,17 @@ class TableLosses:
         self.assumptions = table.assumptions
         self._reference: tuple[object, ...] = ()  # the point, if any
 
-    def total(self, point: object, clip: Clip) -> _totals.UserSum:
-        """See ``ArrayLosses.total``.
+    def total(self, point: object, clip: Clip) -> _totals.UserSum | _table.UnreadError:
+        """See ``ArrayLosses.total``. If the table read no row, return its error: a loss can raise one, never return it.
 
         Raises:
           TableError: see ``Table.add``; or the loss returned another shape, which rows may decide, so the call counts.
         """
         clip = jax.tree.map(np.asarray, clip)  # workers get plain arrays
-        return self._scan([*self._reference, point], partial(_sum_batch, clip))
+        try:
+            return self._scan([*self._reference, point], partial(_sum_batch, clip))
+        except _table.UnreadError as error:  # of this table alone: see ``Contribution``
+            return error
 
     def set_reference(self, point: object) -> None:
         """From now on sum the differences from the losses at a point."""
@@ -99,7 +102,7 @@ class TableLosses:
         summed = None
         with contextlib.suppress(ShapeError):
             summed = self._table.add(Contribution(self._loss, tuple(points), add, shapes))
-        if summed is None:  # raised outside of the handler, since its context would say the shape
+        if summed is None:
             raise _table.TableError("loss must return one loss for each row of a batch")
         _table_scan.expect_users(summed.users, self._table.users)
         return _table_scan.unflatten(like, summed.total)
@@ -140,7 +143,7 @@ class Contribution(NamedTuple):
         """The total of a batch, int64 ``(k,)``.
 
         Raises:
-          TableError: the batch has another shape.
+          TableError: the batch has another shape, or the loss raised an UnreadError.
           ShapeError: the loss returned another shape.
         """
         _table_scan.expect_like(self.like, batch)
@@ -162,10 +165,10 @@ class Contribution(NamedTuple):
 def _call(loss: Loss, point: object, data: Data, users: int, dtype: DTypeLike) -> np.ndarray:
     """The losses ``(users,)`` at a point. Raise a ShapeError if they have another shape."""
     returned = _silence.call(loss, point, data)
-    try:
+    with contextlib.suppress(ValueError):
         return _user_values.to_losses("loss", returned, (users,), dtype)
-    except ValueError as error:
-        raise ShapeError(str(error)) from None
+    # Outside of the handler, since the context of the error would say the shape.
+    raise ShapeError(f"loss must return one loss per user, not their mean: values of shape ({users},)")
 
 
 def _sum_batch(clip: Clip, losses: jax.Array, present: jax.Array) -> _totals.UserSum:

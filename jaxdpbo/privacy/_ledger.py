@@ -619,7 +619,11 @@ def mark_warning(path: str | Path) -> str:
                 current = _is_current(mark, opened.chain)
             finally:
                 os.close(mark)
-            return "" if current else f"{path} is older than its mark {place.name}: it lacks lines written since"
+            return (
+                ""
+                if current
+                else f"{opened.path.name} is older than its mark {place.name}: it lacks lines written since"
+            )
     return ""
 
 

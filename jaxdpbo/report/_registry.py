@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jaxdpbo import _checks
-from jaxdpbo.privacy import _assumptions
+from jaxdpbo.privacy import _assumptions, _recording
 
 REQUIRED = (
     "name", "data_curators", "intended_use", "data_product_region", "publication_date", "registry_authors",
@@ -17,6 +17,7 @@ OPTIONAL = (
     "description", "data_product_type", "data_product_sector", "data_domain", "actors", "release_type",
     "preprocessing_and_hyperparameter_tuning", "justification", "sources", "notes",
 )  # fmt: skip
+ACCOUNTS = "created", "copies"  # details of a ledger that name accounts, which the page alone shows
 LISTS = ("data_curators", "registry_authors")
 ACTORS = (
     "The curator holds the records and runs the search. Everybody else may see the release, and nothing else. "
@@ -63,7 +64,8 @@ def _entry(facts: dict[str, Any], guarantee: dict[str, Any], entry: Mapping[str,
     proposed = _assumptions.PUBLIC_RECORDS in {row["assumption"] for row in guarantee["assumptions"]}
     epsilon = guarantee["epsilon before the release"]
     slug = "-".join("".join(letter if letter.isalnum() else " " for letter in entry["name"].lower()).split())
-    details = [f"{name}: {value}" for name, value in facts["details"].items() if name != "created"]  # names an account
+    named = {name: text for name, text in facts["details"].items() if name not in ACCOUNTS}
+    details = [f"{name}: {_recording.hide_accounts(text)}" for name, text in named.items()]
     versions = ", ".join(" ".join(pair) for pair in facts["versions"].items())
     delta, trained = guarantee["delta"], bool({"model", "fit"} & set(facts["title"].replace(",", " ").split()))
     basic = {

@@ -97,8 +97,8 @@ class PrivateStudy:
 
         Raises:
           optuna.TrialPruned: no evaluation is left, and the study stops.
-          ObjectiveFailed: the losses raised. The evaluation stays charged, and Optuna stores the failure: return NaN
-            for a user if the record cannot be evaluated. Losses of another shape than ``(n,)`` are not charged.
+          ObjectiveFailed: the losses raised, or have another shape than ``(n,)``. The evaluation stays charged, and
+            Optuna stores the failure: return NaN for a user if the record cannot be evaluated.
           TypeError: ``suggest`` returned another type than a dict.
           ValueError: the trial belongs to another study.
           RuntimeError: another thread is evaluating the trial.

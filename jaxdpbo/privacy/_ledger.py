@@ -302,7 +302,14 @@ def _requested_budget(
 
 
 def charge(
-    path: str | Path, run: str, what: str, spend: Spend, *, fingerprint: str = "", timeout: float | None = None
+    path: str | Path,
+    run: str,
+    what: str,
+    spend: Spend,
+    *,
+    fingerprint: str = "",
+    id: str | None = None,
+    timeout: float | None = None,
 ) -> Charge:
     """Pay for a release before you draw it. Repeated charges of the same run cost nothing.
 
@@ -323,18 +330,20 @@ def charge(
       spend: the cost of the release.
       fingerprint: a hash of everything public behind the release; or hashes of its parts, "name:hash name:hash", so
         that a refusal names the part that differs.
+      id: of the ledger, ``read_id``, if no other ledger may pay.
       timeout: seconds to wait for other processes; by default without limit.
 
     Raises:
       BudgetExceeded: the budget does not suffice.
       LedgerError: the spend differs from the budget in its notion or terms, the run was charged with another spend or
-        fingerprint, or the file is a copy.
+        fingerprint, the file is a copy, or its id is another.
     """
     spend, run, what = _exact(spend), _text("run", run), _text("what", what)
     if not isinstance(fingerprint, str):
         raise TypeError(f"fingerprint must be text, got a {type(fingerprint).__name__}")
     with _open_ledger(path, writing=True, timeout=timeout) as opened:
         current, kept = _account(opened)
+        _expect_id(opened, run, id)
         entry = _expect_chargeable(opened.path, current, run, spend, fingerprint)
         if entry is not None:
             _settle(opened)  # its writer may have been killed before the flush to disk
@@ -437,8 +446,7 @@ def note(
         steps, release = _find_kept(opened, run)
         if hash is not None:
             _expect_charge(opened, run, hash)
-        if id is not None and _find_id(opened) != id:
-            raise LedgerError(f"{opened.path} is not the ledger with the id that run {run!r} goes on with: put it back")
+        _expect_id(opened, run, id)
         if release is not None:
             raise MovedLedgerError(f"{opened.path}: run {run!r} has its release: nothing more may be drawn for it")
         if type(number) is not int or number != len(steps) + 1:
@@ -669,6 +677,12 @@ def _find_change(before: str, after: str) -> str:
     )
     named = ours.keys() == theirs.keys() and all((*ours.values(), *theirs.values()))
     return " and another ".join(name for name in ours if ours[name] != theirs[name]) if named else "fingerprint"
+
+
+def _expect_id(opened: "_Opened", run: str, id: str | None) -> None:
+    """Raise a LedgerError if the ledger must have an id, and has another."""
+    if id is not None and _find_id(opened) != id:
+        raise LedgerError(f"{opened.path} is not the ledger with the id that run {run!r} goes on with: put it back")
 
 
 def _find_id(opened: "_Opened") -> str:

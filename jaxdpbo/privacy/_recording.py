@@ -91,6 +91,7 @@ def charge_run(
     guarantee: _guarantee.Guarantee,
     *public: object,
     parts: Mapping[str, str] | None = None,
+    id: str | None = None,
 ) -> _ledger.Charge:
     """Pay for all releases of a run, before the run begins.
 
@@ -108,6 +109,7 @@ def charge_run(
       guarantee: the guarantee of the run, charged as its cost.
       public: all public values behind the release, such as the algorithm and its config.
       parts: hashes of what else the run is bound to, by name, for a refusal that names what differs.
+      id: of the ledger, if no other may pay.
 
     Raises:
       ValueError: no name, or a guarantee of a notion without composition in a ledger.
@@ -115,7 +117,8 @@ def charge_run(
       ledger.LedgerError: the budget does not suffice, or the name belongs to another run.
     """
     path, run, _ = check_recording(recording)
-    return _ledger.charge(path, run, what, _spend(recording, guarantee), fingerprint=_join_hashes(public, parts))
+    spend = _spend(recording, guarantee)
+    return _ledger.charge(path, run, what, spend, fingerprint=_join_hashes(public, parts), id=id)
 
 
 def expect_run(

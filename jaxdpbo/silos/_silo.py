@@ -270,14 +270,11 @@ class Silo:
 
     def _pay(self) -> None:
         """Pay for the run, once. The key's file names the charge before the first answer."""
-        path, run, _ = self._recording
         if self._key.charge:
             return
-        if _ledger.read_id(path) != self._key.ledger:
-            raise _ledger.LedgerError(f"{path} was replaced after the key of run {run!r} was made: {LOST}")
         what = f"{self.agreement.answers} sums of silo {self.name}"
-        terms = self.agreement.digest
-        charge = _recording.charge_run(self._recording, what, self.guarantee, terms, parts=self._subject)
+        terms, id = self.agreement.digest, self._key.ledger
+        charge = _recording.charge_run(self._recording, what, self.guarantee, terms, parts=self._subject, id=id)
         key = self._key._replace(charge=charge.hash)
         _files.replace(self._key_path, key.to_bytes(), _files.PRIVATE)
         self._key = key

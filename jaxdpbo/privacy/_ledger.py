@@ -781,7 +781,8 @@ class _Record(NamedTuple):
 def _add_line(record: _Record, number: int, line: dict[str, Any]) -> None:
     """Add a line to the record; raise ValueError, KeyError or LedgerError if the line is not valid at its place."""
     _, budget, entries, steps, releases, adopted = record
-    kind, run = line["kind"], line.get("run", "")
+    kind = line["kind"]
+    run = "" if kind == "adopted" else line["run"]
     if kind == "adopted":
         adopted.append(f"a copy, adopted {line['when']} by {line['by']}")
     elif kind == "spend" and run not in entries:
@@ -795,7 +796,7 @@ def _add_line(record: _Record, number: int, line: dict[str, Any]) -> None:
         if "paid" in line:
             entries[run] = entries[run]._replace(paid=_check_paid(entries[run].spend, _number(line["paid"])))
     else:
-        raise ValueError(kind)
+        raise ValueError(repr(kind))
 
 
 def _budget(header: dict[str, Any]) -> Budget:
@@ -1143,10 +1144,12 @@ def _check_fields(content: dict[str, Any]) -> dict[str, Any]:
     for name, value in content.items():
         if type(value) not in _as_tuple(_FIELDS.get(name, type(value))):
             raise ValueError(f"{name} has another type")
-        if name in ("run", "what", "by"):
+        if name in ("run", "what", "by", "who", "when"):
             _text(name, value)
     if "id" in content and (
-        "inode" not in content or "\0" in content.get("folder", "\0") or not _ID.fullmatch(content["id"])
+        "inode" not in content
+        or b"\0" in os.fsencode(content.get("folder", "\0"))  # a ValueError for text that no folder is named by
+        or not _ID.fullmatch(content["id"])
     ):
         raise ValueError("id must be that of a file")
     return content
@@ -1449,4 +1452,4 @@ def _who() -> str:
         user = getpass.getuser()
     except (KeyError, OSError, ImportError):
         user = str(os.getuid())  # a container may have no name for the user
-    return f"{user}@{socket.gethostname()}"
+    return _text("who", f"{user}@{socket.gethostname()}")

@@ -285,8 +285,8 @@ def to_text(tree: Tree) -> list[dict[str, Any]]:
     ]
 
 
-def from_text(like: Tree, written: list[dict[str, Any]]) -> Any:
-    """Decode arrays from ``to_text``, in the structure of ``like``.
+def from_text(like: Tree, written: object) -> Any:
+    """Decode arrays from ``to_text``, which others may have written, in the structure of ``like``.
 
     Raises:
       ledger.DamagedLedgerError: the arrays have other shapes or dtypes than ``like``.

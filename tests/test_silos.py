@@ -484,6 +484,22 @@ def test_a_silo_that_died_in_a_sum_answers_nothing_more(tmp_path):
         federation.open("A").answer(federation.request(attempt=1))
 
 
+def test_a_silo_that_sums_in_another_process_says_so_and_goes_on(tmp_path):
+    federation, refusals = Federation(tmp_path, answers=9), []
+
+    def scan(add, partial):
+        if not refusals:
+            with pytest.raises(silos.Refused) as refusal:
+                federation.open("A").answer(federation.request(attempt=1))
+            refusals.append(str(refusal.value))
+        return add(partial)
+
+    silo = federation.open("A", rows=federation.table("A", scan))
+    silo.answer(federation.request())
+    assert "if another process of this silo still works on it, ask again later" in refusals[0]
+    federation.open("A").answer(federation.request(attempt=1))
+
+
 # -- A charge, a key and a ledger --------------------------------------------------------------------------------------
 
 
@@ -602,6 +618,24 @@ def test_a_ledger_that_was_put_back_to_before_its_charge_gives_no_answer(tmp_pat
     with pytest.raises(ledger.LedgerError, match="did not make the charge"):
         federation.silos["A"].answer(federation.request())
     assert not federation.charges()
+
+
+@pytest.mark.parametrize("private", ["", "!!", "é", "a" * 43, base64.b64encode(bytes(31)).decode()])
+def test_a_file_that_holds_no_key_is_none(private, tmp_path):
+    federation = Federation(tmp_path)
+    file = next((tmp_path / "A").glob("*.run"))
+    file.write_text(json.dumps(json.loads(file.read_bytes()) | {"private": private}))
+    with pytest.raises(ValueError, match=rf"^{file.name} must be the key of a run, and is none: delete the file$"):
+        federation.open("A")
+    with pytest.raises(ValueError, match="identity must be a key of 32 bytes in base64, got"):
+        silos.make_roster([member._replace(identity=private) for member in federation.roster.members])
+
+
+def test_an_identity_of_another_length_is_none(tmp_path):
+    federation = Federation(tmp_path)
+    (tmp_path / "A" / "A.identity").write_bytes(b"short")
+    with pytest.raises(ValueError, match=r"^A\.identity must be the key of a silo, 32 bytes, and is none"):
+        federation.open("A")
 
 
 class Killed(BaseException):

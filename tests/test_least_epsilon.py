@@ -249,11 +249,11 @@ def test_a_ledger_is_charged_first_and_stores_the_release_last(tmp_path, one_pla
     path = tmp_path / "ledger"
     ledger.create(path, level=5.0, **TERMS)
     order = []
-    for module, name in ((_selection, "best_run"), (_ledger, "store_release"), (_ledger, "charge")):
+    for module, name in ((_selection, "best_run"), (_ledger, "store_release"), (_ledger, "charge_all")):
         real = getattr(module, name)
         monkeypatch.setattr(module, name, lambda *a, real=real, name=name, **o: (order.append(name), real(*a, **o))[1])
     search(ledgers={_fitting.TRAIN: Recording(path, "one")})
-    assert order == ["charge", "best_run", "store_release"]
+    assert order == ["charge_all", "best_run", "store_release"]
 
 
 def test_a_release_that_this_call_did_not_make_is_refused(tmp_path, one_plan):

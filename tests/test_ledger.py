@@ -41,7 +41,7 @@ def spend(level="1/10", notion="dp", delta=0, total_variation=0, **words):
 def append(path, content):
     """A line of whatever content, its hash right."""
     with _ledger._open_ledger(path, writing=True) as opened:
-        return _ledger._append(opened, content)
+        return _ledger._append(opened, content).chain.head
 
 
 def marks(folder):
@@ -487,6 +487,9 @@ FORGED = {
     "another relation": {"relation": "unit_distance", "unit": ["1/1", "1"]},
     "others protected": {"protects": "rows"},
     "a run that is a list": {"run": ["one"]},
+    "a time of two lines": {"when": "2026-01-01\nforged"},
+    "an author who clears the screen": {"who": "\x1b[2J"},
+    "no author": {"who": ""},
 }
 
 
@@ -503,6 +506,16 @@ def test_a_line_that_no_ledger_has_is_refused_though_its_hash_is_right(tmp_path,
         _ledger.account(path)
     with pytest.raises(DamagedLedgerError):
         _ledger.charge(path, "five", "w", spend())
+
+
+def test_a_spend_without_one_of_its_fields_is_refused(tmp_path):
+    path = small(tmp_path)
+    before, line = path.read_bytes(), _ledger.read(path).lines[1] | {"run": "three"}
+    for name in line:
+        put_as_written(path, before)
+        append(path, {field: line[field] for field in line if field != name})
+        with pytest.raises(DamagedLedgerError, match="line 5 is not a valid ledger entry"):
+            _ledger.account(path)
 
 
 # Tampering
@@ -1017,10 +1030,14 @@ def test_a_ledger_of_before_there_were_marks_goes_on(tmp_path):
 
 def test_an_id_that_leads_elsewhere_is_damage(tmp_path):
     path = small(tmp_path)
-    header = _ledger.read(path).lines[0] | {"id": "../../elsewhere"}
-    path.write_text(by_hand(json.dumps(header | {"inode": path.stat().st_ino})))
-    with pytest.raises(DamagedLedgerError, match="line 1 is not a valid ledger entry"):
-        _ledger.charge(path, "one", "w", spend())
+    for change in {"id": "../../elsewhere"}, {"folder": "\ud800"}, {"folder": "\0"}:
+        header = _ledger.read(path).lines[0] | change
+        content = path.read_bytes()
+        path.write_text(by_hand(json.dumps(header | {"inode": path.stat().st_ino})))
+        for use in (lambda: _ledger.charge(path, "one", "w", spend()), lambda: _ledger.describe(path)):
+            with pytest.raises(DamagedLedgerError, match="line 1 is not a valid ledger entry"):
+                use()
+        path.write_bytes(content)
 
 
 def test_a_file_that_was_replaced_while_its_lock_was_waited_for_is_opened_again(tmp_path):
@@ -1128,6 +1145,14 @@ def test_where_there_are_no_locks_nothing_is_written(tmp_path, monkeypatch):
 def test_a_user_without_a_name_has_a_number(tmp_path, monkeypatch):
     monkeypatch.setattr("getpass.getuser", lambda: {}["no such user"])
     assert _ledger.account(begun(tmp_path)).by.startswith(f"{os.getuid()}@")
+
+
+def test_a_user_with_a_name_of_two_lines_charges_nothing(tmp_path, monkeypatch):
+    path = begun(tmp_path)
+    monkeypatch.setenv("LOGNAME", "someone\nelse")
+    with pytest.raises(ValueError, match="who must be 1 to 200 printable characters"):
+        _ledger.charge(path, "one", "w", spend())
+    assert not _ledger.account(path).spends
 
 
 # Chains

@@ -777,6 +777,18 @@ def test_curated_rows_that_failed_are_not_drawn_again(tmp_path, monkeypatch):
             np.testing.assert_array_equal(one, two)
 
 
+def test_curated_rows_of_another_kind_are_damage(tmp_path, monkeypatch):
+    chosen = _transforms.gaussian(centre=np.zeros(2), scale=1.0, epsilon=1.0, delta=1e-5, radius=2.0)
+    path, stated, store = tmp_path / "ledger.jsonl", chosen.guarantee, _ledger.store_release
+    _ledger.create(path, notion="gdp", level=stated.level, relation="replace_one", protects=stated.protects)
+    monkeypatch.setattr(
+        _ledger, "store_release", lambda path, run, payload, **options: store(path, run, {"mean": 1.0}, **options)
+    )
+    for _ in range(2):
+        with pytest.raises(_ledger.DamagedLedgerError, match="must hold the"):
+            _transforms.curate(None, chosen, np.ones((3, 2)), ledger=drivers.Recording(path, "rows"))
+
+
 EVALUATOR = """
 import sys
 sys.path[:0] = [{tests!r}, {root!r}]
@@ -956,8 +968,56 @@ def test_charges_out_of_order_are_damage(tmp_path):
     other = book(tmp_path / "other")
     private_objective(other)
     _ledger.note(other, "bo", 1, {"colour": "red"})
-    with pytest.raises(_ledger.DamagedLedgerError, match=r"must hold a value, got \['colour'\]"):
+    with pytest.raises(_ledger.DamagedLedgerError, match=r"a range or a value, got \['colour'\]"):
         private_objective(other)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"charged": True}, {"charged": 1.0}, {"charged": 1, "high": 1.0}, {"seeking": False}, {"seeking": 1},
+        {"high": "abc"}, {"high": [1, 2]}, {"high": -3.0}, {"high": 0.0}, {"high": None}, {"high": 1e308},
+        {"point": 0.5, "value": "rows"}, {"point": 0.5, "value": [1]}, {"point": 0.5, "value": True}, {"value": 0.5},
+        {"loss": "x"}, {},
+    ],
+)  # fmt: skip
+def test_a_line_that_no_object_wrote_is_damage(line, tmp_path):
+    path, options = book(tmp_path), {"loss_range": "private", "design": [0.0, 1.0]}
+    first = private_objective(path, **options)
+    (charged,) = _ledger.account(path).spends
+    _ledger.note(path, "bo", charged.steps + 1, line)
+    for use in first.refresh, lambda: private_objective(path, **options):
+        with pytest.raises(_ledger.DamagedLedgerError):
+            use()
+
+
+@pytest.mark.parametrize("driver", [drivers.run_scan, drivers.run_loop])
+def test_a_release_of_another_kind_is_damage(driver, tmp_path, monkeypatch):
+    """Also one that somebody stored while the run was drawn."""
+    case, path, store = CASES["dp_gibo"], book(tmp_path), _ledger.store_release
+    monkeypatch.setattr(
+        _ledger, "store_release", lambda path, run, payload, **options: store(path, run, {"mean": 1.0}, **options)
+    )
+    for _ in range(2):
+        with pytest.raises(_ledger.DamagedLedgerError, match="must hold the"):
+            driver(
+                case.algorithm,
+                case.objective,
+                jnp.asarray(records()),
+                case.config(1.0),
+                **group_options(ledger=drivers.Recording(path, "first")),
+            )
+
+
+def test_a_step_that_clears_the_screen_is_damage(tmp_path):
+    case, path = CASES["dp_gibo"], book(tmp_path)
+    with pytest.raises(Killed):
+        go(case, path, one_code(watched(case, [], 1)))
+    (charged,) = _ledger.account(path).spends
+    line = {"draws": "\x1b[2J", "loss": _recorded_run.fingerprint_code(one_code(None))}
+    _ledger.note(path, "first", charged.steps + 1, line)
+    with pytest.raises(_ledger.DamagedLedgerError):
+        go(case, path, one_code(watched(case, [])))
 
 
 def test_the_range_of_a_run_is_found_by_one_object(tmp_path):

@@ -5,6 +5,8 @@ import math
 import pickle
 import random
 import sys
+import threading
+import time
 import warnings
 from decimal import Decimal
 from fractions import Fraction
@@ -14,8 +16,8 @@ import numpy as np
 import pytest
 from oracles import accounting as oracle
 
-from jaxdpbo import Recording, ledger, tuning
-from jaxdpbo.privacy import _accounting, _assumptions, _auditing, _keys, _ledger
+from jaxdpbo import Recording, ledger, privacy, tuning
+from jaxdpbo.privacy import _accounting, _assumptions, _auditing, _keys, _ledger, _recording
 from jaxdpbo.privacy._accounting import stage
 from jaxdpbo.tuning import _repetition, _selection
 
@@ -305,21 +307,21 @@ def test_one_file_under_two_paths_is_one_ledger(other, tmp_path, monkeypatch):
 
 def test_a_call_killed_between_two_charges_may_be_repeated(tmp_path, monkeypatch):
     """The charge that is last in order decides whose draws are paid: no order of two processes draws twice."""
-    recordings, charge, ran = two_ledgers(tmp_path), _ledger.charge, []
+    recordings, append, ran = two_ledgers(tmp_path), _ledger._append, []
 
     def run(setting, key):
         ran.append(1)
         return counted(setting, key)
 
-    def kill_second(path, *arguments, **options):
+    def kill_second(opened, content):
         if charges:
             raise KeyboardInterrupt
-        charges.append(path)
-        return charge(path, *arguments, **options)
+        charges.append(opened.path)
+        return append(opened, content)
 
     charges = []
     with monkeypatch.context() as patch:
-        patch.setattr(_ledger, "charge", kill_second)
+        patch.setattr(_ledger, "_append", kill_second)
         with pytest.raises(KeyboardInterrupt):
             select_for_two(recordings, run=run)
     assert sorted(spends(recordings).values()) == [0, 1]
@@ -340,14 +342,64 @@ def test_a_call_killed_between_two_charges_may_be_repeated(tmp_path, monkeypatch
     assert len(ran) == count
 
 
+def test_another_process_spends_before_all_charges_or_after_them(tmp_path, monkeypatch):
+    """It asks between two charges for what the second one needs, and waits."""
+    level = select().guarantees[0].level
+    recordings, append, others = two_ledgers(tmp_path, second={"level": 1.5 * level}), _ledger._append, []
+
+    def spend():
+        other = ledger.Spend((ledger.Event("dp", level),), "replace_one", SECOND)
+        with pytest.raises(ledger.BudgetExceeded):
+            ledger.charge(recordings[SECOND].path, "other", "w", other)
+
+    def meddle(*arguments):
+        if not others:
+            others.append(threading.Thread(target=spend))
+            others[0].start()
+            others[0].join(0.3)
+        return append(*arguments)
+
+    monkeypatch.setattr(_ledger, "_append", meddle)
+    select_for_two(recordings)
+    others[0].join()
+    assert spends(recordings) == {PEOPLE: 1, SECOND: 1}
+
+
+def test_two_calls_with_ledgers_in_other_orders_wait_for_no_deadlock(tmp_path, monkeypatch):
+    locked = _ledger._open_locked
+
+    def lock_slowly(*arguments):
+        descriptor = locked(*arguments)
+        time.sleep(0.1)
+        return descriptor
+
+    def charge(run, paths):
+        payments = {name: (Recording(path, run, "users"), guarantee) for name, path in zip("ab", paths, strict=True)}
+        _recording.charge_together(payments, "w")
+
+    for name in "ab":
+        ledger.create(tmp_path / name, mu=9, protects="users")
+    guarantee = privacy.guarantee("gdp", 1.0, "replace_one", "users")
+    monkeypatch.setattr(_ledger, "_open_locked", lock_slowly)
+    orders = {"one": [tmp_path / "a", tmp_path / "b"], "two": [tmp_path / "b", tmp_path / "a"]}
+    calls = [threading.Thread(target=charge, args=order, daemon=True) for order in orders.items()]
+    for call in calls:
+        call.start()
+    for call in calls:
+        call.join(30)
+    assert not any(call.is_alive() for call in calls)
+    monkeypatch.undo()
+    assert all(sorted(entry.run for entry in ledger.account(tmp_path / name).spends) == ["one", "two"] for name in "ab")
+
+
 def test_of_two_calls_at_once_one_draws(tmp_path, monkeypatch):
-    """The other process charges both ledgers, and runs, between this call's questions and its charges."""
-    recordings, charge = two_ledgers(tmp_path), _ledger.charge
+    """The other process charges both ledgers, and runs, after this call has read which ledgers pay."""
+    recordings, charge = two_ledgers(tmp_path), _ledger.charge_all
     with monkeypatch.context() as patch:
         patch.setattr(
             _ledger,
-            "charge",
-            lambda *arguments, **options: (patch.undo(), select_for_two(recordings), charge(*arguments, **options))[2],
+            "charge_all",
+            lambda *arguments: (patch.undo(), select_for_two(recordings), charge(*arguments))[2],
         )
         with pytest.raises(ledger.LedgerError, match="was charged before"):
             select_for_two(recordings, run=lambda setting, key: pytest.fail("drawn twice"))

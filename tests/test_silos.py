@@ -484,6 +484,22 @@ def test_a_silo_that_died_in_a_sum_answers_nothing_more(tmp_path):
         federation.open("A").answer(federation.request(attempt=1))
 
 
+def test_a_silo_that_sums_in_another_process_says_so_and_goes_on(tmp_path):
+    federation, refusals = Federation(tmp_path, answers=9), []
+
+    def scan(add, partial):
+        if not refusals:
+            with pytest.raises(silos.Refused) as refusal:
+                federation.open("A").answer(federation.request(attempt=1))
+            refusals.append(str(refusal.value))
+        return add(partial)
+
+    silo = federation.open("A", rows=federation.table("A", scan))
+    silo.answer(federation.request())
+    assert "if another process of this silo still works on it, ask again later" in refusals[0]
+    federation.open("A").answer(federation.request(attempt=1))
+
+
 # -- A charge, a key and a ledger --------------------------------------------------------------------------------------
 
 
@@ -518,9 +534,7 @@ def test_a_silo_answers_nothing_once_its_ledger_is_replaced(moment, replace, tmp
     replace(book, older)
     content = book.read_bytes()
     for attempt in (0, 1):
-        with pytest.raises(
-            ledger.LedgerError, match=r"did not make the charge|was replaced after the key|not the ledger with the id"
-        ):
+        with pytest.raises(ledger.LedgerError, match=r"did not make the charge|not the ledger with the id"):
             silo.answer(federation.request(attempt=attempt))
     with pytest.raises(ledger.LedgerError, match="not the ledger of A-"):
         federation.open("A")
@@ -563,6 +577,32 @@ def test_a_ledger_that_is_replaced_during_a_request_gives_no_answer(moment, repl
         federation.open("A")
 
 
+def test_another_ledger_in_the_moment_of_the_charge_is_not_charged(tmp_path, monkeypatch):
+    """The key's file would name a charge of another ledger, and neither ledger could go on."""
+    federation, folder, charge_run = Federation(tmp_path), tmp_path / "A", _silo._recording.charge_run
+    book, other, spare = (folder / name for name in ("book", "other", "spare"))
+    ledger.create(other, mu=9)
+
+    def swap(before, after):
+        book.rename(after)
+        before.rename(book)
+
+    def charge(*arguments, **options):
+        swap(other, spare)
+        try:
+            return charge_run(*arguments, **options)
+        finally:
+            swap(spare, other)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_silo._recording, "charge_run", charge)
+        with pytest.raises(ledger.LedgerError, match="not the ledger with the id"):
+            federation.silos["A"].answer(federation.request())
+    assert not ledger.account(other).spends
+    federation.silos["A"].answer(federation.request())
+    federation.open("A").answer(federation.request(step=1))
+
+
 def test_a_ledger_that_was_put_back_to_before_its_charge_gives_no_answer(tmp_path):
     """The same file with the same id, and its mark too: the file of the key knows of the charge."""
     federation, book = Federation(tmp_path), tmp_path / "A" / "book"
@@ -578,6 +618,24 @@ def test_a_ledger_that_was_put_back_to_before_its_charge_gives_no_answer(tmp_pat
     with pytest.raises(ledger.LedgerError, match="did not make the charge"):
         federation.silos["A"].answer(federation.request())
     assert not federation.charges()
+
+
+@pytest.mark.parametrize("private", ["", "!!", "é", "a" * 43, base64.b64encode(bytes(31)).decode()])
+def test_a_file_that_holds_no_key_is_none(private, tmp_path):
+    federation = Federation(tmp_path)
+    file = next((tmp_path / "A").glob("*.run"))
+    file.write_text(json.dumps(json.loads(file.read_bytes()) | {"private": private}))
+    with pytest.raises(ValueError, match=rf"^{file.name} must be the key of a run, and is none: delete the file$"):
+        federation.open("A")
+    with pytest.raises(ValueError, match="identity must be a key of 32 bytes in base64, got"):
+        silos.make_roster([member._replace(identity=private) for member in federation.roster.members])
+
+
+def test_an_identity_of_another_length_is_none(tmp_path):
+    federation = Federation(tmp_path)
+    (tmp_path / "A" / "A.identity").write_bytes(b"short")
+    with pytest.raises(ValueError, match=r"^A\.identity must be the key of a silo, 32 bytes, and is none"):
+        federation.open("A")
 
 
 class Killed(BaseException):

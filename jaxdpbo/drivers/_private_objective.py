@@ -52,16 +52,19 @@ class _Record(NamedTuple):
           ledger.DamagedLedgerError: the charges are not numbered in order, or the line is of another kind.
         """
         after = self._replace(lines=self.lines + 1)
-        if "charged" in line:
+        line = {name: line[name] for name in line if self.lines or name != _recorded_run.LOSS}
+        if ledgers.has_fields(line, {"charged": int}):
             if line["charged"] != self.charged + 1:
                 raise ledgers.DamagedLedgerError(f"charges must be numbered in order, got {line['charged']!r}")
             return after._replace(charged=self.charged + 1)
-        if "seeking" in line:
+        if ledgers.has_fields(line, {"seeking": bool}) and line["seeking"]:
             return after._replace(range_charged=True)
-        if "high" in line:
+        if ledgers.has_fields(line, {"high": float}) and _private_scale.is_scale(line["high"]):
             return after._replace(high=line["high"])
-        if not {"point", "value"} <= line.keys():
-            raise ledgers.DamagedLedgerError(f"lines of private evaluations must hold a value, got {sorted(line)}")
+        if line.keys() != {"point", "value"} or type(line["value"]) is not float:
+            raise ledgers.DamagedLedgerError(
+                f"a line of private evaluations must be a charge, a range or a value, got {sorted(line)}"
+            )
         evaluation = Evaluation(_from_json(line["point"]) if point is None else point, line["value"])
         return after._replace(spent=(*self.spent, evaluation))
 

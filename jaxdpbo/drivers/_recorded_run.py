@@ -137,7 +137,7 @@ def begin_record(
     expect_same_loss(recording, charged, subject.loss)
     publics, before = [], _zeros(fresh)
     for number, line in enumerate(charged.steps):
-        if number % 2 == 0 and set(line) - {LOSS} == {"draws"}:
+        if number % 2 == 0 and set(line) - {LOSS} == {"draws"} and str(line["draws"]).isprintable():
             continue
         try:
             (kind, text), *rest = line.items()
@@ -229,12 +229,12 @@ def record_release(recording: recordings.Recording, charge: str, released: Tree)
     """Store a release in the ledger, under the charge with this hash, and return the stored release."""
     path, run, _ = recording
     stored = _ledger.store_release(path, run, {"release": recordings.to_text(released)}, hash=charge)
-    return recordings.from_text(released, stored["release"])
+    return recordings.from_text(released, stored.get("release"))
 
 
 def load_release(charged: Any, like: Tree) -> Any:
     """The stored release in the shape of ``like``, or None."""
-    return None if charged.release is None else recordings.from_text(like, charged.release["release"])
+    return None if charged.release is None else recordings.from_text(like, charged.release.get("release"))
 
 
 def _describe_run(algorithm: Algorithm, config: Any) -> str:

@@ -44,7 +44,7 @@ import socket
 import stat
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from fractions import Fraction
 from functools import lru_cache
@@ -302,7 +302,14 @@ def _requested_budget(
 
 
 def charge(
-    path: str | Path, run: str, what: str, spend: Spend, *, fingerprint: str = "", timeout: float | None = None
+    path: str | Path,
+    run: str,
+    what: str,
+    spend: Spend,
+    *,
+    fingerprint: str = "",
+    id: str | None = None,
+    timeout: float | None = None,
 ) -> Charge:
     """Pay for a release before you draw it. Repeated charges of the same run cost nothing.
 
@@ -323,46 +330,82 @@ def charge(
       spend: the cost of the release.
       fingerprint: a hash of everything public behind the release; or hashes of its parts, "name:hash name:hash", so
         that a refusal names the part that differs.
+      id: of the ledger, ``read_id``, if no other ledger may pay.
       timeout: seconds to wait for other processes; by default without limit.
 
     Raises:
       BudgetExceeded: the budget does not suffice.
       LedgerError: the spend differs from the budget in its notion or terms, the run was charged with another spend or
-        fingerprint, or the file is a copy.
+        fingerprint, the file is a copy, or its id is another.
     """
     spend, run, what = _exact(spend), _text("run", run), _text("what", what)
     if not isinstance(fingerprint, str):
         raise TypeError(f"fingerprint must be text, got a {type(fingerprint).__name__}")
     with _open_ledger(path, writing=True, timeout=timeout) as opened:
-        current, kept = _account(opened)
-        entry = _expect_chargeable(opened.path, current, run, spend, fingerprint)
-        if entry is not None:
-            _settle(opened)  # its writer may have been killed before the flush to disk
-            return _make_charge(opened, entry, kept[run])
-        content = {"kind": "spend", "run": run, "what": what} | _to_json(spend)
-        signed = {"who": _who(), "when": _now()}
-        digest = _append(opened, content | {"fingerprint": fingerprint} | signed)
-        return Charge(run, len(opened.chain.lines) + 1, digest, False, (), None, **signed)
+        _expect_id(opened, run, id)
+        return _charge(opened, run, what, spend, fingerprint)[1]
 
 
-def expect_charges(
-    path: str | Path, charges: Sequence[tuple[str, Spend, str]], *, timeout: float | None = None
-) -> tuple[bool, ...]:
-    """Raise what ``charge`` would raise for each ``(run, spend, fingerprint)`` in turn; write nothing.
+def _charge(opened: "_Opened", run: str, what: str, spend: Spend, fingerprint: str) -> tuple["_Opened", Charge]:
+    """Charge an opened ledger; return it with its new line, and the charge."""
+    current, kept = _account(opened)
+    entry = _expect_chargeable(opened.path, current, run, spend, fingerprint)
+    if entry is not None:
+        _settle(opened)  # its writer may have been killed before the flush to disk
+        return opened, _make_charge(opened, entry, kept[run])
+    content = {"kind": "spend", "run": run, "what": what} | _to_json(spend)
+    signed = {"who": _who(), "when": _now()}
+    opened = _append(opened, content | {"fingerprint": fingerprint} | signed)
+    return opened, Charge(run, len(opened.chain.lines), opened.chain.head, False, (), None, **signed)
 
-    Returns:
-      True for each run that was charged before.
+
+class Payment(NamedTuple):
+    """A charge of one of several ledgers: the ledger's path and ``read_identity``; the rest as for ``charge``."""
+
+    path: str | Path
+    identity: tuple[tuple[int, int], str]
+    run: str
+    spend: Spend
+    fingerprint: str
+
+
+def charge_all(payments: Sequence[Payment], what: str) -> bool:
+    """Charge several runs, all or none; True if this call charged the last one.
+
+    All files stay locked from the first question to the last charge: no other process spends in between. The order of
+    the locks is that of the devices and inodes, so that two calls cannot wait for each other. A process killed between
+    two charges leaves some of them: the same call charges the rest.
+
+    Raises:
+      LedgerError: see ``charge``; or a file was replaced since its ``read_identity``.
     """
-    with _open_ledger(path, writing=True, timeout=timeout) as opened:
-        current, before = _account(opened)[0], []
-        for run, asked, fingerprint in charges:
-            spend = _exact(asked)
-            entry = _expect_chargeable(opened.path, current, _text("run", run), spend, fingerprint)
-            before.append(entry is not None)
-            if entry is None:
+    what, payments = _text("what", what), [asked._replace(spend=_exact(asked.spend)) for asked in payments]
+    paths = {asked.identity: asked.path for asked in payments}
+    with ExitStack() as stack:
+        books: dict[Any, _Opened] = {}
+        for identity in sorted(paths):
+            opened = stack.enter_context(_open_ledger(paths[identity], writing=True))
+            if _find_identity(opened) != identity:
+                raise LedgerError(f"{opened.path} was replaced during the call: put it back, and call again")
+            books[identity] = opened
+        accounts, charged = {identity: _account(opened)[0] for identity, opened in books.items()}, False
+        for identity, run, spend, fingerprint in (asked[1:] for asked in payments):
+            current, path = accounts[identity], books[identity].path
+            charged = _expect_chargeable(path, current, _text("run", run), spend, fingerprint) is not None
+            if not charged:
                 left = zip(current.left, _amounts(spend), strict=True)
-                current = current._replace(left=Amounts(*(has - cost for has, cost in left)))
-        return tuple(before)
+                accounts[identity] = current._replace(left=Amounts(*(has - cost for has, cost in left)))
+        if charged:
+            return False
+        for identity, run, spend, fingerprint in (asked[1:] for asked in payments):
+            books[identity], _ = _charge(books[identity], run, what, spend, fingerprint)
+        return True
+
+
+def expect_charge(path: str | Path, run: str, spend: Spend, fingerprint: str) -> None:
+    """Raise what ``charge`` would raise, and write nothing."""
+    with _open_ledger(path, writing=True) as opened:
+        _expect_chargeable(opened.path, _account(opened)[0], _text("run", run), _exact(spend), fingerprint)
 
 
 def read_identity(path: str | Path) -> tuple[tuple[int, int], str]:
@@ -371,8 +414,12 @@ def read_identity(path: str | Path) -> tuple[tuple[int, int], str]:
     A ledger that was moved keeps the hash.
     """
     with _open_ledger(path, writing=False) as opened:
-        status = os.fstat(opened.descriptor)
-        return (status.st_dev, status.st_ino), opened.chain.hashes[0]
+        return _find_identity(opened)
+
+
+def _find_identity(opened: "_Opened") -> tuple[tuple[int, int], str]:
+    status = os.fstat(opened.descriptor)
+    return (status.st_dev, status.st_ino), opened.chain.hashes[0]
 
 
 def find_charge(path: str | Path, run: str, *, hash: str) -> Charge:
@@ -437,8 +484,7 @@ def note(
         steps, release = _find_kept(opened, run)
         if hash is not None:
             _expect_charge(opened, run, hash)
-        if id is not None and _find_id(opened) != id:
-            raise LedgerError(f"{opened.path} is not the ledger with the id that run {run!r} goes on with: put it back")
+        _expect_id(opened, run, id)
         if release is not None:
             raise MovedLedgerError(f"{opened.path}: run {run!r} has its release: nothing more may be drawn for it")
         if type(number) is not int or number != len(steps) + 1:
@@ -675,6 +721,12 @@ def _find_change(before: str, after: str) -> str:
     return " and another ".join(name for name in ours if ours[name] != theirs[name]) if named else "fingerprint"
 
 
+def _expect_id(opened: "_Opened", run: str, id: str | None) -> None:
+    """Raise a LedgerError if the ledger must have an id, and has another."""
+    if id is not None and _find_id(opened) != id:
+        raise LedgerError(f"{opened.path} is not the ledger with the id that run {run!r} goes on with: put it back")
+
+
 def _find_id(opened: "_Opened") -> str:
     identity = _last_identity(opened.chain)
     if identity is None or "id" not in identity:
@@ -733,7 +785,8 @@ class _Record(NamedTuple):
 def _add_line(record: _Record, number: int, line: dict[str, Any]) -> None:
     """Add a line to the record; raise ValueError, KeyError or LedgerError if the line is not valid at its place."""
     _, budget, entries, steps, releases, adopted = record
-    kind, run = line["kind"], line.get("run", "")
+    kind = line["kind"]
+    run = "" if kind == "adopted" else line["run"]
     if kind == "adopted":
         adopted.append(f"a copy, adopted {line['when']} by {line['by']}")
     elif kind == "spend" and run not in entries:
@@ -747,7 +800,7 @@ def _add_line(record: _Record, number: int, line: dict[str, Any]) -> None:
         if "paid" in line:
             entries[run] = entries[run]._replace(paid=_check_paid(entries[run].spend, _number(line["paid"])))
     else:
-        raise ValueError(kind)
+        raise ValueError(repr(kind))
 
 
 def _budget(header: dict[str, Any]) -> Budget:
@@ -1095,10 +1148,12 @@ def _check_fields(content: dict[str, Any]) -> dict[str, Any]:
     for name, value in content.items():
         if type(value) not in _as_tuple(_FIELDS.get(name, type(value))):
             raise ValueError(f"{name} has another type")
-        if name in ("run", "what", "by"):
+        if name in ("run", "what", "by", "who", "when"):
             _text(name, value)
     if "id" in content and (
-        "inode" not in content or "\0" in content.get("folder", "\0") or not _ID.fullmatch(content["id"])
+        "inode" not in content
+        or b"\0" in os.fsencode(content.get("folder", "\0"))  # a ValueError for text that no folder is named by
+        or not _ID.fullmatch(content["id"])
     ):
         raise ValueError("id must be that of a file")
     return content
@@ -1123,8 +1178,8 @@ def _line(previous: str, content: dict[str, Any]) -> tuple[bytes, str]:
     return f"{body}{_HASH % digest}\n".encode(), digest
 
 
-def _append(opened: _Opened, content: dict[str, Any], *, named: bool = False) -> str:
-    """Append a line, flush it to disk and return its hash. ``named``: the file's name is on disk already."""
+def _append(opened: _Opened, content: dict[str, Any], *, named: bool = False) -> _Opened:
+    """Append a line, and flush it to disk. ``named``: the file's name is on disk already."""
     line, digest = _line(opened.chain.head, content)
     if opened.torn:
         os.ftruncate(opened.descriptor, opened.end)
@@ -1136,7 +1191,10 @@ def _append(opened: _Opened, content: dict[str, Any], *, named: bool = False) ->
     if opened.mark is not None:
         with suppress(OSError):  # the line is written; an outdated mark names an earlier line of the file
             os.pwrite(opened.mark, digest.encode(), 0)
-    return digest
+    lines, _, hashes = opened.chain
+    return opened._replace(
+        chain=Chain((*lines, content), digest, (*hashes, digest)), end=opened.end + len(line), torn=False
+    )
 
 
 def _write(descriptor: int, line: bytes, end: int) -> None:
@@ -1398,4 +1456,4 @@ def _who() -> str:
         user = getpass.getuser()
     except (KeyError, OSError, ImportError):
         user = str(os.getuid())  # a container may have no name for the user
-    return f"{user}@{socket.gethostname()}"
+    return _text("who", f"{user}@{socket.gethostname()}")

@@ -144,6 +144,11 @@ def median_of_counts(
     return jnp.ldexp(jnp.ones((), dtype), exponent)
 
 
+def is_scale(number: float) -> bool:
+    """True for a number from the least to the largest scale that can be found."""
+    return FACTOR * 2.0**LOWEST <= number <= FACTOR * 2.0**HIGHEST
+
+
 def largest_differences(losses: jax.Array, reference: jax.Array) -> jax.Array:
     """Return each user's largest difference ``(n,)`` of ``losses (m, n)`` from ``reference (n,)``; NaN if any is NaN.
 

@@ -92,6 +92,7 @@ def charge_run(
     guarantee: _guarantee.Guarantee,
     *public: object,
     parts: Mapping[str, str] | None = None,
+    id: str | None = None,
 ) -> _ledger.Charge:
     """Pay for all releases of a run, before the run begins.
 
@@ -109,6 +110,7 @@ def charge_run(
       guarantee: the guarantee of the run, charged as its cost.
       public: all public values behind the release, such as the algorithm and its config.
       parts: hashes of what else the run is bound to, by name, for a refusal that names what differs.
+      id: of the ledger, if no other may pay.
 
     Raises:
       ValueError: no name, or a guarantee of a notion without composition in a ledger.
@@ -116,7 +118,8 @@ def charge_run(
       ledger.LedgerError: the budget does not suffice, or the name belongs to another run.
     """
     path, run, _ = check_recording(recording)
-    return _ledger.charge(path, run, what, _spend(recording, guarantee), fingerprint=_join_hashes(public, parts))
+    spend = _spend(recording, guarantee)
+    return _ledger.charge(path, run, what, spend, fingerprint=_join_hashes(public, parts), id=id)
 
 
 def expect_run(
@@ -124,13 +127,14 @@ def expect_run(
 ) -> None:
     """Raise what ``charge_run`` would raise, and pay nothing."""
     path, run, _ = check_recording(recording)
-    _ledger.expect_charges(path, [(run, _spend(recording, guarantee), _join_hashes(public, parts))])
+    _ledger.expect_charge(path, run, _spend(recording, guarantee), _join_hashes(public, parts))
 
 
 def charge_together(payments: Mapping[str, tuple[Recording, _guarantee.Guarantee]], what: str, *public: object) -> None:
     """Pay for one release from several ledgers, before the run begins: ask all of them, then charge all or none.
 
-    A process killed between two charges leaves some of them: the same call charges the rest. The last charge decides.
+    No other process spends between the questions and the charges: all files stay locked (``ledger.charge_all``). A
+    process killed between two charges leaves some of them: the same call charges the rest. The last charge decides.
     A call that makes it may draw; every other call is refused, since somebody may have seen the draws. The
     fingerprints cover all names and ledgers, so that a call with other ledgers is another release.
 
@@ -147,22 +151,17 @@ def charge_together(payments: Mapping[str, tuple[Recording, _guarantee.Guarantee
     ordered = dict(sorted(payments.items()))
     files = {name: _ledger.read_identity(recording.path) for name, (recording, _) in ordered.items()}
     digest = _join_hashes((*public, [(name, files[name][1], ordered[name][0].run) for name in ordered]))
-    spends = {name: _spend(*payment) for name, payment in ordered.items()}
-    before: dict[str, bool] = {}
     for file in dict.fromkeys(file for file, _ in files.values()):
         names = [name for name in ordered if files[name][0] == file]
         runs = [ordered[name][0].run for name in names]
         if len(set(runs)) < len(runs):
             raise ValueError(f"ledgers must name another run for each set of rows in one file, got {runs} for {names}")
-        asked = [(run, spends[name], digest) for name, run in zip(names, runs, strict=True)]
-        before |= zip(names, _ledger.expect_charges(ordered[names[0]][0].path, asked), strict=True)
-    *_, last = ordered
-    if not before[last]:
-        for name, (recording, _) in ordered.items():
-            charged = _ledger.charge(recording.path, recording.run, what, spends[name], fingerprint=digest)
-            before[name] = charged.charged_before
-    if before[last]:
-        path, run, _ = ordered[last][0]
+    asked = [
+        _ledger.Payment(recording.path, files[name], recording.run, _spend(recording, guarantee), digest)
+        for name, (recording, guarantee) in ordered.items()
+    ]
+    if not _ledger.charge_all(asked, what):
+        path, run = asked[-1].path, asked[-1].run
         raise _ledger.LedgerError(
             f"{path}: run {run!r} was charged before, and its draws may have been seen: give a new attempt its own "
             "name, with its own charge"
@@ -292,8 +291,8 @@ def to_text(tree: Tree) -> list[dict[str, Any]]:
     ]
 
 
-def from_text(like: Tree, written: list[dict[str, Any]]) -> Any:
-    """Decode arrays from ``to_text``, in the structure of ``like``.
+def from_text(like: Tree, written: object) -> Any:
+    """Decode arrays from ``to_text``, which others may have written, in the structure of ``like``.
 
     Raises:
       ledger.DamagedLedgerError: the arrays have other shapes or dtypes than ``like``.

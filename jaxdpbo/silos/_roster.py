@@ -1,6 +1,7 @@
 """Who takes part: silos with their public sizes and identities, agreed before the first run."""
 
 import base64
+import contextlib
 import hashlib
 import json
 from collections.abc import Sequence
@@ -95,7 +96,7 @@ def make_roster(members: Sequence[Member], *, missing: int = 0) -> Roster:
     for member in members:
         _checks.size("users", member.users)
         _check_name(member.name)
-        _decode("identity", member.identity)
+        decode_key("identity", member.identity)
     if len(members) - missing < 2:
         raise ValueError(f"a sum must have two silos or more, got {len(members)} with missing={missing}")
     for what, values in ("names", {m.name for m in members}), ("identities", {m.identity for m in members}):
@@ -177,15 +178,18 @@ def identity_path(folder: str | Path, name: str) -> Path:
 def sign(folder: str | Path, name: str, message: bytes) -> bytes:
     """The signature of a silo under a message."""
     keys = _checks.extra("cryptography.hazmat.primitives.asymmetric.ed25519", EXTRA, "silos")
-    private = keys.Ed25519PrivateKey.from_private_bytes(_files.read_private(identity_path(folder, name)))
-    return private.sign(message)
+    path = identity_path(folder, name)
+    private = _files.read_private(path)
+    if len(private) != 32:
+        raise ValueError(f"{path.name} must be the key of a silo, 32 bytes, and is none: put the file back")
+    return keys.Ed25519PrivateKey.from_private_bytes(private).sign(message)
 
 
 def is_signed(member: Member, message: bytes, signature: bytes) -> bool:
     """True if the silo signed the message."""
     keys: Any = _checks.extra("cryptography.hazmat.primitives.asymmetric.ed25519", EXTRA, "silos")
     errors: Any = _checks.extra("cryptography.exceptions", EXTRA, "silos")
-    public = keys.Ed25519PublicKey.from_public_bytes(_decode("identity", member.identity))
+    public = keys.Ed25519PublicKey.from_public_bytes(decode_key("identity", member.identity))
     try:
         public.verify(signature, message)
     except errors.InvalidSignature:
@@ -198,8 +202,11 @@ def _check_name(name: object) -> None:
         raise ValueError(f"name of a silo must be of letters, digits, '-' and '_', got {name!r}")
 
 
-def _decode(name: str, text: str) -> bytes:
-    content = base64.b64decode(text, validate=True)
+def decode_key(name: str, text: str) -> bytes:
+    """A key of 32 bytes, in base64. Raise a ValueError for other text."""
+    content = b""
+    with contextlib.suppress(ValueError):
+        content = base64.b64decode(text, validate=True)
     if len(content) != 32 or base64.b64encode(content).decode() != text:
         raise ValueError(f"{name} must be a key of 32 bytes in base64, got {len(content)} bytes")
     return content

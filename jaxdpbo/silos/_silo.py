@@ -22,6 +22,7 @@ from jaxdpbo.tables import _engine, _table
 
 LABEL = b"jaxdpbo silos 1"  # of everything signed or derived
 ENDED = "so it answers nothing more in this run: start a new run"
+UNENDED = "if another process of this silo still works on it, ask again later; if that process died, start a new run"
 LOST = "give that ledger, or agree on a run of another name"
 LARGEST_KEY = 2**10  # bytes of the file
 STEPS = {"step": int, "attempt": int, "query": str}, {"done": list}, {"failed": bool}  # lines under the charge
@@ -133,7 +134,7 @@ class Silo:
         self._dry_run()
         self._key_path = self._folder / f"{self.name}-{agreement.digest.hex()[:32]}.run"
         self._key = self._open_key()
-        self._private = base64.b64decode(self._key.private)
+        self._private = _roster.decode_key("private", self._key.private)
 
     def credential(self) -> Credential:
         """The public key of this silo for this run, signed."""
@@ -150,7 +151,8 @@ class Silo:
         of them whether the loss of some user fails there.
 
         Raises:
-          Refused: the request is none that the silo agreed to, or was answered before. Nothing was sent or charged.
+          Refused: the request is none that the silo agreed to, and nothing was charged; or no answer is left for it,
+            and the run stays charged. Nothing was sent.
           ledger.LedgerError: the ledger is not that of the run's key, cannot pay, or holds a release of the run.
           Exception: of the loss or of the table, after the attempt was recorded. Send the server no text of it.
         """
@@ -219,7 +221,7 @@ class Silo:
         if any("failed" in line for line in lines):
             raise Refused(f"a sum of this silo failed, {ENDED}")
         if len(answers) > sum("done" in line for line in lines):
-            raise Refused(f"a sum of this silo did not end, {ENDED}")
+            raise Refused(f"a sum of this silo did not end: {UNENDED}")
         if len(answers) >= self.agreement.answers:
             raise Refused(f"all {self.agreement.answers} answers of this silo are given")
         path, run, _ = self._recording
@@ -256,6 +258,7 @@ class Silo:
         try:
             content = _files.read_private(self._key_path, LARGEST_KEY)
             key = RunKey(**_ledger.parse_fields(content, dict.fromkeys(RunKey._fields, str)))
+            _roster.decode_key("private", key.private)
         except _files.NotPrivate:
             raise
         except ValueError:
@@ -270,14 +273,11 @@ class Silo:
 
     def _pay(self) -> None:
         """Pay for the run, once. The key's file names the charge before the first answer."""
-        path, run, _ = self._recording
         if self._key.charge:
             return
-        if _ledger.read_id(path) != self._key.ledger:
-            raise _ledger.LedgerError(f"{path} was replaced after the key of run {run!r} was made: {LOST}")
         what = f"{self.agreement.answers} sums of silo {self.name}"
-        terms = self.agreement.digest
-        charge = _recording.charge_run(self._recording, what, self.guarantee, terms, parts=self._subject)
+        terms, id = self.agreement.digest, self._key.ledger
+        charge = _recording.charge_run(self._recording, what, self.guarantee, terms, parts=self._subject, id=id)
         key = self._key._replace(charge=charge.hash)
         _files.replace(self._key_path, key.to_bytes(), _files.PRIVATE)
         self._key = key

@@ -141,7 +141,7 @@ EXEMPT: dict[str, dict[str, str]] = {
             "split_levels grid noise_settings join_settings same_noise describe_noise_change gdp_guarantee units "
             "quantise_scores grid_unit"
         ),
-        "privacy._ledger": "expect_charges find_charge read_identity read_id",
+        "privacy._ledger": "charge_all expect_charge find_charge read_identity read_id",
         "privacy._recording": (
             "charge_once charge_together expect_first expect_run to_text notion is_released store_cost describe_origin "
             "release_note"

@@ -100,7 +100,7 @@ def curate(
         ledger = recordings.check_recording(ledger)
         charged = recordings.charge_once(ledger, f"curate by {config.kind}", guarantee, config, shape)
     if charged is not None and charged.release is not None:
-        released, projection = recordings.from_text(_shapes(config, shape), charged.release["rows"])
+        released, projection = recordings.from_text(_shapes(config, shape), charged.release.get("rows"))
         note = recordings.release_note(charged)
     else:
         with np.errstate(all="ignore"):
@@ -108,7 +108,8 @@ def curate(
         if ledger is not None:
             assert charged is not None
             content = {"rows": recordings.to_text((released, projection))}
-            ledgers.store_release(ledger.path, ledger.run, content, hash=charged.hash)
+            stored = ledgers.store_release(ledger.path, ledger.run, content, hash=charged.hash)
+            released, projection = recordings.from_text(_shapes(config, shape), stored.get("rows"))
     metadata = Metadata(config.kind, _distribution(config, projection), projection, config.scale)
     return CuratedRows(released, metadata, guarantee, note)
 

@@ -310,7 +310,18 @@ def test_remote_addresses_are_compared_as_they_read():
 
 
 def test_a_path_that_reads_like_an_address_is_a_path(tmp_path):
-    for path in ("/d/s3://x/a", "3s://x", "s3:/x", "://x", "//[x/a", "/a\tb", " file:///x", "/d?a#b", "a b://c"):
+    for path in (
+        "/d/s3://x/a",
+        "d/s3://x",
+        "3s://x",
+        "s3:/x",
+        "://x",
+        "//[x/a",
+        "/a\tb",
+        " file:///x",
+        "/d?a#b",
+        "a b://c",
+    ):
         assert _identity.local_path(path) == path
     for address, path in {"file:/a%20b": "/a b", "FILE:///a": "/a", "local://localhost/a": "/a"}.items():
         assert _identity.local_path(address) == path

@@ -330,7 +330,7 @@ def charge(
       spend: the cost of the release.
       fingerprint: a hash of everything public behind the release; or hashes of its parts, "name:hash name:hash", so
         that a refusal names the part that differs.
-      id: of the ledger, ``read_id``, if no other ledger may pay.
+      id: of the ledger, as its file says, if no other ledger may pay.
       timeout: seconds to wait for other processes; by default without limit.
 
     Raises:

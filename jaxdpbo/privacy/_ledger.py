@@ -373,8 +373,8 @@ def charge_all(payments: Sequence[Payment], what: str) -> bool:
     """Charge several runs, all or none; True if this call charged the last one.
 
     All files stay locked from the first question to the last charge: no other process spends in between. The order of
-    the locks is that of the devices and inodes, so that two calls cannot wait for each other. A process killed between
-    two charges leaves some of them: the same call charges the rest.
+    the locks is that of the devices and inodes, so that two calls cannot wait for each other. A process killed, or
+    a disk full, between two charges leaves some of them: the same call charges the rest.
 
     Raises:
       LedgerError: see ``charge``; or a file was replaced since its ``read_identity``.

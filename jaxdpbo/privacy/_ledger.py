@@ -330,7 +330,7 @@ def charge(
       spend: the cost of the release.
       fingerprint: a hash of everything public behind the release; or hashes of its parts, "name:hash name:hash", so
         that a refusal names the part that differs.
-      id: of the ledger, ``read_id``, if no other ledger may pay.
+      id: of the ledger, as its file says, if no other ledger may pay.
       timeout: seconds to wait for other processes; by default without limit.
 
     Raises:
@@ -373,8 +373,8 @@ def charge_all(payments: Sequence[Payment], what: str) -> bool:
     """Charge several runs, all or none; True if this call charged the last one.
 
     All files stay locked from the first question to the last charge: no other process spends in between. The order of
-    the locks is that of the devices and inodes, so that two calls cannot wait for each other. A process killed between
-    two charges leaves some of them: the same call charges the rest.
+    the locks is that of the devices and inodes, so that two calls cannot wait for each other. A process killed, or
+    a disk full, between two charges leaves some of them: the same call charges the rest.
 
     Raises:
       LedgerError: see ``charge``; or a file was replaced since its ``read_identity``.

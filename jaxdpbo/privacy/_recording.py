@@ -133,7 +133,7 @@ def expect_run(
 def charge_together(payments: Mapping[str, tuple[Recording, _guarantee.Guarantee]], what: str, *public: object) -> None:
     """Pay for one release from several ledgers, before the run begins: ask all of them, then charge all or none.
 
-    No other process spends between the questions and the charges: all files stay locked (``ledger.charge_all``). A
+    No other process spends between the questions and the charges: all files stay locked (``_ledger.charge_all``). A
     process killed between two charges leaves some of them: the same call charges the rest. The last charge decides.
     A call that makes it may draw; every other call is refused, since somebody may have seen the draws. The
     fingerprints cover all names and ledgers, so that a call with other ledgers is another release.

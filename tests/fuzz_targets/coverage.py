@@ -46,7 +46,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "silos._coordinator": "run_silos",
         "silos._masks": "generate_key make_mask public_key",
         "silos._messages": "parse_request read_leaves write_leaves",
-        "silos._roster": "create_identity identity_path is_signed load_card load_roster make_roster sign",
+        "silos._roster": "create_identity decode_key identity_path is_signed load_card load_roster make_roster sign",
         "silos._silo": "verify",
         "silos._socket": "forward parse_answer parse_credential serve_silo",
     },
@@ -115,7 +115,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "_algorithms.private_search.run": "make_algorithm",
         "_algorithms.private_estimate": "make_algorithm estimate_deviation",
         "privacy._choice": "level pure_level",
-        "privacy._private_scale": "level total_variation clip_norm users_needed",
+        "privacy._private_scale": "level total_variation clip_norm users_needed is_scale",
         "drivers._recorded_run": (
             "begin_record begin_once begin_with_file note_step store_state record_release load_release make_subject "
             "expect_same_loss"

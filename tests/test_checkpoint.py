@@ -323,7 +323,7 @@ def test_the_same_call_in_another_process_is_no_end_of_this_one(ends, path, reco
     """Between this one's charge and its note the other goes on with the same file: to the end, or it is killed."""
     note, other = _ledger.note, []
 
-    def late(*arguments):
+    def late(*arguments, **options):
         with monkeypatch.context() as patch:
             patch.setattr(_ledger, "note", note)
             if not ends:
@@ -331,7 +331,7 @@ def test_the_same_call_in_another_process_is_no_end_of_this_one(ends, path, reco
             with nullcontext() if ends else pytest.raises(Killed):
                 other.append(run(path, ledger=recording))
         assert path.exists() is not ends
-        return note(*arguments)
+        return note(*arguments, **options)
 
     with monkeypatch.context() as patch:
         patch.setattr(_ledger, "note", late)
@@ -343,7 +343,7 @@ def test_the_same_call_in_another_process_is_no_end_of_this_one(ends, path, reco
 
 
 def test_a_disk_that_is_full_at_the_note_loses_no_budget(path, recording, monkeypatch):
-    def full(*_):
+    def full(*_, **__):
         raise OSError("no space left on device")
 
     with monkeypatch.context() as patch:

@@ -332,7 +332,8 @@ def test_a_preview_shows_what_does_not_help():
     assert "NOT HELPFUL" in str(poor)
     assert "NOT HELPFUL" not in str(good)
     assert f"{poor.users_needed} users" in str(poor)
-    assert f"In the loss it is {100 * poor.loss_noise:.2g} % of the loss range." in str(poor)
+    (printed,) = map(float, re.findall(r"In the loss it is ([0-9.e+]+) % of the loss range", str(poor)))
+    assert 100 * poor.loss_noise <= printed < 1.1 * 100 * poor.loss_noise  # two digits, rounded up
     assert jaxdpbo.preview(**group_options(users=poor.users_needed, mu=0.3, **options)).relative_noise == pytest.approx(
         0.25, rel=0.03
     )
@@ -426,7 +427,8 @@ def test_the_ledgers_line_works_as_typed(tmp_path, monkeypatch):
     options = {"ledger": jaxdpbo.Recording("budget.jsonl", "march"), "noise": "exact"}
     first, again = (minimize(**options) for _ in range(2))
     np.testing.assert_array_equal(first.release.point, again.release.point)
-    assert first.note == again.note
+    assert again.note.endswith(first.note)
+    assert again.note.startswith("this is the release of run 'march', which ")
     assert float(_ledger.account("budget.jsonl").left.cost) == pytest.approx(3.0, abs=0.01)
     with pytest.raises(FileExistsError, match=r"second spend: 'budget\.jsonl'"):
         _ledger.create("budget.jsonl", mu=2)

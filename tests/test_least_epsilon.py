@@ -138,7 +138,7 @@ def test_a_training_that_fails_does_not_pass(one_plan):
     assert not found.reached
     # Its cost is the cost of an outcome that says no more: a failure may not be told from an error that is too large.
     assert pickle.dumps(found) == pickle.dumps(search(error=-5.0))
-    assert "Trainings that fail do not pass" in found.note
+    assert "A training that raises an exception counts as one that misses the error" in found.note
     assert str(found.report()).count("a private model of") == 0
     assert str(found.report()).count("a search without a model for") == 1
     with pytest.raises(RuntimeError, match="seen"):

@@ -566,7 +566,7 @@ def test_a_record_says_what_the_guarantee_of_a_search_leaves_out():
         assert "best_estimator_" not in plain
         assert "score" not in plain
         made, refitted = stated(refit=True, **protect)
-        assert "best_estimator_, which learnt from all rows" in refitted
+        assert "the rows that best_estimator_ was fitted to" in refitted
         for options in ({}, {"grouped": True}):
             made, left_out = stated(**protect, **options)
             assert ("users with several rows" in left_out) != bool(options)

@@ -562,6 +562,8 @@ UNPLAYED = {
     "what is drawn is the caller's": "tuning._selection.private_selection",
     "tune_and_train behind encoded columns": "integrations.sklearn._private_models.PrivateClassifier.fit "
     "integrations.sklearn._private_models.PrivateRegressor.fit",
+    "no draw, a hash of public values": "drivers._recorded_run.make_subject",
+    "a share of noise, in tests/test_silos.py": "silos._silo.Silo",
     "run_scan in parts: the bits of a run in one": "drivers._checkpoint.begin_checkpoint drivers._checkpoint.finish",
     "inside of a call": "drivers._result.to_arrays privacy._separable.objectives.PerUser "
     "drivers._separability.prepare_objective privacy._separable.objectives.CheckedObjective",

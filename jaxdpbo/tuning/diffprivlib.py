@@ -82,7 +82,9 @@ class LogisticRegression:
         if rows[0].ndim != 2:
             raise ValueError(f"features must have the shape (n, d), got {rows[0].shape}")
         _other_trainings.expect_rows(rows, (len(self.classes),), tuple(self.classes), regression=False)
-        with _other_trainings.dry_run("install jaxdpbo[diffprivlib] for the versions that diffprivlib works with"):
+        with _other_trainings.dry_run(
+            "training needs versions that diffprivlib works with: take those of the extra diffprivlib"
+        ):
             _other_trainings.try_one_step(self, {"C": 1.0}, rows, tuple(self.classes))
 
     def fit(self, setting: Setting, noise: float, rows: Rows, key: jax.Array) -> dict[str, np.ndarray]:

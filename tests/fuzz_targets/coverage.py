@@ -136,21 +136,23 @@ EXEMPT: dict[str, dict[str, str]] = {
             "privacy_loss panels rule log_sum"
         ),
         "privacy._accounting.sampling": "profile_epsilon discretise_loss deviation fits step_delta",
-        "privacy._guarantee": "expect_gdp",
+        "privacy._guarantee": "expect_gdp complete_assumptions",
         "privacy._calibration": (
             "split_levels grid noise_settings join_settings same_noise describe_noise_change gdp_guarantee units "
             "quantise_scores grid_unit"
         ),
-        "privacy._ledger": "charge_all expect_charge find_charge read_identity read_id",
+        "privacy._ledger": "charge_all expect_charge find_charge mark_warning read_identity read_id",
         "privacy._recording": (
             "charge_once charge_together expect_first expect_run to_text notion is_released store_cost describe_origin "
-            "release_note"
+            "hide_accounts release_note"
         ),
         "privacy._keys": "refuse_trace is_secret_kind generator",
         "privacy._fingerprints": "version",
         "privacy._requested_budget": "usual_delta",
         "privacy._wide_integers": "from_int64 to_int64",
-        "drivers._table_scan": "can_trace expect_like expect_users flatten is_wide total_of_values unflatten",
+        "drivers._table_scan": (
+            "can_trace expect_like expect_users flatten is_wide total_of_values unflatten zeros_of_shapes"
+        ),
         "drivers._user_losses": "make_losses",
         "tables._table": "add_batches batches batch_shapes call describe select_names",
         "tables._identity": "expect_files_once find_link find_repeated identify local_path",

@@ -149,7 +149,7 @@ def test_without_a_level_nothing_is_lost():
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("candidates", [2, 1000, 2**53])
 @pytest.mark.parametrize(
-    "level", [{"epsilon": epsilon, "delta": delta} for epsilon in (0, 1e-300, 37, 45, 709, 1e300) for delta in (0, 1e-5)]
+    "level", [{"epsilon": epsilon, "delta": delta} for epsilon in (0, 1e-300, 37, 709, 1e300) for delta in (0, 1e-5)]
     + [{"mu": mu} for mu in (5e-324, 1e-300, 1e-9, 40, 1e300)],
 )  # fmt: skip
 def test_every_level_has_a_bound_without_a_warning(candidates, level):

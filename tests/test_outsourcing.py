@@ -136,15 +136,25 @@ def test_a_second_release_is_refused_and_the_first_stays(tmp_path):
         ('"kind": "planar_laplace", "scale": 0.5', '"kind": "none", "scale": 0.5', "z is damaged: kind must be one of"),
         ('"distribution": ', '"lore": ', "z is damaged: 'distribution'"),
         ("\n[", "\n[NaN, ", "z is damaged: a row must be 2 finite numbers"),
+        ("\n[", "\n[1e308, 1]\n[", "z is damaged: rows must be finite numbers of float32"),
+        (
+            '"projection": null',
+            '"projection": [[1e308, 0], [0, 1]]',
+            "z is damaged: projection must be finite numbers of",
+        ),
+        ('"projection": null', '"projection": [1, 2]', "z is damaged: projection must have the shape (d, 2), got (2,)"),
+        ('"projection": null', '"projection": [["a", "b"]]', "z is damaged: projection must"),
+        ('"projection": null, "scale": ', '"projection": null, "scale": -', "z is damaged: scale must be positive"),
         ('{"schema"', '["schema"', "a line must be a JSON object"),
     ],
 )
+@pytest.mark.filterwarnings("error::RuntimeWarning")
 def test_a_damaged_file_is_refused(tmp_path, old, new, message):
     path = tmp_path / "z"
     outsourcing.publish(path, curated())
     assert old in path.read_text()
     path.write_text(path.read_text().replace(old, new, 1))
-    with pytest.raises(ProtocolError) as refusal:
+    with jax.enable_x64(False), pytest.raises(ProtocolError) as refusal:
         outsourcing.read_publication(path)
     assert str(refusal.value).startswith(message)
 

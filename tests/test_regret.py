@@ -144,6 +144,19 @@ def test_a_regret_of_a_percent_takes_so_many_users_and_no_fewer():
 
 def test_without_a_level_nothing_is_lost():
     assert regret.least_regret(9, 10) == 0.0
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("candidates", [2, 1000, 2**53])
+@pytest.mark.parametrize(
+    "level", [{"epsilon": epsilon, "delta": delta} for epsilon in (0, 1e-300, 37, 709, 1e300) for delta in (0, 1e-5)]
+    + [{"mu": mu} for mu in (5e-324, 1e-300, 1e-9, 40, 1e300)],
+)  # fmt: skip
+def test_every_level_has_a_bound_without_a_warning(candidates, level):
+    for users in (1, 7, 1000, 2**53):
+        assert 0 <= regret.least_regret(candidates, users, **level) <= 1 - 1 / candidates + 1e-12
+    assert regret.least_regret(2, 10, mu=5e-324) == pytest.approx(0.5)
+    assert regret.users_for_regret(0.01, candidates, **level) >= 1
     assert regret.users_for_regret(0.01, 9) == 1
 
 

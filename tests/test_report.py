@@ -403,6 +403,13 @@ def test_the_hash_of_a_training_covers_all_that_it_released(result):
         assert result._replace(**{name: other}).report().fingerprint != before, name
 
 
+def test_the_hash_tells_nothing_from_none_and_from_empty_parts():
+    parts = [{"a": 1}, *({"a": 1, "hidden": part} for part in (None, (), [], {}))]
+    parts += [(1.0,), (1.0, None), (1.0, []), (1.0, ()), [(), 1], [[], 1], (), [], {}, [[]], [()]]
+    hashes = [report.report("t", (PURE,), release=part).fingerprint for part in parts]
+    assert len(set(hashes)) == len(parts)
+
+
 @pytest.mark.parametrize("train", [neighbour_cases.tuned, neighbour_cases.reached, neighbour_cases.fronted])
 def test_the_guarantee_of_a_training_says_what_it_assumes_of_rows(train):
     for stated in train(list(neighbour_cases.USUAL) * 2)[-1]:

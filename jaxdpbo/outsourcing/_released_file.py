@@ -4,12 +4,13 @@ import contextlib
 import hashlib
 import json
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo import _files, _input_noise
+from jaxdpbo import _checks, _files, _input_noise
 from jaxdpbo.outsourcing._protocol import SCHEMA, VERSION, ProtocolError, expect_schema, parse
 from jaxdpbo.privacy import _guarantee, _ledger, _transforms
 
@@ -78,19 +79,37 @@ def read_publication(path: str | Path) -> Publication:
         first, *rest = content.decode().splitlines()
         header = parse(first)
         expect_schema(header, path.name)
-        z = np.array([_vector(line, header["dimension"]) for line in rest])
+        z = _finite("rows", [_vector(line, header["dimension"]) for line in rest])
         if len(z) != header["rows"]:
             raise ProtocolError(f"{path.name} has {len(z)} rows, its header says {header['rows']}")
         distribution = (
             None if header["distribution"] is None else _input_noise.distribution_from_dict(header["distribution"])
         )
-        projection = None if header["projection"] is None else jnp.asarray(header["projection"])
-        metadata = _transforms.Metadata(str(header["kind"]), distribution, projection, float(header["scale"]))
+        projection = None if header["projection"] is None else _projection(header)
+        scale = _checks.positive("scale", header["scale"])
+        metadata = _transforms.Metadata(str(header["kind"]), distribution, projection, scale)
         guarantee = _guarantee.guarantee_from_dict(header["guarantee"])
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ProtocolError(f"{path.name} is damaged: {error}") from error
-    curated = _transforms.CuratedRows(jnp.asarray(z, jnp.result_type(float)), metadata, guarantee)
+    curated = _transforms.CuratedRows(z, metadata, guarantee)
     return Publication(curated, hashlib.sha256(content).hexdigest())
+
+
+def _projection(header: dict[str, Any]) -> jax.Array:
+    projection, dimension = _finite("projection", header["projection"]), header["dimension"]
+    if projection.ndim != 2 or projection.shape[1] != dimension:
+        raise ValueError(f"projection must have the shape (d, {dimension}), got {projection.shape}")
+    return projection
+
+
+def _finite(name: str, numbers: Any) -> jax.Array:
+    """Finite numbers of JAX's default float, which may hold less than the writer's."""
+    dtype = jnp.result_type(float)
+    with np.errstate(over="ignore"):
+        array = _checks.reals(name, numbers).astype(dtype)
+    if not np.all(np.isfinite(array)):
+        raise ValueError(f"{name} must be finite numbers of {dtype.name}")
+    return jnp.asarray(array)
 
 
 def _vector(line: str, dimension: int) -> list[float]:

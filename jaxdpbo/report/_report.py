@@ -277,8 +277,8 @@ def _fingerprint(release: object) -> str:
     digest = hashlib.sha256()
     if release is None:
         return ""
-    for path, leaf in jax.tree_util.tree_flatten_with_path(release)[0]:
-        if isinstance(leaf, (str, bool, int, float)):
+    for path, leaf in jax.tree_util.tree_flatten_with_path(release, is_leaf=_is_empty)[0]:
+        if isinstance(leaf, (str, bool, int, float)) or _is_empty(leaf):
             content = repr(leaf).encode()
         elif isinstance(leaf, (np.ndarray, np.generic, jax.Array)) and leaf.dtype != object:
             array = np.asarray(leaf)
@@ -287,6 +287,11 @@ def _fingerprint(release: object) -> str:
             return ""
         digest.update(f"{jax.tree_util.keystr(path)} {len(content)} ".encode() + content)
     return digest.hexdigest()
+
+
+def _is_empty(part: object) -> bool:
+    """True for None and empty containers, which have no leaves: a record shows them, so its hash covers them."""
+    return part is None or (isinstance(part, (tuple, list, dict)) and not part)
 
 
 def _now() -> str:

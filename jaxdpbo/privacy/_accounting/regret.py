@@ -15,6 +15,7 @@ from jaxdpbo import _checks
 FARTHEST = 40.0  # times a level, in users: beyond, all probabilities below are 0
 SIZES = 4096  # group sizes to try: all up to some 700, then in steps of 0.2 %
 MAX_EXPONENT = 700.0  # of a float
+MOST = 2.0**1000  # group sizes that a float holds
 LEAST = 1e-12  # an epsilon of zero counts as this much: the bound holds, as every smaller epsilon implies it
 
 
@@ -51,6 +52,8 @@ def users_for_regret(
 ) -> int:
     """Return the least number of users for which ``least_regret`` is at most ``regret``; at least 1.
 
+    Beyond ``2^45`` users the number is rounded up, by at most ``2^-45`` of it.
+
     >>> from jaxdpbo.privacy._accounting import regret
     >>> regret.users_for_regret(0.01, 2, mu=1.0)
     32
@@ -58,7 +61,7 @@ def users_for_regret(
     regret, users = _checks.positive("regret", regret), 1
     # The regret times the users never falls with more users: all numbers below its quotient by ``regret`` are too few.
     while (least := _largest_sum(candidates, users, mu, epsilon, delta)) / users > regret:
-        users = max(users + 1, math.ceil(least / regret * (1 - 2.0**-40)))
+        users = max(users + 1 + (users >> 45), math.ceil(least / regret * (1 - 2.0**-40)))
     return users
 
 
@@ -74,7 +77,7 @@ def _largest_sum(candidates: int, users: int, mu: float, epsilon: float, delta: 
     for level, (of_two, of_many) in ((mu, (_gdp_error_of_two, _gdp_error)), (epsilon, dp_errors)):
         if math.isinf(level):
             continue
-        farthest = math.ceil(FARTHEST * max(1.0, math.log(candidates)) / level)
+        farthest = np.ceil(min(FARTHEST * max(1.0, math.log(candidates)) / level, MOST))
         sizes = np.unique(np.rint(np.geomspace(1, farthest, SIZES)))
         sizes = sizes[sizes <= users]
         same = np.maximum(of_two(sizes, level), of_many(1 / candidates, sizes, level))
@@ -103,7 +106,8 @@ def _dp_error(shares: np.ndarray | float, sizes: np.ndarray, epsilon: float, del
     """As ``_gdp_error``: users multiply a share by ``e^epsilon``, and beyond ``turn`` divide its complement."""
     epsilon = min(epsilon, MAX_EXPONENT)
     turn = (1 - delta) * scipy.special.expit(-epsilon)
-    growth = np.log1p((turn - shares) / (shares + delta / math.expm1(epsilon))) / epsilon
+    more = (turn - shares) / (shares + delta / math.expm1(epsilon))
+    growth = np.log1p(np.maximum(more, -0.5)) / epsilon  # -1 has no logarithm, and below 0 nothing is multiplied
     grown = np.clip(np.floor(growth) + 1, 0, sizes)  # any number gives a valid bound, this one the largest
     share = shares * np.exp(grown * epsilon) + delta * np.expm1(grown * epsilon) / math.expm1(epsilon)
     return _least_probability(np.maximum(1 - share, 0.0), sizes - grown, epsilon, delta)

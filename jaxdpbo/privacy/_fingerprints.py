@@ -69,35 +69,50 @@ def fingerprint_code(function: Callable[..., Any]) -> str:
 
 def _reach_code(function: object) -> set[str]:
     """The hashes of all code, and the names of all library functions, that a loss reaches; empty without any code."""
-    waiting, seen, codes, names = [function], dict[int, Any](), set[str](), set[str]()
+    waiting, seen, reached = [function], dict[int, Any](), _Reached(set(), set())
     while waiting:  # no recursion: closures may be nested deeply
-        value: Any = waiting.pop()
-        if id(value) in seen:
-            continue
-        seen[id(value)] = value  # a kept value keeps its id
-        if _is_estimator(value):
-            names.add(_name(type(value)).decode())
-            waiting += _find_estimators(list(_attributes(value).values()))
-        elif is_instance(value, types.FunctionType):
-            reached = _read_cells(value)
-            if _is_installed(value):
-                names.add(_name(value).decode())
-            else:
-                codes |= {_digest(_trim_constants(code), ()) for code in _nested_codes(value.__code__)}
-                reached += [*_read_globals(value), *(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
-            waiting += [*reached, vars(value).get("__wrapped__")]
-        elif is_instance(value, types.MethodType):
-            waiting += [value.__func__, *_read_object(value.__self__)]
-        elif is_instance(value, functools.partial):
-            waiting += [value.func, *value.args, *value.keywords.values()]
-        elif is_instance(value, type):
-            names |= {_name(value).decode()} if _is_installed(value) else set()
-            waiting += _read_class(value)
-        elif is_instance(value, *NAMED):
-            names.add(_name(value).decode())
-        elif callable(value):
-            waiting += _read_object(value)
-    return codes | names if codes or any(map(_is_estimator, seen.values())) else set()
+        value = waiting.pop()
+        if id(value) not in seen:
+            seen[id(value)] = value  # a kept value keeps its id
+            waiting += _read_value(value, reached)
+    return reached.codes | reached.names if reached.codes or any(map(_is_estimator, seen.values())) else set()
+
+
+class _Reached(NamedTuple):
+    """The hashes of codes, and the names of library functions and classes."""
+
+    codes: set[str]
+    names: set[str]
+
+
+def _read_value(value: Any, reached: _Reached) -> list[Any]:
+    """Add the code of a value to what was reached, and return the values that it leads to."""
+    if _is_estimator(value):
+        reached.names.add(_name(type(value)).decode())
+        return _find_estimators(list(_attributes(value).values()))
+    if is_instance(value, types.FunctionType):
+        return _read_function(value, reached)
+    if is_instance(value, types.MethodType):
+        return [value.__func__, *_read_object(value.__self__)]
+    if is_instance(value, functools.partial):
+        return [value.func, *value.args, *value.keywords.values()]
+    if is_instance(value, type):
+        reached.names.update([_name(value).decode()] if _is_installed(value) else [])
+        return _read_class(value)
+    if is_instance(value, *NAMED):
+        reached.names.add(_name(value).decode())
+        return []
+    return _read_object(value) if callable(value) else []
+
+
+def _read_function(function: types.FunctionType, reached: _Reached) -> list[Any]:
+    values = [*_read_cells(function), vars(function).get("__wrapped__")]
+    if _is_installed(function):
+        reached.names.add(_name(function).decode())
+        return values
+    reached.codes.update(_digest(_trim_constants(code), ()) for code in _nested_codes(function.__code__))
+    defaults = *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()
+    return [*values, *_read_globals(function), *defaults]
 
 
 def _read_object(value: object) -> list[Any]:

@@ -62,10 +62,9 @@ def _entry(facts: dict[str, Any], guarantee: dict[str, Any], entry: Mapping[str,
     claims = [row["claim"] for row in facts["guarantees"]]
     assumptions = [f"{row['assumption']} ({row['checked by']})" for row in guarantee["assumptions"]]
     proposed = _assumptions.PUBLIC_RECORDS in {row["assumption"] for row in guarantee["assumptions"]}
+    tuning = entry.get("preprocessing_and_hyperparameter_tuning", TUNED + PROPOSED * proposed)
     epsilon = guarantee["epsilon before the release"]
     slug = "-".join("".join(letter if letter.isalnum() else " " for letter in entry["name"].lower()).split())
-    named = {name: text for name, text in facts["details"].items() if name not in ACCOUNTS}
-    details = [f"{name}: {_recording.hide_accounts(text)}" for name, text in named.items()]
     versions = ", ".join(" ".join(pair) for pair in facts["versions"].items())
     delta, trained = guarantee["delta"], bool({"model", "fit"} & set(facts["title"].replace(",", " ").split()))
     basic = {
@@ -111,7 +110,10 @@ def _entry(facts: dict[str, Any], guarantee: dict[str, Any], entry: Mapping[str,
             },
             "implementation": {
                 "preprocessing_and_hyperparameter_tuning": "; ".join(
-                    [entry.get("preprocessing_and_hyperparameter_tuning", TUNED + PROPOSED * proposed), *details]
+                    [
+                        entry.get("preprocessing_and_hyperparameter_tuning", TUNED + PROPOSED * proposed),
+                        *_details(facts),
+                    ]
                 ),
                 "mechanisms": f"{versions}. Assumptions: {'; '.join(assumptions) or 'none'}",
                 "justification": entry.get("justification", JUSTIFICATION),
@@ -120,6 +122,12 @@ def _entry(facts: dict[str, Any], guarantee: dict[str, Any], entry: Mapping[str,
             | {"registry_authors": list(entry["registry_authors"])},
         },
     }
+
+
+def _details(facts: dict[str, Any]) -> list[str]:
+    """The details of the record, without those that name an account."""
+    named = {name: text for name, text in facts["details"].items() if name not in ACCOUNTS}
+    return [f"{name}: {_recording.hide_accounts(text)}" for name, text in named.items()]
 
 
 def _trust(guarantee: dict[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:

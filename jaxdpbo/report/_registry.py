@@ -109,12 +109,7 @@ def _entry(facts: dict[str, Any], guarantee: dict[str, Any], entry: Mapping[str,
                 "composition": f"Stages of the mechanism were composed by their profiles: {guarantee['claim']}",
             },
             "implementation": {
-                "preprocessing_and_hyperparameter_tuning": "; ".join(
-                    [
-                        entry.get("preprocessing_and_hyperparameter_tuning", TUNED + PROPOSED * proposed),
-                        *_details(facts),
-                    ]
-                ),
+                "preprocessing_and_hyperparameter_tuning": "; ".join([tuning, *_details(facts)]),
                 "mechanisms": f"{versions}. Assumptions: {'; '.join(assumptions) or 'none'}",
                 "justification": entry.get("justification", JUSTIFICATION),
             },

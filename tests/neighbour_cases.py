@@ -345,15 +345,15 @@ ONE_SETTING = [{"hidden": (), "learning_rate": 1.0, "batch": 32, "epochs": 1, "c
 MODEL = {"settings": ONE_SETTING, "epsilon": 5.0, "delta": 1e-3, "run": Execution(**SEEDED)}
 
 
-def modelled(of_labels: bool, regression: bool = False):
-    """A private model of the records as a feature, a category too, or as a label."""
+def modelled(where: str, regression: bool = False):
+    """A private model of the records as numbers, as categories, where other text is no missing value, or as labels."""
 
     def enter(records):
         features, labels = np.full((len(records), 2), 0.5, object), [0.0] * len(records)
-        if of_labels:
+        if where == "labels":
             labels = records
         else:
-            features[:, 0] = features[:, 1] = objects(records)
+            features[:, int(where == "categories")] = objects(records)
         columns = {0: space.real(0, 1), 1: [0.25, 0.5]}
         if regression:
             model = PrivateRegressor(columns, target_range=(0, 1), **MODEL).fit(features, labels)
@@ -469,6 +469,8 @@ def tuned_csv(of_labels: bool):
 
 LOOP, SCAN = ("drivers._loop.run_loop",), ("drivers._scan.run_scan", "drivers._result.to_arrays")
 OBJECTIVE = ("drivers._private_objective.PrivateObjective",)
+CLASSIFIER = ("integrations.sklearn._private_models.PrivateClassifier.fit",)
+REGRESSOR = ("integrations.sklearn._private_models.PrivateRegressor.fit",)
 POINTS: dict[str, Point] = {
     "run_loop, losses in a list": Point(looped(given_back), LOOP),
     "run_loop, losses in an array of objects": Point(looped(given_back_as_objects), LOOP),
@@ -519,18 +521,11 @@ POINTS: dict[str, Point] = {
     "PrivateSearchCV, all rows": Point(
         searched_in_blocks, ("integrations.sklearn._search.PrivateSearchCV.fit",), counts=(9,), numbers=False
     ),
-    "PrivateClassifier, features": Point(
-        modelled(False), ("integrations.sklearn._private_models.PrivateClassifier.fit",), counts=(10,)
-    ),
-    "PrivateClassifier, labels": Point(
-        modelled(True), ("integrations.sklearn._private_models.PrivateClassifier.fit",), counts=(10,)
-    ),
-    "PrivateRegressor, features": Point(
-        modelled(False, True), ("integrations.sklearn._private_models.PrivateRegressor.fit",), counts=(10,)
-    ),
-    "PrivateRegressor, targets": Point(
-        modelled(True, True), ("integrations.sklearn._private_models.PrivateRegressor.fit",), counts=(10,)
-    ),
+    "PrivateClassifier, features": Point(modelled("features"), CLASSIFIER, counts=(10,)),
+    "PrivateClassifier, categories": Point(modelled("categories"), CLASSIFIER, counts=(10,), numbers=False),
+    "PrivateClassifier, labels": Point(modelled("labels"), CLASSIFIER, counts=(10,)),
+    "PrivateRegressor, features": Point(modelled("features", True), REGRESSOR, counts=(10,)),
+    "PrivateRegressor, targets": Point(modelled("labels", True), REGRESSOR, counts=(10,)),
     "tune_and_train": Point(tuned, ("tuning._joint_tuning.tune_and_train",), counts=(10,)),
     "least_epsilon": Point(reached, ("tuning._least_epsilon.least_epsilon",), counts=(10,)),
     "private_front": Point(fronted, ("tuning._front.private_front",), counts=(10,)),

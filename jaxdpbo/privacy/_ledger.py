@@ -1235,7 +1235,10 @@ def parse_json(content: bytes | str, *, most: int | None = None, depth: int = MA
     Raises:
       ValueError: the content is too long, is no JSON, holds a key twice, a number that is not finite or has more than
         ``MAX_DIGITS`` digits, or is nested deeper than ``depth``. Quotes nothing of the content.
+      TypeError: the content is neither text nor bytes.
     """
+    if not isinstance(content, (str, bytes)):
+        raise TypeError(f"content must be text or bytes, got a {type(content).__name__}")
     if most is not None and len(content) > most:
         raise ValueError(f"content must have {most} bytes or fewer")
     try:

@@ -159,6 +159,7 @@ def _encode_column(dimension: Dimension, column: Any) -> np.ndarray:
     return _encode_numbers(dimension, column)
 
 
+@np.errstate(all="ignore")  # where your process makes underflow an error, one value would raise it
 def _encode_numbers(dimension: Real | Integer, column: Any) -> np.ndarray:
     values = real_numbers(column)
     missing = np.isnan(values)
@@ -166,8 +167,7 @@ def _encode_numbers(dimension: Real | Integer, column: Any) -> np.ndarray:
     clipped = np.clip(np.where(missing, low, values), low, high)
     if dimension.log:
         low, high, clipped = math.log(low), math.log(high), np.log(clipped)
-    with np.errstate(all="ignore"):
-        scaled = (clipped - low) / (high - low)
+    scaled = (clipped - low) / (high - low)
     basis = np.maximum(0.0, 1.0 - np.abs(scaled[:, None] * (KNOTS - 1) - np.arange(KNOTS)))
     features = np.where(missing[:, None], 0.0, np.column_stack([scaled, basis]))
     return np.column_stack([features, missing]).astype(np.float32)

@@ -285,8 +285,10 @@ class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
           y: a number for each row.
         """
         run, (low, high) = self._begin_fit(), _checks.interval("target_range", self.target_range)
-        scaled = (_columns.real_numbers(_read_targets(self, y)) - low) / (high - low)
-        self._tune(run, X, (np.clip(scaled, 0.0, 1.0) - TARGET_OFFSET).astype(np.float32), 0)
+        targets = _columns.real_numbers(_read_targets(self, y))
+        with np.errstate(all="ignore"):  # as ``_columns`` does
+            scaled = (np.clip((targets - low) / (high - low), 0.0, 1.0) - TARGET_OFFSET).astype(np.float32)
+        self._tune(run, X, scaled, 0)
         self.target_range_ = low, high
         return self
 

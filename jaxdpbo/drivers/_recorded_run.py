@@ -203,7 +203,7 @@ def begin_with_file(
             _ledger.note(recording.path, recording.run, 1, {"file": file}, hash=charged.hash)  # before a draw
             return charged
         except _ledger.MovedLedgerError:  # the same call in another process was first, perhaps with this file
-            charged = recordings.charge_run(*run, parts=parts)
+            charged = _ledger.find_charge(recording.path, recording.run, hash=charged.hash)
     if charged.release is None and charged.steps[0] != {"file": file}:
         recordings.expect_first(recording, charged)
     return charged

@@ -78,8 +78,8 @@ class PrivateObjective:
     raises or returns a wrong shape. A scan that fails before it reads a row of a table costs nothing. Prints, warnings
     and logs of the loss are silenced. An exception of the loss reaches you unchanged, and may quote records. Threads
     may share one object. Processes may not: a copy would draw the same noise, so the object cannot be pickled, and does
-    not work after a fork. To share the budget among processes, let
-    each process make an object with the same ``Recording``: the ledger counts the evaluations of all of them.
+    not work after a fork. To share the budget among processes, let each process make an object with the same
+    ``Recording``: the ledger counts the evaluations of all of them.
 
     >>> import numpy as np
     >>> from jaxdpbo import PrivateObjective

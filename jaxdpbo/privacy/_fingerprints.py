@@ -37,9 +37,7 @@ NAMED = types.BuiltinFunctionType, types.ModuleType, np.dtype, np.ufunc, types.W
 LEFT_OUT = "left out of a fingerprint"  # of a field's metadata
 GLOBAL_LOADS = ("LOAD_GLOBAL", "LOAD_NAME")  # instructions
 UNKNOWN = "unknown"  # of a loss without code to read
-HAS_DOCSTRING = (
-    0x4000000  # a flag of codes in Python 3.13 and later; before, the first constant is the docstring or None
-)
+HAS_DOCSTRING = 0x4000000  # a flag of codes since Python 3.13; before, the first constant is the docstring or None
 
 
 def fingerprint(public: object) -> str:

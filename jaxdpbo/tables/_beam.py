@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from jaxdpbo import _checks, _files, _silence
+from jaxdpbo.privacy import _ledger
 from jaxdpbo.tables import _arrow, _engine, _identity, _people, _table
 from jaxdpbo.tables._table import Columns
 
@@ -73,7 +74,7 @@ class BeamTable(_engine.EngineTable):
             path = files.join(folder, "sum.json")
             with beam.Pipeline(options=own) as pipeline:
                 _ = pipeline | SCAN >> Scan()
-            users, summed, error = json.loads(_read_sum(path))
+            users, summed, error = _ledger.parse_json(_read_sum(path))
         return [_engine.PartitionSum(0, users, summed, error)]
 
 

@@ -1,6 +1,6 @@
 """``scripts/audit [NAME] [--trials N]``: attack every guarantee and print the measured levels beside the guaranteed.
 
-All rows take about 2 minutes on two cores, and about 5 with 100,000 trials, as in docs/results/audit.json.
+docs/results/audit.json has all rows with 100,000 trials, and the time they took.
 """
 
 import argparse

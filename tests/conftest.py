@@ -1,6 +1,7 @@
 """One strict configuration, the counts that ``--full`` raises, and skips that must be listed."""
 
 import datetime
+import gc
 import os
 import platform
 from collections import Counter
@@ -15,6 +16,9 @@ import pytest
 jax.config.update("jax_enable_x64", os.environ.get("JAX_ENABLE_X64", "1") != "0")  # "0": as users run, --systems
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
+
+# A process holds millions of objects that stay, and Python's own threshold walks through them all some 2,000 times.
+gc.set_threshold(100_000, 20, 20)
 
 MAPPINGS = Path("/proc/self/maps")
 

@@ -1,34 +1,72 @@
 """Environments of their own, for tests of what a user installs."""
 
+import os
 import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 import tomllib
 from pathlib import Path
 
-PROJECT = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())["project"]
+import compilation
+
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = PROJECT["optional-dependencies"]
 PYTHONS = re.findall(r"Programming Language :: Python :: (3\.\d+)", "\n".join(PROJECT["classifiers"]))
 OWN = f"{sys.version_info.major}.{sys.version_info.minor}"
 
-PURELIB = "import sysconfig; print(sysconfig.get_path('purelib'))"
+# As ``scripts/test`` compiles, and with the programs that it has kept.
+UNOPTIMISED = compilation.UNOPTIMISED | {"JAX_COMPILATION_CACHE_DIR": str(ROOT / ".cache" / "jax-unoptimised")}
 # Most modules that pip would compile are never imported.
-INSTALL = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile")
+INSTALL = ("install", "--quiet", "--disable-pip-version-check", "--no-compile")
 
 
-def create(folder, *requirements, python=sys.executable, beside=False, variables=None):
-    """The Python of a new environment with these requirements; ``beside``: with the packages of this process, too."""
+def user_variables() -> dict[str, str]:
+    """The variables of this process, without those that its own packages and precision hang on."""
+    dropped = "PYTHONPATH", "PYTHONHOME", "JAX_ENABLE_X64"
+    return {name: value for name, value in os.environ.items() if name not in dropped}
+
+
+def packages(python: str) -> str:
+    """The folder of an environment's packages."""
+    command = [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
+    return subprocess.check_output(command, text=True).strip()
+
+
+def add_packages(python: str, beside: str) -> None:
+    """Let an environment import the packages of another one, after its own."""
+    Path(packages(python), "beside.pth").write_text(packages(beside))
+
+
+def create(folder: Path, *requirements: object, python: str = sys.executable, beside: bool = False) -> str:
+    """The Python of a new environment with these requirements; ``beside``: with the packages of ``python``, too."""
     own = str(folder / "bin" / "python")
-    subprocess.run([python, "-m", "venv", str(folder)], check=True, env=variables)
+    subprocess.run([python, "-m", "venv", "--without-pip", str(folder)], check=True, env=user_variables())
     if beside:
-        where = subprocess.check_output(
-            [own, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], text=True
-        )
-        Path(where.strip(), "beside.pth").write_text(sysconfig.get_path("purelib"))
-    done = subprocess.run([own, *INSTALL, *requirements], capture_output=True, text=True, env=variables)
-    assert done.returncode == 0, done.stderr
+        add_packages(own, python)
+    install(own, *requirements)
     return own
+
+
+def install(python: str, *arguments: object) -> None:
+    """Install into an environment, by the pip of this process."""
+    run(sys.executable, "-m", "pip", "--python", python, *INSTALL, *arguments, cwd=ROOT)
+
+
+def run(python: str, *command: object, cwd: Path, **variables: str) -> str:
+    """What a command of an environment printed; only what is installed there can be imported."""
+    done = subprocess.run(
+        [python, *map(str, command)], cwd=cwd, env=user_variables() | variables, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
+    return done.stdout
+
+
+def run_tests(python: str, *arguments: str, cwd: Path = ROOT, **variables: str) -> str:
+    """What pytest printed in an environment; skips are not judged here."""
+    command = ["-m", "pytest", "-p", "no:cacheprovider", "--tb=short", *arguments]
+    return run(python, *command, cwd=cwd, **variables)
 
 
 def interpreter(version: str) -> str | None:
@@ -40,3 +78,8 @@ def interpreter(version: str) -> str | None:
         if path and subprocess.run([path, "-c", ""], capture_output=True).returncode == 0:
             return path
     return None
+
+
+def newest_interpreter() -> str:
+    """The newest stated Python of this machine: older ones hold back what breaks."""
+    return [python for python in map(interpreter, PYTHONS) if python][-1]

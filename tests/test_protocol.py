@@ -50,13 +50,19 @@ def case_of(request):
 
 
 EACH = {case.algorithm: name for name, case in CASES.items()}.values()  # the last case of each algorithm
+EAGER = "dp_gd", "dp_gp_ucb, in order", "po_gp_ucb", "random_search"  # of tens of operations, not hundreds
 
 
 def pytest_generate_tests(metafunc):
-    """``each``: one case of every algorithm, and with ``--full`` every case: programs of their own take minutes."""
-    if "each" in metafunc.fixturenames:
-        names = CASES if metafunc.config.getoption("--full") else EACH
-        metafunc.parametrize("each", list(map(case_named, names)), ids=list(names))
+    """Few cases, and with ``--full`` all: programs of their own take minutes.
+
+    ``each`` is one case of every algorithm; in ``eager`` each operation is a program.
+    """
+    full = metafunc.config.getoption("--full")
+    for argument, few, all_names in (("each", EACH, CASES), ("eager", EAGER, EACH)):
+        if argument in metafunc.fixturenames:
+            names = list(all_names if full else few)
+            metafunc.parametrize(argument, list(map(case_named, names)), ids=names)
 
 
 def key(seed=0):
@@ -136,10 +142,8 @@ def test_an_interrupted_run_resumes_on_the_same_path(case):
     assert_same(loop_of(case, failing, resume=caught.value.snapshot).release, loop_of(case).release)
 
 
-@pytest.mark.parametrize("name", EACH)
-def test_eager_and_jit_agree_on_a_step(name):
-    """For one case of each algorithm: one operation after another compiles hundreds of programs."""
-    case = case_named(name)
+def test_eager_and_jit_agree_on_a_step(eager):
+    case = eager
     config, snapshot = case.config(1.0), after(case, 1)
     asked = ask(case, 3, config, snapshot.state)
     values = jnp.asarray(np.random.default_rng(1).normal(size=(len(asked.mask), *case.shape)))
@@ -150,8 +154,8 @@ def test_eager_and_jit_agree_on_a_step(name):
 
     jitted = jax.jit(step)()
     with jax.disable_jit():
-        eager = step()
-    assert_close(eager, jitted, rtol(1e-7, 30_000.0))
+        one_by_one = step()
+    assert_close(one_by_one, jitted, rtol(1e-7, 30_000.0))
 
 
 def test_one_compilation_for_twenty_budgets(case, compilations):

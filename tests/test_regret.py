@@ -8,7 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 import scipy
-from scipy.stats import norm
+from scipy.special import ndtr, ndtri
 
 import jaxdpbo
 from jaxdpbo.privacy._accounting import regret
@@ -17,7 +17,7 @@ from jaxdpbo.privacy._accounting import regret
 def moved(probability, users, mu, epsilon, delta):
     """The largest probability of an event after ``users`` are replaced, one after another."""
     for _ in range(users):
-        of_mu = norm.cdf(norm.ppf(probability) + mu) if math.isfinite(mu) else 1.0
+        of_mu = ndtr(ndtri(probability) + mu) if math.isfinite(mu) else 1.0
         up, down = math.exp(epsilon) * probability + delta, 1 - math.exp(-epsilon) * (1 - delta - probability)
         probability = min(1.0, of_mu, up, down)
     return probability
@@ -118,7 +118,7 @@ def test_gaussian_noise_attains_the_bound_of_two(mu):
     """On the difference of two mean losses, which a user moves by ``2 R / n``."""
     users = 400
     deviation = 2 / users / mu
-    of_sizes = [m / users * norm.cdf(-(m / users) / deviation) for m in range(1, users + 1)]
+    of_sizes = [m / users * ndtr(-(m / users) / deviation) for m in range(1, users + 1)]
     assert regret.least_regret(2, users, mu=mu) == pytest.approx(max(of_sizes))
 
 

@@ -2,21 +2,18 @@
 
 import os
 import re
-import subprocess
 import sys
 import tarfile
-import venv
 import zipfile
 from pathlib import Path
 from typing import NamedTuple
 
 import environments
 import pytest
-from compilation import UNOPTIMISED
+from environments import ROOT, UNOPTIMISED
 
 import jaxdpbo
 
-ROOT = Path(__file__).parent.parent.parent
 EXAMPLE, SHOWN = re.findall(r"```(?:python|text)\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)[:2]
 GUARANTEE = re.findall(r"gdp [0-9.]+", SHOWN)[0]
 SMOKE = """
@@ -42,28 +39,11 @@ class Published(NamedTuple):
     source: Path
 
 
-def in_new_environment(folder, *requirements):
-    """Its Python, with these installed and no other package of ours in reach."""
-    venv.create(folder, with_pip=True)
-    python = folder / "bin" / "python"
-    ran(folder, python, *environments.INSTALL, *requirements)
-    return python
-
-
-def ran(cwd, *command, **variables):
-    """What a command printed, run where only what is installed can be imported."""
-    dropped = "PYTHONPATH", "PYTHONHOME", "JAX_ENABLE_X64"
-    environment = {name: value for name, value in os.environ.items() if name not in dropped} | variables
-    done = subprocess.run([*map(str, command)], cwd=cwd, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
-    return done.stdout
-
-
 @pytest.fixture(scope="module")
 def published(tmp_path_factory):
     folder = tmp_path_factory.mktemp("published")
-    hatchling = in_new_environment(folder / "builder", "hatchling")
-    ran(ROOT, hatchling, "-m", "hatchling", "build", "-d", folder / "dist")
+    hatchling = environments.create(folder / "builder", "hatchling")
+    environments.run(hatchling, "-m", "hatchling", "build", "-d", folder / "dist", cwd=ROOT)
     (wheel,), (source,) = (folder / "dist").glob("*.whl"), (folder / "dist").glob("*.tar.gz")
     return Published(wheel, source)
 
@@ -72,12 +52,15 @@ def test_wheel_and_source_give_the_example_in_an_empty_environment(published, tm
     names = zipfile.ZipFile(published.wheel).namelist()
     assert {"jaxdpbo/py.typed", "jaxdpbo/_commands/demo.py", "jaxdpbo/__main__.py"} <= set(names)
     assert {name.split("/")[0] for name in names} == {"jaxdpbo", f"jaxdpbo-{jaxdpbo.__version__}.dist-info"}
-    python = in_new_environment(tmp_path / "wheel", published.wheel)
-    assert GUARANTEE in ran(tmp_path, python, "-c", EXAMPLE)
-    ran(tmp_path, python, "-c", SMOKE.format(prefix=str(tmp_path)))
-    assert "usage: jaxdpbo ledger" in ran(tmp_path, python.parent / "jaxdpbo", "ledger", "--help")
-    ran(tmp_path, python, "-m", "pip", "install", "--quiet", "--no-deps", "--force-reinstall", published.source)
-    ran(tmp_path, python, "-c", SMOKE.format(prefix=str(tmp_path)))
+    python = environments.create(tmp_path / "wheel", published.wheel)
+    assert GUARANTEE in environments.run(python, "-c", EXAMPLE, cwd=tmp_path)
+    smoke = SMOKE.format(prefix=str(tmp_path))
+    environments.run(python, "-c", smoke, cwd=tmp_path)
+    assert "usage: jaxdpbo ledger" in environments.run(
+        f"{Path(python).parent}/jaxdpbo", "ledger", "--help", cwd=tmp_path
+    )
+    environments.install(python, "--no-deps", "--force-reinstall", published.source)
+    environments.run(python, "-c", smoke, cwd=tmp_path)
 
 
 def test_the_tests_pass_from_the_source_distribution(published, tmp_path):
@@ -87,13 +70,15 @@ def test_the_tests_pass_from_the_source_distribution(published, tmp_path):
         packed.extractall(tmp_path, filter="data")
     assert {"pyproject.toml", "README.md", "LICENSE", "CITATION.cff", "jaxdpbo/py.typed"} <= names
     (tree,) = tmp_path.iterdir()
-    ran(tree, sys.executable, "-m", "pytest", "--collect-only", "-q", "tests", PYTHONPATH=str(tree))
-    ran(
-        tree, sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--tb=short",
+    variables = UNOPTIMISED | {
+        "PYTHONPATH": str(tree),
+        "JAXDPBO_DATA": os.environ.get("JAXDPBO_DATA", str(ROOT.parent / "shared" / "data")),
+    }
+    environments.run(sys.executable, "-m", "pytest", "--collect-only", "-q", "tests", cwd=tree, **variables)
+    environments.run_tests(
+        sys.executable,
         *(f"tests/test_{name}.py" for name in FILES.split()),
         "--deselect=tests/test_building.py::test_a_block_runs_alone",  # blocks of a page: tests/systems/test_pages.py
-        **UNOPTIMISED,
-        PYTHONPATH=str(tree),
-        JAX_COMPILATION_CACHE_DIR=str(ROOT / ".cache" / "jax-unoptimised"),
-        JAXDPBO_DATA=os.environ.get("JAXDPBO_DATA", str(ROOT.parent / "shared" / "data")),
-    )  # fmt: skip
+        cwd=tree,
+        **variables,
+    )

@@ -4,26 +4,14 @@ Compiled without optimisations, since this is about names, arguments and errors.
 their readers do.
 """
 
-import importlib.util
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from compilation import UNOPTIMISED
+from page_blocks import SOURCE, run_blocks
 
-SOURCE = Path(__file__).parent.parent.parent / "docs" / "run_blocks.py"
-
-
-def load():
-    spec = importlib.util.spec_from_file_location("run_blocks", SOURCE)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-run_blocks = load()
 PAGES = [path for path in run_blocks.pages() if run_blocks.blocks(path)]
 
 

@@ -1,37 +1,14 @@
 """The versions that pyproject.toml states: each Python, and the lowest and the newest of every requirement."""
 
-import os
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import environments
 import pytest
-from compilation import UNOPTIMISED
-from environments import OWN, PROJECT, PYTHONS, interpreter
+from environments import EXTRAS, OWN, PROJECT, PYTHONS, ROOT, interpreter
 
-ROOT = Path(__file__).parent.parent.parent
-EXTRAS = PROJECT["optional-dependencies"]
 # Tests that enter every part of the package and every extra, in the order of a failure's worth.
 FILES = "front_door readme accounting keys separable sklearn optuna plotting ledger"
 TESTS = [f"tests/test_{name}.py" for name in FILES.split()]
-
-
-def bare_environment() -> dict[str, str]:
-    """Only what is installed, in float64, and compiled as ``scripts/test`` does, by the programs that it has kept."""
-    dropped = "PYTHONPATH", "PYTHONHOME", "JAX_ENABLE_X64"
-    kept = {name: value for name, value in os.environ.items() if name not in dropped}
-    return kept | UNOPTIMISED | {"JAX_COMPILATION_CACHE_DIR": str(ROOT / ".cache" / "jax-unoptimised")}
-
-
-def run_tests(folder: Path, python: str, *requirements: str, tests: list[str] = TESTS) -> None:
-    """Install the requirements beside an interpreter and run tests; skips are not judged here."""
-    environment = bare_environment()
-    own = environments.create(folder / "venv", *requirements, python=python, variables=environment)
-    command = [own, "-m", "pytest", "-p", "no:cacheprovider", "--tb=short", *tests]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
 
 
 @pytest.mark.parametrize("version", PYTHONS)
@@ -42,14 +19,16 @@ def test_a_stated_python_passes_with_the_newest_of_all(version, tmp_path):
     # All tests of this Python run in scripts/test; here its installation without the tools of developers. The newest
     # Python has most to break; of those between, the front door and the README.
     few = version == OWN or version != PYTHONS[-1]
-    run_tests(tmp_path, python, f"{ROOT}[test]", tests=TESTS[:2] if few else TESTS)
+    own = environments.create(tmp_path / "venv", f"{ROOT}[test]", python=python)
+    environments.run_tests(own, *(TESTS[:2] if few else TESTS), **environments.UNOPTIMISED)
 
 
 def test_the_lowest_of_all_that_is_stated_passes(tmp_path):
     requirements = [*PROJECT["dependencies"], *(each for extra in EXTRAS["test"] for each in requirements_of(extra))]
     lowest = [re.sub(r"^([\w-]+)>=([\w.]+).*$", r"\1==\2", each) for each in requirements]
     assert all("==" in each for each in lowest), lowest
-    run_tests(tmp_path, sys.executable, *lowest)
+    own = environments.create(tmp_path / "venv", *lowest)
+    environments.run_tests(own, *TESTS, **environments.UNOPTIMISED)
 
 
 def requirements_of(named: str) -> list[str]:

@@ -1,0 +1,53 @@
+"""Each extra alone, newest of all, as a user installs it, and what its page shows first."""
+
+import shutil
+from pathlib import Path
+
+import environments
+import page_blocks
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+PAGES = {  # extra -> its tutorial, and a word of the first block about it
+    "beam": ("engines", "tables.beam"), "dask": ("engines", "tables.dask"), "demo": ("sklearn", "PrivateSearchCV"),
+    "diffprivlib": ("libraries", "diffprivlib"), "jax_privacy": ("libraries", "jax_privacy"),
+    "optuna": ("optuna", "private_study"), "plotting": ("first", "plotting"), "ray": ("engines", "tables.ray"),
+    "registry": ("record", "registry("), "silos": ("silos", "silos."), "sklearn": ("sklearn", "PrivateSearchCV"),
+    "spark": ("engines", "tables.spark"), "table": ("tables", "parquet"),
+}  # fmt: skip
+EXAMPLES = {extra: page_blocks.first_block(*place) for extra, place in PAGES.items()} | {
+    "accounting": "from jaxdpbo import accounting; print(accounting.dp_event(0.5, steps=4))",
+    "docs": page_blocks.all_imports(),
+    "flower": "from jaxdpbo.integrations import flower; print(flower.client_app, flower.run_on_grid)",
+    "progress": """
+import jax.numpy as jnp
+from jaxdpbo import Execution, Search, minimize
+loss, run = lambda point, rows: jnp.abs(rows - point[0]), Execution(progress=True)
+minimize(loss, jnp.ones(100), space=[(0, 1)], mu=1.0, loss_range=(0, 1), search=Search(steps=2), run=run)
+""",
+}
+ELSEWHERE = {
+    "bench": "peers of hundreds of megabytes, which `scripts/bench` installs",
+    "dev": "`scripts/test` installs it",
+    "opacus": "tests/systems/test_opacus.py installs it: PyTorch once",
+    "test": "tests/systems/test_versions.py installs it",
+}
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    """The newest Python with the package alone."""
+    return environments.create(tmp_path_factory.mktemp("base") / "venv", ROOT, python=environments.newest_interpreter())
+
+
+def test_every_extra_has_an_example():
+    assert environments.EXTRAS.keys() == EXAMPLES.keys() | ELSEWHERE.keys()
+
+
+@pytest.mark.parametrize("extra", sorted(EXAMPLES))
+def test_a_user_of_an_extra_runs_what_its_page_shows(extra, base, tmp_path):
+    if extra == "spark" and shutil.which("java") is None:
+        pytest.skip("Spark needs Java")
+    python = environments.create(tmp_path / "venv", f"{ROOT}[{extra}]", python=base, beside=True)
+    environments.run(python, "-c", EXAMPLES[extra], cwd=tmp_path, **environments.UNOPTIMISED)
+    shutil.rmtree(tmp_path / "venv")  # some take gigabytes

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from benchmarks import report
 from benchmarks.speed import ABOUT, NAMES
-from benchmarks.tables import summary
 from jaxdpbo import _checks
 
 SEARCHES = {  # of losses, not of speed
@@ -47,7 +46,7 @@ OPTIONS = {
 MODULES = {name: f"benchmarks.speed.{name}" for name in (*NAMES, "commits")} | SEARCHES
 ALL = "all"
 HEAVY = {"engines": ("dask", "ray", "spark", "beam"), "silos": ("flower", "ray")}  # as scripts/bench installs
-OURS = {"benchmarks", "jaxdpbo"}
+OURS = {"", "benchmarks", "jaxdpbo"}
 
 
 def main() -> None:
@@ -91,16 +90,19 @@ def main() -> None:
 
 def describe_missing(name: str, error: ImportError) -> str | None:
     """Which extra the measurement needs, in a line; None where nothing is missing but a name is wrong."""
-    if isinstance(error, ModuleNotFoundError) and error.name and error.name.split(".")[0] not in OURS:
+    module = (error.name or "").split(".")[0]
+    if isinstance(error, ModuleNotFoundError) and module not in OURS:
         extras = ",".join(("bench", *HEAVY.get(name, ())))
-        return f"scripts/bench {name} needs {error.name}: {_checks.install_hint(extras)}"
+        return f"scripts/bench {name} needs {module}: {_checks.install_hint(extras)}"
     hinted = "pip install" in str(error)  # by the package, of an extra of its own
     return f"scripts/bench {name}: {error}" if hinted else None
 
 
 def run_all(quick: bool) -> int:
     """Each measurement of speed in a process of its own; 1 where one failed."""
-    from tqdm import tqdm  # a peer's extra: not for a measurement that needs none
+    from tqdm import tqdm  # these two need extras, which a single measurement may not
+
+    from benchmarks.tables import summary
 
     commands = {f"bench_{name}": ("benchmarks.bench", name) for name in ABOUT}
     commands[summary.OVERHEAD] = ("benchmarks.reproduce", *summary.OVERHEAD.split("_"))

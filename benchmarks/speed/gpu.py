@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 import jaxlib
@@ -109,13 +109,17 @@ def find_devices(quick: bool) -> tuple[Any, Any]:
     """The first device, and a CPU beside it: another of the same kind where all devices are CPUs."""
     device = jax.devices()[0]
     if device.platform == "cpu" and not quick:
-        sys.exit(f"scripts/bench gpu needs an accelerator, but jax.devices() is {jax.devices()}: pass --quick on CPUs")
+        refuse(f"an accelerator, but jax.devices() is {jax.devices()}: pass --quick on CPUs")
     try:
         return device, jax.devices("cpu")[-1]
     except RuntimeError as error:
-        sys.exit(
-            f"scripts/bench gpu needs a CPU of JAX beside the device: pass --device, or set JAX_PLATFORMS ({error})"
-        )
+        refuse(f"a CPU beside the device: pass --device, or set JAX_PLATFORMS to name both ({error})")
+
+
+def refuse(needs: str) -> NoReturn:
+    """End with status 2: 1 says that a check failed."""
+    print(f"scripts/bench gpu needs {needs}", file=sys.stderr)
+    raise SystemExit(2)
 
 
 def compute_on(device: Any, double: bool, compute: Callable[[], Any]) -> list[np.ndarray]:

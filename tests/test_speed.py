@@ -1,5 +1,6 @@
 """What ``scripts/bench`` measures is measured right: our side of it at small sizes; figures are never asserted."""
 
+import json
 import os
 import subprocess
 import sys
@@ -121,12 +122,13 @@ def test_a_device_is_compared_bit_by_bit(first, second, seen):
 
 @pytest.mark.parametrize(
     ("first", "second", "largest"),
-    [(1.0, 1.25, 0.25), (1.0, 1.5, 0.5), (np.nan, 1.0, np.inf), (np.inf, np.inf, 0.0), (3, 4, np.inf), (3, 3, 0.0)],
+    [(1.0, 1.25, 0.25), (1.0, 1.5, 0.5), (np.nan, 1.0, None), (np.inf, np.inf, 0.0), (3, 4, None), (3, 3, 0.0)],
 )
 def test_a_difference_is_compared_with_its_tolerance_and_a_chosen_row_is_equal_or_not(first, second, largest):
     row = compared(alternating(first, second), tolerance=lambda size: 0.25 * size)
     assert row["largest"] == largest
-    assert row["passed"] == (largest <= 0.25)
+    assert row["passed"] == (largest in (0.0, 0.25))
+    assert gpu.seen_in(row) == f"{'no number' if largest is None else f'{largest:.2g}'} (tolerance 0.25)"
 
 
 def test_what_was_computed_on_another_device_is_no_result():
@@ -175,6 +177,27 @@ def test_a_loss_that_mixes_users_and_one_that_iterates_are_seen(monkeypatch, flo
     monkeypatch.undo()
     monkeypatch.setattr(separability_check.backend, "backends", lambda: {"cpu": None, "cuda": None})
     assert int(gpu_checks.moved(eigenvalues, 12)) == gpu_checks.REFUSED == gpu_checks.LOSSES["eigenvalues"][1]("gpu")
+
+
+def test_rows_survive_an_error_and_stop_where_the_time_is_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(report, "RESULTS", tmp_path)
+
+    def written():
+        return json.loads((tmp_path / "bench" / "gpu_quick.json").read_text())
+
+    results = gpu.Results(HERE, True)
+    results.attempt("times", "one", lambda: {"device_s": 1.0, "cpu_s": 2.0})
+    assert (results.status(), written()["times"]) == (0, [{"name": "one", "device_s": 1.0, "cpu_s": 2.0}])
+    results.attempt("times", "two", lambda: 1 / 0)
+    assert (results.status(), written()["failed"][0]["reason"]) == (1, "ZeroDivisionError: division by zero")
+    results.attempt("checks", "three", lambda: compared(alternating(1, 1)))
+    assert [row["name"] for row in written()["checks"]] == ["three"]
+    monkeypatch.setattr(gpu.problem, "BEGIN", 0.0)
+    results.attempt("checks", "four", lambda: compared(alternating(1, 2)))
+    assert written()["skipped"] == [{"name": "four", "reason": "0 s had passed"}]
+    failed = gpu.Results(HERE, True)
+    failed.add("checks", {"name": "five"} | compared(alternating(1, 2)), "differs")
+    assert failed.status() == 1
 
 
 # Without a peer.

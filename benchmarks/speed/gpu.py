@@ -10,7 +10,9 @@ import statistics
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NoReturn
 
 import jax
@@ -41,6 +43,7 @@ class Results:
             "checks": [],
             "times": [],
             "skipped": [],
+            "failed": [],
         }
 
     def add(self, kind: str, row: dict[str, Any], seen: str) -> None:
@@ -65,16 +68,23 @@ class Results:
     def skip(self, name: str, reason: str) -> None:
         self.add("skipped", {"name": name, "reason": reason}, f"skipped: {reason}")
 
-    def begin(self, name: str) -> bool:
-        """False, and skipped, where the time is up."""
+    def attempt(self, kind: str, name: str, measure: Callable[[], dict[str, Any]]) -> None:
+        """Add the row, or why there is none: the time is up, or an error, which the rows after it survive."""
         self.row = name
-        if time.perf_counter() - self.started < problem.BEGIN:
-            return True
-        self.skip(name, f"{problem.BEGIN:g} s had passed")
-        return False
+        if time.perf_counter() - self.started >= problem.BEGIN:
+            self.skip(name, f"{problem.BEGIN:g} s had passed")
+            return
+        try:
+            row = {"name": name} | measure()
+        except Exception as error:
+            traceback.print_exc()
+            reason = f"{type(error).__name__}: {error}"
+            self.add("failed", {"name": name, "reason": reason}, f"FAILED: {reason.partition(chr(10))[0]}")
+        else:
+            self.add(kind, row, seen_in(row))
 
     def status(self) -> int:
-        return int(any(not row["passed"] for row in self.measured["checks"]))
+        return int(bool(self.measured["failed"]) or not all(row["passed"] for row in self.measured["checks"]))
 
     def give_up(self) -> None:
         """End the process in the middle of a row."""
@@ -91,13 +101,9 @@ def main(quick: bool) -> None:
     alarm.start()
     print(f"{device.device_kind} ({device.platform}), beside {beside.device_kind}")
     for check in gpu_checks.CHECKS:
-        if results.begin(check.name):
-            row = compare(check, check.sizes[quick], device, beside)
-            results.add("checks", row, seen_in(row))
+        results.attempt("checks", check.name, partial(compare, check, check.sizes[quick], device, beside))
     for timed in gpu_times.timings(quick):
-        if results.begin(timed.name):
-            row = time_row(timed, device, beside, quick)
-            results.add("times", row, f"{row['device_s']:.3g} s, CPU {row['cpu_s']:.3g} s")
+        results.attempt("times", timed.name, partial(time_row, timed, device, beside, quick))
     add_botorch(results, device, quick)
     alarm.cancel()
     show(results.measured)
@@ -147,13 +153,13 @@ def compare(check: gpu_checks.Check, size: int, device: Any, beside: Any) -> dic
         expected = [np.asarray(leaf) for leaf in jax.tree.leaves(check.expected(device.platform))]
     pairs = list(zip(found, expected, strict=True))
     tolerance = None if check.tolerance is None else check.tolerance(size)
-    row = {"name": check.name, "size": size, "tolerance": tolerance, "seconds": time.perf_counter() - begun}
+    row = {"size": size, "tolerance": tolerance, "seconds": time.perf_counter() - begun}
     if tolerance is None:
         apart = sum(unequal(*pair) for pair in pairs)
         known = {} if check.expected is None else {"found": int(found[0]), "expected": int(expected[0])}
         return row | known | {"passed": apart == 0, "unequal": apart, "numbers": sum(leaf.size for leaf in found)}
     largest = max(difference(*pair) for pair in pairs)
-    return row | {"passed": largest <= tolerance, "largest": largest}
+    return row | {"passed": largest <= tolerance, "largest": largest if np.isfinite(largest) else None}
 
 
 def unequal(found: np.ndarray, expected: np.ndarray) -> int:
@@ -172,52 +178,58 @@ def difference(found: np.ndarray, expected: np.ndarray) -> float:
 
 
 def seen_in(row: dict[str, Any]) -> str:
+    """What a row found, in a few words."""
+    if "device_s" in row:
+        return f"{row['device_s']:.3g} s, {row.get('peer', 'CPU')} {row.get('cpu_s', row.get('peer_s')):.3g} s"
     if "found" in row:
         said = {number: "refused" if number == gpu_checks.REFUSED else f"{number:,}" for number in
                 (row["found"], row["expected"])}  # fmt: skip
         return said[row["found"]] + ("" if row["passed"] else f", not {said[row['expected']]}")
     if row["tolerance"] is None:
         return "equal" if row["passed"] else f"differs, {row['unequal']:,} of {row['numbers']:,}"
-    return f"{row['largest']:.2g} (tolerance {row['tolerance']:.2g})"
+    largest = "no number" if row["largest"] is None else f"{row['largest']:.2g}"  # and a JSON has no infinity
+    return f"{largest} (tolerance {row['tolerance']:.2g})"
 
 
 def time_row(timed: gpu_times.Timed, device: Any, beside: Any, quick: bool) -> dict[str, Any]:
     """Medians of both sides, and the seconds that their first calls took longer."""
-    row: dict[str, Any] = {"name": timed.name}
+    row: dict[str, Any] = {}
     for side, where in (("device", device), ("cpu", beside)):
         with jax.default_device(where), jax.enable_x64(timed.double):
-            taken = seconds_of(timed.prepare(), quick)
+            taken = seconds_of(timed.prepare(), where, quick)
         row[f"{side}_s"] = statistics.median(taken[1:])
         row[f"{side}_compile_s"] = max(0.0, taken[0] - row[f"{side}_s"])
         row[f"{side}_runs"] = taken[1:]
     return row | {"ratio": row["cpu_s"] / row["device_s"]}
 
 
-def seconds_of(call: Callable[[], Any], quick: bool) -> list[float]:
+def seconds_of(call: Callable[[], Any], device: Any, quick: bool) -> list[float]:
     """Of the first call, and of one or more after it."""
     taken: list[float] = []
     while len(taken) < 2 or (len(taken) <= problem.REPEATS[quick] and sum(taken[1:]) < problem.SHARE[quick]):
         begun = time.perf_counter()
-        jax.block_until_ready(call())
+        result = jax.block_until_ready(call())
         taken.append(time.perf_counter() - begun)
+        for leaf in jax.tree.leaves(result):
+            expect_on(device, leaf)
     return taken
 
 
 def add_botorch(results: Results, device: Any, quick: bool) -> None:
     proposals = problem.BESIDE_BOTORCH[quick]
     name = f"DPareto, {proposals} proposals, beside BoTorch on the GPU"
-    if not results.begin(name):
-        return
     reason = "no GPU" if device.platform != "gpu" else gpu_times.botorch_unavailable()
     if reason:
         results.skip(name, reason)
         return
-    with jax.default_device(device), jax.enable_x64(True):
-        taken = seconds_of(gpu_times.front(proposals), quick)
-    seconds, version = gpu_times.botorch_front(proposals)
-    ours = statistics.median(taken[1:])
-    row = {"name": name, "device_s": ours, "peer_s": seconds, "peer": version, "ratio": seconds / ours}
-    results.add("times", row, f"{ours:.3g} s, {version} {seconds:.3g} s")
+
+    def measure() -> dict[str, Any]:
+        with jax.default_device(device), jax.enable_x64(True):
+            ours = statistics.median(seconds_of(gpu_times.front(proposals), device, quick)[1:])
+        seconds, version = gpu_times.botorch_front(proposals)
+        return {"device_s": ours, "peer_s": seconds, "peer": version, "ratio": seconds / ours}
+
+    results.attempt("times", name, measure)
 
 
 def show(measured: dict[str, Any]) -> None:
@@ -241,5 +253,6 @@ def show(measured: dict[str, Any]) -> None:
         ],
     )
     print()
-    for row in measured["skipped"]:
-        print(f"skipped: {row['name']}: {row['reason']}")
+    for kind in ("skipped", "failed"):
+        for row in measured[kind]:
+            print(f"{kind}: {row['name']}: {row['reason']}")

@@ -10,7 +10,6 @@ import pytest
 from benchmarks import report
 from benchmarks.speed import gpu, gpu_checks, gpu_times
 
-
 HIDDEN = ("botorch", "dp_accounting", "matplotlib", "opacus", "optuna", "pandas", "sklearn", "tqdm")
 PROGRAM = f"""
 import runpy, sys

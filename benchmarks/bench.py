@@ -10,11 +10,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tqdm import tqdm
-
 from benchmarks import report
 from benchmarks.speed import ABOUT, NAMES
-from benchmarks.tables import summary
+from jaxdpbo import _checks
 
 SEARCHES = {  # of losses, not of speed
     "search": "benchmarks.search.minimize",
@@ -47,6 +45,8 @@ OPTIONS = {
 }
 MODULES = {name: f"benchmarks.speed.{name}" for name in (*NAMES, "commits")} | SEARCHES
 ALL = "all"
+HEAVY = {"engines": ("dask", "ray", "spark", "beam"), "silos": ("flower", "ray")}  # as scripts/bench installs
+OURS = {"", "benchmarks", "jaxdpbo"}
 
 
 def main() -> None:
@@ -80,11 +80,30 @@ def main() -> None:
         parser.error(f"{options['name']} takes no {', '.join(sorted(foreign))}")
     if arguments.name == ALL:
         raise SystemExit(run_all(arguments.quick))
-    importlib.import_module(MODULES[options["name"]]).main(arguments.quick, **{name: options[name] for name in own})
+    try:
+        importlib.import_module(MODULES[arguments.name]).main(arguments.quick, **{name: options[name] for name in own})
+    except ImportError as error:
+        if (missing := describe_missing(arguments.name, error)) is None:
+            raise
+        parser.exit(2, f"{missing}\n")
+
+
+def describe_missing(name: str, error: ImportError) -> str | None:
+    """Which extra the measurement needs, in a line; None where nothing is missing but a name is wrong."""
+    module = (error.name or "").split(".")[0]
+    if isinstance(error, ModuleNotFoundError) and module not in OURS:
+        extras = ",".join(("bench", *HEAVY.get(name, ())))
+        return f"scripts/bench {name} needs {module}: {_checks.install_hint(extras)}"
+    hinted = "pip install" in str(error)  # by the package, of an extra of its own
+    return f"scripts/bench {name}: {error}" if hinted else None
 
 
 def run_all(quick: bool) -> int:
     """Each measurement of speed in a process of its own; 1 where one failed."""
+    from tqdm import tqdm  # these two need extras, which a single measurement may not
+
+    from benchmarks.tables import summary
+
     commands = {f"bench_{name}": ("benchmarks.bench", name) for name in ABOUT}
     commands[summary.OVERHEAD] = ("benchmarks.reproduce", *summary.OVERHEAD.split("_"))
     failed = []

@@ -37,6 +37,7 @@ def write_result(
     dtype: str,
     settings: dict[str, Any],
     started: float,
+    announce: bool = True,
 ) -> None:
     """Write what was measured, with its provenance (``FIELDS``), and say where.
 
@@ -48,6 +49,7 @@ def write_result(
       dtype: of the computation.
       settings: at least ``SETTINGS``: what the paper prints, and what was chosen here.
       started: ``time.perf_counter()`` at the start.
+      announce: False while a measurement goes on, written after every row.
 
     Raises:
       ValueError: ``measurements`` has a field of the provenance, or ``settings`` lacks one of its parts.
@@ -67,7 +69,7 @@ def write_result(
         "seconds": round(time.perf_counter() - started, 1),
         "machine": machine(),
     }
-    write_json(path, measurements | provenance)
+    write_json(path, measurements | provenance, announce)
 
 
 def commit_state() -> tuple[str | None, bool | None]:
@@ -105,10 +107,13 @@ def folder(*parts: str) -> Path:
     return path
 
 
-def write_json(path: Path, content: Any) -> None:
-    """Write, and say where."""
-    path.write_text(json.dumps(content, indent=1) + "\n")
-    print(f"wrote {_display_path(path)}")
+def write_json(path: Path, content: Any, announce: bool = True) -> None:
+    """Write, all or nothing, and say where."""
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(content, indent=1) + "\n")
+    part.replace(path)
+    if announce:
+        print(f"wrote {_display_path(path)}")
 
 
 def save_figure(figure: Any, path: Path) -> None:

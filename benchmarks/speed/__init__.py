@@ -29,4 +29,4 @@ ABOUT = {
     "scaling": About("both", "float32", "scaling_problem", "0"),
     "secure": About("both", "float64", "gibo_problem", "0 to 39; warming from 10000"),
 }
-NAMES = (*ABOUT, "demo")
+NAMES = (*ABOUT, "demo", "gpu")

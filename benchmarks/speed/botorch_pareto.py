@@ -45,7 +45,7 @@ def run(seed: int, proposals: int, threads: int) -> dict:
         partitioning = FastNondominatedPartitioning(ref_point=reference, Y=y)
         acquisition = ExpectedHypervolumeImprovement(model, ref_point=reference.tolist(), partitioning=partitioning)
         candidate, _ = optimize_acqf(acquisition, bounds=box, q=1, num_restarts=10, raw_samples=512)
-        point = candidate[0].numpy()
+        point = candidate[0].cpu().numpy()
         steps.append(time.perf_counter() - start)
         points = np.vstack([points, point])
         values = np.vstack([values, problem.objectives(point)])

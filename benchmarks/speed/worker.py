@@ -4,6 +4,7 @@ beside the other, and a cold process is a cold process.
 
 import json
 import os
+import runpy
 import subprocess
 import sys
 import threading
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+MISSING = "not installed"
 LIMIT = 900.0  # seconds for one answer: a process that hangs must not hang the benchmark
 
 
@@ -21,8 +23,9 @@ class Worker:
     """
 
     def __init__(self, module: str, folder: Path | None = None, **environment: str):
+        here = ["benchmarks.speed.worker"] if folder is None else []  # another checkout's may be older
         self._process = subprocess.Popen(
-            [sys.executable, "-m", module],
+            [sys.executable, "-m", *here, module],
             env=os.environ | environment,
             cwd=folder,
             stdin=subprocess.PIPE,
@@ -53,7 +56,19 @@ class Worker:
         alarm.cancel()
         if not line:
             raise RuntimeError(f"a worker ended with status {self._process.wait()}")
-        return json.loads(line)
+        answer = json.loads(line)
+        if isinstance(answer, dict) and list(answer) == [MISSING]:
+            raise ModuleNotFoundError(f"a worker needs {answer[MISSING]}", name=answer[MISSING])
+        return answer
+
+
+def run_module(module: str) -> None:
+    """Import and serve a worker's module; answer with the name of a peer that is not installed."""
+    answers = sys.stdout
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except ModuleNotFoundError as error:
+        print(json.dumps({MISSING: error.name}), file=answers)
 
 
 def serve(*functions: Callable[..., Any]) -> None:
@@ -64,3 +79,7 @@ def serve(*functions: Callable[..., Any]) -> None:
     for line in sys.stdin:
         name, arguments = json.loads(line)
         print(json.dumps(named[name](**arguments)), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    run_module(sys.argv[1])

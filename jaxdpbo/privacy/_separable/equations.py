@@ -212,6 +212,8 @@ def _fits(equation: JaxprEqn) -> bool:
 
 def _takes(program: Any, operands: Sequence[Any], results: Sequence[Any]) -> bool:
     """True if a program takes and returns arrays of these shapes."""
+    if not is_program(program):
+        return False
     closed = close(program)
     pairs = (closed.in_avals, operands), (closed.out_avals, results)
     return all([getattr(aval, "shape", ()) for aval in avals] == list(shapes) for avals, shapes in pairs)

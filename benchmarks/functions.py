@@ -1,12 +1,14 @@
 """``scripts/functions [--check]``: write docs/functions.md, the functions of JAX that a loss of one person may call.
 
 The script calls every function of the modules below with the forms below; the arguments contain a record of four
-numbers. A call that JAX cannot trace is no form of the function.
+numbers. A call that JAX cannot trace is no form of the function. A run replaces the entry of its release of JAX in
+docs/functions.json, and writes the page from all entries: set ``JAXDPBO_PYTHON`` to run another release.
 """
 
 import argparse
 import functools
 import importlib
+import json
 import os
 import re
 import sys
@@ -23,7 +25,7 @@ import numpy as np
 from benchmarks import report
 from jaxdpbo.privacy import _separable
 
-PAGE = report.ROOT / "docs" / "functions.md"
+PAGE, ENTRIES = report.ROOT / "docs" / "functions.md", report.ROOT / "docs" / "functions.json"
 MODULES = (
     "jax.numpy", "jax.numpy.linalg", "jax.numpy.fft", "jax.nn", "jax.lax", "jax.lax.linalg", "jax.scipy.special",
     "jax.scipy.linalg", "jax.scipy.signal", "jax.scipy.fft", "jax.scipy.integrate", "jax.scipy.stats", "jax.random",
@@ -192,30 +194,61 @@ def _reason(error: Exception) -> str:
     return SHAPES.sub("", str(error).partition("\n")[0].partition(" at ")[0])
 
 
-def page(rows: list[Case]) -> str:
-    """The page: the numbers of functions taken, and the refused functions with reasons."""
-    names = {row.function for row in rows}
-    apart = {row.function for row in rows if not row.refusal}
-    held = sorted({row.function for row in rows if row.constants and not row.refusal})
+def release() -> str:
+    """The release of JAX that runs, as in ``0.12``: releases of one minor version share an entry."""
+    return ".".join(jax.__version__.split(".")[:2])
+
+
+def entry(rows: list[Case]) -> dict[str, Any]:
+    """The entry of this release: counts, and the rows of the tables."""
+    return {
+        "jax": jax.__version__,
+        "traced": len({row.function for row in rows}),
+        "taken": len({row.function for row in rows if not row.refusal}),
+        "refused": rows_of([(row, row.refusal) for row in rows if row.refusal]),
+        "refused under vmap": rows_of([(row, row.of_all) for row in rows if row.of_all and not row.refusal]),
+        "constants": sorted({row.function for row in rows if row.constants and not row.refusal}),
+    }
+
+
+def rows_of(rows: list[tuple[Case, str]]) -> list[list[str]]:
+    """A row of function, forms and reason for each function and reason."""
+    by_call: dict[tuple[str, str], list[str]] = {}
+    for row, why in rows:
+        by_call.setdefault((row.function, why), []).append(row.form)
+    return [[name, "; ".join(f"`{form}`" for form in forms), why] for (name, why), forms in by_call.items()]
+
+
+def page(entries: dict[str, dict[str, Any]]) -> str:
+    """The page: the numbers of functions taken, and the refused functions with reasons, by release of JAX."""
+    counts = "\n".join(
+        f"| {one['jax']} | {one['traced']} | {one['taken']} |" for _, one in sorted(entries.items(), key=_by_version)
+    )
+    held = {name: [key for key in entries if name in entries[key]["constants"]] for name in _all(entries, "constants")}
+    of_some = [name if len(keys) == len(entries) else f"{name} ({_join(keys)})" for name, keys in sorted(held.items())]
     return f"""# Functions that a loss may call
 
-You may call a function in a loss unless a table of this page refuses the call. `scripts/functions` wrote the page,
-with jax {jax.__version__}. It calls every function of `jax.numpy`, `jax.lax`, `jax.nn`, `jax.scipy` and
-`jax.random` with {len(FORMS)} forms of arguments, made of one record `x` of four numbers and public numbers `p`.
-JAX traces {len(names)} of the functions in some form, and `per_user` takes {len(apart)} of these. For each call that is
-taken, `tests/test_functions.py` gives one record thirteen values in turn, and checks that the results of all other
-records keep every bit.
+You may call a function in a loss unless a table of this page refuses the call. `scripts/functions` wrote the page. It
+calls every function of `jax.numpy`, `jax.lax`, `jax.nn`, `jax.scipy` and `jax.random` with {len(FORMS)} forms of
+arguments, made of one record `x` of four numbers and public numbers `p`. For each call that is taken,
+`tests/test_functions.py` gives one record thirteen values in turn, and checks that the results of all other records
+keep every bit.
 
-Calls in other forms, and functions that JAX traces in none of them, were not tried.
+| JAX | functions traced in some form | taken by `per_user` |
+|---|---|---|
+{counts}
+
+The last column of a table names the releases of JAX for which a row holds. Calls in other forms, and functions that
+JAX traces in none of them, were not tried.
 
 ## Refused by `per_user`
 
-{_table([(row, row.refusal) for row in rows if row.refusal])}
+{_table(entries, "refused")}
 ## Taken by `per_user`, refused by `check_separable` under `jax.vmap`
 
 To call these, write the loss of one person and use `per_user`.
 
-{_table([(row, row.of_all) for row in rows if row.of_all and not row.refusal])}
+{_table(entries, "refused under vmap")}
 ## Slow for extreme values
 
 Bound the arguments of these functions with `jnp.clip`. Their loops run until the numbers of a record converge, which
@@ -223,33 +256,58 @@ takes minutes or forever for infinite or very large numbers: {", ".join(f"`{name
 
 ## Functions that hold constant arrays
 
-Use `per_user(loss, public_constants=True)` with these: {", ".join(f"`{name}`" for name in held)}.
+Use `per_user(loss, public_constants=True)` with these: {", ".join(_quote(name) for name in of_some)}.
 """
 
 
-def _table(rows: list[tuple[Case, str]]) -> str:
-    return "\n".join(["| function | arguments | why |", "|---|---|---|", *lines_of(rows), ""])
+def _quote(name: str) -> str:
+    called, _, rest = name.partition(" ")
+    return f"`{called}`" + (f" {rest}" if rest else "")
 
 
-def lines_of(rows: list[tuple[Case, str]]) -> list[str]:
-    """A line for each function and reason."""
-    by_call: dict[tuple[str, str], list[str]] = {}
-    for row, why in rows:
-        by_call.setdefault((row.function, why), []).append(row.form)
-    lines = [
-        f"| `{name}` | {'; '.join(f'`{form}`' for form in forms)} | {why} |" for (name, why), forms in by_call.items()
-    ]
-    return lines
+def _by_version(item: tuple[str, Any]) -> tuple[int, ...]:
+    return tuple(map(int, item[0].split(".")))
+
+
+def _all(entries: dict[str, dict[str, Any]], table: str) -> list[Any]:
+    """The rows of a table in any release, without repetition, in order."""
+    rows: dict[Any, None] = {}
+    for one in entries.values():
+        rows |= dict.fromkeys(tuple(row) if isinstance(row, list) else row for row in one[table])
+    return list(rows)
+
+
+def _join(releases: list[str]) -> str:
+    return "JAX " + ", ".join(releases)
+
+
+def _table(entries: dict[str, dict[str, Any]], table: str) -> str:
+    rows = _all(entries, table)
+    places = {name: place for place, name in reversed(list(enumerate(row[0] for row in rows)))}
+    lines = []
+    for name, forms, why in sorted(rows, key=lambda row: places[row[0]]):
+        held = [key for key, one in entries.items() if [name, forms, why] in one[table]]
+        lines.append(f"| `{name}` | {forms} | {why} | {'all' if len(held) == len(entries) else ', '.join(held)} |")
+    return "\n".join(["| function | arguments | why | JAX |", "|---|---|---|---|", *lines, ""])
+
+
+def read_entries() -> dict[str, dict[str, Any]]:
+    """The stored entries, in order of releases."""
+    entries = json.loads(ENTRIES.read_text()) if ENTRIES.exists() else {}
+    return dict(sorted(entries.items(), key=_by_version))
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="scripts/functions", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if the page differs")
     options = parser.parse_args(arguments)
-    text = page([case for name, function in functions().items() for case in cases(name, function)])
+    mine = entry([case for name, function in functions().items() for case in cases(name, function)])
     if options.check:
-        return int(PAGE.read_text() != text)
-    PAGE.write_text(text)
+        stored = read_entries()
+        return int(PAGE.read_text() != page(stored) or stored[release()] | {"jax": jax.__version__} != mine)
+    entries = dict(sorted((read_entries() | {release(): mine}).items(), key=_by_version))
+    ENTRIES.write_text(json.dumps(entries, indent=1) + "\n")
+    PAGE.write_text(page(entries))
     return 0
 
 

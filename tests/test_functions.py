@@ -1,5 +1,6 @@
 """Every function of JAX that the checker takes keeps records apart to the last bit, whatever one record holds."""
 
+import re
 import warnings
 
 import jax
@@ -109,19 +110,25 @@ def test_what_mixes_is_seen_where_it_is_taken(name, form, monkeypatch):
 
 
 def test_the_page_says_what_is_refused_and_why(trials):
-    """``scripts/functions`` writes it; where this fails run it again."""
-    text = functions.PAGE.read_text()
-    assert f"with jax {jax.__version__}." in text
+    """``scripts/functions`` writes it; where this fails run it again, on this release of JAX."""
+    entries = functions.read_entries()
+    assert functions.PAGE.read_text() == functions.page(entries)
+    stored = entries[functions.release()]
     count = trials("functions of JAX on the page of those refused", 6, len(NAMED), 0)
-    if count == len(NAMED):
-        assert text == functions.page([row for name in NAMED for row in functions.cases(name, NAMED[name])])
-        return
     names = ["jax.numpy.poly", "jax.scipy.special.expi", "jax.random.gamma", *list(NAMED)[:: len(NAMED) // count]]
-    for name in names:
-        rows = functions.cases(name, NAMED[name])
-        refused = [(row, row.refusal) for row in rows if row.refusal]
-        of_all = [(row, row.of_all) for row in rows if row.of_all and not row.refusal]
-        lines = [line for line in text.splitlines() if line.startswith(f"| `{name}` |")]
-        assert lines == functions.lines_of(refused) + functions.lines_of(of_all)
-        held = any(row.constants and not row.refusal for row in rows)
-        assert (f"`{name}`" in text.rpartition("public_constants=True")[2]) == held
+    whole = count == len(NAMED)
+    found = functions.entry(
+        [row for name in NAMED if whole or name in names for row in functions.cases(name, NAMED[name])]
+    )
+    if whole:
+        assert stored | {"jax": jax.__version__} == found
+        return
+    for table in ("refused", "refused under vmap"):
+        assert [row for row in stored[table] if row[0] in names] == found[table]
+    assert [name for name in stored["constants"] if name in names] == found["constants"]
+
+
+def test_the_page_names_every_release_that_is_supported():
+    text = (functions.report.ROOT / "pyproject.toml").read_text()
+    (lowest, limit) = re.search(r'"jax>=0\.(\d+)\.\d+,<0\.(\d+)"', text).groups()
+    assert list(functions.read_entries()) == [f"0.{minor}" for minor in range(int(lowest), int(limit))]

@@ -24,7 +24,8 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax._src.core import Tracer, trace_state_clean
+from jax._src.core import trace_state_clean  # no public name
+from jax.core import Tracer
 from jax.extend.random import define_prng_impl
 
 from jaxdpbo import _arrays, _checks

@@ -244,9 +244,12 @@ EXEMPT: dict[str, dict[str, str]] = {
         "privacy._separable.objectives": "per_user",
         "privacy._separable.separability_audit": "audit_separable",
         "drivers._separability": "prepare_objective update_assumptions",
-        "privacy._separable.rules": "atom_shape has_negative_axis",
+        "privacy._separable.rules": "has_negative_axis",
         "privacy._separable.primitives": "collect_primitives is_of_jax key_kinds",
-        "privacy._separable.decompositions": "guard programs_in close",
+        "privacy._separable.decompositions": "guard",
+        "privacy._separable.equations": (
+            "atom_shape is_program close programs_in find_fault read_call read_scan read_while read_branches read_solve"
+        ),
     },
     "runs what it is given": {"privacy._auditing": "replay", "training._oracles": "training_errors"},
     "an objective, its data or where they are: what `sample`, `split` and `load` return": {

@@ -1,13 +1,12 @@
 """Give decompositions finite matrices only: LAPACK prints two lines for some matrices that hold infinities."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
 
-from jaxdpbo.privacy._separable.primitives import CALLS
+from jaxdpbo.privacy._separable import equations
 
 DECOMPOSITIONS = "svd", "eigh", "eig", "schur", "hessenberg", "tridiagonal"  # of the last two axes of an operand
 
@@ -24,23 +23,10 @@ def guard(closed: ClosedJaxpr) -> ClosedJaxpr:
     return jax.make_jaxpr(lambda *arguments: _run(closed, arguments))(*closed.in_avals)
 
 
-def programs_in(equation: JaxprEqn) -> Iterator[ClosedJaxpr | Jaxpr]:
-    """Yield the programs among the parameters of an operation."""
-    for value in jax.tree.leaves(list(equation.params.values())):
-        if _is_program(value):
-            yield value
-
-
-def close(program: ClosedJaxpr | Jaxpr) -> ClosedJaxpr:
-    """Close a program that has no constants; return a closed program unchanged."""
-    return program if isinstance(program, ClosedJaxpr) else ClosedJaxpr(program, ())
-
-
-def _decomposes(program: ClosedJaxpr | Jaxpr) -> bool:
-    jaxpr = program.jaxpr if isinstance(program, ClosedJaxpr) else program
+def _decomposes(program: ClosedJaxpr) -> bool:
     return any(
-        equation.primitive.name in DECOMPOSITIONS or any(map(_decomposes, programs_in(equation)))
-        for equation in jaxpr.eqns
+        equation.primitive.name in DECOMPOSITIONS or any(map(_decomposes, equations.programs_in(equation)))
+        for equation in program.jaxpr.eqns
     )
 
 
@@ -59,7 +45,7 @@ def _read(atom: Var | Literal, values: dict[Var, Any]) -> Any:
 
 def _apply(equation: JaxprEqn, values: dict[Var, Any], jaxpr: Jaxpr) -> list[Any]:
     """Evaluate one equation of a program, guarded."""
-    name, params = equation.primitive.name, equation.params
+    name = equation.primitive.name
     if name in DECOMPOSITIONS:
         (atom,) = equation.invars
         assert isinstance(atom, Var)  # literals are scalars
@@ -67,11 +53,11 @@ def _apply(equation: JaxprEqn, values: dict[Var, Any], jaxpr: Jaxpr) -> list[Any
         finite = jnp.isfinite(matrix)
         results = _evaluate(equation, {atom: jnp.where(finite, matrix, jnp.zeros_like(matrix))}, jaxpr)
         return [_nan_unless_finite(finite, result) for result in results]
-    if not any(map(_decomposes, programs_in(equation))):
+    if not any(map(_decomposes, equations.programs_in(equation))):
         return _evaluate(equation, values, jaxpr)
-    if name in CALLS:
-        return _run(close(params[CALLS[name]]), [_read(atom, values) for atom in equation.invars])
-    guarded = jax.tree.map(_guard_parameter, dict(params), is_leaf=_is_program)
+    if name in equations.CALLS:
+        return _run(equations.read_call(equation), [_read(atom, values) for atom in equation.invars])
+    guarded = jax.tree.map(_guard_parameter, dict(equation.params), is_leaf=equations.is_program)
     return _evaluate(equation.replace(params=guarded), values, jaxpr)
 
 
@@ -82,10 +68,6 @@ def _evaluate(equation: JaxprEqn, values: dict[Var, Any], jaxpr: Jaxpr) -> list[
         constvars=[], invars=operands, outvars=equation.outvars, eqns=[equation], effects=equation.effects
     )
     return jaxpr_as_fun(ClosedJaxpr(alone, ()))(*(values[atom] for atom in operands))
-
-
-def _is_program(value: Any) -> bool:
-    return isinstance(value, (ClosedJaxpr, Jaxpr))
 
 
 def _guard_parameter(value: Any) -> Any:

@@ -8,11 +8,6 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import JaxprEqn, Literal, Primitive, Var, primitives
 
-CALLS = {  # primitive -> the name of its program parameter
-    "jit": "jaxpr", "closed_call": "call_jaxpr", "remat2": "jaxpr", "custom_jvp_call": "call_jaxpr",
-    "custom_vjp_call": "call_jaxpr",
-}  # fmt: skip
-LOOPS = "scan", "while", "cond", "custom_linear_solve"
 # Operations that run Python or foreign code, or communicate between devices: always refused.
 OUTSIDE = (
     "pure_callback", "io_callback", "debug_callback", "debug_print", "ffi_call", "custom_call", "pallas_call",

@@ -11,17 +11,14 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.extend.core import JaxprEqn, Literal, Var
+from jax.extend.core import JaxprEqn
+
+from jaxdpbo.privacy._separable.equations import atom_shape
 
 Axes = Sequence[int | None]
 Rule = Callable[[JaxprEqn, Axes], int | str]
 
 DIFFERENT = "combines arrays with users along different axes"
-
-
-def atom_shape(variable: Var | Literal) -> tuple[int, ...]:
-    """The shape of a variable or a literal of a program."""
-    return tuple(getattr(variable.aval, "shape", ()))
 
 
 def _shared_axis(axes: Axes) -> int | None:
@@ -264,11 +261,11 @@ def has_negative_axis(equation: JaxprEqn) -> bool:
 AXES = "axis", "axes", "dimension", "dimensions", "permutation", "broadcast_dimensions", "dimension_numbers"
 _ELEMENTWISE = """
 abs acos acosh add add_any and asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt ceil clamp clz complex conj
-convert_element_type copy cos cosh digamma div eq eq_to erf erf_inv erfc exp exp2 expm1 floor ge gt igamma
-igamma_grad_a igammac imag integer_pow is_finite le le_to lgamma log log1p logistic lt lt_to max min mul mulhi ne neg
-nextafter not or polygamma population_count pow real reduce_precision rem
-round rsqrt select_n shift_left shift_right_arithmetic shift_right_logical sign sin sinh sqrt square stop_gradient sub
-tan tanh threefry2x32 xor zeta
+convert_element_type copy cos cosh digamma div eq eq_to erf erf_inv erfc exp exp2 expm1 floor ge gt igamma igamma_grad_a
+igammac imag integer_pow is_finite le le_to lgamma log log1p log2 logistic lt lt_to max min mul mulhi ne neg nextafter
+not one_minus_square or polygamma polynomial population_count pow real reduce_precision rem round rsqrt select_n
+shift_left shift_right_arithmetic shift_right_logical sign sin sinh sqrt square stop_gradient sub tan tanh threefry2x32
+xor zeta
 """
 RULES: dict[str, Rule] = {
     **dict.fromkeys(_ELEMENTWISE.split(), _elementwise),

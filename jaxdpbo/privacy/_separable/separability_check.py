@@ -16,10 +16,10 @@ from jax.extend import backend, core
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
 from jaxdpbo._types import ArrayLike, Data, Objective, Tree
-from jaxdpbo.privacy._separable import data_axes, decompositions, primitives, rules
+from jaxdpbo.privacy._separable import data_axes, decompositions, equations, primitives, rules
 from jaxdpbo.privacy._separable.taints import OWN, PUBLIC, Mixed, Taint, UserSlices, join
 
-FOLLOWED = {*rules.RULES, *primitives.CALLS, *primitives.LOOPS, *primitives.WITHOUT_RULE}
+FOLLOWED = {*rules.RULES, *equations.CALLS, *equations.LOOPS, *primitives.WITHOUT_RULE}
 
 JAX = str(Path(jax.__file__).parent)
 
@@ -188,8 +188,8 @@ def _constants(closed: ClosedJaxpr) -> Iterator[Any]:
 def _literals(jaxpr: Jaxpr) -> Iterator[Any]:
     for equation in jaxpr.eqns:
         yield from (atom.val for atom in equation.invars if isinstance(atom, Literal))
-        for program in decompositions.programs_in(equation):
-            yield from _constants(decompositions.close(program))
+        for program in equations.programs_in(equation):
+            yield from _constants(program)
         for value in jax.tree.leaves(list(equation.params.values())):
             if isinstance(value, (np.ndarray, jax.Array)):
                 yield value
@@ -205,7 +205,7 @@ class _Walk:
 
     def refuse(self, why: str, equation: JaxprEqn) -> Mixed:
         """Describe a refusal: the operation, the shapes of its operands, the reason, and the source line."""
-        shapes = ", ".join(str(rules.atom_shape(atom)) for atom in equation.invars)
+        shapes = ", ".join(str(equations.atom_shape(atom)) for atom in equation.invars)
         lines = (_line(outer) for outer in reversed(self.inside))
         line = next(filter(None, lines), "an unknown line")
         return Mixed(f"{equation.primitive.name} of {shapes} {why} at {line}")
@@ -230,12 +230,12 @@ class _Walk:
         name = equation.primitive.name
         if why := self._fault(equation, taints):
             raise NotSeparable(self.refuse(why, equation).said)
-        if name in primitives.CALLS:
-            return self.program(decompositions.close(equation.params[primitives.CALLS[name]]), taints)
-        if name in primitives.LOOPS:
+        if name in equations.CALLS:
+            return self.program(equations.read_call(equation), taints)
+        if name in equations.LOOPS:
             return getattr(self, f"_{name}")(equation, taints)
-        for program in decompositions.programs_in(equation):  # such as how a reduction combines two numbers
-            self.program(decompositions.close(program), [OWN] * len(decompositions.close(program).in_avals))
+        for program in equations.programs_in(equation):  # such as how a reduction combines two numbers
+            self.program(program, [OWN] * len(program.in_avals))
         if all(taint == PUBLIC for taint in taints):
             return [PUBLIC] * len(equation.outvars)
         return self._apply_rule(equation, taints)
@@ -248,6 +248,8 @@ class _Walk:
             return "runs code that no analysis sees"
         if not (primitives.is_of_jax(equation) and name in FOLLOWED):
             return "is no operation of JAX that the analysis knows"
+        if (private or name in (*equations.CALLS, *equations.LOOPS)) and (why := equations.find_fault(equation)):
+            return why
         if None in kinds:
             return "draws by a generator that is not JAX's own"
         if private and set(kinds) - {primitives.THREEFRY}:
@@ -281,7 +283,7 @@ class _Walk:
     def _fitting(self, taint: Taint, variable: Var, equation: JaxprEqn) -> Taint:
         """Check, for any rule, that the result has the user axis, with the length of the number of users."""
         if isinstance(taint, UserSlices):
-            shape = rules.atom_shape(variable)
+            shape = equations.atom_shape(variable)
             if taint.axis >= len(shape) or shape[taint.axis] != self.users:
                 return self.refuse("changes the axis of users", equation)
         return taint
@@ -314,8 +316,7 @@ class _Walk:
         return self.refuse(rules.DIFFERENT, equation) if taint is None else taint
 
     def _scan(self, equation: JaxprEqn, taints: list[Taint]) -> list[Taint]:
-        params = equation.params
-        consts, carried = params["num_consts"], params["num_carry"]
+        program, consts, carried = equations.read_scan(equation)
         fixed, carry, along = taints[:consts], taints[consts : consts + carried], taints[consts + carried :]
         over_users = UserSlices(0) in along
         if over_users and OWN in taints:
@@ -323,7 +324,7 @@ class _Walk:
         inside = [self._one_turn(taint) for taint in along]
 
         def body(carry: list[Taint]) -> list[Taint]:
-            return self.program(params["jaxpr"], [*fixed, *carry, *inside])
+            return self.program(program, [*fixed, *carry, *inside])
 
         carry = self._find_fixed_point(carry, lambda carry: body(carry)[:carried], equation)
         if over_users and any(taint != PUBLIC for taint in carry):
@@ -345,14 +346,11 @@ class _Walk:
         return taint
 
     def _while(self, equation: JaxprEqn, taints: list[Taint]) -> list[Taint]:
-        params = equation.params
-        cond_count, body_count = params["cond_nconsts"], params["body_nconsts"]
+        condition, cond_count, program, body_count = equations.read_while(equation)
         of_cond, rest = taints[:cond_count], taints[cond_count:]
         of_body, carry = rest[:body_count], rest[body_count:]
-        carry = self._find_fixed_point(
-            carry, lambda carry: self.program(params["body_jaxpr"], [*of_body, *carry]), equation
-        )
-        (going,) = self.program(params["cond_jaxpr"], [*of_cond, *carry])
+        carry = self._find_fixed_point(carry, lambda carry: self.program(program, [*of_body, *carry]), equation)
+        (going,) = self.program(condition, [*of_cond, *carry])
         if going == PUBLIC:
             return carry
         if going == OWN and not any(isinstance(taint, UserSlices) for taint in (*of_body, *carry)):
@@ -362,7 +360,7 @@ class _Walk:
 
     def _cond(self, equation: JaxprEqn, taints: list[Taint]) -> list[Taint]:
         index, *operands = taints
-        branches = [self.program(branch, operands) for branch in equation.params["branches"]]
+        branches = [self.program(branch, operands) for branch in equations.read_branches(equation)]
         joined = [self._join(results, equation) for results in zip(*branches, strict=True)]
         if index == PUBLIC:
             return joined
@@ -372,10 +370,8 @@ class _Walk:
 
     def _custom_linear_solve(self, equation: JaxprEqn, taints: list[Taint]) -> list[Taint]:
         """Walk ``solve``, the program to run; constants read only by the matrix product play no part."""
-        lengths, programs = equation.params["const_lengths"], equation.params["jaxprs"]
-        counts = [lengths.matvec, lengths.vecmat, lengths.solve, lengths.transpose_solve]
-        begin = sum(counts[:2])
-        return self.program(programs.solve, [*taints[begin : begin + counts[2]], *taints[sum(counts) :]])
+        program, constants, right = equations.read_solve(equation)
+        return self.program(program, taints[constants] + taints[right])
 
 
 def _line(equation: JaxprEqn) -> str:

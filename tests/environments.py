@@ -16,8 +16,6 @@ EXTRAS = PROJECT["optional-dependencies"]
 PYTHONS = re.findall(r"Programming Language :: Python :: (3\.\d+)", "\n".join(PROJECT["classifiers"]))
 OWN = f"{sys.version_info.major}.{sys.version_info.minor}"
 
-# As ``scripts/test`` compiles, and with the programs that it has kept.
-UNOPTIMISED = compilation.UNOPTIMISED | {"JAX_COMPILATION_CACHE_DIR": str(ROOT / ".cache" / "jax-unoptimised")}
 # Most modules that pip would compile are never imported.
 INSTALL = ("install", "--quiet", "--disable-pip-version-check", "--no-compile")
 
@@ -61,6 +59,12 @@ def run(python: str, *command: object, cwd: Path, **variables: str) -> str:
     )
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
     return done.stdout
+
+
+def unoptimised(python: str) -> dict[str, str]:
+    """The variables to compile as ``scripts/test`` does, and with the programs that it has kept."""
+    jaxlib = run(python, "-c", "from importlib.metadata import version; print(version('jaxlib'))", cwd=ROOT).strip()
+    return compilation.unoptimised(jaxlib) | {"JAX_COMPILATION_CACHE_DIR": str(ROOT / ".cache" / "jax-unoptimised")}
 
 
 def run_tests(python: str, *arguments: str, cwd: Path = ROOT, **variables: str) -> str:

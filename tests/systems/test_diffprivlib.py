@@ -32,7 +32,7 @@ assert np.log(least / most) > EPSILON, "the claim of diffprivlib held"
 def test_its_trainings_pass_beside_its_own_scikit_learn(tmp_path):
     python = environments.create(tmp_path / "venv", f"{environments.ROOT}[diffprivlib]", beside=True)
     printed = environments.run_tests(
-        python, "tests/test_other_trainings.py", "-kdiffprivlib", **environments.UNOPTIMISED, JAX_ENABLE_X64="1"
+        python, "tests/test_other_trainings.py", "-kdiffprivlib", **environments.unoptimised(python), JAX_ENABLE_X64="1"
     )
     assert "skipped" not in printed, printed
     environments.run(python, "-c", ATTACK, cwd=tmp_path)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import environments
 import pytest
-from environments import ROOT, UNOPTIMISED
+from environments import ROOT
 
 import jaxdpbo
 
@@ -70,7 +70,7 @@ def test_the_tests_pass_from_the_source_distribution(published, tmp_path):
         packed.extractall(tmp_path, filter="data")
     assert {"pyproject.toml", "README.md", "LICENSE", "CITATION.cff", "jaxdpbo/py.typed"} <= names
     (tree,) = tmp_path.iterdir()
-    variables = UNOPTIMISED | {
+    variables = environments.unoptimised(sys.executable) | {
         "PYTHONPATH": str(tree),
         "JAXDPBO_DATA": os.environ.get("JAXDPBO_DATA", str(ROOT.parent / "shared" / "data")),
     }

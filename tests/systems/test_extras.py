@@ -49,5 +49,5 @@ def test_a_user_of_an_extra_runs_what_its_page_shows(extra, base, tmp_path):
     if extra == "spark" and shutil.which("java") is None:
         pytest.skip("Spark needs Java")
     python = environments.create(tmp_path / "venv", f"{ROOT}[{extra}]", python=base, beside=True)
-    environments.run(python, "-c", EXAMPLES[extra], cwd=tmp_path, **environments.UNOPTIMISED)
+    environments.run(python, "-c", EXAMPLES[extra], cwd=tmp_path, **environments.unoptimised(python))
     shutil.rmtree(tmp_path / "venv")  # some take gigabytes

@@ -20,7 +20,7 @@ def test_a_stated_python_passes_with_the_newest_of_all(version, tmp_path):
     # Python has most to break; of those between, the front door and the README.
     few = version == OWN or version != PYTHONS[-1]
     own = environments.create(tmp_path / "venv", f"{ROOT}[test]", python=python)
-    environments.run_tests(own, *(TESTS[:2] if few else TESTS), **environments.UNOPTIMISED)
+    environments.run_tests(own, *(TESTS[:2] if few else TESTS), **environments.unoptimised(own))
 
 
 def test_the_lowest_of_all_that_is_stated_passes(tmp_path):
@@ -28,7 +28,7 @@ def test_the_lowest_of_all_that_is_stated_passes(tmp_path):
     lowest = [re.sub(r"^([\w-]+)>=([\w.]+).*$", r"\1==\2", each) for each in requirements]
     assert all("==" in each for each in lowest), lowest
     own = environments.create(tmp_path / "venv", *lowest)
-    environments.run_tests(own, *TESTS, **environments.UNOPTIMISED)
+    environments.run_tests(own, *TESTS, **environments.unoptimised(own))
 
 
 def requirements_of(named: str) -> list[str]:

@@ -169,6 +169,10 @@ def test_what_must_hold_on_every_device_is_seen_where_it_does_not(check, place, 
     assert int(check(2_000)) > 0
 
 
+def test_on_a_single_device_the_sum_over_all_is_its_own(float32):
+    np.testing.assert_array_equal(gpu_checks.spread_sum(20_000), np.zeros(3))
+
+
 def test_a_loss_that_mixes_users_and_one_that_iterates_are_seen(monkeypatch, float32):
     squares, eigenvalues, ranks = (gpu_checks.LOSSES[name][0] for name in ("squares", "eigenvalues", "ranks"))
     assert [int(gpu_checks.moved(loss, 12)) for loss in (squares, ranks)] == [0, gpu_checks.REFUSED]

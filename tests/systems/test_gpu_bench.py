@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from compilation import UNOPTIMISED
 
 from benchmarks import report
 from benchmarks.speed import gpu, gpu_checks, gpu_times
@@ -27,9 +28,9 @@ def run_small(folder, end):
     """In a process that ends after so many seconds of measuring."""
     program = folder / "program.py"
     program.write_text(PROGRAM)
-    environment = os.environ | {
+    environment = os.environ | UNOPTIMISED | {
         "PYTHONPATH": str(report.ROOT), "JAX_PLATFORMS": "cpu", "NPROC": "16",
-        "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=4",
+        "XLA_FLAGS": f"{UNOPTIMISED['XLA_FLAGS']} --xla_force_host_platform_device_count=4",
     }  # fmt: skip
     done = subprocess.run(
         [sys.executable, program, folder, str(end), "gpu", "--quick"],

@@ -172,7 +172,7 @@ def _trace(function: Callable[..., Any], *arguments: Any, public_constants: bool
         if np.ndim(constant) and not public_constants:
             raise ValueError(
                 f"objective captures an array of shape {np.shape(constant)}, or calls a function of JAX that holds it, "
-                "such as ndtri, and the array may be made of records: pass it in data, as a public leaf if it is "
+                "such as expi, and the array may be made of records: pass it in data, as a public leaf if it is "
                 "public, or pass public_constants=True to per_user, CheckedObjective or check_separable if no array in "
                 "the code holds records"
             )

@@ -139,7 +139,7 @@ def atom_shape(variable: Var | Literal) -> tuple[int, ...]:
     return tuple(getattr(variable.aval, "shape", ()))
 
 
-def is_program(value: Any) -> bool:
+def is_program(value: object) -> bool:
     """True for programs: later releases have one class for open and closed ones."""
     return isinstance(value, (ClosedJaxpr, Jaxpr))
 
@@ -156,9 +156,14 @@ def programs_in(equation: JaxprEqn) -> Iterator[ClosedJaxpr]:
             yield close(value)
 
 
-def find_fault(equation: JaxprEqn) -> str:
-    """The reason to refuse an operation whose parameters or operands no known release has; empty if there is none."""
+def find_fault(equation: JaxprEqn, private: bool) -> str:
+    """The reason to refuse an operation of parameters or operands unlike those of all known releases; empty if none.
+
+    Calls, loops, branches and solves are always read; others only with ``private``, where an operand has users' values.
+    """
     name, found = equation.primitive.name, set(equation.params)
+    if not private and name not in (*CALLS, *LOOPS):
+        return ""
     always, known = _KNOWN.get(name, (frozenset(), frozenset()))
     odd = sorted(found - known | always - found)
     if not odd and _fits(equation):

@@ -125,7 +125,7 @@ def per_user(loss: Callable[..., jax.Array], user_axes: Tree = 0, *, public_cons
       user_axes: the axis of users: a prefix of the tree of ``data``, as for ``jax.vmap``; None for public leaves.
       public_constants: True if all arrays captured or written down by ``loss`` are public and hold no record; the
         guarantee assumes this by ``_assumptions.OWN_ROWS``. Set it if ``loss`` multiplies by ``jnp.array([...])``, or
-        calls a function of JAX with an array inside, such as ``jax.scipy.special.ndtri``.
+        calls a function of JAX with an array inside, such as ``jax.scipy.special.expi``.
 
     Returns:
       A function of ``(point, data)``. Its trace raises ``NotSeparable`` if ``loss`` holds operations without a promise

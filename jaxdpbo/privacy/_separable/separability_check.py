@@ -172,7 +172,7 @@ def _trace(function: Callable[..., Any], *arguments: Any, public_constants: bool
         if np.ndim(constant) and not public_constants:
             raise ValueError(
                 f"objective captures an array of shape {np.shape(constant)}, or calls a function of JAX that holds it, "
-                "such as ndtri, and the array may be made of records: pass it in data, as a public leaf if it is "
+                "such as expi, and the array may be made of records: pass it in data, as a public leaf if it is "
                 "public, or pass public_constants=True to per_user, CheckedObjective or check_separable if no array in "
                 "the code holds records"
             )
@@ -228,7 +228,8 @@ class _Walk:
 
     def _equation(self, equation: JaxprEqn, taints: list[Taint]) -> list[Taint]:
         name = equation.primitive.name
-        if why := self._fault(equation, taints):
+        private = any(taint != PUBLIC for taint in taints)
+        if why := self._fault(equation, taints) or equations.find_fault(equation, private):
             raise NotSeparable(self.refuse(why, equation).said)
         if name in equations.CALLS:
             return self.program(equations.read_call(equation), taints)
@@ -236,7 +237,7 @@ class _Walk:
             return getattr(self, f"_{name}")(equation, taints)
         for program in equations.programs_in(equation):  # such as how a reduction combines two numbers
             self.program(program, [OWN] * len(program.in_avals))
-        if all(taint == PUBLIC for taint in taints):
+        if not private:
             return [PUBLIC] * len(equation.outvars)
         return self._apply_rule(equation, taints)
 
@@ -248,8 +249,6 @@ class _Walk:
             return "runs code that no analysis sees"
         if not (primitives.is_of_jax(equation) and name in FOLLOWED):
             return "is no operation of JAX that the analysis knows"
-        if (private or name in (*equations.CALLS, *equations.LOOPS)) and (why := equations.find_fault(equation)):
-            return why
         if None in kinds:
             return "draws by a generator that is not JAX's own"
         if private and set(kinds) - {primitives.THREEFRY}:

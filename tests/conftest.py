@@ -67,6 +67,7 @@ LISTED_SKIPS: dict[str, str] = {
         for name in ("client_app", "run_on_grid")
     },
     "tests/systems/test_engines.py::test_every_engine_releases_what_arrays_release": "Spark needs Java",
+    "tests/systems/test_extras.py::test_a_user_of_an_extra_runs_what_its_page_shows[spark]": "Spark needs Java",
     "tests/test_separable_primitives.py::test_without_the_guard_a_row_hangs": "with --full only: waits half a minute",
     "tests/test_dashboard.py::test_the_dashboard_shows_noised_values_alone": (
         "needs optuna-dashboard, of the extra docs, and Chromium"

@@ -54,9 +54,8 @@ def install(python: str, *arguments: object) -> None:
 
 def run(python: str, *command: object, cwd: Path, **variables: str) -> str:
     """What a command of an environment printed; only what is installed there can be imported."""
-    done = subprocess.run(
-        [python, *map(str, command)], cwd=cwd, env=user_variables() | variables, capture_output=True, text=True
-    )
+    activated = user_variables() | {"PATH": f"{Path(python).parent}{os.pathsep}{os.environ['PATH']}"} | variables
+    done = subprocess.run([python, *map(str, command)], cwd=cwd, env=activated, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
     return done.stdout
 

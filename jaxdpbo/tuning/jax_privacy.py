@@ -1,4 +1,4 @@
-"""DP-SGD by jax-privacy as a training for ``tune_and_train`` and ``least_epsilon``; needs the ``jax_privacy`` extra.
+"""DP-SGD by jax-privacy as a training for ``tune_and_train`` and ``least_epsilon``; needs the ``jax-privacy`` extra.
 
 Batches, clipped gradients, noise and the event of the cost are those of jax-privacy.
 """
@@ -76,7 +76,7 @@ class DPSGD:
 
         Raises:
           ValueError: a wrong shape or dtype, ``classes`` missing for numbers, or a model that cannot be trained.
-          ImportError: the ``jax_privacy`` extra is not installed.
+          ImportError: the ``jax-privacy`` extra is not installed.
         """
         _library("jax_privacy")
         params = jax.eval_shape(self.make_params, jax.random.key(0))
@@ -128,7 +128,7 @@ class DPSGD:
 
 
 def _library(name: str) -> Any:
-    return _checks.extra(name, "jax_privacy", "tuning.jax_privacy.DPSGD")
+    return _checks.extra(name, "jax-privacy", "tuning.jax_privacy.DPSGD")
 
 
 @lru_cache(maxsize=1024)

@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parent.parent.parent
 PAGES = {  # extra -> its tutorial, and a word of the first block about it
     "beam": ("engines", "tables.beam"), "dask": ("engines", "tables.dask"), "demo": ("sklearn", "PrivateSearchCV"),
-    "diffprivlib": ("libraries", "diffprivlib"), "jax_privacy": ("libraries", "jax_privacy"),
+    "diffprivlib": ("libraries", "diffprivlib"), "jax-privacy": ("libraries", "jax_privacy"),
     "optuna": ("optuna", "private_study"), "plotting": ("first", "plotting"), "ray": ("engines", "tables.ray"),
     "registry": ("record", "registry("), "silos": ("silos", "silos."), "sklearn": ("sklearn", "PrivateSearchCV"),
     "spark": ("engines", "tables.spark"), "table": ("tables", "parquet"),
@@ -34,6 +34,9 @@ ELSEWHERE = {
 }
 
 
+BESIDE = {"silos": "registry"}  # what a page has installed with its extra
+
+
 @pytest.fixture(scope="module")
 def base(tmp_path_factory):
     """The newest Python with the package alone."""
@@ -48,6 +51,7 @@ def test_every_extra_has_an_example():
 def test_a_user_of_an_extra_runs_what_its_page_shows(extra, base, tmp_path):
     if extra == "spark" and shutil.which("java") is None:
         pytest.skip("Spark needs Java")
-    python = environments.create(tmp_path / "venv", f"{ROOT}[{extra}]", python=base, beside=True)
+    extras = ",".join(filter(None, (extra, BESIDE.get(extra))))
+    python = environments.create(tmp_path / "venv", f"{ROOT}[{extras}]", python=base, beside=True)
     environments.run(python, "-c", EXAMPLES[extra], cwd=tmp_path, **environments.unoptimised(python))
     shutil.rmtree(tmp_path / "venv")  # some take gigabytes

@@ -1,5 +1,7 @@
 """Equations of releases of JAX to come: what nobody has read is refused by a sentence, and never passes."""
 
+import contextlib
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -148,3 +150,28 @@ def test_a_scan_is_read_alike_in_every_release():
     (loop,) = [equation for equation in closed.jaxpr.eqns if equation.primitive.name == "scan"]
     assert equations.read_scan(loop)[1:] == (1, 1)
     assert not equations.find_fault(loop, private=True)
+
+
+def names_in(closed):
+    inside = [names_in(program) for equation in closed.jaxpr.eqns for program in equations.programs_in(equation)]
+    return {equation.primitive.name for equation in closed.jaxpr.eqns}.union(*inside)
+
+
+@pytest.mark.parametrize("mapped", [False, True], ids=["all", "one"])
+def test_what_jax_would_write_out_is_written_out_when_it_is_read(mapped):
+    """JAX 0.12 keeps a search whole until it compiles, and batches it by a rule that no check reads."""
+    search = jax.vmap(lambda row: jnp.searchsorted(jnp.sort(row), jnp.arange(3.0)).astype(float))
+    closed = jax.make_jaxpr(search)(ROWS)
+    assert (equations.WRITTEN_OUT in names_in(closed)) == (jax.__version_info__ >= (0, 12))
+    run, _ = judge(closed, "searchsorted", mapped)
+    assert equations.WRITTEN_OUT not in names_in(run)
+    np.testing.assert_array_equal(jax.core.eval_jaxpr(run.jaxpr, run.consts, ROWS)[0], search(ROWS))
+
+
+def test_what_another_writes_out_is_refused():
+    """Of a derivative of its own, or of a caller's class, nobody has read the rules."""
+    with jax.numpy_dtype_promotion("standard"):
+        closed = jax.make_jaxpr(jax.vmap(lambda row: jnp.ldexp(row, 2)))(ROWS)
+    refused = pytest.raises(_separable.NotSeparable, match="is no operation of JAX that the analysis knows, Ldexp")
+    with refused if equations.WRITTEN_OUT in names_in(closed) else contextlib.nullcontext():
+        judge(closed, "ldexp", mapped=False)

@@ -1,4 +1,8 @@
-"""Give decompositions finite matrices only: LAPACK prints two lines for some matrices that hold infinities."""
+"""Give decompositions finite matrices only: LAPACK prints two lines for some matrices that hold infinities.
+
+Operations that JAX would write out later, when it compiles, are written out here: the program that was read is the one
+that runs.
+"""
 
 from typing import Any
 
@@ -15,17 +19,18 @@ def guard(closed: ClosedJaxpr) -> ClosedJaxpr:
     """Rewrite a program so the decomposition of a matrix with a non-finite entry is NaN, and prints nothing.
 
     The decomposition gets zeros in place of non-finite entries, and its results are replaced by NaN. Each matrix of a
-    batch is guarded on its own; results of finite matrices keep their bits. A program without decompositions is
-    returned unchanged.
+    batch is guarded on its own; results of finite matrices keep their bits. A program without decompositions, and
+    without operations to write out, is returned unchanged.
     """
-    if not _decomposes(closed):
+    if not _changes(closed):
         return closed
     return jax.make_jaxpr(lambda *arguments: _run(closed, arguments))(*closed.in_avals)
 
 
-def _decomposes(program: ClosedJaxpr) -> bool:
+def _changes(program: ClosedJaxpr) -> bool:
     return any(
-        equation.primitive.name in DECOMPOSITIONS or any(map(_decomposes, equations.programs_in(equation)))
+        equation.primitive.name in (*DECOMPOSITIONS, equations.WRITTEN_OUT)
+        or any(map(_changes, equations.programs_in(equation)))
         for equation in program.jaxpr.eqns
     )
 
@@ -53,7 +58,7 @@ def _apply(equation: JaxprEqn, values: dict[Var, Any], jaxpr: Jaxpr) -> list[Any
         finite = jnp.isfinite(matrix)
         results = _evaluate(equation, {atom: jnp.where(finite, matrix, jnp.zeros_like(matrix))}, jaxpr)
         return [_nan_unless_finite(finite, result) for result in results]
-    if not any(map(_decomposes, equations.programs_in(equation))):
+    if name != equations.WRITTEN_OUT and not any(map(_changes, equations.programs_in(equation))):
         return _evaluate(equation, values, jaxpr)
     if name in equations.CALLS:
         return _run(equations.read_call(equation), [_read(atom, values) for atom in equation.invars])

@@ -6,6 +6,7 @@ the reason to refuse it, and the readers expect equations without a fault. A new
 undetected, so each release is read, and added to ``pyproject.toml``, by hand.
 """
 
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -14,8 +15,10 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
 CALLS = {  # primitive -> the name of its program parameter
     "jit": "jaxpr", "closed_call": "call_jaxpr", "remat2": "jaxpr", "custom_jvp_call": "call_jaxpr",
-    "custom_vjp_call": "call_jaxpr",
+    "custom_vjp_call": "call_jaxpr", "call_hi_primitive": "_prim",
 }  # fmt: skip
+WRITTEN_OUT = "call_hi_primitive"  # of JAX 0.12: an object that writes out the program when JAX compiles
+_WRITERS = "jax._src.numpy.hijax", ("Nonzero", "SearchSorted")  # of integers, which have no derivatives to lose
 LOOPS = "scan", "while", "cond", "custom_linear_solve"
 # Primitives: their parameters in JAX 0.10.2, 0.11.2 and 0.12.0; ``?`` if not in every equation. Others have none.
 _PARAMETERS = """
@@ -51,6 +54,7 @@ broadcast_in_dim: broadcast_dimensions shape sharding
 custom_vjp_call: bwd call_jaxpr fwd_jaxpr_thunk num_consts out_trees symbolic_zeros
 custom_lin: bwd in_zeros num_res out_avals symbolic_zeros
 closed_call: call_jaxpr
+call_hi_primitive: _prim
 custom_jvp_call: call_jaxpr jvp_jaxpr_fun num_consts symbolic_zeros
 jit: compiler_options_kvs ctx_mesh donated_invars in_layouts in_shardings inline jaxpr keep_unused name out_layouts
     out_shardings
@@ -166,6 +170,8 @@ def find_fault(equation: JaxprEqn, private: bool) -> str:
         return ""
     always, known = _KNOWN.get(name, (frozenset(), frozenset()))
     odd = sorted(found - known | always - found)
+    if name == WRITTEN_OUT and not odd and not _is_known(equation.params["_prim"]):
+        return f"is no operation of JAX that the analysis knows, {type(equation.params['_prim']).__name__}"
     if not odd and _fits(equation):
         return ""
     what = f"parameters ({', '.join(odd)})" if odd else "a layout"
@@ -174,7 +180,11 @@ def find_fault(equation: JaxprEqn, private: bool) -> str:
 
 def read_call(equation: JaxprEqn) -> ClosedJaxpr:
     """The program that an operation of ``CALLS`` runs on its operands."""
-    return close(equation.params[CALLS[equation.primitive.name]])
+    program = equation.params[CALLS[equation.primitive.name]]
+    if not _is_known(program):
+        return close(program)
+    shapes = [jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type) for aval in program.in_avals]
+    return jax.make_jaxpr(program.expand)(*shapes)
 
 
 def read_scan(equation: JaxprEqn) -> Scan:
@@ -229,7 +239,14 @@ def _shapes(equation: JaxprEqn) -> tuple[list[tuple[int, ...]], list[tuple[int, 
 
 
 def _fits_call(equation: JaxprEqn) -> bool:
-    return _takes(equation.params[CALLS[equation.primitive.name]], *_shapes(equation))
+    program = equation.params[CALLS[equation.primitive.name]]
+    return _takes(read_call(equation) if _is_known(program) else program, *_shapes(equation))
+
+
+def _is_known(writer: Any) -> bool:
+    """True for an object of a class of JAX that is read here, by the identity of the class."""
+    module, names = _WRITERS
+    return type(writer) in [getattr(sys.modules.get(module), name, None) for name in names]
 
 
 def _fits_scan(equation: JaxprEqn) -> bool:

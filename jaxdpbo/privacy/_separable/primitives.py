@@ -24,7 +24,7 @@ WITHOUT_RULE = (
     "sharding_constraint", "tridiagonal", "tridiagonal_solve",
 )  # fmt: skip
 
-_MODULES = "jax._src.lax", "jax._src.random", primitives.__name__
+_MODULES = "jax._src.lax", "jax._src.random", "jax._src.hijax", primitives.__name__
 _GENERATORS = "threefry2x32", "rbg", "unsafe_rbg", "philox2x32", "philox4x32", "threefry4x32"
 
 

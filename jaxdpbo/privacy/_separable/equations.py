@@ -3,7 +3,7 @@
 Parameters decide what an operation does to its operands. An operation with a parameter of an unknown name, without an
 expected one, or with operands that do not fit its programs, has a meaning that nobody has read: ``find_fault`` gives
 the reason to refuse it, and the readers expect equations without a fault. A new meaning behind an old name goes
-undetected, so each release is read, and added to ``pyproject.toml``, by hand.
+undetected, so each release is read, and added to the requirements, by hand.
 """
 
 import sys

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import speed
-from benchmarks.bench import SEARCHES
+from benchmarks import bench, reproduce, speed
 
 ROOT = Path(__file__).parent.parent
 COMMANDS = sorted(path for path in (ROOT / "scripts").iterdir() if not path.name.startswith("_"))
@@ -30,14 +29,12 @@ def test_scripts_parse(path):
         (["sopa", "fig1", "--seeds", "9:10001"], "up to 10000, got 9:10001"),
     ],
 )
-def test_reproduce_says_what_it_refuses(arguments, message):
-    environment = os.environ | {"JAXDPBO_PYTHON": sys.executable}
-    done = subprocess.run(
-        [ROOT / "scripts" / "reproduce", *arguments], capture_output=True, text=True, env=environment, cwd=ROOT.parent
-    )
-    assert done.returncode == 2
-    assert message in done.stderr
-    assert "installing" not in done.stderr
+def test_reproduce_says_what_it_refuses(arguments, message, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["reproduce", *arguments])
+    with pytest.raises(SystemExit) as refused:
+        reproduce.main()
+    assert refused.value.code == 2
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("script", ["bench", "test"])
@@ -54,23 +51,21 @@ def test_an_unknown_device_is_refused_before_anything_runs(script, device):
     assert done.returncode == 2
     assert f"--device must be cpu, cpu:N, gpu, cuda, rocm or tpu, got {device}" in done.stderr
     assert done.stdout == ""
+    assert "installing" not in done.stderr
 
 
 @pytest.mark.parametrize(
-    ("command", "lines"),
+    ("module", "arguments", "lines"),
     [
-        (["reproduce", "kusner"], ("kusner fig1 ", "kusner regret ")),
-        (["bench"], tuple(f"{name} " for name in (*speed.NAMES, "commits", *SEARCHES))),
+        (reproduce, ["kusner"], ("kusner fig1 ", "kusner regret ")),
+        (bench, [], tuple(f"{name} " for name in (*speed.NAMES, "commits", *bench.SEARCHES))),
     ],
+    ids=["reproduce", "bench"],
 )
-def test_a_command_without_an_item_lists_what_there_is(command, lines):
-    environment = os.environ | {"JAXDPBO_PYTHON": sys.executable}
-    script, *arguments = command
-    done = subprocess.run(
-        [ROOT / "scripts" / script, *arguments], capture_output=True, text=True, env=environment, cwd=ROOT.parent
-    )
-    assert done.returncode == 0, done.stderr
-    header, _, *rows = done.stdout.splitlines()
+def test_a_command_without_an_item_lists_what_there_is(module, arguments, lines, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["a command", *arguments])
+    module.main()
+    header, _, *rows = capsys.readouterr().out.splitlines()
     assert "last took" in header
     assert all(row.startswith(line) for row, line in zip(rows, lines, strict=True))
     assert all(re.search(r"  \d+ (s|min)  |not recorded  ", row) for row in rows)

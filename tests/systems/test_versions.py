@@ -25,7 +25,7 @@ def test_a_stated_python_passes_with_the_newest_of_all(version, tmp_path):
 
 def test_the_lowest_of_all_that_is_stated_passes(tmp_path):
     requirements = [*PROJECT["dependencies"], *(each for extra in EXTRAS["test"] for each in requirements_of(extra))]
-    lowest = [re.sub(r"^([\w-]+)>=([\w.]+).*$", r"\1==\2", each) for each in requirements]
+    lowest = [re.sub(r"^([\w-]+(?:\[[\w,]+\])?)>=([\w.]+).*$", r"\1==\2", each) for each in requirements]
     assert all("==" in each for each in lowest), lowest
     own = environments.create(tmp_path / "venv", *lowest)
     environments.run_tests(own, *TESTS, **environments.unoptimised(own))

@@ -17,7 +17,7 @@ jax.config.update("jax_enable_x64", os.environ.get("JAX_ENABLE_X64", "1") != "0"
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 
-# A process holds millions of objects that stay, and Python's own threshold walks through them all some 2,000 times.
+# Traced programs are many objects that stay: at Python's own threshold it looks through them too often.
 gc.set_threshold(100_000, 20, 20)
 
 MAPPINGS = Path("/proc/self/maps")

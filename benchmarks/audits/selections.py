@@ -11,7 +11,7 @@ from jaxdpbo.privacy._accounting import stage
 
 RARE, FACTOR = 0.2, 4.0  # how often one run succeeds under one neighbour, and how much more often under the other
 MEAN, DELTA = 4.0, 1e-6
-SLOWER = 25  # a Python call for every run of every trial
+SLOWER = 10  # a Python call for every run of every trial
 
 
 def rows() -> list[Row]:

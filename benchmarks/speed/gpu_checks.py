@@ -84,7 +84,7 @@ def sums(size: int) -> list[Any]:
 
 
 def masked(size: int) -> jax.Array:
-    """By how many words the sum of masked parts, of silos whose masks cancel modulo 2^64, is not that of the parts."""
+    """By how many words the sum of masked parts, of silos with masks that cancel modulo 2^64, is not that of the parts."""
     rng = np.random.default_rng(2)
     parts = rng.integers(-(2**60), 2**60, (7, size))
     masks = rng.integers(-(2**63), 2**63, (7, size))
@@ -132,7 +132,7 @@ def quantised(vectors: np.ndarray, clip_norm: float, radius: int) -> np.ndarray:
 
 
 def edges(size: int) -> list[jax.Array]:
-    """Columns whose integers no rounding of floats decides: halves, and users who count as zero."""
+    """Columns with integers that no rounding of floats decides: halves, and users who count as zero."""
     radius, info = 2**15 + 1, np.finfo(np.float32)
     values = np.float32([1.0, -1.0, 0.0, -0.0, info.smallest_subnormal, info.tiny, np.nan, np.inf, -np.inf, info.max])
     columns = np.zeros((4, size), np.float32)

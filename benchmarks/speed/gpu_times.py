@@ -24,7 +24,7 @@ class Timed(NamedTuple):
 
 
 def timings(quick: bool) -> Iterator[Timed]:
-    """The shorter ones first, so that they are measured whatever the time allows."""
+    """The shorter ones first, so that they are measured even if the time ends."""
     few, many = (
         [Timed(f"a sweep of DP-GIBO, {seeds:,} seeds", lambda seeds=seeds: sweep(seeds)) for seeds in of]
         for of in zip(problem.SWEEPS[quick], strict=True)

@@ -26,6 +26,13 @@ loss, run = lambda point, rows: jnp.abs(rows - point[0]), Execution(progress=Tru
 minimize(loss, jnp.ones(100), space=[(0, 1)], mu=1.0, loss_range=(0, 1), search=Search(steps=2), run=run)
 """,
 }
+EXAMPLES["diffprivlib"] += """
+features = np.random.default_rng(0).normal(size=(2000, 3))
+training = diffprivlib.LogisticRegression(classes=(0, 1), norm=3.0)
+tuned = tuning.tune_and_train(training, (features, features[:, 0] > 0), [{"C": 1.0}], epsilon=4.0, delta=1e-5)
+assert tuned.model is not None
+assert tuned.error < 0.3, tuned.error
+"""
 ELSEWHERE = {
     "bench": "peers of hundreds of megabytes, which `scripts/bench` installs",
     "dev": "`scripts/test` installs it",

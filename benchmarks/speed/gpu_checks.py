@@ -84,7 +84,7 @@ def sums(size: int) -> list[Any]:
 
 
 def masked(size: int) -> jax.Array:
-    """By how many words the sum of masked parts, of silos with masks that cancel modulo 2^64, is not that of the parts."""
+    """How many words of a sum of masked parts are not those of the plain sum: the masks cancel modulo 2^64."""
     rng = np.random.default_rng(2)
     parts = rng.integers(-(2**60), 2**60, (7, size))
     masks = rng.integers(-(2**63), 2**63, (7, size))

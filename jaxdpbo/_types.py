@@ -141,7 +141,7 @@ class Algorithm(NamedTuple):
       release: ``(key, config, state) -> Release``, the only value to publish.
       privacy: ``(config) -> Guarantee``, on the host: for a run of ``steps`` steps with keys from ``secret_key``, each
         used once. State in ``assumptions`` if noise is exact (``RANDOM_BITS``) or in floats (``IDEAL_NOISE``): without
-        either, the drivers assume both. For other keys, ``privacy._keys.for_release`` adjusts the guarantee: the
+        either, the drivers assume both. For other keys, ``privacy._release_key.for_release`` adjusts the guarantee: the
         drivers call it, and your own loop must call it too. The other functions accept any key, for tests and research:
         a key does not show its origin.
       contribute: ``(config, query, memory, values, present=None) -> (Total, memory)``, for any ``s`` of the users:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxdpbo import _checks, _namespace
+from jaxdpbo import _checks, _namespace, _rounding
 from jaxdpbo._algorithms.dpareto.run import USABLE, Release
 from jaxdpbo._types import ArrayLike
 from jaxdpbo.drivers import Run
 from jaxdpbo.drivers._preview import Preview
-from jaxdpbo.privacy import _auditing, _guarantee_text
+from jaxdpbo.privacy import _auditing
 from jaxdpbo.privacy._composed_guarantee import part_levels
 from jaxdpbo.privacy._guarantee import Guarantee
 
@@ -226,7 +226,7 @@ def plot_budget(guarantee: Guarantee, *, axes: "Axes | None" = None) -> "Axes":
     drawn.barh(places, [(level / total) ** 2 for _, level in parts], color="C0")
     drawn.set_yticks(places, [what for what, _ in parts])
     drawn.invert_yaxis()
-    return _name_params(drawn, f"share of mu^2, mu = {_guarantee_text.shorten_up(total, 3)}", "", legend=False)
+    return _name_params(drawn, f"share of mu^2, mu = {_rounding.shorten_up(total, 3)}", "", legend=False)
 
 
 def _find_path(release: Any) -> Any:

@@ -45,7 +45,16 @@ from jaxdpbo._algorithms.dpareto import predictions
 from jaxdpbo.integrations.optuna import private_study
 from jaxdpbo.integrations.sklearn import PrivateClassifier, PrivateRegressor, PrivateSearchCV
 from jaxdpbo.outsourcing import _protocol as protocol
-from jaxdpbo.privacy import _calibration, _choice, _guarantee, _keys, _mechanisms, _private_mean, _private_scale
+from jaxdpbo.privacy import (
+    _calibration,
+    _choice,
+    _guarantee,
+    _keys,
+    _mechanisms,
+    _private_mean,
+    _private_scale,
+    _release_key,
+)
 from jaxdpbo.privacy._accounting import stage
 from jaxdpbo.privacy._mechanisms import tables
 from jaxdpbo.problems import _gp_draws
@@ -414,7 +423,7 @@ def _made(key):
     """Keys themselves: none is used, no two are alike."""
     del key
     first, second = _keys.secret_key(), _keys.secret_key()
-    given, _ = _keys.for_release(None, _guarantee.no_guarantee("rows", "a test"), False)
+    given, _ = _release_key.for_release(None, _guarantee.no_guarantee("rows", "a test"), False)
     several = [first, second, given, *_keys.secret_key((2,))]
     assert len({np.asarray(jax.random.key_data(each)).tobytes() for each in several}) == len(several)
     assert all(map(_keys.is_secret_kind, several))
@@ -557,7 +566,8 @@ KEY_CASES = {
     "objective": Case(_measured, ("training._objectives.Data",)),
     "keys": Case(
         _made,
-        _of("privacy._keys", "secret_key", "key_from_bytes", "for_release", "is_secret_kind", "generator"),
+        _of("privacy._keys", "secret_key", "key_from_bytes", "is_secret_kind", "generator"),
+        _of("privacy._release_key", "for_release"),
         draws=False,
     ),
 }

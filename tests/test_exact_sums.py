@@ -16,7 +16,7 @@ from oracles import discrete as oracle
 from oracles import integers
 from scipy.stats import norm
 
-from jaxdpbo.privacy import _accounting, _assumptions, _calibration, _clipping, _guarantee
+from jaxdpbo.privacy import _accounting, _assumptions, _calibration, _clipping, _composed_guarantee, _guarantee
 from jaxdpbo.privacy._mechanisms import tables
 
 USERS = 6
@@ -288,7 +288,7 @@ def budget(mu, noise="exact", dimension=3, releases=10, users=100, dtype=np.floa
 
 def said(mu, dimension=3, releases=10, **rest):
     found = budget(mu, dimension=dimension, releases=releases, **rest)
-    return _calibration.gdp_guarantee(found, "rows")
+    return _composed_guarantee.gdp_guarantee(found, "rows")
 
 
 def allowed(dimension, releases):
@@ -362,7 +362,7 @@ def test_an_infinite_budget_is_no_noise_and_no_guarantee(noise):
     assert found.noise == ("float" if noise == "float" else "none")
     assert (int(found.radius), found.sigma) == (0, 0)
     assert _calibration.grid(found) is None
-    assert _calibration.gdp_guarantee(found, "rows") == _guarantee.no_guarantee(
+    assert _composed_guarantee.gdp_guarantee(found, "rows") == _guarantee.no_guarantee(
         "rows", "mu is infinite: no noise was added"
     )
 
@@ -462,7 +462,7 @@ def test_a_statement_rests_on_what_its_noise_needs():
     )
     assert exact.total_variation == 10 * 3 * tables.gaussian_total_variation(4096)
     assert 0 < exact.total_variation < 2.0**-100
-    of_floats = _calibration.gdp_guarantee(budget(0.5, "float"), "rows")
+    of_floats = _composed_guarantee.gdp_guarantee(budget(0.5, "float"), "rows")
     assert of_floats.assumptions == (
         _assumptions.IDEAL_NOISE,
         _assumptions.PUBLIC_CONFIG,
@@ -474,7 +474,7 @@ def test_a_statement_rests_on_what_its_noise_needs():
 def test_a_stacked_config_has_no_one_statement():
     stacked = dataclasses.replace(budget(0.5), mu=jnp.array([0.5, 0.5]))
     with pytest.raises(ValueError, match=r"privacy takes one config, got mu of shape \(2,\)"):
-        _calibration.gdp_guarantee(stacked, "rows")
+        _composed_guarantee.gdp_guarantee(stacked, "rows")
 
 
 # What a total variation does to a statement.

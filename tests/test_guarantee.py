@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from oracles import accounting as oracle
 from oracles import conformance
 
-from jaxdpbo import Guarantee, accounting
-from jaxdpbo.privacy import _assumptions, _composed_guarantee, _guarantee, _guarantee_text
+from jaxdpbo import Guarantee, _rounding, accounting
+from jaxdpbo.privacy import _assumptions, _composed_guarantee, _guarantee
 
 GDP = _guarantee.guarantee("gdp", 1.5, "replace_one", "validation users")
 CHOICE = _composed_guarantee.guarantee_from_stages([("a choice", "bounded_range", 0.5)], "rows")
@@ -284,9 +284,9 @@ def test_as_dp_the_whole_guarantee_holds_at_its_delta_with_the_variation_of_its_
 
 @given(st.floats(0, 1.7e308), st.integers(1, 9))
 def test_levels_are_printed_up_and_what_is_left_down(level, digits):
-    for write in (_guarantee_text.round_up, _guarantee_text.shorten_up):
+    for write in (_rounding.round_up, _rounding.shorten_up):
         assert level <= float(write(level, digits))
-    for write in (_guarantee_text.round_down, _guarantee_text.shorten_down):
+    for write in (_rounding.round_down, _rounding.shorten_down):
         assert float(write(level, digits)) <= level
 
 
@@ -328,6 +328,6 @@ def test_no_number_of_a_total_is_below_its_level(level, delta):
 @given(st.integers(1, 9999), st.integers(-12, 3))
 def test_a_level_of_few_digits_is_printed_as_typed(digits, exponent):
     typed = float(f"{digits}e{exponent}")
-    for write in (_guarantee_text.round_up, _guarantee_text.round_down):
+    for write in (_rounding.round_up, _rounding.round_down):
         assert float(write(typed)) == typed
-    assert _guarantee_text.shorten_up(typed) == _guarantee_text.shorten_down(typed) == f"{typed:g}"
+    assert _rounding.shorten_up(typed) == _rounding.shorten_down(typed) == f"{typed:g}"

@@ -15,7 +15,7 @@ from jaxdpbo import drivers, outsourcing, transforms
 from jaxdpbo._algorithms import dp_gd
 from jaxdpbo._checks import low_high
 from jaxdpbo.drivers import _compiled_steps, _private_objective
-from jaxdpbo.privacy import _keys, _mechanisms, _wide_integers
+from jaxdpbo.privacy import _keys, _mechanisms, _release_key, _wide_integers
 from jaxdpbo.privacy._transforms import curation
 from jaxdpbo.training import _dp_optim, _models, _permutation_sgd
 
@@ -191,7 +191,7 @@ GD = CASES["dp_gd"].algorithm, CASES["dp_gd"].objective, records(), CASES["dp_gd
 WITHOUT_A_KEY = {
     "secret_key": lambda _: _keys.secret_key(),
     "key_from_bytes": lambda _: _keys.key_from_bytes(BYTES),
-    "for_release": lambda _: _keys.for_release(None, EXACT, False)[0],
+    "for_release": lambda _: _release_key.for_release(None, EXACT, False)[0],
     "curate": lambda _: transforms.curate(None, LAPLACE, np.zeros((3, 1))).z,
     "run_scan": lambda _: drivers.run_scan(*GD).release.point,
     "run_loop": lambda _: drivers.run_loop(*GD).release.point,

@@ -16,7 +16,7 @@ from oracles import chacha20 as oracle
 from protocol_cases import CASES, records
 
 from jaxdpbo import drivers, mechanisms
-from jaxdpbo.privacy import _assumptions, _guarantee, _keys
+from jaxdpbo.privacy import _assumptions, _guarantee, _keys, _release_key
 
 ROOT = Path(__file__).parent.parent
 BYTES = bytes(range(32))
@@ -315,7 +315,7 @@ KINDS = ["threefry2x32", "rbg", "chacha20_test"]
 @pytest.mark.parametrize("statement", [EXACT, FLOAT, NOTHING], ids=["exact", "float", "none"])
 @pytest.mark.parametrize("insecure", [False, True])
 def test_without_a_key_a_fresh_one_is_drawn_and_nothing_more_is_assumed(statement, insecure):
-    (first, kept), (second, _) = (_keys.for_release(None, statement, insecure) for _ in range(2))
+    (first, kept), (second, _) = (_release_key.for_release(None, statement, insecure) for _ in range(2))
     assert kept is statement
     assert _keys.is_secret_kind(first)
     assert np.any(words(first) != words(second))
@@ -324,7 +324,7 @@ def test_without_a_key_a_fresh_one_is_drawn_and_nothing_more_is_assumed(statemen
 @pytest.mark.parametrize("statement", [EXACT, FLOAT], ids=["exact", "float"])
 @pytest.mark.parametrize("insecure", [False, True])
 def test_a_chacha_key_must_be_secret(statement, insecure):
-    key, kept = _keys.for_release(KEY, statement, insecure)
+    key, kept = _release_key.for_release(KEY, statement, insecure)
     assert key is KEY
     assert kept == statement.assuming(_assumptions.KEY_SECRET)
 
@@ -333,13 +333,13 @@ def test_a_chacha_key_must_be_secret(statement, insecure):
 def test_a_key_of_another_generator_is_refused_where_noise_is_exact(key):
     message = rf"^key must be None or a chacha20 key for exact noise, got a {_keys.generator(key)} key: insecure"
     with pytest.raises(TypeError, match=message) as caught:
-        _keys.for_release(key, EXACT, False)
+        _release_key.for_release(key, EXACT, False)
     assert not any(str(word) in str(caught.value) for word in words(key) if word > 100)
 
 
 @pytest.mark.parametrize("key", WEAK, ids=KINDS)
 def test_a_permitted_key_of_another_generator_weakens_what_is_said(key):
-    used, kept = _keys.for_release(key, EXACT, True)
+    used, kept = _release_key.for_release(key, EXACT, True)
     assert used is key
     assert kept.assumptions == (
         _assumptions.PUBLIC_CONFIG,
@@ -347,7 +347,7 @@ def test_a_permitted_key_of_another_generator_weakens_what_is_said(key):
         _assumptions.KEY_SECRET,
     )
     for insecure in (False, True):
-        used, kept = _keys.for_release(key, FLOAT, insecure)
+        used, kept = _release_key.for_release(key, FLOAT, insecure)
         assert used is key
         assert kept == FLOAT.assuming(_assumptions.WEAK_KEY, _assumptions.KEY_SECRET)
 
@@ -355,7 +355,7 @@ def test_a_permitted_key_of_another_generator_weakens_what_is_said(key):
 @pytest.mark.parametrize("key", [KEY, *WEAK], ids=["chacha20", *KINDS])
 @pytest.mark.parametrize("insecure", [False, True])
 def test_where_there_is_no_guarantee_any_key_will_do(key, insecure):
-    assert _keys.for_release(key, NOTHING, insecure) == (key, NOTHING)
+    assert _release_key.for_release(key, NOTHING, insecure) == (key, NOTHING)
 
 
 @pytest.mark.parametrize(
@@ -371,7 +371,7 @@ def test_where_there_is_no_guarantee_any_key_will_do(key, insecure):
 @pytest.mark.parametrize("statement", [EXACT, FLOAT, NOTHING], ids=["exact", "float", "none"])
 def test_what_is_no_key_is_refused_whatever_is_stated(key, error, message, statement):
     with pytest.raises(error, match=message):
-        _keys.for_release(key, statement, True)
+        _release_key.for_release(key, statement, True)
 
 
 def released(run):
@@ -441,9 +441,9 @@ def test_a_statement_of_an_algorithm_is_of_keys_from_the_operating_system():
     assert _assumptions.RANDOM_BITS in stated.assumptions
     assert not {_assumptions.WEAK_KEY, _assumptions.KEY_SECRET} & set(stated.assumptions)
     with pytest.raises(TypeError, match="key must be None or a chacha20 key for exact noise"):
-        _keys.for_release(jax.random.key(1), stated, False)
-    _, honest = _keys.for_release(jax.random.key(1), stated, True)
+        _release_key.for_release(jax.random.key(1), stated, False)
+    _, honest = _release_key.for_release(jax.random.key(1), stated, True)
     assert {_assumptions.WEAK_KEY, _assumptions.KEY_SECRET} < set(honest.assumptions)
     assert _assumptions.RANDOM_BITS not in honest.assumptions
-    assert _keys.for_release(KEY, stated, False)[1] == stated.assuming(_assumptions.KEY_SECRET)
-    assert _keys.for_release(None, stated, False)[1] == stated
+    assert _release_key.for_release(KEY, stated, False)[1] == stated.assuming(_assumptions.KEY_SECRET)
+    assert _release_key.for_release(None, stated, False)[1] == stated

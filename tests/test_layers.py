@@ -15,7 +15,8 @@ DOORS = {  # modules that import from the others what is public
 }  # fmt: skip
 FLOORS = {
     "_types": 0, "_arrays": 0, "_checks": 0, "_files": 0, "_namespace": 0, "_silence": 0, "_user_values": 0,
-    "_input_noise": 0, "_space": 0, "surrogate": 1, "privacy": 1, "theory": 1, "tables": 2, "training": 2, "report": 2,
+    "_input_noise": 0, "_rounding": 0, "_space": 0, "surrogate": 1, "privacy": 1, "theory": 1, "tables": 2,
+    "training": 2, "report": 2,
     "_algorithms": 3, "drivers": 4, "outsourcing": 4, "problems": 4, "plotting": 5, "silos": 5, "tuning": 5,
     "integrations": 6, "_commands": 7, "__init__": 8, "__main__": 8, **dict.fromkeys(DOORS, 6),
 }  # fmt: skip

@@ -10,8 +10,8 @@ import jaxdpbo
 from jaxdpbo import Space, accounting, dp_gd, dp_gibo, dp_gp_ucb, drivers, space
 from jaxdpbo._algorithms import private_estimate, private_search
 from jaxdpbo.drivers import _methods
-from jaxdpbo.privacy import _budget_calibration, _calibration, _guarantee
-from jaxdpbo.privacy._calibration import RELEASES
+from jaxdpbo.privacy import _budget_calibration, _composed_guarantee, _guarantee
+from jaxdpbo.privacy._composed_guarantee import RELEASES
 
 USERS = 400
 RECORDS = np.random.default_rng(0).normal([1.0, 2.0], 0.2, (USERS, 2))
@@ -104,7 +104,7 @@ def test_its_parts_are_named():
 
 ESTIMATE, DESIGN = private_estimate.ESTIMATE, private_search.DESIGN_CHOICE
 PARTS = {
-    "local": [_calibration.FIND_SCALE, RELEASES, ESTIMATE],
+    "local": [_composed_guarantee.FIND_SCALE, RELEASES, ESTIMATE],
     "start_then_local": [DESIGN, RELEASES, private_search.LAST_CHOICE, ESTIMATE],
     "choice": [DESIGN, ESTIMATE],
     "in_order": [DESIGN, ESTIMATE],
@@ -129,12 +129,12 @@ def test_a_clip_norm_that_is_found_first_is_a_part_of_each_search_around_it():
     plan = _methods.plan(search, _methods.Task(USERS, _budget_calibration.RequestedBudget(2.0), BOX, RANGE))
     names = [name for name, _ in plan.algorithm.privacy(plan.config).parts]
     place = PARTS[_methods.START].index(RELEASES)
-    assert names == [*PARTS[_methods.START][:place], _calibration.FIND_SCALE, *PARTS[_methods.START][place:]]
+    assert names == [*PARTS[_methods.START][:place], _composed_guarantee.FIND_SCALE, *PARTS[_methods.START][place:]]
 
 
 def test_an_algorithm_that_names_no_mechanism_is_the_search():
     stated = _guarantee.guarantee("gdp", 0.5, "replace_one", "users")
-    assert _calibration.guarantee_stages(object(), stated) == (("the search", "gaussian", 0.5),)
+    assert _composed_guarantee.guarantee_stages(object(), stated) == (("the search", "gaussian", 0.5),)
 
 
 @pytest.mark.parametrize(

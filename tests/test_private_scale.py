@@ -15,7 +15,7 @@ from scipy.stats import chisquare
 from jaxdpbo import Execution, PrivateObjective, Search, accounting, drivers, gp_ucb, ledger, minimize, preview
 from jaxdpbo._algorithms import dp_gd, dp_gibo, private_evaluations
 from jaxdpbo.drivers import _compiled_steps
-from jaxdpbo.privacy import _assumptions, _calibration, _guarantee, _private_scale, _wide_integers
+from jaxdpbo.privacy import _assumptions, _calibration, _composed_guarantee, _guarantee, _private_scale, _wide_integers
 from jaxdpbo.privacy import _recording as recordings
 
 USERS = 24
@@ -106,13 +106,13 @@ def test_a_half_of_any_number_of_users_is_told_from_less(users):
 @pytest.mark.parametrize("mu", [0.3, 1.0, 2.7])
 def test_both_parts_together_are_within_the_budget(mu, noise, dtype):
     chosen = _calibration.budget(mu, noise, users=500, steps=9, dimension=3, dtype=dtype, find_scale=True)
-    said = _calibration.gdp_guarantee(chosen, "each user")
-    assert [what for what, _ in said.parts] == [_calibration.FIND_SCALE, _calibration.RELEASES]
+    said = _composed_guarantee.gdp_guarantee(chosen, "each user")
+    assert [what for what, _ in said.parts] == [_composed_guarantee.FIND_SCALE, _composed_guarantee.RELEASES]
     (_, first), (_, rest) = said.parts
     assert Fraction(first) ** 2 + Fraction(rest) ** 2 <= Fraction(said.level) ** 2 <= Fraction(float(dtype(mu))) ** 2
     assert first**2 == pytest.approx(0.05 * mu**2, rel=0.01)
     assert f"of which {first:.3g} for the scale of the clip" in said.claim
-    without = _calibration.gdp_guarantee(
+    without = _composed_guarantee.gdp_guarantee(
         _calibration.budget(mu, noise, users=500, steps=9, dimension=3, dtype=dtype), "each user"
     )
     assert without.parts == ()

@@ -18,7 +18,7 @@ from tolerances import rtol
 
 from jaxdpbo import drivers
 from jaxdpbo.drivers import _compiled_run, _compiled_steps
-from jaxdpbo.privacy import _assumptions, _guarantee, _keys
+from jaxdpbo.privacy import _assumptions, _guarantee, _release_key
 
 SENTINEL = 0.123456789
 SEEDED = {"insecure_key": True}  # integer seeds are for tests
@@ -351,7 +351,7 @@ def test_a_batch_of_keys_is_not_a_key(case):
 
 def test_a_key_passed_in_is_an_assumption(case):
     passed = run(case).guarantee
-    drawn = _keys.for_release(None, case.algorithm.privacy(case.config(1.0)), False)[1]
+    drawn = _release_key.for_release(None, case.algorithm.privacy(case.config(1.0)), False)[1]
     assert (_assumptions.KEY_SECRET in passed.assumptions) == case.private
     assert _assumptions.KEY_SECRET not in drawn.assumptions
 

@@ -42,7 +42,7 @@ from jaxdpbo import (
 )
 from jaxdpbo.integrations.optuna import private_study
 from jaxdpbo.integrations.sklearn import PrivateSearchCV
-from jaxdpbo.privacy import _assumptions, _calibration, _guarantee, _private_mean
+from jaxdpbo.privacy import _assumptions, _composed_guarantee, _guarantee, _private_mean
 from jaxdpbo.privacy._accounting import stage
 from jaxdpbo.privacy._mechanisms import tables
 from jaxdpbo.training import _dp_optim
@@ -492,7 +492,7 @@ def test_each_run_of_a_search_for_the_least_epsilon_draws_what_its_level_costs(f
         for noise, run in zip(of_runs, runs, strict=True):
             cost = regression().cost(SETTINGS[0], noise, len(train[1]))
             if rows == "validation rows":
-                cost = stage.gaussian_stage(_calibration.gdp_guarantee(plans[0].score, rows).level)
+                cost = stage.gaussian_stage(_composed_guarantee.gdp_guarantee(plans[0].score, rows).level)
             assert is_tight(cost.profile, conformance.level_of(tape.terms(run)))
             variation = sum(variation_of(new) for _, new in run)
             assert all(each.total_variation >= options["mean"] * variation * (1 - 1e-9) for each in found.guarantees)

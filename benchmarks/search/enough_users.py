@@ -12,10 +12,9 @@ from tqdm import tqdm
 import jaxdpbo
 from benchmarks import report
 from benchmarks.reproductions import common
-from jaxdpbo import space
+from jaxdpbo import _rounding, space
 from jaxdpbo.drivers import Search
 from jaxdpbo.drivers._preview import percent
-from jaxdpbo.privacy import _guarantee_text
 from jaxdpbo.report import _report
 
 SPACES: dict[str, dict[str, Any]] = {
@@ -78,7 +77,7 @@ def cell(name: str, epsilon: float, delta: float, evaluations: int, users: int) 
             str(prediction.evaluations),
             "" if prediction.loss_noise is None else percent(prediction.loss_noise),
             "" if prediction.relative_noise is None else f"{prediction.relative_noise:.2g}",
-            percent(prediction.regret_limit, _guarantee_text.shorten_down),
+            percent(prediction.regret_limit, _rounding.shorten_down),
             str(prediction.users_for_percent),
             _report.detections_in_twenty(prediction.guarantee),
             str(prediction.helpful).lower(),

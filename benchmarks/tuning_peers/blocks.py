@@ -10,7 +10,7 @@ import numpy as np
 from benchmarks.tuning_peers.trainings import InBlocks
 from jaxdpbo import Execution, _silence, accounting, private_search
 from jaxdpbo.drivers import run_loop
-from jaxdpbo.privacy import _assumptions, _composed_guarantee, _guarantee, _keys, _separable
+from jaxdpbo.privacy import _assumptions, _composed_guarantee, _guarantee, _release_key, _separable
 from jaxdpbo.privacy._accounting import stage
 from jaxdpbo.tuning import _fitting, _selection
 from jaxdpbo.tuning._training import Rows
@@ -62,7 +62,7 @@ def tune(asked: _fitting.TuningArguments, rows: Rows, k: int | None = None) -> _
         total_variation=variation,
     )
     stated = stated.assuming(*asked.training.assumptions())
-    secret, stated = _keys.for_release(asked.key, stated, asked.insecure_key)
+    secret, stated = _release_key.for_release(asked.key, stated, asked.insecure_key)
     of_run, of_blocks, of_last, of_globals = jax.random.split(secret, 4)
 
     _selection.charge_selection(asked.ledgers, (stated,), "tune and train by blocks", asked.settings)

@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks.tuning_peers.trainings import Reaching
 from jaxdpbo import accounting
-from jaxdpbo.privacy import _assumptions, _calibration, _composed_guarantee, _keys
+from jaxdpbo.privacy import _assumptions, _calibration, _composed_guarantee, _release_key
 from jaxdpbo.privacy._accounting import stage
 from jaxdpbo.tuning import _fitting, _selection
 from jaxdpbo.tuning._fitting import TRAIN, VALIDATION
@@ -50,7 +50,7 @@ def tune(asked: _fitting.TuningArguments, rows: Rows, validation: Rows | None = 
     budget = _calibration.budget(
         whole, _fitting.NOISE, users=users, steps=2 * count, dimension=1, dtype=jnp.result_type(float)
     )
-    of_scores = _calibration.gdp_guarantee(budget, VALIDATION)
+    of_scores = _composed_guarantee.gdp_guarantee(budget, VALIDATION)
     of_noise = (2 * count + 1) * max(training.total_variation(setting, records) for setting in asked.settings)
     scored = accounting.total([stage.gaussian_stage(of_scores.level, "noised scores")], asked.delta)
     rests = (_assumptions.RANDOM_BITS, _assumptions.FAILS_BY_NOISE, *training.assumptions())
@@ -61,7 +61,7 @@ def tune(asked: _fitting.TuningArguments, rows: Rows, validation: Rows | None = 
             scored, VALIDATION, assumptions=rests, total_variation=of_scores.total_variation
         ),
     )
-    secret, first = _keys.for_release(asked.key, stated[0], asked.insecure_key)
+    secret, first = _release_key.for_release(asked.key, stated[0], asked.insecure_key)
     stated = (first, *(guarantee.assuming(*first.assumptions) for guarantee in stated[1:]))
     of_draw, of_trials, of_last, of_last_globals = jax.random.split(secret, 4)
     _selection.charge_selection(asked.ledgers, stated, "tune and train by trials", asked.settings)

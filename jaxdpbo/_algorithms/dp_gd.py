@@ -20,7 +20,16 @@ import optax
 
 from jaxdpbo import _arrays, _checks, _types
 from jaxdpbo._types import Algorithm, ArrayLike, Bounds, Memory, Objective, Query, State
-from jaxdpbo.privacy import _calibration, _clipping, _guarantee, _private_mean, _private_scale, _totals, _wide_integers
+from jaxdpbo.privacy import (
+    _calibration,
+    _clipping,
+    _composed_guarantee,
+    _guarantee,
+    _private_mean,
+    _private_scale,
+    _totals,
+    _wide_integers,
+)
 from jaxdpbo.privacy._separable import ByPerson
 from jaxdpbo.surrogate import _descent
 
@@ -350,7 +359,7 @@ def privacy(config: Config) -> _guarantee.Guarantee:
     Raises:
       ValueError: a stacked config; pass a single config.
     """
-    return _calibration.gdp_guarantee(config.budget, _guarantee.USERS)
+    return _composed_guarantee.gdp_guarantee(config.budget, _guarantee.USERS)
 
 
 algorithm = Algorithm(

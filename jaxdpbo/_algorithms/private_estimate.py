@@ -293,13 +293,13 @@ def _release(inner: Algorithm, key: jax.Array, config: Config, state: State) -> 
 
 def _privacy(inner: Algorithm, config: Config) -> _guarantee.Guarantee:
     """Compose both guarantees; no guarantee if either part has none."""
-    own = _calibration.gdp_guarantee(config.budget, _guarantee.USERS)
+    own = _composed_guarantee.gdp_guarantee(config.budget, _guarantee.USERS)
     inner_guarantee = _guarantee.complete_assumptions(inner.privacy(config.inner))
     _guarantee.expect_gdp("inner", inner_guarantee)
     if "none" in (own.notion, inner_guarantee.notion):
         return _guarantee.no_guarantee(_guarantee.USERS, "mu is infinite: no noise was added")
     return _composed_guarantee.guarantee_from_stages(
-        [*_calibration.guarantee_stages(config.inner, inner_guarantee), (ESTIMATE, "gaussian", own.level)],
+        [*_composed_guarantee.guarantee_stages(config.inner, inner_guarantee), (ESTIMATE, "gaussian", own.level)],
         _guarantee.USERS,
         assumptions=own.assumptions,
         total_variation=own.total_variation + inner_guarantee.total_variation,

@@ -16,11 +16,10 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from jaxdpbo import drivers
+from jaxdpbo import _rounding, drivers
 from jaxdpbo._algorithms import gp_ucb, private_evaluations, random_search
 from jaxdpbo._commands import tables
 from jaxdpbo._types import Bounds
-from jaxdpbo.privacy import _guarantee_text
 from jaxdpbo.problems import _datasets, _kernel_svr
 from jaxdpbo.surrogate import _box_search
 
@@ -203,7 +202,7 @@ def show(comparison: Comparison) -> None:
 
 def describe_privacy(run: drivers.Run) -> dict[str, str]:
     """The privacy of the users under each method of the table, in words."""
-    private = f"mu={MU:g}: epsilon={_guarantee_text.round_up(run.guarantee.epsilon(DELTA), 3)} at delta={DELTA:g}"
+    private = f"mu={MU:g}: epsilon={_rounding.round_up(run.guarantee.epsilon(DELTA), 3)} at delta={DELTA:g}"
     return {UNTUNED: "uses no user", **dict.fromkeys(METHODS, NOT_PRIVATE), **dict.fromkeys(PRIVATE, private)}
 
 

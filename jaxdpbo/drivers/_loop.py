@@ -20,7 +20,7 @@ from jaxdpbo.drivers import (
     _table_scan,
 )
 from jaxdpbo.drivers._execution import Execution, check_execution
-from jaxdpbo.privacy import _assumptions, _calibration, _guarantee, _keys, _separable
+from jaxdpbo.privacy import _assumptions, _calibration, _guarantee, _release_key, _separable
 from jaxdpbo.privacy._ledger import LedgerError
 from jaxdpbo.privacy._recording import Recording
 from jaxdpbo.tables import _table
@@ -100,7 +100,7 @@ def run_loop(
     bar = _progress.bar(run.progress)
     if ledger is not None and (run.key is not None or run.resume is not None):
         raise ValueError("key and resume must not be given with a ledger: the same call resumes from the ledger")
-    key, guarantee = _keys.for_release(run.key, guarantee, run.insecure_key)
+    key, guarantee = _release_key.for_release(run.key, guarantee, run.insecure_key)
     init_key, loop_key, release_key = _compiled_steps.run_keys(key)
     if isinstance(data, _table.Table):
         users, bar = _table_scan.TableUsers(algorithm, objective, data, config, run.traceable, bar), None

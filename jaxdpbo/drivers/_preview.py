@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo import _checks
+from jaxdpbo import _checks, _rounding
 from jaxdpbo._algorithms import dp_gibo, private_estimate, private_evaluations
 from jaxdpbo._space import Space
 from jaxdpbo._types import ArrayLike, Bounds
@@ -23,7 +23,6 @@ from jaxdpbo.privacy import (
     _choice,
     _clipping,
     _guarantee,
-    _guarantee_text,
     _private_mean,
     _sensitivity,
 )
@@ -97,7 +96,7 @@ class Preview(NamedTuple):
             sentences.append(f"The estimate of the loss has a standard deviation of {self.estimate_noise:.2g}.")
         sentences.append(
             f"No {self.budget} search can promise a regret below "
-            f"{percent(self.regret_limit, _guarantee_text.shorten_down)} % of the loss range"
+            f"{percent(self.regret_limit, _rounding.shorten_down)} % of the loss range"
             + (f"; 1 % takes {self.users_for_percent:,} users at least." if self.users_for_percent > 1 else ".")
         )
         if few := few_users_note(self.users, self.guarantee):
@@ -224,7 +223,7 @@ def _wander(deviation: float, steps: int) -> float:
     return math.sqrt(total)
 
 
-def percent(share: float, write: Callable[[float, int], str] = _guarantee_text.shorten_up) -> str:
+def percent(share: float, write: Callable[[float, int], str] = _rounding.shorten_up) -> str:
     """A share in percent, with two digits: by default rounded up."""
     return write(float(f"{100 * share:.12g}"), 2)
 

@@ -19,7 +19,15 @@ from jaxdpbo._algorithms import private_evaluations
 from jaxdpbo._types import ArrayLike, Data, Tree
 from jaxdpbo.drivers import _recorded_run, _separability, _sharding, _user_losses
 from jaxdpbo.drivers._execution import Execution, check_execution
-from jaxdpbo.privacy import _budget_calibration, _calibration, _keys, _private_mean, _private_scale, _totals
+from jaxdpbo.privacy import (
+    _budget_calibration,
+    _calibration,
+    _keys,
+    _private_mean,
+    _private_scale,
+    _release_key,
+    _totals,
+)
 from jaxdpbo.privacy import _ledger as ledgers
 from jaxdpbo.privacy import _recording as recordings
 from jaxdpbo.tables import _table
@@ -174,7 +182,7 @@ class PrivateObjective:
             raise ValueError("key must not be given with a ledger: the operating system then draws the key")
         self._losses = _user_losses.make_losses(loss, data, self._config.budget)
         guarantee = _separability.update_assumptions(guarantee, loss).assuming(*self._losses.assumptions)
-        self._key, self.guarantee = _keys.for_release(run.key, guarantee, run.insecure_key)
+        self._key, self.guarantee = _release_key.for_release(run.key, guarantee, run.insecure_key)
         self._recording = None if ledger is None else recordings.check_recording(ledger)
         self._process, self._lock, self._in_flight, self._record = os.getpid(), threading.Lock(), 0, _Record()
         self._refusal: Exception | None = None

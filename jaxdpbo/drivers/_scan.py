@@ -7,7 +7,7 @@ from jaxdpbo._types import Algorithm, Config, Data, Objective, Tree
 from jaxdpbo.drivers import _checkpoint as checkpoints
 from jaxdpbo.drivers import _compiled_run, _recorded_run, _result, _separability, _sharding
 from jaxdpbo.drivers._execution import Execution, check_execution
-from jaxdpbo.privacy import _assumptions, _guarantee, _keys
+from jaxdpbo.privacy import _assumptions, _guarantee, _release_key
 from jaxdpbo.privacy._ledger import Charge, LedgerError
 from jaxdpbo.privacy._recording import Recording, check_recording
 
@@ -81,7 +81,7 @@ def run_scan(
     if ledger is not None or checkpoint is not None:
         _sharding.expect_one_process("a run with a ledger or a checkpoint", data)
     drawn = key is None
-    key, guarantee = _keys.for_release(key, guarantee, run.insecure_key)
+    key, guarantee = _release_key.for_release(key, guarantee, run.insecure_key)
     key, (guarantee,) = _sharding.share_keys(data, key, guarantee)
     key, config = _sharding.move_to_mesh(devices, (key, config))
     checkpointed, charge, note = None, None, ""

@@ -16,7 +16,8 @@ from jaxdpbo._types import Algorithm, Config, Data, Objective, Tree
 from jaxdpbo.drivers import _compiled_run, _result, _separability, _sharding
 from jaxdpbo.drivers._execution import Execution, check_execution
 from jaxdpbo.privacy import _guarantee
-from jaxdpbo.privacy._keys import for_release, refuse_trace, secret_key
+from jaxdpbo.privacy._keys import refuse_trace, secret_key
+from jaxdpbo.privacy._release_key import for_release
 
 POLICIES = ("map", "vmap", "shard")
 ONE_KEY = "the same key for several configs: equal noise cancels, and the difference of two releases is the data"

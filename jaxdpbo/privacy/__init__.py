@@ -9,7 +9,8 @@ from jaxdpbo.privacy._choice import choice_sharpness
 from jaxdpbo.privacy._clipping import clip_by_l2_norm
 from jaxdpbo.privacy._composed_guarantee import guarantee_from_total
 from jaxdpbo.privacy._guarantee import guarantee, guarantee_from_dict
-from jaxdpbo.privacy._keys import for_release, key_from_bytes
+from jaxdpbo.privacy._keys import key_from_bytes
+from jaxdpbo.privacy._release_key import for_release
 from jaxdpbo.privacy._requested_budget import BudgetError
 from jaxdpbo.privacy._separable.blocks import Blocks
 from jaxdpbo.privacy._separable.by_person import ByPerson

@@ -23,21 +23,16 @@ from jaxdpbo import _arrays, _checks
 from jaxdpbo._types import DTypeLike
 from jaxdpbo.privacy import (
     _accounting,
-    _assumptions,
-    _composed_guarantee,
-    _guarantee,
     _private_scale,
     _requested_budget,
     _sensitivity,
 )
-from jaxdpbo.privacy._mechanisms import tables
 
 NOISES = ("exact", "float", "none")
 SIGMAS = (4096, 65536)  # the second if the first leaves a user too few grid points
 RATES = Fraction(1, 2**6), Fraction(1, 2**12), Fraction(1, 2**16)  # the first that leaves a sensitivity enough units
 MIN_UNITS, MAX_UNITS = 100, 2**22  # units; a larger budget gets no more
 MAX_RADIUS = 2**16  # upper end of radii and dimensions: the guard counts squares in 32 bits
-FIND_SCALE, RELEASES, SEARCH = "the scale of the clip", "the noisy means", "the search"  # parts of a guarantee
 FINE_RADIUS = 64  # a smaller radius would leave up to 2 % of epsilon unspent: take the larger sigma
 MIN_RADIUS = 32  # times sqrt(d): smaller radii would lose more than 4 % to rounding
 
@@ -196,50 +191,6 @@ def describe_noise_change(earlier: tuple[jax.Array, ...], current: tuple[jax.Arr
         f"{name} {new.tolist()} after {old.tolist()}"
         for name, old, new in pairs
         if old.dtype != new.dtype or old.shape != new.shape or np.any(old != new)
-    )
-
-
-def gdp_guarantee(budget: SumBudget, protects: str) -> _guarantee.Guarantee:
-    """Return the GDP guarantee for replace-one on the users, of all releases together; none at ``mu = inf``.
-
-    ``noise`` "float" gives ``mu``-GDP for ideal noise; "exact" gives the level of ``radius`` and ``sigma``, within the
-    total variation of all draws together.
-
-    Raises:
-      ValueError: a stacked budget; pass a single config.
-    """
-    if budget.mu.ndim:
-        raise ValueError(f"privacy takes one config, got mu of shape {budget.mu.shape}")
-    if budget.noise != "exact" and jnp.isinf(budget.mu):
-        return _guarantee.no_guarantee(protects, "mu is infinite: no noise was added")
-    releases, total_variation, level = budget.steps * budget.releases, 0.0, float(budget.mu)
-    if budget.noise == "exact":
-        level = _accounting.rounded_gaussian_mu(_sensitivity.integer_sum(int(budget.radius)), budget.sigma, releases)
-        total_variation = releases * budget.dimension * tables.gaussian_total_variation(budget.sigma)
-    stages = [(RELEASES, "gaussian", level)]
-    if budget.scale is not None:
-        stages.insert(0, (FIND_SCALE, "gaussian", _private_scale.level(budget.scale)))
-        total_variation += _private_scale.total_variation(budget.scale)
-    return _composed_guarantee.guarantee_from_stages(
-        stages,
-        protects,
-        assumptions=(
-            _assumptions.RANDOM_BITS if budget.noise == "exact" else _assumptions.IDEAL_NOISE,
-            _assumptions.PUBLIC_CONFIG,
-            _assumptions.SEPARABLE_LOSSES,
-        ),
-        total_variation=total_variation,
-    )
-
-
-def guarantee_stages(config: Any, guarantee: _guarantee.Guarantee) -> tuple[_accounting.StageFields, ...]:
-    """Return the mechanisms behind a config's guarantee: its stages, or Gaussian ones for its parts or its level.
-
-    A config may name its mechanism in an attribute ``mechanism``.
-    """
-    name = getattr(config, "mechanism", SEARCH)
-    return guarantee.stages or tuple(
-        (what, "gaussian", level) for what, level in guarantee.parts or ((name, guarantee.level),)
     )
 
 

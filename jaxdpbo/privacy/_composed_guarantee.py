@@ -1,10 +1,60 @@
-"""Guarantees of several mechanisms together: of an algorithm's stages, and of ``accounting.total``."""
+"""Guarantees of several mechanisms together: of noised sums, of an algorithm's stages, and of ``accounting.total``."""
 
 import math
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
-from jaxdpbo.privacy import _accounting, _assumptions, _guarantee
+import jax.numpy as jnp
+
+from jaxdpbo.privacy import _accounting, _assumptions, _calibration, _guarantee, _private_scale, _sensitivity
+from jaxdpbo.privacy._mechanisms import tables
+
+FIND_SCALE, RELEASES, SEARCH = "the scale of the clip", "the noisy means", "the search"  # parts of a guarantee
+
+
+def gdp_guarantee(budget: _calibration.SumBudget, protects: str) -> _guarantee.Guarantee:
+    """Return the GDP guarantee for replace-one on the users, of all releases together; none at ``mu = inf``.
+
+    ``noise`` "float" gives ``mu``-GDP for ideal noise; "exact" gives the level of ``radius`` and ``sigma``, within the
+    total variation of all draws together.
+
+    Raises:
+      ValueError: a stacked budget; pass a single config.
+    """
+    if budget.mu.ndim:
+        raise ValueError(f"privacy takes one config, got mu of shape {budget.mu.shape}")
+    if budget.noise != "exact" and jnp.isinf(budget.mu):
+        return _guarantee.no_guarantee(protects, "mu is infinite: no noise was added")
+    releases, total_variation, level = budget.steps * budget.releases, 0.0, float(budget.mu)
+    if budget.noise == "exact":
+        level = _accounting.rounded_gaussian_mu(_sensitivity.integer_sum(int(budget.radius)), budget.sigma, releases)
+        total_variation = releases * budget.dimension * tables.gaussian_total_variation(budget.sigma)
+    stages = [(RELEASES, "gaussian", level)]
+    if budget.scale is not None:
+        stages.insert(0, (FIND_SCALE, "gaussian", _private_scale.level(budget.scale)))
+        total_variation += _private_scale.total_variation(budget.scale)
+    return guarantee_from_stages(
+        stages,
+        protects,
+        assumptions=(
+            _assumptions.RANDOM_BITS if budget.noise == "exact" else _assumptions.IDEAL_NOISE,
+            _assumptions.PUBLIC_CONFIG,
+            _assumptions.SEPARABLE_LOSSES,
+        ),
+        total_variation=total_variation,
+    )
+
+
+def guarantee_stages(config: Any, guarantee: _guarantee.Guarantee) -> tuple[_accounting.StageFields, ...]:
+    """Return the mechanisms behind a config's guarantee: its stages, or Gaussian ones for its parts or its level.
+
+    A config may name its mechanism in an attribute ``mechanism``.
+    """
+    name = getattr(config, "mechanism", SEARCH)
+    return guarantee.stages or tuple(
+        (what, "gaussian", level) for what, level in guarantee.parts or ((name, guarantee.level),)
+    )
 
 
 def guarantee_from_stages(

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from jaxdpbo import _checks
-from jaxdpbo.privacy import _accounting, _assumptions, _guarantee_fields, _guarantee_text, _ledger
+from jaxdpbo import _checks, _rounding
+from jaxdpbo.privacy import _accounting, _assumptions, _guarantee_fields, _ledger
 
 NOTIONS = ("gdp", "dp", "ex_post_dp", "zcdp", "metric_dp", "prior_averaged_dp", "none")
 CONVERTIBLE = ("gdp", "dp", "ex_post_dp")  # notions with an epsilon at every delta
@@ -129,7 +129,7 @@ class Guarantee:
         epsilon = self.epsilon(delta)
         ideal = delta if not self.total_variation else (delta - self._variation_at(epsilon)) * (1 - 2.0**-40)
         if math.isinf(epsilon) or not ideal > 0:
-            least = _guarantee_text.shorten_up(self.total_variation, 2)
+            least = _rounding.shorten_up(self.total_variation, 2)
             raise ValueError(f"delta must exceed the total variation of the noise, {least}")
         level = max(epsilon, self._ideal_epsilon(ideal), LEAST)
         alone = ((description, _accounting.gdp_epsilon(mu, ideal)) for description, mu in self.parts)
@@ -173,7 +173,7 @@ class Guarantee:
         """The guarantee in one line, without its assumptions."""
         if self.notion == "none":
             return f"no privacy guarantee for {self.protects}: {self.no_guarantee_reason}"
-        up = _guarantee_text.shorten_up
+        up = _rounding.shorten_up
         variation = f", total variation at most {up(self.total_variation, 2)}" if self.total_variation else ""
         spent = " and ".join(f"{up(level, 3)} for {description}" for description, level in self.parts)
         parts = f", of which {spent}" if self.parts and self.notion == "gdp" else ""
@@ -183,7 +183,7 @@ class Guarantee:
     @property
     def terms(self) -> str:
         """The notion and its level, with the delta and the second notion."""
-        up = _guarantee_text.shorten_up
+        up = _rounding.shorten_up
         slack = f" at delta={up(self.delta)}" if self.delta else ""
         also = f" and {self.also[0]} {up(self.also[1])}" if self.also else ""
         also += f", at most {up(self.largest)} before the release was known" if self.largest is not None else ""
@@ -207,7 +207,7 @@ class Guarantee:
     @property
     def _neighbours(self) -> str:
         """The neighbouring relation, with its unit: rounded down, since a larger one promises more."""
-        return f"{self.relation} {_guarantee_text.shorten_down(self.unit)}" if self.unit else f"{self.relation}"
+        return f"{self.relation} {_rounding.shorten_down(self.unit)}" if self.unit else f"{self.relation}"
 
     def summary(self, delta: float | None = None) -> str:
         """Explain the guarantee in lines: epsilon at ``delta``, protected and unprotected records, assumptions.
@@ -231,22 +231,34 @@ class Guarantee:
             pure = self.is_pure
             epsilon = self.level if pure else self.epsilon(delta)
             lines = [
-                f"epsilon = {_guarantee_text.round_up(epsilon)} at delta = "
-                f"{_guarantee_text.shorten_up(0.0 if pure else delta)}",
+                f"epsilon = {_rounding.round_up(epsilon)} at delta = {_rounding.shorten_up(0.0 if pure else delta)}",
                 f"protects: {self.users} ({self._neighbours})",
                 *([f"does NOT protect: {self.unprotected}"] if self.unprotected else []),
                 f"in full: {self.claim.removesuffix(f' ({self._neighbours}) for {self.protects}')}",
                 *self._describe_attained(),
-                *([] if self.largest is None else [_guarantee_text.describe_largest(self.largest)]),
+                *self._describe_largest(),
             ]
         pages = {name: f" [{_assumptions.PAGE}#{section}]" for name, section in _assumptions.SECTIONS.items()}
         conditions = [f"- {name}{pages.get(name, '')}" for name in self.assumptions]
         return "\n".join([*lines, *(["assuming that", *conditions] if conditions else [])])
 
+    def _describe_largest(self) -> list[str]:
+        if self.largest is None:
+            return []
+        return [
+            "This release cost the epsilon above. Before the release was known, a cost of up to "
+            f"{_rounding.round_up(self.largest)} was possible. Keep this guarantee with the release: a copy without "
+            "its epsilon costs the larger number."
+        ]
+
     def _describe_attained(self) -> list[str]:
         if self.attained is None:
             return []
-        return [_guarantee_text.describe_attained(self.level, self.attained, self.delta)]
+        return [
+            f"proved epsilon at delta = {_rounding.shorten_up(self.delta)}: {_rounding.round_up(self.level)}. Some "
+            "selections of runs with this cost have an epsilon of at least "
+            f"{_rounding.round_down(self.attained)}: no proof that uses only this cost can go below"
+        ]
 
     @property
     def display_delta(self) -> float:

@@ -15,9 +15,9 @@ def perturb_vectors(
 ) -> _totals.UserSum:
     """Noise the sum over users of vectors clipped to ``clip_norm``, for one of ``steps`` releases.
 
-    Formal guarantee: the part of one of ``T`` releases in the guarantee of all, ``_calibration.gdp_guarantee``; none
-    where ``budget.noise`` is "none" or ``mu = inf``. ``mu``-GDP over ``T`` releases is ``mu / sqrt(T)`` each (Dong et
-    al. 2022, corollary 3.3), so the noise of the mean has standard deviation ``2 B sqrt(T) / (n mu)`` (Sopa et al.
+    Formal guarantee: the part of one of ``T`` releases in ``_composed_guarantee.gdp_guarantee``, the guarantee of all;
+    none where ``budget.noise`` is "none" or ``mu = inf``. ``mu``-GDP over ``T`` releases is ``mu / sqrt(T)`` each (Dong
+    et al. 2022, corollary 3.3), so the noise of the mean has standard deviation ``2 B sqrt(T) / (n mu)`` (Sopa et al.
     2025, Algorithm 1, line 8). Exact noise is at most 4 % wider, see ``_calibration``.
 
     Args:
@@ -46,9 +46,9 @@ def noisy_mean_loss(
 ) -> jax.Array:
     """Return noisy means ``(b,)`` over users of ``losses (b, n)`` clipped to ``[low, high]``, NaN as the middle.
 
-    Formal guarantee: the part of ``b`` of ``steps releases`` evaluations in the guarantee of all,
-    ``_calibration.gdp_guarantee``. One user moves each mean by ``_sensitivity.mean_loss``, for any losses; on the grid,
-    with each loss an integer within ``radius``, each sum by ``_sensitivity.integer_sum`` exactly.
+    Formal guarantee: the part of ``b`` of ``steps releases`` evaluations in ``_composed_guarantee.gdp_guarantee``, the
+    guarantee of all. One user moves each mean by ``_sensitivity.mean_loss``, for any losses; on the grid, with each
+    loss an integer within ``radius``, each sum by ``_sensitivity.integer_sum`` exactly.
 
     Args:
       key: for the noise; used once.

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from jaxdpbo.privacy import _guarantee_text
+from jaxdpbo import _rounding
 
 STYLE = """
 .jaxdpbo { color: #1a1a1a; background: #fff; font: 15px/1.45 system-ui, sans-serif; max-width: 52em; margin: 0 auto;
@@ -57,7 +57,7 @@ def _guarantee(guarantee: dict[str, Any]) -> str:
         f'<p class="main">{escape(guarantee["sentence"])}</p>',
     ]
     if "epsilon" in guarantee:
-        delta, before = _guarantee_text.shorten_up(guarantee["delta"]), guarantee["epsilon before the release"]
+        delta, before = _rounding.shorten_up(guarantee["delta"]), guarantee["epsilon before the release"]
         at = f"epsilon = {guarantee['epsilon']} at delta = {delta}, for {guarantee['neighbours']}."
         at += f" Before the release was known: {before}." if before != guarantee["epsilon"] else ""
         lines.append(f"<p>{escape(at)}</p>")

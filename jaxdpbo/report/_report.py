@@ -14,8 +14,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxdpbo import _checks, _files
-from jaxdpbo.privacy import _fingerprints, _guarantee, _guarantee_text, _ledger
+from jaxdpbo import _checks, _files, _rounding
+from jaxdpbo.privacy import _fingerprints, _guarantee, _ledger
 from jaxdpbo.report import _checkers, _odds, _page, _registry
 
 LIBRARIES = ("jaxdpbo", "jax", "jaxlib", "numpy")
@@ -194,7 +194,7 @@ def describe_epsilons(path: str | Path) -> list[str]:
     lines = [f"budget: {record.details[WHOLE]}"] if WHOLE in record.details else []
     for guarantee in map(_describe, record.guarantees):
         if "epsilon" in guarantee:
-            at = _guarantee_text.shorten_up(guarantee["delta"])
+            at = _rounding.shorten_up(guarantee["delta"])
             lines.append(f"spent: epsilon = {guarantee['epsilon']} at delta = {at}")
     return lines
 
@@ -205,7 +205,7 @@ def _expect_delta(delta: float, guarantees: tuple[_guarantee.Guarantee, ...]) ->
     if any(stated not in (0.0, delta) for stated in deltas):
         raise ValueError(
             "delta must leave an epsilon for the ledger's own delta and total variation, such as "
-            f"{_guarantee_text.shorten_up(max(deltas))}, got {delta}"
+            f"{_rounding.shorten_up(max(deltas))}, got {delta}"
         )
 
 
@@ -257,8 +257,8 @@ def _whole_budget(budget: _ledger.Budget) -> str:
     """The guarantee of the budget in words."""
     for guarantee in _budget_guarantee(budget):
         delta = _odds.display_delta(guarantee)
-        epsilon = _guarantee_text.round_up(_epsilon(guarantee, delta))
-        return f"epsilon = {epsilon} at delta = {_guarantee_text.shorten_up(delta)}"
+        epsilon = _rounding.round_up(_epsilon(guarantee, delta))
+        return f"epsilon = {epsilon} at delta = {_rounding.shorten_up(delta)}"
     return "no bound"
 
 
@@ -317,12 +317,12 @@ def _describe(guarantee: _guarantee.Guarantee) -> dict[str, Any]:
         epsilon = _epsilon(guarantee, delta)
         groups = {size: _odds.group_bound(guarantee, size, delta) for size in GROUPS}
         found |= {
-            "epsilon": _guarantee_text.round_up(epsilon),
+            "epsilon": _rounding.round_up(epsilon),
             "delta": delta,
-            "epsilon before the release": _guarantee_text.round_up(_epsilon(guarantee.reservation, delta)),
+            "epsilon before the release": _rounding.round_up(_epsilon(guarantee.reservation, delta)),
             "detection rates": [CURVE.tolist(), _odds.detection_rates(guarantee, CURVE).tolist()],
             "groups": [
-                [size, _guarantee_text.round_up(epsilon), _guarantee_text.shorten_up(bound)]
+                [size, _rounding.round_up(epsilon), _rounding.shorten_up(bound)]
                 for size, (epsilon, bound) in groups.items()
             ],
         }
@@ -347,4 +347,4 @@ def _sentence(guarantee: _guarantee.Guarantee) -> str:
 def detections_in_twenty(guarantee: _guarantee.Guarantee) -> str:
     """How often in 20 an attacker who accepts 1 false alarm in 20 detects a user at most, rounded up."""
     (rate,) = _odds.detection_rates(guarantee, np.array([RATE]))
-    return _guarantee_text.round_up(float(f"{20 * rate:.12g}"))
+    return _rounding.round_up(float(f"{20 * rate:.12g}"))

@@ -103,7 +103,7 @@ class Agreement:
         numbers = releases * budget.dimension
         drawn = numbers * len(self.roster.members) * tables.gaussian_total_variation(sigma)
         return _composed_guarantee.guarantee_from_stages(
-            [(_calibration.RELEASES, "gaussian", level)],
+            [(_composed_guarantee.RELEASES, "gaussian", level)],
             _guarantee.USERS,
             assumptions=(
                 _assumptions.RANDOM_BITS,

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo import _checks
+from jaxdpbo import _checks, _rounding
 from jaxdpbo import report as reports
 from jaxdpbo._algorithms import dpareto
 from jaxdpbo._types import ArrayLike, Query, State
@@ -25,9 +25,9 @@ from jaxdpbo.privacy import (
     _calibration,
     _composed_guarantee,
     _guarantee,
-    _guarantee_text,
     _keys,
     _recording,
+    _release_key,
 )
 from jaxdpbo.privacy._accounting import stage
 from jaxdpbo.privacy._requested_budget import expect_small_delta
@@ -67,7 +67,7 @@ class Front(NamedTuple):
     def report(self, path: str | Path | None = None) -> reports.Report:
         """Make the record of the front, to sign; see ``Run.report``."""
         points = zip(self.epsilons[self.front].tolist(), self.errors[self.front].tolist(), strict=True)
-        front = "; ".join(f"{error:.4g} at {_guarantee_text.round_up(epsilon)}" for epsilon, error in sorted(points))
+        front = "; ".join(f"{error:.4g} at {_rounding.round_up(epsilon)}" for epsilon, error in sorted(points))
         details = {"trainings": len(self.errors), "errors on the front, at epsilon for one training": front}
         title = "a front of privacy and utility"
         made = reports.report(title, self.guarantees, release=tuple(self._replace(guarantees=())), details=details)
@@ -186,7 +186,7 @@ def private_front(
     rows, validation = _fitting.split_rows(rows, validation)
     plan = _plan(arguments, axis, count, delta, len(rows[1]), len(validation[1]))
     guarantees = _statements(plan, len(rows[1]), apart)
-    secret, first = _keys.for_release(key, guarantees[0], insecure_key)
+    secret, first = _release_key.for_release(key, guarantees[0], insecure_key)
     guarantees = (first, *(other.assuming(*first.assumptions) for other in guarantees[1:]))
     _selection.charge_selection(ledgers, guarantees, "a front", settings, axis.tolist(), count)
     front = _search(plan, (rows, validation), secret)._replace(guarantees=guarantees)
@@ -271,7 +271,7 @@ def _statements(plan: _Plan, records: int, apart: bool) -> tuple[_guarantee.Guar
     trained = _accounting.total(
         [stage.curve_stage(curve, f"at most {count} trainings, chosen as they came")], arguments.delta
     )
-    of_scores = _calibration.gdp_guarantee(plan.budget, VALIDATION)
+    of_scores = _composed_guarantee.gdp_guarantee(plan.budget, VALIDATION)
     scored = _accounting.total([stage.gaussian_stage(of_scores.level, "noised scores")], arguments.delta)
     variation = count * max(arguments.training.total_variation(setting, records) for setting in arguments.settings)
     rests = (_assumptions.RANDOM_BITS, _assumptions.FAILS_BY_NOISE, *_fitting.row_assumptions(arguments.training))

@@ -9,7 +9,16 @@ import jax
 import jax.numpy as jnp
 
 from jaxdpbo import _checks
-from jaxdpbo.privacy import _accounting, _assumptions, _calibration, _guarantee, _keys, _private_mean, _recording
+from jaxdpbo.privacy import (
+    _accounting,
+    _assumptions,
+    _calibration,
+    _composed_guarantee,
+    _guarantee,
+    _keys,
+    _private_mean,
+    _recording,
+)
 from jaxdpbo.privacy._accounting import stage
 from jaxdpbo.privacy._requested_budget import expect_small_delta
 from jaxdpbo.tuning import _fitting, _selection
@@ -138,7 +147,7 @@ def _select_and_train(
     records, users = len(rows[1]), len(validation[1])
     level, noises, costs = _calibrate(arguments, records, repetitions)
     budget = _calibration.budget(level, _fitting.NOISE, users=users, steps=1, dimension=1, dtype=jnp.result_type(float))
-    score_guarantee = _calibration.gdp_guarantee(budget, _fitting.VALIDATION)
+    score_guarantee = _composed_guarantee.gdp_guarantee(budget, _fitting.VALIDATION)
 
     def run(number: int, key: jax.Array) -> tuple[Any, float]:
         of_training, of_score = jax.random.split(key)

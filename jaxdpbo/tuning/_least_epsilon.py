@@ -17,16 +17,17 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxdpbo import _checks
+from jaxdpbo import _checks, _rounding
 from jaxdpbo.privacy import (
     _accounting,
     _assumptions,
     _calibration,
+    _composed_guarantee,
     _guarantee,
-    _guarantee_text,
     _keys,
     _private_mean,
     _recording,
+    _release_key,
 )
 from jaxdpbo.privacy._accounting import stage
 from jaxdpbo.privacy._requested_budget import expect_small_delta
@@ -73,7 +74,7 @@ class LeastEpsilonResult(NamedTuple):
     def note(self) -> str:
         """What happened and what to do next, in one or two sentences."""
         epsilon, largest = self.epsilon, self.guarantees[0].reservation.level
-        epsilon, largest = (_guarantee_text.shorten_up(level, 4) for level in (epsilon, largest))
+        epsilon, largest = (_rounding.shorten_up(level, 4) for level in (epsilon, largest))
         largest = f"at most {largest} was possible"
         if self.reached:
             return f"Reached the error at epsilon {epsilon}; {largest}."
@@ -194,7 +195,7 @@ def least_epsilon(
     rows, validation = _fitting.split_rows(rows, validation)
     plan = _plan(arguments, levels, repetitions, len(rows[1]), len(validation[1]), validation_epsilon)
     guarantees = _guarantees(arguments, plan, repetitions, table.total_variation, len(rows[1]), has_validation, cap)
-    secret, first = _keys.for_release(key, guarantees[0], insecure_key)
+    secret, first = _release_key.for_release(key, guarantees[0], insecure_key)
     guarantees = (first, *(other.assuming(*first.assumptions) for other in guarantees[1:]))
     public = repetitions, settings, levels, error, cap
     recordings = _selection.charge_selection(ledgers, guarantees, "a search for the least epsilon", *public)
@@ -306,7 +307,7 @@ def _guarantees(
     cap: int | None,
 ) -> tuple[_guarantee.Guarantee, ...]:
     """The guarantees before the release is known, of the training rows first."""
-    of_score = _calibration.gdp_guarantee(plan.score, _fitting.VALIDATION)
+    of_score = _composed_guarantee.gdp_guarantee(plan.score, _fitting.VALIDATION)
     of_noise = max(arguments.training.total_variation(setting, records) for setting in arguments.settings)
     variation = repetitions.mean * (of_noise + of_score.total_variation) + cut
     cost = stage.gaussian_stage(of_score.level, "a noised score")

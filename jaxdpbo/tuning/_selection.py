@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from jaxdpbo import _checks, _silence
-from jaxdpbo.privacy import _accounting, _assumptions, _guarantee, _keys
+from jaxdpbo.privacy import _accounting, _assumptions, _guarantee, _keys, _release_key
 from jaxdpbo.privacy import _recording as records
 from jaxdpbo.privacy._accounting import stage
 from jaxdpbo.tuning import _repetition
@@ -185,7 +185,7 @@ def select(
 ) -> SelectionResult:
     """Charge the ledgers, run, and return the best run with its guarantees."""
     keep = _checks.one_of("on_error", execution.on_error, ON_ERROR) == "worst"
-    secret, first = _keys.for_release(execution.key, guarantees[0], execution.insecure_key)
+    secret, first = _release_key.for_release(execution.key, guarantees[0], execution.insecure_key)
     guarantees = (first, *(other.assuming(*first.assumptions) for other in guarantees[1:]))
     charge_selection(execution.ledgers, guarantees, "private selection", repetitions, settings, execution.cap)
     table = _repetition.table(repetitions, execution.cap)

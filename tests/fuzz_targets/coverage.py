@@ -138,7 +138,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "privacy._accounting.sampling": "profile_epsilon discretise_loss deviation fits step_delta",
         "privacy._guarantee": "expect_gdp complete_assumptions",
         "privacy._calibration": (
-            "split_levels grid noise_settings join_settings same_noise describe_noise_change gdp_guarantee units "
+            "split_levels grid noise_settings join_settings same_noise describe_noise_change units "
             "quantise_scores grid_unit"
         ),
         "privacy._ledger": "charge_all expect_charge find_charge mark_warning read_identity read_id",
@@ -272,11 +272,13 @@ EXEMPT: dict[str, dict[str, str]] = {
         ),
     },
     "calls what it is given: tests/test_front_door.py": {"privacy._budget_calibration": "configure calibrate"},
-    "of the statement of any config: tests/test_private_estimate.py": {"privacy._calibration": "guarantee_stages"},
+    "of the statement of any config: tests/test_private_estimate.py": {
+        "privacy._composed_guarantee": "guarantee_stages"
+    },
     "of a guarantee's fields: tests/test_guarantee.py": {
-        "privacy._composed_guarantee": "part_levels",
+        "privacy._composed_guarantee": "part_levels gdp_guarantee",
         "privacy._guarantee_fields": "check_text check_parts check_also check_stages check_largest check_attained",
-        "privacy._guarantee_text": "round_up round_down shorten_up shorten_down describe_largest describe_attained",
+        "_rounding": "round_up round_down shorten_up shorten_down",
     },
     "of run_scan, killed wherever: tests/test_checkpoint.py": {"drivers._checkpoint": "begin_checkpoint finish delete"},
     "any tree of arrays: tests/test_recorded_runs.py": {

@@ -36,6 +36,7 @@ from jaxdpbo.privacy import (
     _keys,
     _mechanisms,
     _private_scale,
+    _release_key,
     _requested_budget,
     _sensitivity,
     _separable,
@@ -339,7 +340,7 @@ def statements() -> dict[str, Target]:
                 [86420]])},
         ),
         "for_release": Target(
-            _keys.for_release, {"key": secret(), "guarantee": ideal, "insecure_key": st.booleans()},
+            _release_key.for_release, {"key": secret(), "guarantee": ideal, "insecure_key": st.booleans()},
             fixed=("guarantee",), check=lambda found, _: is_guarantee(found[1], None),
         ),
     }  # fmt: skip

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxdpbo._algorithms.dp_gibo import contribution
 from jaxdpbo._algorithms.dp_gibo.configs import Config
 from jaxdpbo._types import Algorithm, Query, State
-from jaxdpbo.privacy import _calibration, _guarantee, _private_mean, _totals
+from jaxdpbo.privacy import _calibration, _composed_guarantee, _guarantee, _private_mean, _totals
 from jaxdpbo.surrogate import _descent, _gp, _gradient, _gradient_design
 
 
@@ -224,7 +224,7 @@ def privacy(config: Config) -> _guarantee.Guarantee:
     Raises:
       ValueError: a stacked config; pass a single config.
     """
-    return _calibration.gdp_guarantee(config.budget, _guarantee.USERS)
+    return _composed_guarantee.gdp_guarantee(config.budget, _guarantee.USERS)
 
 
 algorithm = Algorithm(

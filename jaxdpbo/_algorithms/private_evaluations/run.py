@@ -9,7 +9,15 @@ import jax.numpy as jnp
 from jaxdpbo import _types
 from jaxdpbo._algorithms.private_evaluations.configs import Config
 from jaxdpbo._types import Algorithm, Memory, Query, State
-from jaxdpbo.privacy import _calibration, _guarantee, _private_mean, _private_scale, _totals, _wide_integers
+from jaxdpbo.privacy import (
+    _calibration,
+    _composed_guarantee,
+    _guarantee,
+    _private_mean,
+    _private_scale,
+    _totals,
+    _wide_integers,
+)
 from jaxdpbo.surrogate import _gp
 
 
@@ -294,8 +302,8 @@ def inform(config: Config, query: Query, total: _totals.UserTotal) -> Info:
 
 
 def privacy(config: Config) -> _guarantee.Guarantee:
-    """Guarantee of all evaluations together: GDP, see ``_calibration.gdp_guarantee``."""
-    return _calibration.gdp_guarantee(config.budget, _guarantee.USERS)
+    """Guarantee of all evaluations together: GDP, see ``_composed_guarantee.gdp_guarantee``."""
+    return _composed_guarantee.gdp_guarantee(config.budget, _guarantee.USERS)
 
 
 def _settings(config: Config) -> _calibration.NoiseSettings:

@@ -291,7 +291,7 @@ def _privacy(inner: Algorithm | None, config: Config) -> _guarantee.Guarantee:
     ranges = [("bounded_range", _choice.pure_level(budget)) for budget in config.choices]
     stages = [(DESIGN_CHOICE, *choice) for choice in ranges[: len(config.rounds)]]
     if inner_guarantee is not None:
-        stages += [*_calibration.guarantee_stages(config.inner, inner_guarantee), (LAST_CHOICE, *ranges[-1])]
+        stages += [*_composed_guarantee.guarantee_stages(config.inner, inner_guarantee), (LAST_CHOICE, *ranges[-1])]
     exact = config.noise == "exact"
     assumptions = (
         _assumptions.RANDOM_BITS if exact else _assumptions.IDEAL_NOISE,

@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxdpbo import _checks
+from jaxdpbo import _checks, _rounding
 from jaxdpbo._types import Unchecked
-from jaxdpbo.privacy import _guarantee_text
 from jaxdpbo.privacy._accounting import _grid, bounded_range, gdp, rounded_gaussian, sampling
 from jaxdpbo.privacy._accounting.stage import Stage, StageFields, stage_from_fields
 
@@ -78,7 +77,7 @@ class Total(NamedTuple):
 
     def __str__(self) -> str:
         """Format the guarantee, and a line for each stage."""
-        up = _guarantee_text.shorten_up
+        up = _rounding.shorten_up
         rows = [f"- {item.description}: {item.how}; alone epsilon {up(item.epsilon, 4)}" for item in self.items]
         return "\n".join([f"epsilon {up(self.epsilon)} at delta {up(self.delta)} ({self.relation})", *rows])
 

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxdpbo import _checks
+from jaxdpbo._rounding import shorten_down, shorten_up
 from jaxdpbo._types import Unchecked
 from jaxdpbo.privacy._accounting import _grid, gdp, sampling
 from jaxdpbo.privacy._accounting import selection as selections
-from jaxdpbo.privacy._guarantee_text import shorten_down, shorten_up
 
 RELATIONS = ("replace_one", "add_or_remove")
 GROUP_PRIVACY = "add-or-remove made replace-one by group privacy, d_R(2e) <= (1 + e^e) d(e)"

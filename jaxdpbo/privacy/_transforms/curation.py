@@ -12,7 +12,7 @@ from jax.core import Tracer
 
 from jaxdpbo import _input_noise, _silence, _user_values
 from jaxdpbo._types import ArrayLike
-from jaxdpbo.privacy import _guarantee, _keys, _mechanisms, _sensitivity
+from jaxdpbo.privacy import _guarantee, _mechanisms, _release_key, _sensitivity
 from jaxdpbo.privacy import _ledger as ledgers
 from jaxdpbo.privacy import _recording as recordings
 from jaxdpbo.privacy._mechanisms import tables
@@ -88,7 +88,7 @@ def curate(
     if ledger is not None and key is not None:
         raise ValueError("key must not be given with a ledger: the operating system then draws the key")
     raw = _to_rows(inputs, len(config.centre))
-    key, guarantee = _keys.for_release(key, config.guarantee, insecure_key)
+    key, guarantee = _release_key.for_release(key, config.guarantee, insecure_key)
     shape = raw.shape
     if len(shape) != 2 or shape[0] < 1 or shape[1] != len(config.centre):
         raise ValueError(f"inputs must have shape (n, {len(config.centre)}), got {shape}")

@@ -1,4 +1,4 @@
-"""The numbers of a guarantee in text: levels and deltas rounded up, lower bounds and budgets left rounded down.
+"""Print privacy numbers: levels and deltas rounded up, lower bounds and budgets left rounded down.
 
 A number that the caller typed with few digits stays as typed: the decimal of its float is rounded, not its bits.
 """
@@ -10,8 +10,8 @@ import math
 def round_up(level: float, digits: int = 4) -> str:
     """Round up to this number of digits, all of them shown.
 
-    >>> from jaxdpbo.privacy import _guarantee_text
-    >>> _guarantee_text.round_up(2.00108), _guarantee_text.round_up(0.1)
+    >>> from jaxdpbo import _rounding
+    >>> _rounding.round_up(2.00108), _rounding.round_up(0.1)
     ('2.002', '0.1000')
     """
     return _fixed(_round(level, digits, decimal.ROUND_CEILING))
@@ -25,8 +25,8 @@ def round_down(level: float, digits: int = 4) -> str:
 def shorten_up(level: float, digits: int = 6) -> str:
     """Round up to this number of digits, without zeros at the end.
 
-    >>> from jaxdpbo.privacy import _guarantee_text
-    >>> _guarantee_text.shorten_up(2.0000001), _guarantee_text.shorten_up(1e-5)
+    >>> from jaxdpbo import _rounding
+    >>> _rounding.shorten_up(2.0000001), _rounding.shorten_up(1e-5)
     ('2.00001', '1e-05')
     """
     return f"{float(_round(level, digits, decimal.ROUND_CEILING)):.{digits}g}"
@@ -35,22 +35,6 @@ def shorten_up(level: float, digits: int = 6) -> str:
 def shorten_down(level: float, digits: int = 6) -> str:
     """Round down to this number of digits, without zeros at the end."""
     return f"{float(_round(level, digits, decimal.ROUND_FLOOR)):.{digits}g}"
-
-
-def describe_largest(largest: float) -> str:
-    """Explain the two epsilons of an ex-post guarantee."""
-    return (
-        f"This release cost the epsilon above. Before the release was known, a cost of up to {round_up(largest)} was "
-        "possible. Keep this guarantee with the release: a copy without its epsilon costs the larger number."
-    )
-
-
-def describe_attained(proved: float, attained: float, delta: float) -> str:
-    """Explain the lower bound beside the epsilon of a selection."""
-    return (
-        f"proved epsilon at delta = {shorten_up(delta)}: {round_up(proved)}. Some selections of runs with this cost "
-        f"have an epsilon of at least {round_down(attained)}: no proof that uses only this cost can go below"
-    )
 
 
 def _round(level: float, digits: int, direction: str) -> decimal.Decimal:

@@ -14,7 +14,7 @@ import numpy as np
 from tqdm import tqdm
 
 from benchmarks import audits, report
-from jaxdpbo.privacy import _auditing
+from jaxdpbo import audit as _auditing
 
 matplotlib.use("Agg")
 from matplotlib import pyplot

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks import report
 from benchmarks.speed import ABOUT, NAMES
-from jaxdpbo import _checks
+from jaxdpbo import checks
 
 SEARCHES = {  # of losses, not of speed
     "search": "benchmarks.search.minimize",
@@ -93,7 +93,7 @@ def describe_missing(name: str, error: ImportError) -> str | None:
     module = (error.name or "").split(".")[0]
     if isinstance(error, ModuleNotFoundError) and module not in OURS:
         extras = ",".join(("bench", *HEAVY.get(name, ())))
-        return f"scripts/bench {name} needs {module}: {_checks.install_hint(extras)}"
+        return f"scripts/bench {name} needs {module}: {checks.install_hint(extras)}"
     hinted = "pip install" in str(error)  # by the package, of an extra of its own
     return f"scripts/bench {name}: {error}" if hinted else None
 

@@ -20,8 +20,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks import report
-from jaxdpbo import _algorithms, dp_gd, dp_gibo, gp_ucb, private_estimate, private_evaluations, private_search
-from jaxdpbo.privacy import _wide_integers
+from jaxdpbo import (
+    algorithms,
+    dp_gd,
+    dp_gibo,
+    gp_ucb,
+    private_estimate,
+    private_evaluations,
+    private_search,
+)
+from jaxdpbo.noise import wide_integers
 from jaxdpbo.types import Algorithm, Query
 
 PAGE = report.ROOT / "docs" / "contributions.md"
@@ -51,7 +59,7 @@ class Part(NamedTuple):
     words: str
     when: str
     function: str
-    pick: Callable[[Any], _wide_integers.Wide]
+    pick: Callable[[Any], wide_integers.Wide]
     norm: str
     bound: Callable[[Any], int]
 
@@ -160,11 +168,9 @@ def rows() -> list[Row]:
 
 def algorithms_without_contribute() -> list[str]:
     """Algorithms without a ``contribute``."""
-    names = [module.name for module in pkgutil.iter_modules(_algorithms.__path__)]
-    algorithms = {name: getattr(import_module(f"jaxdpbo._algorithms.{name}"), "algorithm", None) for name in names}
-    return sorted(
-        name for name, algorithm in algorithms.items() if algorithm is not None and algorithm.contribute is None
-    )
+    names = [module.name for module in pkgutil.iter_modules(algorithms.__path__)]
+    found = {name: getattr(import_module(f"jaxdpbo.algorithms.{name}"), "algorithm", None) for name in names}
+    return sorted(name for name, algorithm in found.items() if algorithm is not None and algorithm.contribute is None)
 
 
 def first_query(row: Row) -> Query:

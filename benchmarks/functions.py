@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks import report
-from jaxdpbo.privacy import _separable
+from jaxdpbo import separable
 
 PAGE, ENTRIES = report.ROOT / "docs" / "functions.md", report.ROOT / "docs" / "functions.json"
 MODULES = (
@@ -168,8 +168,8 @@ def _refusal(loss: Callable[..., Any]) -> tuple[str, bool]:
     """The reason of ``per_user`` to refuse a loss, and whether the loss holds arrays."""
     for constants in (False, True):
         try:
-            jax.eval_shape(_separable.per_user(loss, public_constants=constants), POINT, np.zeros((USERS, WIDTH)))
-        except _separable.NotSeparable as error:
+            jax.eval_shape(separable.per_user(loss, public_constants=constants), POINT, np.zeros((USERS, WIDTH)))
+        except separable.NotSeparable as error:
             return _reason(error), constants
         except ValueError as error:
             if constants or "public_constants" not in str(error):
@@ -182,8 +182,8 @@ def _refusal(loss: Callable[..., Any]) -> tuple[str, bool]:
 def _refusal_of_all(loss: Callable[..., Any]) -> str:
     mapped = jax.vmap(loss, (None, 0))
     try:
-        _separable.check_separable(mapped, POINT, np.zeros((USERS, WIDTH)), public_constants=True)
-    except (_separable.NotSeparable, ValueError) as error:
+        separable.check_separable(mapped, POINT, np.zeros((USERS, WIDTH)), public_constants=True)
+    except (separable.NotSeparable, ValueError) as error:
         return _reason(error)
     except NotImplementedError:
         return "has no rule for vmap"

@@ -4,35 +4,38 @@ The packages ``integrations``, ``outsourcing``, ``problems``, ``theory``, ``trai
 are imported on first use.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jaxdpbo import (
-    _namespace,
     accounting,
-    dp_gd,
-    dp_gibo,
-    dp_gp_ucb,
-    dpareto,
+    algorithms,
+    audit,
     drivers,
-    gp_ucb,
-    kernels,
+    guarantee,
     ledger,
-    mechanisms,
-    po_gp_ucb,
-    privacy,
-    private_estimate,
-    private_evaluations,
-    private_search,
-    random_search,
+    namespace,
+    noise,
     report,
+    separable,
     space,
     surrogate,
     tables,
     transforms,
     types,
 )
-from jaxdpbo._space import Space
+from jaxdpbo.accounting.requested_budget import LargeDelta
+from jaxdpbo.algorithms import (
+    dp_gd,
+    dp_gibo,
+    dp_gp_ucb,
+    dpareto,
+    gp_ucb,
+    po_gp_ucb,
+    private_estimate,
+    private_evaluations,
+    private_search,
+    random_search,
+)
 from jaxdpbo.drivers import (
     Execution,
     PrivateObjective,
@@ -46,13 +49,15 @@ from jaxdpbo.drivers import (
     run_scan,
     sweep,
 )
-from jaxdpbo.privacy._guarantee import Guarantee
-from jaxdpbo.privacy._keys import secret_key
-from jaxdpbo.privacy._requested_budget import LargeDelta
-from jaxdpbo.privacy._separable import blocks, by_person, per_user
+from jaxdpbo.guarantee.guarantees import Guarantee
+from jaxdpbo.noise import mechanisms
+from jaxdpbo.noise.keys import secret_key
+from jaxdpbo.separable import blocks, by_person, per_user
+from jaxdpbo.space import Space
+from jaxdpbo.surrogate import kernels
 
 if TYPE_CHECKING:
-    from jaxdpbo import integrations, outsourcing, plotting, problems, theory, training, tuning
+    from jaxdpbo import integrations, outsourcing, plotting, problems, silos, theory, training, tuning
 
 __version__ = "0.1.0"
 __all__ = [
@@ -66,6 +71,8 @@ __all__ = [
     "Search",
     "Space",
     "accounting",
+    "algorithms",
+    "audit",
     "blocks",
     "by_person",
     "dp_gd",
@@ -74,17 +81,18 @@ __all__ = [
     "dpareto",
     "drivers",
     "gp_ucb",
+    "guarantee",
     "integrations",
     "kernels",
     "ledger",
     "mechanisms",
     "minimize",
+    "noise",
     "outsourcing",
     "per_user",
     "plotting",
     "po_gp_ucb",
     "preview",
-    "privacy",
     "private_estimate",
     "private_evaluations",
     "private_search",
@@ -94,6 +102,8 @@ __all__ = [
     "run_loop",
     "run_scan",
     "secret_key",
+    "separable",
+    "silos",
     "space",
     "surrogate",
     "sweep",
@@ -105,14 +115,7 @@ __all__ = [
     "types",
 ]
 
-_LAZY = ("integrations", "outsourcing", "plotting", "problems", "theory", "training", "tuning")
-
-
-def __getattr__(name: str) -> Any:
-    """Import a package on first use."""
-    if name not in _LAZY:
-        raise AttributeError(f"module 'jaxdpbo' has no attribute {name!r}")
-    return importlib.import_module(f"jaxdpbo.{name}")
-
-
-__dir__ = _namespace.list_public(__name__)
+__getattr__ = namespace.import_on_first_use(
+    __name__, "integrations", "outsourcing", "plotting", "problems", "silos", "theory", "training", "tuning"
+)
+__dir__ = namespace.list_public(__name__)

@@ -1,6 +1,6 @@
 """``python -m jaxdpbo``."""
 
-from jaxdpbo._commands import main
+from jaxdpbo.commands import main
 
 if __name__ == "__main__":
     main()

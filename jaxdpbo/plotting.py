@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxdpbo import _checks, _namespace, _rounding
-from jaxdpbo._algorithms.dpareto.run import USABLE, Release
-from jaxdpbo._types import ArrayLike
+from jaxdpbo import audit as _auditing
+from jaxdpbo import checks, namespace, rounding
+from jaxdpbo.algorithms.dpareto.run import USABLE, Release
 from jaxdpbo.drivers import Run
-from jaxdpbo.drivers._preview import Preview
-from jaxdpbo.privacy import _auditing
-from jaxdpbo.privacy._composed_guarantee import part_levels
-from jaxdpbo.privacy._guarantee import Guarantee
+from jaxdpbo.drivers.previews import Preview
+from jaxdpbo.guarantee.composed_guarantee import part_levels
+from jaxdpbo.guarantee.guarantees import Guarantee
+from jaxdpbo.types import ArrayLike
 
 __all__ = ["plot_audit", "plot_budget", "plot_front", "plot_path", "plot_previews", "plot_trade_off"]
-__dir__ = _namespace.list_public(__name__)
+__dir__ = namespace.list_public(__name__)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -103,11 +103,12 @@ def plot_trade_off(
 ) -> "Axes":
     """Plot the trade-off of a guarantee: the least type II error of any attack, for each type I error.
 
-    The diagonal is guessing. ``measured``, from ``_auditing.trade_off``, shows an attack. ``label`` replaces the
+    The diagonal is guessing. ``measured``, from ``audit.trade_off``, shows an attack. ``label`` replaces the
     guarantee in the legend. Curves in the same ``axes`` have colours of their own.
 
-    >>> from jaxdpbo import plotting, privacy
-    >>> guarantee = privacy.guarantee("gdp", 1.0, "replace_one", "the users")
+    >>> from jaxdpbo import plotting
+    >>> from jaxdpbo.guarantee import guarantee
+    >>> guarantee = guarantee("gdp", 1.0, "replace_one", "the users")
     >>> len(plotting.plot_trade_off(guarantee).lines) > 0
     True
 
@@ -133,9 +134,11 @@ def plot_audit(
 ) -> "Axes":
     """Plot lower bounds from attacks, relative to the guaranteed levels: a bar above 1 refutes the guarantee.
 
-    >>> from jaxdpbo import plotting, privacy
-    >>> guarantee = privacy.guarantee("gdp", 1.0, "replace_one", "the users")
-    >>> audit = privacy.epsilon_lower_bound(60, 40, 100)
+    >>> from jaxdpbo import plotting
+    >>> from jaxdpbo.audit import epsilon_lower_bound
+    >>> from jaxdpbo.guarantee import guarantee
+    >>> guarantee = guarantee("gdp", 1.0, "replace_one", "the users")
+    >>> audit = epsilon_lower_bound(60, 40, 100)
     >>> axes = plotting.plot_audit([audit], [guarantee], ["a mean"])
     >>> len(axes.get_yticklabels()) + len(axes.get_xticklabels()) > 0
     True
@@ -155,7 +158,7 @@ def plot_audit(
         )
     shares = []
     for audit, guarantee in zip(audits, guarantees, strict=True):
-        notion = _checks.one_of("notion", guarantee.notion, ("gdp", "dp"))
+        notion = checks.one_of("notion", guarantee.notion, ("gdp", "dp"))
         shares.append((audit.mu if notion == "gdp" else audit.epsilon) / guarantee.level)
     drawn = _axes(axes)
     places = np.arange(len(shares))
@@ -206,8 +209,9 @@ def plot_budget(guarantee: Guarantee, *, axes: "Axes | None" = None) -> "Axes":
     A "dp" guarantee of ``minimize`` has a GDP level of its parts too (``Guarantee.also``).
 
     >>> import jaxdpbo
-    >>> from jaxdpbo import plotting, privacy
-    >>> guarantee = privacy.guarantee("gdp", 1.0, "replace_one", "the users", parts=[("search", 0.8),
+    >>> from jaxdpbo import plotting
+    >>> from jaxdpbo.guarantee import guarantee
+    >>> guarantee = guarantee("gdp", 1.0, "replace_one", "the users", parts=[("search", 0.8),
     ...     ("estimate", 0.6)])
     >>> len(plotting.plot_budget(guarantee).patches) > 0
     True
@@ -218,7 +222,7 @@ def plot_budget(guarantee: Guarantee, *, axes: "Axes | None" = None) -> "Axes":
     if guarantee.stages:
         parts = part_levels(guarantee.stages)
     else:
-        _checks.one_of("notion", guarantee.notion, ("gdp",))
+        checks.one_of("notion", guarantee.notion, ("gdp",))
         parts = guarantee.parts or (("all releases", guarantee.level),)
     total = math.hypot(*(level for _, level in parts))
     drawn = _axes(axes)
@@ -226,7 +230,7 @@ def plot_budget(guarantee: Guarantee, *, axes: "Axes | None" = None) -> "Axes":
     drawn.barh(places, [(level / total) ** 2 for _, level in parts], color="C0")
     drawn.set_yticks(places, [what for what, _ in parts])
     drawn.invert_yaxis()
-    return _name_params(drawn, f"share of mu^2, mu = {_rounding.shorten_up(total, 3)}", "", legend=False)
+    return _name_params(drawn, f"share of mu^2, mu = {rounding.shorten_up(total, 3)}", "", legend=False)
 
 
 def _find_path(release: Any) -> Any:
@@ -238,7 +242,7 @@ def _find_path(release: Any) -> Any:
 def _axes(axes: "Axes | None") -> "Axes":
     if axes is not None:
         return axes
-    pyplot = _checks.extra("matplotlib.pyplot", "plotting", "jaxdpbo.plotting")
+    pyplot = checks.extra("matplotlib.pyplot", "plotting", "jaxdpbo.plotting")
     return pyplot.figure(figsize=(6, 4), layout="constrained").add_subplot()
 
 

@@ -61,7 +61,7 @@ LISTED_SKIPS: dict[str, str] = {
         for engine in ("ray", "spark", "beam")
     },
     **{
-        f"tests/test_examples.py::test_an_example_does_as_it_says[jaxdpbo.integrations.flower._apps.{name}]": (
+        f"tests/test_examples.py::test_an_example_does_as_it_says[jaxdpbo.integrations.flower.apps.{name}]": (
             "needs Flower: tests/systems/flower.py runs it"
         )
         for name in ("client_app", "run_on_grid")

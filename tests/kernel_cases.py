@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from oracles import kernels as oracle
 
-from jaxdpbo.surrogate import _gp, _kernels
+from jaxdpbo.surrogate import gp, kernels
 from jaxdpbo.types import Kernel
 
 VARIANCE, OFFSET = 1.7, 1.3
@@ -19,8 +19,8 @@ class Case(NamedTuple):
     params: Any
     oracle: oracle.Kernel
 
-    def model(self, noise_variance: float = 1e-6) -> _gp.GPModel:
-        return _gp.GPModel(self.kernel, self.params, jnp.asarray(noise_variance, jnp.result_type(float)))
+    def model(self, noise_variance: float = 1e-6) -> gp.GPModel:
+        return gp.GPModel(self.kernel, self.params, jnp.asarray(noise_variance, jnp.result_type(float)))
 
 
 def lengthscale(dimension: int) -> np.ndarray:
@@ -32,8 +32,8 @@ def case(name: str, dimension: int) -> Case:
     """Made when it is asked for: the parameters take the dtype of the moment."""
     if name in STATIONARY:
         scales = lengthscale(dimension)
-        params = _kernels.stationary(scales, dimension, variance=VARIANCE)
-        return Case(getattr(_kernels, name), params, getattr(oracle, name)(scales, VARIANCE))
+        params = kernels.stationary(scales, dimension, variance=VARIANCE)
+        return Case(getattr(kernels, name), params, getattr(oracle, name)(scales, VARIANCE))
     degree = int(name.removeprefix("polynomial"))
-    params = _kernels.polynomial_of_degree(degree, offset=OFFSET, variance=VARIANCE)
-    return Case(_kernels.polynomial, params, oracle.polynomial(OFFSET, VARIANCE, degree))
+    params = kernels.polynomial_of_degree(degree, offset=OFFSET, variance=VARIANCE)
+    return Case(kernels.polynomial, params, oracle.polynomial(OFFSET, VARIANCE, degree))

@@ -30,36 +30,19 @@ from sklearn.dummy import DummyClassifier
 from training_cases import Trivial
 
 import jaxdpbo
-from jaxdpbo import (
-    _input_noise,
-    dp_gd,
-    dp_gibo,
-    drivers,
-    outsourcing,
-    space,
-    transforms,  # fmt: skip
-    tuning,
-)
-from jaxdpbo._algorithms import dpareto
-from jaxdpbo._algorithms.dpareto import predictions
+from jaxdpbo import dp_gd, dp_gibo, drivers, input_noise, outsourcing, space, transforms, tuning
+from jaxdpbo.accounting import stage
+from jaxdpbo.algorithms import dpareto
+from jaxdpbo.algorithms.dpareto import predictions
+from jaxdpbo.guarantee import guarantees, release_key
 from jaxdpbo.integrations.optuna import private_study
 from jaxdpbo.integrations.sklearn import PrivateClassifier, PrivateRegressor, PrivateSearchCV
-from jaxdpbo.outsourcing import _protocol as protocol
-from jaxdpbo.privacy import (
-    _calibration,
-    _choice,
-    _guarantee,
-    _keys,
-    _mechanisms,
-    _private_mean,
-    _private_scale,
-    _release_key,
-)
-from jaxdpbo.privacy._accounting import stage
-from jaxdpbo.privacy._mechanisms import tables
+from jaxdpbo.noise import calibration, choice, keys, mechanisms, private_mean, private_scale
+from jaxdpbo.noise.mechanisms import tables
+from jaxdpbo.outsourcing import protocol
 from jaxdpbo.problems import _gp_draws
-from jaxdpbo.training import _dp_optim, _models, _objectives, _oracles, _permutation_sgd
-from jaxdpbo.tuning import _other_trainings
+from jaxdpbo.training import dp_optim, models, objectives, oracles, permutation_sgd
+from jaxdpbo.tuning import other_trainings
 
 USES: list[tuple[bytes, str, bytes]] = []  # of which key, what, with which data
 
@@ -79,13 +62,13 @@ def _bits(key: jax.Array, width: int, shape: tuple[int, ...]) -> jax.Array:
 
 
 def _split(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    kind = jax.ShapeDtypeStruct((*shape, _keys.WORDS), jnp.uint32)
+    kind = jax.ShapeDtypeStruct((*shape, keys.WORDS), jnp.uint32)
     return io_callback(lambda key: _noted(key, "split", kind.size).reshape(kind.shape), kind, key)
 
 
 def _fold_in(key: jax.Array, data: jax.Array) -> jax.Array:
-    kind = jax.ShapeDtypeStruct((_keys.WORDS,), jnp.uint32)
-    return io_callback(lambda key, data: _noted(key, "fold_in", _keys.WORDS, data=data), kind, key, data)
+    kind = jax.ShapeDtypeStruct((keys.WORDS,), jnp.uint32)
+    return io_callback(lambda key, data: _noted(key, "fold_in", keys.WORDS, data=data), kind, key, data)
 
 
 def _seed(seed: jax.Array) -> jax.Array:
@@ -93,7 +76,7 @@ def _seed(seed: jax.Array) -> jax.Array:
 
 
 noting = define_prng_impl(
-    key_shape=(_keys.WORDS,), seed=_seed, split=_split, random_bits=_bits, fold_in=_fold_in, name="noting", tag="noting"
+    key_shape=(keys.WORDS,), seed=_seed, split=_split, random_bits=_bits, fold_in=_fold_in, name="noting", tag="noting"
 )
 
 
@@ -325,8 +308,8 @@ def _front(key):
 
 def published() -> outsourcing.Publication:
     """Rows as they are, which is nothing to a modeler."""
-    metadata = transforms.Metadata("product_laplace", _input_noise.distribution("product_laplace", 0.1, 2), None, 1.0)
-    statement = _guarantee.no_guarantee("rows", "they are no one's")
+    metadata = transforms.Metadata("product_laplace", input_noise.distribution("product_laplace", 0.1, 2), None, 1.0)
+    statement = guarantees.no_guarantee("rows", "they are no one's")
     return outsourcing.Publication(transforms.CuratedRows(jnp.asarray(CANDIDATES), metadata, statement), "digest")
 
 
@@ -359,9 +342,9 @@ def _wanted(key):
 
 
 THIRDS = (Fraction(1, 3),) * 3
-CHOSEN = _choice.budget(1.0, "exact", dtype=float)
-SOUGHT = _private_scale.budget(1.0, "exact", dtype=float)
-NOISED = _calibration.budget(1.0, "exact", users=5, steps=2, dimension=1, releases=2, dtype=float)
+CHOSEN = choice.budget(1.0, "exact", dtype=float)
+SOUGHT = private_scale.budget(1.0, "exact", dtype=float)
+NOISED = calibration.budget(1.0, "exact", users=5, steps=2, dimension=1, releases=2, dtype=float)
 
 
 @jax.jit
@@ -372,27 +355,27 @@ def _pure(key):
     table = jnp.asarray(tables.geometric(rate))
     shape = (2,)
     drawn = [
-        _mechanisms.rounded_gaussian(next(fresh), shape, 64), _mechanisms.geometric(next(fresh), shape, rate),
-        _mechanisms.rounded_gaussian(next(fresh), shape, 65536), _mechanisms.discrete_gaussian(next(fresh), shape, 200),
-        _mechanisms.geometric_from_table(next(fresh), shape, table),
-        _mechanisms.discrete_laplace(next(fresh), shape, rate),
-        _mechanisms.discrete_laplace_from_table(next(fresh), shape, table),
-        _mechanisms.outcome(next(fresh), shape, THIRDS),
-        _mechanisms.planar_laplace(next(fresh), 2, Fraction(1)),
-        _mechanisms.noisy_argmax(next(fresh), scores, rate), _mechanisms.exact_exponential(next(fresh), scores, rate),
-        _mechanisms.gaussian(next(fresh), jnp.zeros(2), 1.0), _mechanisms.laplace(next(fresh), jnp.zeros(2), 1.0),
-        _mechanisms.exponential(next(fresh), jnp.zeros(2), 1.0, 1.0),
-        _private_scale.median(next(fresh), SOUGHT, jnp.arange(5.0)),
-        _private_mean.noisy_mean_loss(next(fresh), NOISED, jnp.ones((2, 5)), jnp.asarray(0.0), jnp.asarray(1.0)),
-        _choice.choose_row(next(fresh), CHOSEN, jnp.arange(6.0).reshape(3, 2), jnp.asarray(1.0)),
+        mechanisms.rounded_gaussian(next(fresh), shape, 64), mechanisms.geometric(next(fresh), shape, rate),
+        mechanisms.rounded_gaussian(next(fresh), shape, 65536), mechanisms.discrete_gaussian(next(fresh), shape, 200),
+        mechanisms.geometric_from_table(next(fresh), shape, table),
+        mechanisms.discrete_laplace(next(fresh), shape, rate),
+        mechanisms.discrete_laplace_from_table(next(fresh), shape, table),
+        mechanisms.outcome(next(fresh), shape, THIRDS),
+        mechanisms.planar_laplace(next(fresh), 2, Fraction(1)),
+        mechanisms.noisy_argmax(next(fresh), scores, rate), mechanisms.exact_exponential(next(fresh), scores, rate),
+        mechanisms.gaussian(next(fresh), jnp.zeros(2), 1.0), mechanisms.laplace(next(fresh), jnp.zeros(2), 1.0),
+        mechanisms.exponential(next(fresh), jnp.zeros(2), 1.0, 1.0),
+        private_scale.median(next(fresh), SOUGHT, jnp.arange(5.0)),
+        private_mean.noisy_mean_loss(next(fresh), NOISED, jnp.ones((2, 5)), jnp.asarray(0.0), jnp.asarray(1.0)),
+        choice.choose_row(next(fresh), CHOSEN, jnp.arange(6.0).reshape(3, 2), jnp.asarray(1.0)),
         *(
-            _input_noise.draw_noise(next(fresh), _input_noise.distribution(kind, 1.0, 2), 2)
-            for kind in _input_noise.KINDS
+            input_noise.draw_noise(next(fresh), input_noise.distribution(kind, 1.0, 2), 2)
+            for kind in input_noise.KINDS
         ),
         _gp_draws.gp_draws(next(fresh), 2, side=1.0, points=2, lengthscale=1.0),
-        _models.init_params(next(fresh), _models.mlp(2, (3,), 2)),
-        _oracles.sparse_vector_errors(jax.random.split(next(fresh), 2), jnp.asarray(2.0), jnp.asarray(1.0)),
-        _permutation_sgd.train_by_permutation(
+        models.init_params(next(fresh), models.mlp(2, (3,), 2)),
+        oracles.sparse_vector_errors(jax.random.split(next(fresh), 2), jnp.asarray(2.0), jnp.asarray(1.0)),
+        permutation_sgd.train_by_permutation(
             next(fresh), jnp.asarray(POINTS), jnp.arange(3) % 2, jnp.asarray(0.1), jnp.asarray(1.0), passes=2
         ),
     ]  # fmt: skip
@@ -403,10 +386,10 @@ def _pure(key):
 def _trained(key):
     """Two trainings side by side, with batches that are drawn sparsely."""
     features = jnp.asarray(np.random.default_rng(0).normal(size=(70, 2)))
-    rows = _models.examples(features, jnp.arange(70) % 2)
-    settings = _dp_optim.settings(steps=3, batch=2, learning_rate=0.1, noise_multiplier=1.0, clip_norm=1.0)
-    return _oracles.training_errors(
-        jax.random.split(key, 2), _models.logistic_regression(2), rows, (features, jnp.arange(70) % 2), settings,
+    rows = models.examples(features, jnp.arange(70) % 2)
+    settings = dp_optim.settings(steps=3, batch=2, learning_rate=0.1, noise_multiplier=1.0, clip_norm=1.0)
+    return oracles.training_errors(
+        jax.random.split(key, 2), models.logistic_regression(2), rows, (features, jnp.arange(70) % 2), settings,
         largest=8,
     )  # fmt: skip
 
@@ -414,20 +397,20 @@ def _trained(key):
 def _measured(key):
     """An objective at two settings, which draw keys of their own."""
     features = jnp.asarray(np.random.default_rng(0).normal(size=(9, 2)))
-    data = _objectives.Data(_models.examples(features, jnp.arange(9) % 2), (features, jnp.arange(9) % 2), key)
-    measure = _objectives.objective(_models.logistic_regression(2), delta=0.1, largest=3, repeats=2)
+    data = objectives.Data(models.examples(features, jnp.arange(9) % 2), (features, jnp.arange(9) % 2), key)
+    measure = objectives.objective(models.logistic_regression(2), delta=0.1, largest=3, repeats=2)
     return [measure(jnp.array([1.0, 3.0, 0.1, noise, 1.0]), data) for noise in (1.0, 2.0)]
 
 
 def _made(key):
     """Keys themselves: none is used, no two are alike."""
     del key
-    first, second = _keys.secret_key(), _keys.secret_key()
-    given, _ = _release_key.for_release(None, _guarantee.no_guarantee("rows", "a test"), False)
-    several = [first, second, given, *_keys.secret_key((2,))]
+    first, second = keys.secret_key(), keys.secret_key()
+    given, _ = release_key.for_release(None, guarantees.no_guarantee("rows", "a test"), False)
+    several = [first, second, given, *keys.secret_key((2,))]
     assert len({np.asarray(jax.random.key_data(each)).tobytes() for each in several}) == len(several)
-    assert all(map(_keys.is_secret_kind, several))
-    assert _keys.generator(_keys.key_from_bytes(bytes(32))) == "chacha20"
+    assert all(map(keys.is_secret_kind, several))
+    assert keys.generator(keys.key_from_bytes(bytes(32))) == "chacha20"
 
 
 def _of(module: str, *names: str) -> tuple[str, ...]:
@@ -437,30 +420,30 @@ def _of(module: str, *names: str) -> tuple[str, ...]:
 FUNCTIONS = ("init", "ask", "perturb", "release")
 TOLD = ("init", "ask", "tell", "release")  # one value for all users
 ENTERED = {
-    "dp_gibo": (*_of("_algorithms.dp_gibo.run", "init", "ask", "release"), "_algorithms.dp_gibo.contribution.perturb"),
-    "dp_gibo, recent, private clip": ("_algorithms.dp_gibo.contribution.refine",),
+    "dp_gibo": (*_of("algorithms.dp_gibo.run", "init", "ask", "release"), "algorithms.dp_gibo.contribution.perturb"),
+    "dp_gibo, recent, private clip": ("algorithms.dp_gibo.contribution.refine",),
     "dp_gd": (
-        *_of("_algorithms.dp_gd", *FUNCTIONS), "privacy._private_mean.perturb_vectors", "drivers._scan.run_scan",
-        *_of("drivers._compiled_run", "begin", "learn", "pure_run", "run_steps"), "drivers._result.expect_host",
+        *_of("algorithms.dp_gd", *FUNCTIONS), "noise.private_mean.perturb_vectors", "drivers.scan.run_scan",
+        *_of("drivers.compiled_run", "begin", "learn", "pure_run", "run_steps"), "drivers.result.expect_host",
     ),
     "dpareto": (
-        *_of("_algorithms.dpareto.run", *TOLD), "_algorithms.dpareto.surrogates.propose"
+        *_of("algorithms.dpareto.run", *TOLD), "algorithms.dpareto.surrogates.propose"
     ),
-    "dp_gp_ucb": _of("_algorithms.dp_gp_ucb.run", *TOLD),
+    "dp_gp_ucb": _of("algorithms.dp_gp_ucb.run", *TOLD),
     "gp_ucb, box, users, refit": (
-        *_of("_algorithms.gp_ucb", *TOLD), "surrogate._gp_fit.fit", "surrogate._box_search.multi_start",
-        "surrogate._box_search.search_box",
+        *_of("algorithms.gp_ucb", *TOLD), "surrogate.gp_fit.fit", "surrogate.box_search.multi_start",
+        "surrogate.box_search.search_box",
     ),
     "private evaluations": (
-        *_of("_algorithms.private_evaluations.run", "perturb", "NoisyEvaluation"),
-        "privacy._private_mean.perturb_losses"
+        *_of("algorithms.private_evaluations.run", "perturb", "NoisyEvaluation"),
+        "noise.private_mean.perturb_losses"
     ),
-    "private search": ("_algorithms.private_search.contribution.perturb", "privacy._choice.draw"),
-    "po_gp_ucb": _of("_algorithms.po_gp_ucb", *TOLD),
-    "random_search": _of("_algorithms.random_search", *TOLD),
+    "private search": ("algorithms.private_search.contribution.perturb", "noise.choice.draw"),
+    "po_gp_ucb": _of("algorithms.po_gp_ucb", *TOLD),
+    "random_search": _of("algorithms.random_search", *TOLD),
 }  # fmt: skip
 # Hand their key to drivers that have cases; one key serves several methods on purpose, on public records.
-COMPARED = _of("_commands.demo", "run_seed", "run_gibo", "run_evaluations", "run_random_search")
+COMPARED = _of("commands.demo", "run_seed", "run_gibo", "run_evaluations", "run_random_search")
 
 
 def _seeking_descent(scale, steps, mu):
@@ -475,99 +458,101 @@ def _seeking_gradients(scale):
 
 KEY_CASES = {
     "dp_gd, private clip": Case(
-        _protocol(CASES["dp_gd"]._replace(config=_seeking_gradients)), ("_algorithms.dp_gd.refine",)
+        _protocol(CASES["dp_gd"]._replace(config=_seeking_gradients)), ("algorithms.dp_gd.refine",)
     ),
     "private search, private clip": Case(
         _protocol(CASES["private search, DP-GIBO"]._replace(config=_searched(_seeking_descent))),
-        ("_algorithms.private_search.contribution.refine",),
+        ("algorithms.private_search.contribution.refine",),
     ),
     **{name: Case(_protocol(case), ENTERED.get(name, ())) for name, case in CASES.items()},
     "run_scan, in parts": Case(
-        _in_parts, ("drivers._checkpoint.begin_checkpoint", "drivers._checkpoint.CheckpointedRun")
+        _in_parts, ("drivers.checkpoint.begin_checkpoint", "drivers.checkpoint.CheckpointedRun")
     ),
     "run_loop": Case(
         _protocol(CASES["dp_gd"], drivers.run_loop),
         (
-            *_of("drivers._loop", "run_loop"),
-            *_of("drivers._compiled_steps", "run_keys", "step_keys", "ask", "release"),
+            *_of("drivers.loop", "run_loop"),
+            *_of("drivers.compiled_steps", "run_keys", "step_keys", "ask", "release"),
         ),
     ),
     "run_loop, a table": Case(_on_a_table, ()),
     "minimize": Case(
         _minimize,
         (
-            "drivers._minimize.minimize",
-            "drivers._execution.Execution",
-            "drivers._execution.check_execution",
-            "drivers._execution.set_options",
+            "drivers.minimization.minimize",
+            "drivers.execution.Execution",
+            "drivers.execution.check_execution",
+            "drivers.execution.set_options",
         ),
     ),
-    "PrivateSearchCV": Case(_search_cv, ("integrations.sklearn._search.PrivateSearchCV",)),
-    "sweep": Case(_sweep, ("drivers._sweep.sweep", "drivers._sharding.share_keys")),
-    "curate": Case(_curate, ("privacy._transforms.curation.curate", "privacy._transforms.curation.project")),
+    "PrivateSearchCV": Case(_search_cv, ("integrations.sklearn.search.PrivateSearchCV",)),
+    "sweep": Case(_sweep, ("drivers.seed_sweep.sweep", "drivers.sharding.share_keys")),
+    "curate": Case(_curate, ("transforms.curation.curate", "transforms.curation.project")),
     "PrivateClassifier, PrivateRegressor": Case(
         _models_of_a_table,
         (
-            *_of("integrations.sklearn._private_models", "PrivateClassifier", "PrivateRegressor"),
-            "tuning._joint_tuning.tune_table",
+            *_of("integrations.sklearn.private_models", "PrivateClassifier", "PrivateRegressor"),
+            "tuning.joint_tuning.tune_table",
         ),
     ),
     "private_selection": Case(
-        _selection, _of("tuning._selection", "private_selection", "select", "SelectionExecution", "seed_globals")
+        _selection, _of("tuning.selection", "private_selection", "select", "SelectionExecution", "seed_globals")
     ),
     "tune_and_train": Case(
         _tuned,
         (
-            "tuning._joint_tuning.tune_and_train",
-            *_of("tuning._fitting", "TuningArguments", "score"),
+            "tuning.joint_tuning.tune_and_train",
+            *_of("tuning.fitting", "TuningArguments", "score"),
         ),
     ),
     "a seed for another library": Case(
-        lambda key: _other_trainings.seed_words(key, 8), ("tuning._other_trainings.seed_words",)
+        lambda key: other_trainings.seed_words(key, 8), ("tuning.other_trainings.seed_words",)
     ),
-    "least_epsilon": Case(_least, ("tuning._least_epsilon.least_epsilon", *_of("tuning._selection", "best_run"))),
+    "least_epsilon": Case(_least, ("tuning.least_epsilon_search.least_epsilon", *_of("tuning.selection", "best_run"))),
     "private_front": Case(
-        _front, ("tuning._front.private_front", *_of("tuning._fitting", "fit_silently", "score_silently"))
+        _front, ("tuning.front.private_front", *_of("tuning.fitting", "fit_silently", "score_silently"))
     ),
-    "private_study": Case(_study, ("integrations.optuna._study.private_study",)),
-    "PrivateObjective": Case(_objective, ("drivers._private_objective.PrivateObjective",)),
-    "search": Case(_search, ("outsourcing._modeler.search",)),
+    "private_study": Case(_study, ("integrations.optuna.study.private_study",)),
+    "PrivateObjective": Case(_objective, ("drivers.private_objective.PrivateObjective",)),
+    "search": Case(_search, ("outsourcing.modeler.search",)),
     "best_setting": Case(
-        _wanted, ("_algorithms.dpareto.predictions.best_setting", "surrogate._box_search.sample_and_ascend")
+        _wanted, ("algorithms.dpareto.predictions.best_setting", "surrogate.box_search.sample_and_ascend")
     ),
     "pure functions": Case(
         _pure,
         (
-            *_of("privacy._mechanisms.discrete_noise", "rounded_gaussian", "geometric", "geometric_from_table"),
-            *_of("privacy._mechanisms.discrete_noise", "discrete_laplace", "discrete_laplace_from_table"),
-            *_of("privacy._mechanisms.discrete_noise", "discrete_gaussian", "planar_laplace", "outcome"),
-            *_of("privacy._mechanisms.selection", "noisy_argmax", "exact_exponential"),
-            *_of("privacy._mechanisms.float_noise", "gaussian", "laplace", "exponential"),
-            "privacy._choice.choose_row",
-            *_of("privacy._private_scale", "median", "median_of_counts"),
-            "privacy._private_mean.noisy_mean_loss",
+            *_of("noise.mechanisms.discrete_noise", "rounded_gaussian", "geometric", "geometric_from_table"),
+            *_of("noise.mechanisms.discrete_noise", "discrete_laplace", "discrete_laplace_from_table"),
+            *_of("noise.mechanisms.discrete_noise", "discrete_gaussian", "planar_laplace", "outcome"),
+            *_of("noise.mechanisms.selection", "noisy_argmax", "exact_exponential"),
+            *_of("noise.mechanisms.float_noise", "gaussian", "laplace", "exponential"),
+            "noise.choice.choose_row",
+            *_of("noise.private_scale", "median", "median_of_counts"),
+            "noise.private_mean.noisy_mean_loss",
             "problems._gp_draws.gp_draws",
-            "_input_noise.draw_noise",
-            "training._models.init_params",
-            "training._oracles.sparse_vector_errors",
-            "training._permutation_sgd.train_by_permutation",
+            "input_noise.draw_noise",
+            "training.models.init_params",
+            "training.oracles.sparse_vector_errors",
+            "training.permutation_sgd.train_by_permutation",
         ),
     ),
     "training": Case(
         _trained,
         _of(
             "training",
-            "_oracles.training_errors",
-            "_dp_optim.train",
-            "_sampling.random_words",
-            "_sampling.draw_batches",
+            "oracles.training_errors",
+            "dp_optim.train",
+            "sampling.random_words",
+            "sampling.draw_batches",
         ),
     ),
-    "objective": Case(_measured, ("training._objectives.Data",)),
+    "objective": Case(_measured, ("training.objectives.Data",)),
     "keys": Case(
         _made,
-        _of("privacy._keys", "secret_key", "key_from_bytes", "is_secret_kind", "generator"),
-        _of("privacy._release_key", "for_release"),
+        (
+            *_of("noise.keys", "secret_key", "key_from_bytes", "is_secret_kind", "generator"),
+            "guarantee.release_key.for_release",
+        ),
         draws=False,
     ),
 }

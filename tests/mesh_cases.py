@@ -17,11 +17,12 @@ from option_groups import group_options
 from oracles import integers
 
 from jaxdpbo import drivers
-from jaxdpbo.drivers import _sharding
-from jaxdpbo.privacy import _assumptions, _clipping, _keys
+from jaxdpbo.drivers import sharding
+from jaxdpbo.guarantee import assumptions
+from jaxdpbo.noise import clipping, keys
 
 RANK, WORLD, PORT = map(int, sys.argv[1:4])
-USERS = protocol_cases.USERS = 8 * _clipping.CHUNK  # in chunks of one size, on whatever devices
+USERS = protocol_cases.USERS = 8 * clipping.CHUNK  # in chunks of one size, on whatever devices
 RECORDS = np.random.default_rng(0).normal(size=(USERS, protocol_cases.DIMENSION))
 FEW = {"dp_gibo": (0, 2, 8), "private search, DP-GIBO": (0, 8)}  # 0: no mesh
 MORE = ("dp_gd", "dp_gibo, nearest", "dp_gibo, recent, private clip", "private evaluations", "private estimate")
@@ -30,7 +31,7 @@ MOVED = re.compile(r"= (\S+) (all-gather|all-to-all|collective-permute|all-reduc
 
 def key():
     """A function: before ``jax.distributed`` begins nothing may be computed."""
-    return _keys.key_from_bytes(bytes(range(32)))
+    return keys.key_from_bytes(bytes(range(32)))
 
 
 def spread(count, kind=AxisType.Auto, copies=1, of=RECORDS, spec=PartitionSpec("x")):  # noqa: B008
@@ -49,7 +50,7 @@ def leaves(tree):
 def released(name, data, **options):
     case = protocol_cases.CASES[name]
     run = drivers.run_scan(case.algorithm, case.objective, data, case.config(1.0), **group_options(**options))
-    return leaves(run.release), _assumptions.WIRE in run.guarantee.assumptions
+    return leaves(run.release), assumptions.WIRE in run.guarantee.assumptions
 
 
 def swept(data, policy):
@@ -72,18 +73,18 @@ def at_default():
 
 def moved(data):
     """What passes from device to device in a run: shapes and operations."""
-    case, data = protocol_cases.CASES["dp_gibo"], _sharding.place_users(data)
-    run = import_module("jaxdpbo.drivers._scan")._scan  # its function hides the module
-    with _sharding.use_mesh(_sharding.find_mesh(data)):
+    case, data = protocol_cases.CASES["dp_gibo"], sharding.place_users(data)
+    run = import_module("jaxdpbo.drivers.scan")._scan  # its function hides the module
+    with sharding.use_mesh(sharding.find_mesh(data)):
         program = run.lower(case.algorithm, case.objective, key(), case.config(1.0), data).compile()
     return MOVED.findall(program.as_text())
 
 
 def summed(weights, losses):
     def own(weights, losses):
-        return _clipping.weighted_clipped_sum(weights, losses, jnp.asarray(1.0), jnp.asarray(40_000, jnp.int32))[0], ()
+        return clipping.weighted_clipped_sum(weights, losses, jnp.asarray(1.0), jnp.asarray(40_000, jnp.int32))[0], ()
 
-    return _sharding.sum_over_users(own, weights, losses)[0]
+    return sharding.sum_over_users(own, weights, losses)[0]
 
 
 def rounded():
@@ -92,8 +93,8 @@ def rounded():
     weights, losses = jnp.asarray(rng.normal(size=(20, 3))), rng.normal(size=(20, 8 * 600))
     found = []
     for count in (1, 2, 4, 8):
-        data = _sharding.place_users(spread(count, of=losses.T))
-        with _sharding.use_mesh(_sharding.find_mesh(data)):
+        data = sharding.place_users(spread(count, of=losses.T))
+        with sharding.use_mesh(sharding.find_mesh(data)):
             total = jax.jit(summed)(weights, data.T)
         found.append(integers.value(*total))
     return int(np.max(np.abs(np.array(found) - found[0])))

@@ -27,14 +27,17 @@ from sklearn.model_selection import PredefinedSplit
 from training_cases import Trivial
 
 import jaxdpbo
-from jaxdpbo import Execution, Search, blocks, by_person, dp_gibo, drivers, per_user, silos, space, tuning
-from jaxdpbo._commands import curator, tune
-from jaxdpbo.drivers import _recorded_run
+from jaxdpbo import Execution, Search, blocks, by_person, dp_gibo, drivers, per_user, silos, space, transforms, tuning
+from jaxdpbo.accounting import stage
+from jaxdpbo.commands import curator, tune
+from jaxdpbo.drivers import recorded_run
 from jaxdpbo.integrations.optuna import private_study
 from jaxdpbo.integrations.sklearn import PrivateClassifier, PrivateRegressor, PrivateSearchCV
-from jaxdpbo.privacy import _keys, _ledger, _transforms
-from jaxdpbo.privacy._accounting import stage
-from jaxdpbo.silos import _masks, _messages, _roster, _silo, _socket
+from jaxdpbo.ledger import ledger_file
+from jaxdpbo.noise import keys
+from jaxdpbo.silos import masks, messages, sockets
+from jaxdpbo.silos import roster as _roster
+from jaxdpbo.silos import silo as _silo
 
 SEEDED = {"key": jax.random.key(7), "insecure_key": True}
 ONE_BOX = [(0.0, 1.0)]
@@ -124,7 +127,7 @@ def identified(records):
 
     losses = holding, Callable(), functools.partial(given_back, data=records[0])
     data = records, objects(records), (objects(records), records), {"x": objects(records)}
-    return [_recorded_run.make_subject(loss, leaf, len(records)) for loss in losses for leaf in data]
+    return [recorded_run.make_subject(loss, leaf, len(records)) for loss in losses for leaf in data]
 
 
 def in_table(records):
@@ -214,8 +217,8 @@ def in_silo(make):
         (identities, cards), key, opened = silo_cards(), b"k" * 32, []
         with (
             tempfile.TemporaryDirectory() as name,
-            mock.patch.object(_masks, "generate_key", return_value=key),
-            mock.patch.object(_silo._keys, "secret_key", return_value=_keys.key_from_bytes(key)),
+            mock.patch.object(masks, "generate_key", return_value=key),
+            mock.patch.object(_silo.keys, "secret_key", return_value=keys.key_from_bytes(key)),
         ):
             folder = Path(shutil.copytree(identities, name, dirs_exist_ok=True))
             roster = silos.make_roster([cards[0]._replace(users=len(records)), cards[1]])
@@ -228,16 +231,16 @@ def in_silo(make):
                 agreement, make(opened), {"x": objects(records)}, name="A", folder=folder, ledger=folder / "book"
             )
             opened.append(silo)
-            public = _masks.public_key(b"o" * 32)
+            public = masks.public_key(b"o" * 32)
             signature = _roster.sign(folder, "B", _silo._key_message(agreement, "B", public))
             other = silos.Credential(*(base64.b64encode(part).decode() for part in (public, signature)))
             leaves = [np.asarray(leaf)[None] for leaf in jax.tree.leaves(agreement.template)]
-            request = _messages.Request(
-                "march", 0, 0, {"A": silo.credential(), "B": other}, _messages.write_leaves(leaves)
+            request = messages.Request(
+                "march", 0, 0, {"A": silo.credential(), "B": other}, messages.write_leaves(leaves)
             )
             asked = [request, request, request._replace(step=1), request._replace(run="april")]
-            replies = [_socket._reply(silo, content.to_bytes()) for content in asked]
-            lines = _ledger.read(folder / "book").lines
+            replies = [sockets._reply(silo, content.to_bytes()) for content in asked]
+            lines = ledger_file.read(folder / "book").lines
             steps = [line["content"] for line in lines if line.get("kind") == "step"]
             numbers = [np.frombuffer(reply[1:], "<u8") for reply, _ in replies if reply[:1] == b"A"]
             texts = [reply if reply[:1] != b"A" else len(reply) for reply, _ in replies]
@@ -276,14 +279,14 @@ def in_blocks(records):
 
 
 CURATED = {
-    name: getattr(_transforms, name)(centre=[0.0, 0.0], scale=1.0, epsilon=2.0)
+    name: getattr(transforms, name)(centre=[0.0, 0.0], scale=1.0, epsilon=2.0)
     for name in ("product_laplace", "planar_laplace")
 }
 
 
 def curated(name, rows):
     def enter(records):
-        found = _transforms.curate(SEEDED["key"], CURATED[name], rows(records), insecure_key=True)
+        found = transforms.curate(SEEDED["key"], CURATED[name], rows(records), insecure_key=True)
         return np.asarray(found.z), found.guarantee
 
     return enter
@@ -443,7 +446,7 @@ def curated_csv(records):
         arguments = Namespace(table=path, inputs="a,b", output="b", lengthscales=None, function=None)
         with contextlib.redirect_stdout(None):  # curator.log, which is as secret as the data
             held = curator.read_table(arguments)
-    found = _transforms.curate(SEEDED["key"], CURATED["product_laplace"], held.inputs, insecure_key=True)
+    found = transforms.curate(SEEDED["key"], CURATED["product_laplace"], held.inputs, insecure_key=True)
     return np.asarray(found.z), found.guarantee
 
 
@@ -467,69 +470,69 @@ def tuned_csv(of_labels: bool):
     return enter
 
 
-LOOP, SCAN = ("drivers._loop.run_loop",), ("drivers._scan.run_scan", "drivers._result.to_arrays")
-OBJECTIVE = ("drivers._private_objective.PrivateObjective",)
-CLASSIFIER = ("integrations.sklearn._private_models.PrivateClassifier.fit",)
-REGRESSOR = ("integrations.sklearn._private_models.PrivateRegressor.fit",)
+LOOP, SCAN = ("drivers.loop.run_loop",), ("drivers.scan.run_scan", "drivers.result.to_arrays")
+OBJECTIVE = ("drivers.private_objective.PrivateObjective",)
+CLASSIFIER = ("integrations.sklearn.private_models.PrivateClassifier.fit",)
+REGRESSOR = ("integrations.sklearn.private_models.PrivateRegressor.fit",)
 POINTS: dict[str, Point] = {
     "run_loop, losses in a list": Point(looped(given_back), LOOP),
     "run_loop, losses in an array of objects": Point(looped(given_back_as_objects), LOOP),
     "run_loop, a table": Point(in_table, LOOP),
-    "a run's identity": Point(identified, ("drivers._recorded_run.make_subject",)),
+    "a run's identity": Point(identified, ("drivers.recorded_run.make_subject",)),
     "run_scan, data": Point(scanned(squares), SCAN),
     "run_scan, a checkpoint": Point(with_checkpoint, (
-        "drivers._checkpoint.begin_checkpoint", "drivers._checkpoint.finish",
+        "drivers.checkpoint.begin_checkpoint", "drivers.checkpoint.finish",
     )),
-    "run_scan, per_user": Point(scanned(per_user(of_one)), ("privacy._separable.objectives.PerUser",)),
-    "minimize, traced": Point(minimized(squares), ("drivers._minimize.minimize",)),
+    "run_scan, per_user": Point(scanned(per_user(of_one)), ("separable.objectives.PerUser",)),
+    "minimize, traced": Point(minimized(squares), ("drivers.minimization.minimize",)),
     "minimize, user_axes": Point(
         minimized(squares, user_axes=0),
-        ("drivers._separability.prepare_objective", "privacy._separable.objectives.CheckedObjective")
+        ("drivers.separability.prepare_objective", "separable.objectives.CheckedObjective")
     ),
-    "minimize, Python": Point(minimized(in_numpy), ("drivers._minimize.minimize",)),
-    "minimize, untouched": Point(minimized(given_back, list, traceable=False), ("drivers._minimize.minimize",)),
-    "sweep": Point(swept, ("drivers._sweep.sweep",)),
+    "minimize, Python": Point(minimized(in_numpy), ("drivers.minimization.minimize",)),
+    "minimize, untouched": Point(minimized(given_back, list, traceable=False), ("drivers.minimization.minimize",)),
+    "sweep": Point(swept, ("drivers.seed_sweep.sweep",)),
     "PrivateObjective, losses in a list": Point(evaluated(given_back, list), OBJECTIVE),
     "PrivateObjective, user_axes": Point(evaluated(squares, objects, user_axes=0), OBJECTIVE),
-    "Silo": Point(in_silo(lambda opened: first_column), ("silos._silo.Silo",)),
-    "Silo, a loss that fails": Point(in_silo(failing_once_open), ("silos._silo.Silo",)),
+    "Silo": Point(in_silo(lambda opened: first_column), ("silos.silo.Silo",)),
+    "Silo, a loss that fails": Point(in_silo(failing_once_open), ("silos.silo.Silo",)),
     "private_study": Point(
-        studied, ("integrations.optuna._study.private_study", "integrations.optuna._study.PrivateStudy")
+        studied, ("integrations.optuna.study.private_study", "integrations.optuna.study.PrivateStudy")
     ),
-    "by_person": Point(of_persons, ("privacy._separable.by_person.ByPerson",)),
-    "blocks": Point(in_blocks, ("privacy._separable.blocks.Blocks",), counts=(6,)),
+    "by_person": Point(of_persons, ("separable.by_person.ByPerson",)),
+    "blocks": Point(in_blocks, ("separable.blocks.Blocks",), counts=(6,)),
     "curate, a list of rows": Point(
         curated("product_laplace", lambda records: [[record, 0.5] for record in records]),
-        ("privacy._transforms.curation.curate",),
+        ("transforms.curation.curate",),
     ),
     "curate, an array of objects": Point(
-        curated("planar_laplace", with_halves), ("privacy._transforms.curation.curate",)
+        curated("planar_laplace", with_halves), ("transforms.curation.curate",)
     ),
     "curate, a record as a row": Point(
         curated("product_laplace", lambda records: [[0.5, 0.5], *records]),
-        ("privacy._transforms.curation.curate",), numbers=False,
+        ("transforms.curation.curate",), numbers=False,
     ),
     "PrivateSearchCV, features": Point(
-        searched(False), ("integrations.sklearn._search.PrivateSearchCV.fit",), numbers=False
+        searched(False), ("integrations.sklearn.search.PrivateSearchCV.fit",), numbers=False
     ),
     "PrivateSearchCV, labels": Point(
-        searched(True), ("integrations.sklearn._search.PrivateSearchCV.fit",), numbers=False
+        searched(True), ("integrations.sklearn.search.PrivateSearchCV.fit",), numbers=False
     ),
     "PrivateSearchCV, targets": Point(
-        searched(True, Ridge(), loss_range=(0, 1)), ("integrations.sklearn._search.PrivateSearchCV.fit",), numbers=False
+        searched(True, Ridge(), loss_range=(0, 1)), ("integrations.sklearn.search.PrivateSearchCV.fit",), numbers=False
     ),
     "PrivateSearchCV, all rows": Point(
-        searched_in_blocks, ("integrations.sklearn._search.PrivateSearchCV.fit",), counts=(9,), numbers=False
+        searched_in_blocks, ("integrations.sklearn.search.PrivateSearchCV.fit",), counts=(9,), numbers=False
     ),
     "PrivateClassifier, features": Point(modelled("features"), CLASSIFIER, counts=(10,)),
     "PrivateClassifier, categories": Point(modelled("categories"), CLASSIFIER, counts=(10,), numbers=False),
     "PrivateClassifier, labels": Point(modelled("labels"), CLASSIFIER, counts=(10,)),
     "PrivateRegressor, features": Point(modelled("features", True), REGRESSOR, counts=(10,)),
     "PrivateRegressor, targets": Point(modelled("labels", True), REGRESSOR, counts=(10,)),
-    "tune_and_train": Point(tuned, ("tuning._joint_tuning.tune_and_train",), counts=(10,)),
-    "least_epsilon": Point(reached, ("tuning._least_epsilon.least_epsilon",), counts=(10,)),
-    "private_front": Point(fronted, ("tuning._front.private_front",), counts=(10,)),
-    "private_selection": Point(selected, ("tuning._selection.private_selection",), numbers=False),
+    "tune_and_train": Point(tuned, ("tuning.joint_tuning.tune_and_train",), counts=(10,)),
+    "least_epsilon": Point(reached, ("tuning.least_epsilon_search.least_epsilon",), counts=(10,)),
+    "private_front": Point(fronted, ("tuning.front.private_front",), counts=(10,)),
+    "private_selection": Point(selected, ("tuning.selection.private_selection",), numbers=False),
 }  # fmt: skip
 
 # The records are cells of a CSV file
@@ -544,84 +547,84 @@ PRIVATE = {"data", "losses", "inputs", "X", "y", "targets", "rows", "validation"
 # Why a public function with such a parameter has no case, by module.
 WITHOUT: dict[str, dict[str, str]] = {
     "inside of a run that has a case": {
-        "_commands.tune": "halves prepare",
-        "drivers._sharding": "share_keys expect_one_process find_mesh place_users",
-        "drivers._compiled_run": "pure_run run_steps map_points",
-        "drivers._evaluation": "ArrayUsers",
-        "privacy._wide_integers": "from_int64",
-        "drivers._sweep": "distribute",
-        "integrations.sklearn._fitting": "blocks_objective take_rows validation_task",
-        "integrations.sklearn._search": "PrivateSearchCV",
-        "integrations.sklearn._losses": "to_column elements expect record_losses",
-        "integrations.sklearn._layered_training": (
+        "commands.tune": "halves prepare",
+        "drivers.sharding": "share_keys expect_one_process find_mesh place_users",
+        "drivers.compiled_run": "pure_run run_steps map_points",
+        "drivers.evaluation": "ArrayUsers",
+        "noise.wide_integers": "from_int64",
+        "drivers.seed_sweep": "distribute",
+        "integrations.sklearn.fitting": "blocks_objective take_rows validation_task",
+        "integrations.sklearn.search": "PrivateSearchCV",
+        "integrations.sklearn.losses": "to_column elements expect record_losses",
+        "integrations.sklearn.layered_training": (
             "LayeredDPSGD LayeredDPSGD.expect LayeredDPSGD.fit LayeredDPSGD.losses"
         ),
-        "integrations.sklearn._private_models": "PrivateClassifier PrivateRegressor",
-        "tuning._joint_tuning": "tune_table",
-        "privacy._separable.blocks": "blocks cut usual_count",
-        "privacy._separable.by_person": "ByPerson.replace_objective",
-        "privacy._separable.separability_check": "Separable",
-        "privacy._separable.data_axes": "find_axes expect_one_role expect_apart",
-        "privacy._transforms.curation": "project",
-        "tuning._training": "DPSGD.expect DPSGD.fit DPSGD.losses Training.expect Training.fit Training.losses",
-        "tuning._other_trainings": "finite_examples expect_rows try_one_step",
+        "integrations.sklearn.private_models": "PrivateClassifier PrivateRegressor",
+        "tuning.joint_tuning": "tune_table",
+        "separable.blocks": "blocks cut usual_count",
+        "separable.by_person": "ByPerson.replace_objective",
+        "separable.separability_check": "Separable",
+        "separable.data_axes": "find_axes expect_one_role expect_apart",
+        "transforms.curation": "project",
+        "tuning.training": "DPSGD.expect DPSGD.fit DPSGD.losses Training.expect Training.fit Training.losses",
+        "tuning.other_trainings": "finite_examples expect_rows try_one_step",
         "tuning.opacus": "DPSGD.expect DPSGD.fit DPSGD.losses",
         "tuning.jax_privacy": "DPSGD.expect DPSGD.fit DPSGD.losses",
         "tuning.diffprivlib": "LogisticRegression.expect LogisticRegression.fit LogisticRegression.losses",
     },
     "pure functions of JAX arrays, whose dtypes and shapes are public": {
-        "privacy._choice": "relative_losses choose_row sum_losses",
-        "privacy._clipping": "weighted_clipped_sum",
-        "privacy._private_mean": "noisy_mean_loss sum_clipped_losses",
-        "privacy._private_scale": "count_differences largest_differences median",
-        "surrogate._preprocessing": "finite_mean_loss",
-        "training._models": "accuracy examples losses passes model_scores",
-        "training._permutation_sgd": "train_by_permutation",
+        "noise.choice": "relative_losses choose_row sum_losses",
+        "noise.clipping": "weighted_clipped_sum",
+        "noise.private_mean": "noisy_mean_loss sum_clipped_losses",
+        "noise.private_scale": "count_differences largest_differences median",
+        "surrogate.preprocessing": "finite_mean_loss",
+        "training.models": "accuracy examples losses passes model_scores",
+        "training.permutation_sgd": "train_by_permutation",
         "problems._kernel_svr": "kernel_svr_loss",
     },
-    "odd values are in tests/test_people.py": {"tables._people": "to_persons"},
+    "odd values are in tests/test_people.py": {"tables.people": "to_persons"},
     "no users' values: shapes, counts, names, public rows, or released numbers": {
-        "integrations.optuna._rehearsal": "rehearse",
-        "_algorithms.dp_gp_ucb.previews": "preview_release",
-        "_commands.tables": "print_table",
-        "drivers._execution": "check_execution set_options",
-        "drivers._user_losses": "ArrayLosses make_losses",
-        "privacy._accounting.noise_shares": "share_total_variation",
-        "silos._agreement": "Agreement agree",
-        "integrations.sklearn._splits": "single_split",
-        "outsourcing._protocol": "parse_answer",
-        "privacy._accounting.stage": "selection_stage",
-        "privacy._fingerprints": "checksum",
-        "privacy._keys": "key_from_bytes",
-        "privacy._ledger": "charge expect_charge find_charge note store_release",
+        "integrations.optuna.rehearsal": "rehearse",
+        "algorithms.dp_gp_ucb.previews": "preview_release",
+        "commands.tables": "print_table",
+        "drivers.execution": "check_execution set_options",
+        "drivers.user_losses": "ArrayLosses make_losses",
+        "accounting.noise_shares": "share_total_variation",
+        "silos.agreement": "Agreement agree",
+        "integrations.sklearn.splits": "single_split",
+        "outsourcing.protocol": "parse_answer",
+        "accounting.stage": "selection_stage",
+        "ledger.fingerprints": "checksum",
+        "noise.keys": "key_from_bytes",
+        "ledger.ledger_file": "charge expect_charge find_charge note store_release",
         "problems._kernel_svr": "kernel_svr_bounds kernel_svr_split",
         "problems._splits": "divide_rows",
-        "surrogate._gp": "extend jitter mask_rows stage_index write",
-        "surrogate._kernels": "matern32 matern52 polynomial rbf",
-        "surrogate._noisy_inputs": "make_kernel named_cells number_rows product_rbf noisy_rbf",
+        "surrogate.gp": "extend jitter mask_rows stage_index write",
+        "surrogate.kernels": "matern32 matern52 polynomial rbf",
+        "surrogate.noisy_inputs": "make_kernel named_cells number_rows product_rbf noisy_rbf",
         "theory.po_gp_ucb": "rank_for_distances",
-        "training._models": "linear_svm logistic_regression mlp regression",
+        "training.models": "linear_svm logistic_regression mlp regression",
     },
     "for whoever holds the records: what they say is not released": {
-        "privacy._auditing": "replay",
-        "privacy._separable.separability_check": "check_separable",
-        "privacy._separable.separability_audit": "audit_separable",
-        "integrations.sklearn._private_models": (
+        "audit": "replay",
+        "separable.separability_check": "check_separable",
+        "separable.separability_audit": "audit_separable",
+        "integrations.sklearn.private_models": (
             "PrivateClassifier.predict PrivateClassifier.predict_proba PrivateRegressor.predict"
         ),
-        "_commands.demo": "run_evaluations run_gibo run_seed describe_privacy publication run_random_search",
+        "commands.demo": "run_evaluations run_gibo run_seed describe_privacy publication run_random_search",
     },
 }
 
 
 HELPERS = {
-    "_checks",
-    "_files",
-    "_namespace",
-    "_silence",
-    "_user_values",
-    "privacy._accounting._grid",
-    "tuning._fitting",
+    "checks",
+    "files",
+    "namespace",
+    "silence",
+    "user_values",
+    "accounting.grid",
+    "tuning.fitting",
 }
 
 

@@ -20,8 +20,8 @@ from jaxdpbo import (
     random_search,
     transforms,
 )
-from jaxdpbo._checks import low_high
-from jaxdpbo.surrogate import _box_search
+from jaxdpbo.checks import low_high
+from jaxdpbo.surrogate import box_search
 from jaxdpbo.types import Algorithm, Objective
 
 USERS, STEPS, DIMENSION = 6, 3, 2
@@ -100,7 +100,7 @@ def _ucb(**static):
     def config(scale: float):
         places = {name: value * scale for name, value in static.items() if name == "candidates"}
         boxes = {name: low_high(value * scale) for name, value in box.items()}
-        options = {"steps": STEPS, "noise_variance": 1e-3 * scale, "search": _box_search.BoxSearch(8, 1, 1)}
+        options = {"steps": STEPS, "noise_variance": 1e-3 * scale, "search": box_search.BoxSearch(8, 1, 1)}
         return gp_ucb.config(**(options | static | places | boxes))
 
     return config
@@ -122,7 +122,7 @@ def _dp_ucb(**static):
         make, place = dp_gp_ucb.finite_config, {"candidates": CANDIDATES * scale}
         if "bounds" in static:
             make, place = dp_gp_ucb.box_config, {"bounds": low_high(BOUNDS * scale), "grid": CANDIDATES * scale}
-            place |= {"slope": (1.0, scale), "search": _box_search.BoxSearch(8, 1, 1)}
+            place |= {"slope": (1.0, scale), "search": box_search.BoxSearch(8, 1, 1)}
         options = {"steps": STEPS, "delta": 0.01 * scale, "correlation": 0.9, "release": "both", "scale": scale}
         return make(epsilon=1e3 * scale, **(options | static | place))
 
@@ -197,7 +197,7 @@ def _outsourced(scale: float):
 def _front(scale: float):
     return dpareto.config(
         bounds=low_high(BOUNDS * scale), initial_design=CANDIDATES[:2] * scale, proposals=STEPS - 2,
-        reference=(10.0 * scale, 0.9), search=_box_search.BoxSearch(8, 1, 1), fit_steps=1,
+        reference=(10.0 * scale, 0.9), search=box_search.BoxSearch(8, 1, 1), fit_steps=1,
     )  # fmt: skip
 
 

@@ -12,24 +12,25 @@ from types import ModuleType
 from typing import Any
 
 import jaxdpbo
-from jaxdpbo import _algorithms
-from jaxdpbo.privacy import _ledger, _mechanisms, _transforms
+from jaxdpbo import algorithms, transforms
+from jaxdpbo.ledger import ledger_file
+from jaxdpbo.noise import mechanisms
 
 # Algorithms that state a guarantee and have no audit row of their own, and why.
 UNAUDITED = {"po_gp_ucb": "it pays in a transform, which has a row: a run only post-processes the curated rows"}
 
 
 def algorithm_modules() -> dict[str, ModuleType]:
-    """Every module of ``jaxdpbo._algorithms`` with an ``algorithm``, or with ``make_algorithm``."""
-    names = [module.name for module in pkgutil.iter_modules(_algorithms.__path__)]
-    found = {name: importlib.import_module(f"{_algorithms.__name__}.{name}") for name in names}
+    """Every module of ``jaxdpbo.algorithms`` with an ``algorithm``, or with ``make_algorithm``."""
+    names = [module.name for module in pkgutil.iter_modules(algorithms.__path__)]
+    found = {name: importlib.import_module(f"{algorithms.__name__}.{name}") for name in names}
     return {name: each for name, each in found.items() if hasattr(each, "algorithm") or hasattr(each, "make_algorithm")}
 
 
 def module_of(algorithm: Any) -> str:
     """The name that ``algorithm_modules`` has for it, or "" where it is not of the package."""
     parts = inspect.unwrap(algorithm.ask).__module__.split(".")
-    return parts[2] if parts[:2] == _algorithms.__name__.split(".") else ""
+    return parts[2] if parts[:2] == algorithms.__name__.split(".") else ""
 
 
 def without_a_case(cases: Mapping[str, Any]) -> set[str]:
@@ -40,8 +41,8 @@ def without_a_case(cases: Mapping[str, Any]) -> set[str]:
 def drawing_mechanisms() -> dict[str, Callable[..., Any]]:
     """Public functions of ``mechanisms`` that draw: their first argument is a key."""
     found = {}
-    for module in pkgutil.iter_modules(_mechanisms.__path__):
-        loaded = importlib.import_module(f"{_mechanisms.__name__}.{module.name}")
+    for module in pkgutil.iter_modules(mechanisms.__path__):
+        loaded = importlib.import_module(f"{mechanisms.__name__}.{module.name}")
         public = _functions(loaded, [name for name in vars(loaded) if not name.startswith("_")])
         for name, function in public.items():
             arguments = list(inspect.signature(function).parameters)
@@ -52,7 +53,7 @@ def drawing_mechanisms() -> dict[str, Callable[..., Any]]:
 
 def transform_makers() -> dict[str, Callable[..., Any]]:
     """Public functions of ``transforms`` that return a ``transforms.Config``."""
-    made = _functions(_transforms, _transforms.__all__)
+    made = _functions(transforms, transforms.__all__)
     return {name: function for name, function in made.items() if _returns(function, "Config")}
 
 
@@ -84,8 +85,8 @@ def with_examples_wanted() -> dict[str, Callable[..., Any]]:
     drawn = {name: each for name, each in drawing_mechanisms().items() if not name.endswith("_from_table")}
     found |= {f"mechanisms.{name}": each for name, each in drawn.items()}
     found |= {f"transforms.{name}": each for name, each in transform_makers().items()}
-    found["transforms.curate"] = _transforms.curate
-    return found | {f"ledger.{name}": getattr(_ledger, name) for name in ("create", "charge", "describe")}
+    found["transforms.curate"] = transforms.curate
+    return found | {f"ledger.{name}": getattr(ledger_file, name) for name in ("create", "charge", "describe")}
 
 
 def _functions(module: ModuleType, names: Iterable[str]) -> dict[str, Callable[..., Any]]:

@@ -1,6 +1,6 @@
 """A tape of what every mechanism draws, and onto what: recorded on one data set, played on its neighbours.
 
-While a tape runs, each mechanism of ``jaxdpbo.privacy._mechanisms`` calls back to the host when its program runs, with
+While a tape runs, each mechanism of ``jaxdpbo.noise.mechanisms`` calls back to the host when its program runs, with
 its key, its scale and the numbers that its noise is added to. Recorded, a draw gives what it would give. Played, it
 gives what it gave when it was recorded, so a neighbour has the same transcript and only the data differ. A key names
 its draw: the order does not matter, and programs are compiled as users' are.
@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 from jax.experimental import io_callback
 
-from jaxdpbo import _input_noise
-from jaxdpbo.privacy import _mechanisms, _wide_integers
+from jaxdpbo import input_noise
+from jaxdpbo.noise import mechanisms, wide_integers
 
 
 class Draw(NamedTuple):
@@ -95,7 +95,7 @@ class Tape:
 
 
 def _whole(onto) -> np.ndarray:
-    if isinstance(onto, _wide_integers.Wide):
+    if isinstance(onto, wide_integers.Wide):
         return np.asarray(onto.high, np.int64) * 2**32 + np.asarray(onto.low, np.int64)
     return np.asarray(onto)
 
@@ -155,19 +155,19 @@ def running() -> Iterator[Callable[[], Tape]]:
 
 def _replacements(note) -> Iterator[tuple[Any, str, Any]]:
     """What stands in the places of the mechanisms."""
-    real = {name: getattr(_mechanisms, name) for name in _mechanisms.__all__}
+    real = {name: getattr(mechanisms, name) for name in mechanisms.__all__}
 
     def chosen(name, mechanism, rate_of):
         def choose(key, scores, *scale):
             return note(mechanism, key, rate_of(*scale), scores, real[name](key, scores, *scale))
 
-        return _mechanisms, name, choose
+        return mechanisms, name, choose
 
     def added(name, mechanism):
         def add(key, value, scale):
             return note(mechanism, key, scale, value, real[name](key, value, scale))
 
-        return _mechanisms, name, add
+        return mechanisms, name, add
 
     def drawn(name, mechanism):
         def draw(key, shape, scale, *bits):
@@ -175,7 +175,7 @@ def _replacements(note) -> Iterator[tuple[Any, str, Any]]:
             full = f"{mechanism} of {bits[0]} bits" if bits and bits[0] != 128 else mechanism
             return Noise(note, full, leaf, key, real[name](key, shape, scale, *bits))
 
-        return _mechanisms, name, draw
+        return mechanisms, name, draw
 
     yield added("gaussian", "float Gaussian")
     yield added("laplace", "float Laplace")
@@ -193,19 +193,19 @@ def _replacements(note) -> Iterator[tuple[Any, str, Any]]:
             note, "exact Laplace", jnp.log(1 / half - 1), key, real["discrete_laplace_from_table"](key, shape, table)
         )
 
-    yield _mechanisms, "discrete_laplace_from_table", of_table
+    yield mechanisms, "discrete_laplace_from_table", of_table
 
     def of_distribution(key, distribution, count):
         noise = draw_noise(key, distribution, count)
         return Noise(note, f"float {distribution.kind}", jnp.asarray(distribution.scale, noise.dtype), key, noise)
 
-    draw_noise = _input_noise.draw_noise
-    yield _input_noise, "draw_noise", of_distribution
+    draw_noise = input_noise.draw_noise
+    yield input_noise, "draw_noise", of_distribution
 
-    widen, add = _wide_integers.widen, _wide_integers.add
-    yield _wide_integers, "widen", lambda whole: whole if isinstance(whole, Noise) else widen(whole)
+    widen, add = wide_integers.widen, wide_integers.add
+    yield wide_integers, "widen", lambda whole: whole if isinstance(whole, Noise) else widen(whole)
     yield (
-        _wide_integers,
+        wide_integers,
         "add",
         lambda one, other: (
             other.added(one, add(one, widen(other.drawn))) if isinstance(other, Noise) else add(one, other)

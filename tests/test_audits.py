@@ -18,19 +18,12 @@ from scipy.stats import norm
 
 from benchmarks import audit, audits, report
 from benchmarks.audits import rows as harness
-from jaxdpbo import accounting, dp_gibo, drivers, gp_ucb, private_evaluations
-from jaxdpbo._algorithms import dp_gd
-from jaxdpbo.drivers import _compiled_steps
-from jaxdpbo.privacy import (
-    _auditing,
-    _choice,
-    _clipping,
-    _guarantee,
-    _mechanisms,
-    _private_mean,
-    _private_scale,
-    _sensitivity,
-)
+from jaxdpbo import accounting, dp_gibo, drivers, gp_ucb, private_evaluations, sensitivity
+from jaxdpbo import audit as _auditing
+from jaxdpbo.algorithms import dp_gd
+from jaxdpbo.drivers import compiled_steps
+from jaxdpbo.guarantee import guarantees
+from jaxdpbo.noise import choice, clipping, mechanisms, private_mean, private_scale
 
 ROWS = {row.name: row for family in audits.FAMILIES.values() for row in family()}
 QUICK = 4_000
@@ -84,12 +77,12 @@ def replayed(algorithm, config, wild, values_at=evaluated):
     published = []  # the public part of the first run's states
 
     def run(data):
-        first, snapshot = not published, _compiled_steps.begin(algorithm, jax.random.key(1), config)
+        first, snapshot = not published, compiled_steps.begin(algorithm, jax.random.key(1), config)
         statistic, seen = [], []
         for t in range(config.steps):
             ask_key, tell_key = jax.random.split(jax.random.fold_in(jax.random.key(2), t))
-            query = _compiled_steps.ask(algorithm, ask_key, config, snapshot.state)
-            snapshot, info = _compiled_steps.learn(
+            query = compiled_steps.ask(algorithm, ask_key, config, snapshot.state)
+            snapshot, info = compiled_steps.learn(
                 algorithm, tell_key, config, snapshot, query, values_at(query.points, data)
             )
             state = snapshot.state
@@ -115,9 +108,9 @@ def declared(config):
     if hasattr(config, "low"):
         high, low = (FOUND, -FOUND) if found else (config.high, config.low)
         return (high - low) / config.users * config.batch**0.5
-    radius = _clipping.reach(config.budget.radius, len(config.theta0), float) if config.budget.noise == "exact" else 1.0
+    radius = clipping.reach(config.budget.radius, len(config.theta0), float) if config.budget.noise == "exact" else 1.0
     scale = float(config.budget.radius) / radius if config.budget.noise == "exact" else 1.0
-    return _sensitivity.clipped_sum(FOUND if found else float(config.clip_norm)) * scale / config.users
+    return sensitivity.clipped_sum(FOUND if found else float(config.clip_norm)) * scale / config.users
 
 
 def holds(found, steps=STEPS):
@@ -138,14 +131,14 @@ def test_a_scale_is_sought_among_one_number_of_each_user(name, wild, monkeypatch
     """Neighbours differ in one of them; all that comes later moves as it does for a scale that was given."""
     case, sought = CASES[name], []
 
-    honest = _private_scale.count_differences
+    honest = private_scale.count_differences
 
     def count(numbers, present=None):
         jax.debug.callback(lambda given: sought.append(np.array(given)), numbers)
         return honest(numbers, present)
 
-    monkeypatch.setattr(_private_scale, "count_differences", count)
-    monkeypatch.setattr(_private_scale, "median_of_counts", lambda *given: jnp.asarray(FOUND, given[-1]))
+    monkeypatch.setattr(private_scale, "count_differences", count)
+    monkeypatch.setattr(private_scale, "median_of_counts", lambda *given: jnp.asarray(FOUND, given[-1]))
     found = replayed(fresh(case.algorithm), case.config(1.0), wild)
     holds(found)
     assert found.moved > 0.01
@@ -179,16 +172,16 @@ def test_replays_of_what_pays_in_the_end_differ_in_raw_utilities_alone(name, wil
     config = case.config(1.0)
 
     def run(data):
-        snapshot, seen = _compiled_steps.begin(case.algorithm, jax.random.key(1), config), []
+        snapshot, seen = compiled_steps.begin(case.algorithm, jax.random.key(1), config), []
         for t in range(config.steps):
             ask_key, tell_key = jax.random.split(jax.random.fold_in(jax.random.key(2), t))
-            query = _compiled_steps.ask(case.algorithm, ask_key, config, snapshot.state)
+            query = compiled_steps.ask(case.algorithm, ask_key, config, snapshot.state)
             points = query.points if query.points.shape[1] == 2 else np.zeros((1, 2))
             values = gains(points, data, getattr(config, "users", None))
-            snapshot, _ = _compiled_steps.learn(case.algorithm, tell_key, config, snapshot, query, values)
+            snapshot, _ = compiled_steps.learn(case.algorithm, tell_key, config, snapshot, query, values)
             state = snapshot.state
             seen.append((state.public, query.mask, query if "in order" in name else query.points.shape))
-        released = _compiled_steps.release(case.algorithm, jax.random.key(3), config, state)
+        released = compiled_steps.release(case.algorithm, jax.random.key(3), config, state)
         shapes = jax.tree.map(lambda leaf: (leaf.shape, str(leaf.dtype)), released)
         return state.raw.utilities, (seen, shapes)
 
@@ -205,8 +198,8 @@ def fresh(algorithm):
 
 def plant(monkeypatch, name, planted):
     """In place of a function of ``clipping``; returns what compiles an algorithm with it, once for each plant."""
-    monkeypatch.setattr(_clipping, name, planted)
-    in_place = tuple(getattr(_clipping, each) for each in HONEST)
+    monkeypatch.setattr(clipping, name, planted)
+    in_place = tuple(getattr(clipping, each) for each in HONEST)
     return lambda algorithm: compiled_with(algorithm, in_place)
 
 
@@ -253,7 +246,7 @@ def unchecked(vectors, clip_norm, radius):
     return jnp.rint(vectors * (radius.astype(clip_norm.dtype) / clip_norm)).astype(jnp.int32)
 
 
-HONEST = {name: getattr(_clipping, name) for name in ("clip_by_l2_norm", "quantise")}
+HONEST = {name: getattr(clipping, name) for name in ("clip_by_l2_norm", "quantise")}
 
 
 @pytest.mark.parametrize("body", [descends, infers])
@@ -320,7 +313,7 @@ def test_trap_13_something_raw_steers_a_run(monkeypatch, planted):
 @pytest.mark.parametrize("noise", ["exact", "float"])
 def test_trap_13_a_range_taken_from_the_raw_losses(monkeypatch, noise):
     """Values standardised on the users' own losses: the declared range is then nobody's."""
-    case, honest = CASES["private evaluations"], _private_mean.sum_clipped_losses
+    case, honest = CASES["private evaluations"], private_mean.sum_clipped_losses
     config = private_evaluations.config(
         gp_ucb.algorithm, case.config(1.0).inner, users=USERS, mu=1.0, loss_range=(0.0, 3.0), noise=noise
     )
@@ -333,7 +326,7 @@ def test_trap_13_a_range_taken_from_the_raw_losses(monkeypatch, noise):
         holds(replayed(fresh(case.algorithm), config, "far"))
 
     body()
-    monkeypatch.setattr(_private_mean, "sum_clipped_losses", standardised)
+    monkeypatch.setattr(private_mean, "sum_clipped_losses", standardised)
     with pytest.raises(AssertionError):
         body()
 
@@ -358,7 +351,7 @@ def test_trap_20_the_selection_was_never_privatised(monkeypatch, name, mechanism
         assert audits.measure_row(ROWS[name], QUICK).verdict == "holds"
 
     body()
-    monkeypatch.setattr(_mechanisms, mechanism, best)
+    monkeypatch.setattr(mechanisms, mechanism, best)
     with pytest.raises(AssertionError):
         body()
 
@@ -367,7 +360,7 @@ HALVED = {  # half the noise that was paid for
     "rounded_gaussian": lambda honest: lambda key, shape, *width: honest(key, shape, *width) // 2,
     "discrete_laplace": lambda honest: lambda key, shape, rate: honest(key, shape, rate) // 2,
     "gaussian": lambda honest: lambda key, value, deviation: honest(key, value, deviation / 2),
-    "exact_exponential": lambda honest: lambda key, scores, rate: honest(key, 2 * scores - _mechanisms.top(rate), rate),
+    "exact_exponential": lambda honest: lambda key, scores, rate: honest(key, 2 * scores - mechanisms.top(rate), rate),
 }
 
 
@@ -384,7 +377,7 @@ HALVED = {  # half the noise that was paid for
 )
 def test_half_the_noise_is_seen(monkeypatch, name, mechanism):
     """So a pass of the rows means something."""
-    monkeypatch.setattr(_mechanisms, mechanism, HALVED[mechanism](getattr(_mechanisms, mechanism)))
+    monkeypatch.setattr(mechanisms, mechanism, HALVED[mechanism](getattr(mechanisms, mechanism)))
     assert audits.measure_row(ROWS[name], QUICK).verdict == "EXCEEDED"
 
 
@@ -394,14 +387,14 @@ def _twice(budget):
 
 def _favouring_the_best(key, budget, total, favoured=None):
     """A prior made of the data."""
-    return DRAW(key, budget, total, jnp.argmax(_choice.scores(budget, total)))
+    return DRAW(key, budget, total, jnp.argmax(choice.scores(budget, total)))
 
 
 def _wider(losses, width):
     return jnp.clip((losses - jnp.min(losses, axis=0)[None]) / width, 0, 20)
 
 
-DRAW, SUM_LOSSES, PURE_LEVEL = _choice.draw, _choice.sum_losses, _choice.pure_level
+DRAW, SUM_LOSSES, PURE_LEVEL = choice.draw, choice.sum_losses, choice.pure_level
 CHOICES = {
     # Whoever attacks knows the bug: a choice tells twice as much, and counts for twice as much.
     "the choices' budget doubled": {
@@ -420,7 +413,7 @@ def test_a_dishonest_choice_in_the_default_search_is_seen(monkeypatch, trials, b
     count = trials(f"the default search attacked: {bug}", QUICK, 100_000, 0)
     row = ROWS["private_search, exact" + ", mostly choices" * (count == QUICK)]
     for name, planted in CHOICES[bug].items():
-        monkeypatch.setattr(_choice, name, planted)
+        monkeypatch.setattr(choice, name, planted)
     assert audits.measure_row(row, count).verdict == "EXCEEDED"
 
 
@@ -526,7 +519,7 @@ def test_trap_33_outcomes_are_not_judged_on_the_trials_that_ranked_them():
 
 def test_curves_lie_where_they_must():
     rng, rates = np.random.default_rng(4), np.linspace(0, 1, 11)
-    gdp, dp = (_guarantee.guarantee(notion, 1.0, "replace_one", "rows") for notion in ("gdp", "dp"))
+    gdp, dp = (guarantees.guarantee(notion, 1.0, "replace_one", "rows") for notion in ("gdp", "dp"))
     measured = _auditing.trade_off(rng.normal(1, 1, 40_000), rng.normal(0, 1, 40_000))
     np.testing.assert_allclose(measured.type_two, _auditing.declared_trade_off(gdp, measured.type_one), atol=0.015)
     noised = _auditing.trade_off(*(rng.laplace(size=(2, 40_000)) + np.array([[1.0], [0.0]])))
@@ -537,7 +530,7 @@ def test_curves_lie_where_they_must():
     epsilon = 0.7  # what a curve allows at a point, and its delta: Dong et al. 2022, proposition 2.12
     delta = accounting.gdp_delta(1.0, epsilon)
     fine = np.linspace(0, 1, 10_001)
-    slack = _guarantee.guarantee("dp", epsilon, "replace_one", "rows", delta=delta)
+    slack = guarantees.guarantee("dp", epsilon, "replace_one", "rows", delta=delta)
     above = _auditing.declared_trade_off(gdp, fine) - _auditing.declared_trade_off(slack, fine)
     assert -1e-9 < np.min(above) < 1e-6
     lines = [  # the slack is added to delta at every epsilon: the curve is the envelope of their lines
@@ -545,11 +538,11 @@ def test_curves_lie_where_they_must():
         for epsilon in np.linspace(0, 9, 901)
     ]
     halves = np.max(lines, axis=0), np.max([np.interp(rates, line[::-1], rates[::-1]) for line in lines], axis=0)
-    slack = _guarantee.guarantee("gdp", 1.0, "replace_one", "rows", delta=0.1)
+    slack = guarantees.guarantee("gdp", 1.0, "replace_one", "rows", delta=0.1)
     np.testing.assert_allclose(
         _auditing.declared_trade_off(slack, rates), np.maximum(0.0, np.maximum(*halves)), atol=1e-4
     )
-    certain = _guarantee.guarantee("dp", 800.0, "replace_one", "rows")  # its odds are beyond the floats
+    certain = guarantees.guarantee("dp", 800.0, "replace_one", "rows")  # its odds are beyond the floats
     assert _auditing.declared_trade_off(certain, np.array([0.0, 5e-324, 1.0])).tolist() == [1.0, 0.0, 0.0]
 
 
@@ -560,16 +553,16 @@ def test_a_bound_refutes_what_is_below_it():
     for notion, level in claims.items():
         relation, unit = ("unit_distance", 1.0) if notion == "metric_dp" else ("replace_one", None)
         for factor, wrong in ((0.99, True), (1.01, False)):
-            statement = _guarantee.guarantee(notion, level * factor, relation, "rows", unit=unit)
+            statement = guarantees.guarantee(notion, level * factor, relation, "rows", unit=unit)
             assert _auditing.is_refuted(shown, statement, distance=3.0) == wrong
-    assert not _auditing.is_refuted(shown, _guarantee.no_guarantee("rows", "none was made"))
+    assert not _auditing.is_refuted(shown, guarantees.no_guarantee("rows", "none was made"))
     at_delta = _auditing.epsilon_lower_bound(900, 100, 1000, delta=1e-5)
     for mu, wrong in ((0.1, True), (1e3, False)):  # with a slack of its own
         assert (
-            _auditing.is_refuted(at_delta, _guarantee.guarantee("gdp", mu, "replace_one", "rows", delta=1e-6)) == wrong
+            _auditing.is_refuted(at_delta, guarantees.guarantee("gdp", mu, "replace_one", "rows", delta=1e-6)) == wrong
         )
     with pytest.raises(ValueError, match=r"delta must be at least the guarantee's 0.01, got 1e-05"):
-        _auditing.is_refuted(at_delta, _guarantee.guarantee("dp", 1.0, "replace_one", "rows", delta=0.01))
+        _auditing.is_refuted(at_delta, guarantees.guarantee("dp", 1.0, "replace_one", "rows", delta=0.01))
 
 
 def test_a_replay_says_what_differs_and_how_far_it_moved():
@@ -606,15 +599,15 @@ def test_success_or_failure_tells():
         (lambda: _auditing.threshold_audit([1.0] * 4, [1.0] * 5), "two vectors of one length"),
         (lambda: _auditing.threshold_audit([1.0] * 4, [1.0] * 4, bound="rho"), "bound must be one of"),
         (lambda: _auditing.outcome_scores([1] * 3, [1] * 3), "at least 4"),
-        (lambda: _auditing.declared_trade_off(_guarantee.no_guarantee("rows", "none"), [0.1]), "notion must be one of"),
+        (lambda: _auditing.declared_trade_off(guarantees.no_guarantee("rows", "none"), [0.1]), "notion must be one of"),
         (
-            lambda: _auditing.declared_trade_off(_guarantee.guarantee("dp", 1.0, "replace_one", "rows"), [1.1]),
+            lambda: _auditing.declared_trade_off(guarantees.guarantee("dp", 1.0, "replace_one", "rows"), [1.1]),
             r"type_one must lie in \[0, 1\]",
         ),
         (
             lambda: _auditing.is_refuted(
                 _auditing.epsilon_lower_bound(9, 1, 10),
-                _guarantee.guarantee("dp", 1.0, "replace_one", "rows"),
+                guarantees.guarantee("dp", 1.0, "replace_one", "rows"),
                 distance=0,
             ),
             "distance must be positive",

@@ -11,7 +11,7 @@ from kernel_cases import NAMES, case
 from oracles import gp as oracle
 
 from jaxdpbo import kernels
-from jaxdpbo.surrogate import _batched_gp, _gp, _gp_fit
+from jaxdpbo.surrogate import batched_gp, gp, gp_fit
 
 CAPACITY, DIMENSION = 75, 3  # no multiple of a block
 NOISE = (1e-6, 1e-2)
@@ -30,19 +30,19 @@ def scene(name):
 
 @jax.jit
 def in_steps(models, points, mask, counts):
-    """The posterior of ``_batched_gp.extend``, which sees the rows up to each of ``counts`` and no later one."""
-    start = _batched_gp.prior(_batched_gp.stack(models), *points.shape)
+    """The posterior of ``batched_gp.extend``, which sees the rows up to each of ``counts`` and no later one."""
+    start = batched_gp.prior(batched_gp.stack(models), *points.shape)
 
     def step(posterior, count):
         seen = jnp.arange(CAPACITY, dtype=jnp.int32) < count
         known = posterior._replace(points=jnp.where(seen[:, None], points, 0.0), mask=mask & seen)
-        return _batched_gp.extend(known, count), None
+        return batched_gp.extend(known, count), None
 
     return jax.lax.scan(step, start, counts)[0]
 
 
 predict = jax.jit(
-    lambda posterior, values, new: _batched_gp.predict(posterior, _batched_gp.whiten(posterior, values), new)
+    lambda posterior, values, new: batched_gp.predict(posterior, batched_gp.whiten(posterior, values), new)
 )
 
 
@@ -65,7 +65,7 @@ def test_the_posterior_is_the_textbook_one_however_the_points_came(name, counts)
         np.testing.assert_allclose(
             variance[place], np.diagonal(covariance), atol=1e-7 * np.max(np.diagonal(covariance))
         )
-        at_once = jax.jit(_gp.condition)(model, points, jnp.asarray(held)).whitening
+        at_once = jax.jit(gp.condition)(model, points, jnp.asarray(held)).whitening
         np.testing.assert_allclose(posterior.whitening[place], at_once, atol=1e-7 * np.max(np.abs(at_once)))
 
 
@@ -83,10 +83,10 @@ def test_what_stands_beyond_the_rows_used_is_ignored_and_what_is_within_is_not()
 def test_the_likelihood_and_its_gradient_are_those_of_gp(name):
     _, models, points, mask, values, _ = scene(name)
     junk = jnp.where(mask[:, None], values, jnp.nan)
-    slow = jax.jit(jax.value_and_grad(_gp.log_marginal_likelihood))
+    slow = jax.jit(jax.value_and_grad(gp.log_marginal_likelihood))
     for model, column in zip(models, junk.T, strict=True):
         expected, slope = slow(model, points, column, mask)
-        found, gradient = jax.jit(_batched_gp.likelihood)(model, points, column, mask)
+        found, gradient = jax.jit(batched_gp.likelihood)(model, points, column, mask)
         np.testing.assert_allclose(found, expected, rtol=1e-9)
         for one, other in zip(jax.tree.leaves(gradient), jax.tree.leaves(slope), strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6 * np.max(np.abs(other)))
@@ -96,13 +96,13 @@ def test_the_likelihood_and_its_gradient_are_those_of_gp(name):
 def test_a_fit_is_that_of_gp_from_one_start(used):
     """On whichever prefix the rows used need."""
     capacity, rng = 280, np.random.default_rng(3)
-    assert _batched_gp.stages(capacity) == (70, 280)
+    assert batched_gp.stages(capacity) == (70, 280)
     points, mask = jnp.asarray(rng.uniform(size=(capacity, 2))), jnp.arange(capacity) < used
     values = jnp.stack([jnp.sin(5 * points[:, 0]), points[:, 1] ** 2 + 0.1 * jnp.asarray(rng.normal(size=capacity))], 1)
-    middle = [_gp.GPModel(kernels.matern52, kernels.stationary(0.7, 2), jnp.asarray(noise)) for noise in NOISE]
+    middle = [gp.GPModel(kernels.matern52, kernels.stationary(0.7, 2), jnp.asarray(noise)) for noise in NOISE]
     begun = [replace(model, params=kernels.stationary([0.9, 0.5], 2)) for model in middle]
-    found = _batched_gp.unstack(_fitted(middle, begun, points, values, mask, jnp.asarray(used, jnp.int32)))
-    slow = jax.jit(partial(_gp_fit.fit, num_restarts=1, steps=5))
+    found = batched_gp.unstack(_fitted(middle, begun, points, values, mask, jnp.asarray(used, jnp.int32)))
+    slow = jax.jit(partial(gp_fit.fit, num_restarts=1, steps=5))
     for place in (0, 1):
         expected = slow(jax.random.key(0), middle[place], points, values[:, place], mask, initial=begun[place])
         for one, other in zip(jax.tree.leaves(found[place]), jax.tree.leaves(expected), strict=True):
@@ -112,6 +112,6 @@ def test_a_fit_is_that_of_gp_from_one_start(used):
 
 @jax.jit
 def _fitted(middle, begun, points, values, mask, used):
-    return _batched_gp.fit(
-        _batched_gp.stack(middle), points, values, mask, used, initial=_batched_gp.stack(begun), steps=5
+    return batched_gp.fit(
+        batched_gp.stack(middle), points, values, mask, used, initial=batched_gp.stack(begun), steps=5
     )

@@ -24,11 +24,11 @@ from benchmarks.reproductions.kusner import regret
 from benchmarks.reproductions.kusner import settings as kusner_settings
 from benchmarks.reproductions.sopa import fig2, fig3, fig4, fig5, settings
 from benchmarks.tables import verdicts
-from jaxdpbo import _commands
-from jaxdpbo._commands import demo
-from jaxdpbo.privacy import _assumptions
+from jaxdpbo import commands
+from jaxdpbo.commands import demo
+from jaxdpbo.guarantee import assumptions
 from jaxdpbo.problems import _kernel_svr
-from jaxdpbo.training import _oracles, _spaces
+from jaxdpbo.training import oracles, spaces
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_the_demo_compares_and_publishes_only_what_is_private(results, monkeypat
     monkeypatch.setattr(demo, "EVALUATIONS", 3)
     monkeypatch.setattr(demo, "SEEDS", range(1))
     monkeypatch.setattr(_kernel_svr, "kernel_svr_loss", watched)
-    _commands.main(["demo", "--folder", str(results / "demo")])
+    commands.main(["demo", "--folder", str(results / "demo")])
     shown = capfd.readouterr()
     rows = {line.split("  ")[0]: line for line in shown.out.splitlines()}
     for method in (demo.GIBO, demo.EVALUATED):
@@ -62,7 +62,7 @@ def test_the_demo_compares_and_publishes_only_what_is_private(results, monkeypat
     published = json.loads((results / "demo" / "release.json").read_text())
     assert set(published) == {"hyper_parameters", "guarantee", "epsilon"}
     assert published["guarantee"]["notion"] == "gdp"
-    assert _assumptions.KEY_SECRET not in published["guarantee"]["assumptions"]  # the published run drew its own key
+    assert assumptions.KEY_SECRET not in published["guarantee"]["assumptions"]  # the published run drew its own key
     numbers = [
         *published["hyper_parameters"].values(),
         published["guarantee"]["level"],
@@ -503,7 +503,7 @@ def test_a_pool_that_was_stopped_goes_on_at_the_same_commit(results, monkeypatch
         if len(calls) in stop:
             raise KeyboardInterrupt
         noise = np.asarray(inputs[1].noise_multiplier)
-        return _oracles.Errors(noise, noise / 2, noise * 2)
+        return oracles.Errors(noise, noise / 2, noise * 2)
 
     monkeypatch.setattr(avent_tasks.drivers, "distribute", distribute)
     limits = {"LogReg+SGD": {"records": 60}}
@@ -512,7 +512,7 @@ def test_a_pool_that_was_stopped_goes_on_at_the_same_commit(results, monkeypatch
         avent_points.pool(s, "LogReg+SGD")
     points = avent_points.pool(s, "LogReg+SGD")
     assert calls == [32, 32, 32, 6]  # the second is made anew, the first is not
-    noise = _spaces.HYPER_PARAMETERS.index("noise_multiplier")
+    noise = spaces.HYPER_PARAMETERS.index("noise_multiplier")
     np.testing.assert_allclose(points.values[:, 1], points.settings[:, noise], rtol=1e-6)
     assert np.array_equal(avent_points.pool(s, "LogReg+SGD").values, points.values)
     assert len(calls) == 4

@@ -11,9 +11,9 @@ import pytest
 from option_groups import group_options
 
 import jaxdpbo
-from jaxdpbo import Execution, Search, blocks, ledger, minimize
-from jaxdpbo.drivers import _separability
-from jaxdpbo.privacy import _assumptions, _guarantee, _separable
+from jaxdpbo import Execution, Search, blocks, ledger, minimize, separable
+from jaxdpbo.drivers import separability
+from jaxdpbo.guarantee import assumptions, guarantees
 
 ROWS = np.random.default_rng(0).normal(size=(120, 3))
 PARAMS = np.array([0.3])
@@ -91,17 +91,17 @@ def test_a_learner_that_keeps_something_is_what_the_statement_assumes_away():
         search=Search(steps=3),
         run=Execution(traceable=False),
     )
-    assert _assumptions.BLOCKS_APART in run.guarantee.assumptions
-    assert _assumptions.SEPARABLE_LOSSES not in run.guarantee.assumptions
-    assert run.guarantee.protects == _guarantee.ALL_ROWS
+    assert assumptions.BLOCKS_APART in run.guarantee.assumptions
+    assert assumptions.SEPARABLE_LOSSES not in run.guarantee.assumptions
+    assert run.guarantee.protects == guarantees.ALL_ROWS
 
 
 def test_a_guarantee_of_users_becomes_one_of_all_rows():
-    of_users = _guarantee.guarantee("gdp", 1.0, "replace_one", "users", assumptions=(_assumptions.SEPARABLE_LOSSES,))
+    of_users = guarantees.guarantee("gdp", 1.0, "replace_one", "users", assumptions=(assumptions.SEPARABLE_LOSSES,))
     for traceable in (False, True):
-        stated = _separability.update_assumptions(of_users, blocks(spread, 120, 30, traceable=traceable))
-        assert stated.protects == _guarantee.ALL_ROWS
-        assert (_assumptions.COMPILED_APART in stated.assumptions) == traceable
+        stated = separability.update_assumptions(of_users, blocks(spread, 120, 30, traceable=traceable))
+        assert stated.protects == guarantees.ALL_ROWS
+        assert (assumptions.COMPILED_APART in stated.assumptions) == traceable
 
 
 def test_what_fails_is_the_largest_loss():
@@ -172,7 +172,7 @@ def test_a_learner_of_jax_is_fitted_to_all_blocks_at_once():
     run = minimize(
         at_once, np.append(ROWS, ROWS[:1], axis=0), [(0.0, 1.0)], mu=1, loss_range=(0, 1), search=Search(steps=3)
     )
-    assert run.guarantee.protects == _guarantee.ALL_ROWS
+    assert run.guarantee.protects == guarantees.ALL_ROWS
 
 
 @jax.custom_batching.custom_vmap
@@ -192,7 +192,7 @@ def test_a_learner_of_jax_holds_nothing_that_vmap_may_mix():
     def learner(params, train, held_out):
         return jnp.mean(jnp.minimum(jnp.abs(held_out @ weights - fitted(jnp.mean(train)) * params[0]), 1))
 
-    with pytest.raises(_separable.NotSeparable, match="runs code that no analysis sees"):
+    with pytest.raises(separable.NotSeparable, match="runs code that no analysis sees"):
         blocks(learner, 120, 10, traceable=True)(PARAMS, ROWS)
 
 
@@ -206,7 +206,7 @@ def test_the_rows_of_a_person_are_in_one_block():
     run = minimize(
         objective, ROWS, [(0.0, 1.0)], mu=1, loss_range=(0, 1), search=Search(steps=3), run=Execution(traceable=False)
     )
-    assert _assumptions.ROW_OWNERS in run.guarantee.assumptions
+    assert assumptions.ROW_OWNERS in run.guarantee.assumptions
 
 
 def test_the_partition_follows_from_numbers_alone():
@@ -223,12 +223,12 @@ def test_the_partition_follows_from_numbers_alone():
 def test_a_ledger_is_of_users_or_of_all_rows(tmp_path):
     objective, box = blocks(spread, 120, 30), [(0.0, 1.0)]
     options = {"mu": 0.5, "loss_range": (0, 1), "steps": 3, "traceable": False}
-    for name, protects in (("users", ledger.USERS), ("rows", _guarantee.ALL_ROWS)):
+    for name, protects in (("users", ledger.USERS), ("rows", guarantees.ALL_ROWS)):
         ledger.create(tmp_path / name, mu=1.0, protects=protects)
     with pytest.raises(ledger.LedgerError, match="protects"):
         minimize(objective, ROWS, box, **group_options(ledger=jaxdpbo.Recording(tmp_path / "users", "a"), **options))
     minimize(objective, ROWS, box, **group_options(ledger=jaxdpbo.Recording(tmp_path / "rows", "a"), **options))
-    assert _guarantee.ALL_ROWS in ledger.describe(tmp_path / "rows")
+    assert guarantees.ALL_ROWS in ledger.describe(tmp_path / "rows")
 
 
 @pytest.mark.parametrize(

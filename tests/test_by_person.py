@@ -10,16 +10,16 @@ import pytest
 from option_groups import group_options
 from tolerances import rtol
 
-from jaxdpbo import PrivateObjective, Recording, by_person, dp_gd, drivers, ledger, minimize, per_user
-from jaxdpbo.privacy import _assumptions, _separable
+from jaxdpbo import PrivateObjective, Recording, by_person, dp_gd, drivers, ledger, minimize, per_user, separable
+from jaxdpbo.guarantee import assumptions
 
 PERSON = np.array([2, 0, 2, 3, 0, 2, 5])  # persons 1 and 4 have no rows
 ROWS = np.random.default_rng(0).normal(size=(len(PERSON), 2))
 POINT = np.array([0.3, -0.2])
 BOX = {"low": [-1.0, -1.0], "high": [1.0, 1.0]}
 OPTIONS = {"mu": 1.0, "steps": 2, "batch": 1}
-SHOWN = {_assumptions.OWN_ROWS, _assumptions.COMPILED_APART}
-PROVED = {_assumptions.RANDOM_BITS, _assumptions.PUBLIC_CONFIG, *SHOWN}
+SHOWN = {assumptions.OWN_ROWS, assumptions.COMPILED_APART}
+PROVED = {assumptions.RANDOM_BITS, assumptions.PUBLIC_CONFIG, *SHOWN}
 
 
 def of_one(point, row):
@@ -77,7 +77,7 @@ def test_a_row_that_is_no_number_is_its_persons_alone():
 def test_slopes_are_those_of_the_sums():
     grouped = by_person(in_jax, PERSON)
     found = dp_gd.gradient_objective(grouped)
-    assert isinstance(found, _separable.ByPerson)  # so that its guarantee says whose rows are public
+    assert isinstance(found, separable.ByPerson)  # so that its guarantee says whose rows are public
     np.testing.assert_allclose(found(POINT, ROWS), jax.jacobian(grouped)(POINT, ROWS).T, rtol=rtol(1e-12))
 
 
@@ -110,15 +110,15 @@ RUNS = {
 def test_a_run_says_that_whose_rows_are_public_and_what_was_not_shown(name):
     run, grouped = RUNS[name], by_person(in_jax, PERSON)
     shown, assumed = run(grouped, user_axes=0).guarantee, run(grouped).guarantee
-    assert set(shown.assumptions) == {*PROVED, _assumptions.ROW_OWNERS}
-    assert set(assumed.assumptions) == {*PROVED, _assumptions.ROW_OWNERS, _assumptions.SEPARABLE_LOSSES} - SHOWN
-    with pytest.raises(_separable.NotSeparable, match=r"reduce_sum .* reduces over users"):
+    assert set(shown.assumptions) == {*PROVED, assumptions.ROW_OWNERS}
+    assert set(assumed.assumptions) == {*PROVED, assumptions.ROW_OWNERS, assumptions.SEPARABLE_LOSSES} - SHOWN
+    with pytest.raises(separable.NotSeparable, match=r"reduce_sum .* reduces over users"):
         run(by_person(mixed, PERSON), user_axes=0)
 
 
 def test_a_run_on_the_loss_of_one_row_knows_its_persons_and_compiles_once(compilations):
     run = minimize(by_person(per_user(of_one), PERSON), ROWS, BOX, **group_options(**OPTIONS))
-    assert set(run.guarantee.assumptions) == {*PROVED, _assumptions.ROW_OWNERS}
+    assert set(run.guarantee.assumptions) == {*PROVED, assumptions.ROW_OWNERS}
     compilations.clear()
     minimize(by_person(per_user(of_one), PERSON), ROWS, BOX, **group_options(**OPTIONS))
     assert compilations["programs"] == 0
@@ -139,7 +139,7 @@ def test_steps_before_keep_whose_rows_are_public():
     with pytest.raises(drivers.RunInterrupted) as caught:
         minimize(by_person(failing, PERSON), ROWS, BOX, **group_options(**options))
     run = minimize(grouped, ROWS, BOX, **group_options(resume=caught.value.snapshot, **options))
-    assert {_assumptions.ROW_OWNERS, _assumptions.SEPARABLE_LOSSES} <= set(run.guarantee.assumptions)
+    assert {assumptions.ROW_OWNERS, assumptions.SEPARABLE_LOSSES} <= set(run.guarantee.assumptions)
 
 
 def test_on_record_its_releases_are_given_out_again_and_say_whose_rows_are_public(tmp_path):
@@ -149,7 +149,7 @@ def test_on_record_its_releases_are_given_out_again_and_say_whose_rows_are_publi
     options = {"ledger": Recording(tmp_path / "ledger", "one")}
     first, again = (minimize(grouped, ROWS, BOX, **group_options(**OPTIONS, **options)) for _ in range(2))
     np.testing.assert_array_equal(again.release.point, first.release.point)
-    assert _assumptions.ROW_OWNERS in first.guarantee.assumptions
+    assert assumptions.ROW_OWNERS in first.guarantee.assumptions
     assert again.guarantee == first.guarantee
     with pytest.raises(ledger.LedgerError, match="charged with another spend"):
         minimize(lambda point, rows: grouped(point, rows), ROWS, BOX, **group_options(users=6, **OPTIONS, **options))
@@ -167,7 +167,7 @@ def test_on_record_its_releases_are_given_out_again_and_say_whose_rows_are_publi
 
     value = evaluations()(POINT)
     assert [one.value for one in evaluations().spent] == [value]
-    assert _assumptions.ROW_OWNERS in evaluations().guarantee.assumptions
+    assert assumptions.ROW_OWNERS in evaluations().guarantee.assumptions
 
 
 def test_equal_ones_are_equal_and_show_no_data():

@@ -16,12 +16,15 @@ from option_groups import group_options
 from protocol_cases import CASES, loss, records
 
 import jaxdpbo
-from jaxdpbo import _files, dp_gd, drivers
-from jaxdpbo.drivers import Recording, _checkpoint
-from jaxdpbo.privacy import _assumptions, _keys, _ledger
+from jaxdpbo import dp_gd, drivers, files
+from jaxdpbo.drivers import Recording
+from jaxdpbo.drivers import checkpoint as _checkpoint
+from jaxdpbo.guarantee import assumptions
+from jaxdpbo.ledger import ledger_file
+from jaxdpbo.noise import keys
 
 CASE = CASES["dp_gd"]
-KEY = _keys.key_from_bytes(bytes(range(32)))
+KEY = keys.key_from_bytes(bytes(range(32)))
 
 
 class Killed(BaseException):
@@ -41,7 +44,7 @@ def path(tmp_path):
 
 @pytest.fixture
 def recording(tmp_path):
-    _ledger.create(tmp_path / "ledger", notion="gdp", level=3.0, total_variation=1e-6)
+    ledger_file.create(tmp_path / "ledger", notion="gdp", level=3.0, total_variation=1e-6)
     return Recording(tmp_path / "ledger", "run")
 
 
@@ -74,8 +77,8 @@ def killed_after(monkeypatch, count):
         return call
 
     for module, name in (
-        (_files, "write_once"), (_files, "replace"), (_checkpoint, "_release"), (_checkpoint, "delete"),
-        (_ledger, "charge"), (_ledger, "note"), (_ledger, "store_release"),
+        (files, "write_once"), (files, "replace"), (_checkpoint, "_release"), (_checkpoint, "delete"),
+        (ledger_file, "charge"), (ledger_file, "note"), (ledger_file, "store_release"),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, wrapped(getattr(module, name)))
 
@@ -120,9 +123,9 @@ def test_killed_at_any_point_it_goes_on_to_the_same_release(given, path, monkeyp
         if given:
             assert leaves(done.release) == leaves(run(path, key=KEY).release)
         elif not ended and held is not None:
-            key = jax.random.wrap_key_data(jnp.asarray(held), impl=_keys.chacha20)
+            key = jax.random.wrap_key_data(jnp.asarray(held), impl=keys.chacha20)
             assert leaves(done.release) == leaves(run(path, key=key).release)
-        assert _assumptions.KEY_SECRET in done.guarantee.assumptions
+        assert assumptions.KEY_SECRET in done.guarantee.assumptions
         assert not path.exists()
     assert count == 11  # 5 things, and the two parts write twice
 
@@ -140,7 +143,7 @@ def test_on_record_one_transcript_leaves_wherever_it_is_killed(count, path, reco
         patch.setattr(_checkpoint, "_release", noting(drawn, _checkpoint._release))
         done.append(run(path, ledger=recording))
     assert len({tuple(leaves(each.release)) for each in done} | set(drawn)) == 1
-    assert len(_ledger.account(recording.path).spends) == 1
+    assert len(ledger_file.account(recording.path).spends) == 1
     assert not path.exists()
 
 
@@ -157,14 +160,14 @@ def noting(drawn, function):
 def test_a_process_that_is_killed_leaves_a_file_closed_to_others(path):
     code = (
         "import os, signal, sys\n"
-        "from jaxdpbo import _files\n"
-        "from jaxdpbo.drivers import _checkpoint as checkpoint\n"
+        "from jaxdpbo import files\n"
+        "from jaxdpbo.drivers import checkpoint\n"
         "import test_checkpoint\n"
-        "checkpoint.PARTS, write = 2, _files.replace\n"
+        "checkpoint.PARTS, write = 2, files.replace\n"
         "def once(*arguments):\n"
         "    write(*arguments)\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
-        "_files.replace = once\n"
+        "files.replace = once\n"
         "test_checkpoint.run(sys.argv[1], key=test_checkpoint.KEY)\n"
     )
     here = Path(__file__).parent
@@ -280,7 +283,7 @@ def test_on_record_a_run_whose_file_is_gone_is_spent(path, recording, monkeypatc
     stopped(path, monkeypatch, ledger=recording)
     path.unlink()
     for file in (path, None):
-        with pytest.raises(_ledger.LedgerError):
+        with pytest.raises(ledger_file.LedgerError):
             run(file, ledger=recording)
     assert not path.exists()
 
@@ -294,13 +297,13 @@ def test_on_record_no_other_file_goes_on(path, recording, monkeypatch):
         with pytest.raises(Killed):
             run(path, ledger=recording)
     assert path.exists()
-    with pytest.raises(_ledger.LedgerError, match="was charged before and did not end"):
+    with pytest.raises(ledger_file.LedgerError, match="was charged before and did not end"):
         run(path, ledger=recording)
 
 
 def test_what_a_killed_write_left_goes_with_the_file(path, monkeypatch):
     stopped(path, monkeypatch)
-    _files._write_unfinished(path, path.read_bytes(), 0o600)  # and no more, as where the process was killed
+    files._write_unfinished(path, path.read_bytes(), 0o600)  # and no more, as where the process was killed
     other = path.with_name(f"{path.name}.txt")
     other.touch()
     run(path)
@@ -321,11 +324,11 @@ def test_a_file_that_began_elsewhere_pays_for_no_second_transcript(path, recordi
 @pytest.mark.parametrize("ends", [True, False])
 def test_the_same_call_in_another_process_is_no_end_of_this_one(ends, path, recording, monkeypatch):
     """Between this one's charge and its note the other goes on with the same file: to the end, or it is killed."""
-    note, other = _ledger.note, []
+    note, other = ledger_file.note, []
 
     def late(*arguments, **options):
         with monkeypatch.context() as patch:
-            patch.setattr(_ledger, "note", note)
+            patch.setattr(ledger_file, "note", note)
             if not ends:
                 killed_after(patch, 7)  # after its first part
             with nullcontext() if ends else pytest.raises(Killed):
@@ -334,11 +337,11 @@ def test_the_same_call_in_another_process_is_no_end_of_this_one(ends, path, reco
         return note(*arguments, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(_ledger, "note", late)
+        patch.setattr(ledger_file, "note", late)
         released = run(path, ledger=recording).release
     other.append(run(path, ledger=recording))
     assert {tuple(leaves(each.release)) for each in other} == {tuple(leaves(released))}
-    assert len(_ledger.account(recording.path).spends) == 1
+    assert len(ledger_file.account(recording.path).spends) == 1
     assert not path.exists()
 
 
@@ -347,12 +350,12 @@ def test_a_disk_that_is_full_at_the_note_loses_no_budget(path, recording, monkey
         raise OSError("no space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(_ledger, "note", full)
+        patch.setattr(ledger_file, "note", full)
         with pytest.raises(OSError, match="no space"):
             run(path, ledger=recording)
     assert path.exists()
     assert leaves(run(path, ledger=recording).release) == leaves(run(path, ledger=recording).release)
-    assert len(_ledger.account(recording.path).spends) == 1
+    assert len(ledger_file.account(recording.path).spends) == 1
 
 
 def squares(point, data):

@@ -13,11 +13,11 @@ from oracles.choice import mu_of_pair, probabilities
 from scipy.stats import chisquare, norm
 
 from jaxdpbo import accounting
-from jaxdpbo.privacy import _calibration, _choice
-from jaxdpbo.privacy._mechanisms import tables
+from jaxdpbo.noise import calibration, choice
+from jaxdpbo.noise.mechanisms import tables
 
 USERS, POINTS, WIDTH = 12, 5, 2.0
-LADDER = tables.ladder(_choice.RATE)
+LADDER = tables.ladder(choice.RATE)
 NAMED = [0.0, 1.0, -1.0, 1.9, 1e308, -1e308, 3e-320, math.inf, -math.inf, math.nan]
 
 
@@ -26,7 +26,7 @@ def losses(seed=0):
 
 
 def budget(mu, noise="exact"):
-    return _choice.budget(mu, noise, dtype=float)
+    return choice.budget(mu, noise, dtype=float)
 
 
 @pytest.mark.parametrize("eta", [1e-6, 0.01, 0.5, 3.9, 4.1, 20.0])
@@ -47,7 +47,7 @@ def test_the_calibration_stays_within_what_was_asked_for(mu):
 
 @jax.jit
 def draws(key, chosen, values, favoured):
-    return jax.vmap(lambda each: _choice.choose_row(each, chosen, values, jnp.asarray(WIDTH), favoured))(
+    return jax.vmap(lambda each: choice.choose_row(each, chosen, values, jnp.asarray(WIDTH), favoured))(
         jax.random.split(key, 20_000)
     )
 
@@ -81,9 +81,9 @@ def test_one_user_moves_all_probabilities_by_the_range_and_no_more(other, mu, fa
     chosen, values = budget(mu), losses(seed) * 10.0**seed
     first, second = (_weights(chosen, each, favoured) for each in (values, np.c_[other, values[:, 1:]]))
     ratios = [Fraction(a * sum(second), b * sum(first)) for a, b in zip(first, second, strict=True)]
-    eta = _choice.pure_level(chosen)
+    eta = choice.pure_level(chosen)
     assert float(max(ratios) / min(ratios)) <= math.exp(eta) * (1 + 1e-12)
-    assert accounting.bounded_range_mu(eta) == _choice.level(chosen) <= mu
+    assert accounting.bounded_range_mu(eta) == choice.level(chosen) <= mu
 
 
 def test_a_width_that_does_not_bind_is_seen():
@@ -91,10 +91,10 @@ def test_a_width_that_does_not_bind_is_seen():
     chosen, values = budget(0.6), losses()
     far = values.copy()
     far[0, 0] += 100.0
-    wide = _choice.ChoiceBudget(chosen.mu, chosen.units * 50, chosen.digits // 50, "exact")  # what no clip would do
+    wide = choice.ChoiceBudget(chosen.mu, chosen.units * 50, chosen.digits // 50, "exact")  # what no clip would do
     first, second = (_weights(wide, each, -1) for each in (values, far))
     ratios = [Fraction(a * sum(second), b * sum(first)) for a, b in zip(first, second, strict=True)]
-    assert float(max(ratios) / min(ratios)) > math.exp(_choice.pure_level(chosen))
+    assert float(max(ratios) / min(ratios)) > math.exp(choice.pure_level(chosen))
 
 
 def _weights(chosen, values, favoured):
@@ -105,7 +105,7 @@ def _weights(chosen, values, favoured):
 
 @jax.jit
 def _scores(chosen, values, favoured):
-    return _choice.scores(chosen, _choice.sum_losses(chosen, values, jnp.asarray(WIDTH)), favoured)
+    return choice.scores(chosen, choice.sum_losses(chosen, values, jnp.asarray(WIDTH)), favoured)
 
 
 def test_noisy_scores_are_beyond_the_formula():
@@ -136,7 +136,7 @@ def test_scores_do_not_wrap():
 
 def test_without_noise_it_is_the_best_point():
     values = losses()
-    found = _choice.choose_row(jax.random.key(0), budget(math.inf, "none"), jnp.asarray(values), jnp.asarray(10.0))
+    found = choice.choose_row(jax.random.key(0), budget(math.inf, "none"), jnp.asarray(values), jnp.asarray(10.0))
     assert int(found) == np.argmin(values.mean(axis=1))
 
 
@@ -146,12 +146,12 @@ def test_too_little_budget_is_refused():
 
 
 def test_a_budget_beyond_float32_is_its_largest_number():
-    assert float(_choice.budget(1e308, "float", dtype=np.float32).mu) == np.finfo(np.float32).max
+    assert float(choice.budget(1e308, "float", dtype=np.float32).mu) == np.finfo(np.float32).max
 
 
 def test_a_million_users_keep_the_range():
     few, many = budget(1.0), budget(1.0)
-    assert _choice.pure_level(many) == _choice.pure_level(few) > 0.99 * accounting.bounded_range_eta(1.0)
+    assert choice.pure_level(many) == choice.pure_level(few) > 0.99 * accounting.bounded_range_eta(1.0)
     assert int(many.digits) >= 1
 
 
@@ -159,14 +159,14 @@ def test_a_million_users_keep_the_range():
 def test_no_width_makes_a_number_that_is_none(width):
     """A quotient of zeros or infinities would be drawn first, whatever the noise."""
     values = jnp.asarray([[-3e38, 0.0], [0.0, 0.0], [3e38, 0.0]], jnp.float32)
-    found = np.asarray(_choice.relative_losses(values, jnp.asarray(width, jnp.float32)))
+    found = np.asarray(choice.relative_losses(values, jnp.asarray(width, jnp.float32)))
     assert np.all((found >= 0) & (found <= 1))
 
 
 @pytest.mark.parametrize("mu", [1e-4, 1e-3, 0.1, 0.99, 1.01, 9.0])
 def test_the_range_of_a_float_choice_keeps_its_digits(float32, mu):
     """The logarithms of the frequencies' ratio, at a range that float32 would lose where two logarithms cancel."""
-    chosen = _choice.budget(mu, "float", dtype=jnp.float32)
+    chosen = choice.budget(mu, "float", dtype=jnp.float32)
     seen = []
 
     def draw(key, logits, **options):
@@ -175,7 +175,7 @@ def test_the_range_of_a_float_choice_keeps_its_digits(float32, mu):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(jax.random, "categorical", draw)
-        _choice.choose_row(
+        choice.choose_row(
             jax.random.key(0), chosen, jnp.asarray([[0.0], [1.0]], jnp.float32), jnp.asarray(1.0, jnp.float32)
         )
     exact = accounting.bounded_range_eta(float(chosen.mu)) / 2
@@ -190,7 +190,7 @@ def test_the_range_of_a_float_choice_keeps_its_digits(float32, mu):
 def test_shares_never_compose_beyond_the_whole(mu, dtype, weights):
     shares = [each / sum(weights) for each in weights]
     mu = float(np.asarray(mu, dtype))
-    levels = _calibration.split_levels(mu, shares, dtype)
+    levels = calibration.split_levels(mu, shares, dtype)
     assert accounting.compose_gdp_rounded_up(*levels) <= mu
     assert accounting.compose_gdp_rounded_up(*levels) == pytest.approx(mu, rel=1e-6)
     assert all(float(np.asarray(level, dtype)) == level for level in levels)
@@ -199,4 +199,4 @@ def test_shares_never_compose_beyond_the_whole(mu, dtype, weights):
 def test_an_exact_choice_is_within_what_was_asked_for_in_float32(float32):
     for units in range(2, 300):
         mu = accounting.bounded_range_mu(units / 128) * (1 - 1e-9)
-        assert _choice.level(_choice.budget(mu, "exact", dtype=jnp.float32)) <= mu
+        assert choice.level(choice.budget(mu, "exact", dtype=jnp.float32)) <= mu

@@ -9,20 +9,21 @@ from hypothesis import strategies as st
 from oracles import clipping as oracle
 from oracles import integers
 
-from jaxdpbo.privacy import _clipping, _sensitivity
+from jaxdpbo import sensitivity
+from jaxdpbo.noise import clipping
 
 POINTS, DIMENSION, USERS, CHUNK = 5, 3, 20, 8
 ULP = 2.0**-53
 HOSTILE = (np.nan, np.inf, -np.inf, 1e308, -1e308, 1.4e154, 1e154, 1e16, 1.0, -1.0, 1e-16, 1e-154, 5e-324, 0.0, -0.0)
 
-clip = jax.jit(_clipping.clip_by_l2_norm)
+clip = jax.jit(clipping.clip_by_l2_norm)
 
 
 def compiled():
     """A fresh compilation of the mean of clipped vectors, with whatever is patched at its first call."""
 
     def clipped_mean(weights, losses, clip_norm):
-        total, clipped, nonfinite = _clipping.weighted_clipped_sum(weights, losses, clip_norm)
+        total, clipped, nonfinite = clipping.weighted_clipped_sum(weights, losses, clip_norm)
         return total / losses.shape[1], clipped, nonfinite
 
     return jax.jit(clipped_mean)
@@ -30,7 +31,7 @@ def compiled():
 
 @pytest.fixture
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(_clipping, "CHUNK", CHUNK)
+    monkeypatch.setattr(clipping, "CHUNK", CHUNK)
 
 
 def made(users, seed=0):
@@ -99,7 +100,7 @@ def test_the_mean_in_chunks_is_the_loop_over_users(users, small_chunks):
 
 
 def test_the_mean_at_the_real_size_of_a_chunk_is_the_loop_over_users():
-    users = 2 * _clipping.CHUNK + 3
+    users = 2 * clipping.CHUNK + 3
     weights, losses = made(users)
     losses[:, ::97] = np.nan
     mean, clipped, nonfinite = compiled()(weights, losses, 1.0)
@@ -190,7 +191,7 @@ def check_sensitivity(examples, share=1.0, phases=tuple(Phase)):
         assert np.all(np.isfinite(left))
         assert np.all(np.isfinite(right))
         rounding = (2.0 * np.sqrt(DIMENSION) * USERS + 8.0) * case.clip_norm * ULP
-        bound = share * _sensitivity.clipped_sum(case.clip_norm) / USERS
+        bound = share * sensitivity.clipped_sum(case.clip_norm) / USERS
         assert np.linalg.norm(left - right) <= bound + rounding
 
     holds()
@@ -207,7 +208,7 @@ def test_opposite_users_move_the_mean_by_the_whole_sensitivity(small_chunks):
     after[:, 11] = -100.0
     mean = compiled()
     moved = np.linalg.norm(mean(weights, before, 0.7)[0] - mean(weights, after, 0.7)[0])
-    np.testing.assert_allclose(moved, _sensitivity.clipped_sum(0.7) / USERS, rtol=1e-12)
+    np.testing.assert_allclose(moved, sensitivity.clipped_sum(0.7) / USERS, rtol=1e-12)
 
 
 def without_nan_guard(vectors, clip_norm):
@@ -237,7 +238,7 @@ def clipping_each_coordinate(vectors, clip_norm):
     ids=lambda plant: plant.__name__,
 )
 def test_the_property_sees_a_planted_clip(plant, small_chunks, monkeypatch):
-    monkeypatch.setattr(_clipping, "clip_by_l2_norm", plant)
+    monkeypatch.setattr(clipping, "clip_by_l2_norm", plant)
     with pytest.raises(AssertionError):
         check_sensitivity(300, phases=(Phase.generate,))
 
@@ -254,16 +255,16 @@ def test_no_array_of_users_by_dimension_is_stored(rows):
 
     def temporaries(users):
         shapes = jax.ShapeDtypeStruct((rows, 33), jnp.float64), jax.ShapeDtypeStruct((275, users), jnp.float64)
-        compiled = jax.jit(_clipping.weighted_clipped_sum).lower(*shapes, 1.0).compile()
+        compiled = jax.jit(clipping.weighted_clipped_sum).lower(*shapes, 1.0).compile()
         return compiled.memory_analysis().temp_size_in_bytes
 
     few, many = temporaries(100_000), temporaries(1_000_000)
     assert many < 1.1 * few
-    assert many < 8 * 1.5 * _clipping.CHUNK * (275 + 4 * 33)  # a chunk of losses and a few of its vectors
+    assert many < 8 * 1.5 * clipping.CHUNK * (275 + 4 * 33)  # a chunk of losses and a few of its vectors
     assert many < 8 * 1_000_000 * 33 / 10
 
 
-SIZES = (1, 7, 37, 1000, _clipping.CHUNK, _clipping.CHUNK + 1, 3 * _clipping.CHUNK + 5)
+SIZES = (1, 7, 37, 1000, clipping.CHUNK, clipping.CHUNK + 1, 3 * clipping.CHUNK + 5)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -273,7 +274,7 @@ def test_any_partition_of_the_users_adds_up_to_the_same_integers(dtype):
     weights, losses = rng.normal(size=(33, 5)).astype(dtype), rng.normal(size=(33, sum(SIZES))).astype(dtype)
     losses[3, ::41] = np.nan
     total = jax.jit(
-        lambda losses, *present: _clipping.weighted_clipped_sum(
+        lambda losses, *present: clipping.weighted_clipped_sum(
             weights, losses, jnp.asarray(1.0, dtype), radius, *present
         )
     )
@@ -283,9 +284,9 @@ def test_any_partition_of_the_users_adds_up_to_the_same_integers(dtype):
         for size in order:
             group = losses[:, start : start + size]
             start += size
-            if size < _clipping.CHUNK:
-                padding = ((0, 0), (0, _clipping.CHUNK - size))
-                part = total(np.pad(group, padding, constant_values=np.nan), np.arange(_clipping.CHUNK) < size)
+            if size < clipping.CHUNK:
+                padding = ((0, 0), (0, clipping.CHUNK - size))
+                part = total(np.pad(group, padding, constant_values=np.nan), np.arange(clipping.CHUNK) < size)
             else:
                 part = total(group)
             found = [a + b for a, b in zip(found, [integers.value(*part[0]), *map(int, part[1:])], strict=True)]

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import jaxdpbo
-from jaxdpbo import _commands, ledger
-from jaxdpbo._commands import demo
+from jaxdpbo import commands, ledger
+from jaxdpbo.commands import demo
 
 ROOT = Path(__file__).parent.parent
 USERS = "the users with evaluated losses"
@@ -27,13 +27,13 @@ def path(tmp_path):
 
 
 def said(capsys, *arguments):
-    _commands.main([str(argument) for argument in arguments])
+    commands.main([str(argument) for argument in arguments])
     return capsys.readouterr().out
 
 
 def refusal(*arguments):
     with pytest.raises(SystemExit) as end:
-        _commands.main([str(argument) for argument in arguments])
+        commands.main([str(argument) for argument in arguments])
     return str(end.value)
 
 
@@ -44,13 +44,13 @@ def test_the_module_is_the_console_script():
     assert done.returncode == 1
     assert "nowhere.jsonl" in done.stderr
     assert "Traceback" not in done.stderr
-    assert 'jaxdpbo = "jaxdpbo._commands:main"' in (ROOT / "pyproject.toml").read_text()
+    assert 'jaxdpbo = "jaxdpbo.commands:main"' in (ROOT / "pyproject.toml").read_text()
 
 
-@pytest.mark.parametrize("name", _commands.COMMANDS)
+@pytest.mark.parametrize("name", commands.COMMANDS)
 def test_every_command_helps(capsys, name):
     with pytest.raises(SystemExit) as end:
-        _commands.main([name, "--help"])
+        commands.main([name, "--help"])
     assert end.value.code == 0
     assert f"usage: jaxdpbo {name}" in capsys.readouterr().out
 
@@ -58,12 +58,12 @@ def test_every_command_helps(capsys, name):
 def test_what_is_no_command_is_refused(capsys):
     for arguments in ([], ["audit"]):
         with pytest.raises(SystemExit) as end:
-            _commands.main(arguments)
+            commands.main(arguments)
         assert end.value.code == 2
     with pytest.raises(SystemExit):
-        _commands.main(["--help"])
+        commands.main(["--help"])
     shown = capsys.readouterr().out
-    assert all(name in shown for name in _commands.COMMANDS)
+    assert all(name in shown for name in commands.COMMANDS)
 
 
 def test_the_ledger_is_described_and_verified_against_a_head_noted_earlier(capsys, path):
@@ -98,7 +98,7 @@ def test_a_missing_extra_is_named(monkeypatch):
     for name in ("matplotlib", "tqdm"):
         with monkeypatch.context() as patched:
             patched.setitem(sys.modules, name, None)
-            extra = _commands.EXTRAS[name]
+            extra = commands.EXTRAS[name]
             assert f"{name} is missing: pip install -e '.[{extra}]' in the checkout of jaxdpbo" in refusal("demo")
 
 
@@ -130,6 +130,6 @@ def test_the_demo_draws_random_search_as_the_best_loss_so_far(monkeypatch):
 
 def test_the_version_is_said(capsys):
     with pytest.raises(SystemExit) as end:
-        _commands.main(["--version"])
+        commands.main(["--version"])
     assert end.value.code == 0
     assert capsys.readouterr().out == f"jaxdpbo {jaxdpbo.__version__}\n"

@@ -12,7 +12,7 @@ from protocol_cases import CASES, records
 from transform_cases import KINDS
 
 from jaxdpbo import drivers, ledger, outsourcing, transforms
-from jaxdpbo.privacy import _keys
+from jaxdpbo.noise import keys
 
 
 def loop_over(name):
@@ -63,7 +63,7 @@ def conversation(folder):
 
 
 def split_and_folded(_):
-    key = _keys.secret_key()
+    key = keys.secret_key()
     for step in range(3):
         one, two = jax.random.split(jax.random.fold_in(key, step))
         jax.random.bits(one, (3,)), jax.random.split(two, 5)

@@ -11,7 +11,7 @@ from dp_accounting import dp_event, pld, rdp
 from oracles import composition as oracle
 
 from jaxdpbo import accounting
-from jaxdpbo.privacy._accounting import _grid, composition, stage
+from jaxdpbo.accounting import composition, grid, stage
 
 DELTA = 1e-5
 CLOSE = 1 - 1e-13  # roots of one function, found in two ways
@@ -222,7 +222,7 @@ def test_no_composition_of_finite_pairs_is_above_its_total(trials):
     ],
 )
 def test_the_pair_on_the_grid_has_a_profile_just_above_what_it_was_made_of(profile, least):
-    part = _grid.from_profile(profile, 0.01, 1e-12, 20_000)
+    part = grid.from_profile(profile, 0.01, 1e-12, 20_000)
     half = len(part.mass) // 2
     losses = 0.01 * np.arange(-half, half + 1)
     assert part.mass.sum() + part.infinite == pytest.approx(1.0, abs=1e-11)

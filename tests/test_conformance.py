@@ -21,8 +21,10 @@ from oracles import conformance
 from protocol_cases import CASES
 
 from jaxdpbo import Recording, ledger, transforms
-from jaxdpbo.drivers import _compiled_steps
-from jaxdpbo.privacy import _assumptions, _guarantee, _mechanisms, _private_mean, _recording, _totals, _wide_integers
+from jaxdpbo.drivers import compiled_steps
+from jaxdpbo.guarantee import assumptions, guarantees
+from jaxdpbo.guarantee import recording as _recording
+from jaxdpbo.noise import mechanisms, private_mean, totals, wide_integers
 
 ROUTES = {
     name: case
@@ -91,20 +93,20 @@ def data_set(rng, config, case, ordinary):
 
 def points_of(config, case):
     """How many points each step asks for."""
-    state = jax.eval_shape(lambda: _compiled_steps.begin(case.algorithm, jax.random.key(0), config).state)
+    state = jax.eval_shape(lambda: compiled_steps.begin(case.algorithm, jax.random.key(0), config).state)
     return [len(jax.eval_shape(case.algorithm.ask, jax.random.key(0), config, state).points)] * config.steps
 
 
 def run(case, config, key, values):
     """All steps and the release, by the drivers' own pieces."""
     algorithm = case.algorithm
-    init_key, loop_key, release_key = _compiled_steps.run_keys(key)
-    snapshot = _compiled_steps.begin(algorithm, init_key, config)
+    init_key, loop_key, release_key = compiled_steps.run_keys(key)
+    snapshot = compiled_steps.begin(algorithm, init_key, config)
     for t, value in enumerate(values):
-        ask_key, tell_key = _compiled_steps.step_keys(loop_key, t)
-        query = _compiled_steps.ask(algorithm, ask_key, config, snapshot.state)
-        snapshot, _ = _compiled_steps.learn(algorithm, tell_key, config, snapshot, query, jnp.asarray(value))
-    return _compiled_steps.release(algorithm, release_key, config, snapshot.state)
+        ask_key, tell_key = compiled_steps.step_keys(loop_key, t)
+        query = compiled_steps.ask(algorithm, ask_key, config, snapshot.state)
+        snapshot, _ = compiled_steps.learn(algorithm, tell_key, config, snapshot, query, jnp.asarray(value))
+    return compiled_steps.release(algorithm, release_key, config, snapshot.state)
 
 
 def cost_of(stated):
@@ -122,7 +124,7 @@ def check(case, fresh, attained=0.95, bases=1) -> dict[str, Any]:
         released, draws = recording.record(run, case, config, key, values)
         assert draws, "nothing is drawn"
         for mechanism in {draw.mechanism for draw in draws}:
-            assert mechanism.startswith("float") == (_assumptions.IDEAL_NOISE in stated.assumptions), mechanism
+            assert mechanism.startswith("float") == (assumptions.IDEAL_NOISE in stated.assumptions), mechanism
         for user, replaced in neighbours(rng, values, 200):
             other = [value.copy() for value in values]
             for value, own in zip(other, replaced, strict=True):
@@ -152,7 +154,7 @@ def test_a_prior_averaged_release_draws_what_it_states(name, fresh, bases):
     case, worst = CASES[name], 0.0
     config, stated = case.config(1.0), case.algorithm.privacy(case.config(1.0))
     point, value = float(config.point_sensitivity), float(config.value_sensitivity)
-    state = _compiled_steps.begin(case.algorithm, jax.random.key(0), config).state
+    state = compiled_steps.begin(case.algorithm, jax.random.key(0), config).state
     rng, raw = np.random.default_rng(0), state.raw
     state = state._replace(public=state.public._replace(step=jnp.asarray(config.steps, jnp.int32)))
 
@@ -162,13 +164,13 @@ def test_a_prior_averaged_release_draws_what_it_states(name, fresh, bases):
 
     means, utilities = rng.normal(size=raw.posterior.mean.shape), rng.normal(size=config.steps)
     release_key, recording = jax.random.key(1), fresh()
-    recording.record(_compiled_steps.release, case.algorithm, release_key, config, moved(means, utilities))
+    recording.record(compiled_steps.release, case.algorithm, release_key, config, moved(means, utilities))
     for number in range(200 * bases):
         share = rng.uniform(0.99, 1.0) if number % 2 else rng.uniform()
         far = moved(
             means + share * point * rng.choice([-1, 1], means.shape), utilities + share * value * rng.choice([-1, 1])
         )
-        _, pairs = recording.play(_compiled_steps.release, case.algorithm, release_key, config, far)
+        _, pairs = recording.play(compiled_steps.release, case.algorithm, release_key, config, far)
         worst = max(worst, conformance.epsilon_of(tape.terms(pairs)))
     assert 0.95 * stated.level <= worst <= stated.level * (1 + 1e-6)
 
@@ -218,7 +220,7 @@ def test_a_charge_is_the_whole_guarantee(name, tmp_path, record_property):
 @pytest.mark.parametrize("level", [0.1, 1.0, 2.0])
 @pytest.mark.parametrize("total_variation", [0.0, 1e-12, 1e-10])
 def test_an_epsilon_pays_for_the_total_variation_and_for_no_more(level, total_variation):
-    stated = _guarantee.guarantee("gdp", level, "replace_one", "users", total_variation=total_variation)
+    stated = guarantees.guarantee("gdp", level, "replace_one", "users", total_variation=total_variation)
     epsilon = stated.epsilon(1e-5)
     assert conformance.delta_of(level, epsilon, total_variation) <= 1e-5 * (1 + 1e-9)
     assert conformance.delta_of(level, 0.999 * epsilon, total_variation) > 1e-5
@@ -239,15 +241,15 @@ def count_twice(case):
 
     def contribute(*arguments):
         total, memory = case.algorithm.contribute(*arguments)
-        return total._replace(whole=_totals.add(total.whole, total.whole)), memory
+        return total._replace(whole=totals.add(total.whole, total.whole)), memory
 
     return case._replace(algorithm=case.algorithm._replace(contribute=contribute))
 
 
 def half_the_noise(case, monkeypatch):
-    real = _private_mean._perturb
+    real = private_mean._perturb
     monkeypatch.setattr(
-        _private_mean, "_perturb", lambda key, budget, *rest: real(key, replace(budget, sigma=budget.sigma // 2), *rest)
+        private_mean, "_perturb", lambda key, budget, *rest: real(key, replace(budget, sigma=budget.sigma // 2), *rest)
     )
     return case
 
@@ -256,11 +258,11 @@ def noise_in_floats(case, monkeypatch):
     """Of the right size, and not exact."""
 
     def perturb(key, budget, total, deviation):
-        mean = _wide_integers.to_float(total, deviation.dtype)
-        noised = _mechanisms.gaussian(key, mean, jnp.asarray(float(budget.sigma), mean.dtype))
-        return _wide_integers.widen(jnp.rint(noised).astype(jnp.int32))
+        mean = wide_integers.to_float(total, deviation.dtype)
+        noised = mechanisms.gaussian(key, mean, jnp.asarray(float(budget.sigma), mean.dtype))
+        return wide_integers.widen(jnp.rint(noised).astype(jnp.int32))
 
-    monkeypatch.setattr(_private_mean, "_perturb", perturb)
+    monkeypatch.setattr(private_mean, "_perturb", perturb)
     return case
 
 
@@ -269,9 +271,9 @@ def releases_forgotten(case, monkeypatch):
 
     def perturb_losses(key, budget, total, low, high):
         level = budget.mu / budget.steps**0.5
-        return _private_mean._perturb(key, budget, total, (high - low) / budget.users / level)
+        return private_mean._perturb(key, budget, total, (high - low) / budget.users / level)
 
-    monkeypatch.setattr(_private_mean, "perturb_losses", perturb_losses)
+    monkeypatch.setattr(private_mean, "perturb_losses", perturb_losses)
     return case
 
 

@@ -10,11 +10,10 @@ import pytest
 from protocol_cases import CASES, records
 
 from jaxdpbo import dp_gibo, drivers, ledger, private_estimate, private_evaluations, private_search, tables
-from jaxdpbo._algorithms import random_search
-from jaxdpbo._types import missing_fields
-from jaxdpbo.drivers import _compiled_steps, _result
-from jaxdpbo.privacy import _assumptions
-from jaxdpbo.types import Config, Info, PublicState
+from jaxdpbo.algorithms import random_search
+from jaxdpbo.drivers import compiled_steps, result
+from jaxdpbo.guarantee import assumptions
+from jaxdpbo.types import Config, Info, PublicState, missing_fields
 
 CASE = CASES["dp_gd"]
 DRIVERS = {"scan": drivers.run_scan, "loop": drivers.run_loop}
@@ -67,11 +66,11 @@ def with_misspelt_info():
 def test_every_algorithm_has_the_fields_that_drivers_read(name):
     case = CASES[name]
     config, key = case.config(1.0), jax.random.key(0)
-    snapshot = _compiled_steps.begin.eval_shape(case.algorithm, key, config)
+    snapshot = compiled_steps.begin.eval_shape(case.algorithm, key, config)
     state = snapshot.state
     query = jax.eval_shape(case.algorithm.ask, key, config, state)
     values = jax.ShapeDtypeStruct((*query.mask.shape, *case.shape), query.points.dtype)
-    (after, _), info = _compiled_steps.learn.eval_shape(case.algorithm, key, config, snapshot, query, values)
+    (after, _), info = compiled_steps.learn.eval_shape(case.algorithm, key, config, snapshot, query, values)
     assert missing_fields(config, Config) == missing_fields(info, Info) == []
     assert missing_fields(state.public, PublicState) == missing_fields(after.public, PublicState) == []
     assert (state.public.budget is None) == (after.public.budget is None)
@@ -114,13 +113,13 @@ def test_a_config_without_users_is_refused():
         privacy=lambda config: CASE.algorithm.privacy(CASE.config(1.0)),
     )
     with pytest.raises(TypeError, match="the config of an algorithm must have the field 'users'"):
-        _result.state_guarantee(algorithm, CASE.objective, Bare())
+        result.state_guarantee(algorithm, CASE.objective, Bare())
 
 
 @pytest.mark.parametrize("missing", ["contribute", "perturb"])
 def test_an_algorithm_has_contribute_and_perturb_or_neither(missing):
     with pytest.raises(TypeError, match="must have both contribute and perturb, or neither"):
-        _result.state_guarantee(CASE.algorithm._replace(**{missing: None}), CASE.objective, CASE.config(1.0))
+        result.state_guarantee(CASE.algorithm._replace(**{missing: None}), CASE.objective, CASE.config(1.0))
 
 
 SILENT = dp_gibo.algorithm._replace(
@@ -128,7 +127,7 @@ SILENT = dp_gibo.algorithm._replace(
 )
 KEY = jax.random.key(0)
 RUN = drivers.Execution(key=KEY, insecure_key=True)
-UNSAID = {_assumptions.IDEAL_NOISE, _assumptions.PUBLIC_CONFIG, _assumptions.SEPARABLE_LOSSES}
+UNSAID = {assumptions.IDEAL_NOISE, assumptions.PUBLIC_CONFIG, assumptions.SEPARABLE_LOSSES}
 
 
 def absolute(point, rows):
@@ -153,9 +152,9 @@ def guarantees_of(driver, run):
 @pytest.mark.parametrize("driver", [*DRIVERS, "table", "sweep", "estimate"])
 def test_every_driver_names_what_an_algorithm_of_yours_left_unsaid(driver):
     (stated,) = guarantees_of(driver, drivers.Execution())
-    assert {_assumptions.RANDOM_BITS, *UNSAID} <= set(stated.assumptions)
+    assert {assumptions.RANDOM_BITS, *UNSAID} <= set(stated.assumptions)
     (stated,) = guarantees_of(driver, drivers.Execution(key=KEY) if driver == "sweep" else RUN)
-    assert {_assumptions.WEAK_KEY, _assumptions.KEY_SECRET, *UNSAID} <= set(stated.assumptions)
+    assert {assumptions.WEAK_KEY, assumptions.KEY_SECRET, *UNSAID} <= set(stated.assumptions)
 
 
 def test_a_weak_key_is_refused_where_the_noise_is_unknown():
@@ -166,14 +165,14 @@ def test_a_weak_key_is_refused_where_the_noise_is_unknown():
 @pytest.mark.parametrize("name", CASES)
 def test_drivers_add_nothing_to_what_the_algorithms_here_state(name):
     algorithm, config = CASES[name].algorithm, CASES[name].config(1.0)
-    stated = _result.state_guarantee(algorithm, CASES[name].objective, config)
+    stated = result.state_guarantee(algorithm, CASES[name].objective, config)
     assert stated.assumptions == algorithm.privacy(config).assumptions
 
 
 def test_what_init_returns_must_be_a_state():
     algorithm = CASE.algorithm._replace(init=lambda key, config: config.bounds)
     with pytest.raises(TypeError, match="init must return a State, got ShapeDtypeStruct"):
-        _result.state_guarantee(algorithm, CASE.objective, CASE.config(1.0))
+        result.state_guarantee(algorithm, CASE.objective, CASE.config(1.0))
 
 
 def test_a_tell_is_traced_once_though_its_shapes_are_looked_at():

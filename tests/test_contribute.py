@@ -13,9 +13,9 @@ from oracles import integers
 from protocol_cases import CASES, USERS, records
 
 from benchmarks import contributions
-from jaxdpbo._algorithms import dp_gibo
-from jaxdpbo.drivers import _compiled_run, _compiled_steps, _result
-from jaxdpbo.privacy import _totals
+from jaxdpbo.algorithms import dp_gibo
+from jaxdpbo.drivers import compiled_run, compiled_steps, result
+from jaxdpbo.noise import totals
 
 ADDS = [name for name, case in CASES.items() if case.algorithm.contribute is not None]
 RANDOM = "random", "threefry"  # in the names of JAX's primitives that draw, or that take a key apart
@@ -27,14 +27,14 @@ def begun(name, steps=1):
     """The case, its config, where it stands after some steps, its next query and the users' values there."""
     case = CASES[name]
     config = case.config(1.0)
-    snapshot = _compiled_steps.begin(case.algorithm, KEY, config)
+    snapshot = compiled_steps.begin(case.algorithm, KEY, config)
     for t in range(steps + 1):
-        query = _compiled_steps.ask(case.algorithm, jax.random.fold_in(KEY, 2 * t), config, snapshot.state)
+        query = compiled_steps.ask(case.algorithm, jax.random.fold_in(KEY, 2 * t), config, snapshot.state)
         values = jax.vmap(case.objective, in_axes=(0, None))(query.points, jnp.asarray(records()))
         if t == steps:
             return case, config, snapshot, query, values
         key = jax.random.fold_in(KEY, 2 * t + 1)
-        snapshot, _ = _compiled_steps.learn(case.algorithm, key, config, snapshot, query, values)
+        snapshot, _ = compiled_steps.learn(case.algorithm, key, config, snapshot, query, values)
 
 
 def jaxpr_of(function, *arguments):
@@ -69,13 +69,13 @@ def used(function, outputs_of, *arguments):
 
 
 def learning(algorithm, config):
-    """``_compiled_run.learn`` in which what the mechanisms return is an argument of its own."""
+    """``compiled_run.learn`` in which what the mechanisms return is an argument of its own."""
 
     def learn(key, state, memory, query, values, released, refined):
         stopped = algorithm._replace(
             perturb=lambda *_: released, refine=lambda *_: refined if algorithm.refine is not None else None
         )
-        (after, _), info = _compiled_run.learn(stopped, key, config, _result.Snapshot(state, memory), query, values)
+        (after, _), info = compiled_run.learn(stopped, key, config, result.Snapshot(state, memory), query, values)
         return after, info
 
     return learn
@@ -170,7 +170,7 @@ def test_any_groups_of_users_add_up_to_all(name, steps, sizes):
             (snapshot.memory, values),
         )
         total, memory = contributed(case.algorithm, config, query, *padded, present)
-        found = total if found is None else _totals.add(found, total)
+        found = total if found is None else totals.add(found, total)
         kept.append(jax.tree.map(lambda leaf, own=own: leaf[..., : own.stop - own.start], memory))
     jax.tree.map(assert_equal_or_close, found, whole)
     jax.tree.map(
@@ -290,7 +290,7 @@ def test_a_clip_norm_is_found_in_the_first_step_alone():
 def test_a_query_with_a_survey_needs_both_functions():
     case, config, snapshot, query, values = begun("dp_gibo, recent, private clip")
     with pytest.raises(TypeError, match="must have the functions survey and refine"):
-        _compiled_run.learn(case.algorithm._replace(survey=None), KEY, config, snapshot, query, values)
+        compiled_run.learn(case.algorithm._replace(survey=None), KEY, config, snapshot, query, values)
 
 
 @pytest.mark.parametrize("name", ["dp_gd", "dp_gibo", "dp_gibo, recent, private clip"])

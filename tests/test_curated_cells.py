@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from oracles import cells as oracle
 
-from jaxdpbo.privacy import _accounting, _transforms
-from jaxdpbo.privacy._transforms import configs, curation
+from jaxdpbo import accounting, transforms
+from jaxdpbo.transforms import configs, curation
 
 FAR = 5e6, -1e9, 0.0, 5e5
 SCALES = 0.01, 0.1, 1.0, 100 / 3
@@ -24,7 +24,7 @@ HUGE = 1e12, 1e200  # units
 def config(kind, dimension, *, scale=1.0, radius=None, epsilon=1.0, turn=0):
     more = {"gaussian": {"delta": 1e-5}, "private_projection": {"delta": 1e-5, "projected": 2}}.get(kind, {})
     centre = np.resize(np.roll(FAR, turn), dimension)
-    return getattr(_transforms, kind)(centre=centre, scale=scale, epsilon=epsilon, radius=radius, **more)
+    return getattr(transforms, kind)(centre=centre, scale=scale, epsilon=epsilon, radius=radius, **more)
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def cells_of(monkeypatch):
     monkeypatch.setattr(curation, "_add_noise", lambda key, cells, config: seen.append(cells) or cells)
 
     def cells(chosen, rows, seed=0):
-        _transforms.curate(jax.random.key(seed), chosen, rows, insecure_key=True)
+        transforms.curate(jax.random.key(seed), chosen, rows, insecure_key=True)
         assert seen[-1].dtype == np.int32
         return seen.pop().astype(np.int64)
 
@@ -43,7 +43,7 @@ def cells_of(monkeypatch):
 
 def moved(chosen, first, second):
     """By how many cells two releases under one key are apart: the noise is the same."""
-    released = [_transforms.curate(jax.random.key(0), chosen, rows, insecure_key=True) for rows in (first, second)]
+    released = [transforms.curate(jax.random.key(0), chosen, rows, insecure_key=True) for rows in (first, second)]
     stretch = released[0].metadata.distribution.scale / chosen.distribution.scale
     apart = np.diff([np.asarray(one.z, np.float64) for one in released], axis=0)[0] / (chosen.cell * stretch)
     np.testing.assert_allclose(apart, np.rint(apart), atol=0.1)
@@ -166,7 +166,7 @@ def test_noise_that_pays_for_no_rounding_is_seen(kind, dimension, cells_of):
             elif kind == "planar_laplace":
                 planted = replace(chosen, cell=reach * float(configs.PLANAR) / epsilon)
             else:
-                distance = _accounting.largest_distance(_accounting.gdp_mu(epsilon, 1e-5), chosen.grid_scale)
+                distance = accounting.largest_distance(accounting.gdp_mu(epsilon, 1e-5), chosen.grid_scale)
                 planted = replace(chosen, cell=reach / distance)
             rng = np.random.default_rng(0)
             pairs = (neighbours if radius is None else anywhere)(rng, planted, 200, np.float64)
@@ -183,7 +183,7 @@ def test_rows_along_the_longest_direction_of_a_projection_move_by_no_more_than_i
     chosen = config("private_projection", 5, scale=0.1)
     with jax.enable_x64(x64):
         for seed in range(trials("public projections, neighbours along their longest direction", 10, 1000, 0)):
-            drawn = _transforms.curate(jax.random.key(seed), chosen, chosen.centre[None], insecure_key=True)
+            drawn = transforms.curate(jax.random.key(seed), chosen, chosen.centre[None], insecure_key=True)
             direction = np.linalg.svd(np.asarray(drawn.metadata.projection, np.float64))[0][:, 0]
             first = chosen.centre + rng.normal(0, 10, (40, 5))
             second = first + direction * chosen.scale * (1 - 2.0**-20)
@@ -210,6 +210,6 @@ OF_EVERY_DTYPE = {
 def test_rows_of_every_dtype_count_in_full(dtype, cells_of):
     """Also rows of more digits than float64 has, where the difference from the centre is short."""
     rows, middle = OF_EVERY_DTYPE[dtype], -(2.0**63) if dtype == "least int64" else float(OF_EVERY_DTYPE[dtype][3][0])
-    chosen = _transforms.product_laplace(centre=[middle], scale=1.0, epsilon=1.0)
+    chosen = transforms.product_laplace(centre=[middle], scale=1.0, epsilon=1.0)
     wanted = {"least int64": np.arange(7), "long uint64": 2 * np.arange(-3, 4)}.get(dtype, np.arange(-3, 4))
     np.testing.assert_array_equal(cells_of(chosen, rows)[:, 0], configs.CELLS * wanted)

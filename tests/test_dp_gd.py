@@ -10,11 +10,11 @@ from oracles import dp_gd as oracle
 from scipy import stats
 
 from benchmarks.papers import huber_regression
-from jaxdpbo import drivers
-from jaxdpbo._algorithms import dp_gd
-from jaxdpbo._checks import low_high
-from jaxdpbo.drivers import _compiled_run, _compiled_steps
-from jaxdpbo.privacy import _clipping, _sensitivity
+from jaxdpbo import drivers, sensitivity
+from jaxdpbo.algorithms import dp_gd
+from jaxdpbo.checks import low_high
+from jaxdpbo.drivers import compiled_run, compiled_steps
+from jaxdpbo.noise import clipping
 
 USERS, STEPS, DIMENSION = 7, 6, 2
 BOUNDS = np.array([[-2.0] * DIMENSION, [2.0] * DIMENSION])
@@ -109,9 +109,9 @@ def test_the_noise_has_the_law_that_the_guarantee_states():
 def largest_move():
     """Replay on neighbours without noise: how far the mean gradient moves, over ``2 B / n``."""
     chosen = config(mu=np.inf)
-    snapshot = _compiled_steps.begin(dp_gd.algorithm, key(), chosen)
+    snapshot = compiled_steps.begin(dp_gd.algorithm, key(), chosen)
     query = dp_gd.ask(key(), chosen, snapshot.state)
-    learn = jax.jit(lambda values: _compiled_run.learn(dp_gd.algorithm, key(), chosen, snapshot, query, values))
+    learn = jax.jit(lambda values: compiled_run.learn(dp_gd.algorithm, key(), chosen, snapshot, query, values))
     rng = np.random.default_rng(3)
     base = rng.normal(size=(1, DIMENSION, USERS))
     moves = []
@@ -124,7 +124,7 @@ def largest_move():
         ((after, _), info), ((after_other, _), info_other) = learn(base), learn(other)
         moves.append(float(np.linalg.norm(info.gradient - info_other.gradient)))
         np.testing.assert_array_equal(after.public.step, after_other.public.step)
-    return np.max(moves) / (_sensitivity.clipped_sum(CLIP_NORM) / USERS)
+    return np.max(moves) / (sensitivity.clipped_sum(CLIP_NORM) / USERS)
 
 
 def test_one_user_moves_the_gradient_by_the_declared_sensitivity_at_most():
@@ -144,16 +144,16 @@ def unguarded(vectors, clip_norm):
 @pytest.mark.parametrize("bug", [unclipped, unguarded])
 def test_a_planted_clipping_bug_is_caught(monkeypatch, bug):
     """Raw gradients used; NaN defeats the clip."""
-    monkeypatch.setattr(_clipping, "clip_by_l2_norm", bug)
+    monkeypatch.setattr(clipping, "clip_by_l2_norm", bug)
     assert not largest_move() <= 1 + 1e-12
 
 
 def test_a_step_under_another_budget_releases_nothing():
     chosen = config()
-    snapshot = _compiled_steps.begin(dp_gd.algorithm, key(), chosen)
+    snapshot = compiled_steps.begin(dp_gd.algorithm, key(), chosen)
     query = dp_gd.ask(key(), chosen, snapshot.state)
     values = jnp.ones((1, DIMENSION, USERS))
-    after, _ = _compiled_run.learn(dp_gd.algorithm, key(), config(mu=MU / 2), snapshot, query, values)
+    after, _ = compiled_run.learn(dp_gd.algorithm, key(), config(mu=MU / 2), snapshot, query, values)
     jax.tree.map(np.testing.assert_array_equal, after, snapshot)
 
 

@@ -14,12 +14,12 @@ from oracles import kernels as kernel_oracle
 from scipy import stats
 
 from benchmarks.papers import location
-from jaxdpbo import drivers, kernels, types
-from jaxdpbo._algorithms import dp_gibo
-from jaxdpbo._checks import low_high
-from jaxdpbo.drivers import _compiled_run, _compiled_steps
-from jaxdpbo.privacy import _clipping, _mechanisms, _sensitivity, _totals
-from jaxdpbo.surrogate import _gradient_design
+from jaxdpbo import drivers, kernels, sensitivity, types
+from jaxdpbo.algorithms import dp_gibo
+from jaxdpbo.checks import low_high
+from jaxdpbo.drivers import compiled_run, compiled_steps
+from jaxdpbo.noise import clipping, mechanisms, totals
+from jaxdpbo.surrogate import gradient_design
 
 USERS, STEPS, BATCH, DIMENSION = 7, 4, 3, 2
 BOUNDS = np.array([[-2.0] * DIMENSION, [2.0] * DIMENSION])
@@ -60,14 +60,14 @@ class Work(NamedTuple):
 
 def steps_of(chosen, data, seed=0, finite_from=None):
     """Every (snapshot before, query, values, tell key, snapshot after, info); infinite records until that step."""
-    snapshot, seen = _compiled_steps.begin(dp_gibo.algorithm, key(seed), chosen), []
+    snapshot, seen = compiled_steps.begin(dp_gibo.algorithm, key(seed), chosen), []
     for t in range(chosen.steps):
         ask_key, tell_key = jax.random.split(jax.random.fold_in(key(seed), t))
-        query = _compiled_steps.ask(dp_gibo.algorithm, ask_key, chosen, snapshot.state)
+        query = compiled_steps.ask(dp_gibo.algorithm, ask_key, chosen, snapshot.state)
         if t == finite_from:
             data = np.where(np.isinf(data), 0.5, data)
         values = evaluate(query.points, data)
-        after, info = _compiled_steps.learn(dp_gibo.algorithm, tell_key, chosen, snapshot, query, values)
+        after, info = compiled_steps.learn(dp_gibo.algorithm, tell_key, chosen, snapshot, query, values)
         seen.append((snapshot, query, values, tell_key, after, info))
         snapshot = after
     return seen
@@ -112,7 +112,7 @@ def gradients_of_many_keys(chosen, count):
     @jax.jit
     @jax.vmap
     def noise(one):
-        after, info = _compiled_run.learn(dp_gibo.algorithm, one, chosen, before, query, values)
+        after, info = compiled_run.learn(dp_gibo.algorithm, one, chosen, before, query, values)
         return (before.state.public.theta - after.state.public.theta) / chosen.step_size - info.gradient
 
     return np.asarray(noise(jax.random.split(key(5), count)))
@@ -174,11 +174,11 @@ def test_a_whole_run_leaks_mu_and_no_more(noise, trials):
 @pytest.mark.parametrize("factor", [0.5, 1 / np.sqrt(5)])
 def test_too_little_noise_is_seen_by_the_attack(monkeypatch, factor):
     """Sensitivity B / n for 2 B / n; each of the five steps given the whole budget."""
-    honest, exact = _mechanisms.gaussian, _mechanisms.rounded_gaussian
-    monkeypatch.setattr(_mechanisms, "gaussian", lambda key, value, deviation: honest(key, value, factor * deviation))
+    honest, exact = mechanisms.gaussian, mechanisms.rounded_gaussian
+    monkeypatch.setattr(mechanisms, "gaussian", lambda key, value, deviation: honest(key, value, factor * deviation))
     assert measured_mu(2_000, "float")[0] > MU
     less = lambda key, shape, sigma: jnp.rint(factor * exact(key, shape, sigma).astype(float)).astype(jnp.int32)  # noqa: E731
-    monkeypatch.setattr(_mechanisms, "rounded_gaussian", less)
+    monkeypatch.setattr(mechanisms, "rounded_gaussian", less)
     assert measured_mu(2_000, "exact")[0] > MU
 
 
@@ -198,9 +198,9 @@ def neighbours():
 def largest_move():
     """Replay on neighbours without noise: how far the first gradient moves, over ``2 B / n``."""
     chosen = config(mu=np.inf)
-    snapshot = _compiled_steps.begin(dp_gibo.algorithm, key(), chosen)
-    query = _compiled_steps.ask(dp_gibo.algorithm, key(), chosen, snapshot.state)
-    learn = jax.jit(lambda values: _compiled_run.learn(dp_gibo.algorithm, key(), chosen, snapshot, query, values))
+    snapshot = compiled_steps.begin(dp_gibo.algorithm, key(), chosen)
+    query = compiled_steps.ask(dp_gibo.algorithm, key(), chosen, snapshot.state)
+    learn = jax.jit(lambda values: compiled_run.learn(dp_gibo.algorithm, key(), chosen, snapshot, query, values))
     moves = []
     for base, other in neighbours():
         ((after, _), info), ((after_other, _), info_other) = learn(base), learn(other)
@@ -213,7 +213,7 @@ def largest_move():
             )
         ]
         assert set(differing) <= {"theta", "path", "optimizer"}  # all else public is the same, whatever a user does
-    return np.max(moves) / (_sensitivity.clipped_sum(CLIP_NORM) / USERS)
+    return np.max(moves) / (sensitivity.clipped_sum(CLIP_NORM) / USERS)
 
 
 def test_one_user_moves_the_gradient_by_at_most_the_declared_sensitivity():
@@ -238,7 +238,7 @@ def unguarded(weights, losses, clip_norm, radius, present):
 @pytest.mark.parametrize("bug", [unclipped, unguarded])
 def test_a_planted_clipping_bug_is_caught(monkeypatch, bug):
     """Raw gradients used; NaN defeats the clip."""
-    monkeypatch.setattr(_clipping, "weighted_clipped_sum", bug)
+    monkeypatch.setattr(clipping, "weighted_clipped_sum", bug)
     assert not largest_move() <= 1 + 1e-12
 
 
@@ -338,8 +338,8 @@ def test_algorithm_2_takes_the_smallest_batch_under_the_tolerance():
 def best_trace(chosen, before, public):
     """The trace of the best batch of ``chosen``, on what is known to a run of ``before``."""
     factorization, _ = dp_gibo.run._recall(before, public)
-    designs, mask = _gradient_design.directions(chosen.batch, chosen.batch, DIMENSION), jnp.ones(chosen.batch, bool)
-    _, trace = _gradient_design.propose_points(
+    designs, mask = gradient_design.directions(chosen.batch, chosen.batch, DIMENSION), jnp.ones(chosen.batch, bool)
+    _, trace = gradient_design.propose_points(
         chosen.model, factorization, public.theta, chosen.bounds, designs, mask, polish_steps=chosen.polish_steps
     )
     return trace
@@ -353,7 +353,7 @@ def test_algorithm_2_flags_a_cap_that_binds():
     assert np.all(run.diagnostics.info.batch_capped)
     before, query, values, tell_key, *_ = steps_of(chosen, records())[0]
     fewer = query._replace(mask=query.mask.at[-1].set(False))  # the cap can not have bound: not all were asked for
-    assert not _compiled_steps.learn(dp_gibo.algorithm, tell_key, chosen, before, fewer, values)[1].batch_capped
+    assert not compiled_steps.learn(dp_gibo.algorithm, tell_key, chosen, before, fewer, values)[1].batch_capped
     unlimited = drivers.run_scan(
         dp_gibo.algorithm, loss, records(), config(), run=drivers.Execution(key=key(), diagnostics=True)
     )
@@ -363,7 +363,7 @@ def test_algorithm_2_flags_a_cap_that_binds():
 def test_a_cap_binds_where_all_of_its_points_leave_the_trace_above_the_tolerance():
     chosen = config(tolerance=0.1)
     facts = dp_gibo.contribution.Facts(jnp.zeros(BATCH), jnp.asarray(0), jnp.asarray(0))
-    total = _totals.UserTotal(jnp.zeros(DIMENSION), facts)
+    total = totals.UserTotal(jnp.zeros(DIMENSION), facts)
     for asked, trace, capped in ((3, 0.2, True), (2, 0.2, False), (3, 0.05, False)):
         local = dp_gibo.run.Local(jnp.zeros((BATCH, DIMENSION)), jnp.zeros((BATCH, BATCH)), jnp.asarray(trace))
         query = types.Query(local.points, jnp.arange(BATCH) < asked, local=local, work=Work(jnp.asarray(True)))
@@ -394,8 +394,8 @@ def test_iterates_and_queries_are_projected_into_the_box():
 
 def test_a_step_under_another_budget_releases_nothing():
     before, query, values, tell_key, *_ = steps_of(config(), records())[1]
-    query = _compiled_steps.ask(dp_gibo.algorithm, key(), config(mu=MU / 2), before.state)
-    after, _ = _compiled_steps.learn(dp_gibo.algorithm, tell_key, config(mu=MU / 2), before, query, values)
+    query = compiled_steps.ask(dp_gibo.algorithm, key(), config(mu=MU / 2), before.state)
+    after, _ = compiled_steps.learn(dp_gibo.algorithm, tell_key, config(mu=MU / 2), before, query, values)
     jax.tree.map(np.testing.assert_array_equal, after, before)
 
 

@@ -11,10 +11,11 @@ from scipy.stats import beta as beta_law
 from scipy.stats import chisquare, kstest
 from scipy.stats import laplace as laplace_law
 
-from jaxdpbo import dp_gp_ucb, drivers, kernels
-from jaxdpbo.drivers import _compiled_steps
-from jaxdpbo.privacy import _assumptions, _prior_averaged_constants, _sensitivity
-from jaxdpbo.surrogate import _box_search
+from jaxdpbo import dp_gp_ucb, drivers, kernels, sensitivity
+from jaxdpbo.accounting import prior_averaged_constants
+from jaxdpbo.drivers import compiled_steps
+from jaxdpbo.guarantee import assumptions
+from jaxdpbo.surrogate import box_search
 
 CANDIDATES = np.random.default_rng(0).uniform(size=(40, 2))
 LENGTHSCALE, STEPS, DELTA = np.array([0.3, 0.4]), 15, 0.05
@@ -72,11 +73,11 @@ def run(chosen, data=TOP, objective=None, seed=0, **options):
 def test_the_picks_and_the_scores_are_the_oracles(noise):
     chosen = config(noise_variance=noise, centre=0.2, scale=0.5, release="both")
     state = run(chosen).diagnostics.state
-    share = _prior_averaged_constants.shares(DELTA, "both", exact=noise == 0).confidence
+    share = prior_averaged_constants.shares(DELTA, "both", exact=noise == 0).confidence
     kernel = kernel_oracle.matern52(LENGTHSCALE, 1.0)
     rows, values, mean = oracle.picks(
         kernel, CANDIDATES, lambda t, row: (UTILITIES[row] - 0.2) / 0.5, STEPS, noise, "ucb",
-        lambda t: _prior_averaged_constants.confidence_beta(40, t, share),
+        lambda t: prior_averaged_constants.confidence_beta(40, t, share),
     )  # fmt: skip
     np.testing.assert_allclose(state.raw.utilities, values, atol=1e-9)
     np.testing.assert_allclose(state.raw.posterior.mean, mean, atol=1e-7)
@@ -155,13 +156,13 @@ def test_guarantees_say_what_each_algorithm_earns():
     pure = dp_gp_ucb.algorithm.privacy(gains_config())
     assert (pure.notion, pure.level, pure.delta) == ("dp", 1.0, 0.0)
     assert pure.epsilon(1e-9) == 1.0
-    assert _assumptions.IDEAL_NOISE in pure.assumptions
+    assert assumptions.IDEAL_NOISE in pure.assumptions
     assert not any("Assumption 1" in name or "minimiser" in name for name in pure.assumptions)
     for changes, computed in (
         ({"noise": "exact"}, True), ({"noise": "float"}, False), ({"noise": "exact", "release": "value"}, False),
     ):  # fmt: skip
         stated = dp_gp_ucb.algorithm.privacy(config(noise_variance=0.01, **changes)).assumptions
-        assert (_assumptions.COMPUTED_MEAN in stated) == computed
+        assert (assumptions.COMPUTED_MEAN in stated) == computed
     searched = dp_gp_ucb.algorithm.privacy(lambdas_config())
     assert any("exact minimiser" in name for name in searched.assumptions)
     anywhere = dp_gp_ucb.algorithm.privacy(search_config(gain_lipschitz=1.0))
@@ -298,7 +299,7 @@ def test_at_correlation_one_the_sensitivity_is_still_wider_than_the_utilities():
         kernel_oracle.gram(kernel_oracle.matern52(LENGTHSCALE, 1.0), CANDIDATES, CANDIDATES) + 1e-10 * np.eye(40)
     ) @ np.random.default_rng(0).normal(size=(40, 2000))
     previews = [dp_gp_ucb.preview_release(config(release="both", noise_variance=0.01, correlation=of)) for of in (0, 1)]
-    beta = _prior_averaged_constants.confidence_beta(40, STEPS + 1, DELTA / 4)
+    beta = prior_averaged_constants.confidence_beta(40, STEPS + 1, DELTA / 4)
     assert previews[1].point_sensitivity == pytest.approx(2 * np.sqrt(beta))
     assert min(previews[1].point_sensitivity, previews[1].value_sensitivity) > np.max(np.ptp(draws, axis=0))
     for found in previews:  # less at 1, and no help: the draw is as good as uniform
@@ -314,7 +315,7 @@ def boxed(**changes):
         "noise": "float", "steps": STEPS, "epsilon": 1.0, "delta": DELTA, "correlation": 0.95,
         "kernel_params": kernels.stationary(LENGTHSCALE, 2),
         "bounds": {"low": [0.0, 0.0], "high": [1.0, 1.0]}, "noise_variance": 0.01, "release": "both",
-        "grid": GRID, "slope": (1.0, 5.0), "search": _box_search.BoxSearch(50, 2, 10), "kernel": kernels.rbf,
+        "grid": GRID, "slope": (1.0, 5.0), "search": box_search.BoxSearch(50, 2, 10), "kernel": kernels.rbf,
     }  # fmt: skip
     return dp_gp_ucb.box_config(**(options | changes))
 
@@ -338,10 +339,10 @@ def test_over_a_box_the_statements_are_composed():
     assert float(both.delta) == float(point.delta) == DELTA
     assert float(point.point_sensitivity) < float(both.point_sensitivity)  # half of delta is left to it
     assert float(value.value_sensitivity) < float(both.value_sensitivity)
-    share = _prior_averaged_constants.shares(DELTA / 2, "point", exact=False)
-    expected = _sensitivity.posterior_mean(
-        _prior_averaged_constants.final_confidence_beta(36, share.confidence),
-        _sensitivity.utilities(36, 0.95, share.gap),
+    share = prior_averaged_constants.shares(DELTA / 2, "point", exact=False)
+    expected = sensitivity.posterior_mean(
+        prior_averaged_constants.final_confidence_beta(36, share.confidence),
+        sensitivity.utilities(36, 0.95, share.gap),
     )
     np.testing.assert_allclose(both.point_sensitivity, expected)
     statement = dp_gp_ucb.algorithm.privacy(value)
@@ -351,21 +352,21 @@ def test_over_a_box_the_statements_are_composed():
 
 def test_public_decay_constants_are_used_where_they_are_given():
     chosen = config(release="value", decay=(2.0, 0.5))
-    gap = _sensitivity.utilities(40, 0.95, DELTA / 3)
+    gap = sensitivity.utilities(40, 0.95, DELTA / 3)
     np.testing.assert_allclose(
-        chosen.value_sensitivity, _prior_averaged_constants.decayed_regret(STEPS, 2, 2.0, 0.5) + gap
+        chosen.value_sensitivity, prior_averaged_constants.decayed_regret(STEPS, 2, 2.0, 0.5) + gap
     )
     assert float(chosen.value_sensitivity) < float(config(release="value").value_sensitivity)
 
 
 def test_a_hand_written_loop_that_runs_on_releases_nothing_more():
     chosen = config()
-    snapshot = _compiled_steps.begin(dp_gp_ucb.algorithm, jax.random.key(0), chosen)
+    snapshot = compiled_steps.begin(dp_gp_ucb.algorithm, jax.random.key(0), chosen)
     states = []
     for t in range(STEPS + 3):
-        query = _compiled_steps.ask(dp_gp_ucb.algorithm, jax.random.key(t), chosen, snapshot.state)
+        query = compiled_steps.ask(dp_gp_ucb.algorithm, jax.random.key(t), chosen, snapshot.state)
         values = jnp.asarray([float(t)])
-        snapshot, _ = _compiled_steps.learn(dp_gp_ucb.algorithm, jax.random.key(t), chosen, snapshot, query, values)
+        snapshot, _ = compiled_steps.learn(dp_gp_ucb.algorithm, jax.random.key(t), chosen, snapshot, query, values)
         states.append(snapshot)
     jax.tree.map(np.testing.assert_array_equal, states[-1], states[STEPS - 1])
 
@@ -409,8 +410,8 @@ def test_bad_configurations_are_named(changes, error, message):
         ({"slope": None}, "slope must be given over a box where a value is released"),
         ({"noise_variance": 0.0}, "noise_variance must be positive, got 0.0"),
         ({"bounds": {"low": [1.0, 1.0], "high": [0.0, 0.0]}}, "bounds must"),
-        ({"search": _box_search.BoxSearch(4, 5, 1)}, "num_restarts must be at most raw_samples = 4, got 5"),
-        ({"search": _box_search.BoxSearch(0, 1, 1)}, "raw_samples must be at least 1"),
+        ({"search": box_search.BoxSearch(4, 5, 1)}, "num_restarts must be at most raw_samples = 4, got 5"),
+        ({"search": box_search.BoxSearch(0, 1, 1)}, "raw_samples must be at least 1"),
     ],
 )
 def test_bad_boxes_are_named(changes, message):

@@ -11,8 +11,9 @@ from oracles import integers
 from scipy.optimize import brentq
 
 from jaxdpbo import dp_gp_ucb, drivers, types
-from jaxdpbo._algorithms.dp_gp_ucb import gains as exact
-from jaxdpbo.privacy import _assumptions, _mechanisms, _wide_integers
+from jaxdpbo.algorithms.dp_gp_ucb import gains as exact
+from jaxdpbo.guarantee import assumptions
+from jaxdpbo.noise import mechanisms, wide_integers
 
 SEEDED = {"key": jax.random.key(0), "insecure_key": True, "diagnostics": True}
 WEIGHT = brentq(lambda w: w - 1 / (1 + np.exp(w)), 0, 1)  # argmin w^2 / 2 + log(1 + exp(-w)): training records are 1
@@ -66,7 +67,7 @@ def test_neighbours_whose_searches_part_are_within_the_sensitivity(noise):
     first, second = (largest(chosen, run.diagnostics.state) for run in runs)
     assert second - first == pytest.approx(0.1995, abs=1e-4)
     assert second - first <= float(chosen.value_sensitivity * chosen.scale) == 1.0
-    assert _assumptions.PUBLIC_CONFIG in runs[0].guarantee.assumptions
+    assert assumptions.PUBLIC_CONFIG in runs[0].guarantee.assumptions
     if noise == "exact":
         scores = [np.max(integers.value(*run.diagnostics.state.raw.scores)[0]) for run in runs]
         assert 0 < abs(scores[1] - scores[0]) <= int(chosen.value_units)
@@ -161,7 +162,7 @@ def test_many_users_release_what_they_gained(trials):
     ])  # fmt: skip
     assert np.max(whole) > 2**32
     words = (whole & 0xFFFFFFFF).astype(np.uint32), (whole >> 32).astype(np.int32)
-    raw = state.raw._replace(scores=_wide_integers.Wide(*map(jnp.asarray, words)))
+    raw = state.raw._replace(scores=wide_integers.Wide(*map(jnp.asarray, words)))
     keys = jax.random.split(jax.random.key(1), 20)
     found = jax.jit(jax.vmap(dp_gp_ucb.algorithm.release, in_axes=(0, None, None)))(
         keys, chosen, state._replace(raw=raw)
@@ -263,7 +264,7 @@ def test_the_released_value_is_centred_and_fine():
 
 
 def test_without_noise_a_value_is_at_most_half_a_unit_from_the_largest_gain(monkeypatch):
-    monkeypatch.setattr(_mechanisms, "discrete_laplace", lambda key, shape, rate: jnp.zeros(shape, jnp.int32))
+    monkeypatch.setattr(mechanisms, "discrete_laplace", lambda key, shape, rate: jnp.zeros(shape, jnp.int32))
     chosen = config(users=1, release="value")
     (grid,), top = chosen.gain_grids, exact.largest_gain(chosen)
     state = dp_gp_ucb.algorithm.init(jax.random.key(0), chosen)

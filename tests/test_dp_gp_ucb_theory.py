@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.papers import datasets, logistic_regression
-from jaxdpbo import dp_gp_ucb, kernels
-from jaxdpbo.privacy import _prior_averaged_constants, _sensitivity
-from jaxdpbo.surrogate import _gp, _information_gain
+from jaxdpbo import dp_gp_ucb, kernels, sensitivity
+from jaxdpbo.accounting import prior_averaged_constants
+from jaxdpbo.surrogate import gp, information_gain
 from jaxdpbo.theory import dp_gp_ucb as theory
 
 COUNT, STEPS, DELTA, CORRELATION, NOISE = 60, 20, 0.1, 0.9, 0.04
@@ -34,56 +34,56 @@ def config(**changes):
 def failures(candidates, steps, correlation, deviation, shares, constants="corrected"):
     """The probabilities that the tail bounds behind the constants give, from the constants themselves."""
     t = np.arange(1, 200_000)
-    betas = np.array([_prior_averaged_constants.confidence_beta(candidates, 1, shares.confidence)]) + 4 * np.log(t)
+    betas = np.array([prior_averaged_constants.confidence_beta(candidates, 1, shares.confidence)]) + 4 * np.log(t)
     confidence = np.sum(candidates * np.exp(-betas / 2))
-    gap = _sensitivity.utilities(candidates, correlation, shares.gap)
+    gap = sensitivity.utilities(candidates, correlation, shares.gap)
     gaps = candidates * math.exp(-(gap**2) / (2 * 2 * (1 - correlation)))
     noises = 0.0
     if shares.noise:
-        q = _prior_averaged_constants.noise_gap(deviation, steps, shares.noise, constants)
+        q = prior_averaged_constants.noise_gap(deviation, steps, shares.noise, constants)
         noises = 2 * steps * math.exp(-((q / 2) ** 2) / (2 * deviation**2))
     return 2 * confidence + gaps + noises
 
 
 @given(
     st.integers(1, 10_000), st.integers(1, 500), st.floats(0.0, 0.999), st.floats(0.01, 3.0),
-    st.floats(1e-6, 0.5), st.sampled_from(_prior_averaged_constants.RELEASES), st.booleans(),
+    st.floats(1e-6, 0.5), st.sampled_from(prior_averaged_constants.RELEASES), st.booleans(),
 )  # fmt: skip
 def test_the_failures_of_the_corrected_constants_add_up_to_delta(
     candidates, steps, correlation, deviation, delta, release, exact
 ):
-    shares = _prior_averaged_constants.shares(delta, release, exact=exact)
+    shares = prior_averaged_constants.shares(delta, release, exact=exact)
     assert shares.total == pytest.approx(delta, rel=1e-12)
     assert failures(candidates, steps, correlation, deviation, shares) == pytest.approx(delta, rel=1e-4)
 
 
 def test_those_of_the_printed_constants_do_not():
     for exact in (False, True):
-        printed = _prior_averaged_constants.shares(0.1, "value", exact=exact, constants="paper")
+        printed = prior_averaged_constants.shares(0.1, "value", exact=exact, constants="paper")
         assert printed.total > 0.13
-    printed = _prior_averaged_constants.shares(0.1, "value", exact=False, constants="paper")
+    printed = prior_averaged_constants.shares(0.1, "value", exact=False, constants="paper")
     assert failures(100, 50, 0.9, 0.3, printed, "paper") > 1.0  # of the noises alone: 2 T delta / 3
 
 
 def test_the_printed_and_the_corrected_widths_by_hand():
     np.testing.assert_allclose(
-        _prior_averaged_constants.confidence_beta(100, 31, 0.05 / 3), 2 * math.log(100 * 961 * np.pi**2 / 0.1)
+        prior_averaged_constants.confidence_beta(100, 31, 0.05 / 3), 2 * math.log(100 * 961 * np.pi**2 / 0.1)
     )
-    np.testing.assert_allclose(_prior_averaged_constants.final_confidence_beta(100, 0.05 / 3), 2 * math.log(6000))
-    np.testing.assert_allclose(_sensitivity.utilities(100, 0.95, 0.05 / 3), 2 * math.sqrt(0.05 * math.log(6000)))
-    np.testing.assert_allclose(_prior_averaged_constants.noise_gap(0.5, 30, 0.025), 0.5 * math.sqrt(8 * math.log(2400)))
+    np.testing.assert_allclose(prior_averaged_constants.final_confidence_beta(100, 0.05 / 3), 2 * math.log(6000))
+    np.testing.assert_allclose(sensitivity.utilities(100, 0.95, 0.05 / 3), 2 * math.sqrt(0.05 * math.log(6000)))
+    np.testing.assert_allclose(prior_averaged_constants.noise_gap(0.5, 30, 0.025), 0.5 * math.sqrt(8 * math.log(2400)))
     np.testing.assert_allclose(
-        _prior_averaged_constants.noise_gap(0.5, 30, 0.025, "paper"), 0.5 * math.sqrt(8 * math.log(40))
+        prior_averaged_constants.noise_gap(0.5, 30, 0.025, "paper"), 0.5 * math.sqrt(8 * math.log(40))
     )
-    np.testing.assert_allclose(_prior_averaged_constants.average_regret(0.25, 4.0, 3.0, 12), math.sqrt(8 / math.log(5)))
+    np.testing.assert_allclose(prior_averaged_constants.average_regret(0.25, 4.0, 3.0, 12), math.sqrt(8 / math.log(5)))
     # The printed sensitivity of theorem 1 with shares of a third, and with quarters.
     for candidates, steps, thirds, quarters in ((100, 30, 12.656, 12.778), (1000, 50, 13.930, 14.041)):
         for parts, expected in ((3, thirds), (4, quarters)):
-            beta = _prior_averaged_constants.confidence_beta(candidates, steps + 1, 0.05 / parts)
-            found = _sensitivity.posterior_mean(beta, _sensitivity.utilities(candidates, 0.95, 0.05 / parts))
+            beta = prior_averaged_constants.confidence_beta(candidates, steps + 1, 0.05 / parts)
+            found = sensitivity.posterior_mean(beta, sensitivity.utilities(candidates, 0.95, 0.05 / parts))
             assert found == pytest.approx(expected, abs=6e-4)
-    alone = _sensitivity.posterior_mean(
-        _prior_averaged_constants.final_confidence_beta(1000, 0.05 / 3), _sensitivity.utilities(1000, 0.95, 0.05 / 3)
+    alone = sensitivity.posterior_mean(
+        prior_averaged_constants.final_confidence_beta(1000, 0.05 / 3), sensitivity.utilities(1000, 0.95, 0.05 / 3)
     )
     assert alone < 0.82 * 13.930
 
@@ -129,7 +129,7 @@ def test_the_sensitivities_hold_on_two_thousand_neighbouring_draws(pairs):
     largest = np.max(values, axis=2)
     assert np.max(np.abs(largest[:, 0] - largest[:, 1])) < float(chosen.value_sensitivity)
     gaps = np.max(np.abs(pairs[0][:, 0] - pairs[0][:, 1]), axis=1)
-    sharp = _sensitivity.utilities(COUNT, CORRELATION, DELTA / 4)
+    sharp = sensitivity.utilities(COUNT, CORRELATION, DELTA / 4)
     assert np.mean(gaps > sharp) <= DELTA / 4
     assert np.max(gaps) > 0.7 * sharp  # the one part of the bound that draws come near
     alone = config(release="point")
@@ -140,7 +140,7 @@ def test_a_planted_sensitivity_is_exceeded(pairs):
     """The check above sees a bound that forgets the confidence widths."""
     chosen = config()
     means, values, _ = runs(chosen, *map(jnp.asarray, pairs), steps=STEPS)
-    gap = _sensitivity.utilities(COUNT, CORRELATION, DELTA / 4)
+    gap = sensitivity.utilities(COUNT, CORRELATION, DELTA / 4)
     assert np.mean(np.max(np.abs(means[:, 0] - means[:, 1]), axis=1) > 0.5 * gap) > DELTA
     largest = np.max(values, axis=2)
     assert np.max(np.abs(largest[:, 0] - largest[:, 1])) > 0.5 * gap
@@ -155,8 +155,8 @@ def test_the_one_gaussian_bound_of_the_printed_theorem_3_fails(pairs):
     _, values, rows = runs(chosen, utilities, jnp.asarray(noises[:400]), steps=steps)
     at = np.argmax(values, axis=2)[..., None]
     noise = np.take_along_axis(np.asarray(noises[:400]), at, axis=2)[..., 0]
-    printed = _prior_averaged_constants.noise_gap(deviation, steps, DELTA / 3, "paper") / 2
-    corrected = _prior_averaged_constants.noise_gap(deviation, steps, DELTA / 4) / 2
+    printed = prior_averaged_constants.noise_gap(deviation, steps, DELTA / 3, "paper") / 2
+    corrected = prior_averaged_constants.noise_gap(deviation, steps, DELTA / 4) / 2
     assert np.mean(np.abs(noise) > printed) > 4 * DELTA / 3
     assert np.mean(np.max(np.abs(noises[:400]), axis=(1, 2)) > corrected) < DELTA / 4
     fixed = np.abs(noises[:400, :, 17])
@@ -171,12 +171,12 @@ def test_regret_is_within_its_bounds(pairs):
         chosen = config(noise_variance=noise)
         _, _, rows = runs(chosen, *map(jnp.asarray, (pairs[0], pairs[1] * (noise > 0))), steps=STEPS)
         reached = np.max(np.take_along_axis(pairs[0], np.asarray(rows), axis=2), axis=2)
-        model = _gp.GPModel(kernels.rbf, kernels.stationary(LENGTHSCALE, 1), jnp.asarray(noise))
-        found = _prior_averaged_constants.finite_constants(
+        model = gp.GPModel(kernels.rbf, kernels.stationary(LENGTHSCALE, 1), jnp.asarray(noise))
+        found = prior_averaged_constants.finite_constants(
             candidates=COUNT, dimension=1, steps=STEPS, delta=DELTA, correlation=CORRELATION, noise_variance=noise,
             release="value", skip_threshold=1e-10,
-            information=lambda s, model=model: _information_gain.gain_bound(
-                _gp.GPModel(model.kernel, model.params, jnp.asarray(s)), CANDIDATES, STEPS
+            information=lambda s, model=model: information_gain.gain_bound(
+                gp.GPModel(model.kernel, model.params, jnp.asarray(s)), CANDIDATES, STEPS
             ),
         )  # fmt: skip
         assert np.max(best - reached) < found.regret
@@ -187,11 +187,11 @@ def test_with_as_many_steps_as_candidates_nothing_is_left_to_regret():
     def never(noise):
         raise AssertionError(noise)
 
-    assert _prior_averaged_constants.exact_regret(30.0, 60, 60, never, skip_threshold=0.0) == 0
-    assert _prior_averaged_constants.exact_regret(30.0, 60, 60, never, skip_threshold=1e-10) == pytest.approx(
+    assert prior_averaged_constants.exact_regret(30.0, 60, 60, never, skip_threshold=0.0) == 0
+    assert prior_averaged_constants.exact_regret(30.0, 60, 60, never, skip_threshold=1e-10) == pytest.approx(
         math.sqrt(1.2e-8)
     )
-    assert _prior_averaged_constants.exact_regret(30.0, 59, 60, lambda noise: 10.0, skip_threshold=0.0) > 1
+    assert prior_averaged_constants.exact_regret(30.0, 59, 60, lambda noise: 10.0, skip_threshold=0.0) > 1
 
 
 def test_the_utility_of_the_released_point(pairs):
@@ -205,9 +205,9 @@ def test_the_utility_of_the_released_point(pairs):
     )(keys, means.reshape(-1, COUNT))
     utilities = pairs[0].reshape(-1, COUNT)
     released = np.take_along_axis(utilities, np.asarray(drawn)[:, None], axis=1)[:, 0]
-    share = _prior_averaged_constants.shares(DELTA, "point", exact=False)
+    share = prior_averaged_constants.shares(DELTA, "point", exact=False)
     bound = theory.point_shortfall(
-        candidates=COUNT, beta=_prior_averaged_constants.confidence_beta(COUNT, STEPS + 1, share.confidence),
+        candidates=COUNT, beta=prior_averaged_constants.confidence_beta(COUNT, STEPS + 1, share.confidence),
         sensitivity=float(chosen.point_sensitivity), epsilon=epsilon, failure=failure,
     )  # fmt: skip
     shortfall = utilities.max(axis=1) - released
@@ -227,9 +227,9 @@ def test_the_utility_of_the_released_value(pairs, variance):
     _, values, _ = runs(chosen, *map(jnp.asarray, (pairs[0], pairs[1] * (not exact))), steps=STEPS)
     scale = float(chosen.value_sensitivity) / epsilon
     released = np.max(values, axis=2) + np.random.default_rng(2).laplace(scale=scale, size=(2000, 2))
-    share = _prior_averaged_constants.shares(DELTA, "value", exact=exact)
-    q = 0.0 if exact else _prior_averaged_constants.noise_gap(math.sqrt(variance), STEPS, share.noise)
-    regret = float(chosen.value_sensitivity) - q - _sensitivity.utilities(COUNT, CORRELATION, share.gap)
+    share = prior_averaged_constants.shares(DELTA, "value", exact=exact)
+    q = 0.0 if exact else prior_averaged_constants.noise_gap(math.sqrt(variance), STEPS, share.noise)
+    regret = float(chosen.value_sensitivity) - q - sensitivity.utilities(COUNT, CORRELATION, share.gap)
     bound = theory.value_error(
         regret=regret, noise_gap=q, sensitivity=float(chosen.value_sensitivity), epsilon=epsilon, failure=failure
     )
@@ -245,46 +245,46 @@ def test_the_utility_of_the_released_value(pairs, variance):
 def test_the_decay_of_de_freitas_is_used_where_it_decays():
     for dimension in (1, 4, 8, 10):
         first = max(2, math.ceil(math.exp(dimension / 4)))
-        bounds = [_prior_averaged_constants.decayed_regret(t, dimension, 3.0, 0.2) for t in range(first, first + 60)]
+        bounds = [prior_averaged_constants.decayed_regret(t, dimension, 3.0, 0.2) for t in range(first, first + 60)]
         assert np.all(np.diff(bounds) < 0)
     with pytest.raises(ValueError, match="steps must be at least"):
-        _prior_averaged_constants.decayed_regret(5, 8, 3.0, 0.2)
+        prior_averaged_constants.decayed_regret(5, 8, 3.0, 0.2)
     # The printed exponent, at T = 2, is no bound over all t from 2 in eight dimensions: t = 7 is above it.
-    printed = _prior_averaged_constants.decayed_regret(30, 8, 3.0, 0.2, "paper")
+    printed = prior_averaged_constants.decayed_regret(30, 8, 3.0, 0.2, "paper")
     assert printed == pytest.approx(3 * math.exp(-0.4 / math.log(2) ** 2))
     assert 3 * math.exp(-0.2 * 7 / math.log(7) ** 2) > printed
 
 
 def test_the_constants_over_a_box_by_hand():
-    box = _prior_averaged_constants.Box(dimension=2, side=3.0, slope_mass=1.5, slope_scale=4.0)
-    found = _prior_averaged_constants.box_constants(
+    box = prior_averaged_constants.Box(dimension=2, side=3.0, slope_mass=1.5, slope_scale=4.0)
+    found = prior_averaged_constants.box_constants(
         box=box, grid=9, steps=12, delta=0.1, delta_point=0.05, correlation=0.9, noise_variance=0.25, release="value",
         information=lambda variance: 12 * variance,
     )  # fmt: skip
-    shares = _prior_averaged_constants.shares(0.1, "value", exact=False)
-    beta = _prior_averaged_constants.box_confidence_beta(box, 12, shares.confidence)
-    assert found.beta_offset == _prior_averaged_constants.box_confidence_beta(box, 1, shares.confidence)
+    shares = prior_averaged_constants.shares(0.1, "value", exact=False)
+    beta = prior_averaged_constants.box_confidence_beta(box, 12, shares.confidence)
+    assert found.beta_offset == prior_averaged_constants.box_confidence_beta(box, 1, shares.confidence)
     assert found.beta_slope == 12.0  # 4 + 4 d, as beta grows with log t
-    assert found.regret == pytest.approx(_prior_averaged_constants.average_regret(0.25, beta, 3.0, 12) + 2 / 12)
+    assert found.regret == pytest.approx(prior_averaged_constants.average_regret(0.25, beta, 3.0, 12) + 2 / 12)
     # A query after the last observation: the net of step 13, each of its points at most 1 / 13^2 from any other point.
-    moved = _sensitivity.utilities(_prior_averaged_constants.net_size(box, 13, shares.confidence), 0.9, shares.gap)
-    largest = _sensitivity.largest_observation(found.regret, moved + 1 / 169, found.noise_gap)
+    moved = sensitivity.utilities(prior_averaged_constants.net_size(box, 13, shares.confidence), 0.9, shares.gap)
+    largest = sensitivity.largest_observation(found.regret, moved + 1 / 169, found.noise_gap)
     assert found.value_sensitivity == pytest.approx(largest)
 
 
 def test_the_widths_over_a_box_by_hand():
-    box = _prior_averaged_constants.Box(dimension=2, side=3.0, slope_mass=1.5, slope_scale=4.0)
+    box = prior_averaged_constants.Box(dimension=2, side=3.0, slope_mass=1.5, slope_scale=4.0)
     log = math.log(4 * 2 * 1.5 / 0.02)
     expected = 2 * math.log(2 * 49 * np.pi**2 / 0.06) + 4 * math.log(49 * 2 * 4.0 * 3.0 * math.sqrt(log))
-    np.testing.assert_allclose(_prior_averaged_constants.box_confidence_beta(box, 7, 0.02), expected)
-    np.testing.assert_allclose(_prior_averaged_constants.net_size(box, 7, 0.02), (2 * 49 * 4 * 3 * math.sqrt(log)) ** 2)
-    slope = _prior_averaged_constants.box_confidence_beta(box, 7, 0.02) - _prior_averaged_constants.box_confidence_beta(
+    np.testing.assert_allclose(prior_averaged_constants.box_confidence_beta(box, 7, 0.02), expected)
+    np.testing.assert_allclose(prior_averaged_constants.net_size(box, 7, 0.02), (2 * 49 * 4 * 3 * math.sqrt(log)) ** 2)
+    slope = prior_averaged_constants.box_confidence_beta(box, 7, 0.02) - prior_averaged_constants.box_confidence_beta(
         box, 1, 0.02
     )
     np.testing.assert_allclose(slope, 12 * math.log(7))
 
 
-@pytest.mark.parametrize("constants", _prior_averaged_constants.CONSTANTS)
+@pytest.mark.parametrize("constants", prior_averaged_constants.CONSTANTS)
 def test_the_example_attains_the_corrected_second_term_of_theorem_7(constants):
     """All training points x = (1/2, 0), y = 1, hinge loss, lambda = 1: w = x; one user's label is flipped."""
     x = np.array([0.5, 0.0])
@@ -294,7 +294,7 @@ def test_the_example_attains_the_corrected_second_term_of_theorem_7(constants):
         assert 0.5 * other @ other + max(0, 1 - other @ x) >= 0.5 * w @ w + max(0, 1 - w @ x)
     gains = [np.clip(1 - label * w @ x, 0, 2) for label in (1, -1)]
     moved = abs(gains[0] - gains[1])
-    bound = _sensitivity.mean_gain(
+    bound = sensitivity.mean_gain(
         1, largest_gain=2.0, smallest=1.0, gain_lipschitz=0.5, loss_lipschitz=0.5, constants=constants
     )
     assert moved == pytest.approx(0.5)
@@ -305,8 +305,8 @@ def gain_bounds(users, first, second, gain_lipschitz, loss_lipschitz, largest_ga
     """Both terms of theorem 7 for models at two regularisations."""
     slopes = {"gain_lipschitz": gain_lipschitz, "loss_lipschitz": loss_lipschitz}
     smallest, largest = sorted((first, second))
-    one_user = _sensitivity.mean_gain(users, largest_gain=largest_gain, smallest=smallest, **slopes)
-    return one_user + _sensitivity.regularisation(smallest=smallest, largest=largest, **slopes)
+    one_user = sensitivity.mean_gain(users, largest_gain=largest_gain, smallest=smallest, **slopes)
+    return one_user + sensitivity.regularisation(smallest=smallest, largest=largest, **slopes)
 
 
 def test_theorem_7_holds_on_real_records(trials):
@@ -370,20 +370,20 @@ def test_the_first_term_of_theorem_7_is_attained():
     """Hinge loss, all training points equal: w = x / lambda while its margin is under 1."""
     x, (smallest, largest) = 0.5, (0.5, 2.0)
     gains = [1 - x * x / at for at in (smallest, largest)]
-    bound = _sensitivity.regularisation(smallest=smallest, largest=largest, gain_lipschitz=0.5, loss_lipschitz=0.5)
+    bound = sensitivity.regularisation(smallest=smallest, largest=largest, gain_lipschitz=0.5, loss_lipschitz=0.5)
     assert abs(gains[0] - gains[1]) == pytest.approx(bound)
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: _prior_averaged_constants.shares(0.0, "point", exact=True), "delta must lie strictly"),
-        (lambda: _prior_averaged_constants.shares(0.1, "all", exact=True), "release must be one of"),
+        (lambda: prior_averaged_constants.shares(0.0, "point", exact=True), "delta must lie strictly"),
+        (lambda: prior_averaged_constants.shares(0.1, "all", exact=True), "release must be one of"),
         (
-            lambda: _prior_averaged_constants.shares(0.1, "point", exact=True, constants="printed"),
+            lambda: prior_averaged_constants.shares(0.1, "point", exact=True, constants="printed"),
             "constants must be one of",
         ),
-        (lambda: _prior_averaged_constants.decayed_regret(9, 1, -1.0, 1.0), "amplitude must be positive"),
+        (lambda: prior_averaged_constants.decayed_regret(9, 1, -1.0, 1.0), "amplitude must be positive"),
     ],
 )
 def test_bad_numbers_are_named(call, message):

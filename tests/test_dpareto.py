@@ -10,11 +10,11 @@ from scipy.special import logit
 from scipy.stats import norm
 
 from jaxdpbo import drivers
-from jaxdpbo._algorithms import dpareto
-from jaxdpbo._algorithms.dpareto import configs, predictions, surrogates
-from jaxdpbo._algorithms.dpareto.run import MANY
-from jaxdpbo.drivers import _compiled_steps
-from jaxdpbo.surrogate import _batched_gp, _box_search, _gp, _pareto
+from jaxdpbo.algorithms import dpareto
+from jaxdpbo.algorithms.dpareto import configs, predictions, surrogates
+from jaxdpbo.algorithms.dpareto.run import MANY
+from jaxdpbo.drivers import compiled_steps
+from jaxdpbo.surrogate import batched_gp, box_search, gp, pareto
 
 BOUNDS = np.array([[0.0, 1.0, -1.0], [1.0, 9.0, 1.0]])
 INTEGERS = [False, True, False]
@@ -34,7 +34,7 @@ def config(**changes):
         "initial_design": settings(SEEDS),
         "proposals": PROPOSALS,
         "integer_mask": INTEGERS,
-        "search": _box_search.BoxSearch(200, 4, 12),
+        "search": box_search.BoxSearch(200, 4, 12),
     }
     return dpareto.config(**(options | changes))
 
@@ -128,11 +128,11 @@ def test_the_surrogates_are_fitted_from_the_last_seed_on():
     case = CASES["dpareto"]
     chosen = case.config(1.0)
     seeds, fitted = len(chosen.initial_design), []
-    snapshot = _compiled_steps.begin(case.algorithm, jax.random.key(0), chosen)
+    snapshot = compiled_steps.begin(case.algorithm, jax.random.key(0), chosen)
     for step in range(chosen.steps):
-        query = _compiled_steps.ask(case.algorithm, jax.random.key(step), chosen, snapshot.state)
+        query = compiled_steps.ask(case.algorithm, jax.random.key(step), chosen, snapshot.state)
         values = jnp.asarray([[0.5 + step, 0.9 / (1 + step)]])
-        after, _ = _compiled_steps.learn(case.algorithm, jax.random.key(step), chosen, snapshot, query, values)
+        after, _ = compiled_steps.learn(case.algorithm, jax.random.key(step), chosen, snapshot, query, values)
         fitted.append(not all(jax.tree.leaves(jax.tree.map(np.array_equal, *(
             each.state.raw.models for each in (snapshot, after)
         )))))  # fmt: skip
@@ -143,11 +143,11 @@ def test_the_surrogates_are_fitted_from_the_last_seed_on():
 @pytest.mark.parametrize("batch", [1, 3])
 def test_what_whitens_the_settings_is_that_of_the_models_however_it_grew(batch):
     """After refits, which make every row anew, and after settings that came since the last of them."""
-    chosen = config(batch=batch, proposals=66, search=_box_search.BoxSearch(8, 1, 1), fit_steps=1)
+    chosen = config(batch=batch, proposals=66, search=box_search.BoxSearch(8, 1, 1), fit_steps=1)
     private = run(chosen, limit=0.9, beyond=(jnp.nan, 0.5)).diagnostics.state.raw
-    assert len(private.units) > max(_batched_gp.BLOCK, MANY)
+    assert len(private.units) > max(batched_gp.BLOCK, MANY)
     for model, whitening in zip(private.models, private.whitening, strict=True):
-        expected = _gp.condition(model, private.units, private.failed != dpareto.UNMEASURED).whitening
+        expected = gp.condition(model, private.units, private.failed != dpareto.UNMEASURED).whitening
         np.testing.assert_allclose(whitening, expected, atol=1e-7 * np.max(np.abs(expected)))
 
 
@@ -157,7 +157,7 @@ def test_what_a_front_leaves_is_the_same_of_epsilon_and_error_as_of_what_the_pro
     ok = private.failed == dpareto.USABLE
     given = surrogates.standardise_values(chosen, private.units, private.values, ok, ok, private.models)
     found = jax.jit(surrogates.undominated_region)(chosen, given).original
-    expected = _pareto.strips(private.values, ok, chosen.reference)
+    expected = pareto.strips(private.values, ok, chosen.reference)
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12)
 
@@ -200,7 +200,7 @@ def test_the_best_setting_is_searched_from_the_best_that_was_measured_within_eps
     points, values = jnp.array([[0.2], [0.5], [0.8]]), jnp.array([[2.0, 0.1], [0.7, 0.3], [0.5, 0.4]])
     usable = jnp.zeros(3, jnp.int32)
     released = dpareto.Release(points[0], points, values, usable, usable == 0, jnp.asarray(1.0), chosen.model)
-    monkeypatch.setattr(_box_search, "sample_and_ascend", lambda *_, incumbent, **__: (incumbent, None))
+    monkeypatch.setattr(box_search, "sample_and_ascend", lambda *_, incumbent, **__: (incumbent, None))
     found = jax.jit(predictions._best_setting.__wrapped__)(jax.random.key(0), chosen, released, jnp.asarray(1.0))
     np.testing.assert_allclose(found.point, [0.5])
 
@@ -239,8 +239,8 @@ def test_a_front_has_no_guarantee_and_says_why():
         ({"acquisition": "guess"}, ValueError, "acquisition must be one of"),
         ({"proposals": 0}, ValueError, "proposals must be at least 1"),
         ({"search": (8, 1, 1)}, TypeError, "search must be a maximize.Search, got tuple"),
-        ({"search": _box_search.BoxSearch(8, 9, 1)}, ValueError, "num_restarts must be at most raw_samples = 8, got 9"),
-        ({"search": _box_search.BoxSearch(8, 1, 0)}, ValueError, "ascent_steps must be at least 1"),
+        ({"search": box_search.BoxSearch(8, 9, 1)}, ValueError, "num_restarts must be at most raw_samples = 8, got 9"),
+        ({"search": box_search.BoxSearch(8, 1, 0)}, ValueError, "ascent_steps must be at least 1"),
     ],
 )
 def test_bad_configurations_are_named(changes, error, message):

@@ -18,10 +18,21 @@ import worker_cases
 from option_groups import group_options
 from protocol_cases import BOUNDS, CASES, DIMENSION, STEPS, USERS, loss, records
 
-from jaxdpbo import _user_values, dp_gd, dp_gibo, drivers, kernels, ledger, private_evaluations, random_search
-from jaxdpbo._checks import low_high
-from jaxdpbo.drivers import _compiled_steps, _progress
-from jaxdpbo.privacy import _accounting, _assumptions, _calibration, _keys
+from jaxdpbo import (
+    accounting,
+    dp_gd,
+    dp_gibo,
+    drivers,
+    kernels,
+    ledger,
+    private_evaluations,
+    random_search,
+    user_values,
+)
+from jaxdpbo.checks import low_high
+from jaxdpbo.drivers import compiled_steps, progress
+from jaxdpbo.guarantee import assumptions
+from jaxdpbo.noise import calibration, keys
 
 CASE = CASES["dp_gibo"]
 SECRET = 0.987654321
@@ -205,13 +216,13 @@ class Unreadable:
 @pytest.mark.parametrize("one", [10**400, -(10**400), None, "x", 1j, [2.0], [], np.ones((2, 2)), Unreadable()])
 def test_a_value_that_is_no_float_is_one_users_alone(one):
     """Beside it NumPy makes objects, or text, of all, or no array at all."""
-    found = _user_values.to_losses("loss", [0.5, one, jnp.bfloat16(2)], (3,), float)
+    found = user_values.to_losses("loss", [0.5, one, jnp.bfloat16(2)], (3,), float)
     np.testing.assert_array_equal(found[[0, 2]], [0.5, 2.0])
     assert found[1] == 2.0 if isinstance(one, list) and one else not np.isfinite(found[1])
-    of_vectors = _user_values.to_losses("objective", [[0.5, 1], one, (2, 3)], None, float)
+    of_vectors = user_values.to_losses("objective", [[0.5, 1], one, (2, 3)], None, float)
     np.testing.assert_array_equal(of_vectors[[0, 2]], [[0.5, 1.0], [2.0, 3.0]])
     assert not np.any(np.isfinite(of_vectors[1]))
-    logical = _user_values.to_losses("loss", [np.True_, None, np.False_, jnp.ones(())], (4,), float)
+    logical = user_values.to_losses("loss", [np.True_, None, np.False_, jnp.ones(())], (4,), float)
     np.testing.assert_array_equal(logical, [1.0, np.nan, 0.0, 1.0])
 
 
@@ -220,7 +231,7 @@ def test_a_value_that_is_no_float_is_one_users_alone(one):
 )
 def test_losses_that_are_no_numbers_are_nan(all_of_them):
     """Were they refused where all are, whoever is the only one with a number would be known."""
-    found = _user_values.to_losses("loss", all_of_them, (2,), float)
+    found = user_values.to_losses("loss", all_of_them, (2,), float)
     np.testing.assert_array_equal(found, [np.nan, np.nan])
 
 
@@ -229,12 +240,12 @@ def test_losses_of_another_shape_are_refused(returned):
     with pytest.raises(
         ValueError, match=r"loss must return (values of|one loss per user, not their mean:) shape \(2,\), got shape"
     ):
-        _user_values.to_losses("loss", returned, (2,), float)
+        user_values.to_losses("loss", returned, (2,), float)
 
 
 def test_a_mean_of_losses_is_refused_in_words():
     with pytest.raises(ValueError, match="one loss per user, not their mean"):
-        _user_values.to_losses("loss", np.mean([0.1, 0.2]), (2,), float)
+        user_values.to_losses("loss", np.mean([0.1, 0.2]), (2,), float)
 
 
 def test_traced_data_are_refused_in_words():
@@ -244,7 +255,7 @@ def test_traced_data_are_refused_in_words():
 
 
 def test_a_square_root_of_one_users_is_one_users_alone():
-    found = _user_values.to_losses("loss", np.sqrt(np.array([4.0, -1.0, 0.25], complex)), (3,), float)
+    found = user_values.to_losses("loss", np.sqrt(np.array([4.0, -1.0, 0.25], complex)), (3,), float)
     np.testing.assert_array_equal(found, [2.0, np.nan, 0.5])
 
 
@@ -257,7 +268,7 @@ def test_values_that_are_no_numbers_neither_raise_nor_are_quoted():
 
 def test_a_state_of_another_config_is_refused():
     other = CASES["dp_gibo, few points"]
-    stood = {"resume": _compiled_steps.begin(other.algorithm, key(), other.config(1.0)), "insecure_key": True}
+    stood = {"resume": compiled_steps.begin(other.algorithm, key(), other.config(1.0)), "insecure_key": True}
     with pytest.raises(ValueError, match="resume must be a snapshot of a run with this config"):
         drivers.run_loop(CASE.algorithm, loss, records(), CASE.config(1.0), **group_options(key=key(), **stood))
 
@@ -285,7 +296,7 @@ def descent(**changes):
 
 
 def mu_of(sigma, radius=100):
-    return _accounting.rounded_gaussian_mu(2 * radius, sigma, STEPS) * (1 + 1e-9)
+    return accounting.rounded_gaussian_mu(2 * radius, sigma, STEPS) * (1 + 1e-9)
 
 
 def searched(steps=2, batch=3, **changes):
@@ -317,29 +328,29 @@ def test_a_state_under_other_noise_is_refused(name):
     before, after = config(), config(**changes)
     if name == "sigma":
         assert before.budget.radius == after.budget.radius == 100
-    snapshot = _compiled_steps.begin(algorithm, key(), before)
-    fresh = _compiled_steps.begin(algorithm, key(), after)
+    snapshot = compiled_steps.begin(algorithm, key(), before)
+    fresh = compiled_steps.begin(algorithm, key(), after)
     assert jax.tree.map(jnp.shape, snapshot.state) == jax.tree.map(jnp.shape, fresh.state)
     snapshot = snapshot._replace(memory=fresh.memory)
     with pytest.raises(ValueError, match=message):
         drivers.run_loop(
             algorithm, loss, records(), after, run=drivers.Execution(key=key(), insecure_key=True, resume=snapshot)
         )
-    query = _compiled_steps.ask(algorithm, key(), after, snapshot.state)
+    query = compiled_steps.ask(algorithm, key(), after, snapshot.state)
     values = jnp.ones((1, DIMENSION, after.users) if config is descent else (after.batch, USERS))
-    unmoved, _ = _compiled_steps.learn(algorithm, key(), after, snapshot, query, values)
+    unmoved, _ = compiled_steps.learn(algorithm, key(), after, snapshot, query, values)
     jax.tree.map(np.testing.assert_array_equal, unmoved, snapshot)
-    query = _compiled_steps.ask(algorithm, key(), after, fresh.state)
-    moved, _ = _compiled_steps.learn(algorithm, key(), after, fresh, query, values)
+    query = compiled_steps.ask(algorithm, key(), after, fresh.state)
+    moved, _ = compiled_steps.learn(algorithm, key(), after, fresh, query, values)
     assert moved.state.public.step == 1
 
 
 def test_a_state_of_another_dtype_is_not_gone_on_from():
-    snapshot = _compiled_steps.begin(dp_gd.algorithm, key(), descent(clip_norm=0.5))
+    snapshot = compiled_steps.begin(dp_gd.algorithm, key(), descent(clip_norm=0.5))
     with jax.enable_x64(False):
         single = descent(clip_norm=0.5)
-        assert not _calibration.same_noise(
-            snapshot.state.public.budget, _calibration.noise_settings(single.budget, single.clip_norm)
+        assert not calibration.same_noise(
+            snapshot.state.public.budget, calibration.noise_settings(single.budget, single.clip_norm)
         )
         with pytest.raises(ValueError, match="its shapes differ"):
             drivers.run_loop(
@@ -352,13 +363,13 @@ def test_a_state_of_another_dtype_is_not_gone_on_from():
 
 
 def test_a_state_counts_any_number_of_users():
-    snapshots = [_compiled_steps.begin(dp_gd.algorithm, key(), descent(users=users)) for users in (2**40, 2**40 + 1)]
-    assert not _calibration.same_noise(*(snapshot.state.public.budget for snapshot in snapshots))
+    snapshots = [compiled_steps.begin(dp_gd.algorithm, key(), descent(users=users)) for users in (2**40, 2**40 + 1)]
+    assert not calibration.same_noise(*(snapshot.state.public.budget for snapshot in snapshots))
 
 
 def test_a_run_may_go_on_with_another_box_and_step_size():
     """They act on released values alone."""
-    snapshot = _compiled_steps.begin(dp_gd.algorithm, key(), descent())
+    snapshot = compiled_steps.begin(dp_gd.algorithm, key(), descent())
     other = descent(bounds=low_high(0.5 * BOUNDS), step_size=0.1)
     values = dp_gd.gradient_objective(loss)
     run = drivers.run_loop(
@@ -375,7 +386,7 @@ def test_a_resumed_run_rests_on_the_secrecy_of_its_first_key():
     resumed = drivers.run_loop(
         CASE.algorithm, loss, records(), CASE.config(1.0), run=drivers.Execution(resume=caught.value.snapshot)
     )
-    assert _assumptions.KEY_SECRET in resumed.guarantee.assumptions
+    assert assumptions.KEY_SECRET in resumed.guarantee.assumptions
 
 
 def test_a_finished_state_spends_nothing_more():
@@ -469,21 +480,21 @@ def test_a_terminal_shows_steps_by_default_and_a_file_none(monkeypatch):
 def test_without_tqdm_a_terminal_shows_nothing(monkeypatch):
     monkeypatch.setattr(sys, "stderr", Terminal())
     monkeypatch.setitem(sys.modules, "tqdm", None)
-    assert _progress.bar("auto") is None
+    assert progress.bar("auto") is None
     with pytest.raises(ImportError, match="progress=True needs tqdm"):
-        _progress.bar(True)
+        progress.bar(True)
 
 
 def test_a_line_says_that_a_long_compilation_lives(monkeypatch):
-    monkeypatch.setattr(_progress, "PAUSE", 0.0)
+    monkeypatch.setattr(progress, "PAUSE", 0.0)
     for stream, shown in ((Terminal(), "jaxdpbo: compiling ...\r\033[K"), (io.StringIO(), "")):
         monkeypatch.setattr(sys, "stderr", stream)
-        with _progress.waiting("auto", "compiling"):
+        with progress.waiting("auto", "compiling"):
             time.sleep(0.2)
         assert stream.getvalue() == shown
-    monkeypatch.setattr(_progress, "PAUSE", 60.0)
+    monkeypatch.setattr(progress, "PAUSE", 60.0)
     monkeypatch.setattr(sys, "stderr", quick := Terminal())
-    with pytest.raises(KeyError), _progress.waiting("auto", "compiling"):
+    with pytest.raises(KeyError), progress.waiting("auto", "compiling"):
         raise KeyError
     assert quick.getvalue() == ""
 
@@ -513,17 +524,17 @@ def closed():
 
 @pytest.mark.parametrize("stream", [Broken(), Sink(), closed(), None], ids=["broken", "sink", "closed", "none"])
 def test_no_terminal_ends_a_run(stream, monkeypatch):
-    monkeypatch.setattr(_progress, "PAUSE", 0.0)
+    monkeypatch.setattr(progress, "PAUSE", 0.0)
     monkeypatch.setattr(sys, "stderr", stream)
-    with _progress.waiting("auto", "compiling"):
+    with progress.waiting("auto", "compiling"):
         time.sleep(0.1)
-    assert _progress.on_terminal() == isinstance(stream, Broken)
+    assert progress.on_terminal() == isinstance(stream, Broken)
 
 
 def test_without_progress_no_line_is_shown(monkeypatch):
-    monkeypatch.setattr(_progress, "PAUSE", 0.0)
+    monkeypatch.setattr(progress, "PAUSE", 0.0)
     monkeypatch.setattr(sys, "stderr", stream := Terminal())
-    with _progress.waiting(False, "compiling"):
+    with progress.waiting(False, "compiling"):
         time.sleep(0.1)
     assert stream.getvalue() == ""
 
@@ -548,7 +559,7 @@ def test_keys_come_from_the_operating_system_unless_given(monkeypatch):
         drawn.append(key(7))
         return drawn[-1]
 
-    monkeypatch.setattr(_keys, "secret_key", counted)
+    monkeypatch.setattr(keys, "secret_key", counted)
     config = CASE.config(1.0)
     default = drivers.run_scan(CASE.algorithm, loss, records(), config)
     assert len(drawn) == 1
@@ -577,7 +588,7 @@ def test_minimize_by_scan_and_by_loop_agree():
     looped = minimize(users=USERS, traceable=False)
     np.testing.assert_allclose(looped.release.path, scanned.release.path, rtol=1e-6, atol=1e-7)
     assert scanned.guarantee.level == 1.0
-    assert _assumptions.SEPARABLE_LOSSES in scanned.guarantee.assumptions
+    assert assumptions.SEPARABLE_LOSSES in scanned.guarantee.assumptions
 
 
 def test_minimize_resumes():

@@ -17,9 +17,11 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from jaxdpbo import Search, _files, minimize, tables
-from jaxdpbo.privacy import _assumptions
-from jaxdpbo.tables import _arrow, _beam, _engine, _identity, _ray, _spark, _table
+from jaxdpbo import Search, files, minimize, tables
+from jaxdpbo.guarantee import assumptions
+from jaxdpbo.tables import arrow, beam_table, identity, ray_table, spark_table
+from jaxdpbo.tables import engine as _engine
+from jaxdpbo.tables import table as _table
 
 ROWS = np.random.default_rng(0).normal(1.0, 0.5, 201)
 FRAME = pd.DataFrame({"x": ROWS, "yes": ROWS > 1})
@@ -133,7 +135,7 @@ def test_dask_adds_what_arrays_add_for_any_cut():
 
 
 def test_the_guarantee_of_a_run_names_what_an_engine_assumes():
-    assumed = {_assumptions.WIRE, _assumptions.SAME_ROWS}
+    assumed = {assumptions.WIRE, assumptions.SAME_ROWS}
     options = {"epsilon": 1.0, "delta": 1e-5, "loss_range": (0, 4), "search": Search(method="in_order", steps=2)}
     for table, expected in (
         (tables.dask(dask.dataframe.from_pandas(FRAME, npartitions=2)), assumed),
@@ -225,14 +227,14 @@ def test_an_address_of_an_engine_names_a_local_file(address, tmp_path):
     (tmp_path / "c").hardlink_to(tmp_path / "a b")
     names = [address.format(str(tmp_path / name)) for name in ("a b", "c")]
     names[0] = names[0].replace(" ", "%20") if ":" in address else names[0]
-    assert "are one file" in _identity.find_repeated(names)
+    assert "are one file" in identity.find_repeated(names)
 
 
 def test_arrow_columns_are_floats_and_missing_values_nan():
     part = pa.record_batch(
         {"a": pa.array([1, None, 3]), "b": pa.array([True, False, None]), "c": pa.array([2.5, 1, None])}
     )
-    found = _arrow.to_columns(part, ["a", "b", "c"])
+    found = arrow.to_columns(part, ["a", "b", "c"])
     np.testing.assert_array_equal(found["a"], [1, np.nan, 3])
     np.testing.assert_array_equal(found["b"], [1, 0, np.nan])
     np.testing.assert_array_equal(found["c"], [2.5, 1, np.nan])
@@ -249,7 +251,7 @@ def test_arrow_columns_are_floats_and_missing_values_nan():
 )
 def test_a_part_of_another_type_fails_no_scan(values, expected):
     """An engine may infer the type of a part from the values in it."""
-    found = _arrow.to_columns(pa.record_batch({"a": values}), ["a"])["a"]
+    found = arrow.to_columns(pa.record_batch({"a": values}), ["a"])["a"]
     assert found.dtype == jnp.result_type(float)
     assert found.shape == (len(values),)
     if expected is not None:
@@ -259,17 +261,17 @@ def test_a_part_of_another_type_fails_no_scan(values, expected):
 def test_sums_of_beam_add_in_any_grouping():
     """Beam adds sums of sums."""
     sums = [(3, [1, 2], ""), (0, [], ""), (2, [10, 20], "")]
-    together = _beam._add_pairs(sums)
+    together = beam_table._add_pairs(sums)
     assert together == (5, [11, 22], "")
-    assert _beam._add_pairs([_beam._add_pairs(sums[:2]), _beam._add_pairs(sums[2:])]) == together
-    assert _beam._add_pairs([*sums, (0, [], "ValueError")])[2] == "ValueError"
-    assert _beam._add_pairs([]) == (0, [], "")
+    assert beam_table._add_pairs([beam_table._add_pairs(sums[:2]), beam_table._add_pairs(sums[2:])]) == together
+    assert beam_table._add_pairs([*sums, (0, [], "ValueError")])[2] == "ValueError"
+    assert beam_table._add_pairs([]) == (0, [], "")
 
 
 def test_a_private_folder_goes_with_its_process_and_no_other(tmp_path):
     """Killed while it has the folder, and alive: the next folder removes the first alone."""
     script = (
-        "import sys, time\nfrom jaxdpbo import _files\nwith _files.new_private_folder(sys.argv[1], 'sum-') as made:\n"
+        "import sys, time\nfrom jaxdpbo import files\nwith files.new_private_folder(sys.argv[1], 'sum-') as made:\n"
     )
     script += "    (made / 'a').touch()\n    print(made, flush=True)\n    time.sleep(600)"
     made = []
@@ -281,7 +283,7 @@ def test_a_private_folder_goes_with_its_process_and_no_other(tmp_path):
     killed.wait()
     (tmp_path / "sum-file").touch()
     try:
-        with _files.new_private_folder(tmp_path, "sum-") as own:
+        with files.new_private_folder(tmp_path, "sum-") as own:
             assert own.stat().st_mode & 0o777 == 0o700
             assert {path.name for path in tmp_path.iterdir()} == {own.name, held.name, "sum-file"}
             assert not stale.exists()
@@ -316,16 +318,16 @@ class Plan:
         return self.inner[number]
 
 
-@pytest.mark.parametrize("unstable", [*sorted(_spark.UNSTABLE), ""])
+@pytest.mark.parametrize("unstable", [*sorted(spark_table.UNSTABLE), ""])
 def test_an_operator_deep_in_a_plan_is_found(unstable):
     leaf = Plan("Relation")
-    _spark._expect_same_rows(Plan("Project", Plan("Union", leaf, leaf)))
+    spark_table._expect_same_rows(Plan("Project", Plan("Union", leaf, leaf)))
     inner = Plan(unstable, leaf) if unstable else leaf
     with pytest.raises(ValueError, match=unstable or "a random function"):
-        _spark._expect_same_rows(Plan("Project", Plan("Union", leaf, inner), deterministic=bool(unstable)))
+        spark_table._expect_same_rows(Plan("Project", Plan("Union", leaf, inner), deterministic=bool(unstable)))
 
 
-@pytest.mark.parametrize("engine", [_ray, _spark])
+@pytest.mark.parametrize("engine", [ray_table, spark_table])
 def test_a_file_under_two_names_of_ray_or_spark_is_refused(engine, tmp_path):
     """Both give the addresses of the files that they read."""
     (tmp_path / "a b.parquet").touch()
@@ -355,7 +357,7 @@ def test_two_reads_of_ray_have_one_name_of_a_file(tmp_path):
             select_columns=lambda _: SimpleNamespace(materialize=lambda: SimpleNamespace(to_arrow_refs=list)),
             _logical_plan=SimpleNamespace(dag=SimpleNamespace(name="Union", input_dependencies=reads)),
         )  # fmt: skip
-        return _ray._open(frame, None, 1, None).users
+        return ray_table._open(frame, None, 1, None).users
 
     assert open_union("rows/a", "rows") == 1
     with pytest.raises(ValueError, match="are one file"):

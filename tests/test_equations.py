@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from jax.extend.core import ClosedJaxpr
 
-from jaxdpbo.privacy import _separable
-from jaxdpbo.privacy._separable import equations
-from jaxdpbo.privacy._separable import separability_check as check_module
-from jaxdpbo.privacy._separable.taints import OWN, UserSlices
+from jaxdpbo import separable
+from jaxdpbo.separable import equations
+from jaxdpbo.separable import separability_check as check_module
+from jaxdpbo.separable.taints import OWN, UserSlices
 
 USERS = 3
 ROWS = jnp.asarray(np.random.default_rng(0).uniform(0.5, 2.0, (USERS, USERS)))
@@ -89,7 +89,7 @@ def test_an_operation_with_unknown_parameters_is_refused(name, mapped):
         if change is with_another or any(
             equation.params for equation in closed.jaxpr.eqns if equation.primitive.name == name
         ):
-            with pytest.raises(_separable.NotSeparable, match=rf"{name} of .* has parameters \(.*\) {UNKNOWN}"):
+            with pytest.raises(separable.NotSeparable, match=rf"{name} of .* has parameters \(.*\) {UNKNOWN}"):
                 judge(changed(closed, name, change), name, mapped)
 
 
@@ -129,7 +129,7 @@ STRANGE = {
 def test_a_layout_that_does_not_fit_the_programs_is_refused(name, changes):
     """Known names, read in another sense: the operands of the equation and of its programs disagree."""
     closed = changed(trace(name), name, changes[name])
-    with pytest.raises(_separable.NotSeparable, match=rf"{name} of .* has a layout {UNKNOWN}"):
+    with pytest.raises(separable.NotSeparable, match=rf"{name} of .* has a layout {UNKNOWN}"):
         judge(closed, name, mapped=False)
 
 
@@ -172,6 +172,6 @@ def test_what_another_writes_out_is_refused():
     """Of a derivative of its own, or of a caller's class, nobody has read the rules."""
     with jax.numpy_dtype_promotion("standard"):
         closed = jax.make_jaxpr(jax.vmap(lambda row: jnp.ldexp(row, 2)))(ROWS)
-    refused = pytest.raises(_separable.NotSeparable, match="is no operation of JAX that the analysis knows, Ldexp")
+    refused = pytest.raises(separable.NotSeparable, match="is no operation of JAX that the analysis knows, Ldexp")
     with refused if equations.WRITTEN_OUT in names_in(closed) else contextlib.nullcontext():
         judge(closed, "ldexp", mapped=False)

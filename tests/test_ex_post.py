@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jaxdpbo import accounting
-from jaxdpbo.privacy._accounting import attained, selection
+from jaxdpbo.accounting import attained, selection
 from tests.oracles import ex_post as oracle
 
 LAWS = [

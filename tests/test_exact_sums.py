@@ -16,8 +16,10 @@ from oracles import discrete as oracle
 from oracles import integers
 from scipy.stats import norm
 
-from jaxdpbo.privacy import _accounting, _assumptions, _calibration, _clipping, _composed_guarantee, _guarantee
-from jaxdpbo.privacy._mechanisms import tables
+from jaxdpbo import accounting
+from jaxdpbo.guarantee import assumptions, composed_guarantee, guarantees
+from jaxdpbo.noise import calibration, clipping
+from jaxdpbo.noise.mechanisms import tables
 
 USERS = 6
 TOGETHER = 500  # pairs in one call of one program
@@ -30,7 +32,7 @@ def compiled():
     """``clip_and_sum`` of many pairs at once, with whatever is patched at its first call."""
 
     def both(before, after, clip_norm, radius):
-        return tuple(_clipping.clip_and_sum(vectors, clip_norm, radius)[0] for vectors in (before, after))
+        return tuple(clipping.clip_and_sum(vectors, clip_norm, radius)[0] for vectors in (before, after))
 
     return jax.jit(jax.vmap(both))
 
@@ -111,7 +113,7 @@ def test_no_clipped_column_is_longer_than_the_clip_norm(dtype):
     info = np.finfo(dtype)
     clip_norms[:9] = np.repeat([info.max, 0.4 * info.max, info.tiny], 3)
     before[:9] = np.tile(np.array([info.max, 1.0, info.tiny], dtype), 3)[:, None, None]
-    kept, _, refused = jax.jit(jax.vmap(_clipping.clip_by_l2_norm))(before, clip_norms)
+    kept, _, refused = jax.jit(jax.vmap(clipping.clip_by_l2_norm))(before, clip_norms)
     assert np.all(refused[:6])
     lengths = np.sqrt(np.sum(np.square(np.asarray(kept).astype(np.longdouble)), axis=1))
     shares = lengths / clip_norms.astype(np.longdouble)[:, None]
@@ -139,7 +141,7 @@ def unclipped(vectors, clip_norm):
 
 
 def unguarded(vectors, clip_norm, radius):
-    scaled = jnp.rint(vectors * (_clipping.reach(radius, vectors.shape[0], vectors.dtype) / clip_norm))
+    scaled = jnp.rint(vectors * (clipping.reach(radius, vectors.shape[0], vectors.dtype) / clip_norm))
     return scaled.astype(jnp.int32)
 
 
@@ -156,7 +158,7 @@ def guarding_after_a_wrap(vectors, clip_norm, radius):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_integers_hold_the_bound_where_the_clip_of_floats_is_broken(dtype, monkeypatch):
-    monkeypatch.setattr(_clipping, "clip_by_l2_norm", unclipped)
+    monkeypatch.setattr(clipping, "clip_by_l2_norm", unclipped)
     assert check_sensitivity(2 * TOGETHER, dtype, (3, 40)) > 0.1
 
 
@@ -164,8 +166,8 @@ def test_integers_hold_the_bound_where_the_clip_of_floats_is_broken(dtype, monke
     "plant", [unguarded, guarding_coordinates_alone, guarding_after_a_wrap], ids=lambda plant: plant.__name__
 )
 def test_the_property_sees_a_planted_guard(plant, monkeypatch):
-    monkeypatch.setattr(_clipping, "clip_by_l2_norm", unclipped)
-    monkeypatch.setattr(_clipping, "quantise", plant)
+    monkeypatch.setattr(clipping, "clip_by_l2_norm", unclipped)
+    monkeypatch.setattr(clipping, "quantise", plant)
     with pytest.raises(AssertionError):
         check_sensitivity(TOGETHER, np.float64, (3,))
 
@@ -178,8 +180,8 @@ def test_the_property_sees_the_wrong_relation():
 
 def test_the_property_sees_a_scale_that_forgets_what_rounding_adds(monkeypatch):
     """Without the guard, the ball must be mapped to a smaller one."""
-    monkeypatch.setattr(_clipping, "quantise", unguarded)
-    monkeypatch.setattr(_clipping, "reach", lambda radius, dimension, dtype: radius.astype(dtype))
+    monkeypatch.setattr(clipping, "quantise", unguarded)
+    monkeypatch.setattr(clipping, "reach", lambda radius, dimension, dtype: radius.astype(dtype))
     with pytest.raises(AssertionError):
         check_sensitivity(TOGETHER, np.float64, (40,))
 
@@ -188,7 +190,7 @@ def test_the_property_sees_a_scale_that_forgets_what_rounding_adds(monkeypatch):
 def test_a_radius_that_no_budget_gives_keeps_the_bound_too(radius):
     """Under ``sqrt(d) / 2`` vectors are scaled backwards; the integers still decide."""
     vectors = np.random.default_rng(0).normal(size=(200, 40, 2)) * 10.0 ** np.linspace(-3, 3, 200)[:, None, None]
-    whole = jax.vmap(_clipping.quantise, in_axes=(0, None, None))(vectors, 1.0, jnp.int32(radius))
+    whole = jax.vmap(clipping.quantise, in_axes=(0, None, None))(vectors, 1.0, jnp.int32(radius))
     assert np.max(np.sum(np.square(np.asarray(whole, np.int64)), axis=1)) <= radius**2
 
 
@@ -202,8 +204,8 @@ def made(users, dtype=np.float64, seed=0):
 
 def chunked(chunk, monkeypatch):
     """A fresh compilation of ``weighted_clipped_sum`` in chunks of about that size."""
-    monkeypatch.setattr(_clipping, "CHUNK", chunk)
-    total = jax.jit(lambda *arguments: _clipping.weighted_clipped_sum(*arguments))
+    monkeypatch.setattr(clipping, "CHUNK", chunk)
+    total = jax.jit(lambda *arguments: clipping.weighted_clipped_sum(*arguments))
 
     def found(weights, losses, radius=30_000):
         with_radius = () if radius is None else (jnp.int32(radius),)
@@ -267,12 +269,12 @@ def test_users_on_the_ball_are_rounded_to_the_nearest_and_never_dropped(dtype, d
         dtype
     )  # all clipped
     clip_norm = jnp.asarray(0.7, dtype)
-    kept, clipped, refused = jax.jit(_clipping.clip_by_l2_norm)(vectors, clip_norm)
+    kept, clipped, refused = jax.jit(clipping.clip_by_l2_norm)(vectors, clip_norm)
     assert int(np.sum(clipped)) > 0.99 * users
     assert not np.any(refused)
-    step = float(_clipping.grid_step(clip_norm, radius, dimension))
+    step = float(clipping.grid_step(clip_norm, radius, dimension))
     exact = np.asarray(kept, float) / step
-    errors = np.asarray(jax.jit(_clipping.quantise)(kept, clip_norm, radius)) - exact
+    errors = np.asarray(jax.jit(clipping.quantise)(kept, clip_norm, radius)) - exact
     assert np.max(np.abs(errors)) <= 0.5 + 2.0 * int(radius) * float(np.finfo(dtype).eps)
     spread = 1 / math.sqrt(12 * errors.size)
     assert abs(np.mean(errors)) < 5 * spread
@@ -283,18 +285,18 @@ def test_users_on_the_ball_are_rounded_to_the_nearest_and_never_dropped(dtype, d
 
 
 def budget(mu, noise="exact", dimension=3, releases=10, users=100, dtype=np.float64):
-    return _calibration.budget(mu, noise, users=users, steps=releases, dimension=dimension, dtype=dtype)
+    return calibration.budget(mu, noise, users=users, steps=releases, dimension=dimension, dtype=dtype)
 
 
 def said(mu, dimension=3, releases=10, **rest):
     found = budget(mu, dimension=dimension, releases=releases, **rest)
-    return _composed_guarantee.gdp_guarantee(found, "rows")
+    return composed_guarantee.gdp_guarantee(found, "rows")
 
 
 def allowed(dimension, releases):
     """The least and the largest ``mu``."""
-    least = _accounting.rounded_gaussian_mu(2 * math.ceil(32 * math.sqrt(dimension)), 65536, releases)
-    largest = _accounting.rounded_gaussian_mu(2 * math.isqrt((2**32 - 1) // dimension), 4096, releases)
+    least = accounting.rounded_gaussian_mu(2 * math.ceil(32 * math.sqrt(dimension)), 65536, releases)
+    largest = accounting.rounded_gaussian_mu(2 * math.isqrt((2**32 - 1) // dimension), 4096, releases)
     return least, largest
 
 
@@ -310,9 +312,9 @@ def test_what_is_guaranteed_is_never_more_than_was_asked_for(place, dimension, r
     mu = float(dtype(1.01 * least * (0.98 * largest / least) ** place))
     found = budget(mu, dimension=dimension, releases=releases, dtype=dtype)
     level = said(mu, dimension, releases, dtype=dtype).level
-    assert level == _accounting.rounded_gaussian_mu(2 * int(found.radius), found.sigma, releases)
+    assert level == accounting.rounded_gaussian_mu(2 * int(found.radius), found.sigma, releases)
     assert level <= mu
-    assert _accounting.rounded_gaussian_mu(2 * int(found.radius) + 2, found.sigma, releases) > mu  # no waste
+    assert accounting.rounded_gaussian_mu(2 * int(found.radius) + 2, found.sigma, releases) > mu  # no waste
     assert level > 0.96 * mu  # the docstring of descent: noise at most 4 % wider
     assert int(found.radius) >= 32 * math.sqrt(dimension)
     assert dimension * int(found.radius) ** 2 < 2**32
@@ -320,7 +322,7 @@ def test_what_is_guaranteed_is_never_more_than_was_asked_for(place, dimension, r
 
 def test_a_budget_is_not_rounded_up_by_float32():
     """The largest double under the level of a radius, which float32 holds as something above that level."""
-    levels = [_accounting.rounded_gaussian_mu(2 * radius, 4096, 10) for radius in range(1000, 1010)]
+    levels = [accounting.rounded_gaussian_mu(2 * radius, 4096, 10) for radius in range(1000, 1010)]
     asked = [math.nextafter(level, 0) for level in levels if float(np.float32(level)) >= level]
     assert asked
     for mu in asked:
@@ -346,12 +348,12 @@ def test_no_budget_is_refused_that_lies_between_two_that_will_do(dimension):
 
 
 def test_a_small_budget_is_spent_on_wider_noise():
-    switch = _accounting.rounded_gaussian_mu(2 * 64, 4096, 10)
+    switch = accounting.rounded_gaussian_mu(2 * 64, 4096, 10)
     fine, coarse = budget(math.nextafter(switch, 0)), budget(switch)
-    assert coarse.sigma == _calibration.SIGMAS[0] == 4096
-    assert fine.sigma in _calibration.SIGMAS[1:]
+    assert coarse.sigma == calibration.SIGMAS[0] == 4096
+    assert fine.sigma in calibration.SIGMAS[1:]
     assert int(coarse.radius) == 64
-    assert int(fine.radius) == _accounting.largest_distance(math.nextafter(switch, 0), fine.sigma, 10) // 2 > 100
+    assert int(fine.radius) == accounting.largest_distance(math.nextafter(switch, 0), fine.sigma, 10) // 2 > 100
     for found in (fine, coarse):
         assert (found.noise, found.radius.dtype, found.mu.dtype) == ("exact", np.int32, np.float64)
 
@@ -361,8 +363,8 @@ def test_an_infinite_budget_is_no_noise_and_no_guarantee(noise):
     found = budget(math.inf, noise)
     assert found.noise == ("float" if noise == "float" else "none")
     assert (int(found.radius), found.sigma) == (0, 0)
-    assert _calibration.grid(found) is None
-    assert _composed_guarantee.gdp_guarantee(found, "rows") == _guarantee.no_guarantee(
+    assert calibration.grid(found) is None
+    assert composed_guarantee.gdp_guarantee(found, "rows") == guarantees.no_guarantee(
         "rows", "mu is infinite: no noise was added"
     )
 
@@ -370,12 +372,12 @@ def test_an_infinite_budget_is_no_noise_and_no_guarantee(noise):
 def test_float_noise_has_no_grid():
     found = budget(0.5, "float")
     assert (found.noise, int(found.radius), found.sigma) == ("float", 0, 0)
-    assert _calibration.grid(found) is None
+    assert calibration.grid(found) is None
 
 
 def test_exact_noise_has_the_radius_for_its_level():
     found = budget(0.5)
-    assert _calibration.grid(found) is found.radius
+    assert calibration.grid(found) is found.radius
 
 
 def named(message, **changes):
@@ -415,12 +417,12 @@ def test_no_sum_of_squares_wraps_at_the_largest_radius_of_any_budget(dimension):
     radius = int(budget(largest, dimension=dimension, users=1).radius)
 
     def longest(guard, radius):
-        step = float(_clipping.grid_step(jnp.float64(1.0), jnp.int32(radius), dimension))
+        step = float(clipping.grid_step(jnp.float64(1.0), jnp.int32(radius), dimension))
         vectors = np.ones((dimension, 1)) * np.arange(radius + 1, dtype=float)[None] * step
         whole = np.asarray(jax.jit(guard)(vectors, 1.0, jnp.int32(radius)), np.int64)
         return np.max(np.sum(np.square(whole), axis=0))
 
-    assert 0.9 * radius**2 < longest(_clipping.quantise, radius) <= radius**2
+    assert 0.9 * radius**2 < longest(clipping.quantise, radius) <= radius**2
     assert longest(wrapping, 65535) > 65535**2
 
 
@@ -434,7 +436,7 @@ def test_sums_that_leave_32_bits_do_not_wrap():
     """All at the same point of the sphere."""
     radius, users = jnp.int32(30_000), 150_000
     vectors = np.ones((1, users), np.float32)
-    (total,) = integers.value(*jax.jit(_clipping.clip_and_sum)(vectors, jnp.float32(1.0), radius)[0])
+    (total,) = integers.value(*jax.jit(clipping.clip_and_sum)(vectors, jnp.float32(1.0), radius)[0])
     assert total == users * int(oracle.grid_vector(np.ones(1), 1.0, 30_000)[0]) > 2**32
 
 
@@ -456,17 +458,17 @@ def test_a_statement_rests_on_what_its_noise_needs():
     exact = said(0.5)
     assert (exact.notion, exact.relation, exact.protects, exact.delta) == ("gdp", "replace_one", "rows", 0.0)
     assert exact.assumptions == (
-        _assumptions.RANDOM_BITS,
-        _assumptions.PUBLIC_CONFIG,
-        _assumptions.SEPARABLE_LOSSES,
+        assumptions.RANDOM_BITS,
+        assumptions.PUBLIC_CONFIG,
+        assumptions.SEPARABLE_LOSSES,
     )
     assert exact.total_variation == 10 * 3 * tables.gaussian_total_variation(4096)
     assert 0 < exact.total_variation < 2.0**-100
-    of_floats = _composed_guarantee.gdp_guarantee(budget(0.5, "float"), "rows")
+    of_floats = composed_guarantee.gdp_guarantee(budget(0.5, "float"), "rows")
     assert of_floats.assumptions == (
-        _assumptions.IDEAL_NOISE,
-        _assumptions.PUBLIC_CONFIG,
-        _assumptions.SEPARABLE_LOSSES,
+        assumptions.IDEAL_NOISE,
+        assumptions.PUBLIC_CONFIG,
+        assumptions.SEPARABLE_LOSSES,
     )
     assert (of_floats.level, of_floats.total_variation) == (0.5, 0.0)
 
@@ -474,14 +476,14 @@ def test_a_statement_rests_on_what_its_noise_needs():
 def test_a_stacked_config_has_no_one_statement():
     stacked = dataclasses.replace(budget(0.5), mu=jnp.array([0.5, 0.5]))
     with pytest.raises(ValueError, match=r"privacy takes one config, got mu of shape \(2,\)"):
-        _composed_guarantee.gdp_guarantee(stacked, "rows")
+        composed_guarantee.gdp_guarantee(stacked, "rows")
 
 
 # What a total variation does to a statement.
 
 
 def of(notion, level, total_variation, delta=0.0):
-    return _guarantee.guarantee(notion, level, "replace_one", "rows", delta=delta, total_variation=total_variation)
+    return guarantees.guarantee(notion, level, "replace_one", "rows", delta=delta, total_variation=total_variation)
 
 
 def brute(notion, level, total_variation, slack, delta):
@@ -521,8 +523,8 @@ def test_epsilon_pays_for_the_variation(notion, level, total_variation, slack, d
 
 def test_a_variation_of_exact_noise_costs_nothing_that_is_seen_and_no_delta_under_it_will_do():
     exact = of("gdp", 1.0, 2.0**-105)
-    assert exact.epsilon(1e-6) == pytest.approx(_accounting.gdp_epsilon(1.0, 1e-6), rel=1e-12)
-    assert exact.epsilon(1e-6) >= _accounting.gdp_epsilon(1.0, 1e-6)
+    assert exact.epsilon(1e-6) == pytest.approx(accounting.gdp_epsilon(1.0, 1e-6), rel=1e-12)
+    assert exact.epsilon(1e-6) >= accounting.gdp_epsilon(1.0, 1e-6)
     assert exact.epsilon(2.0**-105) == math.inf
     assert of("dp", 1.0, 2.0**-105).epsilon(1e-20) == 1.0
     assert of("dp", 1.0, 2.0**-105).epsilon(2.0**-105) == math.inf
@@ -538,12 +540,12 @@ def test_more_delta_never_costs_more_epsilon_whatever_the_variation():
 
 def test_json_brings_the_variation_back_and_the_sentence_says_it():
     for made in (
-        of("gdp", 1.5, 2.0**-105, 1e-9).assuming(_assumptions.RANDOM_BITS),
+        of("gdp", 1.5, 2.0**-105, 1e-9).assuming(assumptions.RANDOM_BITS),
         said(0.5),
-        _guarantee.no_guarantee("rows", "x"),
+        guarantees.no_guarantee("rows", "x"),
     ):
-        read = _guarantee.guarantee_from_dict(json.loads(json.dumps(made.to_dict(), allow_nan=False)))
-        assert read == made.assuming(_assumptions.UNCHECKED)
+        read = guarantees.guarantee_from_dict(json.loads(json.dumps(made.to_dict(), allow_nan=False)))
+        assert read == made.assuming(assumptions.UNCHECKED)
     slack = "total variation at most 2.5e-32 (replace_one) for rows"
     assert of("gdp", 1.5, 2.0**-105, 1e-9).claim == f"gdp 1.5 at delta=1e-09, {slack}"
     assert of("dp", 1.5, 2.0**-105).claim == f"dp 1.5, {slack}"
@@ -571,4 +573,4 @@ def test_what_is_no_statement_is_refused(change):
         "a guarantee has notion, level, .*variation, unit, parts, also, stages, largest, attained, summary_delta; got"
     )
     with pytest.raises(ValueError, match=names):
-        _guarantee.guarantee_from_dict(fields)
+        guarantees.guarantee_from_dict(fields)

@@ -50,11 +50,11 @@ def as_a_user(tmp_path, monkeypatch, float32):
 
 
 NEEDS = {  # tests/systems/engines.py and flower.py run these
-    "jaxdpbo.tables._ray.ray": "ray",
-    "jaxdpbo.tables._spark.spark": "pyspark",
-    "jaxdpbo.tables._beam.beam": "apache_beam",
-    "jaxdpbo.integrations.flower._apps.client_app": "flwr",
-    "jaxdpbo.integrations.flower._apps.run_on_grid": "flwr",
+    "jaxdpbo.tables.ray_table.ray": "ray",
+    "jaxdpbo.tables.spark_table.spark": "pyspark",
+    "jaxdpbo.tables.beam_table.beam": "apache_beam",
+    "jaxdpbo.integrations.flower.apps.client_app": "flwr",
+    "jaxdpbo.integrations.flower.apps.run_on_grid": "flwr",
 }
 
 

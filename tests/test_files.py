@@ -10,15 +10,15 @@ import pytest
 from option_groups import group_options
 from protocol_cases import CASES, records
 
-from jaxdpbo import _files, drivers, ledger, outsourcing
-from jaxdpbo._commands import curator, streams
-from jaxdpbo.drivers import _checkpoint as checkpoints
+from jaxdpbo import drivers, files, ledger, outsourcing
+from jaxdpbo.commands import curator, streams
+from jaxdpbo.drivers import checkpoint as checkpoints
+from jaxdpbo.noise import keys
 from jaxdpbo.outsourcing import ProtocolError
-from jaxdpbo.privacy import _keys
-from jaxdpbo.tables import _beam
+from jaxdpbo.tables import beam_table
 
 ANOTHER = 12345  # a user
-KEY = _keys.key_from_bytes(bytes(range(32)))
+KEY = keys.key_from_bytes(bytes(range(32)))
 CASE = CASES["dp_gd"]
 ROWS = np.arange(6.0).reshape(3, 2)
 SECRET = b"31415926"  # stands in every file that may hold data or a key
@@ -127,12 +127,12 @@ def write_log(folder):
 
 
 def raw_sum(folder):
-    _beam._make_writer(str(folder / "sum.json"))((3, [31415926], ""))
+    beam_table._make_writer(str(folder / "sum.json"))((3, [31415926], ""))
     return folder / "sum.json"
 
 
 def read_raw_sum(folder):
-    return _beam._read_sum(str(folder / "sum.json"))
+    return beam_table._read_sum(str(folder / "sum.json"))
 
 
 FILES = {
@@ -207,7 +207,7 @@ def test_where_any_user_may_replace_a_file_none_is_trusted(name, tmp_path):
 def test_a_new_file_is_refused_there_before_anything_is_drawn(tmp_path):
     """And not when the run that it is of would go on."""
     tmp_path.chmod(0o777)
-    with pytest.raises(_files.NotPrivate, match=r"run\.npz must lie where no other user can replace it"):
+    with pytest.raises(files.NotPrivate, match=r"run\.npz must lie where no other user can replace it"):
         run(tmp_path)
     with pytest.raises(ledger.LedgerError, match=r"ledger\.jsonl must lie where no other user can replace it"):
         begun_ledger(tmp_path)
@@ -237,8 +237,8 @@ def test_a_pipe_keeps_nobody_waiting(tmp_path):
     for use in (ledger.account, ledger.adopt):
         with pytest.raises(ledger.LedgerError, match="must be a file"):
             use(tmp_path / "ledger.jsonl")
-    with pytest.raises(_files.NotPrivate, match="must be a file"):
-        _files.read_private(tmp_path / "ledger.jsonl")
+    with pytest.raises(files.NotPrivate, match="must be a file"):
+        files.read_private(tmp_path / "ledger.jsonl")
 
 
 def test_links_that_lead_round_are_refused(tmp_path):

@@ -16,11 +16,13 @@ import scipy.stats
 from option_groups import group_options
 
 import jaxdpbo
-from jaxdpbo import Execution, _arrays, dp_gibo, drivers, random_search
-from jaxdpbo._checks import box, low_high
-from jaxdpbo.drivers import _methods
-from jaxdpbo.drivers._preview import NO_DIFFERENT, few_users_note, path_note, step_deviation
-from jaxdpbo.privacy import _budget_calibration, _guarantee, _ledger, _requested_budget
+from jaxdpbo import Execution, arrays, dp_gibo, drivers, random_search
+from jaxdpbo.accounting import requested_budget
+from jaxdpbo.checks import box, low_high
+from jaxdpbo.drivers import methods
+from jaxdpbo.drivers.previews import NO_DIFFERENT, few_users_note, path_note, step_deviation
+from jaxdpbo.guarantee import budget_calibration, guarantees
+from jaxdpbo.ledger import ledger_file
 
 USERS = 40
 RECORDS = np.random.default_rng(0).uniform(0.0, 6.0, size=(USERS, 1))
@@ -47,7 +49,7 @@ def minimize(loss=loss, data=RECORDS, space=SIDE, **changes):
 def local(users, bounds, mu, steps):
     """The descent of ``minimize`` with batches of 2."""
     search = jaxdpbo.Search(method="local", steps=steps, batch=2, clip_norm=1.0, noise="float")
-    return _methods.plan(search, _methods.Task(users, _budget_calibration.RequestedBudget(mu), bounds, None)).config
+    return methods.plan(search, methods.Task(users, budget_calibration.RequestedBudget(mu), bounds, None)).config
 
 
 # Budgets
@@ -71,7 +73,7 @@ DOORS = {
     "PrivateObjective": lambda folder, **budget: jaxdpbo.PrivateObjective(
         loss, RECORDS, **group_options(Execution, users=USERS, evaluations=2, loss_range=(0, 4), **budget)
     ),
-    "ledger.create": lambda folder, **budget: _ledger.create(folder / "ledger.jsonl", **budget),
+    "ledger.create": lambda folder, **budget: ledger_file.create(folder / "ledger.jsonl", **budget),
 }
 
 
@@ -123,26 +125,26 @@ def test_a_delta_of_one_over_the_users_is_refused_unless_said_so(door, tmp_path)
 def test_the_stated_epsilon_is_at_most_the_one_asked_for(dtype):
     for epsilon in (0.01, 0.3, 1.0, 3.0, 10.0, 20.0):
         for delta in (1e-9, 1e-5, 1e-3, 0.1):
-            mu = _requested_budget.requested_mu(epsilon=epsilon, delta=delta, dtype=dtype)
+            mu = requested_budget.requested_mu(epsilon=epsilon, delta=delta, dtype=dtype)
             assert float(dtype(mu)) == mu
-            for variation in (0.0, _requested_budget.TOTAL_VARIATION):
-                stated = _guarantee.guarantee("gdp", mu, "replace_one", "them", total_variation=variation)
+            for variation in (0.0, requested_budget.TOTAL_VARIATION):
+                stated = guarantees.guarantee("gdp", mu, "replace_one", "them", total_variation=variation)
                 assert stated.epsilon(delta) <= epsilon
-            above = _guarantee.guarantee("gdp", mu * (1 + 1e-6), "replace_one", "them")
+            above = guarantees.guarantee("gdp", mu * (1 + 1e-6), "replace_one", "them")
             assert above.epsilon(delta) > epsilon, "no more is given away than rounding needs"
 
 
 def test_at_epsilon_zero_twice_the_total_variation_is_reserved():
     """At epsilon = 0, delta is the total variation of two normals mu apart: ``2 Phi(mu / 2) - 1``."""
-    mu = _requested_budget.requested_mu(epsilon=0.0, delta=1e-3, total_variation=1e-4)
+    mu = requested_budget.requested_mu(epsilon=0.0, delta=1e-3, total_variation=1e-4)
     assert mu == pytest.approx(2 * scipy.stats.norm.ppf((1 + 8e-4) / 2), rel=1e-6)
 
 
 def test_a_total_variation_that_takes_more_than_half_of_delta_is_refused():
     budget = {"epsilon": 0.0, "total_variation": 1e-4}
-    assert _requested_budget.requested_mu(delta=4.1e-4, **budget) > 0
+    assert requested_budget.requested_mu(delta=4.1e-4, **budget) > 0
     with pytest.raises(ValueError, match=r"delta must be at least 0\.00041, got 0\.0003"):
-        _requested_budget.requested_mu(delta=3e-4, **budget)
+        requested_budget.requested_mu(delta=3e-4, **budget)
 
 
 @pytest.mark.parametrize("noise", ["exact", "float"])
@@ -160,14 +162,14 @@ def test_configs_and_objectives_state_at_most_what_was_asked_for(noise, epsilon,
 
 
 def test_a_statement_beyond_what_was_asked_for_is_refused():
-    stated = _guarantee.guarantee("gdp", 1.0, "replace_one", "them", total_variation=1e-9)
+    stated = guarantees.guarantee("gdp", 1.0, "replace_one", "them", total_variation=1e-9)
     for epsilon in (10.0, 4.0):
-        requested = _budget_calibration.RequestedBudget(1.0, epsilon, 1e-5)
+        requested = budget_calibration.RequestedBudget(1.0, epsilon, 1e-5)
         if epsilon == 10.0:
-            assert _budget_calibration.calibrate(lambda mu: mu, lambda _: stated, requested)[1].level < epsilon
+            assert budget_calibration.calibrate(lambda mu: mu, lambda _: stated, requested)[1].level < epsilon
             continue
         with pytest.raises(ValueError, match="epsilon=4 at delta=1e-05 can not be guaranteed for so many draws"):
-            _budget_calibration.calibrate(lambda mu: mu, lambda _: stated, requested)
+            budget_calibration.calibrate(lambda mu: mu, lambda _: stated, requested)
 
 
 # Losses of any kind
@@ -415,7 +417,7 @@ def test_few_users_are_a_note_before_the_run_too():
     few, many = (jaxdpbo.preview(users=users, mu=1.0, space=SIDE) for users in (499, 500))
     assert "499 users are fewer than 500" in str(few)
     assert "near a guess" not in str(many)
-    assert few_users_note(3, _guarantee.no_guarantee("users", "mu is infinite")) == ""
+    assert few_users_note(3, guarantees.no_guarantee("users", "mu is infinite")) == ""
 
 
 # The ledger
@@ -423,31 +425,31 @@ def test_few_users_are_a_note_before_the_run_too():
 
 def test_the_ledgers_line_works_as_typed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    _ledger.create("budget.jsonl", mu=2)
+    ledger_file.create("budget.jsonl", mu=2)
     options = {"ledger": jaxdpbo.Recording("budget.jsonl", "march"), "noise": "exact"}
     first, again = (minimize(**options) for _ in range(2))
     np.testing.assert_array_equal(first.release.point, again.release.point)
     assert again.note.endswith(first.note)
     assert again.note.startswith("this is the release of run 'march', which ")
-    assert float(_ledger.account("budget.jsonl").left.cost) == pytest.approx(3.0, abs=0.01)
+    assert float(ledger_file.account("budget.jsonl").left.cost) == pytest.approx(3.0, abs=0.01)
     with pytest.raises(FileExistsError, match=r"second spend: 'budget\.jsonl'"):
-        _ledger.create("budget.jsonl", mu=2)
+        ledger_file.create("budget.jsonl", mu=2)
     with pytest.raises(FileNotFoundError, match=r"'nowhere/budget\.jsonl'"):
-        _ledger.create("nowhere/budget.jsonl", mu=2)
-    with pytest.raises(_ledger.BudgetExceeded, match=r"budget\.jsonl: run 'april' would spend"):
+        ledger_file.create("nowhere/budget.jsonl", mu=2)
+    with pytest.raises(ledger_file.BudgetExceeded, match=r"budget\.jsonl: run 'april' would spend"):
         minimize(ledger=jaxdpbo.Recording("budget.jsonl", "april"), mu=3.0, noise="exact")
 
 
 def test_a_ledger_of_epsilon_holds_what_implies_it(tmp_path):
     for epsilon, delta in ((0.5, 1e-6), (3.0, 1e-5)):
         path = tmp_path / f"{epsilon}.jsonl"
-        _ledger.create(path, epsilon=epsilon, delta=delta)
-        budget = _ledger.account(path).budget
-        stated = _guarantee.guarantee(
+        ledger_file.create(path, epsilon=epsilon, delta=delta)
+        budget = ledger_file.account(path).budget
+        stated = guarantees.guarantee(
             "gdp", float(budget.level), "replace_one", "them", total_variation=float(budget.total_variation)
         )
         assert 0.999 * epsilon < stated.epsilon(delta) <= epsilon
-        assert (budget.relation, budget.protects, budget.delta) == ("replace_one", _guarantee.USERS, 0)
+        assert (budget.relation, budget.protects, budget.delta) == ("replace_one", guarantees.USERS, 0)
 
 
 @pytest.mark.parametrize(
@@ -461,23 +463,23 @@ def test_a_ledger_of_epsilon_holds_what_implies_it(tmp_path):
 )
 def test_a_ledgers_budget_is_one_of_three(budget, message, tmp_path):
     with pytest.raises(ValueError, match=message):
-        _ledger.create(tmp_path / "ledger.jsonl", **budget)
+        ledger_file.create(tmp_path / "ledger.jsonl", **budget)
 
 
 def test_numbers_of_numpy_and_jax_are_python_numbers_on_record(tmp_path):
     path = tmp_path / "ledger.jsonl"
-    _ledger.create(path, mu=np.int64(2))
-    spend = _ledger.Spend((_ledger.Event("gdp", jnp.asarray(1.0)),), "replace_one", _ledger.USERS)
-    assert _ledger.charge(path, "one", "a mean", spend).run == "one"
-    _ledger.note(path, "one", 1, {"count": np.int64(3), "rows": np.arange(2)})
-    stored = _ledger.store_release(path, "one", {"point": jnp.asarray([0.25]), "value": np.float32(0.5)})
+    ledger_file.create(path, mu=np.int64(2))
+    spend = ledger_file.Spend((ledger_file.Event("gdp", jnp.asarray(1.0)),), "replace_one", ledger_file.USERS)
+    assert ledger_file.charge(path, "one", "a mean", spend).run == "one"
+    ledger_file.note(path, "one", 1, {"count": np.int64(3), "rows": np.arange(2)})
+    stored = ledger_file.store_release(path, "one", {"point": jnp.asarray([0.25]), "value": np.float32(0.5)})
     assert stored == {"point": [0.25], "value": 0.5}
-    assert _ledger.charge(path, "one", "a mean", spend).steps == ({"count": 3, "rows": [0, 1]},)
+    assert ledger_file.charge(path, "one", "a mean", spend).steps == ({"count": 3, "rows": [0, 1]},)
 
 
 def test_what_was_spent_comes_back_as_plain_dicts(tmp_path):
     path = tmp_path / "ledger.jsonl"
-    _ledger.create(path, mu=2)
+    ledger_file.create(path, mu=2)
     made = {"users": np.int64(4), "mu": np.float64(1.0), "evaluations": np.int64(4), "loss_range": (0, 1)}
 
     def objective(**changes):
@@ -557,10 +559,10 @@ def test_complex_losses_are_named():
 def test_a_missing_extra_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "tqdm", None)
     path = tmp_path / "ledger.jsonl"
-    _ledger.create(path, mu=2)
+    ledger_file.create(path, mu=2)
     with pytest.raises(ImportError, match=r"progress=True needs tqdm: pip install -e '\.\[progress\]' in the checkout"):
         minimize(ledger=jaxdpbo.Recording(path, "march"), noise="exact", progress=True)
-    assert not _ledger.account(path).spends, "at once: nothing was charged"
+    assert not ledger_file.account(path).spends, "at once: nothing was charged"
 
 
 def test_a_driver_under_a_trace_says_what_to_call():
@@ -668,9 +670,9 @@ def test_options_from_a_pickle_or_a_text_are_their_defaults():
 def test_a_config_keeps_its_numbers_when_the_callers_array_changes():
     array = np.array([[0.0], [3.0]])
     config = random_search.config(users=USERS, steps=1, batch=1, bounds=array)
-    arrays = [np.zeros(64) for _ in range(20)]  # a device reads the memory of most of them, by how they are aligned
-    copies = [_arrays.to_device(own) for own in arrays]
-    for own in (array, *arrays):
+    held = [np.zeros(64) for _ in range(20)]  # a device reads the memory of most of them, by how they are aligned
+    copies = [arrays.to_device(own) for own in held]
+    for own in (array, *held):
         own[:] = 9.0
     assert np.asarray(config.bounds).tolist() == [[0.0], [3.0]]
     assert not np.any(np.stack(copies))

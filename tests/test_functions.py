@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from benchmarks import functions
-from jaxdpbo.privacy import _separable
-from jaxdpbo.privacy._separable import separability_check
+from jaxdpbo import separable
+from jaxdpbo.separable import separability_check
 
 NAMED = functions.functions()
 ROWS = np.random.default_rng(0).uniform(0.2, 2.0, (functions.USERS, functions.WIDTH))
@@ -21,8 +21,8 @@ VALUES = (
     5.0,
 )  # fmt: skip
 KINDS = {
-    "per_user": lambda loss: _separable.per_user(loss, public_constants=True),
-    "check_separable": lambda loss: _separable.check_separable(
+    "per_user": lambda loss: separable.per_user(loss, public_constants=True),
+    "check_separable": lambda loss: separable.check_separable(
         jax.vmap(loss, (None, 0), -1), functions.POINT, ROWS, public_constants=True
     ),
 }

@@ -27,7 +27,7 @@ from protocol_cases import CASES, USERS
 
 import jaxdpbo
 from jaxdpbo import Execution, drivers
-from jaxdpbo.privacy import BudgetError, _guarantee
+from jaxdpbo.guarantee import BudgetError, guarantees
 
 LIMIT = 20.0  # seconds of one call
 
@@ -171,11 +171,11 @@ def test_a_function_without_a_row_is_found(table, monkeypatch):
     def planted(sigma):
         return sigma
 
-    planted.__module__ = _guarantee.__name__
-    monkeypatch.setattr(_guarantee, "planted", planted, raising=False)
+    planted.__module__ = guarantees.__name__
+    monkeypatch.setattr(guarantees, "planted", planted, raising=False)
     calls = [target.call for name, target in table.items() if name != "compose_gdp"]
     found = coverage.without_a_row(calls) - set(coverage.exempt())
-    assert found == {"privacy._guarantee.planted", "privacy._accounting.gdp.compose_gdp"}
+    assert found == {"guarantee.guarantees.planted", "accounting.gdp.compose_gdp"}
 
 
 def test_rows_of_one_name_are_refused():

@@ -13,15 +13,15 @@ from scipy.linalg import solve_triangular
 from scipy.stats import multivariate_normal
 
 from jaxdpbo import kernels
-from jaxdpbo.surrogate import _gp, _gp_fit
+from jaxdpbo.surrogate import gp, gp_fit
 
 CAPACITY, BATCH, DIMENSION, NOISE = 24, 4, 3, 1e-6
 
-condition = jax.jit(_gp.condition)
-append = jax.jit(_gp.append)
-predict = jax.jit(_gp.predict)
-likelihood = jax.jit(_gp.log_marginal_likelihood)
-noise = jax.jit(_gp.noise)
+condition = jax.jit(gp.condition)
+append = jax.jit(gp.append)
+predict = jax.jit(gp.predict)
+likelihood = jax.jit(gp.log_marginal_likelihood)
+noise = jax.jit(gp.noise)
 
 
 def scene(name, seed=0):
@@ -40,7 +40,7 @@ def scene(name, seed=0):
 
 
 def in_blocks(made, points, mask, batch=BATCH):
-    factorization = _gp.empty(CAPACITY, DIMENSION, points.dtype)
+    factorization = gp.empty(CAPACITY, DIMENSION, points.dtype)
     for start in range(0, CAPACITY, batch):
         rows = slice(start, start + batch)
         factorization = append(made.model(NOISE), factorization, jnp.asarray(points[rows]), jnp.asarray(mask[rows]))
@@ -132,7 +132,7 @@ def test_values_that_count_are_not_ignored():
 def test_masked_blocks_use_rows_and_teach_nothing():
     made, points, mask, _, values, new = scene("rbf")
     nothing = np.zeros(BATCH, bool)
-    first = append(made.model(NOISE), _gp.empty(CAPACITY, DIMENSION, float), points[:BATCH], mask[:BATCH])
+    first = append(made.model(NOISE), gp.empty(CAPACITY, DIMENSION, float), points[:BATCH], mask[:BATCH])
     second = append(made.model(NOISE), first, points[BATCH : 2 * BATCH], nothing)
     assert second.used == 2 * BATCH
     assert identical(predict(made.model(), first, values, new), predict(made.model(), second, values, new))
@@ -140,7 +140,7 @@ def test_masked_blocks_use_rows_and_teach_nothing():
 
 def test_the_empty_posterior_is_the_prior():
     made, *_, values, new = scene("matern32")
-    mean, variance = predict(made.model(), _gp.empty(CAPACITY, DIMENSION, float), values, new)
+    mean, variance = predict(made.model(), gp.empty(CAPACITY, DIMENSION, float), values, new)
     np.testing.assert_array_equal(mean, 0.0)
     np.testing.assert_array_equal(variance, VARIANCE)
 
@@ -163,7 +163,7 @@ def test_append_into_the_last_free_rows_takes_place():
 
 def test_append_refuses_more_points_than_the_buffer_holds():
     made, *_ = scene("rbf")
-    factorization = _gp.empty(3, DIMENSION, float)
+    factorization = gp.empty(3, DIMENSION, float)
     with pytest.raises(ValueError, match="points must be at most the capacity 3, got 4"):
         append(made.model(NOISE), factorization, jnp.zeros((4, DIMENSION)), jnp.ones(4, bool))
 
@@ -183,12 +183,12 @@ def fit_scene():
     rng = np.random.default_rng(3)
     truth = prior_of([0.4, 2.0], 1e-2)
     points = rng.uniform(-2, 2, size=(40, 2))
-    root = np.linalg.cholesky(np.asarray(_gp.covariance(truth, points, np.ones(40, bool))))
+    root = np.linalg.cholesky(np.asarray(gp.covariance(truth, points, np.ones(40, bool))))
     return truth, jnp.asarray(points), jnp.asarray(root @ rng.normal(size=40)), jnp.ones(40, bool)
 
 
 def prior_of(lengthscale, noise_variance, variance=1.0):
-    return _gp.GPModel(kernels.rbf, kernels.stationary(lengthscale, 2, variance=variance), jnp.asarray(noise_variance))
+    return gp.GPModel(kernels.rbf, kernels.stationary(lengthscale, 2, variance=variance), jnp.asarray(noise_variance))
 
 
 def test_fit_recovers_the_lengthscales_that_made_the_values():
@@ -200,7 +200,7 @@ def test_fit_recovers_the_lengthscales_that_made_the_values():
 
 
 def fitted(seed, model, points, values, mask, **options):
-    return jax.jit(partial(_gp_fit.fit, **options))(jax.random.key(seed), model, points, values, mask)
+    return jax.jit(partial(gp_fit.fit, **options))(jax.random.key(seed), model, points, values, mask)
 
 
 def test_fit_is_never_worse_than_where_it_starts():
@@ -216,7 +216,7 @@ def test_fit_stays_within_its_factor():
     begun = prior_of([100.0, 2.0], 0.1)
     found = fitted(2, begun, *scene_of_fit, num_restarts=2, steps=100)
     for new, old in zip(jax.tree.leaves(found), jax.tree.leaves(begun), strict=True):
-        assert np.all(np.abs(np.log(new / old)) <= np.log(_gp_fit.FIT_FACTOR) * (1 + 1e-12))
+        assert np.all(np.abs(np.log(new / old)) <= np.log(gp_fit.FIT_FACTOR) * (1 + 1e-12))
     np.testing.assert_allclose(found.params.lengthscale[0], 1.0, rtol=1e-12)  # 0.4 is beyond what may be searched
 
 
@@ -246,7 +246,7 @@ def test_a_narrow_spread_holds_a_fit_where_it_was():
 )
 def test_fit_refuses_and_names(arguments, error, message):
     with pytest.raises(error, match=message):
-        _gp_fit.fit(jax.random.key(0), *fit_scene(), **arguments)
+        gp_fit.fit(jax.random.key(0), *fit_scene(), **arguments)
 
 
 @pytest.mark.parametrize("given", [1e-9, 1e-4, 0.3])
@@ -266,9 +266,9 @@ def test_a_noise_variance_under_the_floor_is_raised_point_by_point(given):
 def test_the_floor_of_float32_is_higher(float32):
     made = case("rbf", DIMENSION)
     points = jnp.zeros((2, DIMENSION), jnp.float32)
-    raised = _gp.noise(made.model(1e-6), points)
+    raised = gp.noise(made.model(1e-6), points)
     np.testing.assert_allclose(raised, VARIANCE * 1e-4, rtol=1e-6)
-    np.testing.assert_array_equal(_gp.noise(made.model(1e-3), points), np.float32(1e-3))
+    np.testing.assert_array_equal(gp.noise(made.model(1e-3), points), np.float32(1e-3))
 
 
 def test_a_rank_deficient_gram_stays_finite_and_predicts():
@@ -302,7 +302,7 @@ def test_float32_follows_the_float64_oracle(float32):
     held = points.astype(float)[mask], noises[mask], values.astype(float)[mask]
     expected, covariance = oracle.predict(made.oracle, *held, new.astype(float))
     at_once = condition(made.model(1e-4), points, mask)
-    blocks = _gp.empty(CAPACITY, DIMENSION, jnp.float32)
+    blocks = gp.empty(CAPACITY, DIMENSION, jnp.float32)
     for start in range(0, CAPACITY, BATCH):
         rows = slice(start, start + BATCH)
         blocks = append(made.model(1e-4), blocks, points[rows], mask[rows])
@@ -316,9 +316,9 @@ def test_float32_follows_the_float64_oracle(float32):
 @pytest.mark.parametrize("capacity", [5, 63, 275])
 def test_stages_hold_whole_batches_and_end_at_the_capacity(capacity):
     for batch in (1, 5, 11):
-        rows = _gp.stages(capacity, min(batch, capacity))
+        rows = gp.stages(capacity, min(batch, capacity))
         assert rows[-1] == capacity
-        assert len(rows) <= _gp.STAGES
+        assert len(rows) <= gp.STAGES
         assert np.all(np.diff(rows) > 0)
         assert all(row % batch == 0 for row in rows[:-1])
 
@@ -333,15 +333,15 @@ def test_a_staged_function_sees_as_few_rows_as_it_needs_and_finds_the_same():
     @jax.jit
     def both(used):
         mask = jnp.arange(capacity, dtype=jnp.int32) < used
-        factorization = _gp.condition(model, jnp.asarray(points), mask)._replace(used=used)
+        factorization = gp.condition(model, jnp.asarray(points), mask)._replace(used=used)
 
         def predicted(known):
             seen = jnp.asarray(values)[: known.points.shape[0]]
-            return *_gp.predict(model, known, seen, targets), jnp.asarray(known.points.shape[0])
+            return *gp.predict(model, known, seen, targets), jnp.asarray(known.points.shape[0])
 
-        return _gp.apply_to_stage(factorization, batch, predicted), predicted(factorization)
+        return gp.apply_to_stage(factorization, batch, predicted), predicted(factorization)
 
-    smallest = {used: min(row for row in _gp.stages(capacity, batch) if row >= min(used + batch, capacity))
+    smallest = {used: min(row for row in gp.stages(capacity, batch) if row >= min(used + batch, capacity))
                 for used in range(0, capacity + 1, batch)}  # fmt: skip
     for used, rows in smallest.items():
         staged, whole = both(jnp.asarray(used, jnp.int32))
@@ -355,13 +355,13 @@ def test_many_points_of_many_coordinates_have_the_covariance_of_few():
     """Eighty points by one function for Gram matrices, twenty by the other."""
     made, rng = case("matern52", 100), np.random.default_rng(0)
     points, mask = rng.uniform(size=(80, 100)) * lengthscale(100), np.arange(80) != 7
-    assert points.size * 20 < _gp.MANY_NUMBERS <= points.size * 80
+    assert points.size * 20 < gp.MANY_NUMBERS <= points.size * 80
 
     @jax.jit
     def found(points, mask):
-        known = _gp.condition(made.model(NOISE), points, mask)
-        few, many = (_gp.cross_covariance(made.model(NOISE), known, some) for some in (points[:20], points))
-        return few, many, _gp.covariance(made.model(NOISE), points, mask)
+        known = gp.condition(made.model(NOISE), points, mask)
+        few, many = (gp.cross_covariance(made.model(NOISE), known, some) for some in (points[:20], points))
+        return few, many, gp.covariance(made.model(NOISE), points, mask)
 
     few, many, covariance = found(jnp.asarray(points), jnp.asarray(mask))
     expected = oracle.gram(made.oracle, points, points) * mask[:, None]
@@ -374,7 +374,7 @@ def test_many_points_of_many_coordinates_have_the_covariance_of_few():
 @pytest.mark.parametrize("many", [False, True])
 def test_every_posterior_has_two_derivatives_of_both_modes_at_any_size(many, monkeypatch):
     """By the function of few pairs and by that of many, which sizes choose between; against differences."""
-    monkeypatch.setattr(_gp, "MANY_NUMBERS", 1 if many else 2**30)
+    monkeypatch.setattr(gp, "MANY_NUMBERS", 1 if many else 2**30)
     rng, made = np.random.default_rng(0), case("matern52", 2)
     mask, begun = jnp.arange(5) != 3, jnp.asarray(rng.uniform(0.5, 1.0, size=21))
     weights, along = jnp.asarray(rng.normal(size=9)), jnp.asarray(rng.normal(size=21))
@@ -383,9 +383,9 @@ def test_every_posterior_has_two_derivatives_of_both_modes_at_any_size(many, mon
         """Of points, values, points to predict at, and the model, all in one vector."""
         points, values, at = numbers[:10].reshape(5, 2), numbers[10:15], numbers[15:19].reshape(2, 2)
         model = jax.tree.map(lambda leaf: leaf * numbers[19], made.model(numbers[20]))
-        known = _gp.condition(model, points, mask)
-        found = _gp.predict(model, known, values, at), _gp.predictor(model, known, values)(at)
-        parts = *jax.tree.leaves(found), _gp.log_marginal_likelihood(model, points, values, mask)[None]
+        known = gp.condition(model, points, mask)
+        found = gp.predict(model, known, values, at), gp.predictor(model, known, values)(at)
+        parts = *jax.tree.leaves(found), gp.log_marginal_likelihood(model, points, values, mask)[None]
         return jnp.concatenate(parts) @ weights
 
     def forward(function):
@@ -408,7 +408,7 @@ def test_a_fit_keeps_the_sign_of_every_number():
     """Of a kernel of one's own; 0 stays 0."""
     _, points, values, mask = fit_scene()
     params = {"slope": jnp.asarray(-2.0), "size": jnp.asarray(1.0), "nothing": jnp.asarray(0.0)}
-    model = _gp.GPModel(slanted, params, jnp.asarray(0.1))
+    model = gp.GPModel(slanted, params, jnp.asarray(0.1))
     found = fitted(0, model, points, values, mask, num_restarts=2, steps=60)
     assert found.params["nothing"] == 0.0
     assert -200.0 < found.params["slope"] < -0.02
@@ -432,4 +432,4 @@ def test_the_nearest_points_are_those_of_largest_correlation_not_of_largest_cova
     correlation = covariance / np.sqrt(np.diagonal(kernel_oracle.gram(made.oracle, points, points)))
     expected = np.argsort(np.where(mask, -correlation, np.inf), kind="stable")
     assert set(expected[:3]) != set(np.argsort(-covariance)[:3])
-    np.testing.assert_array_equal(_gp.nearest(made.model(), points, mask, theta, 9), expected)
+    np.testing.assert_array_equal(gp.nearest(made.model(), points, mask, theta, 9), expected)

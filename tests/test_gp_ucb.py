@@ -9,16 +9,16 @@ from oracles import ucb as oracle
 from oracles.gp import predict
 
 from jaxdpbo import drivers, kernels
-from jaxdpbo._algorithms import gp_ucb
-from jaxdpbo._checks import low_high
-from jaxdpbo.drivers import _compiled_steps
-from jaxdpbo.surrogate import _acquisition, _box_search, _preprocessing
+from jaxdpbo.algorithms import gp_ucb
+from jaxdpbo.checks import low_high
+from jaxdpbo.drivers import compiled_steps
+from jaxdpbo.surrogate import acquisition, box_search, preprocessing
 
 BOUNDS = np.array([[-1.0, 0.0], [1.0, 3.0]])
 CANDIDATES = BOUNDS[0] + (BOUNDS[1] - BOUNDS[0]) * np.random.default_rng(0).uniform(size=(40, 2))
 LENGTHSCALE, NOISE, DELTA, STEPS, USERS = 0.6, 1e-3, 0.1, 20, 3
 
-SMALL = _box_search.BoxSearch(raw_samples=100, ascent_steps=30)
+SMALL = box_search.BoxSearch(raw_samples=100, ascent_steps=30)
 
 
 def config(**changes):
@@ -96,14 +96,14 @@ def test_the_first_candidate_is_drawn_from_the_key():
 
 def test_beta_schedules_by_hand():
     np.testing.assert_allclose(
-        _acquisition.beta_of_candidates(3, 50, 0.1), 2 * np.log(50 * 9 * np.pi**2 / 0.6), rtol=1e-12
+        acquisition.beta_of_candidates(3, 50, 0.1), 2 * np.log(50 * 9 * np.pi**2 / 0.6), rtol=1e-12
     )
-    np.testing.assert_allclose(_acquisition.beta_of_candidates(1, 1, 0.5), 2.3816950, rtol=1e-7)  # 2 log(pi^2 / 3)
-    np.testing.assert_allclose(_acquisition.beta_of_box(1, 5), 0.6931472, rtol=1e-7)  # log 2
-    np.testing.assert_allclose(_acquisition.beta_of_box(10, 4), 0.8 * np.log(20.0), rtol=1e-12)
+    np.testing.assert_allclose(acquisition.beta_of_candidates(1, 1, 0.5), 2.3816950, rtol=1e-7)  # 2 log(pi^2 / 3)
+    np.testing.assert_allclose(acquisition.beta_of_box(1, 5), 0.6931472, rtol=1e-7)  # log 2
+    np.testing.assert_allclose(acquisition.beta_of_box(10, 4), 0.8 * np.log(20.0), rtol=1e-12)
     assert gp_ucb.beta(config(beta=0.25), jnp.asarray(7)) == 0.25
-    np.testing.assert_array_equal(gp_ucb.beta(config(), jnp.asarray(7)), _acquisition.beta_of_candidates(8, 40, DELTA))
-    np.testing.assert_array_equal(gp_ucb.beta(boxed(), jnp.asarray(7)), _acquisition.beta_of_box(8, 2))
+    np.testing.assert_array_equal(gp_ucb.beta(config(), jnp.asarray(7)), acquisition.beta_of_candidates(8, 40, DELTA))
+    np.testing.assert_array_equal(gp_ucb.beta(boxed(), jnp.asarray(7)), acquisition.beta_of_box(8, 2))
 
 
 @pytest.mark.parametrize("refit_every", [0, 10])
@@ -209,7 +209,7 @@ def test_before_any_value_the_middle_is_the_answer():
     state = gp_ucb.init(key(), chosen)
     np.testing.assert_array_equal(gp_ucb.release(key(), chosen, state).point, BOUNDS.mean(axis=0))
     np.testing.assert_array_equal(
-        _compiled_steps.ask(gp_ucb.algorithm, key(), chosen, state).points[0], BOUNDS.mean(axis=0)
+        compiled_steps.ask(gp_ucb.algorithm, key(), chosen, state).points[0], BOUNDS.mean(axis=0)
     )
 
 
@@ -230,7 +230,7 @@ def test_float32_finds_the_top(float32):
     ],
 )
 def test_standardized(values, mask, expected):
-    found = _preprocessing.standardize(jnp.asarray(values), jnp.asarray(mask))
+    found = preprocessing.standardize(jnp.asarray(values), jnp.asarray(mask))
     np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
@@ -239,7 +239,7 @@ def test_half_ranked_is_the_oracle(count):
     rng = np.random.default_rng(count)
     for values in (rng.normal(size=count), rng.normal(size=count) ** 3 * 1e5, rng.integers(0, 3, count) * 1.0):
         padded, mask = np.append(values, [9e9, -9e9]), np.append(np.ones(count, bool), [False] * 2)
-        found = np.asarray(_preprocessing.rank_lower_half(jnp.asarray(padded), jnp.asarray(mask)))
+        found = np.asarray(preprocessing.rank_lower_half(jnp.asarray(padded), jnp.asarray(mask)))
         np.testing.assert_allclose(found[:-2], oracle.half_ranked(values), atol=1e-10)
         np.testing.assert_array_equal(found[-2:], 0.0)
 
@@ -247,9 +247,9 @@ def test_half_ranked_is_the_oracle(count):
 @pytest.mark.parametrize("worst", [-1e3, -1e12, -1e250])
 def test_how_bad_the_worst_is_does_not_matter(worst):
     values = jnp.array([1.0, 2.0, 3.5, 2.5, worst, -1.0])
-    found = _preprocessing.rank_lower_half(values, jnp.ones(6, bool))
+    found = preprocessing.rank_lower_half(values, jnp.ones(6, bool))
     np.testing.assert_allclose(
-        found, _preprocessing.rank_lower_half(values.at[4].set(-5.0), jnp.ones(6, bool)), rtol=1e-6
+        found, preprocessing.rank_lower_half(values.at[4].set(-5.0), jnp.ones(6, bool)), rtol=1e-6
     )
     assert np.std(found) > 0.99
 
@@ -257,8 +257,8 @@ def test_how_bad_the_worst_is_does_not_matter(worst):
 def test_noisy_values_are_not_ranked():
     utilities, mask = jnp.array([1.0, 2.0, 3.0, -50.0]), jnp.ones(4, bool)
     for answer, of in (
-        ("observed", _preprocessing.rank_lower_half),
-        ("best_posterior_mean", _preprocessing.standardize),
+        ("observed", preprocessing.rank_lower_half),
+        ("best_posterior_mean", preprocessing.standardize),
     ):
         np.testing.assert_array_equal(
             gp_ucb.standardise_utilities(config(answer=answer), utilities, mask), of(utilities, mask)
@@ -267,8 +267,8 @@ def test_noisy_values_are_not_ranked():
 
 def test_repaired():
     values, mask = jnp.array([-np.inf, 2.0, -3.0, np.nan, 7.0]), jnp.array([True, True, True, True, False])
-    np.testing.assert_array_equal(_preprocessing.repair(values, mask), [-3.0, 2.0, -3.0, -3.0, 0.0])
-    np.testing.assert_array_equal(_preprocessing.repair(values, jnp.arange(5) == 0), np.zeros(5))
+    np.testing.assert_array_equal(preprocessing.repair(values, mask), [-3.0, 2.0, -3.0, -3.0, 0.0])
+    np.testing.assert_array_equal(preprocessing.repair(values, jnp.arange(5) == 0), np.zeros(5))
 
 
 def test_ascents_beat_their_samples_and_stays_in_the_box():
@@ -278,7 +278,7 @@ def test_ascents_beat_their_samples_and_stays_in_the_box():
         return hills(point, TOP)
 
     def found(seed, steps):
-        return _box_search.sample_and_ascend(
+        return box_search.sample_and_ascend(
             key(seed), utility, lower, upper, incumbent=lower, raw_samples=20, num_restarts=3, steps=steps
         )
 
@@ -292,7 +292,7 @@ def test_ascents_beat_their_samples_and_stays_in_the_box():
 def test_a_box_is_searched_as_well_by_groups(samples, restarts):
     """Whole numbers of samples a group or not; a NaN wins over none."""
     lower, upper = jnp.asarray(BOUNDS)
-    search = _box_search.BoxSearch(raw_samples=samples, num_restarts=restarts, ascent_steps=40)
+    search = box_search.BoxSearch(raw_samples=samples, num_restarts=restarts, ascent_steps=40)
 
     def utilities(points):
         heights = jax.vmap(hills, in_axes=(0, None))(points, TOP)
@@ -300,7 +300,7 @@ def test_a_box_is_searched_as_well_by_groups(samples, restarts):
 
     for seed in range(3):
         start = jnp.array([0.0, 1.5])
-        point, value = _box_search.search_box(key(seed), utilities, lower, upper, incumbent=start, search=search)
+        point, value = box_search.search_box(key(seed), utilities, lower, upper, incumbent=start, search=search)
         assert value > 2.0  # of 2.05
         assert np.all((point >= lower) & (point <= upper))
         assert value == utilities(point[None])[0]
@@ -320,12 +320,12 @@ def test_a_box_is_searched_as_well_by_groups(samples, restarts):
         ({"delta": 1.0}, ValueError, "delta must lie strictly between 0 and 1"),
         ({"refit_every": -1}, ValueError, "refit_every must be at least 0"),
         (
-            {"search": _box_search.BoxSearch(num_restarts=2000)},
+            {"search": box_search.BoxSearch(num_restarts=2000)},
             ValueError,
             "num_restarts must be at most raw_samples = 1000",
         ),
-        ({"search": _box_search.BoxSearch(raw_samples=0)}, ValueError, "raw_samples must be at least 1, got 0"),
-        ({"search": _box_search.BoxSearch(ascent_steps=0.5)}, TypeError, "ascent_steps must be an integer"),
+        ({"search": box_search.BoxSearch(raw_samples=0)}, ValueError, "raw_samples must be at least 1, got 0"),
+        ({"search": box_search.BoxSearch(ascent_steps=0.5)}, TypeError, "ascent_steps must be an integer"),
         ({"search": (1000, 8, 50)}, TypeError, "search must be a maximize.Search, got tuple"),
         ({"answer": "best"}, ValueError, "answer must be one of"),
         ({"noise_variance": 0}, ValueError, "noise_variance must be positive"),

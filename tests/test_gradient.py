@@ -11,24 +11,24 @@ from oracles import gp as gp_oracle
 from oracles import gradient as oracle
 
 from jaxdpbo import kernels
-from jaxdpbo.surrogate import _gp, _gradient
+from jaxdpbo.surrogate import gp, gradient
 
 CAPACITY, DIMENSION, USERS, NOISE = 40, 4, 3, 1e-6
 SEEDS = range(6)
 
-condition = jax.jit(_gp.condition)
-append = jax.jit(_gp.append)
-weights = jax.jit(_gradient.weights)
-covariance = jax.jit(_gradient.covariance)
-cross = jax.jit(_gradient.cross)
+condition = jax.jit(gp.condition)
+append = jax.jit(gp.append)
+weights = jax.jit(gradient.weights)
+covariance = jax.jit(gradient.covariance)
+cross = jax.jit(gradient.cross)
 gram = jax.jit(kernels.gram, static_argnums=0)
-noise = jax.jit(_gp.noise)
-information = jax.jit(_gradient.gradient_information)
+noise = jax.jit(gp.noise)
+information = jax.jit(gradient.gradient_information)
 
 
 @jax.jit
 def predicted_mean(model, factorization, values, theta):
-    return _gp.predict(model, factorization, values, theta[None])[0][0]
+    return gp.predict(model, factorization, values, theta[None])[0][0]
 
 
 slope_of_mean = jax.jit(jax.grad(predicted_mean, argnums=3))
@@ -64,7 +64,7 @@ def scene(name, seed, noise_variance=NOISE, jitter=1e-10):
 
 def in_blocks(made, points, mask, noise_variance=NOISE, batch=5):
     """The posterior as a run builds it."""
-    factorization = _gp.empty(*points.shape, points.dtype)
+    factorization = gp.empty(*points.shape, points.dtype)
     for start in range(0, len(points), batch):
         rows = slice(start, start + batch)
         factorization = append(made.model(noise_variance), factorization, points[rows], mask[rows])
@@ -193,7 +193,7 @@ def test_covariance_is_the_mixed_derivative_of_the_posterior_covariance(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_before_any_evaluation_the_mean_is_zero_and_the_covariance_the_prior_s(name):
     made, *_, theta = scene(name, 0)
-    nothing = _gp.empty(CAPACITY, DIMENSION, float)
+    nothing = gp.empty(CAPACITY, DIMENSION, float)
     np.testing.assert_array_equal(weights(made.model(), nothing, theta), 0.0)
     found = covariance(made.model(), nothing, theta)
     np.testing.assert_allclose(found, made.oracle.mixed(theta, theta), rtol=1e-13, atol=1e-14)

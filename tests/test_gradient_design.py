@@ -12,21 +12,21 @@ from oracles import gradient as oracle
 from scipy.optimize import minimize_scalar
 
 from jaxdpbo import kernels
-from jaxdpbo.surrogate import _box_search, _gp, _gradient, _gradient_design
+from jaxdpbo.surrogate import box_search, gp, gradient, gradient_design
 
 DIMENSION, CAPACITY, BATCH, NOISE = 3, 12, 4, 1e-4
 PROPOSED = ("rbf", "matern32", "matern52", "polynomial2")
 WIDE = np.array([[-50.0] * DIMENSION, [50.0] * DIMENSION])
 ALL = np.ones(BATCH, bool)
 
-condition = jax.jit(_gp.condition)
-gain = jax.jit(_gradient.information_gain)
-gain_and_slope = jax.jit(_gradient.information_gain_and_gradient)
-autodiff_slope = jax.jit(jax.grad(_gradient.information_gain, argnums=2))
-belief_at = jax.jit(_gradient.gradient_posterior)
+condition = jax.jit(gp.condition)
+gain = jax.jit(gradient.information_gain)
+gain_and_slope = jax.jit(gradient.information_gain_and_gradient)
+autodiff_slope = jax.jit(jax.grad(gradient.information_gain, argnums=2))
+belief_at = jax.jit(gradient.gradient_posterior)
 
 
-propose = jax.jit(_gradient_design.propose_points, static_argnames="polish_steps")
+propose = jax.jit(gradient_design.propose_points, static_argnames="polish_steps")
 
 
 def scene(name, seed=0):
@@ -51,11 +51,11 @@ def trace(made, factorization, theta, batch=(), mask=ALL):
 
 
 def designs(batch, dimension=DIMENSION):
-    return jnp.asarray(_gradient_design.directions(batch, batch, dimension))
+    return jnp.asarray(gradient_design.directions(batch, batch, dimension))
 
 
 def test_pairs_and_sides_go_both_ways_along_every_axis_before_any_radius_doubles():
-    pairs, _, sides = _gradient_design.directions(5, 6, 2)
+    pairs, _, sides = gradient_design.directions(5, 6, 2)
     np.testing.assert_array_equal(pairs, [[1, 0], [-1, 0], [0, 1], [0, -1], [2, 0], [0, 0]])
     np.testing.assert_array_equal(sides, [[1, 0], [0, 1], [-1, 0], [0, -1], [2, 0], [0, 0]])
 
@@ -126,7 +126,7 @@ def test_no_batch_beats_the_certificate(name):
     """B values change the covariance by rank b at most, so the trace keeps all but its b largest eigenvalues."""
     rank = 2
     mask = np.arange(BATCH) < rank
-    table = jnp.asarray(_gradient_design.directions(rank, BATCH, DIMENSION))
+    table = jnp.asarray(gradient_design.directions(rank, BATCH, DIMENSION))
     gone_beyond_a_smaller_rank = False
     for seed in range(8):
         made, factorization, theta, batch = scene(name, seed)
@@ -145,7 +145,7 @@ def test_no_batch_beats_the_certificate(name):
 @pytest.mark.parametrize("dimension", [1, 2, 5])
 @pytest.mark.parametrize("count", [1, 2, 3, 6, 11])
 def test_directions_are_unit_designs(count, dimension):
-    table = _gradient_design.directions(count, count + 2, dimension)
+    table = gradient_design.directions(count, count + 2, dimension)
     assert table.shape == (3, count + 2, dimension)
     np.testing.assert_array_equal(table[:, count:], 0.0)
     pairs, simplex, sides = table[:, :count]
@@ -199,7 +199,7 @@ def test_a_proposal_stays_inside_the_box(name, below, above):
 
 def test_on_a_corner_the_batch_still_learns_every_direction():
     made, _, theta, _ = scene("rbf", 0)
-    nothing = _gp.empty(CAPACITY, DIMENSION, float)
+    nothing = gp.empty(CAPACITY, DIMENSION, float)
     arguments = (made.model(NOISE), nothing, theta)
     before, reach = trace(made, nothing, theta), 2 * lengthscale(DIMENSION)
     for corner in ([theta, theta + reach], [theta - reach, theta], [theta - [0, 3, 0], theta + [3, 0, 3]]):
@@ -216,7 +216,7 @@ def test_a_small_batch_goes_where_the_gradient_is_least_known(count):
         known = np.delete(0.25 * np.diag(lengthscale(DIMENSION)), unknown, axis=0)
         points = np.concatenate([theta + known, theta - known, np.zeros((CAPACITY - 4, DIMENSION))])
         factorization = condition(made.model(NOISE), points, np.arange(CAPACITY) < 4)
-        table = jnp.asarray(_gradient_design.directions(count, BATCH, DIMENSION))
+        table = jnp.asarray(gradient_design.directions(count, BATCH, DIMENSION))
         mask = np.arange(BATCH) < count
         batch, after = propose(made.model(NOISE), factorization, theta, WIDE, table, mask, polish_steps=0)
         moves = np.abs(np.asarray(batch)[:count] - theta)
@@ -228,7 +228,7 @@ def test_a_small_batch_goes_where_the_gradient_is_least_known(count):
 @pytest.mark.parametrize("count", [1, 3])
 def test_masked_rows_of_a_proposal_are_theta_and_teach_nothing(count):
     made, factorization, theta, _ = scene("matern52", 1)
-    table = jnp.asarray(_gradient_design.directions(count, BATCH, DIMENSION))
+    table = jnp.asarray(gradient_design.directions(count, BATCH, DIMENSION))
     mask = np.arange(BATCH) < count
     arguments = (made.model(NOISE), factorization, theta, WIDE)
     for steps in (0, 30):
@@ -244,7 +244,7 @@ def test_masked_rows_of_a_proposal_are_theta_and_teach_nothing(count):
 def test_padding_does_not_change_what_is_proposed():
     made, factorization, theta, _ = scene("rbf", 1)
     arguments = (made.model(NOISE), factorization, theta, WIDE)
-    padded = jnp.asarray(_gradient_design.directions(2, BATCH, DIMENSION))
+    padded = jnp.asarray(gradient_design.directions(2, BATCH, DIMENSION))
     points, after = propose(*arguments, padded, np.arange(BATCH) < 2, polish_steps=30)
     alone, left = propose(*arguments, designs(2), np.ones(2, bool), polish_steps=30)
     np.testing.assert_allclose(left, after, rtol=1e-9)
@@ -254,7 +254,7 @@ def test_padding_does_not_change_what_is_proposed():
 def test_without_earlier_points_pairs_reach_their_closed_form():
     """Per coordinate a pair at h leaves ``1 - 2 u e^-u / (1 - e^-2u + s)``, ``u = h^2``."""
     params = kernels.stationary(1.0, DIMENSION)
-    nothing = _gp.empty(CAPACITY, DIMENSION, float)
+    nothing = gp.empty(CAPACITY, DIMENSION, float)
     for relative_noise in (1e-6, 1e-4, 1e-2):
 
         def left(u, s=relative_noise):
@@ -262,7 +262,7 @@ def test_without_earlier_points_pairs_reach_their_closed_form():
 
         optimum = DIMENSION * minimize_scalar(left, bounds=(1e-6, 3.0), method="bounded", options={"xatol": 1e-12}).fun
         pairs = 2 * DIMENSION
-        model = _gp.GPModel(kernels.rbf, params, jnp.asarray(relative_noise))
+        model = gp.GPModel(kernels.rbf, params, jnp.asarray(relative_noise))
         arguments = (model, nothing, np.zeros(DIMENSION), WIDE, designs(pairs))
         start = float(propose(*arguments, np.ones(pairs, bool), polish_steps=0)[1])
         polished = float(propose(*arguments, np.ones(pairs, bool), polish_steps=30)[1])
@@ -274,13 +274,13 @@ def test_without_earlier_points_pairs_reach_their_closed_form():
 def test_without_noise_more_than_d_points_leave_a_trace_that_falls_with_their_distance(count):
     """Sopa et al., section 3.2, say 0 for b > d: 0 is the limit. Pairs have a closed form, which has no jitter."""
     params = kernels.stationary(1.0, DIMENSION)
-    model = _gp.GPModel(kernels.rbf, params, jnp.asarray(0.0))
-    pairs, simplex, _ = _gradient_design.directions(count, CAPACITY, DIMENSION)
+    model = gp.GPModel(kernels.rbf, params, jnp.asarray(0.0))
+    pairs, simplex, _ = gradient_design.directions(count, CAPACITY, DIMENSION)
     design, distances = (pairs if count == 2 * DIMENSION else simplex), np.array([0.8, 0.4, 0.2, 0.1])
     found = []
     for distance in distances:
         factorization = condition(model, distance * design, np.arange(CAPACITY) < count)
-        found.append(float(jnp.trace(_gradient.covariance(model, factorization, jnp.zeros(DIMENSION)))))
+        found.append(float(jnp.trace(gradient.covariance(model, factorization, jnp.zeros(DIMENSION)))))
     assert np.all(np.array(found) > 1e-5)
     assert np.all(np.diff(found) < 0)
     if count == 2 * DIMENSION:
@@ -291,25 +291,25 @@ def test_without_noise_more_than_d_points_leave_a_trace_that_falls_with_their_di
 def test_a_start_for_a_rough_process_is_as_close_to_theta_as_pairs_should_be():
     """Of Matern-3/2 the best pairs are about ``s^(1/3)`` away, a tenth of what is best for a squared exponential."""
     noise, made, scales = 1e-6, case("matern32", DIMENSION), lengthscale(DIMENSION)
-    theta, pairs = np.zeros(DIMENSION), _gradient_design.directions(2 * DIMENSION, 2 * DIMENSION, DIMENSION)[0]
+    theta, pairs = np.zeros(DIMENSION), gradient_design.directions(2 * DIMENSION, 2 * DIMENSION, DIMENSION)[0]
 
     def left(h):
         points = theta + h * scales * pairs
         return oracle.trace(made.oracle, points, np.full(len(points), noise), theta)
 
-    arguments = (made.model(noise), _gp.empty(CAPACITY, DIMENSION, float), theta, WIDE, designs(2 * DIMENSION))
+    arguments = (made.model(noise), gp.empty(CAPACITY, DIMENSION, float), theta, WIDE, designs(2 * DIMENSION))
     start = propose(*arguments, np.ones(2 * DIMENSION, bool), polish_steps=0)[1]
     assert start < 1.1 * min(map(left, np.geomspace(1e-3, 1.0, 30)))
 
 
 def joint_search(model, factorization, theta, key, *, batch):
     """Eight random starts of a hundred steps each on all coordinates at once."""
-    posterior = _gradient.gradient_posterior(model, factorization, theta)
+    posterior = gradient.gradient_posterior(model, factorization, theta)
     mask = jnp.ones(batch, bool)
 
     def ascent(start):
-        return _box_search.ascend(
-            lambda z: _gradient.information_gain_and_gradient(model, posterior, z, mask),
+        return box_search.ascend(
+            lambda z: gradient.information_gain_and_gradient(model, posterior, z, mask),
             lambda z: z,
             start,
             steps=100,
@@ -319,14 +319,14 @@ def joint_search(model, factorization, theta, key, *, batch):
     starts = theta[None, None] + 0.3 * jax.random.normal(key, (8, batch, theta.shape[0]))
     points, values = jax.lax.map(ascent, starts)
     best = jnp.argmax(values)
-    return points[best], _gradient.gradient_information(model, factorization, theta) - values[best]
+    return points[best], gradient.gradient_information(model, factorization, theta) - values[best]
 
 
 @partial(jax.jit, static_argnames=("batch", "joint"))
 def traces_along(path, keys, *, batch, joint):
     """The trace that each batch leaves, along a path, every batch joining what is known."""
     steps, dimension = path.shape
-    model = _gp.GPModel(kernels.rbf, kernels.stationary(1.0, dimension), jnp.asarray(NOISE))
+    model = gp.GPModel(kernels.rbf, kernels.stationary(1.0, dimension), jnp.asarray(NOISE))
     bounds = jnp.stack([jnp.full(dimension, -10.0), jnp.full(dimension, 10.0)])
     mask = jnp.ones(batch, bool)
 
@@ -335,12 +335,12 @@ def traces_along(path, keys, *, batch, joint):
         if joint:
             points, after = joint_search(model, factorization, theta, key, batch=batch)
         else:
-            points, after = _gradient_design.propose_points(
+            points, after = gradient_design.propose_points(
                 model, factorization, theta, bounds, designs(batch, dimension), mask, polish_steps=16
             )
-        return _gp.append(model, factorization, points, mask), after
+        return gp.append(model, factorization, points, mask), after
 
-    return jax.lax.scan(step, _gp.empty(steps * batch, dimension, path.dtype), (path, keys))[1]
+    return jax.lax.scan(step, gp.empty(steps * batch, dimension, path.dtype), (path, keys))[1]
 
 
 RUNS = [(4, 2, 20, 0), (5, 3, 20, 0), (10, 11, 25, 0), (10, 11, 25, 1), (10, 11, 25, 2)]  # d, b, T, seed

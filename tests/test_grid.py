@@ -7,7 +7,7 @@ import pytest
 from oracles import sampling as oracle
 from scipy.special import logsumexp
 
-from jaxdpbo.privacy._accounting import _grid, renyi, sampling
+from jaxdpbo.accounting import grid, renyi, sampling
 
 DELTA = 1e-5
 
@@ -49,9 +49,9 @@ def test_powers_leave_out_what_is_faint():
     rng = np.random.default_rng(0)
     transform = np.exp(1j * rng.uniform(0, 2 * np.pi, 500)) * rng.uniform(0.5, 1.0, 500)
     for times in (1, 2, 7, 100, 4097):
-        found, plain = _grid._power(transform, times), transform**times
-        np.testing.assert_allclose(found, plain, rtol=1e-15 * (times + 1), atol=1.01 * _grid.FAINT)
-        faint = np.abs(plain) < 0.9 * _grid.FAINT
+        found, plain = grid._power(transform, times), transform**times
+        np.testing.assert_allclose(found, plain, rtol=1e-15 * (times + 1), atol=1.01 * grid.FAINT)
+        faint = np.abs(plain) < 0.9 * grid.FAINT
         assert np.all(found[faint] == 0)
         assert np.any(faint) == (times >= 100)
 
@@ -62,34 +62,34 @@ def test_a_circle_holds_every_mass_at_its_loss(length):
     expected = np.zeros(length)
     for loss, one in zip(range(-5, 6), mass, strict=True):
         expected[loss % length] += one
-    np.testing.assert_allclose(_grid._wrap(mass, length), expected, rtol=1e-15)
+    np.testing.assert_allclose(grid._wrap(mass, length), expected, rtol=1e-15)
 
 
 def random_part(rng, half, times):
     """Masses at a few losses, far ones less likely."""
     mass = rng.uniform(size=2 * half + 1) * 10.0 ** -(rng.uniform(0, 6) * np.abs(np.linspace(-1, 1, 2 * half + 1)))
     mass[rng.integers(0, half)] = 0.0
-    return _grid.Part(mass / mass.sum(), 0.0, times)
+    return grid.Part(mass / mass.sum(), 0.0, times)
 
 
 def test_moments_are_sums_of_exponentials():
     rng = np.random.default_rng(2)
-    for half, step in ((3, 0.5), (40, 1.0), (3 * _grid.BLOCK, 1e-3), (200, 9.0)):
+    for half, step in ((3, 0.5), (40, 1.0), (3 * grid.BLOCK, 1e-3), (200, 9.0)):
         part, tilts = random_part(rng, half, 1), np.array([1e-3, 0.1, 0.5, 1.0, 5.0])
         losses = step * np.arange(-half, half + 1)
         with np.errstate(divide="ignore"):
             expected = [[logsumexp(sign * t * losses + np.log(part.mass)) for t in tilts] for sign in (1, -1)]
-        np.testing.assert_allclose(_grid._log_moments(part.mass, step, tilts), expected, rtol=1e-12, atol=1e-13)
+        np.testing.assert_allclose(grid._log_moments(part.mass, step, tilts), expected, rtol=1e-12, atol=1e-13)
 
 
 def test_moments_of_no_loss():
-    assert _grid._log_moments(np.array([0.5]), 0.1, np.array([1.0, 2.0])) == pytest.approx(np.log(0.5))
+    assert grid._log_moments(np.array([0.5]), 0.1, np.array([1.0, 2.0])) == pytest.approx(np.log(0.5))
 
 
 def test_the_window_is_no_wider_than_all_losses():
-    still, once = _grid.Part(np.array([0.0, 1.0, 0.0]), 0.0, 3), _grid.Part(np.array([0.3, 0.2, 0.5]), 0.0, 2)
-    assert _grid._window([still], 0.5, 1e-9) == (-1.5, 1.5)
-    assert _grid._window([once], 0.5, 1e-30) == (-1.0, 1.0)
+    still, once = grid.Part(np.array([0.0, 1.0, 0.0]), 0.0, 3), grid.Part(np.array([0.3, 0.2, 0.5]), 0.0, 2)
+    assert grid._window([still], 0.5, 1e-9) == (-1.5, 1.5)
+    assert grid._window([once], 0.5, 1e-30) == (-1.0, 1.0)
 
 
 def test_next_to_nothing_is_outside_of_the_window():
@@ -97,14 +97,14 @@ def test_next_to_nothing_is_outside_of_the_window():
     rng, slack, step = np.random.default_rng(3), 1e-4, 0.1
     for _ in range(50):
         parts = [random_part(rng, int(rng.integers(2, 30)), int(rng.integers(1, 200))) for _ in range(2)]
-        low, high = _grid._window(parts, step, slack)
+        low, high = grid._window(parts, step, slack)
         total, centre = oracle.summed([(part.mass, part.times) for part in parts])
         losses = step * (np.arange(len(total)) - centre)
         assert total[losses > high].sum() <= slack
         assert total[losses < low].sum() <= slack
         deviation = math.sqrt(total @ losses**2 - (total @ losses) ** 2)
         fine = np.geomspace(1e-3, 50, 1000) / deviation
-        moments = sum(part.times * _grid._log_moments(part.mass, step, fine) for part in parts)
+        moments = sum(part.times * grid._log_moments(part.mass, step, fine) for part in parts)
         best = np.min((moments - math.log(slack)) / fine, axis=1)
         assert high - low <= 1.1 * best.sum()
 
@@ -112,14 +112,14 @@ def test_next_to_nothing_is_outside_of_the_window():
 def test_the_sum_is_the_plain_one():
     """Of a grid that the window cuts, and of one that fits; with losses that lie above zero alone."""
     rng, step, slack = np.random.default_rng(4), 0.05, 1e-9
-    skewed = _grid.Part(np.array([0.0, 0.0, 0.0, 0.0, 1.0, 3.0, 2.0]) / 6, 1e-8, 400)
+    skewed = grid.Part(np.array([0.0, 0.0, 0.0, 0.0, 1.0, 3.0, 2.0]) / 6, 1e-8, 400)
     for parts in (
         [random_part(rng, 20, 1)],
         [random_part(rng, 5, 3)],
         [random_part(rng, 20, 300), random_part(rng, 900, 2)],
         [skewed],
     ):
-        found = _grid.add_losses(parts, step, slack, 0.5)
+        found = grid.add_losses(parts, step, slack, 0.5)
         total, centre = oracle.summed([(part.mass, part.times) for part in parts])
         losses = np.round(found.losses / step).astype(int)
         inside = losses + centre < len(total)
@@ -137,12 +137,12 @@ def test_epsilons_are_those_of_sums_over_all_losses():
         losses = np.cumsum(rng.uniform(0.01, 0.3, rng.integers(1, 30)))
         mass = rng.dirichlet(np.ones(len(losses))) * rng.uniform()
         delta = 10 ** rng.uniform(-4, 0)
-        found = _grid.find_epsilon(mass, losses, delta)
+        found = grid.find_epsilon(mass, losses, delta)
         left = np.sum(mass * np.maximum(-np.expm1(found - losses), 0))
         assert found == 0 or left == pytest.approx(delta, rel=1e-9)
         assert left <= delta * (1 + 1e-9)
-    assert _grid.find_epsilon(np.zeros(0), np.zeros(0), 1e-3) == 0
-    assert _grid.find_epsilon(np.array([0.5]), np.array([1.0]), 0.0) == math.inf
+    assert grid.find_epsilon(np.zeros(0), np.zeros(0), 1e-3) == 0
+    assert grid.find_epsilon(np.array([0.5]), np.array([1.0]), 0.0) == math.inf
 
 
 def test_divergences_at_all_orders_are_those_at_each():

@@ -12,18 +12,18 @@ from hypothesis import strategies as st
 from oracles import accounting as oracle
 from oracles import conformance
 
-from jaxdpbo import Guarantee, _rounding, accounting
-from jaxdpbo.privacy import _assumptions, _composed_guarantee, _guarantee
+from jaxdpbo import Guarantee, accounting, rounding
+from jaxdpbo.guarantee import assumptions, composed_guarantee, guarantees
 
-GDP = _guarantee.guarantee("gdp", 1.5, "replace_one", "validation users")
-CHOICE = _composed_guarantee.guarantee_from_stages([("a choice", "bounded_range", 0.5)], "rows")
-COMPOSED = _composed_guarantee.guarantee_from_stages(
+GDP = guarantees.guarantee("gdp", 1.5, "replace_one", "validation users")
+CHOICE = composed_guarantee.guarantee_from_stages([("a choice", "bounded_range", 0.5)], "rows")
+COMPOSED = composed_guarantee.guarantee_from_stages(
     [("a choice", "bounded_range", 0.5), ("a choice", "bounded_range", 0.25), ("a search", "gaussian", 0.25)], "rows"
 )
 
 
 def of(notion, level, **rest):
-    return _guarantee.guarantee(notion, level, "replace_one", "rows", **rest)
+    return guarantees.guarantee(notion, level, "replace_one", "rows", **rest)
 
 
 @pytest.mark.parametrize("mu", [0.1, 1.0, 4.0])
@@ -52,7 +52,7 @@ def test_what_is_no_differential_privacy_does_not_convert(notion):
 
 
 def test_no_guarantee_is_an_infinite_epsilon_with_a_reason():
-    nothing = _guarantee.no_guarantee("training rows", "mu = inf adds no noise")
+    nothing = guarantees.no_guarantee("training rows", "mu = inf adds no noise")
     assert nothing.notion == "none"
     assert nothing.relation is None
     assert nothing.epsilon(1e-5) == nothing.level == math.inf
@@ -61,7 +61,7 @@ def test_no_guarantee_is_an_infinite_epsilon_with_a_reason():
 
 
 @pytest.mark.parametrize("delta", [0.0, 1.0, -0.1, math.nan])
-@pytest.mark.parametrize("made", [GDP, of("dp", 1.0), of("metric_dp", 1.0), _guarantee.no_guarantee("rows", "none")])
+@pytest.mark.parametrize("made", [GDP, of("dp", 1.0), of("metric_dp", 1.0), guarantees.no_guarantee("rows", "none")])
 def test_delta_must_be_a_probability(made, delta):
     with pytest.raises(ValueError, match="delta must"):
         made.epsilon(delta)
@@ -74,10 +74,10 @@ def test_more_delta_never_costs_more_epsilon():
 
 
 def test_assumptions_join_once_and_in_order():
-    first = GDP.assuming(_assumptions.IDEAL_NOISE, _assumptions.KEY_SECRET)
-    assert first.assumptions == (_assumptions.IDEAL_NOISE, _assumptions.KEY_SECRET)
-    again = first.assuming(_assumptions.KEY_SECRET, "separable losses", "separable losses")
-    assert again.assumptions == (_assumptions.IDEAL_NOISE, _assumptions.KEY_SECRET, "separable losses")
+    first = GDP.assuming(assumptions.IDEAL_NOISE, assumptions.KEY_SECRET)
+    assert first.assumptions == (assumptions.IDEAL_NOISE, assumptions.KEY_SECRET)
+    again = first.assuming(assumptions.KEY_SECRET, "separable losses", "separable losses")
+    assert again.assumptions == (assumptions.IDEAL_NOISE, assumptions.KEY_SECRET, "separable losses")
     assert GDP.assumptions == ()
     assert dataclasses.replace(again, assumptions=()) == GDP
     assert again.epsilon(1e-5) == GDP.epsilon(1e-5)
@@ -89,7 +89,7 @@ def test_the_sentence_says_every_number_and_condition():
         "protects: validation users (replace_one)",
         "in full: gdp 1.5",
     ]
-    conditional = of("gdp", 2.0, delta=1e-9, assumptions=(_assumptions.IDEAL_NOISE, "the tide is out"))
+    conditional = of("gdp", 2.0, delta=1e-9, assumptions=(assumptions.IDEAL_NOISE, "the tide is out"))
     assert conditional.claim == "gdp 2 at delta=1e-09 (replace_one) for rows"
     first, *lines = str(conditional).splitlines()
     assert first.endswith(" at delta = 1e-05")  # at its own delta no Gaussian noise has an epsilon
@@ -97,7 +97,7 @@ def test_the_sentence_says_every_number_and_condition():
         "protects: rows (replace_one)",
         "in full: gdp 2 at delta=1e-09",
         "assuming that",
-        f"- {_assumptions.IDEAL_NOISE} [docs/assumptions.md#ideal-noise]",
+        f"- {assumptions.IDEAL_NOISE} [docs/assumptions.md#ideal-noise]",
         "- the tide is out",
     ]
 
@@ -111,9 +111,9 @@ def test_the_summary_never_shows_less_than_the_epsilon(made, delta):
 
 
 def test_a_notion_without_an_epsilon_shows_its_claim():
-    metric = _guarantee.guarantee("metric_dp", 2.0, "unit_distance", "locations", unit=50.0)
+    metric = guarantees.guarantee("metric_dp", 2.0, "unit_distance", "locations", unit=50.0)
     assert str(metric) == metric.claim
-    assert str(_guarantee.no_guarantee("rows", "mu = inf")) == "no privacy guarantee for rows: mu = inf"
+    assert str(guarantees.no_guarantee("rows", "mu = inf")) == "no privacy guarantee for rows: mu = inf"
 
 
 @pytest.mark.parametrize(
@@ -125,8 +125,8 @@ def test_a_notion_without_an_epsilon_shows_its_claim():
         COMPOSED,
         COMPOSED.to_dp(1e-5),
         CHOICE.to_dp(0.0),
-        _guarantee.guarantee("metric_dp", 2.0, "unit_distance", "locations", unit=50.0),
-        _guarantee.no_guarantee("rows", "mu = inf"),
+        guarantees.guarantee("metric_dp", 2.0, "unit_distance", "locations", unit=50.0),
+        guarantees.no_guarantee("rows", "mu = inf"),
     ],
 )
 def test_json_brings_every_field_back(made):
@@ -137,7 +137,7 @@ def test_json_brings_every_field_back(made):
     fields |= {name: tuple(map(tuple, fields[name])) for name in ("parts", "stages")}
     fields["also"] = fields["also"] and tuple(fields["also"])
     assert Guarantee(**fields) == made
-    assert _guarantee.guarantee_from_dict(fields) == made.assuming(_assumptions.UNCHECKED)  # a file can say anything
+    assert guarantees.guarantee_from_dict(fields) == made.assuming(assumptions.UNCHECKED)  # a file can say anything
 
 
 @pytest.mark.parametrize(
@@ -168,11 +168,11 @@ def test_json_brings_every_field_back(made):
 )
 def test_a_statement_from_a_file_is_checked_like_any_other(changes, error):
     with pytest.raises(error):
-        _guarantee.guarantee_from_dict(of("gdp", 1.0).to_dict() | changes)
+        guarantees.guarantee_from_dict(of("gdp", 1.0).to_dict() | changes)
 
 
 def test_statements_for_other_units_of_distance_are_not_equal():
-    near, far = (_guarantee.guarantee("gdp", 1.0, "unit_distance", "rows", unit=unit) for unit in (1e-3, 1.0))
+    near, far = (guarantees.guarantee("gdp", 1.0, "unit_distance", "rows", unit=unit) for unit in (1e-3, 1.0))
     assert near != far
     assert near.claim == "gdp 1 (unit_distance 0.001) for rows"
     assert str(near).splitlines()[1:] == ["protects: rows (unit_distance 0.001)", "in full: gdp 1"]
@@ -204,20 +204,20 @@ def test_a_statement_can_not_be_changed():
 def test_a_wrong_statement_is_refused_by_name(changes, error, message):
     right = {"notion": "gdp", "level": 1.0, "relation": "replace_one", "protects": "rows", "delta": 0.0}
     with pytest.raises(error, match=message):
-        _guarantee.guarantee(**(right | changes))
+        guarantees.guarantee(**(right | changes))
 
 
-@pytest.mark.parametrize("notion", _guarantee.NOTIONS[:-1])
-@pytest.mark.parametrize("relation", _guarantee.RELATIONS)
+@pytest.mark.parametrize("notion", guarantees.NOTIONS[:-1])
+@pytest.mark.parametrize("relation", guarantees.RELATIONS)
 def test_every_notion_and_relation_can_be_stated(notion, relation):
     more = {"unit": 2} if relation == "unit_distance" else {}
     more |= {"largest": 2.0} if notion == "ex_post_dp" else {}
-    made = _guarantee.guarantee(notion, 1, relation, "rows", assumptions=["key secret"], **more)
+    made = guarantees.guarantee(notion, 1, relation, "rows", assumptions=["key secret"], **more)
     assert (made.notion, made.relation, made.level, made.assumptions) == (notion, relation, 1.0, ("key secret",))
 
 
 def test_a_lower_bound_stands_beside_the_epsilon_of_a_selection():
-    plain = _guarantee.guarantee("dp", 3.20991, "replace_one", "rows", delta=1e-6)
+    plain = guarantees.guarantee("dp", 3.20991, "replace_one", "rows", delta=1e-6)
     stated = dataclasses.replace(plain, attained=2.97519)
     line = (
         "proved epsilon at delta = 1e-06: 3.210. Some selections of runs with this cost have an epsilon of at least "
@@ -225,35 +225,35 @@ def test_a_lower_bound_stands_beside_the_epsilon_of_a_selection():
     )
     assert line in stated.summary(1e-6).splitlines()
     fields = json.loads(json.dumps(stated.to_dict()))
-    assert _guarantee.guarantee_from_dict(fields).attained == 2.97519
+    assert guarantees.guarantee_from_dict(fields).attained == 2.97519
     for wrong in ({"attained": 3.3}, {"attained": -0.1}, {"attained": math.nan}, {"notion": "gdp"}):
         with pytest.raises(ValueError, match="attained"):
-            _guarantee.guarantee_from_dict(fields | wrong)
+            guarantees.guarantee_from_dict(fields | wrong)
 
 
 def test_an_ex_post_guarantee_is_of_its_release_and_reserves_the_largest():
-    paid = _guarantee.guarantee("ex_post_dp", 0.5, "replace_one", "rows", delta=1e-6, largest=4.0)
+    paid = guarantees.guarantee("ex_post_dp", 0.5, "replace_one", "rows", delta=1e-6, largest=4.0)
     assert paid.epsilon(1e-6) == 0.5
     assert paid.epsilon(1e-7) == math.inf
-    assert paid.reservation == _guarantee.guarantee("dp", 4.0, "replace_one", "rows", delta=1e-6)
+    assert paid.reservation == guarantees.guarantee("dp", 4.0, "replace_one", "rows", delta=1e-6)
     assert paid.reservation.reservation == paid.reservation
     assert paid.to_dp(1e-6) == paid
     assert "Before the release was known, a cost of up to 4.000 was possible" in str(paid)
     assert "Keep this guarantee with the release" in str(paid)
-    assert _guarantee.guarantee_from_dict(json.loads(json.dumps(paid.to_dict()))).largest == 4.0
+    assert guarantees.guarantee_from_dict(json.loads(json.dumps(paid.to_dict()))).largest == 4.0
     varied = dataclasses.replace(paid, total_variation=1e-9)
     assert varied.epsilon(1e-6 + 54e-9) == math.inf  # (1 + e^4) 1e-9 is 55.6e-9: at the largest, not at the level
     assert varied.epsilon(1e-6 + 56e-9) == 0.5
     for wrong in ({"notion": "dp"}, {"largest": 0.4}, {"largest": None}, {"largest": math.inf}, {"largest": math.nan}):
         given = {"notion": "ex_post_dp", "largest": 4.0} | wrong
         with pytest.raises(ValueError, match="largest"):
-            _guarantee.guarantee(level=0.5, relation="replace_one", protects="rows", **given)
+            guarantees.guarantee(level=0.5, relation="replace_one", protects="rows", **given)
 
 
 def test_stages_give_a_smaller_epsilon_than_their_level_and_never_less_than_an_attacker_shows():
     for stages in ([0.25] * 5, [0.18, 0.211], [0.6]):
         fields = [("a choice", "bounded_range", eta) for eta in stages] + [("a search", "gaussian", 0.1)]
-        stated = _composed_guarantee.guarantee_from_stages(fields, "rows")
+        stated = composed_guarantee.guarantee_from_stages(fields, "rows")
         plain = of("gdp", stated.level)
         for delta in (1e-6, 1e-3):
             shown = conformance.attained_epsilon(0.1, stages, delta)
@@ -279,14 +279,14 @@ def test_as_dp_the_whole_guarantee_holds_at_its_delta_with_the_variation_of_its_
     with pytest.raises(ValueError, match=r"delta must exceed the total variation of the noise, 0\.001"):
         replace(GDP, total_variation=1e-3).to_dp(1e-5)
     with pytest.raises(ValueError, match="a guarantee for to_dp must be GDP"):
-        _guarantee.guarantee("metric_dp", 2.0, "unit_distance", "locations", unit=50.0).to_dp(1e-5)
+        guarantees.guarantee("metric_dp", 2.0, "unit_distance", "locations", unit=50.0).to_dp(1e-5)
 
 
 @given(st.floats(0, 1.7e308), st.integers(1, 9))
 def test_levels_are_printed_up_and_what_is_left_down(level, digits):
-    for write in (_rounding.round_up, _rounding.shorten_up):
+    for write in (rounding.round_up, rounding.shorten_up):
         assert level <= float(write(level, digits))
-    for write in (_rounding.round_down, _rounding.shorten_down):
+    for write in (rounding.round_down, rounding.shorten_down):
         assert float(write(level, digits)) <= level
 
 
@@ -301,10 +301,10 @@ def test_no_number_of_a_claim_is_below_its_level(level, delta, variation, more):
     assert found is not None
     assert all(float(text) >= number for text, number in zip(found.groups(), spent_numbers(spent), strict=True))
     (moved,) = re.findall(
-        r"unit_distance (\S+)\)", _guarantee.guarantee("metric_dp", 1.0, "unit_distance", "rows", unit=level).claim
+        r"unit_distance (\S+)\)", guarantees.guarantee("metric_dp", 1.0, "unit_distance", "rows", unit=level).claim
     )
     assert float(moved) <= level
-    two = _composed_guarantee.guarantee_from_stages([("one", "gaussian", level), ("other", "gaussian", more)], "rows")
+    two = composed_guarantee.guarantee_from_stages([("one", "gaussian", level), ("other", "gaussian", more)], "rows")
     parts = re.search(r"gdp (\S+), of which (\S+) for one and (\S+) for other", two.claim)
     assert parts is not None
     assert [float(parts[i]) >= number for i, number in enumerate((two.level, level, more), start=1)] == [True] * 3
@@ -328,6 +328,6 @@ def test_no_number_of_a_total_is_below_its_level(level, delta):
 @given(st.integers(1, 9999), st.integers(-12, 3))
 def test_a_level_of_few_digits_is_printed_as_typed(digits, exponent):
     typed = float(f"{digits}e{exponent}")
-    for write in (_rounding.round_up, _rounding.round_down):
+    for write in (rounding.round_up, rounding.round_down):
         assert float(write(typed)) == typed
-    assert _rounding.shorten_up(typed) == _rounding.shorten_down(typed) == f"{typed:g}"
+    assert rounding.shorten_up(typed) == rounding.shorten_down(typed) == f"{typed:g}"

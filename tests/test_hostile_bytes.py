@@ -19,10 +19,12 @@ import numpy as np
 import pytest
 
 from jaxdpbo import dp_gibo, ledger, outsourcing, silos, transforms
-from jaxdpbo.drivers import _recorded_run, _table_scan
-from jaxdpbo.outsourcing import _protocol
-from jaxdpbo.privacy import _ledger, _recording
-from jaxdpbo.silos import _agreement, _messages, _roster, _socket
+from jaxdpbo.drivers import recorded_run, table_scan
+from jaxdpbo.guarantee import recording as _recording
+from jaxdpbo.ledger import ledger_file
+from jaxdpbo.outsourcing import protocol
+from jaxdpbo.silos import agreement as _agreement
+from jaxdpbo.silos import messages, roster, sockets
 
 DEEP = "[" * 100_000 + "]" * 100_000
 RAW = ["NaN", "-Infinity", "1e999", "9" * 5000, DEEP, '{"a": 1, "a": 2}', "1e9999999999", "-0", "1.0", "1e2"]
@@ -115,9 +117,9 @@ def make_agreement(folder):
 
 
 def honest_request(agreement):
-    leaves = _messages.write_leaves([np.asarray(leaf)[None] for leaf in jax.tree.leaves(agreement.template)])
-    key = _messages.Credential(b64encode(bytes(32)).decode(), b64encode(bytes(64)).decode())
-    return _messages.Request("march", 0, 0, {"A": key, "B": key}, leaves).to_bytes()
+    leaves = messages.write_leaves([np.asarray(leaf)[None] for leaf in jax.tree.leaves(agreement.template)])
+    key = messages.Credential(b64encode(bytes(32)).decode(), b64encode(bytes(64)).decode())
+    return messages.Request("march", 0, 0, {"A": key, "B": key}, leaves).to_bytes()
 
 
 def a_roster(folder):
@@ -129,7 +131,7 @@ def a_card(folder):
     content = json.dumps(make_agreement(folder)[0][0]._asdict()).encode()
 
     def parse(path):  # as ``jaxdpbo silo roster`` does
-        return silos.make_roster([_roster.load_card(path), silos.Member("Z", 1, b64encode(bytes(32)).decode())])
+        return silos.make_roster([roster.load_card(path), silos.Member("Z", 1, b64encode(bytes(32)).decode())])
 
     return content, in_file(parse, folder), (ValueError,)
 
@@ -139,7 +141,7 @@ def a_request(folder):
     like = jax.tree.leaves(agreement.template)
 
     def parse(content):
-        return _messages.read_leaves(_messages.parse_request(content, agreement.largest_request).leaves, like)
+        return messages.read_leaves(messages.parse_request(content, agreement.largest_request).leaves, like)
 
     return honest_request(agreement), parse, (silos.Refused,)
 
@@ -147,12 +149,12 @@ def a_request(folder):
 def a_credential(folder):
     del folder
     content = b'{"name": "Bern", "public": "cHVi", "signature": "c2ln"}'
-    return content, lambda content: _socket.parse_credential(b"C" + content), (silos.Refused,)
+    return content, lambda content: sockets.parse_credential(b"C" + content), (silos.Refused,)
 
 
 def a_record_of_a_server(folder):
     _, agreement = make_agreement(folder)
-    count = len(_table_scan.flatten(_agreement.make_zeros(agreement, agreement.template).whole))
+    count = len(table_scan.flatten(_agreement.make_zeros(agreement, agreement.template).whole))
     total = b64encode(bytes(8 * count)).decode()
     lines = [{"terms": agreement.digest.hex(), "seed": [1, 2]}, {"step": 0, "attempt": 0}, {"step": 0, "total": total}]
 
@@ -174,7 +176,7 @@ def a_message(folder):
     del folder
 
     def parse(content):
-        return _protocol.parse_answer(_protocol.parse(content.decode(errors="replace")), 1, 4)
+        return protocol.parse_answer(protocol.parse(content.decode(errors="replace")), 1, 4)
 
     return b'{"query": 1, "row": 2, "output": 0.5}', parse, (outsourcing.ProtocolError,)
 
@@ -188,9 +190,9 @@ def a_ledger(folder):
     )
     for run in ("one", "two"):
         ledger.charge(path, run, "a mean", spend, fingerprint="f")
-        _ledger.note(path, run, 1, {"draws": 1})
-    _ledger.store_release(path, "one", {"mean": 0.25}, paid="1/3")
-    content = "\n".join(json.dumps(line) for line in _ledger.read(path).lines).encode()
+        ledger_file.note(path, run, 1, {"draws": 1})
+    ledger_file.store_release(path, "one", {"mean": 0.25}, paid="1/3")
+    content = "\n".join(json.dumps(line) for line in ledger_file.read(path).lines).encode()
     inode = path.stat().st_ino
 
     def parse(mutant):
@@ -203,7 +205,7 @@ def a_ledger(folder):
         assert path.stat().st_ino == inode
         ledger.describe(path)
         ledger.charge(path, "three", "a mean", spend)
-        _ledger.note(path, "three", 1, {})
+        ledger_file.note(path, "three", 1, {})
 
     return content, parse, (ledger.LedgerError,)
 
@@ -235,7 +237,7 @@ def test_an_integer_of_a_million_digits_is_refused_also_where_python_reads_it():
     sys.set_int_max_str_digits(0)
     try:
         with pytest.raises(ValueError, match="must be JSON of finite numbers"):
-            _ledger.parse_json(b"[" + b"9" * 10**6 + b"]")
+            ledger_file.parse_json(b"[" + b"9" * 10**6 + b"]")
     finally:
         sys.set_int_max_str_digits(limit)
 
@@ -244,29 +246,29 @@ def test_an_integer_of_a_million_digits_is_refused_also_where_python_reads_it():
 def test_json_that_readers_take_differently_is_refused_and_not_quoted(odd):
     for content in (odd, odd.encode()):
         with pytest.raises(ValueError, match="must be JSON of finite numbers") as refusal:
-            _ledger.parse_json(content)
+            ledger_file.parse_json(content)
         assert odd[:30] not in str(refusal.value)
 
 
 def test_the_reader_takes_what_python_writes_and_no_more_than_it_may():
-    deep = eval("[" * _ledger.MAX_DEPTH + "]" * _ledger.MAX_DEPTH)
+    deep = eval("[" * ledger_file.MAX_DEPTH + "]" * ledger_file.MAX_DEPTH)
     for value in (deep, {"a": [1, -2.5e-300, "NaN", None, True, 10**4000]}, 0, "x"):
-        assert _ledger.parse_json(json.dumps(value)) == value
+        assert ledger_file.parse_json(json.dumps(value)) == value
     with pytest.raises(ValueError, match="nested"):
-        _ledger.parse_json(json.dumps([deep]))
+        ledger_file.parse_json(json.dumps([deep]))
     with pytest.raises(ValueError, match="8 bytes or fewer"):
-        _ledger.parse_json(b'"1234567"', most=8)
+        ledger_file.parse_json(b'"1234567"', most=8)
     with pytest.raises(ValueError, match="nested"):
-        _ledger.parse_json(b'"\xff"')
+        ledger_file.parse_json(b'"\xff"')
 
 
 def test_a_ledger_holds_as_deep_a_payload_as_it_reads(tmp_path):
     ledger.create(path := tmp_path / "ledger", mu=9)
-    deep = eval("[" * (_ledger.MAX_DEPTH - 1) + "]" * (_ledger.MAX_DEPTH - 1))
+    deep = eval("[" * (ledger_file.MAX_DEPTH - 1) + "]" * (ledger_file.MAX_DEPTH - 1))
     for run, payload in (("one", {"a": deep}), ("two", {"a": [deep]}), ("three", {1: 0, "1": 0})):
         ledger.charge(path, run, "a mean", ledger.Spend((ledger.Event("gdp", 1),), "replace_one", ledger.USERS))
         with contextlib.nullcontext() if run == "one" else pytest.raises(ValueError, match="content must be JSON"):
-            _ledger.store_release(path, run, payload)
+            ledger_file.store_release(path, run, payload)
         assert len(ledger.account(path).spends) == ("one", "two", "three").index(run) + 1
 
 
@@ -278,14 +280,14 @@ def test_a_line_that_holds_a_gigabyte_of_zeros_takes_no_gigabyte(tmp_path):
     recording, guarantee = _recording.Recording(tmp_path / "ledger", "march"), dp_gibo.algorithm.privacy(config)
 
     def begin():
-        return _recorded_run.begin_record(
-            recording, dp_gibo.algorithm, config, guarantee, like, _recorded_run.Subject(_recorded_run.UNKNOWN, "")
+        return recorded_run.begin_record(
+            recording, dp_gibo.algorithm, config, guarantee, like, recorded_run.Subject(recorded_run.UNKNOWN, "")
         )
 
     begin()
     packed = b64encode(zlib.compress(bytes(2**28), 9)).decode()
-    _ledger.note(tmp_path / "ledger", "march", 1, {"draws": "step 0"})
-    _ledger.note(tmp_path / "ledger", "march", 2, {"public": packed})
+    ledger_file.note(tmp_path / "ledger", "march", 1, {"draws": "step 0"})
+    ledger_file.note(tmp_path / "ledger", "march", 2, {"public": packed})
     tracemalloc.start()
     try:
         with pytest.raises(ledger.DamagedLedgerError, match="has other shapes"):
@@ -299,13 +301,13 @@ def test_a_line_that_holds_a_gigabyte_of_zeros_takes_no_gigabyte(tmp_path):
 def test_a_long_request_is_refused_before_it_is_read(tmp_path):
     _, agreement = make_agreement(tmp_path)
     honest = honest_request(agreement)
-    assert _messages.parse_request(honest, agreement.largest_request).run == "march"
+    assert messages.parse_request(honest, agreement.largest_request).run == "march"
     assert 2 * len(honest) <= agreement.largest_request < 2 * len(honest) + 10
     long = json.dumps(json.loads(honest) | {"leaves": [["x", [], "x"]] * 1_000_000}, sort_keys=True).encode()
     tracemalloc.start()
     try:
         with pytest.raises(silos.Refused, match=f"must have {agreement.largest_request} bytes or fewer"):
-            _messages.parse_request(long, agreement.largest_request)
+            messages.parse_request(long, agreement.largest_request)
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

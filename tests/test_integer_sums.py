@@ -11,16 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_training import LABELS, MODELS, TOGETHER, X, clipped_sum, extreme_cases, labels_of, parameters, settings
 
-from jaxdpbo.privacy import _assumptions, _sensitivity
-from jaxdpbo.training import _dp_optim, _integer_sums, _models, _oracles
+from jaxdpbo import sensitivity
+from jaxdpbo.guarantee import assumptions
+from jaxdpbo.training import dp_optim, integer_sums, models, oracles
 
 RADII = (40, 4096, 2**15, 1)
 
 
 @partial(jax.jit, static_argnums=0)
 def whole_sum(model, params, x, y, mask, clip_norm, radius):
-    given = _integer_sums.integer_examples(_models.examples(x, y), model, radius)
-    return _integer_sums.exact_gradient_sum(model, params, given, mask, clip_norm, radius)
+    given = integer_sums.integer_examples(models.examples(x, y), model, radius)
+    return integer_sums.exact_gradient_sum(model, params, given, mask, clip_norm, radius)
 
 
 def flat(tree, lead=()):
@@ -67,7 +68,7 @@ def test_rounding_without_a_guard_is_seen(monkeypatch):
     def planted(usable, limit, layers):
         return [jnp.where(usable[:, None] & jnp.isfinite(one.rounded), one.rounded, 0.0) for one in layers]
 
-    monkeypatch.setattr(_integer_sums, "_pick_rounding", planted)
+    monkeypatch.setattr(integer_sums, "_pick_rounding", planted)
     jax.clear_caches()
     assert longest("softmax", np.float32, 4 * TOGETHER)[0] > 1
     jax.clear_caches()
@@ -103,7 +104,7 @@ def is_loop(eqn):
 @pytest.mark.parametrize("clip_norm", [0.05, 1.0, 10.0])
 def test_the_sum_is_that_of_the_floats_but_for_the_grid(name, clip_norm):
     model, params = MODELS[name], parameters(MODELS[name])
-    mask, radius = jnp.arange(60) % 3 > 0, _integer_sums.MAX_RADIUS
+    mask, radius = jnp.arange(60) % 3 > 0, integer_sums.MAX_RADIUS
     given = model, params, jnp.asarray(X), labels_of(name), mask, jnp.asarray(clip_norm)
     found = flat(whole_sum(*given, jnp.int32(radius))) * (clip_norm / radius)
     expected = flat(clipped_sum(*given)[0])
@@ -117,7 +118,7 @@ def test_company_changes_no_whole_number():
     rng, model = np.random.default_rng(0), MODELS["softmax"]
     x, y = rng.normal(size=(1100, 5)).astype(np.float32), rng.integers(0, 3, 1100)
     params = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), parameters(model))
-    clip, radius = jnp.float32(0.5), jnp.int32(_integer_sums.MAX_RADIUS // 4)
+    clip, radius = jnp.float32(0.5), jnp.int32(integer_sums.MAX_RADIUS // 4)
 
     def total(mask):
         return flat(whole_sum(model, params, x, y, mask, clip, radius)).astype(np.int64)
@@ -132,9 +133,9 @@ def test_company_changes_no_whole_number():
 
 def test_small_gradients_count_by_how_many_they_are():
     """A hundredth of the clip norm each: to the nearest whole number every one would be rounded to zero."""
-    model, count = _models.linear_svm(5), 4000
+    model, count = models.linear_svm(5), 4000
     x = jnp.asarray(np.random.default_rng(0).normal(size=(count, 5)) + 1)
-    given = model, _models.init_params(jax.random.key(0), model), x, jnp.ones(count, int), jnp.ones(count, bool)
+    given = model, models.init_params(jax.random.key(0), model), x, jnp.ones(count, int), jnp.ones(count, bool)
     clip, radius = 300.0, 4096
     found = flat(whole_sum(*given, jnp.asarray(clip), jnp.int32(radius))) * (clip / radius)
     expected = flat(clipped_sum(*given, jnp.asarray(clip))[0])
@@ -153,7 +154,7 @@ def test_neighbours_move_the_sum_by_the_sensitivity_exactly():
             for x, y in ((X, LABELS), (other, labels))
         )
         moved = sum(value * value for value in (one.astype(int) - two).tolist())
-        assert 0 < moved <= _sensitivity.integer_sum(radius) ** 2
+        assert 0 < moved <= sensitivity.integer_sum(radius) ** 2
 
 
 @pytest.mark.parametrize("junk", [np.nan, np.inf, 1e200])
@@ -168,13 +169,13 @@ def test_an_example_that_is_no_number_counts_as_zero(junk):
 
 
 def test_layers_that_are_too_wide_are_refused():
-    model = _models.mlp(3, (4096,), 2)
-    given = _integer_sums.IntegerExamples(
-        _integer_sums.Rows(jnp.zeros((2, 3)), jnp.ones(2), jnp.zeros(2)), jnp.zeros(2, int)
+    model = models.mlp(3, (4096,), 2)
+    given = integer_sums.IntegerExamples(
+        integer_sums.Rows(jnp.zeros((2, 3)), jnp.ones(2), jnp.zeros(2)), jnp.zeros(2, int)
     )
     with pytest.raises(ValueError, match="fewer than 4194304 features and 4096 scores a layer"):
-        _integer_sums.exact_gradient_sum(
-            model, _models.init_params(jax.random.key(0), model), given, jnp.ones(2, bool), 1.0, 5
+        integer_sums.exact_gradient_sum(
+            model, models.init_params(jax.random.key(0), model), given, jnp.ones(2, bool), 1.0, 5
         )
 
 
@@ -184,12 +185,12 @@ def test_layers_that_are_too_wide_are_refused():
 @given(st.floats(1e-3, 1e5), st.integers(1, 10**6), st.sampled_from([np.float32, np.float64]))
 def test_the_noise_is_at_least_what_the_accountant_charges_for(multiplier, batch, dtype):
     multiplier = dtype(multiplier)
-    radius = int(_dp_optim._radius(jnp.asarray(multiplier, dtype), batch))
-    assert 0 <= radius <= _integer_sums.largest_sum_radius(batch) <= 2**15
-    assert batch * radius + 19 * _dp_optim.SIGMA < 2**31
-    assert Fraction(_dp_optim.SIGMA) >= Fraction(float(multiplier)) * _sensitivity.integer_sum(radius)
-    if radius < _integer_sums.largest_sum_radius(batch):
-        assert 1.0001 * float(multiplier) * _sensitivity.integer_sum(radius + 1) >= _dp_optim.SIGMA
+    radius = int(dp_optim._radius(jnp.asarray(multiplier, dtype), batch))
+    assert 0 <= radius <= integer_sums.largest_sum_radius(batch) <= 2**15
+    assert batch * radius + 19 * dp_optim.SIGMA < 2**31
+    assert Fraction(dp_optim.SIGMA) >= Fraction(float(multiplier)) * sensitivity.integer_sum(radius)
+    if radius < integer_sums.largest_sum_radius(batch):
+        assert 1.0001 * float(multiplier) * sensitivity.integer_sum(radius + 1) >= dp_optim.SIGMA
 
 
 def test_exact_noise_trains_as_floats_do():
@@ -197,14 +198,14 @@ def test_exact_noise_trains_as_floats_do():
     x = rng.normal(size=(2000, 5))
     labels = (x @ np.arange(5.0) > rng.logistic(size=2000)).astype(int)
     chosen = settings(steps=300, batch=64, learning_rate=0.5, noise_multiplier=1.0, clip_norm=1.0)
-    given, model = _models.examples(jnp.asarray(x), jnp.asarray(labels)), MODELS["logistic"]
-    train = jax.jit(_dp_optim.train, static_argnames=("model", "largest", "smallest", "noise"))
+    given, model = models.examples(jnp.asarray(x), jnp.asarray(labels)), MODELS["logistic"]
+    train = jax.jit(dp_optim.train, static_argnames=("model", "largest", "smallest", "noise"))
     learnt = {
         noise: train(jax.random.key(4), model, given, chosen, largest=64, smallest=64, noise=noise)
-        for noise in _dp_optim.NOISES
+        for noise in dp_optim.NOISES
     }
     accuracies = {
-        noise: float(_models.accuracy(params, given.features, given.labels)) for noise, params in learnt.items()
+        noise: float(models.accuracy(params, given.features, given.labels)) for noise, params in learnt.items()
     }
     assert min(accuracies.values()) > 0.8
     assert abs(accuracies["exact"] - accuracies["float"]) < 0.02
@@ -212,14 +213,14 @@ def test_exact_noise_trains_as_floats_do():
 
 def test_a_training_says_what_it_guarantees():
     model, chosen = MODELS["softmax"], settings(noise_multiplier=1.0, steps=100)
-    said = _oracles.training_guarantee(chosen, model, records=1000, delta=1e-5)
+    said = oracles.training_guarantee(chosen, model, records=1000, delta=1e-5)
     numbers = sum(leaf.size for leaf in jax.tree.leaves(parameters(model)))
-    assert said.level == _oracles.training_epsilon(chosen, records=1000, delta=1e-5).epsilon
-    assert said.total_variation == 100 * numbers * _dp_optim.total_variation(_models.linear_svm(1), 1) / 2
-    assert said.assumptions == (_assumptions.RANDOM_BITS, _assumptions.PUBLIC_CONFIG)
-    in_floats = _oracles.training_guarantee(chosen, model, records=1000, delta=1e-5, noise="float")
+    assert said.level == oracles.training_epsilon(chosen, records=1000, delta=1e-5).epsilon
+    assert said.total_variation == 100 * numbers * dp_optim.total_variation(models.linear_svm(1), 1) / 2
+    assert said.assumptions == (assumptions.RANDOM_BITS, assumptions.PUBLIC_CONFIG)
+    in_floats = oracles.training_guarantee(chosen, model, records=1000, delta=1e-5, noise="float")
     assert in_floats.total_variation == 0
-    assert _assumptions.IDEAL_NOISE in in_floats.assumptions
-    assert _oracles.training_guarantee(settings(), model, records=1000, delta=1e-5).notion == "none"  # no noise at all
+    assert assumptions.IDEAL_NOISE in in_floats.assumptions
+    assert oracles.training_guarantee(settings(), model, records=1000, delta=1e-5).notion == "none"  # no noise at all
     with pytest.raises(ValueError, match="noise must be one of"):
-        _oracles.training_guarantee(chosen, model, records=1000, delta=1e-5, noise="none")
+        oracles.training_guarantee(chosen, model, records=1000, delta=1e-5, noise="none")

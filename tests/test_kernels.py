@@ -9,7 +9,7 @@ import pytest
 from kernel_cases import NAMES, OFFSET, STATIONARY, VARIANCE, case, lengthscale
 from oracles import kernels as oracle
 
-from jaxdpbo.surrogate import _kernels
+from jaxdpbo.surrogate import kernels
 
 
 @partial(jax.jit, static_argnums=0)
@@ -23,7 +23,7 @@ def derivatives(kernel, params, xs, ys):
 
 @partial(jax.jit, static_argnums=0)
 def gram(kernel, params, xs, ys):
-    return _kernels.gram(kernel, params, xs, ys), _kernels.diagonal(kernel, params, xs)
+    return kernels.gram(kernel, params, xs, ys), kernels.diagonal(kernel, params, xs)
 
 
 def pairs(dimension):
@@ -110,7 +110,7 @@ def test_gram_is_symmetric_positive_semidefinite_and_has_the_diagonal(name):
 def test_a_row_is_one_of_the_gram_matrix(name):
     kernel, params, known = case(name, 3)
     xs, ys = pairs(3)
-    found = jax.jit(_kernels.row, static_argnums=0)(kernel, params, xs[0], ys.T)
+    found = jax.jit(kernels.row, static_argnums=0)(kernel, params, xs[0], ys.T)
     np.testing.assert_allclose(found, oracle.gram(known, xs[:1], ys)[0], rtol=1e-13)
 
 
@@ -122,8 +122,8 @@ def test_the_gram_matrix_of_many_points_is_that_of_few_and_so_are_its_derivative
 
     @jax.jit
     def found(params, xs, ys):
-        matrix, pull = jax.vjp(partial(_kernels.gram_of_many, kernel), params, xs, ys)
-        slow, slow_pull = jax.vjp(partial(_kernels.gram, kernel), params, xs, ys)
+        matrix, pull = jax.vjp(partial(kernels.gram_of_many, kernel), params, xs, ys)
+        slow, slow_pull = jax.vjp(partial(kernels.gram, kernel), params, xs, ys)
         return matrix, pull(weights), slow, slow_pull(weights)
 
     matrix, slopes, slow, slow_slopes = found(params, xs, ys)
@@ -144,8 +144,8 @@ def test_around_a_centre_the_gram_matrix_is_the_same_and_so_are_its_derivatives(
 
     @jax.jit
     def found(params, centre, xs, ys):
-        matrix, pull = jax.vjp(partial(_kernels.gram_around, kernel, params, centre), xs, ys)
-        slow, slow_pull = jax.vjp(partial(_kernels.gram, kernel, params), xs, ys)
+        matrix, pull = jax.vjp(partial(kernels.gram_around, kernel, params, centre), xs, ys)
+        slow, slow_pull = jax.vjp(partial(kernels.gram, kernel, params), xs, ys)
         return matrix, pull(weights), slow, slow_pull(weights)
 
     matrix, slopes, slow, slow_slopes = found(params, xs.mean(axis=0), jnp.asarray(xs), jnp.asarray(ys))
@@ -162,11 +162,11 @@ def test_around_a_centre_single_precision_is_as_good_as_pair_by_pair(name):
     rng = np.random.default_rng(0)
     xs = 7.0 + 0.5 * lengthscale(3) * rng.uniform(-1, 1, (32, 3))
     ys = 7.0 + lengthscale(3) * rng.normal(size=(32, 3)) * np.geomspace(0.01, 100, 32)[:, None]
-    exact = np.asarray(_kernels.gram(kernel, params, jnp.asarray(xs), jnp.asarray(ys)))
+    exact = np.asarray(kernels.gram(kernel, params, jnp.asarray(xs), jnp.asarray(ys)))
     single = [
         jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), one) for one in (params, np.full(3, 7.0), xs, ys)
     ]
-    assert np.max(np.abs(np.asarray(_kernels.gram_around(kernel, *single)) - exact)) < 1e-6 * VARIANCE
+    assert np.max(np.abs(np.asarray(kernels.gram_around(kernel, *single)) - exact)) < 1e-6 * VARIANCE
 
 
 def test_gram_has_first_points_by_rows():
@@ -176,7 +176,7 @@ def test_gram_has_first_points_by_rows():
 
 
 def test_one_lengthscale_serves_every_coordinate():
-    params = _kernels.stationary(0.7, 4, variance=2)
+    params = kernels.stationary(0.7, 4, variance=2)
     np.testing.assert_array_equal(params.lengthscale, np.full(4, 0.7))
     assert params.lengthscale.dtype == params.variance.dtype == jnp.float64
     assert params.variance.shape == ()
@@ -209,7 +209,7 @@ def test_each_coordinate_has_its_own_lengthscale(name):
 )
 def test_stationary_refuses_and_names(arguments, error, message):
     with pytest.raises(error, match=message):
-        _kernels.stationary(**({"lengthscale": 1.0, "dimension": 2} | arguments))
+        kernels.stationary(**({"lengthscale": 1.0, "dimension": 2} | arguments))
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_stationary_refuses_and_names(arguments, error, message):
 )
 def test_polynomial_refuses_and_names(arguments, error, message):
     with pytest.raises(error, match=message):
-        _kernels.polynomial_of_degree(**({"degree": 2} | arguments))
+        kernels.polynomial_of_degree(**({"degree": 2} | arguments))
 
 
 def pair_of_values(params, x, y):
@@ -235,35 +235,35 @@ def pair_of_values(params, x, y):
 def test_check_accepts_what_fits():
     for name in NAMES:
         kernel, params, _ = case(name, 3)
-        _kernels.check(kernel, params, 3)
+        kernels.check(kernel, params, 3)
 
 
 @pytest.mark.parametrize(
     ("kernel", "params", "error", "message"),
     [
         (
-            _kernels.rbf,
-            _kernels.polynomial_of_degree(2),
+            kernels.rbf,
+            kernels.polynomial_of_degree(2),
             ValueError,
             "kernel_params do not fit kernel rbf: got Polynomial",
         ),
-        (_kernels.polynomial, _kernels.stationary(1.0, 2), ValueError, "do not fit kernel polynomial: got Stationary"),
-        (_kernels.rbf, _kernels.stationary(1.0, 3), ValueError, "kernel_params do not fit kernel rbf"),
-        (_kernels.rbf, None, ValueError, "kernel_params do not fit kernel rbf: got None"),
-        (pair_of_values, _kernels.stationary(1.0, 2), ValueError, r"kernel must return a scalar .* got shape \(2,\)"),
+        (kernels.polynomial, kernels.stationary(1.0, 2), ValueError, "do not fit kernel polynomial: got Stationary"),
+        (kernels.rbf, kernels.stationary(1.0, 3), ValueError, "kernel_params do not fit kernel rbf"),
+        (kernels.rbf, None, ValueError, "kernel_params do not fit kernel rbf: got None"),
+        (pair_of_values, kernels.stationary(1.0, 2), ValueError, r"kernel must return a scalar .* got shape \(2,\)"),
         (lambda params, x, y: x @ y, None, TypeError, "kernel must be a function defined once"),
         ("rbf", None, TypeError, "kernel must be a function, got 'rbf'"),
     ],
 )
 def test_check_refuses_and_names(kernel, params, error, message):
     with pytest.raises(error, match=message):
-        _kernels.check(kernel, params, 2)
+        kernels.check(kernel, params, 2)
 
 
 def test_polynomial_gram_has_the_rank_it_says():
     _, params, _ = case("polynomial2", 2)
     points = np.random.default_rng(0).uniform(-1, 1, size=(12, 2))
-    matrix, _ = gram(_kernels.polynomial, params, points, points)
+    matrix, _ = gram(kernels.polynomial, params, points, points)
     eigenvalues = np.linalg.eigvalsh(matrix)[::-1]
     assert eigenvalues[5] > 1e-4 * OFFSET
     assert np.all(np.abs(eigenvalues[6:]) < 1e-12)

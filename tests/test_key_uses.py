@@ -12,16 +12,17 @@ import pytest
 from protocol_cases import CASES, loss, records
 
 from jaxdpbo import drivers, outsourcing, transforms
-from jaxdpbo._algorithms import dp_gd
-from jaxdpbo._checks import low_high
-from jaxdpbo.drivers import _compiled_steps, _private_objective
-from jaxdpbo.privacy import _keys, _mechanisms, _release_key, _wide_integers
-from jaxdpbo.privacy._transforms import curation
-from jaxdpbo.training import _dp_optim, _models, _permutation_sgd
+from jaxdpbo.algorithms import dp_gd
+from jaxdpbo.checks import low_high
+from jaxdpbo.drivers import compiled_steps, private_objective
+from jaxdpbo.guarantee import release_key
+from jaxdpbo.noise import keys, mechanisms, wide_integers
+from jaxdpbo.training import dp_optim, models, permutation_sgd
+from jaxdpbo.transforms import curation
 
-scan, sweep = map(import_module, ("jaxdpbo.drivers._scan", "jaxdpbo.drivers._sweep"))  # their functions hide them
+scan, sweep = map(import_module, ("jaxdpbo.drivers.scan", "jaxdpbo.drivers.seed_sweep"))  # their functions hide them
 BYTES = bytes(range(32))
-KEY = _keys.key_from_bytes(BYTES)
+KEY = keys.key_from_bytes(BYTES)
 EXACT = CASES["dp_gd"].algorithm.privacy(CASES["dp_gd"].config(1.0))
 
 
@@ -118,12 +119,12 @@ def test_what_is_no_reuse_is_not_taken_for_it(uses):
 
 def test_a_planted_reuse_in_the_shipped_noise_is_seen(monkeypatch, uses):
     """The noise of a step drawn twice from one key."""
-    honest = _mechanisms.rounded_gaussian
+    honest = mechanisms.rounded_gaussian
 
     def twice(key, shape, width):
         return honest(key, shape, width) + honest(key, shape, width)
 
-    monkeypatch.setattr(_mechanisms, "rounded_gaussian", twice)
+    monkeypatch.setattr(mechanisms, "rounded_gaussian", twice)
     case = CASES["dp_gd"]
     fresh = case.algorithm._replace(perturb=lambda *arguments: dp_gd.perturb(*arguments))  # not the compiled one
     key = key_cases.key_of("plant")
@@ -189,9 +190,9 @@ def at_compile_time(f):
 LAPLACE = transforms.product_laplace(centre=np.zeros(1), scale=1.0, epsilon=1.0)
 GD = CASES["dp_gd"].algorithm, CASES["dp_gd"].objective, records(), CASES["dp_gd"].config(1.0)
 WITHOUT_A_KEY = {
-    "secret_key": lambda _: _keys.secret_key(),
-    "key_from_bytes": lambda _: _keys.key_from_bytes(BYTES),
-    "for_release": lambda _: _release_key.for_release(None, EXACT, False)[0],
+    "secret_key": lambda _: keys.secret_key(),
+    "key_from_bytes": lambda _: keys.key_from_bytes(BYTES),
+    "for_release": lambda _: release_key.for_release(None, EXACT, False)[0],
     "curate": lambda _: transforms.curate(None, LAPLACE, np.zeros((3, 1))).z,
     "run_scan": lambda _: drivers.run_scan(*GD).release.point,
     "run_loop": lambda _: drivers.run_loop(*GD).release.point,
@@ -222,8 +223,8 @@ def test_no_key_is_drawn_while_a_caller_traces(name):
         with pytest.raises(RuntimeError, match=said):
             trace(calling)
     with jax.ensure_compile_time_eval():
-        assert _keys.is_secret_kind(_keys.secret_key())  # nobody traces here
-    assert _keys.is_secret_kind(_keys.secret_key())
+        assert keys.is_secret_kind(keys.secret_key())  # nobody traces here
+    assert keys.is_secret_kind(keys.secret_key())
 
 
 @pytest.mark.parametrize("trace", ["jit", "vmap", "grad", "scan", "ensure_compile_time_eval"])
@@ -239,7 +240,7 @@ def test_a_release_key_that_a_traced_function_closes_over_is_refused(trace):
 
 def test_a_key_that_is_an_argument_gives_fresh_noise_in_every_call():
     release = jax.jit(lambda key, data: drivers.pure_run(ALGORITHM, OBJECTIVE, key, CONFIG, data)[0].point)
-    first, second, again = (release(key, DATA) for key in (KEY, _keys.secret_key(), KEY))
+    first, second, again = (release(key, DATA) for key in (KEY, keys.secret_key(), KEY))
     np.testing.assert_array_equal(first, again)
     assert np.any(np.asarray(first) != np.asarray(second))
 
@@ -248,7 +249,7 @@ def test_callbacks_of_a_running_program_may_draw_keys():
     """They run at every call, outside the trace."""
 
     def drawn(_):
-        return words(_keys.secret_key())
+        return words(keys.secret_key())
 
     call = jax.jit(lambda x: jax.pure_callback(drawn, jax.ShapeDtypeStruct((8,), jnp.uint32), x))
     assert np.any(np.asarray(call(1.0)) != np.asarray(call(2.0)))
@@ -257,7 +258,7 @@ def test_callbacks_of_a_running_program_may_draw_keys():
 @pytest.mark.parametrize("kind", ["noting", "chacha20"])
 def test_a_key_that_a_program_closes_over_is_found_in_its_text(kind, programs):
     """What the search above looks for, planted."""
-    given = _keys.secret_key()
+    given = keys.secret_key()
     key = jax.random.wrap_key_data(words(given), impl=key_cases.noting) if kind == "noting" else given
     jax.block_until_ready(jax.jit(lambda x: x + jax.random.bits(key, dtype=jnp.uint32))(np.uint32(1)))
     secret = words(given).tobytes()
@@ -267,31 +268,31 @@ def test_a_key_that_a_program_closes_over_is_found_in_its_text(kind, programs):
 
 ALGORITHM, OBJECTIVE, DATA, CONFIG = GD
 STATE = ALGORITHM.init(KEY, CONFIG)
-TRAINED = _models.logistic_regression(2), _models.examples(jnp.asarray(DATA), jnp.arange(6) % 2)
-SETTINGS = _dp_optim.settings(steps=2, batch=2, learning_rate=0.1, noise_multiplier=1.0, clip_norm=1.0)
+TRAINED = models.logistic_regression(2), models.examples(jnp.asarray(DATA), jnp.arange(6) % 2)
+SETTINGS = dp_optim.settings(steps=2, batch=2, learning_rate=0.1, noise_multiplier=1.0, clip_norm=1.0)
 COMPILED = {
     "scan": lambda key: scan._scan.trace(ALGORITHM, OBJECTIVE, key, CONFIG, DATA),
-    "begin": lambda key: _compiled_steps.begin.trace(
+    "begin": lambda key: compiled_steps.begin.trace(
         CASES["random_search"].algorithm, key, CASES["random_search"].config(1.0)
     ),
-    "ask": lambda key: _compiled_steps.ask.trace(ALGORITHM, key, CONFIG, STATE),
-    "learn": lambda key: _compiled_steps.learn.trace(
+    "ask": lambda key: compiled_steps.ask.trace(ALGORITHM, key, CONFIG, STATE),
+    "learn": lambda key: compiled_steps.learn.trace(
         ALGORITHM, key, CONFIG, drivers.Snapshot(STATE, ()), ALGORITHM.ask(key, CONFIG, STATE),
         np.zeros((1, *CASES["dp_gd"].shape)),
     ),
-    "release": lambda key: _compiled_steps.release.trace(ALGORITHM, key, CONFIG, STATE),
+    "release": lambda key: compiled_steps.release.trace(ALGORITHM, key, CONFIG, STATE),
     "sweep": lambda key: sweep._run_in_turn.trace(
         sweep._one_run(ALGORITHM, OBJECTIVE), "map", (jnp.zeros(1, int), key[None]),
         (jax.tree.map(lambda leaf: leaf[None], CONFIG), DATA),
     ),
     "curate": lambda key: curation._add_kind.trace(key, np.zeros((3, 1), np.int32), "gaussian", 4096),
-    "PrivateObjective": lambda key: _private_objective._release_mean.trace(
-        key, _wide_integers.widen(jnp.ones(1, jnp.int32)), CASES["private evaluations"].config(1.0).budget, 0.0, 1.0
+    "PrivateObjective": lambda key: private_objective._release_mean.trace(
+        key, wide_integers.widen(jnp.ones(1, jnp.int32)), CASES["private evaluations"].config(1.0).budget, 0.0, 1.0
     ),
-    "dp_optim": lambda key: jax.jit(_dp_optim.train, static_argnames=("model", "largest")).trace(
+    "dp_optim": lambda key: jax.jit(dp_optim.train, static_argnames=("model", "largest")).trace(
         key, *TRAINED, SETTINGS, largest=2
     ),
-    "permutation_sgd": lambda key: jax.jit(_permutation_sgd.train_by_permutation).trace(
+    "permutation_sgd": lambda key: jax.jit(permutation_sgd.train_by_permutation).trace(
         key, DATA, jnp.arange(6) % 2, 0.1, 1.0
     ),
 }  # fmt: skip
@@ -300,7 +301,7 @@ COMPILED = {
 @pytest.mark.parametrize("name", COMPILED)
 def test_no_compiled_entry_point_holds_a_word_of_its_chacha_key(name):
     """With the generator that ships; the same search as above."""
-    key = _keys.secret_key()
+    key = keys.secret_key()
     traced = COMPILED[name](key)
     text = f"{traced.jaxpr}\n{traced.lower().as_text()}"
     assert name in ("begin", "ask", "release") or "while" in text

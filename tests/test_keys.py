@@ -16,7 +16,8 @@ from oracles import chacha20 as oracle
 from protocol_cases import CASES, records
 
 from jaxdpbo import drivers, mechanisms
-from jaxdpbo.privacy import _assumptions, _guarantee, _keys, _release_key
+from jaxdpbo.guarantee import assumptions, guarantees, release_key
+from jaxdpbo.noise import keys as _keys
 
 ROOT = Path(__file__).parent.parent
 BYTES = bytes(range(32))
@@ -300,14 +301,14 @@ print(_keys.is_secret_kind(key), jax.random.bits(key, (2,), "uint32").tolist())
 
 
 # What a run's guarantee rests on, by the kind of its key: each row of the table in ``for_release``.
-EXACT = _guarantee.guarantee(
+EXACT = guarantees.guarantee(
     "gdp", 1.0, "replace_one", "rows",
-    assumptions=(_assumptions.RANDOM_BITS, _assumptions.PUBLIC_CONFIG),
+    assumptions=(assumptions.RANDOM_BITS, assumptions.PUBLIC_CONFIG),
 )  # fmt: skip
-FLOAT = _guarantee.guarantee(
-    "gdp", 1.0, "replace_one", "rows", assumptions=(_assumptions.IDEAL_NOISE, _assumptions.PUBLIC_CONFIG)
+FLOAT = guarantees.guarantee(
+    "gdp", 1.0, "replace_one", "rows", assumptions=(assumptions.IDEAL_NOISE, assumptions.PUBLIC_CONFIG)
 )
-NOTHING = _guarantee.no_guarantee("rows", "for a test")
+NOTHING = guarantees.no_guarantee("rows", "for a test")
 WEAK = [jax.random.key(0), jax.random.key(0, impl="rbg"), jax.random.key(0, impl=_keys.chacha20_test)]
 KINDS = ["threefry2x32", "rbg", "chacha20_test"]
 
@@ -315,7 +316,7 @@ KINDS = ["threefry2x32", "rbg", "chacha20_test"]
 @pytest.mark.parametrize("statement", [EXACT, FLOAT, NOTHING], ids=["exact", "float", "none"])
 @pytest.mark.parametrize("insecure", [False, True])
 def test_without_a_key_a_fresh_one_is_drawn_and_nothing_more_is_assumed(statement, insecure):
-    (first, kept), (second, _) = (_release_key.for_release(None, statement, insecure) for _ in range(2))
+    (first, kept), (second, _) = (release_key.for_release(None, statement, insecure) for _ in range(2))
     assert kept is statement
     assert _keys.is_secret_kind(first)
     assert np.any(words(first) != words(second))
@@ -324,38 +325,38 @@ def test_without_a_key_a_fresh_one_is_drawn_and_nothing_more_is_assumed(statemen
 @pytest.mark.parametrize("statement", [EXACT, FLOAT], ids=["exact", "float"])
 @pytest.mark.parametrize("insecure", [False, True])
 def test_a_chacha_key_must_be_secret(statement, insecure):
-    key, kept = _release_key.for_release(KEY, statement, insecure)
+    key, kept = release_key.for_release(KEY, statement, insecure)
     assert key is KEY
-    assert kept == statement.assuming(_assumptions.KEY_SECRET)
+    assert kept == statement.assuming(assumptions.KEY_SECRET)
 
 
 @pytest.mark.parametrize("key", WEAK, ids=KINDS)
 def test_a_key_of_another_generator_is_refused_where_noise_is_exact(key):
     message = rf"^key must be None or a chacha20 key for exact noise, got a {_keys.generator(key)} key: insecure"
     with pytest.raises(TypeError, match=message) as caught:
-        _release_key.for_release(key, EXACT, False)
+        release_key.for_release(key, EXACT, False)
     assert not any(str(word) in str(caught.value) for word in words(key) if word > 100)
 
 
 @pytest.mark.parametrize("key", WEAK, ids=KINDS)
 def test_a_permitted_key_of_another_generator_weakens_what_is_said(key):
-    used, kept = _release_key.for_release(key, EXACT, True)
+    used, kept = release_key.for_release(key, EXACT, True)
     assert used is key
     assert kept.assumptions == (
-        _assumptions.PUBLIC_CONFIG,
-        _assumptions.WEAK_KEY,
-        _assumptions.KEY_SECRET,
+        assumptions.PUBLIC_CONFIG,
+        assumptions.WEAK_KEY,
+        assumptions.KEY_SECRET,
     )
     for insecure in (False, True):
-        used, kept = _release_key.for_release(key, FLOAT, insecure)
+        used, kept = release_key.for_release(key, FLOAT, insecure)
         assert used is key
-        assert kept == FLOAT.assuming(_assumptions.WEAK_KEY, _assumptions.KEY_SECRET)
+        assert kept == FLOAT.assuming(assumptions.WEAK_KEY, assumptions.KEY_SECRET)
 
 
 @pytest.mark.parametrize("key", [KEY, *WEAK], ids=["chacha20", *KINDS])
 @pytest.mark.parametrize("insecure", [False, True])
 def test_where_there_is_no_guarantee_any_key_will_do(key, insecure):
-    assert _release_key.for_release(key, NOTHING, insecure) == (key, NOTHING)
+    assert release_key.for_release(key, NOTHING, insecure) == (key, NOTHING)
 
 
 @pytest.mark.parametrize(
@@ -371,7 +372,7 @@ def test_where_there_is_no_guarantee_any_key_will_do(key, insecure):
 @pytest.mark.parametrize("statement", [EXACT, FLOAT, NOTHING], ids=["exact", "float", "none"])
 def test_what_is_no_key_is_refused_whatever_is_stated(key, error, message, statement):
     with pytest.raises(error, match=message):
-        _release_key.for_release(key, statement, True)
+        release_key.for_release(key, statement, True)
 
 
 def released(run):
@@ -399,7 +400,7 @@ def test_a_default_run_draws_from_the_operating_system_and_from_nothing_else(mon
     runs = [run() for _ in range(2)]
     assert asked == [32, 32]
     assert released(runs[0]) != released(runs[1])
-    assert _assumptions.KEY_SECRET not in runs[0].guarantee.assumptions
+    assert assumptions.KEY_SECRET not in runs[0].guarantee.assumptions
     monkeypatch.setattr(os, "urandom", lambda count: BYTES[:count])
     assert released(run()) == released(run())
     assert random.getstate() == before
@@ -412,7 +413,7 @@ def test_a_run_with_the_same_key_is_the_same_and_says_that_the_key_must_be_secre
         for _ in range(2)
     ]
     assert released(runs[0]) == released(runs[1])
-    assert _assumptions.KEY_SECRET in runs[0].guarantee.assumptions
+    assert assumptions.KEY_SECRET in runs[0].guarantee.assumptions
     with pytest.raises(TypeError, match="key must be None or a chacha20 key for exact noise"):
         drivers.run_scan(
             case.algorithm, case.objective, records(), case.config(1.0), run=drivers.Execution(key=jax.random.key(0))
@@ -438,12 +439,12 @@ def test_a_chacha_key_used_twice_is_caught_by_jax_too(reuse_is_an_error):
 def test_a_statement_of_an_algorithm_is_of_keys_from_the_operating_system():
     """A loop of one's own asks ``for_release``, as the drivers do: a weak key is refused, or named."""
     stated = CASES["dp_gd"].algorithm.privacy(CASES["dp_gd"].config(1.0))
-    assert _assumptions.RANDOM_BITS in stated.assumptions
-    assert not {_assumptions.WEAK_KEY, _assumptions.KEY_SECRET} & set(stated.assumptions)
+    assert assumptions.RANDOM_BITS in stated.assumptions
+    assert not {assumptions.WEAK_KEY, assumptions.KEY_SECRET} & set(stated.assumptions)
     with pytest.raises(TypeError, match="key must be None or a chacha20 key for exact noise"):
-        _release_key.for_release(jax.random.key(1), stated, False)
-    _, honest = _release_key.for_release(jax.random.key(1), stated, True)
-    assert {_assumptions.WEAK_KEY, _assumptions.KEY_SECRET} < set(honest.assumptions)
-    assert _assumptions.RANDOM_BITS not in honest.assumptions
-    assert _release_key.for_release(KEY, stated, False)[1] == stated.assuming(_assumptions.KEY_SECRET)
-    assert _release_key.for_release(None, stated, False)[1] == stated
+        release_key.for_release(jax.random.key(1), stated, False)
+    _, honest = release_key.for_release(jax.random.key(1), stated, True)
+    assert {assumptions.WEAK_KEY, assumptions.KEY_SECRET} < set(honest.assumptions)
+    assert assumptions.RANDOM_BITS not in honest.assumptions
+    assert release_key.for_release(KEY, stated, False)[1] == stated.assuming(assumptions.KEY_SECRET)
+    assert release_key.for_release(None, stated, False)[1] == stated

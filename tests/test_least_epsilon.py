@@ -13,15 +13,17 @@ from scipy import stats
 from training_cases import Trivial
 
 from jaxdpbo import Recording, accounting, ledger, tuning
-from jaxdpbo.privacy import _assumptions, _ledger
-from jaxdpbo.privacy._accounting import ex_post, selection, stage
-from jaxdpbo.tuning import _fitting, _least_epsilon, _selection
+from jaxdpbo.accounting import ex_post, selection, stage
+from jaxdpbo.guarantee import assumptions
+from jaxdpbo.ledger import ledger_file
+from jaxdpbo.tuning import fitting, least_epsilon_search
+from jaxdpbo.tuning import selection as runs
 
 LEVELS = (0.5, 1.0, 2.0)
 DELTA = 1e-4
-PLAN = _least_epsilon._plan
+PLAN = least_epsilon_search._plan
 ROWS = np.zeros((60, 2)), np.zeros(60)
-TERMS = {"notion": "dp", "protects": _fitting.TRAIN, "delta": 0.1, "total_variation": 0.1}
+TERMS = {"notion": "dp", "protects": fitting.TRAIN, "delta": 0.1, "total_variation": 0.1}
 
 
 class Noisy(Trivial):
@@ -51,7 +53,7 @@ def one_plan(monkeypatch):
         first[:] = first or arguments
         return real()
 
-    monkeypatch.setattr(_least_epsilon, "_plan", plan)
+    monkeypatch.setattr(least_epsilon_search, "_plan", plan)
 
 
 def test_a_release_costs_its_level_and_the_whole_of_it(one_plan):
@@ -61,10 +63,10 @@ def test_a_release_costs_its_level_and_the_whole_of_it(one_plan):
     for each in reached:
         (level,) = [level for level in LEVELS if level * 0.98 <= each.epsilon <= level]
         train, validation = each.guarantees
-        assert (train.notion, train.level, train.protects) == ("ex_post_dp", each.epsilon, _fitting.TRAIN)
+        assert (train.notion, train.level, train.protects) == ("ex_post_dp", each.epsilon, fitting.TRAIN)
         assert train.epsilon(DELTA) == each.epsilon <= level
         assert LEVELS[-1] * 0.98 <= train.largest == train.reservation.epsilon(DELTA) <= LEVELS[-1]
-        assert (validation.notion, validation.protects) == ("dp", _fitting.VALIDATION)
+        assert (validation.notion, validation.protects) == ("dp", fitting.VALIDATION)
         assert 1.9 < validation.epsilon(DELTA) <= 2.0
         assert each.error <= 0.4
         assert each.interval[0] < each.error < each.interval[1]
@@ -73,10 +75,10 @@ def test_a_release_costs_its_level_and_the_whole_of_it(one_plan):
         assert each.epsilon <= float(note[1]) < 1.001 * each.epsilon
         assert train.largest <= float(note[2]) < 1.001 * train.largest
         for name in (
-            _assumptions.RUNS_UNKNOWN,
-            _assumptions.RUN_COST,
-            _assumptions.FAILS_BY_NOISE,
-            _assumptions.WEAK_KEY,
+            assumptions.RUNS_UNKNOWN,
+            assumptions.RUN_COST,
+            assumptions.FAILS_BY_NOISE,
+            assumptions.WEAK_KEY,
         ):
             assert name in train.assumptions
             assert name in validation.assumptions
@@ -86,13 +88,13 @@ def test_a_release_costs_its_level_and_the_whole_of_it(one_plan):
 
 
 def test_the_lowest_level_that_passes_leaves_and_of_this_level_the_best(one_plan, monkeypatch):
-    seen, real = [], _fitting.score
+    seen, real = [], fitting.score
 
     def score(training, model, *rest):
         seen.append((model, found := real(training, model, *rest)))
         return found
 
-    monkeypatch.setattr(_fitting, "score", score)
+    monkeypatch.setattr(fitting, "score", score)
     ties = 0
     for seed in range(40):
         seen.clear()
@@ -120,7 +122,7 @@ def test_nothing_reached_is_an_outcome_of_its_own(one_plan):
     assert not found.reached
     assert (found.model, found.setting, found.noise, found.error, found.interval) == (None,) * 5
     assert found.epsilon == found.guarantees[0].level < found.guarantees[0].largest
-    plan = _least_epsilon._plan()  # the one of this test
+    plan = least_epsilon_search._plan()  # the one of this test
     profiles = [stage.gaussian_stage(1 / noises[0]).profile for noises in plan.noises]
     costs = accounting.ex_post_epsilons(accounting.repetitions(1.0, 8.0), [1 / 3] * 3, profiles, DELTA)
     assert found.epsilon == pytest.approx(costs.nothing, rel=1e-3)
@@ -164,9 +166,9 @@ def test_no_model_of_a_run_that_lost_is_returned(one_plan):
 def test_nothing_never_costs_more_than_the_last_level(monkeypatch):
     """Among nearly equal levels the last has the least epsilon of its own, but the largest exponent."""
     monkeypatch.setattr(ex_post, "_nothing_epsilon", lambda *_: math.inf)
-    asked = _fitting.TuningArguments(Noisy(), (0.2,), 1.001, DELTA, None, None, True, "worst")
+    asked = fitting.TuningArguments(Noisy(), (0.2,), 1.001, DELTA, None, None, True, "worst")
     law = accounting.repetitions(1.0, 8.0)
-    costs = _least_epsilon._plan(asked, (1.0, 1.001), law, 48, 12, 1.0).costs
+    costs = least_epsilon_search._plan(asked, (1.0, 1.001), law, 48, 12, 1.0).costs
     assert 0.9 < costs.nothing <= costs.largest <= 1.001
 
 
@@ -205,7 +207,7 @@ def test_what_is_wrong_is_refused_before_anything_is_spent(changes, error, messa
 def test_a_ledger_reserves_the_largest_and_gets_the_rest_back(tmp_path, one_plan):
     path = tmp_path / "ledger"
     ledger.create(path, level=5.0, **TERMS)
-    found = search(ledgers={_fitting.TRAIN: Recording(path, "one")}, key=None, insecure_key=False)
+    found = search(ledgers={fitting.TRAIN: Recording(path, "one")}, key=None, insecure_key=False)
     (entry,) = ledger.account(path).spends
     assert entry.spend.ex_post
     assert entry.released
@@ -214,13 +216,13 @@ def test_a_ledger_reserves_the_largest_and_gets_the_rest_back(tmp_path, one_plan
     assert f"{float(entry.spend.events[0].level):.3f}"[:4] in ledger.describe(path)
     assert " reserved, " in ledger.describe(path)
     with pytest.raises(ledger.LedgerError, match="was charged before"):
-        search(ledgers={_fitting.TRAIN: Recording(path, "one")}, key=None, insecure_key=False)
+        search(ledgers={fitting.TRAIN: Recording(path, "one")}, key=None, insecure_key=False)
     assert len(ledger.account(path).spends) == 1
 
 
 @pytest.mark.parametrize("place", ["before the first run", "after the last run", "while the release is written"])
 def test_a_killed_run_keeps_its_reservation(place, tmp_path, one_plan, monkeypatch):
-    path, append = tmp_path / "ledger", _ledger._append
+    path, append = tmp_path / "ledger", ledger_file._append
     ledger.create(path, level=3.9, **TERMS)
 
     def kill(*arguments, **options):
@@ -230,29 +232,29 @@ def test_a_killed_run_keeps_its_reservation(place, tmp_path, one_plan, monkeypat
         return kill() if content["kind"] == "release" else append(opened, content, **options)
 
     module, name, planted = {
-        "before the first run": (_selection, "best_run", kill),
-        "after the last run": (_least_epsilon, "_result", kill),
-        "while the release is written": (_ledger, "_append", kill_release),
+        "before the first run": (runs, "best_run", kill),
+        "after the last run": (least_epsilon_search, "_result", kill),
+        "while the release is written": (ledger_file, "_append", kill_release),
     }[place]
     with monkeypatch.context() as patch:
         patch.setattr(module, name, planted)
         with pytest.raises(KeyboardInterrupt):
-            search(ledgers={_fitting.TRAIN: Recording(path, "one")})
+            search(ledgers={fitting.TRAIN: Recording(path, "one")})
     (entry,) = ledger.account(path).spends
     assert (entry.paid, entry.released) == (None, False)
     assert ledger.account(path).spent.cost == entry.spend.events[0].level
     with pytest.raises(ledger.BudgetExceeded):  # an open reservation counts
-        search(ledgers={_fitting.TRAIN: Recording(path, "another")})
+        search(ledgers={fitting.TRAIN: Recording(path, "another")})
 
 
 def test_a_ledger_is_charged_first_and_stores_the_release_last(tmp_path, one_plan, monkeypatch):
     path = tmp_path / "ledger"
     ledger.create(path, level=5.0, **TERMS)
     order = []
-    for module, name in ((_selection, "best_run"), (_ledger, "store_release"), (_ledger, "charge_all")):
+    for module, name in ((runs, "best_run"), (ledger_file, "store_release"), (ledger_file, "charge_all")):
         real = getattr(module, name)
         monkeypatch.setattr(module, name, lambda *a, real=real, name=name, **o: (order.append(name), real(*a, **o))[1])
-    search(ledgers={_fitting.TRAIN: Recording(path, "one")})
+    search(ledgers={fitting.TRAIN: Recording(path, "one")})
     assert order == ["charge_all", "best_run", "store_release"]
 
 
@@ -267,14 +269,14 @@ def test_a_release_that_this_call_did_not_make_is_refused(tmp_path, one_plan):
             return super().fit(*arguments)
 
     with pytest.raises(ledger.MovedLedgerError, match="did not make"):
-        search(Meddling(), ledgers={_fitting.TRAIN: Recording(path, "one")})
+        search(Meddling(), ledgers={fitting.TRAIN: Recording(path, "one")})
 
 
 def test_the_ledger_says_no_time_that_a_run_took(tmp_path, one_plan):
     path = tmp_path / "ledger"
     ledger.create(path, level=5.0, **TERMS)
-    search(ledgers={_fitting.TRAIN: Recording(path, "one")})
-    (line,) = [line for line in _ledger.read(path).lines if line.get("kind") == "release"]
+    search(ledgers={fitting.TRAIN: Recording(path, "one")})
+    (line,) = [line for line in ledger_file.read(path).lines if line.get("kind") == "release"]
     assert set(line) == {"kind", "run", "payload", "paid"}
     assert set(line["payload"]) == {"epsilon", "reached"}
 
@@ -295,12 +297,12 @@ def test_a_training_cannot_change_the_rows_of_the_next(one_plan):
 
 def test_a_gdp_ledger_keeps_the_largest(tmp_path, one_plan):
     path = tmp_path / "ledger"
-    ledger.create(path, mu=5, protects=_fitting.TRAIN)
+    ledger.create(path, mu=5, protects=fitting.TRAIN)
     with pytest.raises(ledger.BudgetExceeded, match="delta"):  # a gdp ledger has no delta unless it is given one
-        search(ledgers={_fitting.TRAIN: Recording(path, "one")})
+        search(ledgers={fitting.TRAIN: Recording(path, "one")})
     path = tmp_path / "another"
     ledger.create(path, level=5.0, **(TERMS | {"notion": "gdp"}))
-    found = search(ledgers={_fitting.TRAIN: Recording(path, "one")})
+    found = search(ledgers={fitting.TRAIN: Recording(path, "one")})
     (entry,) = ledger.account(path).spends
     assert (entry.paid, entry.released, entry.spend.ex_post) == (None, False, False)
     mu = accounting.bounded_range_mu(2 * found.guarantees[0].largest)
@@ -323,8 +325,8 @@ def test_a_cap_runs_always_as_often_and_draws_as_without(one_plan, monkeypatch):
         capped = search(Counting(), seed=seed, cap=cap)
         plain = search(seed=seed)
         assert capped[:6] == plain[:6]
-        assert _assumptions.LOSERS_UNKNOWN in capped.guarantees[0].assumptions
-        assert _assumptions.RUNS_UNKNOWN not in capped.guarantees[0].assumptions
+        assert assumptions.LOSERS_UNKNOWN in capped.guarantees[0].assumptions
+        assert assumptions.RUNS_UNKNOWN not in capped.guarantees[0].assumptions
         tail = selection.tail_probability(law, cap)
         assert tail <= capped.guarantees[0].total_variation < 1.01 * tail
         assert capped.guarantees[0].epsilon(DELTA) < math.inf
@@ -378,19 +380,19 @@ def level_counts(trials):
 
     for seed in range(trials):
         search(Counting(), seed=seed)
-    noises = [noises[0] for noises in _least_epsilon._plan().noises]  # the plan of this test
+    noises = [noises[0] for noises in least_epsilon_search._plan().noises]  # the plan of this test
     return np.array([[counts.get((noise, setting), 0) for setting in (0.2, 0.7)] for noise in noises])
 
 
 def test_levels_and_settings_are_drawn_with_the_weights_that_are_charged(trials, one_plan, monkeypatch):
     count = trials("runs of least_epsilon, by level and setting drawn", 100, 5000, 0)
-    weights = np.array(_least_epsilon._level_weights(LEVELS))
+    weights = np.array(least_epsilon_search._level_weights(LEVELS))
     drawn = level_counts(count)
     expected = np.outer(weights, [0.5, 0.5]) * drawn.sum()
     assert stats.chisquare(drawn.ravel(), expected.ravel()).pvalue > 1e-3
-    real = _selection.best_run  # planted: the top level twice as often
+    real = runs.best_run  # planted: the top level twice as often
     monkeypatch.setattr(
-        _selection,
+        runs,
         "best_run",
         lambda run, pairs, *rest, **options: real(
             run, (*pairs, *(pair for pair in pairs if pair[0] == len(LEVELS) - 1)), *rest, **options
@@ -406,8 +408,8 @@ def test_an_attack_sees_noise_that_is_missing(plant, one_plan, monkeypatch):
     if plant == "noise forgotten":
         monkeypatch.setattr(Noisy, "fit", lambda self, setting, noise, *rest: real(self, setting, 1e-3 * noise, *rest))
     else:
-        plan = _least_epsilon._plan
-        monkeypatch.setattr(_least_epsilon, "_plan", lambda *arguments: _with_noise_of_largest(plan(*arguments)))
+        plan = least_epsilon_search._plan
+        monkeypatch.setattr(least_epsilon_search, "_plan", lambda *arguments: _with_noise_of_largest(plan(*arguments)))
     assert largest_violation(150) > 0
 
 

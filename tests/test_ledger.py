@@ -26,22 +26,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxdpbo.ledger import BudgetExceeded, DamagedLedgerError, LedgerError, MovedLedgerError
-from jaxdpbo.privacy import _ledger
+from jaxdpbo.ledger import BudgetExceeded, DamagedLedgerError, LedgerError, MovedLedgerError, ledger_file
 
-MODULE = Path(_ledger.__file__)
+MODULE = Path(ledger_file.__file__)
 TINY = 2.0**-1074
 WORDS = {"relation": "replace_one", "protects": "users"}
 
 
 def spend(level="1/10", notion="dp", delta=0, total_variation=0, **words):
-    return _ledger.Spend((_ledger.Event(notion, level, delta, total_variation),), **(WORDS | words))
+    return ledger_file.Spend((ledger_file.Event(notion, level, delta, total_variation),), **(WORDS | words))
 
 
 def append(path, content):
     """A line of whatever content, its hash right."""
-    with _ledger._open_ledger(path, writing=True) as opened:
-        return _ledger._append(opened, content).chain.head
+    with ledger_file._open_ledger(path, writing=True) as opened:
+        return ledger_file._append(opened, content).chain.head
 
 
 def marks(folder):
@@ -52,16 +51,16 @@ def begun(folder, level=1, notion="dp", **options):
     path = folder / "ledger.jsonl"
     for old in (path, *marks(folder)):
         old.unlink(missing_ok=True)
-    _ledger.create(path, notion=notion, level=level, **(WORDS | options))
+    ledger_file.create(path, notion=notion, level=level, **(WORDS | options))
     return path
 
 
 def small(folder):
     """Two spends, a release."""
     path = begun(folder, by="someone")
-    _ledger.charge(path, "one", "a mean", spend(), fingerprint="f")
-    _ledger.store_release(path, "one", {"mean": 0.25})
-    _ledger.charge(path, "two", "another", spend("0.2"))
+    ledger_file.charge(path, "one", "a mean", spend(), fingerprint="f")
+    ledger_file.store_release(path, "one", {"mean": 0.25})
+    ledger_file.charge(path, "two", "another", spend("0.2"))
     return path
 
 
@@ -95,14 +94,14 @@ def test_a_spend_is_taken_exactly_if_it_fits(tmp_path_factory, asked, level, del
         fits = all(Fraction(*sum_of(column)) <= Fraction(has) for column, has in zip(columns, budget, strict=True))
         one = spend(amounts[0], delta=amounts[1], total_variation=amounts[2])
         if fits:
-            _ledger.charge(path, str(number), "w", one)
+            ledger_file.charge(path, str(number), "w", one)
             taken.append(amounts)
         else:
             before = path.read_bytes()
             with pytest.raises(BudgetExceeded):
-                _ledger.charge(path, str(number), "w", one)
+                ledger_file.charge(path, str(number), "w", one)
             assert path.read_bytes() == before
-    account = _ledger.account(path)
+    account = ledger_file.account(path)
     assert [tuple(entry.spend.events[0][1:4]) for entry in account.spends] == [
         tuple(map(Fraction, amounts)) for amounts in taken
     ]
@@ -120,55 +119,55 @@ def test_a_budget_of_their_sum_is_used_up_in_any_order(tmp_path_factory, amounts
     path = begun(tmp_path_factory.mktemp("ledger"), Fraction(*sum_of(amounts)), "zcdp")
     order.shuffle(amounts)
     for number, amount in enumerate(amounts):
-        _ledger.charge(path, str(number), "w", spend(amount, "zcdp"))
-    assert _ledger.account(path).left.cost == 0
+        ledger_file.charge(path, str(number), "w", spend(amount, "zcdp"))
+    assert ledger_file.account(path).left.cost == 0
     with pytest.raises(BudgetExceeded, match=r"rho 4\.94066E-324 of 0 left"):
-        _ledger.charge(path, "more", "w", spend(TINY, "zcdp"))
+        ledger_file.charge(path, "more", "w", spend(TINY, "zcdp"))
 
 
 @pytest.mark.parametrize("tenth", ["1/10", "0.1", "1e-1", Fraction(1, 10)])
 def test_ten_tenths_fit_and_not_a_subnormal_more(tmp_path, tenth):
     path = begun(tmp_path)
     for number in range(10):
-        _ledger.charge(path, str(number), "w", spend(tenth))
+        ledger_file.charge(path, str(number), "w", spend(tenth))
     with pytest.raises(BudgetExceeded):
-        _ledger.charge(path, "more", "w", spend(2**-1074))
+        ledger_file.charge(path, "more", "w", spend(2**-1074))
     assert functools.reduce(operator.add, [0.1] * 10) != 1  # what floats would have said
 
 
 def test_a_float_counts_at_its_binary_value(tmp_path):
     path = begun(tmp_path)
     for number in range(9):
-        _ledger.charge(path, str(number), "w", spend(0.1))
+        ledger_file.charge(path, str(number), "w", spend(0.1))
     with pytest.raises(BudgetExceeded):  # 0.1 is a little over a tenth
-        _ledger.charge(path, "9", "w", spend(0.1))
+        ledger_file.charge(path, "9", "w", spend(0.1))
 
 
 def test_gdp_adds_up_in_squares(tmp_path):
     path = begun(tmp_path, 1, "gdp")
-    _ledger.charge(path, "a", "w", spend("3/5", "gdp"))
-    _ledger.charge(path, "b", "w", spend("0.8", "gdp"))
-    assert _ledger.account(path).left.cost == 0
+    ledger_file.charge(path, "a", "w", spend("3/5", "gdp"))
+    ledger_file.charge(path, "b", "w", spend("0.8", "gdp"))
+    assert ledger_file.account(path).left.cost == 0
     with pytest.raises(BudgetExceeded, match=r"mu\^2 .* of 0 left"):
-        _ledger.charge(path, "c", "w", spend(TINY, "gdp"))
+        ledger_file.charge(path, "c", "w", spend(TINY, "gdp"))
 
 
 @pytest.mark.parametrize("name", ["delta", "total_variation"])
 def test_slack_has_a_budget_of_its_own(tmp_path, name):
     path = begun(tmp_path, 100, **{name: 2**-64})
     for number in range(2):
-        _ledger.charge(path, str(number), "w", spend(**{name: 2**-65}))
+        ledger_file.charge(path, str(number), "w", spend(**{name: 2**-65}))
     with pytest.raises(BudgetExceeded, match=f"ledger.jsonl: run '3' would spend {name} "):
-        _ledger.charge(path, "3", "w", spend(**{name: TINY}))
-    _ledger.charge(path, "4", "w", spend())
+        ledger_file.charge(path, "3", "w", spend(**{name: TINY}))
+    ledger_file.charge(path, "4", "w", spend())
 
 
 def test_variation_has_a_budget_by_default_and_delta_none(tmp_path):
     path = begun(tmp_path)
-    _ledger.charge(path, "a", "w", spend(total_variation=2**-100))
-    assert _ledger.account(path).left == (Fraction(9, 10), 0, Fraction(2**36 - 1, 2**100))
+    ledger_file.charge(path, "a", "w", spend(total_variation=2**-100))
+    assert ledger_file.account(path).left == (Fraction(9, 10), 0, Fraction(2**36 - 1, 2**100))
     with pytest.raises(BudgetExceeded, match="delta"):
-        _ledger.charge(path, "b", "w", spend(delta=1e-300))
+        ledger_file.charge(path, "b", "w", spend(delta=1e-300))
 
 
 NO_NUMBERS = [0, -1, -TINY, "0", "-1/10", math.nan, math.inf, -math.inf, "nan", "inf", "1/0", "", "a tenth", 2**5000]
@@ -179,21 +178,21 @@ def test_what_is_no_amount_is_refused(tmp_path, level):
     path = begun(tmp_path)
     before = path.read_bytes()
     with pytest.raises(ValueError, match="level must be"):
-        _ledger.charge(path, "a", "w", spend(level))
+        ledger_file.charge(path, "a", "w", spend(level))
     with pytest.raises(ValueError, match="level must be"):
         begun(tmp_path / "none", level)
     if level not in (0, "0"):
         with pytest.raises(ValueError, match="must"):
-            _ledger.charge(path, "a", "w", spend(delta=level))
+            ledger_file.charge(path, "a", "w", spend(delta=level))
         with pytest.raises(ValueError, match="must"):
-            _ledger.charge(path, "a", "w", spend(total_variation=level))
+            ledger_file.charge(path, "a", "w", spend(total_variation=level))
     assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize("level", [True, None, b"1", [1], Decimal(1), 1j])
 def test_what_is_no_number_is_refused(tmp_path, level):
     with pytest.raises(TypeError, match="level must be a number"):
-        _ledger.charge(begun(tmp_path), "a", "w", spend(level))
+        ledger_file.charge(begun(tmp_path), "a", "w", spend(level))
 
 
 @pytest.mark.parametrize(
@@ -221,7 +220,7 @@ def test_a_spend_of_another_kind_is_refused(tmp_path, change, message):
     before = path.read_bytes()
     for run in "new", "one":
         with pytest.raises(LedgerError) as refusal:
-            _ledger.charge(path, run, "w", spend(**change))
+            ledger_file.charge(path, run, "w", spend(**change))
         assert str(refusal.value) == f"{path}: {message}"
     assert path.read_bytes() == before
 
@@ -230,10 +229,10 @@ def test_a_spend_of_another_kind_is_refused(tmp_path, change, message):
 def test_a_run_has_a_name_that_can_be_read(tmp_path, run):
     path = begun(tmp_path)
     with pytest.raises(ValueError, match="run must be 1 to 200 printable characters"):
-        _ledger.charge(path, run, "w", spend())
+        ledger_file.charge(path, run, "w", spend())
     with pytest.raises(ValueError, match="what must be"):
-        _ledger.charge(path, "a", run, spend())
-    _ledger.charge(path, "né à 3 h " * 20, "w", spend())
+        ledger_file.charge(path, "a", run, spend())
+    ledger_file.charge(path, "né à 3 h " * 20, "w", spend())
 
 
 def test_a_budget_has_a_notion_that_adds_up(tmp_path):
@@ -246,23 +245,23 @@ def test_a_budget_has_a_notion_that_adds_up(tmp_path):
 
 
 def metric(level, unit, **words):
-    event = _ledger.Event("metric_dp", level)
-    return _ledger.Spend((event,), **(WORDS | {"relation": "unit_distance", "unit": unit} | words))
+    event = ledger_file.Event("metric_dp", level)
+    return ledger_file.Spend((event,), **(WORDS | {"relation": "unit_distance", "unit": unit} | words))
 
 
 def test_budgets_for_different_units_of_distance_do_not_add_up(tmp_path):
     """Trap 44: one unit of input for scale 1 and one for scale 1e-3 were spent 2, where 1,001 was spent."""
     path = begun(tmp_path, 2, "metric_dp", relation="unit_distance", unit=1)
-    _ledger.charge(path, "near", "w", metric(1, 1.0))
+    ledger_file.charge(path, "near", "w", metric(1, 1.0))
     with pytest.raises(LedgerError, match=r"ledger\.jsonl: the ledger's unit is 1, the spend's is 0\.00100001$"):
-        _ledger.charge(path, "far", "w", metric(1, "0.001"))
-    assert "metric_dp (unit_distance 1) for users" in _ledger.describe(path)
+        ledger_file.charge(path, "far", "w", metric(1, "0.001"))
+    assert "metric_dp (unit_distance 1) for users" in ledger_file.describe(path)
 
 
 @pytest.mark.parametrize(("relation", "unit"), [("unit_distance", None), ("replace_one", 1), ("unit_distance", 0)])
 def test_a_unit_belongs_to_its_relation(tmp_path, relation, unit):
     with pytest.raises(ValueError, match="unit must be positive for 'unit_distance' and None elsewhere"):
-        _ledger.charge(begun(tmp_path), "a", "w", metric(1, unit, relation=relation))
+        ledger_file.charge(begun(tmp_path), "a", "w", metric(1, unit, relation=relation))
     with pytest.raises(ValueError, match="unit must be"):
         begun(tmp_path / "none", relation=relation, unit=unit)
 
@@ -270,43 +269,43 @@ def test_a_unit_belongs_to_its_relation(tmp_path, relation, unit):
 def test_a_total_rests_on_what_every_spend_rests_on(tmp_path):
     """Trap 44: an exact and a float run added up to a total that looked unconditional."""
     path = begun(tmp_path)
-    _ledger.charge(path, "exact", "w", spend(assumptions=("public configuration",)))
-    _ledger.charge(path, "float", "w", spend(assumptions=("ideal noise", "public configuration")))
-    account = _ledger.account(path)
+    ledger_file.charge(path, "exact", "w", spend(assumptions=("public configuration",)))
+    ledger_file.charge(path, "float", "w", spend(assumptions=("ideal noise", "public configuration")))
+    account = ledger_file.account(path)
     assert account.assumptions == ("public configuration", "ideal noise")
     assert [entry.spend.assumptions for entry in account.spends] == [account.assumptions[:1], account.assumptions[::-1]]
-    assert "The sums hold if:\n- public configuration\n- ideal noise\n" in _ledger.describe(path)
+    assert "The sums hold if:\n- public configuration\n- ideal noise\n" in ledger_file.describe(path)
     with pytest.raises(LedgerError, match="run 'float' was charged with another spend"):
-        _ledger.charge(path, "float", "w", spend(assumptions=("public configuration",)))
+        ledger_file.charge(path, "float", "w", spend(assumptions=("public configuration",)))
     for wrong in "ideal noise", ["two\nlines"], [""], [1]:
         with pytest.raises((TypeError, ValueError), match="assumptions must be"):
-            _ledger.charge(path, "wrong", "w", spend(assumptions=wrong))
+            ledger_file.charge(path, "wrong", "w", spend(assumptions=wrong))
 
 
 def test_a_spend_is_the_sum_of_its_events(tmp_path):
     path = begun(tmp_path, 1, "gdp", delta="1/10")
-    two = tuple(_ledger.Event("gdp", level, "1/100", 2**-100) for level in ("0.6", "0.8"))
-    _ledger.charge(path, "both", "w", _ledger.Spend(two, **WORDS))
-    account = _ledger.account(path)
+    two = tuple(ledger_file.Event("gdp", level, "1/100", 2**-100) for level in ("0.6", "0.8"))
+    ledger_file.charge(path, "both", "w", ledger_file.Spend(two, **WORDS))
+    account = ledger_file.account(path)
     assert (account.spent, account.left.cost) == ((1, Fraction(1, 50), Fraction(1, 2**99)), 0)
-    assert account.spends[0].spend.events == _ledger._exact(_ledger.Spend(two, **WORDS)).events
-    assert "mu 0.6 + mu 0.8" in _ledger.describe(path)
+    assert account.spends[0].spend.events == ledger_file._exact(ledger_file.Spend(two, **WORDS)).events
+    assert "mu 0.6 + mu 0.8" in ledger_file.describe(path)
 
 
 @pytest.mark.parametrize(
     ("spent", "error", "message"),
     [
-        (_ledger.Spend((), **WORDS), TypeError, "spend must be a Spend of at least one Event"),
+        (ledger_file.Spend((), **WORDS), TypeError, "spend must be a Spend of at least one Event"),
         (("gdp", 1), TypeError, "spend must be a Spend"),
-        (_ledger.Spend((("gdp", 1),), **WORDS), TypeError, "events must be of Event, got a tuple"),
-        (_ledger.Spend((_ledger.Event("profile", 1),), **WORDS), LedgerError, "the spend's is 'profile'$"),
-        (_ledger.Spend((_ledger.Event(["gdp"], 1),), **WORDS), ValueError, "type must be"),
-        (_ledger.Spend((_ledger.Event("gdp", 0),), **WORDS), ValueError, "level must be positive, got 0"),
+        (ledger_file.Spend((("gdp", 1),), **WORDS), TypeError, "events must be of Event, got a tuple"),
+        (ledger_file.Spend((ledger_file.Event("profile", 1),), **WORDS), LedgerError, "the spend's is 'profile'$"),
+        (ledger_file.Spend((ledger_file.Event(["gdp"], 1),), **WORDS), ValueError, "type must be"),
+        (ledger_file.Spend((ledger_file.Event("gdp", 0),), **WORDS), ValueError, "level must be positive, got 0"),
     ],
 )
 def test_what_is_no_event_is_refused(tmp_path, spent, error, message):
     with pytest.raises(error, match=message):
-        _ledger.charge(begun(tmp_path), "a", "w", spent)
+        ledger_file.charge(begun(tmp_path), "a", "w", spent)
 
 
 # Once for each run
@@ -314,19 +313,19 @@ def test_what_is_no_event_is_refused(tmp_path, spent, error, message):
 
 def test_a_run_is_charged_once(tmp_path):
     path = begun(tmp_path)
-    first = _ledger.charge(path, "a", "w", spend("1"), fingerprint="f")
+    first = ledger_file.charge(path, "a", "w", spend("1"), fingerprint="f")
     before = path.read_bytes()
-    again = _ledger.charge(path, "a", "in other words", spend(Fraction(1)), fingerprint="f")
+    again = ledger_file.charge(path, "a", "in other words", spend(Fraction(1)), fingerprint="f")
     assert (first.charged_before, again) == (False, first._replace(charged_before=True))
-    assert (first.number, first.hash, first.release) == (2, _ledger.head(path), None)
+    assert (first.number, first.hash, first.release) == (2, ledger_file.head(path), None)
     for change in {"fingerprint": "g"}, {"fingerprint": ""}:
         with pytest.raises(LedgerError, match="run 'a' was charged with another fingerprint"):
-            _ledger.charge(path, "a", "w", spend(1), **change)
+            ledger_file.charge(path, "a", "w", spend(1), **change)
     for other in spend("1/2"), spend(1, total_variation=TINY):
         with pytest.raises(LedgerError, match="run 'a' was charged with another spend"):
-            _ledger.charge(path, "a", "w", other, fingerprint="f")
+            ledger_file.charge(path, "a", "w", other, fingerprint="f")
     assert path.read_bytes() == before
-    assert len(_ledger.account(path).spends) == 1
+    assert len(ledger_file.account(path).spends) == 1
 
 
 PAYLOADS = st.dictionaries(
@@ -343,56 +342,60 @@ PAYLOADS = st.dictionaries(
 @given(PAYLOADS, PAYLOADS)
 def test_the_first_release_is_given_out_again_bit_for_bit(tmp_path_factory, first, second):
     path = begun(tmp_path_factory.mktemp("ledger"))
-    _ledger.charge(path, "a", "w", spend())
-    stored = _ledger.store_release(path, "a", first)
+    ledger_file.charge(path, "a", "w", spend())
+    stored = ledger_file.store_release(path, "a", first)
     before = path.read_bytes()
-    again = _ledger.store_release(path, "a", second)
-    charged = _ledger.charge(path, "a", "w", spend()).release
+    again = ledger_file.store_release(path, "a", second)
+    charged = ledger_file.charge(path, "a", "w", spend()).release
     assert json.dumps(stored) == json.dumps(again) == json.dumps(charged) == json.dumps(first)
     assert path.read_bytes() == before
 
 
 def test_what_is_given_out_is_what_is_stored(tmp_path):
     path = small(tmp_path)
-    assert _ledger.store_release(path, "two", {3: (1, 2)}) == {"3": [1, 2]} == _ledger.store_release(path, "two", {})
+    assert (
+        ledger_file.store_release(path, "two", {3: (1, 2)})
+        == {"3": [1, 2]}
+        == ledger_file.store_release(path, "two", {})
+    )
 
 
 def test_a_big_release_is_kept(tmp_path):
     path = begun(tmp_path)
-    _ledger.charge(path, "a", "w", spend())
+    ledger_file.charge(path, "a", "w", spend())
     payload = {"z": [math.sqrt(k) for k in range(200_000)]}
-    assert _ledger.store_release(path, "a", payload) == payload
-    assert _ledger.charge(path, "a", "w", spend()).release == payload
+    assert ledger_file.store_release(path, "a", payload) == payload
+    assert ledger_file.charge(path, "a", "w", spend()).release == payload
 
 
 def test_steps_stand_in_the_order_in_which_they_were_noted(tmp_path):
     path = begun(tmp_path)
-    _ledger.charge(path, "a", "w", spend())
-    _ledger.charge(path, "b", "w", spend())
+    ledger_file.charge(path, "a", "w", spend())
+    ledger_file.charge(path, "b", "w", spend())
     for number, run in enumerate("abaa", start=1):
-        steps = len(_ledger.charge(path, run, "w", spend()).steps)
+        steps = len(ledger_file.charge(path, run, "w", spend()).steps)
         for wrong in (steps, steps + 2, -1, "1", True, None):
             if wrong is not True or steps:
                 with pytest.raises(
                     MovedLedgerError, match=f"run '{run}' has {steps} steps on record, got step {wrong!r}"
                 ):
-                    _ledger.note(path, run, wrong, {})
-        _ledger.note(path, run, steps + 1, {"at": number})
-    assert [step["at"] for step in _ledger.charge(path, "a", "w", spend()).steps] == [1, 3, 4]
-    assert [entry.steps for entry in _ledger.account(path).spends] == [3, 1]
-    _ledger.store_release(path, "a", {})
+                    ledger_file.note(path, run, wrong, {})
+        ledger_file.note(path, run, steps + 1, {"at": number})
+    assert [step["at"] for step in ledger_file.charge(path, "a", "w", spend()).steps] == [1, 3, 4]
+    assert [entry.steps for entry in ledger_file.account(path).spends] == [3, 1]
+    ledger_file.store_release(path, "a", {})
     for run, message in ("a", "run 'a' has its release: nothing more"), ("c", "run 'c' was not charged"):
         with pytest.raises(LedgerError, match=message):
-            _ledger.note(path, run, 4, {})
-    assert _ledger.note(path, "b", 2, {"x": (1,)}) is None
-    assert _ledger.charge(path, "b", "w", spend()).steps[1] == {"x": [1]}
+            ledger_file.note(path, run, 4, {})
+    assert ledger_file.note(path, "b", 2, {"x": (1,)}) is None
+    assert ledger_file.charge(path, "b", "w", spend()).steps[1] == {"x": [1]}
 
 
 def test_what_was_not_charged_is_not_released(tmp_path):
     path = small(tmp_path)
     before = path.read_bytes()
     with pytest.raises(LedgerError, match="run 'three' was not charged"):
-        _ledger.store_release(path, "three", {})
+        ledger_file.store_release(path, "three", {})
     assert path.read_bytes() == before
 
 
@@ -408,7 +411,7 @@ def test_a_release_that_is_not_json_is_refused_unseen(tmp_path, payload):
     path = small(tmp_path)
     before = path.read_bytes()
     with pytest.raises((TypeError, ValueError), match=r"payload must be (a dictionary|JSON)") as refusal:
-        _ledger.store_release(path, "two", payload)
+        ledger_file.store_release(path, "two", payload)
     assert "31415" not in str(refusal.value)
     assert path.read_bytes() == before
 
@@ -418,7 +421,7 @@ def test_a_release_that_is_not_json_is_refused_unseen(tmp_path, payload):
 
 def test_the_account_says_what_was_spent_and_by_which_run(tmp_path):
     path = small(tmp_path)
-    account = _ledger.account(str(path))
+    account = ledger_file.account(str(path))
     assert account.budget == ("dp", 1, 0, Fraction(1, 2**64), "replace_one", "users", None, None)
     assert account.by == "someone"
     assert [(entry.number, entry.run, entry.what, entry.released) for entry in account.spends] == [
@@ -426,23 +429,23 @@ def test_the_account_says_what_was_spent_and_by_which_run(tmp_path):
     ]  # fmt: skip
     assert [entry.spend.events[0].level for entry in account.spends] == [Fraction(1, 10), Fraction(1, 5)]
     assert (account.spent.cost, account.left.cost) == (Fraction(3, 10), Fraction(7, 10))
-    assert account.head == _ledger.head(path)
+    assert account.head == ledger_file.head(path)
     assert all("@" in entry.who and entry.when.endswith("+00:00") for entry in account.spends)
     assert account.when <= account.spends[0].when <= account.spends[1].when
 
 
 def test_a_table_rounds_against_the_spender(tmp_path):
     path = begun(tmp_path)
-    _ledger.charge(path, "the mean", "of incomes", spend("1/3"))
-    _ledger.store_release(path, "the mean", {"mean": 31415})
-    text = _ledger.describe(path)
+    ledger_file.charge(path, "the mean", "of incomes", spend("1/3"))
+    ledger_file.store_release(path, "the mean", {"mean": 31415})
+    text = ledger_file.describe(path)
     assert "dp (replace_one) for users, begun 2" in text
     lines = [line.split() for line in text.splitlines()]
     assert ["spent", "0.333334", "0", "0"] in lines
     assert ["left", "0.666666", "0", "5.42101E-20"] in lines
     (entry,) = (line for line in text.splitlines() if line.startswith("2 "))
     assert all(word in entry for word in ("the mean", "of incomes", "0.333334", "yes", "@"))
-    assert text.endswith(_ledger.head(path))
+    assert text.endswith(ledger_file.head(path))
     assert "31415" not in text
     assert json.loads(path.read_text().splitlines()[1])["content"]["events"][0]["level"] == ["1/3", "0.333334"]
 
@@ -453,7 +456,7 @@ def test_a_ledger_says_what_it_is_in_words_that_no_rename_changes(tmp_path):
 
 
 def test_a_file_of_something_else_is_refused(tmp_path):
-    header = _ledger.read(begun(tmp_path)).lines[0]
+    header = ledger_file.read(begun(tmp_path)).lines[0]
     for content, message in (
         ({"schema": "other"}, "a is not a jaxdpbo.ledger"),
         ({"schema": "jaxdpbo.ledger", "version": 1}, "a has version 1, this is version 2"),
@@ -462,9 +465,9 @@ def test_a_file_of_something_else_is_refused(tmp_path):
         (header | {"events": [header["events"][0] | {"type": "none"}]}, "a: line 1 is not a valid ledger entry"),
     ):
         (tmp_path / "a").unlink(missing_ok=True)
-        _ledger._begin(tmp_path / "a", content)
+        ledger_file._begin(tmp_path / "a", content)
         with pytest.raises(LedgerError) as refusal:
-            _ledger.account(tmp_path / "a")
+            ledger_file.account(tmp_path / "a")
         assert str(refusal.value) == f"{tmp_path}/{message}"
 
 
@@ -496,26 +499,26 @@ FORGED = {
 @pytest.mark.parametrize("change", FORGED.values(), ids=FORGED)
 def test_a_line_that_no_ledger_has_is_refused_though_its_hash_is_right(tmp_path, change):
     path = small(tmp_path)
-    line = _ledger.read(path).lines[1] | {"run": "three"}
+    line = ledger_file.read(path).lines[1] | {"run": "three"}
     append(path, line)
-    assert len(_ledger.account(path).spends) == 3  # the line as it should be
+    assert len(ledger_file.account(path).spends) == 3  # the line as it should be
     if change.keys() & {"level", "type"}:
         change = {"events": [line["events"][0] | change]}
     append(path, line | {"run": "four"} | change)
     with pytest.raises(DamagedLedgerError, match="line 6 is not a valid ledger entry"):
-        _ledger.account(path)
+        ledger_file.account(path)
     with pytest.raises(DamagedLedgerError):
-        _ledger.charge(path, "five", "w", spend())
+        ledger_file.charge(path, "five", "w", spend())
 
 
 def test_a_spend_without_one_of_its_fields_is_refused(tmp_path):
     path = small(tmp_path)
-    before, line = path.read_bytes(), _ledger.read(path).lines[1] | {"run": "three"}
+    before, line = path.read_bytes(), ledger_file.read(path).lines[1] | {"run": "three"}
     for name in line:
         put_as_written(path, before)
         append(path, {field: line[field] for field in line if field != name})
         with pytest.raises(DamagedLedgerError, match="line 5 is not a valid ledger entry"):
-            _ledger.account(path)
+            ledger_file.account(path)
 
 
 # Tampering
@@ -533,7 +536,7 @@ def put_as_written(path, content):
     put(path, content)
     for mark in marks(path.parent):
         mark.unlink()
-    chain = _ledger.read(path)
+    chain = ledger_file.read(path)
     identity = next(line for line in reversed(chain.lines) if "id" in line)
     (path.parent / f"ledger-{identity['id']}.head").write_text(chain.head)
 
@@ -541,19 +544,19 @@ def put_as_written(path, content):
 def damaged(path, content):
     put(path, content)
     with pytest.raises(DamagedLedgerError) as refusal:
-        _ledger.account(path)
+        ledger_file.account(path)
     assert "0.25" not in str(refusal.value)
     assert "someone" not in str(refusal.value)
 
 
 def test_every_byte_that_changes_is_seen(tmp_path):
     path = small(tmp_path)
-    whole, account = path.read_bytes(), _ledger.account(path)
+    whole, account = path.read_bytes(), ledger_file.account(path)
     for place, byte in enumerate(whole):
         for other in {byte ^ 1, byte ^ 128, ord("\n")} - {byte}:
             damaged(path, whole[:place] + bytes([other]) + whole[place + 1 :])
     put(path, whole)
-    assert _ledger.account(path) == account  # as it was, it verifies
+    assert ledger_file.account(path) == account  # as it was, it verifies
 
 
 def test_a_last_line_whose_newline_changed_with_another_byte_is_not_taken_for_a_torn_one(tmp_path):
@@ -601,28 +604,28 @@ def test_a_torn_line_that_does_not_follow_is_seen(tmp_path):
 def test_lines_of_another_ledger_are_seen(tmp_path):
     lines = small(tmp_path).read_bytes().splitlines(keepends=True)
     other = begun(tmp_path, level=2, by="someone")
-    _ledger.charge(other, "one", "a mean", spend(), fingerprint="f")
+    ledger_file.charge(other, "one", "a mean", spend(), fingerprint="f")
     damaged(other, b"".join(lines[:1]) + other.read_bytes().splitlines(keepends=True)[1])
 
 
 def test_a_file_cut_anywhere_is_torn_or_damaged_and_never_a_wrong_account(tmp_path):
     path = small(tmp_path)
-    whole, last = path.read_bytes(), _ledger.head(path)
+    whole, last = path.read_bytes(), ledger_file.head(path)
     accounts = []
     for number in range(1, 5):
         put(path, b"".join(whole.splitlines(keepends=True)[:number]))
-        accounts.append(_ledger.account(path))
+        accounts.append(ledger_file.account(path))
     for length in range(len(whole)):
         lines = whole[:length].count(b"\n")
         if not lines:
             damaged(path, whole[:length])
             continue
         put(path, whole[:length])
-        assert _ledger.account(path) == accounts[lines - 1]
+        assert ledger_file.account(path) == accounts[lines - 1]
         with pytest.raises(DamagedLedgerError, match="does not hold the expected line"):
-            _ledger.account(path, expected_head=last)
+            ledger_file.account(path, expected_head=last)
     put(path, whole)
-    assert all(_ledger.account(path, expected_head=earlier.head) == accounts[3] for earlier in accounts)
+    assert all(ledger_file.account(path, expected_head=earlier.head) == accounts[3] for earlier in accounts)
 
 
 def test_a_torn_line_is_taken_off_by_the_next_writer(tmp_path):
@@ -631,10 +634,10 @@ def test_a_torn_line_is_taken_off_by_the_next_writer(tmp_path):
     start = whole.rindex(b"\n", 0, -1) + 1
     for length in range(start, len(whole), 13):
         put_as_written(path, whole[:length])
-        charged = _ledger.charge(path, "two", "another", spend("0.2"))
-        assert (charged.charged_before, charged.number, charged.hash) == (False, 4, _ledger.head(path))
+        charged = ledger_file.charge(path, "two", "another", spend("0.2"))
+        assert (charged.charged_before, charged.number, charged.hash) == (False, 4, ledger_file.head(path))
         assert path.read_bytes().startswith(whole[:start])
-        assert len(_ledger.account(path).spends) == 2
+        assert len(ledger_file.account(path).spends) == 2
 
 
 # Writing
@@ -665,20 +668,20 @@ def test_each_line_is_one_write_that_is_on_the_disk_before_the_answer(tmp_path, 
     assert calls == ["write", "fsync", "write", "fsync", "fsync folder", "link", "fsync folder"]
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     calls.clear()
-    _ledger.charge(path, "a", "w", spend())
-    _ledger.store_release(path, "a", {"x": 1})
+    ledger_file.charge(path, "a", "w", spend())
+    ledger_file.store_release(path, "a", {"x": 1})
     assert calls == ["write", "fsync", "fsync folder", "pwrite"] * 2  # the mark comes after its line
     calls.clear()  # another process may have written the line, and been killed before it was on the disk
-    _ledger.charge(path, "a", "w", spend())
-    _ledger.store_release(path, "a", {"x": 2})
+    ledger_file.charge(path, "a", "w", spend())
+    ledger_file.store_release(path, "a", {"x": 2})
     assert calls == ["fsync", "fsync folder"] * 2
     calls.clear()
-    _ledger.account(path)
+    ledger_file.account(path)
     assert not calls
-    _ledger.charge(path, "b", "w", spend())
+    ledger_file.charge(path, "b", "w", spend())
     for step in range(2):
         calls.clear()
-        _ledger.note(path, "b", step + 1, {"step": step})
+        ledger_file.note(path, "b", step + 1, {"step": step})
         assert calls == ["write", "fsync", "pwrite"]  # the file's name is on the disk since its charge
 
 
@@ -686,7 +689,7 @@ def test_a_ledger_is_begun_whole_or_not_at_all_and_never_over_another(tmp_path, 
     path = small(tmp_path)
     before = path.read_bytes()
     with pytest.raises(FileExistsError):
-        _ledger.create(path, notion="dp", level=100, **WORDS)
+        ledger_file.create(path, notion="dp", level=100, **WORDS)
     assert (path.read_bytes(), sorted(tmp_path.iterdir())) == (before, [*marks(tmp_path), path])
     assert len(marks(tmp_path)) == 1
     real = os.write
@@ -696,7 +699,7 @@ def test_a_ledger_is_begun_whole_or_not_at_all_and_never_over_another(tmp_path, 
         with monkeypatch.context() as patch:
             patch.setattr(os, failing, lambda descriptor, *rest: real(descriptor, b"{") if rest else 1 / 0)
             with pytest.raises((OSError, TypeError, ZeroDivisionError)):
-                _ledger.create(path, notion="dp", level=1, **WORDS)
+                ledger_file.create(path, notion="dp", level=1, **WORDS)
         assert not list(tmp_path.iterdir())
 
 
@@ -706,63 +709,63 @@ def reserved(level="3", **changes):
 
 def test_an_ex_post_spend_reserves_all_and_a_release_returns_the_rest(tmp_path):
     path = tmp_path / "a"
-    _ledger.create(path, notion="dp", level=5, delta="1/100", **WORDS)
-    _ledger.charge(path, "one", "w", reserved())
-    assert _ledger.account(path).left.cost == 2
-    with pytest.raises(_ledger.BudgetExceeded, match="epsilon 3"):
-        _ledger.charge(path, "two", "w", reserved())
-    assert " reserved  " in _ledger.describe(path)
-    assert _ledger.store_release(path, "one", {"x": 1}, paid="1/2") == {"x": 1}
-    account = _ledger.account(path)
+    ledger_file.create(path, notion="dp", level=5, delta="1/100", **WORDS)
+    ledger_file.charge(path, "one", "w", reserved())
+    assert ledger_file.account(path).left.cost == 2
+    with pytest.raises(ledger_file.BudgetExceeded, match="epsilon 3"):
+        ledger_file.charge(path, "two", "w", reserved())
+    assert " reserved  " in ledger_file.describe(path)
+    assert ledger_file.store_release(path, "one", {"x": 1}, paid="1/2") == {"x": 1}
+    account = ledger_file.account(path)
     assert (account.spent.cost, account.spent.delta) == (Fraction(1, 2), Fraction(1, 1000))  # delta is never returned
     assert account.spends[0].paid == Fraction(1, 2)
-    assert "epsilon 3 reserved, 0.5 paid" in _ledger.describe(path)
-    assert _ledger.store_release(path, "one", {"x": 2}, paid=0) == {"x": 1}  # the first alone counts
-    assert _ledger.account(path).spent.cost == Fraction(1, 2)
-    assert _ledger.charge(path, "one", "w", reserved()).charged_before
-    _ledger.charge(path, "two", "w", reserved("4.5"))
-    _ledger.store_release(path, "two", {})  # without a price: all of it
-    assert _ledger.account(path).left.cost == 0
+    assert "epsilon 3 reserved, 0.5 paid" in ledger_file.describe(path)
+    assert ledger_file.store_release(path, "one", {"x": 2}, paid=0) == {"x": 1}  # the first alone counts
+    assert ledger_file.account(path).spent.cost == Fraction(1, 2)
+    assert ledger_file.charge(path, "one", "w", reserved()).charged_before
+    ledger_file.charge(path, "two", "w", reserved("4.5"))
+    ledger_file.store_release(path, "two", {})  # without a price: all of it
+    assert ledger_file.account(path).left.cost == 0
 
 
 @pytest.mark.parametrize("paid", [3.1, -0.1, math.nan, "x", None])
 def test_a_price_is_within_the_reservation_of_an_ex_post_spend(tmp_path, paid):
     path = tmp_path / "a"
-    _ledger.create(path, notion="dp", level=5, delta="1/100", **WORDS)
-    _ledger.charge(path, "one", "w", reserved())
-    _ledger.charge(path, "plain", "w", reserved("1")._replace(ex_post=False))
+    ledger_file.create(path, notion="dp", level=5, delta="1/100", **WORDS)
+    ledger_file.charge(path, "one", "w", reserved())
+    ledger_file.charge(path, "plain", "w", reserved("1")._replace(ex_post=False))
     before = path.read_bytes()
     with pytest.raises(ValueError, match="paid"):
-        _ledger.store_release(path, "one" if paid is not None else "plain", {}, paid=0.5 if paid is None else paid)
+        ledger_file.store_release(path, "one" if paid is not None else "plain", {}, paid=0.5 if paid is None else paid)
     assert path.read_bytes() == before
     for wrong in (spend("1", "gdp"), spend("1")._replace(events=spend("1").events * 2)):
         with pytest.raises(ValueError, match="ex_post"):
-            _ledger.charge(path, "three", "w", wrong._replace(ex_post=True))
+            ledger_file.charge(path, "three", "w", wrong._replace(ex_post=True))
 
 
 def test_a_file_that_returns_more_than_was_reserved_is_damaged(tmp_path):
     path = tmp_path / "a"
-    _ledger.create(path, notion="dp", level=5, delta="1/100", **WORDS)
-    _ledger.charge(path, "one", "w", reserved())
+    ledger_file.create(path, notion="dp", level=5, delta="1/100", **WORDS)
+    ledger_file.charge(path, "one", "w", reserved())
     whole = path.read_bytes()
     release = {"kind": "release", "run": "one", "when": "now", "payload": {}}
     for paid, fine in ((["1/1", "1"], True), (["-1/1", "-1"], False), (["4/1", "4"], False), ("1", False)):
-        line, digest = _ledger._line(_ledger.read(path).head, release | {"paid": paid})
+        line, digest = ledger_file._line(ledger_file.read(path).head, release | {"paid": paid})
         del digest
         path.write_bytes(whole + line)
         if fine:
-            assert _ledger.account(path).spent.cost == 1
+            assert ledger_file.account(path).spent.cost == 1
         else:
-            with pytest.raises(_ledger.DamagedLedgerError):
-                _ledger.account(path)
+            with pytest.raises(ledger_file.DamagedLedgerError):
+                ledger_file.account(path)
         path.write_bytes(whole)
 
 
 WRITES = {
-    "charge": lambda path: _ledger.charge(path, "three", "w", spend()),
-    "note": lambda path: _ledger.note(path, "two", 1, {"x": 0.25}),
-    "store_release": lambda path: _ledger.store_release(path, "two", {"x": 0.25}),
-    "adopt": _ledger.adopt,
+    "charge": lambda path: ledger_file.charge(path, "three", "w", spend()),
+    "note": lambda path: ledger_file.note(path, "two", 1, {"x": 0.25}),
+    "store_release": lambda path: ledger_file.store_release(path, "two", {"x": 0.25}),
+    "adopt": ledger_file.adopt,
 }
 
 
@@ -780,7 +783,7 @@ def test_a_full_disk_leaves_the_file_as_it_was(tmp_path, file_size_limit, write)
         assert path.read_bytes() == whole
     WRITES[write](path)
     assert abs(len(path.read_bytes()) - len(whole) - line) < 9  # times and names differ
-    _ledger.account(path)
+    ledger_file.account(path)
 
 
 def test_a_full_disk_leaves_no_ledger_half_begun(tmp_path, file_size_limit):
@@ -795,33 +798,33 @@ def test_a_full_disk_leaves_no_ledger_half_begun(tmp_path, file_size_limit):
 def test_a_copy_takes_no_charge_until_it_is_adopted(tmp_path):
     path = small(tmp_path)
     copy = Path(shutil.copy(path, tmp_path / "copy.jsonl"))
-    assert _ledger.account(copy) == _ledger.account(path)  # whoever audits has a copy
+    assert ledger_file.account(copy) == ledger_file.account(path)  # whoever audits has a copy
     for write in (
-        lambda: _ledger.charge(copy, "three", "w", spend()),
-        lambda: _ledger.charge(copy, "one", "a mean", spend(), fingerprint="f"),
-        lambda: _ledger.note(copy, "two", 1, {}),
-        lambda: _ledger.store_release(copy, "two", {}),
+        lambda: ledger_file.charge(copy, "three", "w", spend()),
+        lambda: ledger_file.charge(copy, "one", "a mean", spend(), fingerprint="f"),
+        lambda: ledger_file.note(copy, "two", 1, {}),
+        lambda: ledger_file.store_release(copy, "two", {}),
     ):
         with pytest.raises(LedgerError, match=r"copy\.jsonl is a copy: use the original, or call ledger\.adopt"):
             write()
-    before = _ledger.head(copy)
-    _ledger.adopt(copy, by="the new disk")
-    _ledger.charge(copy, "three", "w", spend())
-    assert len(_ledger.account(copy, expected_head=before).spends) == 3
-    assert "a copy, adopted 2" in _ledger.describe(copy)
-    assert "by the new disk" in _ledger.describe(copy)
+    before = ledger_file.head(copy)
+    ledger_file.adopt(copy, by="the new disk")
+    ledger_file.charge(copy, "three", "w", spend())
+    assert len(ledger_file.account(copy, expected_head=before).spends) == 3
+    assert "a copy, adopted 2" in ledger_file.describe(copy)
+    assert "by the new disk" in ledger_file.describe(copy)
     back = Path(shutil.copy(copy, tmp_path / "back.jsonl"))
     with pytest.raises(LedgerError, match="is a copy"):
-        _ledger.charge(back, "four", "w", spend())
+        ledger_file.charge(back, "four", "w", spend())
     with pytest.raises(FileNotFoundError):
-        _ledger.adopt(tmp_path / "none")
+        ledger_file.adopt(tmp_path / "none")
 
 
 def test_a_ledger_in_no_folder_is_refused_by_its_own_name(tmp_path):
     """Not by that of the unfinished file."""
     path = tmp_path / "nowhere" / "budget.jsonl"
     with pytest.raises(FileNotFoundError) as refused:
-        _ledger.create(path, notion="gdp", level=1, **WORDS)
+        ledger_file.create(path, notion="gdp", level=1, **WORDS)
     assert refused.value.filename == str(path)
 
 
@@ -830,8 +833,8 @@ def test_links_are_the_same_file(tmp_path, link):
     path, other = small(tmp_path), tmp_path / "elsewhere" / "other.jsonl"
     other.parent.mkdir()
     link(other, path)
-    _ledger.charge(other, "three", "w", spend())
-    assert len(_ledger.account(path).spends) == 3
+    ledger_file.charge(other, "three", "w", spend())
+    assert len(ledger_file.account(path).spends) == 3
     assert list(other.parent.iterdir()) == [other]
 
 
@@ -851,21 +854,21 @@ def put_back(path, content):
 def spent(tmp_path):
     """A ledger with its budget spent, and what it was before."""
     path = begun(tmp_path, "3/10")
-    _ledger.charge(path, "one", "w", spend())
+    ledger_file.charge(path, "one", "w", spend())
     older = path.read_bytes()
-    _ledger.charge(path, "two", "w", spend("0.2"))
+    ledger_file.charge(path, "two", "w", spend("0.2"))
     with pytest.raises(BudgetExceeded):
-        _ledger.charge(path, "three", "w", spend())
+        ledger_file.charge(path, "three", "w", spend())
     return path, older
 
 
 def refused(path, message):
     before = path.read_bytes()
     for write in (
-        lambda: _ledger.charge(path, "three", "w", spend()),
-        lambda: _ledger.charge(path, "one", "w", spend()),
-        lambda: _ledger.note(path, "one", 1, {}),
-        lambda: _ledger.store_release(path, "one", {}),
+        lambda: ledger_file.charge(path, "three", "w", spend()),
+        lambda: ledger_file.charge(path, "one", "w", spend()),
+        lambda: ledger_file.note(path, "one", 1, {}),
+        lambda: ledger_file.store_release(path, "one", {}),
     ):
         with pytest.raises(LedgerError, match=message):
             write()
@@ -882,13 +885,13 @@ def test_an_older_copy_with_the_inode_of_the_file_takes_no_charge(spent, back):
     newest = path.read_bytes()
     back(path, older)
     refused(path, OLDER)
-    assert len(_ledger.account(path).spends) == 1  # whoever audits may read an older copy
+    assert len(ledger_file.account(path).spends) == 1  # whoever audits may read an older copy
     back(path, newest)
     with pytest.raises(BudgetExceeded):  # the newest lacks nothing
-        _ledger.charge(path, "three", "w", spend())
+        ledger_file.charge(path, "three", "w", spend())
     back(path, older)
-    _ledger.adopt(path)
-    _ledger.charge(path, "three", "w", spend())
+    ledger_file.adopt(path)
+    ledger_file.charge(path, "three", "w", spend())
     assert len(marks(path.parent)) == 1  # of the id that counts
     back(path, newest)
     refused(path, "lacks its mark")
@@ -896,17 +899,17 @@ def test_an_older_copy_with_the_inode_of_the_file_takes_no_charge(spent, back):
 
 def test_readers_are_told_of_a_file_older_than_its_mark(spent, tmp_path):
     path, older = spent
-    assert _ledger.mark_warning(path) == ""
+    assert ledger_file.mark_warning(path) == ""
     (tmp_path / "copy").write_bytes(older)
-    assert "older than its mark" in _ledger.mark_warning(tmp_path / "copy")
+    assert "older than its mark" in ledger_file.mark_warning(tmp_path / "copy")
     path.write_bytes(older)
-    warning = _ledger.mark_warning(path)
-    assert warning in _ledger.describe(path).splitlines()
+    warning = ledger_file.mark_warning(path)
+    assert warning in ledger_file.describe(path).splitlines()
     assert f"ledger.jsonl is older than its mark {marks(tmp_path)[0].name}: it lacks lines" in warning
     (mark,) = marks(tmp_path)
     mark.unlink()
     mark.symlink_to("nowhere")
-    assert _ledger.mark_warning(path) == ""  # a reader elsewhere sees no mark
+    assert ledger_file.mark_warning(path) == ""  # a reader elsewhere sees no mark
 
 
 @pytest.mark.parametrize("gone", ["deleted", "deleted with the file"])
@@ -917,15 +920,15 @@ def test_a_ledger_without_its_mark_takes_no_charge(spent, gone):
     if gone == "deleted with the file":
         put_back(path, older)
     refused(path, r"ledger\.jsonl lacks its mark ledger-[0-9a-f]{32}\.head, as after a delete and restore: put")
-    _ledger.adopt(path)
-    assert _ledger.charge(path, "one", "w", spend()).charged_before
+    ledger_file.adopt(path)
+    assert ledger_file.charge(path, "one", "w", spend()).charged_before
 
 
 def test_a_copy_beside_a_copy_of_the_mark_takes_no_charge(spent, tmp_path):
     path, _ = spent
     shutil.copytree(tmp_path, tmp_path / "backup")
     refused(tmp_path / "backup" / path.name, r"ledger\.jsonl is a copy")
-    _ledger.charge(path, "one", "w", spend())
+    ledger_file.charge(path, "one", "w", spend())
 
 
 def test_a_ledger_and_its_mark_may_move_together_or_apart(tmp_path):
@@ -937,10 +940,10 @@ def test_a_ledger_and_its_mark_may_move_together_or_apart(tmp_path):
             (tmp_path / "a").rename(tmp_path / "b")
             path = tmp_path / "b" / path.name
         if number == 2:
-            _ledger.adopt(path)  # says where it lies now
+            ledger_file.adopt(path)  # says where it lies now
             there.parent.mkdir()
         path = path.rename(there)
-        _ledger.charge(path, f"moved {number}", "w", spend())
+        ledger_file.charge(path, f"moved {number}", "w", spend())
     (mark,) = marks(tmp_path / "b")
     mark.unlink()
     refused(path, "lacks its mark")
@@ -950,13 +953,13 @@ def test_a_process_that_goes_on_sees_that_the_ledger_was_put_back(server, tmp_pa
     """Another process spends, and a copy from before is put back under the one that is open."""
     server.begin(tmp_path)
     older = server.path.read_bytes()
-    _ledger.charge(server.path, "ours", "w", spend())
+    ledger_file.charge(server.path, "ours", "w", spend())
     server.start("a")
     server.end("a", None)
-    assert len(_ledger.account(server.path).spends) == AFFORDABLE
+    assert len(ledger_file.account(server.path).spends) == AFFORDABLE
     put_back(server.path, older)
     with pytest.raises(LedgerError, match=OLDER):
-        _ledger.note(server.path, "ours", 1, {})
+        ledger_file.note(server.path, "ours", 1, {})
 
     def spends():  # the server may hear of the failure before it hears that the worker began
         server.start("b")
@@ -990,9 +993,9 @@ def test_a_ledger_killed_while_it_is_begun_can_be_begun_again(tmp_path, call, wh
     done = subprocess.run(arguments, capture_output=True, text=True)
     if not path.exists():
         assert done.returncode == -signal.SIGKILL
-        _ledger.create(path, notion="dp", level=1, **WORDS)
-    _ledger.charge(path, "one", "w", spend())
-    assert _ledger.account(path).left.cost == Fraction(9, 10)
+        ledger_file.create(path, notion="dp", level=1, **WORDS)
+    ledger_file.charge(path, "one", "w", spend())
+    assert ledger_file.account(path).left.cost == Fraction(9, 10)
 
 
 def test_a_mark_that_is_behind_names_a_line_that_stands(spent, monkeypatch):
@@ -1003,38 +1006,38 @@ def test_a_mark_that_is_behind_names_a_line_that_stands(spent, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(os, "pwrite", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            _ledger.note(path, "one", 1, {})
+            ledger_file.note(path, "one", 1, {})
     assert mark.read_text() == before
-    _ledger.note(path, "one", 2, {})  # the first stands
-    assert mark.read_text() == _ledger.head(path)
+    ledger_file.note(path, "one", 2, {})  # the first stands
+    assert mark.read_text() == ledger_file.head(path)
     with monkeypatch.context() as patch:
         patch.setattr(os, "pwrite", lambda *_: (_ for _ in ()).throw(OSError("full")))
-        _ledger.note(path, "one", 3, {})
-    _ledger.note(path, "one", 4, {})
+        ledger_file.note(path, "one", 3, {})
+    ledger_file.note(path, "one", 4, {})
     mark.write_text("")  # of a disk that lost it
     refused(path, OLDER)
 
 
 def test_a_ledger_of_before_there_were_marks_goes_on(tmp_path):
     path = small(tmp_path)
-    header = _ledger.read(path).lines[0]
+    header = ledger_file.read(path).lines[0]
     old = {name: value for name, value in header.items() if name not in ("id", "folder")}
     path.write_text(by_hand(json.dumps(old | {"inode": path.stat().st_ino})))
     for mark in marks(tmp_path):
         mark.unlink()
-    _ledger.charge(path, "one", "w", spend())
+    ledger_file.charge(path, "one", "w", spend())
     assert not marks(tmp_path)
-    _ledger.adopt(path)  # gives it one
+    ledger_file.adopt(path)  # gives it one
     assert len(marks(tmp_path)) == 1
 
 
 def test_an_id_that_leads_elsewhere_is_damage(tmp_path):
     path = small(tmp_path)
     for change in {"id": "../../elsewhere"}, {"folder": "\ud800"}, {"folder": "\0"}:
-        header = _ledger.read(path).lines[0] | change
+        header = ledger_file.read(path).lines[0] | change
         content = path.read_bytes()
         path.write_text(by_hand(json.dumps(header | {"inode": path.stat().st_ino})))
-        for use in (lambda: _ledger.charge(path, "one", "w", spend()), lambda: _ledger.describe(path)):
+        for use in (lambda: ledger_file.charge(path, "one", "w", spend()), lambda: ledger_file.describe(path)):
             with pytest.raises(DamagedLedgerError, match="line 1 is not a valid ledger entry"):
                 use()
         path.write_bytes(content)
@@ -1044,14 +1047,14 @@ def test_a_file_that_was_replaced_while_its_lock_was_waited_for_is_opened_again(
     """Before: the spend went into a file that had lost its name."""
     path = small(tmp_path)
     with locked(path):
-        thread = threading.Thread(target=_ledger.charge, args=(path, "three", "w", spend()))
+        thread = threading.Thread(target=ledger_file.charge, args=(path, "three", "w", spend()))
         thread.start()
         time.sleep(0.05)
         path.rename(tmp_path / "old.jsonl")
         begun(tmp_path)
     thread.join(timeout=60)
-    assert [entry.run for entry in _ledger.account(path).spends] == ["three"]
-    assert len(_ledger.account(tmp_path / "old.jsonl").spends) == 2
+    assert [entry.run for entry in ledger_file.account(path).spends] == ["three"]
+    assert len(ledger_file.account(tmp_path / "old.jsonl").spends) == 2
 
 
 def test_two_that_create_one_ledger_have_one(tmp_path):
@@ -1059,7 +1062,7 @@ def test_two_that_create_one_ledger_have_one(tmp_path):
 
     def create():
         try:
-            results.append(_ledger.create(tmp_path / "ledger.jsonl", notion="dp", level=1, **WORDS))
+            results.append(ledger_file.create(tmp_path / "ledger.jsonl", notion="dp", level=1, **WORDS))
         except FileExistsError as error:
             results.append(error)
 
@@ -1071,7 +1074,7 @@ def test_two_that_create_one_ledger_have_one(tmp_path):
     assert [type(result) for result in results].count(FileExistsError) == 3
     assert sorted(tmp_path.iterdir()) == [*marks(tmp_path), tmp_path / "ledger.jsonl"]
     assert len(marks(tmp_path)) == 1
-    _ledger.account(tmp_path / "ledger.jsonl")
+    ledger_file.account(tmp_path / "ledger.jsonl")
 
 
 @contextmanager
@@ -1086,26 +1089,26 @@ def test_a_writer_waits_for_the_lock_as_long_as_it_is_told(tmp_path):
     before, since = path.read_bytes(), time.monotonic()
     with locked(path):
         for write in (
-            lambda: _ledger.charge(path, "three", "w", spend(), timeout=0.05),
-            lambda: _ledger.note(path, "two", 1, {}, timeout=0),
-            lambda: _ledger.store_release(path, "two", {}, timeout=0),
+            lambda: ledger_file.charge(path, "three", "w", spend(), timeout=0.05),
+            lambda: ledger_file.note(path, "two", 1, {}, timeout=0),
+            lambda: ledger_file.store_release(path, "two", {}, timeout=0),
         ):
             with pytest.raises(LedgerError, match=r"another process has kept .*ledger\.jsonl locked for 0"):
                 write()
         assert 0.05 <= time.monotonic() - since < 2
-        thread = threading.Thread(target=_ledger.charge, args=(path, "three", "w", spend()), kwargs={"timeout": 60})
+        thread = threading.Thread(target=ledger_file.charge, args=(path, "three", "w", spend()), kwargs={"timeout": 60})
         thread.start()
         time.sleep(0.05)
         assert path.read_bytes() == before
     thread.join(timeout=60)
-    assert [entry.run for entry in _ledger.account(path).spends] == ["one", "two", "three"]
+    assert [entry.run for entry in ledger_file.account(path).spends] == ["one", "two", "three"]
 
 
 def test_a_reader_waits_for_a_writer(tmp_path):
     path = small(tmp_path)
     read = []
     with locked(path):
-        thread = threading.Thread(target=lambda: read.append(_ledger.account(path)))
+        thread = threading.Thread(target=lambda: read.append(ledger_file.account(path)))
         thread.start()
         time.sleep(0.1)
         assert not read
@@ -1116,8 +1119,8 @@ def test_a_reader_waits_for_a_writer(tmp_path):
 def test_the_lock_is_given_back_after_a_refusal(tmp_path):
     path = small(tmp_path)
     with pytest.raises(BudgetExceeded):
-        _ledger.charge(path, "three", "w", spend(2))
-    _ledger.charge(path, "three", "w", spend(), timeout=0)
+        ledger_file.charge(path, "three", "w", spend(2))
+    ledger_file.charge(path, "three", "w", spend(), timeout=0)
 
 
 def test_a_child_that_was_forked_meanwhile_does_not_keep_the_lock(tmp_path, monkeypatch):
@@ -1128,8 +1131,8 @@ def test_a_child_that_was_forked_meanwhile_does_not_keep_the_lock(tmp_path, monk
         real(descriptor)
 
     monkeypatch.setattr(os, "fsync", fork)
-    _ledger.charge(path, "three", "w", spend())
-    _ledger.charge(path, "four", "w", spend(), timeout=0)
+    ledger_file.charge(path, "three", "w", spend())
+    ledger_file.charge(path, "four", "w", spend(), timeout=0)
     assert copies
     for copy in copies:
         os.close(copy)
@@ -1139,20 +1142,20 @@ def test_where_there_are_no_locks_nothing_is_written(tmp_path, monkeypatch):
     path = small(tmp_path)
     monkeypatch.setitem(sys.modules, "fcntl", None)
     with pytest.raises(LedgerError, match="needs POSIX file locks"):
-        _ledger.charge(path, "three", "w", spend())
+        ledger_file.charge(path, "three", "w", spend())
 
 
 def test_a_user_without_a_name_has_a_number(tmp_path, monkeypatch):
     monkeypatch.setattr("getpass.getuser", lambda: {}["no such user"])
-    assert _ledger.account(begun(tmp_path)).by.startswith(f"{os.getuid()}@")
+    assert ledger_file.account(begun(tmp_path)).by.startswith(f"{os.getuid()}@")
 
 
 def test_a_user_with_a_name_of_two_lines_charges_nothing(tmp_path, monkeypatch):
     path = begun(tmp_path)
     monkeypatch.setenv("LOGNAME", "someone\nelse")
     with pytest.raises(ValueError, match="who must be 1 to 200 printable characters"):
-        _ledger.charge(path, "one", "w", spend())
-    assert not _ledger.account(path).spends
+        ledger_file.charge(path, "one", "w", spend())
+    assert not ledger_file.account(path).spends
 
 
 # Chains
@@ -1160,20 +1163,20 @@ def test_a_user_with_a_name_of_two_lines_charges_nothing(tmp_path, monkeypatch):
 
 def test_a_chain_grows_at_its_head_alone(tmp_path):
     path = tmp_path / "chain"
-    _ledger._begin(path, {"a": 1})
-    first = _ledger.read(path).head
+    ledger_file._begin(path, {"a": 1})
+    first = ledger_file.read(path).head
     second = append(path, {"b": [1.5, None, "é"]})
     third = append(str(path), {"c": 3})
     (mark,) = marks(tmp_path)
     identity = mark.stem.removeprefix("ledger-")
     begun = {"a": 1, "inode": path.stat().st_ino, "id": identity, "folder": str(tmp_path.resolve())}
-    assert _ledger.read(path) == ((begun, {"b": [1.5, None, "é"]}, {"c": 3}), third, (first, second, third))
+    assert ledger_file.read(path) == ((begun, {"b": [1.5, None, "é"]}, {"c": 3}), third, (first, second, third))
     with pytest.raises(FileExistsError):
-        _ledger._begin(path, {})
+        ledger_file._begin(path, {})
     for content in ["c"], {"c": math.inf}, {"c": object()}:
         with pytest.raises((TypeError, ValueError), match="content must be"):
             append(path, content)
-    assert _ledger.read(path).head == mark.read_text() == third
+    assert ledger_file.read(path).head == mark.read_text() == third
     with pytest.raises(FileNotFoundError):
         append(tmp_path / "none", {})
     assert sorted(tmp_path.iterdir()) == [path, mark]
@@ -1192,19 +1195,19 @@ def by_hand(*contents):
 def test_the_format_is_what_it_is_said_to_be(tmp_path):
     path = tmp_path / "chain"
     path.write_text(by_hand('{"a": 1}', '{"b": [2]}'))
-    assert _ledger.read(path).lines == ({"a": 1}, {"b": [2]})
+    assert ledger_file.read(path).lines == ({"a": 1}, {"b": [2]})
     append(path, {"c": "x"})
     assert path.read_text() == by_hand('{"a": 1}', '{"b": [2]}', '{"c": "x"}')
     for wrong in '{"b": }', "[2]", '{"b": "\ud7ff"', "":
         path.write_text(by_hand('{"a": 1}', wrong))
         with pytest.raises(DamagedLedgerError, match="line 2 is"):
-            _ledger.read(path)
+            ledger_file.read(path)
 
 
 def test_equal_lines_have_other_hashes(tmp_path):
-    _ledger._begin(tmp_path / "a", {})
+    ledger_file._begin(tmp_path / "a", {})
     append(tmp_path / "a", {})
-    assert len(set(_ledger.read(tmp_path / "a").hashes)) == 2
+    assert len(set(ledger_file.read(tmp_path / "a").hashes)) == 2
 
 
 def test_whoever_audits_a_ledger_needs_no_jax(tmp_path):
@@ -1378,14 +1381,14 @@ class Server:
 
     def check(self):
         """What was acknowledged stands, once, and no more than the budget."""
-        account = _ledger.account(self.path)
+        account = ledger_file.account(self.path)
         names = {entry.what: entry.run for entry in account.spends}
         assert len(names) == len(account.spends), "a spend was doubled"
         assert self.charged | self.released.keys() <= names.keys(), "a spend was lost"
         assert account.spent.cost <= account.budget.level, "the budget was overrun"
         assert len(account.spends) == AFFORDABLE or not self.full, "the budget was refused before it was spent"
         for run, payload in self.released.items():
-            stored = _ledger.store_release(self.path, names[run], {"other": 1})
+            stored = ledger_file.store_release(self.path, names[run], {"other": 1})
             assert stored == payload, "a release was given out again otherwise"
 
 
@@ -1501,4 +1504,6 @@ def test_an_array_for_a_number_is_refused_without_a_list_of_it(tmp_path):
     """A view of one number, whose list would fill the memory: it killed a fuzzing worker."""
     many = np.broadcast_to(np.float64(1.0), (2**40,))
     with pytest.raises(TypeError, match="level must be a number"):
-        _ledger.create(tmp_path / "budget.jsonl", notion="gdp", level=many, relation="replace_one", protects="users")
+        ledger_file.create(
+            tmp_path / "budget.jsonl", notion="gdp", level=many, relation="replace_one", protects="users"
+        )

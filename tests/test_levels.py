@@ -9,10 +9,10 @@ import scipy
 from oracles import composition as oracle
 
 from jaxdpbo import Recording, accounting, ledger
-from jaxdpbo.privacy import _assumptions, _composed_guarantee, _guarantee
-from jaxdpbo.privacy import _recording as recordings
-from jaxdpbo.privacy._accounting import stage
-from jaxdpbo.training import _dp_optim, _models, _oracles
+from jaxdpbo.accounting import stage
+from jaxdpbo.guarantee import assumptions, composed_guarantee, guarantees
+from jaxdpbo.guarantee import recording as recordings
+from jaxdpbo.training import dp_optim, models, oracles
 
 DELTA = 1e-6
 TRAINING = stage.sampled_gaussian_stage(rate=0.01, noise_multiplier=1.0, steps=300, description="a training")
@@ -91,7 +91,7 @@ def begun(path, **budget):
     return Recording(path, "one")
 
 
-STATED = _composed_guarantee.guarantee_from_total(
+STATED = composed_guarantee.guarantee_from_total(
     accounting.total([TRAINING, stage.pure_stage(0.2, "a choice")], DELTA), "rows"
 )
 
@@ -107,10 +107,10 @@ def test_a_ledger_takes_a_statement_by_the_level_it_proves_of_its_notion(tmp_pat
     mu = accounting.gdp_level([TRAINING, stage.pure_stage(0.2)], DELTA)
     assert spent(begun(tmp_path / "gdp", notion="gdp", level=1, delta=1e-5), STATED) == ("gdp", mu, DELTA)
     assert spent(begun(tmp_path / "dp", notion="dp", level=5, delta=1e-5), STATED) == ("dp", STATED.level, DELTA)
-    pure = _guarantee.guarantee("dp", 0.5, "replace_one", "rows", delta=1e-7)
+    pure = guarantees.guarantee("dp", 0.5, "replace_one", "rows", delta=1e-7)
     expected = "gdp", accounting.bounded_range_mu(1.0), 1e-7
     assert spent(begun(tmp_path / "range", notion="gdp", level=1, delta=1e-5), pure) == expected
-    choice = _guarantee.guarantee("gdp", 0.5, "replace_one", "rows", also=("dp", 0.7))
+    choice = guarantees.guarantee("gdp", 0.5, "replace_one", "rows", also=("dp", 0.7))
     assert spent(begun(tmp_path / "also", notion="dp", level=5), choice) == ("dp", 0.7, 0)
     again = Recording(tmp_path / "gdp", "one")
     assert recordings.charge_run(again, "a release", STATED).charged_before
@@ -119,15 +119,15 @@ def test_a_ledger_takes_a_statement_by_the_level_it_proves_of_its_notion(tmp_pat
 
 def test_what_no_level_is_proved_of_is_refused_with_the_notion_that_takes_it(tmp_path):
     dp, gdp = begun(tmp_path / "dp", notion="dp", level=5, delta=0.1), begun(tmp_path / "gdp", mu=5)
-    plain = _guarantee.guarantee("gdp", 0.5, "replace_one", "rows")
+    plain = guarantees.guarantee("gdp", 0.5, "replace_one", "rows")
     with pytest.raises(ledger.LedgerError, match="spend's is 'gdp': charge it to a ledger of notion 'gdp'"):
         recordings.charge_run(dp, "a release", plain)
     with pytest.raises(ledger.BudgetExceeded, match=r"would spend delta 0\.00000100000 of 0 left"):
         recordings.charge_run(gdp, "a release", STATED)
-    loud = _guarantee.guarantee("dp", 1e308, "replace_one", "rows")
+    loud = guarantees.guarantee("dp", 1e308, "replace_one", "rows")
     with pytest.raises(ledger.LedgerError, match="spend's is 'dp': charge it to a ledger of notion 'dp'"):
         recordings.charge_run(gdp, "a release", loud)
-    averaged = _guarantee.guarantee("prior_averaged_dp", 0.5, "replace_one", "rows")
+    averaged = guarantees.guarantee("prior_averaged_dp", 0.5, "replace_one", "rows")
     with pytest.raises(ValueError, match="a ledger adds up gdp, zcdp, dp, metric_dp"):
         recordings.charge_run(gdp, "a release", averaged)
     zcdp = begun(tmp_path / "zcdp", notion="zcdp", level=5, delta=0.1)
@@ -136,8 +136,8 @@ def test_what_no_level_is_proved_of_is_refused_with_the_notion_that_takes_it(tmp
 
 
 def test_a_gaussian_ledger_takes_ten_trainings_where_basic_composition_takes_three(tmp_path):
-    settings = _dp_optim.settings(steps=300, batch=10, learning_rate=0.1, noise_multiplier=1.0, clip_norm=1.0)
-    one = _oracles.training_guarantee(settings, _models.logistic_regression(2), records=1000, delta=1e-7)
+    settings = dp_optim.settings(steps=300, batch=10, learning_rate=0.1, noise_multiplier=1.0, clip_norm=1.0)
+    one = oracles.training_guarantee(settings, models.logistic_regression(2), records=1000, delta=1e-7)
     paths = {"gdp": tmp_path / "gdp", "dp": tmp_path / "dp"}
     whole = accounting.gdp_epsilon(1.2, 9e-6)  # with ten slacks of 1e-7 the same (epsilon, 1e-5)
     common = {"protects": one.protects, "total_variation": 1e-9}
@@ -156,16 +156,16 @@ def test_a_gaussian_ledger_takes_ten_trainings_where_basic_composition_takes_thr
 
 def test_a_total_is_a_statement_itemised_by_stage():
     total = accounting.total([TRAINING, stage.pure_stage(0.2, "a choice"), stage.pure_stage(0.0, "nothing")], DELTA)
-    said = _composed_guarantee.guarantee_from_total(
-        total, "rows", assumptions=(_assumptions.IDEAL_NOISE,), total_variation=1e-12
+    said = composed_guarantee.guarantee_from_total(
+        total, "rows", assumptions=(assumptions.IDEAL_NOISE,), total_variation=1e-12
     )
     assert (said.notion, said.level, said.delta, said.relation) == ("dp", total.epsilon, DELTA, "replace_one")
     assert [what for what, _ in said.parts] == ["a training", "a choice", "nothing"]
     assert [level for _, level in said.parts] == pytest.approx([item.epsilon for item in total.items])
-    assert said.assumptions == (_assumptions.STAGE_COSTS, _assumptions.PUBLIC_CONFIG, _assumptions.IDEAL_NOISE)
+    assert said.assumptions == (assumptions.STAGE_COSTS, assumptions.PUBLIC_CONFIG, assumptions.IDEAL_NOISE)
     assert "alone" in said.claim
     assert "for a training and 0.2 for a choice" in said.claim
-    assert _guarantee.guarantee_from_dict(said.to_dict()) == said.assuming(_assumptions.UNCHECKED)
+    assert guarantees.guarantee_from_dict(said.to_dict()) == said.assuming(assumptions.UNCHECKED)
     assert said.epsilon(DELTA + 1e-9) == total.epsilon
     assert said.epsilon(1e-3) < total.epsilon  # by its GDP level
     profile = accounting.compose_profile([TRAINING, stage.pure_stage(0.2)])
@@ -174,7 +174,7 @@ def test_a_total_is_a_statement_itemised_by_stage():
 
 
 def test_stages_that_are_alike_are_one_part():
-    said = _composed_guarantee.guarantee_from_total(
+    said = composed_guarantee.guarantee_from_total(
         accounting.total([stage.pure_stage(0.1, "a trial")] * 6, DELTA), "rows"
     )
     ((what, alone),) = said.parts
@@ -184,15 +184,15 @@ def test_stages_that_are_alike_are_one_part():
 
 def test_a_total_of_nothing_proved_is_no_guarantee():
     unknown = accounting.total([stage.gaussian_stage(math.inf, "everything")], DELTA)
-    assert _composed_guarantee.guarantee_from_total(unknown, "rows").notion == "none"
-    free = _composed_guarantee.guarantee_from_total(accounting.total([stage.gaussian_stage(0.0)], DELTA), "rows")
+    assert composed_guarantee.guarantee_from_total(unknown, "rows").notion == "none"
+    free = composed_guarantee.guarantee_from_total(accounting.total([stage.gaussian_stage(0.0)], DELTA), "rows")
     assert 0 < free.level < 1e-300
     with pytest.raises(TypeError, match="total must be made by accounting"):
-        _composed_guarantee.guarantee_from_total(1.0, "rows")
+        composed_guarantee.guarantee_from_total(1.0, "rows")
 
 
 def test_parts_of_a_dp_statement_cost_no_more_than_all():
-    of = partial(_guarantee.guarantee, "dp", 1.0, "replace_one", "rows")
+    of = partial(guarantees.guarantee, "dp", 1.0, "replace_one", "rows")
     assert (
         of(parts=[("one", 1.0), ("two", 0.9)]).claim
         == "dp 1, each part alone 1 for one and 0.9 for two (replace_one) for rows"
@@ -202,4 +202,4 @@ def test_parts_of_a_dp_statement_cost_no_more_than_all():
     ):
         of(parts=[("one", 1.1)])
     with pytest.raises(ValueError, match="parts must belong to a gdp guarantee"):
-        _guarantee.guarantee("metric_dp", 1.0, "unit_distance", "rows", unit=1.0, parts=[("one", 0.5)])
+        guarantees.guarantee("metric_dp", 1.0, "unit_distance", "rows", unit=1.0, parts=[("one", 0.5)])

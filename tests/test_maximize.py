@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxdpbo.surrogate import _box_search
+from jaxdpbo.surrogate import box_search
 
 
 def best_of(utilities):
-    best, value = _box_search.best_candidate(lambda row: jnp.asarray(utilities)[row], jnp.arange(len(utilities)))
+    best, value = box_search.best_candidate(lambda row: jnp.asarray(utilities)[row], jnp.arange(len(utilities)))
     return int(best), float(value)
 
 
@@ -42,14 +42,14 @@ def test_where_all_are_nan_the_utility_says_so():
 
 def test_candidates_may_have_any_shape():
     candidates = jnp.arange(24.0).reshape(4, 3, 2) % 7
-    best, value = _box_search.best_candidate(lambda c: jnp.sum(c * c), candidates)
+    best, value = box_search.best_candidate(lambda c: jnp.sum(c * c), candidates)
     sums = np.sum(np.asarray(candidates) ** 2, axis=(1, 2))
     assert (int(best), value) == (np.argmax(sums), np.max(sums))
 
 
 @partial(jax.jit, static_argnums=0, static_argnames="steps")
 def ascent(utility, start, lower, upper, step_size, *, steps=60):
-    return _box_search.ascend(
+    return box_search.ascend(
         jax.value_and_grad(utility), lambda x: jnp.clip(x, lower, upper), start, steps=steps, step_size=step_size
     )
 
@@ -150,7 +150,7 @@ def only_upper_right(x):
 
 @partial(jax.jit, static_argnums=1, static_argnames=("num_restarts", "steps"))
 def multi_start(key, utility, lower, upper, initial=None, *, num_restarts=16, steps=60):
-    return _box_search.multi_start(key, utility, lower, upper, num_restarts=num_restarts, steps=steps, initial=initial)
+    return box_search.multi_start(key, utility, lower, upper, num_restarts=num_restarts, steps=steps, initial=initial)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -194,7 +194,7 @@ def test_ascents_begin_at_the_best_of_what_was_tried_and_at_what_must_be():
         return hill - jnp.square(at[0] - 0.05 - hill / 10) * 1e3
 
     def found(scores, start=always):
-        return _box_search.ascend_from_best(
+        return box_search.ascend_from_best(
             comb, start, tried, jnp.array(scores), num_restarts=1, steps=40, step_size=0.01
         )[0]
 
@@ -208,10 +208,10 @@ def test_half_of_the_samples_lie_a_twentieth_of_the_box_around_the_incumbent(mon
     """And the other half anywhere in the box."""
     seen = []
     monkeypatch.setattr(
-        _box_search, "ascend_from_best", lambda _, start, samples, *__, **___: seen.append(samples) or (start[0], 0.0)
+        box_search, "ascend_from_best", lambda _, start, samples, *__, **___: seen.append(samples) or (start[0], 0.0)
     )
     lower, upper = jnp.array([-1.0, 10.0]), jnp.array([1.0, 50.0])
-    _box_search.sample_and_ascend(
+    box_search.sample_and_ascend(
         jax.random.key(0), lambda point: jnp.sum(point), lower, upper, incumbent=jnp.array([0.0, 20.0]),
         raw_samples=4000, num_restarts=1, steps=1,
     )  # fmt: skip

@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare, kstest, norm
 from scipy.stats import laplace as laplace_law
 
-from jaxdpbo.privacy import _mechanisms
+from jaxdpbo.noise import mechanisms
 
 DRAWS, DEVIATION = 40_000, 0.37
 
-gaussian = jax.jit(_mechanisms.gaussian)
+gaussian = jax.jit(mechanisms.gaussian)
 
 
 @partial(jax.jit, static_argnames="draws")
 def noises(key, standard_deviation, *, draws=DRAWS):
     """One coordinate of many releases, each with a key of its own."""
-    return jax.vmap(_mechanisms.gaussian, in_axes=(0, None, None))(
+    return jax.vmap(mechanisms.gaussian, in_axes=(0, None, None))(
         jax.random.split(key, draws), jnp.zeros(2), standard_deviation
     )
 
@@ -109,7 +109,7 @@ def test_a_key_decides_the_noise():
 
 @partial(jax.jit, static_argnames="draws")
 def laplace_noises(key, scale, *, draws=DRAWS):
-    return jax.vmap(_mechanisms.laplace, in_axes=(0, None, None))(jax.random.split(key, draws), jnp.zeros(2), scale)
+    return jax.vmap(mechanisms.laplace, in_axes=(0, None, None))(jax.random.split(key, draws), jnp.zeros(2), scale)
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -131,18 +131,18 @@ def test_laplace_tails_are_exponential():
 
 def test_laplace_is_around_the_value_and_without_scale_it_is_the_value():
     value, key = jnp.array([-3.0, 0.1, 1e3]), jax.random.key(5)
-    zero = _mechanisms.laplace(key, jnp.zeros(3), DEVIATION)
-    np.testing.assert_allclose(_mechanisms.laplace(key, value, DEVIATION) - value, zero, rtol=1e-10)
-    np.testing.assert_array_equal(_mechanisms.laplace(key, value, 0.0), value)
+    zero = mechanisms.laplace(key, jnp.zeros(3), DEVIATION)
+    np.testing.assert_allclose(mechanisms.laplace(key, value, DEVIATION) - value, zero, rtol=1e-10)
+    np.testing.assert_array_equal(mechanisms.laplace(key, value, 0.0), value)
 
 
-log_probabilities = jax.jit(_mechanisms.exponential_log_probabilities)
+log_probabilities = jax.jit(mechanisms.exponential_log_probabilities)
 ROWS = 6  # one shape, one compilation
 
 
 @jax.jit
 def drawn(keys, scores, epsilon, sensitivity):
-    return jax.vmap(_mechanisms.exponential, in_axes=(0, None, None, None))(keys, scores, epsilon, sensitivity)
+    return jax.vmap(mechanisms.exponential, in_axes=(0, None, None, None))(keys, scores, epsilon, sensitivity)
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 4.0])
@@ -228,8 +228,8 @@ def test_scores_that_are_no_numbers_or_far_apart(scores, expected):
 
 def test_the_exponential_mechanism_in_float32(float32):
     scores = jnp.array([0.0, 1.0, 1.0, -2.0, 0.5, 3e38])
-    found = _mechanisms.exponential_log_probabilities(scores, 1.0, 1.0)
+    found = mechanisms.exponential_log_probabilities(scores, 1.0, 1.0)
     assert found.dtype == jnp.float32
     assert np.all(np.isfinite(found))
-    found = _mechanisms.exponential_log_probabilities(jnp.array([0.0, jnp.nan, 0.0]), 1.0, 1.0)
+    found = mechanisms.exponential_log_probabilities(jnp.array([0.0, jnp.nan, 0.0]), 1.0, 1.0)
     np.testing.assert_allclose(np.exp(found), [0.5, 0.0, 0.5], rtol=1e-6)

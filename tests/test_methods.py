@@ -25,9 +25,9 @@ from jaxdpbo import (
     random_search,
     space,
 )
-from jaxdpbo.drivers import _method_configs, _methods
-from jaxdpbo.privacy import _assumptions, _budget_calibration, _guarantee
-from jaxdpbo.surrogate import _box_search
+from jaxdpbo.drivers import method_configs, methods
+from jaxdpbo.guarantee import assumptions, budget_calibration, guarantees
+from jaxdpbo.surrogate import box_search
 
 USERS = 60
 RECORDS = np.random.default_rng(0).normal([1.0, 2.0], 0.2, (USERS, 2))
@@ -67,26 +67,26 @@ def plan(method="auto", **changes):
     given = {"users": 1000, "mu": 1.0, "space": BOX, "steps": 20, "clip_norm": 1.0, "loss_range": (0.0, 4.0)}
     grouped = group_options(method=method, **given | changes)
     budget = {name: grouped.pop(name) for name in ("mu", "epsilon", "delta") if name in grouped}
-    requested = _budget_calibration.check_budget(**budget, users=grouped["users"])
-    return _methods.plan(
-        grouped.pop("search"), _methods.Task(budget=requested, public=method == _methods.PROPOSED, **grouped)
+    requested = budget_calibration.check_budget(**budget, users=grouped["users"])
+    return methods.plan(
+        grouped.pop("search"), methods.Task(budget=requested, public=method == methods.PROPOSED, **grouped)
     )
 
 
 @pytest.mark.parametrize(
     ("changes", "method", "reason"),
     [
-        ({}, _methods.START, "a choice for 10 % of mu^2 has a sharpness of 63"),
-        ({"users": 300}, _methods.LOCAL, "less than 20"),
-        ({"mu": 0.1}, _methods.LOCAL, "0.15 clipping norms, at most 0.35"),
-        ({"users": 100, "mu": 0.3}, _method_configs.IN_ORDER, "0.52 clipping norms, more than 0.35"),
-        ({"loss_range": (0.0, 40.0)}, _methods.LOCAL, "less than 20"),
-        ({"loss_range": None}, _methods.LOCAL, "no loss_range was given"),
-        ({"space": MIXED}, _method_configs.IN_ORDER, "not all dimensions are real"),
-        ({"space": Space({"x": space.real(0, 1)})}, _method_configs.IN_ORDER, "fewer than 3 dimensions"),
-        ({"mu": math.inf}, _methods.START, "there is no noise"),
-        ({"mu": math.inf, "space": MIXED}, _method_configs.CHOICE, "there is no noise"),
-        ({"steps": 9}, _method_configs.IN_ORDER, "fewer than 10 steps"),
+        ({}, methods.START, "a choice for 10 % of mu^2 has a sharpness of 63"),
+        ({"users": 300}, methods.LOCAL, "less than 20"),
+        ({"mu": 0.1}, methods.LOCAL, "0.15 clipping norms, at most 0.35"),
+        ({"users": 100, "mu": 0.3}, method_configs.IN_ORDER, "0.52 clipping norms, more than 0.35"),
+        ({"loss_range": (0.0, 40.0)}, methods.LOCAL, "less than 20"),
+        ({"loss_range": None}, methods.LOCAL, "no loss_range was given"),
+        ({"space": MIXED}, method_configs.IN_ORDER, "not all dimensions are real"),
+        ({"space": Space({"x": space.real(0, 1)})}, method_configs.IN_ORDER, "fewer than 3 dimensions"),
+        ({"mu": math.inf}, methods.START, "there is no noise"),
+        ({"mu": math.inf, "space": MIXED}, method_configs.CHOICE, "there is no noise"),
+        ({"steps": 9}, method_configs.IN_ORDER, "fewer than 10 steps"),
     ],
 )
 def test_the_rule_reads_public_numbers_alone(changes, method, reason):
@@ -95,7 +95,7 @@ def test_the_rule_reads_public_numbers_alone(changes, method, reason):
     assert reason in found.reason
 
 
-@pytest.mark.parametrize("method", _methods.METHODS)
+@pytest.mark.parametrize("method", methods.METHODS)
 def test_every_method_stays_within_its_budget_and_its_evaluations(method):
     found = plan(method, mu=0.7)
     stated = found.algorithm.privacy(found.config)
@@ -107,7 +107,7 @@ def test_every_method_stays_within_its_budget_and_its_evaluations(method):
     assert unbounded.algorithm.privacy(unbounded.config).notion == "none"
 
 
-@pytest.mark.parametrize("method", _methods.METHODS)
+@pytest.mark.parametrize("method", methods.METHODS)
 def test_float_noise_of_no_budget_is_no_noise(method):
     found = plan(method, mu=math.inf, noise="float", estimate_share=0.1)
     assert found.algorithm.privacy(found.config).notion == "none"
@@ -115,7 +115,7 @@ def test_float_noise_of_no_budget_is_no_noise(method):
 
 @pytest.mark.parametrize("mu", [0.05, 0.3, 0.7, 1.0, 3.3])
 def test_float_noise_in_float32_is_never_beyond_what_was_asked_for(float32, mu):
-    for method in _methods.METHODS:
+    for method in methods.METHODS:
         found = plan(method, mu=float(np.float32(mu)), noise="float", estimate_share=0.1)
         assert found.algorithm.privacy(found.config).level <= float(np.float32(mu)) * (1 + 1e-15)
 
@@ -126,13 +126,13 @@ def test_one_choice_is_pure_too():
     notion, epsilon = stated.also
     assert notion == "dp"
     assert stated.epsilon(0.3) < epsilon == pytest.approx(stated.epsilon(1e-12), rel=1e-5)
-    assert _guarantee.guarantee_from_dict(stated.to_dict()).also == stated.also
+    assert guarantees.guarantee_from_dict(stated.to_dict()).also == stated.also
     printed = re.search(r"gdp ([0-9.]+) and dp ([0-9.]+)", stated.claim)
     for number, level in zip(map(float, printed.groups()), (stated.level, epsilon), strict=True):
         assert level <= number < level * (1 + 1e-5)  # six digits, rounded up
 
 
-@pytest.mark.parametrize("method", [_methods.LOCAL, _methods.START, _method_configs.CHOICE, _method_configs.IN_ORDER])
+@pytest.mark.parametrize("method", [methods.LOCAL, methods.START, method_configs.CHOICE, method_configs.IN_ORDER])
 def test_a_method_by_name_runs_the_same_compiled_and_from_python(method):
     options = {"method": method, "users": USERS} | SMALL
     compiled = jaxdpbo.minimize(loss, RECORDS, BOX[:2] + BOX[2:], **group_options(**options))
@@ -226,14 +226,14 @@ def test_names_and_people_go_together():
 
     options = SMALL | {"steps": 5}
     run = jaxdpbo.minimize(per_user(of_one), RECORDS, MIXED, **group_options(**options))
-    assert _assumptions.OWN_ROWS in run.guarantee.assumptions
+    assert assumptions.OWN_ROWS in run.guarantee.assumptions
     grouped = by_person(per_user(of_one), np.arange(USERS) // 2)
     assert (
-        _assumptions.ROW_OWNERS
+        assumptions.ROW_OWNERS
         in jaxdpbo.minimize(grouped, RECORDS, MIXED, **group_options(**options)).guarantee.assumptions
     )
     checked = jaxdpbo.minimize(named_loss, RECORDS, MIXED, **group_options(user_axes=0, **options))
-    assert _assumptions.SEPARABLE_LOSSES not in checked.guarantee.assumptions
+    assert assumptions.SEPARABLE_LOSSES not in checked.guarantee.assumptions
 
 
 def test_another_space_is_another_run_on_record(tmp_path):
@@ -249,8 +249,8 @@ def test_another_space_is_another_run_on_record(tmp_path):
         jaxdpbo.minimize(worded_loss, RECORDS, other, **group_options(**options))
 
 
-GRID = WORDS.snap(_method_configs.sobol(8, 2, 0))
-SEARCH = _box_search.BoxSearch(8, 1, 1)
+GRID = WORDS.snap(method_configs.sobol(8, 2, 0))
+SEARCH = box_search.BoxSearch(8, 1, 1)
 
 
 def _mean(params, data):

@@ -49,7 +49,7 @@ def mutants(source, kind):
         ("a = jnp.sqrt(x + y)", "call", ["a = (x + y)"]),
         ("a = jnp.where(c, x, y)", "call", ["a = x", "a = y"]),
         ("a = min(x, y)", "call", ["a = x", "a = y"]),
-        ("a = _checks.positive('a', a)", "call", ["a = a"]),
+        ("a = checks.positive('a', a)", "call", ["a = a"]),
         ("a = gaussian(noise_key, x, s)", "call", ["a = x"]),
         ("a = x.at[0].set(y)", "call", ["a = x"]),
         ("a = jnp.asarray(x)", "call", []),
@@ -168,22 +168,22 @@ def test_each_equivalent_mutant_is_one_and_says_why(everything):
 
 
 def test_tests_are_found_by_function_by_the_constant_it_names_and_by_import():
-    known = run.Map({"a": 1.0, "b": 2.0, "c": 40.0}, {"jaxdpbo/privacy/_clipping.py::clip_and_sum": [1, 0]})
+    known = run.Map({"a": 1.0, "b": 2.0, "c": 40.0}, {"jaxdpbo/noise/clipping.py::clip_and_sum": [1, 0]})
 
     def tests_of(function, line=1):
-        given = mutations.Mutation("jaxdpbo/privacy/_clipping.py", function, "", "", line, 0, 0, "", "")
+        given = mutations.Mutation("jaxdpbo/noise/clipping.py", function, "", "", line, 0, 0, "", "")
         return known.tests_of(given, ROOT)
 
     assert tests_of("clip_and_sum") == tests_of("clip_and_sum.inner") == ["b", "a"]
     assert "tests/test_clipping.py" in tests_of("another")
     assert run.Map({}, {}).tests_of(
-        mutations.Mutation("jaxdpbo/privacy/_clipping.py", "f", "", "", 1, 0, 0, "", ""), ROOT
-    ) == run.importing("jaxdpbo/privacy/_clipping.py", ROOT)
+        mutations.Mutation("jaxdpbo/noise/clipping.py", "f", "", "", 1, 0, 0, "", ""), ROOT
+    ) == run.importing("jaxdpbo/noise/clipping.py", ROOT)
     assert known.within(["c", "a", "b"], 42) == ["c", "a"]
 
 
 def test_the_map_puts_the_cheap_and_particular_first_and_red_tests_nowhere(tmp_path):
-    f, g = "jaxdpbo/privacy/_clipping.py::f", "jaxdpbo/privacy/_clipping.py::g"
+    f, g = "jaxdpbo/noise/clipping.py::f", "jaxdpbo/noise/clipping.py::g"
     entered = {
         "tests/test_a.py": {
             "tests/test_a.py::slow": {"green": True, "seconds": 3.0, "functions": [f, g]},

@@ -25,7 +25,7 @@ import pytest
 from neighbour_cases import CSV_POINTS, POINTS, USUAL, WITHOUT, Point, entry_points
 from odd_records import CELLS, SECRET, ZOO, Odd
 
-from jaxdpbo import _silence, _user_values, drivers
+from jaxdpbo import drivers, silence, user_values
 
 PATTERNS: dict[str, Callable[[int], set[int]]] = {
     "one": lambda count: {count // 2},
@@ -245,7 +245,7 @@ def test_planted_defects_are_seen(plant, seen, compilations, tmp_path, monkeypat
 def test_the_door_makes_the_same_numbers_of_every_object():
     for odd in ZOO:
         with streams() as heard, strict():
-            of_losses = _user_values.to_losses("loss", [0.5, odd.make(), 0.25], (3,), np.float64)
+            of_losses = user_values.to_losses("loss", [0.5, odd.make(), 0.25], (3,), np.float64)
         np.testing.assert_array_equal(of_losses, [0.5, odd.number, 0.25], err_msg=odd.name)
         assert heard == [b"", b""], odd.name
 
@@ -255,7 +255,7 @@ def test_a_fork_beside_a_silent_thread_can_be_silent_too():
     inside, leave = threading.Event(), threading.Event()
 
     def isolated():
-        with _silence.isolate():
+        with silence.isolate():
             inside.set()
             leave.wait(60)
 
@@ -264,7 +264,7 @@ def test_a_fork_beside_a_silent_thread_can_be_silent_too():
     inside.wait(60)
     if (child := os.fork()) == 0:
         signal.alarm(30)
-        with _silence.isolate():
+        with silence.isolate():
             os._exit(0)
     _, status = os.waitpid(child, 0)
     leave.set()
@@ -277,10 +277,10 @@ import os, sys
 sys.path[:0] = [{root!r}]
 from sys import __stdout__, stderr, stdout
 import warnings
-from jaxdpbo import _silence
+from jaxdpbo import silence
 heard = []
 warnings.showwarning = lambda *said: heard.append(said)
-with _silence.silence():
+with silence.silence():
     for stream in filter(None, (stdout, stderr, __stdout__)):
         stream.write({secret!r})
     for descriptor in (1, 2):
@@ -326,7 +326,7 @@ def test_a_callback_that_fails_late_is_a_loss_that_failed():
 
 def test_silence_is_restored_after_threads_and_errors():
     before = os.fstat(1), os.fstat(2), sys.stdout, sys.stderr, list(warnings.filters)
-    with pytest.raises(KeyError), _silence.silence(), _silence.silence():
+    with pytest.raises(KeyError), silence.silence(), silence.silence():
         raise KeyError(SECRET)
     after = os.fstat(1), os.fstat(2), sys.stdout, sys.stderr, list(warnings.filters)
     assert [stat.st_ino for stat in after[:2]] == [stat.st_ino for stat in before[:2]]

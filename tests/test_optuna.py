@@ -16,10 +16,10 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 from optuna.testing import pytest_samplers as suite
 
 from jaxdpbo import Execution, Recording, ledger
-from jaxdpbo.drivers import _progress
-from jaxdpbo.integrations.optuna import DParetoSampler, GPUCBSampler, _coordinates, observations, private_study
-from jaxdpbo.integrations.optuna._samplers import DEVIATION, noise_deviation
-from jaxdpbo.integrations.optuna._study import GUARANTEE, ObjectiveFailed
+from jaxdpbo.drivers import progress
+from jaxdpbo.integrations.optuna import DParetoSampler, GPUCBSampler, coordinates, observations, private_study
+from jaxdpbo.integrations.optuna.samplers import DEVIATION, noise_deviation
+from jaxdpbo.integrations.optuna.study import GUARANTEE, ObjectiveFailed
 
 RECORDS = np.linspace(0.2, 0.4, 50)
 TESTED = {"users": 50, "loss_range": (0.0, 1.0), "noise": "float", "insecure_key": True}
@@ -60,23 +60,23 @@ DISTRIBUTIONS = [
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS, ids=str)
 def test_values_come_back_from_their_coordinates(distribution):
     for place in np.linspace(0, 1, 101):
-        value = _coordinates.decode(distribution, place)
+        value = coordinates.decode(distribution, place)
         assert distribution._contains(distribution.to_internal_repr(value))
         assert type(value) in (int, float, str, bool, type(None))
-        at = _coordinates.encode(distribution, value)
+        at = coordinates.encode(distribution, value)
         assert 0 <= at <= 1
-        assert _coordinates.decode(distribution, at) == pytest.approx(value) if isinstance(value, float) else True
+        assert coordinates.decode(distribution, at) == pytest.approx(value) if isinstance(value, float) else True
         if not isinstance(value, float):
-            assert _coordinates.decode(distribution, at) is value or _coordinates.decode(distribution, at) == value
-    ends = [_coordinates.decode(distribution, place) for place in (0.0, 1.0)]
+            assert coordinates.decode(distribution, at) is value or coordinates.decode(distribution, at) == value
+    ends = [coordinates.decode(distribution, place) for place in (0.0, 1.0)]
     if not isinstance(distribution, CategoricalDistribution):
         assert ends == pytest.approx([distribution.low, distribution.high])
-    assert _coordinates.levels(distribution) is None or _coordinates.levels(distribution) > 1
+    assert coordinates.levels(distribution) is None or coordinates.levels(distribution) > 1
 
 
 def test_a_range_of_one_value_has_a_coordinate():
     for distribution in (FloatDistribution(2.0, 2.0), FloatDistribution(2.0, 2.0, log=True), IntDistribution(2, 2)):
-        assert _coordinates.decode(distribution, _coordinates.encode(distribution, 2)) == 2
+        assert coordinates.decode(distribution, coordinates.encode(distribution, 2)) == 2
 
 
 def suggest(trial):
@@ -494,7 +494,7 @@ def test_a_study_shows_a_bar_on_a_terminal_alone(monkeypatch):
     shown = []
     monkeypatch.setattr(optuna.Study, "optimize", lambda study, objective, **options: shown.append(options))
     private().optimize()
-    monkeypatch.setattr(_progress, "on_terminal", lambda: True)
+    monkeypatch.setattr(progress, "on_terminal", lambda: True)
     private().optimize()
     private().optimize(show_progress_bar=False)
     assert [options["show_progress_bar"] for options in shown] == [False, True, False]

@@ -37,7 +37,7 @@ def test_an_oracle_imports_nothing_of_the_package(path):
     [
         ("import jaxdpbo", "jaxdpbo"),
         ("import numpy as np\nfrom jaxdpbo.surrogate import gp", "jaxdpbo"),
-        ("def f():\n    import jaxdpbo.privacy._clipping as c\n    return c", "jaxdpbo"),
+        ("def f():\n    import jaxdpbo.noise.clipping as c\n    return c", "jaxdpbo"),
         ("import jax.numpy as np", "jax"),
         ("from . import gp", "."),
         ("import importlib", "importlib"),

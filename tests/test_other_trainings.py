@@ -18,8 +18,8 @@ from oracles import objective_perturbation as oracle
 
 import jaxdpbo
 from jaxdpbo import ledger, tuning
-from jaxdpbo.privacy import _assumptions
-from jaxdpbo.tuning import _fitting, _other_trainings, diffprivlib, jax_privacy, opacus
+from jaxdpbo.guarantee import assumptions
+from jaxdpbo.tuning import diffprivlib, fitting, jax_privacy, opacus, other_trainings
 
 DOCS = Path(__file__).parent.parent / "docs"
 COUNTED = Path(__file__).with_name("opacus_counted.json")  # of EXAMPLE, rewritten by test_opacus_counts_what_is_stored
@@ -91,7 +91,7 @@ def test_tuned_and_trained_under_one_guarantee(library, capfd):
     for each in found.guarantees:
         assert 6.0 < each.epsilon(delta=1e-4) <= 8.0
         assert set(training.assumptions()) <= set(each.assumptions)
-    assert {_assumptions.IDEAL_NOISE, _assumptions.FOREIGN_DRAWS} < set(training.assumptions())
+    assert {assumptions.IDEAL_NOISE, assumptions.FOREIGN_DRAWS} < set(training.assumptions())
     assert {each.relation for each in found.guarantees} == {"replace_one"}
     converted = "group privacy" in training.cost(setting, found.noise, 320).how
     assert converted != isinstance(training, diffprivlib.LogisticRegression)
@@ -167,7 +167,7 @@ def test_a_seed_of_noise_counts_in_full_width(library, monkeypatch):
             words = words_of(key, count)
             return [word ^ (2**31 if number == changed else 0) for number, word in enumerate(words)]
 
-        monkeypatch.setattr(_other_trainings, "seed_words", seeds)
+        monkeypatch.setattr(other_trainings, "seed_words", seeds)
         return flat(training.fit(setting, 1.0, of, jax.random.key(0)))
 
     usual, noise = model(None), 1 if isinstance(training, opacus.DPSGD) else diffprivlib.SEED_WORDS - 1
@@ -180,7 +180,7 @@ def test_a_seed_of_noise_counts_in_full_width(library, monkeypatch):
 
 
 def test_seeds_are_whole_words_of_a_key():
-    words = np.array([_other_trainings.seed_words(jax.random.key(seed), 8) for seed in range(50)])
+    words = np.array([other_trainings.seed_words(jax.random.key(seed), 8) for seed in range(50)])
     assert np.unique(words).size == words.size
     assert all(0.3 < np.mean(words >> bit & 1) < 0.7 for bit in range(32))
 
@@ -263,21 +263,21 @@ def test_the_block_of_the_page_runs(library):
 def test_frames_tensors_and_datasets_are_rows(descent):
     training, _ = descent
     frame = pd.DataFrame(X)
-    features, labels = _fitting._check_arrays("rows", (frame, pd.Series(Y)), training)
+    features, labels = fitting._check_arrays("rows", (frame, pd.Series(Y)), training)
     np.testing.assert_array_equal(features, X)
     np.testing.assert_array_equal(labels, Y)
     odd = frame.astype(object)
     odd.iloc[7, 1] = "unknown"  # as a file may hold: nothing is raised for one value
-    features, _ = _fitting._check_arrays("rows", (odd, Y), training)
+    features, _ = fitting._check_arrays("rows", (odd, Y), training)
     assert np.isnan(features[7, 1])
     np.testing.assert_array_equal(np.delete(features, 7, axis=0), np.delete(X, 7, axis=0))
     with pytest.raises(TypeError, match="rows must be two arrays"):
-        _fitting._check_arrays("rows", (X.tolist(), Y), training)
+        fitting._check_arrays("rows", (X.tolist(), Y), training)
     for labels in (pd.Series(Y, dtype="boolean"), pd.Series(Y, dtype="category"), pd.Series(Y, dtype="Int64")):
         missing = labels.copy()
         missing[3] = None
         both = [
-            _fitting._check_arrays("rows", (frame, each), jax_privacy.DPSGD(zeros, linear, classes=(0, 1)))[1]
+            fitting._check_arrays("rows", (frame, each), jax_privacy.DPSGD(zeros, linear, classes=(0, 1)))[1]
             for each in (labels, missing)
         ]
         assert [each.dtype for each in both] == [float, float]  # not chosen by one value
@@ -285,7 +285,7 @@ def test_frames_tensors_and_datasets_are_rows(descent):
         assert np.isnan(both[1][3])
     odd = np.array(Y, object)
     with pytest.raises(ValueError, match="share memory"):
-        _fitting.check_rows(jax_privacy.DPSGD(zeros, linear, classes=(0, 1)), (X, odd), (X.copy(), odd))
+        fitting.check_rows(jax_privacy.DPSGD(zeros, linear, classes=(0, 1)), (X, odd), (X.copy(), odd))
     features, labels = opacus.stack(list(zip(X, Y, strict=True)))
     np.testing.assert_array_equal(features, X)
     np.testing.assert_array_equal(labels, Y)
@@ -296,7 +296,7 @@ def test_one_row_moves_a_sum_by_no_more_than_the_clip_norm():
     pytest.importorskip("jax_privacy")
     from jax_privacy import noise_addition
 
-    of = _other_trainings.finite_examples((X[:9] * 40, Y[:9]), None, regression=False)
+    of = other_trainings.finite_examples((X[:9] * 40, Y[:9]), None, regression=False)
     params, padding = zeros(None), np.zeros(9, bool)
     with jax.numpy_rank_promotion("allow"), jax.numpy_dtype_promotion("standard"):
         state = noise_addition.gaussian_privatizer(stddev=0.0, prng_key=0).init(params)
@@ -349,7 +349,7 @@ def test_each_step_of_jax_privacy_adds_noise_of_the_stated_deviation():
     setting = {"learning_rate": 0.5, "batch": 40, "epochs": 1, "clip_norm": 2.0}
     with jax.numpy_rank_promotion("allow"), jax.numpy_dtype_promotion("standard"):
         model = training.fit(setting, noise, (X, Y), jax.random.key(0))
-    assert jax_privacy._training.check_setting(setting, 400)[0] == steps
+    assert jax_privacy.training.check_setting(setting, 400)[0] == steps
     wanted = 0.5 * 2.0 * noise * np.sqrt(steps) / 40
     assert np.std(model["unused"]) == pytest.approx(wanted, rel=0.03)
 
@@ -358,8 +358,8 @@ def test_the_keys_of_params_batches_and_noise_differ(monkeypatch):
     pytest.importorskip("jax_privacy")
     from jax_privacy import noise_addition
 
-    keys, seeds, noised = [], _other_trainings.seed_words, noise_addition.gaussian_privatizer
-    monkeypatch.setattr(_other_trainings, "seed_words", lambda key, count: keys.append(key) or seeds(key, count))
+    keys, seeds, noised = [], other_trainings.seed_words, noise_addition.gaussian_privatizer
+    monkeypatch.setattr(other_trainings, "seed_words", lambda key, count: keys.append(key) or seeds(key, count))
     monkeypatch.setattr(
         noise_addition, "gaussian_privatizer", lambda **given: keys.append(given["prng_key"]) or noised(**given)
     )
@@ -505,8 +505,8 @@ def test_a_module_that_mixes_rows_is_refused():
 
 def expect_refused_unpaid(training, setting, message, tmp_path):
     path = tmp_path / "ledger"
-    ledger.create(path, notion="dp", level=9.0, delta=1e-3, protects=_fitting.TRAIN)
-    recordings = {_fitting.TRAIN: jaxdpbo.Recording(path, "one")}
+    ledger.create(path, notion="dp", level=9.0, delta=1e-3, protects=fitting.TRAIN)
+    recordings = {fitting.TRAIN: jaxdpbo.Recording(path, "one")}
     with pytest.raises(ValueError, match=message) as raised:
         tuning.tune_and_train(training, (X, Y), [setting], epsilon=8.0, delta=1e-4, ledgers=recordings)
     assert raised.value.__cause__ is not None

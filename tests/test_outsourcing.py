@@ -26,10 +26,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transform_cases import KINDS
 
-from jaxdpbo import _commands, outsourcing, transforms
-from jaxdpbo._commands import curator, modeler
+from jaxdpbo import commands, outsourcing, transforms
+from jaxdpbo.commands import curator, modeler
+from jaxdpbo.guarantee import assumptions, guarantees
 from jaxdpbo.outsourcing import ProtocolError
-from jaxdpbo.privacy import _assumptions, _guarantee
 
 ROOT = Path(__file__).parent.parent
 INPUTS = np.random.default_rng(0).uniform(-3, 3, (40, 2))
@@ -108,7 +108,7 @@ def test_what_is_published_is_read_back(tmp_path, kind):
     outsourcing.publish(tmp_path / "z", released)
     read = outsourcing.read_publication(tmp_path / "z").curated
     np.testing.assert_array_equal(read.z, released.z)
-    assert read.guarantee == _guarantee.guarantee_from_dict(released.guarantee.to_dict())
+    assert read.guarantee == guarantees.guarantee_from_dict(released.guarantee.to_dict())
     assert read.metadata.distribution == released.metadata.distribution
     assert (read.metadata.kind, read.metadata.scale) == (kind, released.metadata.scale)
     if released.metadata.projection is not None:
@@ -250,7 +250,7 @@ def test_an_evaluation_that_fails_is_refused_without_its_reason_and_may_be_asked
     (_, refusal) = said_to(tmp_path, published, ask(1, 3), evaluate=fails)
     assert refusal == {"error": "the evaluation of row 3 failed: ask again"}
     with opened(tmp_path, published) as record, pytest.raises(ProtocolError) as raised:
-        outsourcing._curator._evaluate(record, fails, 3)
+        outsourcing.curator._evaluate(record, fails, 3)
     assert raised.value.__cause__ is raised.value.__context__ is None
     assert said_to(tmp_path, published, ask(1, 3))[-1]["output"] == OUTPUTS[3]
 
@@ -571,11 +571,11 @@ def test_a_connection_that_is_reset_has_ended():
 def test_a_statement_is_read_back_or_refused():
     for kind in KINDS.values():
         statement = json.loads(json.dumps(kind.guarantee.to_dict()))
-        assert _guarantee.guarantee_from_dict(statement) == kind.guarantee.assuming(_assumptions.UNCHECKED)
+        assert guarantees.guarantee_from_dict(statement) == kind.guarantee.assuming(assumptions.UNCHECKED)
     with pytest.raises(ValueError, match="a guarantee has notion"):
-        _guarantee.guarantee_from_dict({"notion": "dp"})
+        guarantees.guarantee_from_dict({"notion": "dp"})
     with pytest.raises(ValueError, match="level must not be NaN"):
-        _guarantee.guarantee_from_dict(KINDS["gaussian"].guarantee.to_dict() | {"level": math.nan})
+        guarantees.guarantee_from_dict(KINDS["gaussian"].guarantee.to_dict() | {"level": math.nan})
 
 
 # The two programs
@@ -594,7 +594,7 @@ def curate(*arguments):
     """The curator in this process, which gets its standard streams back."""
     kept, streams = [os.dup(number) for number in range(3)], (sys.stdout, sys.stderr)
     try:
-        _commands.main(["curator", *map(str, arguments)])
+        commands.main(["curator", *map(str, arguments)])
     finally:
         if sys.stdout is not streams[0]:
             sys.stdout.close()
@@ -690,7 +690,7 @@ def test_the_two_programs_survive_being_killed(tmp_path, table):
     assert f"row {best['row']}: output" in told
     assert f"the modeler's answer is row {best['row']}" in told
     assert "guarantee: metric_dp 2, total variation at most 7.9e-31 (unit_distance 1)" in told
-    assert _assumptions.KEY_SECRET not in told
+    assert assumptions.KEY_SECRET not in told
 
 
 def test_the_modeler_hears_nothing_that_the_owners_code_prints(tmp_path, table):
@@ -917,7 +917,7 @@ def test_the_curator_makes_the_published_projection_of_the_numbers_on_its_comman
 )
 def test_a_modeler_without_a_curator_says_so(capsys, command, message):
     with pytest.raises(SystemExit) as end:
-        _commands.main(["modeler", "--lengthscale=1", "--curator", command])
+        commands.main(["modeler", "--lengthscale=1", "--curator", command])
     assert message in f"{end.value}{capsys.readouterr().err}"
 
 

@@ -48,7 +48,7 @@ def test_linters_are_pinned():
 
 
 def test_the_metadata_say_what_a_package_index_shows():
-    assert PROJECT["scripts"] == {"jaxdpbo": "jaxdpbo._commands:main"}
+    assert PROJECT["scripts"] == {"jaxdpbo": "jaxdpbo.commands:main"}
     assert "Typing :: Typed" in PROJECT["classifiers"]
     assert (ROOT / "jaxdpbo" / "py.typed").exists()
     for extra, requirements in PROJECT["optional-dependencies"].items():

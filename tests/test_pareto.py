@@ -10,27 +10,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles import pareto as oracle
 
-from jaxdpbo.surrogate import _acquisition, _pareto
+from jaxdpbo.surrogate import acquisition, pareto
 
 CAPACITY = 8
 
 
 @jax.jit
 def front(values, mask, reference):
-    strips = _pareto.strips(values, mask, reference)
-    return _pareto.is_non_dominated(values, mask), _pareto.hypervolume(values, mask, reference), strips
+    strips = pareto.strips(values, mask, reference)
+    return pareto.is_non_dominated(values, mask), pareto.hypervolume(values, mask, reference), strips
 
 
-volume = jax.jit(_pareto.hypervolume)
-gained = jax.jit(jax.vmap(_acquisition.gained_hypervolume, in_axes=(0, None)))
+volume = jax.jit(pareto.hypervolume)
+gained = jax.jit(jax.vmap(acquisition.gained_hypervolume, in_axes=(0, None)))
 
 
 @jax.jit
 def acquisitions(mean, deviation, strips):
     return (
-        _acquisition.probability_of_improvement(mean, deviation, strips),
-        _acquisition.expected_hypervolume_improvement(mean, deviation, strips),
-        _acquisition.hvpoi(mean, deviation, strips, _acquisition.gained_hypervolume(mean, strips)),
+        acquisition.probability_of_improvement(mean, deviation, strips),
+        acquisition.expected_hypervolume_improvement(mean, deviation, strips),
+        acquisition.hvpoi(mean, deviation, strips, acquisition.gained_hypervolume(mean, strips)),
     )
 
 
@@ -67,14 +67,14 @@ def test_hypervolume_is_the_volume_of_the_union_of_boxes(objectives):
         values, mask, reference = drawn(rng, objectives)
         assert volume(values, mask, reference) == pytest.approx(oracle.hypervolume(values[mask], reference), abs=1e-12)
     with pytest.raises(ValueError, match="values must have 2 or 3 objectives, got 4"):
-        _pareto.hypervolume(jnp.ones((3, 4)), jnp.ones(3, bool), jnp.ones(4))
+        pareto.hypervolume(jnp.ones((3, 4)), jnp.ones(3, bool), jnp.ones(4))
 
 
 def test_expectations_are_those_of_simulation():
     rng = np.random.default_rng(1)
     for _ in range(6):
         values, mask, reference = drawn(rng)
-        strips = _pareto.strips(jnp.asarray(values), jnp.asarray(mask), jnp.asarray(reference))
+        strips = pareto.strips(jnp.asarray(values), jnp.asarray(mask), jnp.asarray(reference))
         mean, deviation = rng.uniform(0, 1.2, 2), rng.uniform(0.05, 0.5, 2)
         sample = mean + deviation * rng.normal(size=(200_000, 2))
         gains = np.asarray(gained(sample, strips))
@@ -90,7 +90,7 @@ def test_nothing_dominated_is_worth_anything_and_gradients_are_finite(points, de
     values = np.full((CAPACITY, 2), 9.0)
     values[: len(points)] = points
     mask = np.arange(CAPACITY) < len(points)
-    strips = _pareto.strips(jnp.asarray(values), jnp.asarray(mask), jnp.ones(2))
+    strips = pareto.strips(jnp.asarray(values), jnp.asarray(mask), jnp.ones(2))
     assert gained(values, strips)[0] == 0  # a point of the front, or beyond the reference
     slopes = gradients(jnp.asarray(values[0]), jnp.full(2, deviation), strips)
     assert all(np.all(np.isfinite(slope)) for slope in slopes)
@@ -99,12 +99,12 @@ def test_nothing_dominated_is_worth_anything_and_gradients_are_finite(points, de
 @jax.jit
 def gradients(mean, deviation, strips):
     def hvpoi(mean, deviation, strips):
-        gain = _acquisition.gained_hypervolume(mean, strips)
-        return _acquisition.hvpoi(mean, deviation, strips, gain)
+        gain = acquisition.gained_hypervolume(mean, strips)
+        return acquisition.hvpoi(mean, deviation, strips, gain)
 
     return [
         jax.grad(function, argnums=(0, 1))(mean, deviation, strips)
-        for function in (hvpoi, _acquisition.expected_hypervolume_improvement)
+        for function in (hvpoi, acquisition.expected_hypervolume_improvement)
     ]
 
 

@@ -13,7 +13,22 @@ import pyarrow.parquet as pq
 import pytest
 
 from jaxdpbo import Execution, Search, minimize, tables
-from jaxdpbo.tables import _arrow, _beam, _dask, _engine, _people, _ray, _spark, _table
+from jaxdpbo.tables import (
+    arrow,
+    beam_table,
+    dask_table,
+    ray_table,
+    spark_table,
+)
+from jaxdpbo.tables import (
+    engine as _engine,
+)
+from jaxdpbo.tables import (
+    people as _people,
+)
+from jaxdpbo.tables import (
+    table as _table,
+)
 
 ROWS, PEOPLE, MOST = 300, 70, 4
 RNG = np.random.default_rng(0)
@@ -139,18 +154,21 @@ class Shuffled(_engine.EngineTable):
         return sums
 
     def of_ray(self, split, task):
-        pieces = [_ray._split_block(split, part, self._names, self._people) for part in self.parts]
-        return [_ray._add_pieces(task, number, *rows) for number, rows in enumerate(zip(*pieces, strict=True))]
+        pieces = [ray_table._split_block(split, part, self._names, self._people) for part in self.parts]
+        return [ray_table._add_pieces(task, number, *rows) for number, rows in enumerate(zip(*pieces, strict=True))]
 
     def of_beam(self, split, task):
-        cut, add, groups = _beam._make_splitter(split, self._names, self._people), _beam._make_adder(task), {}
+        cut, add, groups = beam_table._make_splitter(split, self._names, self._people), beam_table._make_adder(task), {}
         for part in self.parts:
             for number, content in cut(part):
                 groups.setdefault(number, []).append(content)
         return [_engine.PartitionSum(group[0], *add(group)) for group in groups.items()]
 
     def of_spark(self, split, task):
-        cut, add = _spark._make_splitter(split, self._names, self._people), _spark._make_adder(task, self._names)
+        cut, add = (
+            spark_table._make_splitter(split, self._names, self._people),
+            spark_table._make_adder(task, self._names),
+        )
         rows = pa.Table.from_batches([piece for part in self.parts for piece in cut(part.to_batches())])
         sums = [
             add((pa.scalar(number),), rows.filter(pa.compute.equal(rows["range"], number)))
@@ -179,13 +197,13 @@ def test_a_range_that_is_missing_or_there_twice_is_seen(plant, says, small):
 
 
 def test_numbers_of_people_of_any_type_are_whole_or_nobodys():
-    ones = _arrow._to_persons
+    ones = arrow._to_persons
     np.testing.assert_array_equal(ones(pa.array([3, None, -7], pa.int32())), [3, -1, -7])
     assert ones(pa.array([2**64 - 5], pa.uint64())) < 0
     np.testing.assert_array_equal(ones(pa.array([3.0, None, np.nan, np.inf, 2.5, 1e300])), [3, -1, -1, -1, -1, -1])
     np.testing.assert_array_equal(ones(pa.array(["Ann", "3", None])), [-1, 3, -1])
     frame = pd.DataFrame({"person": pd.array([1, None], "Int64"), "x": [1.0, 2.0]})
-    (rows,) = _dask._read_people(frame, ["x"], _people.People("person", 3, 1))
+    (rows,) = dask_table._read_people(frame, ["x"], _people.People("person", 3, 1))
     np.testing.assert_array_equal(rows.persons, [1, -1])
 
 

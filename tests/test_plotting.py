@@ -8,13 +8,13 @@ import pytest
 
 matplotlib.use("Agg")
 
-from jaxdpbo import dpareto, plotting, preview, private_estimate, private_search
-from jaxdpbo.dp_gibo import Release
+from jaxdpbo import audit, dpareto, plotting, preview, private_estimate, private_search
+from jaxdpbo.algorithms.dp_gibo import Release
 from jaxdpbo.drivers import Run
-from jaxdpbo.privacy import _auditing, _composed_guarantee, _guarantee
+from jaxdpbo.guarantee import composed_guarantee, guarantees
 
-GDP = _guarantee.guarantee("gdp", 1.0, "replace_one", "people", parts=(("a", 0.6), ("b", 0.8)))
-DP = _guarantee.guarantee("dp", 0.5, "replace_one", "people")
+GDP = guarantees.guarantee("gdp", 1.0, "replace_one", "people", parts=(("a", 0.6), ("b", 0.8)))
+DP = guarantees.guarantee("dp", 0.5, "replace_one", "people")
 
 
 def walk(seed):
@@ -51,13 +51,13 @@ def test_a_front_is_a_line_of_what_nothing_dominates():
 
 
 def test_a_trade_off_is_what_the_statement_says():
-    axes = plotting.plot_trade_off(GDP, measured=_auditing.TradeOff(np.array([0.5]), np.array([0.4])))
+    axes = plotting.plot_trade_off(GDP, measured=audit.TradeOff(np.array([0.5]), np.array([0.4])))
     rates = axes.lines[1].get_xdata()
-    np.testing.assert_allclose(axes.lines[1].get_ydata(), _auditing.declared_trade_off(GDP, rates))
+    np.testing.assert_allclose(axes.lines[1].get_ydata(), audit.declared_trade_off(GDP, rates))
     assert np.all(axes.lines[1].get_ydata() <= axes.lines[0].get_ydata() + 1e-12)
     assert len(axes.lines) == 3
     with pytest.raises(ValueError, match="notion"):
-        plotting.plot_trade_off(_guarantee.no_guarantee("people", "none"))
+        plotting.plot_trade_off(guarantees.no_guarantee("people", "none"))
 
 
 def test_trade_offs_in_the_same_axes_differ_in_colour():
@@ -69,7 +69,7 @@ def test_trade_offs_in_the_same_axes_differ_in_colour():
 
 
 def test_an_audit_is_a_share_of_its_claim():
-    found = _auditing.Audit(0.4, 1.2, 0.0, 1, 0, 10)
+    found = audit.Audit(0.4, 1.2, 0.0, 1, 0, 10)
     axes = plotting.plot_audit([found, found], [GDP, DP], ["one", "two"])
     assert [bar.get_width() for bar in axes.patches] == [1.2, 0.8]
     assert axes.patches[0].get_facecolor() != axes.patches[1].get_facecolor()  # one is refuted
@@ -86,11 +86,11 @@ def test_previews_are_sorted_by_users_and_a_budget_adds_up():
         plotting.plot_previews([])
     bars = plotting.plot_budget(GDP).patches
     np.testing.assert_allclose([bar.get_width() for bar in bars], [0.36, 0.64])
-    assert len(plotting.plot_budget(_guarantee.guarantee("gdp", 1.0, "replace_one", "people")).patches) == 1
+    assert len(plotting.plot_budget(guarantees.guarantee("gdp", 1.0, "replace_one", "people")).patches) == 1
     with pytest.raises(ValueError, match="notion"):
         plotting.plot_budget(DP)
     stages = [("a choice", "bounded_range", 0.5), ("a search", "gaussian", 0.3)]
-    stated = _composed_guarantee.guarantee_from_stages(stages, "people").to_dp(1e-5)
+    stated = composed_guarantee.guarantee_from_stages(stages, "people").to_dp(1e-5)
     bars = plotting.plot_budget(stated).patches
     assert sum(bar.get_width() for bar in bars) == pytest.approx(1.0)
     assert bars[1].get_width() == pytest.approx((0.3 / stated.also[1]) ** 2)

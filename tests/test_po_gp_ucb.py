@@ -11,8 +11,7 @@ from oracles import dp_gp_ucb as oracle
 from oracles import kernels as kernel_oracle
 from oracles.ucb import beta_of_candidates
 
-from jaxdpbo import drivers, po_gp_ucb
-from jaxdpbo.privacy import _transforms
+from jaxdpbo import drivers, po_gp_ucb, transforms
 from jaxdpbo.theory import po_gp_ucb as theory
 
 SIDE = 15
@@ -20,9 +19,9 @@ GRID = np.stack(np.meshgrid(np.linspace(0, 7.5, SIDE), np.linspace(0, 7.5, SIDE)
 LENGTHSCALE, NOISE, STEPS = 1.25, 1e-3, 20
 
 
-def curated(epsilon=3.0, seed=0, kind=_transforms.planar_laplace, **options):
+def curated(epsilon=3.0, seed=0, kind=transforms.planar_laplace, **options):
     chosen = kind(centre=np.full(2, 3.75), scale=1.0, epsilon=epsilon, **options)
-    return _transforms.curate(jax.random.key(seed), chosen, GRID, insecure_key=True)
+    return transforms.curate(jax.random.key(seed), chosen, GRID, insecure_key=True)
 
 
 def config(given, **changes):
@@ -43,8 +42,8 @@ def functions(count):
 
 def test_the_picks_are_the_oracles():
     """With the published transform the rows are taken for inputs."""
-    given = _transforms.curate(
-        jax.random.key(0), _transforms.random_projection(dimension=2, projected=4, epsilon=1e4, delta=1e-5), GRID
+    given = transforms.curate(
+        jax.random.key(0), transforms.random_projection(dimension=2, projected=4, epsilon=1e4, delta=1e-5), GRID
     )
     (utilities,) = functions(1)
     done = drivers.run_scan(
@@ -117,10 +116,10 @@ def test_the_best_rank_is_the_largest_whose_threshold_the_data_reach():
     grid *= 25 / np.linalg.norm(grid, axis=1).max()
     smallest = np.linalg.svd(grid - grid.mean(axis=0), compute_uv=False).min()
     assert smallest == pytest.approx(1030.88, abs=0.01)
-    found = [_transforms.largest_rank(smallest, math.exp(power), 1e-5) for power in (0, 0.9, 1.1, 1.3, 1.5)]
+    found = [transforms.largest_rank(smallest, math.exp(power), 1e-5) for power in (0, 0.9, 1.1, 1.3, 1.5)]
     assert found == [1, 7, 11, 15, 22]
-    assert _transforms.threshold(11, math.exp(1.1), 1e-5) <= smallest < _transforms.threshold(12, math.exp(1.1), 1e-5)
-    assert _transforms.largest_rank(1.0, 1.0, 1e-5) == 0
+    assert transforms.threshold(11, math.exp(1.1), 1e-5) <= smallest < transforms.threshold(12, math.exp(1.1), 1e-5)
+    assert transforms.largest_rank(1.0, 1.0, 1e-5) == 0
 
 
 def test_distances_keep_within_lemma_1_and_theorem_2():
@@ -134,12 +133,12 @@ def test_distances_keep_within_lemma_1_and_theorem_2():
         return np.sum((rows[apart[0]] - rows[apart[1]]) ** 2, axis=1)
 
     for epsilon in (1e9, 2e3):
-        chosen = _transforms.random_projection(dimension=3, projected=rank, epsilon=epsilon, delta=1e-5)
+        chosen = transforms.random_projection(dimension=3, projected=rank, epsilon=epsilon, delta=1e-5)
         smallest = np.linalg.svd(inputs - inputs.mean(axis=0), compute_uv=False).min()
         low, high = theory.distance_factors(0.4, smallest, chosen.threshold)
         assert (high > 1.4) == (smallest < chosen.threshold) == (epsilon < 1e9)
         for seed in range(20):
-            ratios = squared(np.asarray(_transforms.curate(jax.random.key(seed), chosen, inputs).z)) / squared(inputs)
+            ratios = squared(np.asarray(transforms.curate(jax.random.key(seed), chosen, inputs).z)) / squared(inputs)
             assert low <= ratios.min()
             assert ratios.max() <= high
 
@@ -157,10 +156,10 @@ def test_a_smaller_rank_allows_a_larger_distortion_and_a_larger_failure_alone():
 def test_epsilon_enters_the_regret_by_the_threshold_alone():
     """Remark 4: where the data reach it nothing depends on epsilon; below it theorem 2's factor does, through it."""
     rank, delta, smallest = 11, 1e-5, 1000.0
-    least = _transforms.threshold(rank, 1.0, delta) / smallest  # the threshold falls as 1 / epsilon
+    least = transforms.threshold(rank, 1.0, delta) / smallest  # the threshold falls as 1 / epsilon
 
     def factors(epsilon):
-        return theory.distance_factors(0.4, smallest, _transforms.threshold(rank, epsilon, delta))
+        return theory.distance_factors(0.4, smallest, transforms.threshold(rank, epsilon, delta))
 
     assert {factors(share * least) for share in (1.001, 2.0, 100.0)} == {(0.6, 1.4)}
     below = np.array([factors(share * least) for share in (0.999, 0.5, 0.1)])
@@ -200,8 +199,8 @@ def test_no_answer_that_is_private_for_any_replacement_beats_the_floor():
 def test_a_kernel_that_knows_the_cells_searches_better():
     """Rows that named the same cell are not the same row, as a kernel of places has it."""
     cells, count = np.stack(np.meshgrid([1.25, 3.75, 6.25], [1.25, 3.75, 6.25]), -1).reshape(-1, 2), 100
-    chosen = _transforms.randomised_response(centre=np.zeros(2), scale=1.0, epsilon=6.0, cells=cells)
-    given = _transforms.curate(jax.random.key(0), chosen, GRID, insecure_key=True)
+    chosen = transforms.randomised_response(centre=np.zeros(2), scale=1.0, epsilon=6.0, cells=cells)
+    given = transforms.curate(jax.random.key(0), chosen, GRID, insecure_key=True)
     keys, tables = jax.random.split(jax.random.key(2), count), functions(count)
     best, regrets = tables.max(axis=1), {}
     for aware in (True, False):

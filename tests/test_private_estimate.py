@@ -8,10 +8,10 @@ from option_groups import group_options
 
 import jaxdpbo
 from jaxdpbo import Space, accounting, dp_gd, dp_gibo, dp_gp_ucb, drivers, space
-from jaxdpbo._algorithms import private_estimate, private_search
-from jaxdpbo.drivers import _methods
-from jaxdpbo.privacy import _budget_calibration, _composed_guarantee, _guarantee
-from jaxdpbo.privacy._composed_guarantee import RELEASES
+from jaxdpbo.algorithms import private_estimate, private_search
+from jaxdpbo.drivers import methods
+from jaxdpbo.guarantee import budget_calibration, composed_guarantee, guarantees
+from jaxdpbo.guarantee.composed_guarantee import RELEASES
 
 USERS = 400
 RECORDS = np.random.default_rng(0).normal([1.0, 2.0], 0.2, (USERS, 2))
@@ -104,7 +104,7 @@ def test_its_parts_are_named():
 
 ESTIMATE, DESIGN = private_estimate.ESTIMATE, private_search.DESIGN_CHOICE
 PARTS = {
-    "local": [_composed_guarantee.FIND_SCALE, RELEASES, ESTIMATE],
+    "local": [composed_guarantee.FIND_SCALE, RELEASES, ESTIMATE],
     "start_then_local": [DESIGN, RELEASES, private_search.LAST_CHOICE, ESTIMATE],
     "choice": [DESIGN, ESTIMATE],
     "in_order": [DESIGN, ESTIMATE],
@@ -113,28 +113,28 @@ PARTS = {
 }
 
 
-@pytest.mark.parametrize("method", _methods.METHODS)
+@pytest.mark.parametrize("method", methods.METHODS)
 def test_the_parts_are_the_mechanisms_of_the_method(method):
     """No noisy means where a search only chooses."""
     search = jaxdpbo.Search(method=method, steps=6, batch=2, estimate_share=0.1)
-    budget = _budget_calibration.RequestedBudget(2.0)
-    plan = _methods.plan(search, _methods.Task(USERS, budget, BOX, RANGE, method == _methods.PROPOSED))
+    budget = budget_calibration.RequestedBudget(2.0)
+    plan = methods.plan(search, methods.Task(USERS, budget, BOX, RANGE, method == methods.PROPOSED))
     stated = plan.algorithm.privacy(plan.config)
     assert [name for name, _ in stated.parts] == PARTS[method]
     assert accounting.compose_gdp_rounded_up(*dict(stated.parts).values()) == pytest.approx(stated.level, rel=1e-12)
 
 
 def test_a_clip_norm_that_is_found_first_is_a_part_of_each_search_around_it():
-    search = jaxdpbo.Search(method=_methods.START, steps=6, batch=2, clip_norm="private", estimate_share=0.1)
-    plan = _methods.plan(search, _methods.Task(USERS, _budget_calibration.RequestedBudget(2.0), BOX, RANGE))
+    search = jaxdpbo.Search(method=methods.START, steps=6, batch=2, clip_norm="private", estimate_share=0.1)
+    plan = methods.plan(search, methods.Task(USERS, budget_calibration.RequestedBudget(2.0), BOX, RANGE))
     names = [name for name, _ in plan.algorithm.privacy(plan.config).parts]
-    place = PARTS[_methods.START].index(RELEASES)
-    assert names == [*PARTS[_methods.START][:place], _composed_guarantee.FIND_SCALE, *PARTS[_methods.START][place:]]
+    place = PARTS[methods.START].index(RELEASES)
+    assert names == [*PARTS[methods.START][:place], composed_guarantee.FIND_SCALE, *PARTS[methods.START][place:]]
 
 
 def test_an_algorithm_that_names_no_mechanism_is_the_search():
-    stated = _guarantee.guarantee("gdp", 0.5, "replace_one", "users")
-    assert _composed_guarantee.guarantee_stages(object(), stated) == (("the search", "gaussian", 0.5),)
+    stated = guarantees.guarantee("gdp", 0.5, "replace_one", "users")
+    assert composed_guarantee.guarantee_stages(object(), stated) == (("the search", "gaussian", 0.5),)
 
 
 @pytest.mark.parametrize(

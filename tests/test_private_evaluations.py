@@ -11,9 +11,10 @@ from option_groups import group_options
 from scipy.stats import kstest, norm
 
 from jaxdpbo import Execution, accounting, drivers, gp_ucb, random_search, tables
-from jaxdpbo._algorithms import private_evaluations
-from jaxdpbo.drivers import BudgetExhausted, PrivateObjective, _compiled_steps
-from jaxdpbo.privacy import _assumptions, _private_mean
+from jaxdpbo.algorithms import private_evaluations
+from jaxdpbo.drivers import BudgetExhausted, PrivateObjective, compiled_steps
+from jaxdpbo.guarantee import assumptions
+from jaxdpbo.noise import private_mean
 
 USERS, STEPS, RANGE = 200, 12, (0.0, 2.0)
 CANDIDATES = np.linspace(0.0, 1.0, 15)[:, None]
@@ -56,9 +57,9 @@ def test_the_guarantee_is_unconditional_gdp():
     statement = ALGORITHM.privacy(config(2.0))
     assert (statement.notion, statement.level, statement.relation) == ("gdp", 2.0, "replace_one")
     assert set(statement.assumptions) == {
-        _assumptions.IDEAL_NOISE,
-        _assumptions.PUBLIC_CONFIG,
-        _assumptions.SEPARABLE_LOSSES,
+        assumptions.IDEAL_NOISE,
+        assumptions.PUBLIC_CONFIG,
+        assumptions.SEPARABLE_LOSSES,
     }
     assert ALGORITHM.privacy(config(np.inf)).notion == "none"
 
@@ -102,9 +103,9 @@ def test_released_values_carry_the_declared_noise():
 def raw_means(losses):
     """Before the noise, and how many were moved."""
     chosen = config(np.inf, noise="none")
-    total, clipped = _private_mean.sum_clipped_losses(chosen.budget, jnp.asarray(losses), chosen.low, chosen.high)
-    released = _private_mean.skip_noise(chosen.budget, total)
-    return _private_mean.mean_of_losses(chosen.budget, released, chosen.low, chosen.high), clipped
+    total, clipped = private_mean.sum_clipped_losses(chosen.budget, jnp.asarray(losses), chosen.low, chosen.high)
+    released = private_mean.skip_noise(chosen.budget, total)
+    return private_mean.mean_of_losses(chosen.budget, released, chosen.low, chosen.high), clipped
 
 
 @pytest.mark.parametrize("junk", [np.nan, np.inf, -np.inf, 1e300, -7.0, 0.3])
@@ -134,14 +135,14 @@ def test_the_whole_state_is_what_was_released():
     found = run(config()).diagnostics
     assert found.state.raw == found.memory == ()
     chosen, key = config(), jax.random.key(5)
-    start = _compiled_steps.begin(ALGORITHM, key, chosen)
-    query = _compiled_steps.ask(ALGORITHM, key, chosen, start.state)
+    start = compiled_steps.begin(ALGORITHM, key, chosen)
+    query = compiled_steps.ask(ALGORITHM, key, chosen, start.state)
     states = []
     for shift in (0.0, 0.25):  # other users' losses, the same mean: the same everything
         losses = np.full((1, USERS), 0.75)
         losses[0, :100] += shift
         losses[0, 100:] -= shift
-        states.append(_compiled_steps.learn(ALGORITHM, key, chosen, start, query, jnp.asarray(losses))[0])
+        states.append(compiled_steps.learn(ALGORITHM, key, chosen, start, query, jnp.asarray(losses))[0])
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12), *states)
 
 
@@ -200,8 +201,8 @@ def test_the_wrapper_spends_and_then_refuses():
             private(0.5)
     assert [spent.value for spent in private.spent] == values
     assert private.guarantee.level == 1.0
-    assert _assumptions.KEY_SECRET in private.guarantee.assumptions
-    assert _assumptions.KEY_SECRET not in objective(key=None).guarantee.assumptions
+    assert assumptions.KEY_SECRET in private.guarantee.assumptions
+    assert assumptions.KEY_SECRET not in objective(key=None).guarantee.assumptions
     assert "0 of 3 evaluations left" in repr(private)
 
 

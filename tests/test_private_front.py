@@ -12,9 +12,9 @@ from oracles import pareto as oracle
 from training_cases import Trivial
 
 from jaxdpbo import Recording, accounting, ledger, tuning
-from jaxdpbo.privacy import _assumptions
-from jaxdpbo.privacy._accounting import stage
-from jaxdpbo.tuning import _fitting, _front, _selection
+from jaxdpbo.accounting import stage
+from jaxdpbo.guarantee import assumptions
+from jaxdpbo.tuning import fitting, front, selection
 
 X, Y = np.random.default_rng(0).normal(size=(400, 3)), np.zeros(400, int)
 SETTINGS, DELTA = [0.2, 0.4, 0.9], 1e-4
@@ -49,10 +49,10 @@ def test_all_trainings_together_cost_what_is_stated(levels):
     training = Given()
     found = searched(training=training, levels=levels)
     assert len(found.models) == len(training.noises) >= 2
-    assert {each.protects for each in found.guarantees} == {_fitting.TRAIN, _fitting.VALIDATION}
+    assert {each.protects for each in found.guarantees} == {fitting.TRAIN, fitting.VALIDATION}
     for each in found.guarantees:
         assert 2.9 < each.epsilon(delta=DELTA) <= 3.0
-        assert _assumptions.WEAK_KEY in each.assumptions
+        assert assumptions.WEAK_KEY in each.assumptions
     assert not exceeded(found, training.noises)
     np.testing.assert_array_equal(found.noises, training.noises)
     alone = [accounting.gdp_epsilon(1 / noise, DELTA) for noise in found.noises]
@@ -60,7 +60,7 @@ def test_all_trainings_together_cost_what_is_stated(levels):
 
 
 def test_a_search_that_does_not_stop_is_seen(monkeypatch):
-    monkeypatch.setattr(_front, "_fits", lambda *_: True)
+    monkeypatch.setattr(front, "_fits", lambda *_: True)
     training = Given()
     assert exceeded(searched(training=training, levels=LARGE), training.noises)
 
@@ -109,7 +109,7 @@ def test_the_search_reads_noised_scores_alone(monkeypatch):
 
     def run(rows, training):
         left = iter(kept)
-        monkeypatch.setattr(_fitting, "score_silently", lambda *_: next(left))
+        monkeypatch.setattr(fitting, "score_silently", lambda *_: next(left))
         found = searched(rows, training=training)
         return found.settings, found.epsilons.tolist(), found.errors.tolist(), found.front.tolist()
 
@@ -123,7 +123,7 @@ def test_the_search_reads_noised_scores_alone(monkeypatch):
             return setting
 
     assert run((X, Y), Trivial()) == run((X * 100, Y + 1), Failing())
-    monkeypatch.setattr(_fitting, "score_silently", lambda *_: 0.5)
+    monkeypatch.setattr(fitting, "score_silently", lambda *_: 0.5)
     assert searched().settings != run((X, Y), Trivial())[0]  # but they read these
 
 
@@ -197,7 +197,7 @@ def test_a_training_that_fails_late_has_failed():
 def test_what_a_run_returned_is_waited_for(output):
     """JAX takes no dict apart whose keys have no order."""
     with pytest.raises(ValueError, match="I saw a row"):
-        _selection.wait(output)
+        selection.wait(output)
 
 
 def test_nothing_but_released_values_differs_between_neighbours(tmp_path, caplog, capfd, trials):
@@ -221,12 +221,12 @@ def test_nothing_but_released_values_differs_between_neighbours(tmp_path, caplog
             data, path = X.copy(), tmp_path / str(number)
             if number:
                 data[rng.integers(400)] = rng.choice([1e300, np.nan, -np.inf, 5.0])
-            ledger.create(path, notion="dp", level=5.0, delta=1e-2, total_variation=1e-3, protects=_fitting.TRAIN)
+            ledger.create(path, notion="dp", level=5.0, delta=1e-2, total_variation=1e-3, protects=fitting.TRAIN)
             caplog.clear()
-            found = searched((data, Y), training=Telling(), ledgers={_fitting.TRAIN: Recording(path, "one")})
+            found = searched((data, Y), training=Telling(), ledgers={fitting.TRAIN: Recording(path, "one")})
             (spend,) = ledger.account(path).spends
             kept = spend._replace(when="", who="", fingerprint="")
-            released = _front.Front(*[()] * 6, guarantees=found.guarantees)
+            released = front.Front(*[()] * 6, guarantees=found.guarantees)
             said.append((repr(released), pickle.dumps(released), caplog.text, tuple(capfd.readouterr()), repr(kept)))
     assert len(set(said)) == 1
     assert not warned
@@ -244,18 +244,18 @@ def test_a_training_without_a_level_is_refused_and_one_that_costs_nothing_is_not
             return stage.pure_stage(0.0)
 
     path = tmp_path / "budget"
-    ledger.create(path, notion="dp", level=5.0, delta=1e-2, total_variation=1e-3, protects=_fitting.TRAIN)
+    ledger.create(path, notion="dp", level=5.0, delta=1e-2, total_variation=1e-3, protects=fitting.TRAIN)
     with pytest.raises(ValueError, match="training must be Gaussian DP but for a delta"):
-        searched(training=Approximate(), ledgers={_fitting.TRAIN: Recording(path, "one")})
+        searched(training=Approximate(), ledgers={fitting.TRAIN: Recording(path, "one")})
     assert not ledger.account(path).spends
     assert len(searched(training=Free()).errors) == COUNT
 
 
 def test_settings_are_placed_by_rank():
     mixed = [{"rate": 1e-3, "kind": "a"}, {"rate": 1.0, "kind": "b"}, {"rate": 50.0, "kind": "a"}]
-    np.testing.assert_array_equal(_front._coordinates(mixed), [[0, 0], [0.5, 1], [1, 0]])
+    np.testing.assert_array_equal(front._coordinates(mixed), [[0, 0], [0.5, 1], [1, 0]])
     with pytest.raises(ValueError, match="same names"):
-        _front._coordinates([{"rate": 1.0}, {"speed": 1.0}])
+        front._coordinates([{"rate": 1.0}, {"speed": 1.0}])
 
 
 @pytest.mark.parametrize(
@@ -274,7 +274,7 @@ def test_settings_are_placed_by_rank():
 )
 def test_what_is_out_of_range_is_refused_before_anything_is_charged(options, kind, said, tmp_path):
     path = tmp_path / "budget"
-    ledger.create(path, notion="dp", level=5.0, delta=1e-2, total_variation=1e-3, protects=_fitting.TRAIN)
+    ledger.create(path, notion="dp", level=5.0, delta=1e-2, total_variation=1e-3, protects=fitting.TRAIN)
     with pytest.raises(kind, match=said):
-        searched(ledgers={_fitting.TRAIN: Recording(path, "one")}, **options)
+        searched(ledgers={fitting.TRAIN: Recording(path, "one")}, **options)
     assert not ledger.account(path).spends

@@ -18,11 +18,12 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import check_estimator
 
 from jaxdpbo import Execution, Recording, Search, ledger, minimize, secret_key, space, tuning
-from jaxdpbo.integrations.sklearn import PrivateClassifier, PrivateRegressor, _columns, _layered_training
-from jaxdpbo.integrations.sklearn._private_models import _few_rows_note, _read_table, _read_targets
-from jaxdpbo.privacy import _assumptions, _guarantee
-from jaxdpbo.training import _models
-from jaxdpbo.tuning import _fitting, _training
+from jaxdpbo.guarantee import assumptions, guarantees
+from jaxdpbo.integrations.sklearn import PrivateClassifier, PrivateRegressor, layered_training
+from jaxdpbo.integrations.sklearn import columns as _columns
+from jaxdpbo.integrations.sklearn.private_models import _few_rows_note, _read_table, _read_targets
+from jaxdpbo.training import models as _models
+from jaxdpbo.tuning import fitting, training
 
 RNG = np.random.default_rng(0)
 ROWS = 300
@@ -240,7 +241,7 @@ def test_many_classes_and_hidden_layers():
     assert list(model.classes_) == [1, 2, 3]  # sorted, as scikit-learn's metrics take them
     assert proba.shape == (ROWS, 3)
     assert metrics.log_loss(labels, proba) < 5
-    assert _layered_training.hidden_widths(model.model_) == (4,)
+    assert layered_training.hidden_widths(model.model_) == (4,)
     np.testing.assert_array_equal(model.predict(FRAME), np.array([1, 2, 3])[np.argmax(proba, axis=1)])
 
 
@@ -284,10 +285,10 @@ def test_a_row_with_another_label_does_not_train_and_moves_nothing_else(label, f
 def test_one_guarantee_for_all_rows_is_the_larger_of_both(fitted):
     rows = encoded(FRAME), (LABELS == "yes").astype(int)
     apart = tuning.tune_and_train(
-        _layered_training.LayeredDPSGD(rows[0].shape[1], 2), rows, SETTINGS, **BUDGET, key=RUN.key, insecure_key=True
+        layered_training.LayeredDPSGD(rows[0].shape[1], 2), rows, SETTINGS, **BUDGET, key=RUN.key, insecure_key=True
     )
     stated = fitted.guarantee_
-    assert stated.protects.startswith(f"{_guarantee.ALL_ROWS}; NOT ")
+    assert stated.protects.startswith(f"{guarantees.ALL_ROWS}; NOT ")
     assert stated.level == max(other.level for other in apart.guarantees)
     assert 0.98 * BUDGET["epsilon"] < stated.epsilon(BUDGET["delta"]) <= BUDGET["epsilon"]
     assert set(stated.assumptions) == set(apart.guarantees[0].assumptions)
@@ -301,15 +302,15 @@ def test_one_guarantee_for_all_rows_is_the_larger_of_both(fitted):
 
 def test_the_guarantee_says_what_it_assumes_of_rows_and_what_it_leaves_out(fitted, tmp_path):
     path = tmp_path / "ledger.jsonl"
-    ledger.create(path, notion="dp", level=20.0, delta=1e-2, total_variation=1e-3, protects=_guarantee.ALL_ROWS)
+    ledger.create(path, notion="dp", level=20.0, delta=1e-2, total_variation=1e-3, protects=guarantees.ALL_ROWS)
     models = fitted, regressor(run=None, ledger=Recording(path, "model")).fit(FRAME, FRAME["age"])
     for model in models:
-        assert {_assumptions.OWN_ROWS, _assumptions.ONE_ROW} < set(model.guarantee_.assumptions)
+        assert {assumptions.OWN_ROWS, assumptions.ONE_ROW} < set(model.guarantee_.assumptions)
         (stated,) = model.report_.to_dict()["guarantees"]
-        assert stated["protects"] == _guarantee.ALL_ROWS
+        assert stated["protects"] == guarantees.ALL_ROWS
         for unprotected in ("predict", "score", "cross_val_score", "users with several rows"):
             assert unprotected in stated["does not protect"]
-    assert {_assumptions.OWN_ROWS, _assumptions.ONE_ROW} < set(ledger.account(path).assumptions)
+    assert {assumptions.OWN_ROWS, assumptions.ONE_ROW} < set(ledger.account(path).assumptions)
 
 
 def test_the_record_shows_what_was_declared_public_and_hashes_all_of_the_model(fitted):
@@ -337,8 +338,8 @@ def test_the_record_shows_what_was_declared_public_and_hashes_all_of_the_model(f
 
 
 def test_the_noise_of_an_error_has_the_stated_deviation(monkeypatch):
-    scored, plain = [], _fitting.score
-    monkeypatch.setattr(_fitting, "score", lambda *given: scored.append(given) or plain(*given))
+    scored, plain = [], fitting.score
+    monkeypatch.setattr(fitting, "score", lambda *given: scored.append(given) or plain(*given))
     model = classifier().fit(FRAME, LABELS)
     *given, _ = scored[0]
     errors = [plain(*given, key) for key in jax.random.split(jax.random.key(7), 400)]
@@ -354,7 +355,7 @@ def test_few_rows_are_a_note_and_in_the_record(fitted):
 
 def test_the_ledger_is_charged_once_and_no_fit_is_repeated(tmp_path):
     path = tmp_path / "ledger.jsonl"
-    ledger.create(path, notion="dp", level=20.0, delta=1e-2, total_variation=1e-3, protects=_guarantee.ALL_ROWS)
+    ledger.create(path, notion="dp", level=20.0, delta=1e-2, total_variation=1e-3, protects=guarantees.ALL_ROWS)
     recorded = classifier(ledger=Recording(path, "model"), run=None)
     stated = recorded.fit(FRAME, LABELS).guarantee_
     (spend,) = ledger.account(path).spends
@@ -366,7 +367,7 @@ def test_the_ledger_is_charged_once_and_no_fit_is_repeated(tmp_path):
 
 def test_without_a_ledger_the_note_and_the_record_say_that_one_fit_is_counted(fitted, tmp_path):
     path = tmp_path / "ledger.jsonl"
-    ledger.create(path, notion="dp", level=20.0, delta=1e-2, total_variation=1e-3, protects=_guarantee.ALL_ROWS)
+    ledger.create(path, notion="dp", level=20.0, delta=1e-2, total_variation=1e-3, protects=guarantees.ALL_ROWS)
     recorded = regressor(ledger=Recording(path, "model"), run=None).fit(FRAME, FRAME["age"])
     for model, counted in ((fitted, True), (recorded, False)):
         assert ("this guarantee counts one fit" in model.note_) == counted
@@ -375,7 +376,7 @@ def test_without_a_ledger_the_note_and_the_record_say_that_one_fit_is_counted(fi
 
 def test_folds_never_share_a_charge_and_a_run_name_for_each_adds_them_up(tmp_path):
     path = tmp_path / "ledger.jsonl"
-    ledger.create(path, notion="dp", level=30.0, delta=1e-2, total_variation=1e-3, protects=_guarantee.ALL_ROWS)
+    ledger.create(path, notion="dp", level=30.0, delta=1e-2, total_variation=1e-3, protects=guarantees.ALL_ROWS)
     model = classifier(ledger=Recording(path, "model"), run=None)
     with pytest.raises(ledger.LedgerError, match=r"run 'model' was charged before, and .* a clone.*set_params"):
         cross_val_score(make_pipeline(FunctionTransformer(), model), FRAME, LABELS, cv=2, error_score="raise")
@@ -398,7 +399,7 @@ def test_one_ledger_pays_for_a_search_and_a_model_of_the_same_people(tmp_path):
     )  # fmt: skip
     spends = ledger.account(path).spends
     assert [entry.run for entry in spends] == ["model", "search"]
-    assert all(_assumptions.SAME_USERS in entry.spend.assumptions for entry in spends)
+    assert all(assumptions.SAME_USERS in entry.spend.assumptions for entry in spends)
     with pytest.raises(ledger.LedgerError, match=r"give Recording\(\.\.\., protects='our customers'\)"):
         classifier(ledger=Recording(path, "other"), run=None).fit(FRAME, LABELS)
     with pytest.raises(ValueError, match="protects must be"):
@@ -407,7 +408,7 @@ def test_one_ledger_pays_for_a_search_and_a_model_of_the_same_people(tmp_path):
 
 def test_a_refused_fit_costs_nothing(tmp_path):
     path = tmp_path / "ledger.jsonl"
-    ledger.create(path, notion="dp", level=20.0, delta=1e-2, total_variation=1e-3, protects=_guarantee.ALL_ROWS)
+    ledger.create(path, notion="dp", level=20.0, delta=1e-2, total_variation=1e-3, protects=guarantees.ALL_ROWS)
     bad = [
         classifier({"age": None}),
         classifier(settings=[{"learning_rate": 1.0}]),
@@ -431,7 +432,7 @@ def test_with_a_cap_every_fit_trains_the_same_number_of_models(monkeypatch):
         trained.append(1)
         return train_a_constant(*arguments, **options)
 
-    monkeypatch.setattr(_training, "_train", train)
+    monkeypatch.setattr(training, "_train", train)
     with pytest.raises(ValueError, match=r"cap must be at least \d+") as caught:
         classifier(cap=1).fit(FRAME, LABELS)
     cap = int(re.search(r"at least (\d+)", str(caught.value))[1])
@@ -440,8 +441,8 @@ def test_with_a_cap_every_fit_trains_the_same_number_of_models(monkeypatch):
         run = Execution(key=jax.random.key(seed), insecure_key=True)
         stated = classifier(cap=cap, run=run).fit(FRAME, LABELS).guarantee_
         assert len(trained) == cap
-        assert _assumptions.LOSERS_UNKNOWN in stated.assumptions
-        assert _assumptions.RUNS_UNKNOWN not in stated.assumptions
+        assert assumptions.LOSERS_UNKNOWN in stated.assumptions
+        assert assumptions.RUNS_UNKNOWN not in stated.assumptions
 
 
 @pytest.mark.parametrize("make", [classifier, regressor])
@@ -466,7 +467,7 @@ def refuse_classes(model):
 
 def fail_to_train(model):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_training, "_train", None)
+        patch.setattr(training, "_train", None)
         model.fit(FRAME, LABELS)
 
 
@@ -559,7 +560,7 @@ def train_a_constant(key, model, examples, *_, **__):
 def untrained(request, monkeypatch):
     """A constant for every model unless under --full: each new shape in the checks would compile a training."""
     if not request.config.getoption("--full"):
-        monkeypatch.setattr(_training, "_train", train_a_constant)
+        monkeypatch.setattr(training, "_train", train_a_constant)
 
 
 @pytest.mark.usefixtures("untrained")

@@ -13,22 +13,23 @@ from oracles.private_scale import probabilities
 from scipy.stats import chisquare
 
 from jaxdpbo import Execution, PrivateObjective, Search, accounting, drivers, gp_ucb, ledger, minimize, preview
-from jaxdpbo._algorithms import dp_gd, dp_gibo, private_evaluations
-from jaxdpbo.drivers import _compiled_steps
-from jaxdpbo.privacy import _assumptions, _calibration, _composed_guarantee, _guarantee, _private_scale, _wide_integers
-from jaxdpbo.privacy import _recording as recordings
+from jaxdpbo.algorithms import dp_gd, dp_gibo, private_evaluations
+from jaxdpbo.drivers import compiled_steps
+from jaxdpbo.guarantee import assumptions, composed_guarantee, guarantees
+from jaxdpbo.guarantee import recording as recordings
+from jaxdpbo.noise import calibration, private_scale, wide_integers
 
 USERS = 24
 NUMBERS = 2.0 ** np.random.default_rng(0).integers(-6, 7, USERS)
 
 
 def budget(mu, noise="exact"):
-    return _private_scale.budget(mu, noise, dtype=float)
+    return private_scale.budget(mu, noise, dtype=float)
 
 
 @jax.jit
 def draws(key, given, numbers):
-    return jax.vmap(lambda each: _private_scale.median(each, given, numbers))(jax.random.split(key, 20_000))
+    return jax.vmap(lambda each: private_scale.median(each, given, numbers))(jax.random.split(key, 20_000))
 
 
 @pytest.mark.parametrize("noise", ["exact", "float"])
@@ -55,18 +56,18 @@ def test_outcomes_are_as_likely_as_the_oracle_says(noise):
 @pytest.mark.parametrize("mu", [0.01, 0.3, 5.0])
 def test_seven_counts_cost_what_was_asked_for(mu):
     chosen = budget(mu)
-    each = Fraction(int(chosen.units), _private_scale.SIGMA)
-    assert _private_scale.COUNTS == 7
-    assert 7 * each**2 <= Fraction(_private_scale.level(chosen)) ** 2 <= Fraction(mu) ** 2
-    assert _private_scale.level(chosen) > 0.9 * mu
-    assert 0 < _private_scale.total_variation(chosen) < 1e-25
+    each = Fraction(int(chosen.units), private_scale.SIGMA)
+    assert private_scale.COUNTS == 7
+    assert 7 * each**2 <= Fraction(private_scale.level(chosen)) ** 2 <= Fraction(mu) ** 2
+    assert private_scale.level(chosen) > 0.9 * mu
+    assert 0 < private_scale.total_variation(chosen) < 1e-25
 
 
 @pytest.mark.parametrize("scale", [1e-9, 1.0, 3.7e8])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_with_many_users_it_is_the_median_rounded_up(scale, dtype):
     numbers = (scale * np.random.default_rng(1).gamma(2.0, size=4001)).astype(dtype)
-    found = _private_scale.median(jax.random.key(0), budget(2.0), jnp.asarray(numbers))
+    found = private_scale.median(jax.random.key(0), budget(2.0), jnp.asarray(numbers))
     assert found.dtype == dtype
     assert 0.45 <= np.median(numbers) / float(found) <= 1.05
 
@@ -74,13 +75,13 @@ def test_with_many_users_it_is_the_median_rounded_up(scale, dtype):
 @pytest.mark.parametrize(("number", "expected"), [(0.0, -40), (1e-30, -40), (1e30, 40), (np.inf, 40), (np.nan, 40)])
 def test_beyond_the_grid_it_is_its_end(number, expected):
     numbers = jnp.full(500, number)
-    assert float(_private_scale.median(jax.random.key(0), budget(3.0), numbers)) == 2.0**expected
+    assert float(private_scale.median(jax.random.key(0), budget(3.0), numbers)) == 2.0**expected
 
 
 def test_without_noise_it_is_the_median():
     for size in (1, 2, 7, 30):
         numbers = np.random.default_rng(size).normal(size=size) ** 2
-        found = float(_private_scale.median(jax.random.key(0), budget(math.inf, "none"), jnp.asarray(numbers)))
+        found = float(private_scale.median(jax.random.key(0), budget(math.inf, "none"), jnp.asarray(numbers)))
         half = np.sort(numbers)[(size + 1) // 2 - 1]
         assert found / 2 < half <= found
 
@@ -93,8 +94,8 @@ def test_too_little_budget_is_refused():
 @pytest.mark.parametrize("users", [3, 2**31 - 1, 2**40])
 def test_a_half_of_any_number_of_users_is_told_from_less(users):
     chosen = budget(30.0)
-    counts = [_wide_integers.constant(count) for count in (users // 3, users)]
-    found = [bool(_private_scale._reaches_half(jax.random.key(0), chosen, count, users)) for count in counts]
+    counts = [wide_integers.constant(count) for count in (users // 3, users)]
+    found = [bool(private_scale._reaches_half(jax.random.key(0), chosen, count, users)) for count in counts]
     assert found == [False, True]
 
 
@@ -105,15 +106,15 @@ def test_a_half_of_any_number_of_users_is_told_from_less(users):
 @pytest.mark.parametrize("noise", ["exact", "float"])
 @pytest.mark.parametrize("mu", [0.3, 1.0, 2.7])
 def test_both_parts_together_are_within_the_budget(mu, noise, dtype):
-    chosen = _calibration.budget(mu, noise, users=500, steps=9, dimension=3, dtype=dtype, find_scale=True)
-    said = _composed_guarantee.gdp_guarantee(chosen, "each user")
-    assert [what for what, _ in said.parts] == [_composed_guarantee.FIND_SCALE, _composed_guarantee.RELEASES]
+    chosen = calibration.budget(mu, noise, users=500, steps=9, dimension=3, dtype=dtype, find_scale=True)
+    said = composed_guarantee.gdp_guarantee(chosen, "each user")
+    assert [what for what, _ in said.parts] == [composed_guarantee.FIND_SCALE, composed_guarantee.RELEASES]
     (_, first), (_, rest) = said.parts
     assert Fraction(first) ** 2 + Fraction(rest) ** 2 <= Fraction(said.level) ** 2 <= Fraction(float(dtype(mu))) ** 2
     assert first**2 == pytest.approx(0.05 * mu**2, rel=0.01)
     assert f"of which {first:.3g} for the scale of the clip" in said.claim
-    without = _composed_guarantee.gdp_guarantee(
-        _calibration.budget(mu, noise, users=500, steps=9, dimension=3, dtype=dtype), "each user"
+    without = composed_guarantee.gdp_guarantee(
+        calibration.budget(mu, noise, users=500, steps=9, dimension=3, dtype=dtype), "each user"
     )
     assert without.parts == ()
     assert (said.total_variation > without.total_variation) == (noise == "exact")
@@ -121,9 +122,9 @@ def test_both_parts_together_are_within_the_budget(mu, noise, dtype):
 
 def test_a_statement_with_parts_is_the_same_after_json():
     said = dp_gibo.algorithm.privacy(gibo())
-    read = _guarantee.guarantee_from_dict(said.to_dict())
+    read = guarantees.guarantee_from_dict(said.to_dict())
     assert read.parts == said.parts
-    assert read.without(_assumptions.UNCHECKED) == said
+    assert read.without(assumptions.UNCHECKED) == said
 
 
 def loss(point, data):
@@ -175,14 +176,14 @@ def test_no_scale_of_the_losses_has_to_be_known(module):
 
 def test_the_clip_norm_is_that_of_the_users_gradients_and_stays():
     config, key = gibo(mu=50.0), jax.random.key(2)
-    snapshot = _compiled_steps.begin(dp_gibo.algorithm, key, config)
+    snapshot = compiled_steps.begin(dp_gibo.algorithm, key, config)
     assert float(snapshot.state.public.clip_norm) == 0
     found = []
     for step in range(3):
-        query = _compiled_steps.ask(dp_gibo.algorithm, key, config, snapshot.state)
+        query = compiled_steps.ask(dp_gibo.algorithm, key, config, snapshot.state)
         values = jnp.stack([loss(point, RECORDS) for point in query.points])
         fresh = jax.random.fold_in(key, step)
-        snapshot, _ = _compiled_steps.learn(dp_gibo.algorithm, fresh, config, snapshot, query, values)
+        snapshot, _ = compiled_steps.learn(dp_gibo.algorithm, fresh, config, snapshot, query, values)
         found.append(float(snapshot.state.public.clip_norm))
     half = (np.asarray(config.bounds)[1] - np.asarray(config.bounds)[0]) / 2
     norms = np.linalg.norm(2 * RECORDS * half, axis=1)  # at the middle of the box, per half side
@@ -196,7 +197,7 @@ def test_counts_after_the_first_step_do_not_move_the_clip_norm():
     state, key = dp_gd.algorithm.init(jax.random.key(0), config), jax.random.key(1)
     public = state.public._replace(step=state.public.step + 1, clip_norm=jnp.asarray(3.0))
     query = dp_gd.algorithm.ask(key, config, state._replace(public=public))
-    counts = _private_scale.count_differences(jnp.full(60, 100.0))
+    counts = private_scale.count_differences(jnp.full(60, 100.0))
     assert dp_gd.algorithm.refine(key, config, query, counts).work.clip_norm == 3.0
 
 
@@ -281,7 +282,7 @@ def test_a_run_does_not_go_on_with_another_design(begun, other):
     """A longer one would find a second scale, and evaluate again."""
     chosen, changed = (evaluations(design=np.linspace(-1, 1, count)[:, None]) for count in (begun, other))
     algorithm, key = private_evaluations.make_algorithm(gp_ucb.algorithm), jax.random.key(0)
-    snapshot = _compiled_steps.begin(algorithm, key, chosen)
+    snapshot = compiled_steps.begin(algorithm, key, chosen)
     for step in range(begun + 5):
         config = chosen if step < begun + 2 else changed
         after = one_step(algorithm, jax.random.fold_in(key, step), config, snapshot)
@@ -290,9 +291,9 @@ def test_a_run_does_not_go_on_with_another_design(begun, other):
 
 
 def one_step(algorithm, key, config, snapshot):
-    query = _compiled_steps.ask(algorithm, key, config, snapshot.state)
+    query = compiled_steps.ask(algorithm, key, config, snapshot.state)
     values = jnp.stack([parabola(point, (PARABOLA, 0.0, 1.0)) for point in query.points])
-    return _compiled_steps.learn(algorithm, key, config, snapshot, query, values)[0]
+    return compiled_steps.learn(algorithm, key, config, snapshot, query, values)[0]
 
 
 def test_a_user_without_a_first_loss_counts_as_the_middle():
@@ -392,7 +393,7 @@ def test_a_range_that_a_crash_lost_is_not_found_again(tmp_path, monkeypatch):
     def crash(*_):
         raise MemoryError
 
-    monkeypatch.setattr(_private_scale, "median_of_counts", crash)
+    monkeypatch.setattr(private_scale, "median_of_counts", crash)
     with pytest.raises(MemoryError):
         private_objective(ledger=recording)
     monkeypatch.undo()

@@ -10,10 +10,11 @@ import optax
 import pytest
 
 from jaxdpbo import accounting, dp_gibo, dp_gp_ucb, drivers
-from jaxdpbo._algorithms import private_search
-from jaxdpbo._checks import low_high
-from jaxdpbo.drivers import _compiled_run
-from jaxdpbo.privacy import _assumptions, _choice
+from jaxdpbo.algorithms import private_search
+from jaxdpbo.checks import low_high
+from jaxdpbo.drivers import compiled_run
+from jaxdpbo.guarantee import assumptions
+from jaxdpbo.noise import choice
 
 USERS, BATCH, STEPS = 40, 3, 4
 BOX = np.array([[-1.0, 0.0], [3.0, 2.0]])
@@ -94,13 +95,13 @@ def test_parts_compose_to_what_is_stated():
     stated = AROUND.privacy(chosen)
     levels = dict(stated.parts)
     assert len(levels) == 3
-    assert levels[private_search.DESIGN_CHOICE] == _choice.level(chosen.choices[0]) <= 0.3
-    assert levels[private_search.LAST_CHOICE] == _choice.level(chosen.choices[1]) <= 0.2
+    assert levels[private_search.DESIGN_CHOICE] == choice.level(chosen.choices[0]) <= 0.3
+    assert levels[private_search.LAST_CHOICE] == choice.level(chosen.choices[1]) <= 0.2
     assert stated.level == accounting.compose_gdp_rounded_up(*levels.values()) <= math.hypot(0.8, 0.3, 0.2)
     assert stated.total_variation > dp_gibo.algorithm.privacy(inner).total_variation
     assert stated.assumptions == dp_gibo.algorithm.privacy(inner).assumptions
     assert AROUND.privacy(config(gibo(math.inf, "none"), choice_mu=(math.inf,) * 2)).notion == "none"
-    assert _assumptions.IDEAL_NOISE in ALONE.privacy(config(noise="float")).assumptions
+    assert assumptions.IDEAL_NOISE in ALONE.privacy(config(noise="float")).assumptions
 
 
 @pytest.mark.parametrize("changed", ["rounds", "choice_mu", "loss_range"])
@@ -109,12 +110,12 @@ def test_a_run_does_not_go_on_under_another_budget(changed):
     given = {"rounds": (fresh(DESIGN), moved(3)), "choice_mu": (1.0, 1.0)}
     other = {"rounds": (fresh(DESIGN[:3]), moved(6)), "choice_mu": (1.0, 1.1), "loss_range": (0, 5)}[changed]
     snapshot, changed = (
-        _compiled_run.begin(ALONE, jax.random.key(0), config(**given)),
+        compiled_run.begin(ALONE, jax.random.key(0), config(**given)),
         config(**given | {changed: other}),
     )
     query = ALONE.ask(jax.random.key(1), changed, snapshot.state)
     values = jnp.zeros((BATCH, USERS))
-    after, _ = _compiled_run.learn(ALONE, jax.random.key(1), changed, snapshot, query, values)
+    after, _ = compiled_run.learn(ALONE, jax.random.key(1), changed, snapshot, query, values)
     assert int(after.state.public.step) == 0
 
 
@@ -133,10 +134,10 @@ def test_masked_points_are_not_chosen_however_many_they_are():
 
 def chosen_rows(config, mask, values):
     """What 20 keys choose after one step."""
-    snapshot = _compiled_run.begin(ALONE, jax.random.key(0), config)
+    snapshot = compiled_run.begin(ALONE, jax.random.key(0), config)
     query = ALONE.ask(jax.random.key(0), config, snapshot.state)._replace(mask=mask)
     learn = jax.jit(
-        lambda key: _compiled_run.learn(ALONE, key, config, snapshot, query, values)[0].state.public.chosen[-1]
+        lambda key: compiled_run.learn(ALONE, key, config, snapshot, query, values)[0].state.public.chosen[-1]
     )
     return {int(learn(key)) for key in jax.random.split(jax.random.key(2), 20)}
 

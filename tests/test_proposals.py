@@ -14,12 +14,12 @@ from sklearn.model_selection import PredefinedSplit
 
 import jaxdpbo
 from jaxdpbo import Execution, Recording, RunInterrupted, Search, Space, ledger, space
-from jaxdpbo.drivers import _method_configs, _methods, _proposals
+from jaxdpbo.drivers import method_configs, methods, proposals
+from jaxdpbo.guarantee import assumptions, budget_calibration
 from jaxdpbo.integrations.sklearn import PrivateSearchCV
-from jaxdpbo.privacy import _assumptions, _budget_calibration
 
 MIXED = Space({"a": space.real(0, 1), "b": space.integer(1, 20), "c": space.categorical("x", "y", "z")})
-BOX = _proposals.Box(2, None)
+BOX = proposals.Box(2, None)
 GIVEN = {"epsilon": 1.0, "delta": 1e-5, "loss_range": (0.0, 4.0), "steps": 6}
 KEY = {"key": jax.random.key(3), "insecure_key": True}
 USERS = 800
@@ -45,7 +45,7 @@ def evaluated(points):
 def test_the_posterior_is_the_oracles():
     rng = np.random.default_rng(1)
     points, new = rng.random((12, 2)), rng.random((7, 2))
-    found = _proposals._fit(BOX, points, evaluated(points))
+    found = proposals._fit(BOX, points, evaluated(points))
     noise = float((found.factor @ found.factor.T)[0, 0]) - found.variance
     kernel = kernels.matern52(found.lengthscales, found.variance)
     values = evaluated(points)
@@ -54,31 +54,31 @@ def test_the_posterior_is_the_oracles():
     mean, covariance = oracle.predict(kernel, points, np.full(12, noise), values, new)
     predicted, whitened = found.predict(new)
     np.testing.assert_allclose(predicted, mean, rtol=1e-6, atol=1e-8)
-    prior = _proposals._kernel(new, new, found.lengthscales, found.variance)[0]
+    prior = proposals._kernel(new, new, found.lengthscales, found.variance)[0]
     np.testing.assert_allclose(prior - whitened.T @ whitened, covariance, rtol=1e-5, atol=1e-8)
 
 
 def test_the_likelihoods_slope_is_that_of_differences():
     rng = np.random.default_rng(2)
     points = MIXED.snap(rng.random((15, 3)))
-    features, owners = _proposals.Box(3, MIXED).to_features(points)
+    features, owners = proposals.Box(3, MIXED).to_features(points)
     assert features.shape == (15, 5)
     assert owners.tolist() == [0, 1, 2, 2, 2]
     targets, at = rng.normal(size=15), rng.normal(size=5) * 0.3 - 1.0
 
     def value(logs):
-        return _proposals._negative_log_likelihood(logs, features, owners, targets)[0]
+        return proposals._negative_log_likelihood(logs, features, owners, targets)[0]
 
-    _, slope = _proposals._negative_log_likelihood(at, features, owners, targets)
+    _, slope = proposals._negative_log_likelihood(at, features, owners, targets)
     np.testing.assert_allclose(slope, oracle.richardson(value, at, 0.1), rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize("values", [np.zeros(9), np.full(9, np.inf), np.r_[np.inf, np.nan, np.arange(7.0)]])
 def test_values_without_a_difference_or_a_value_are_harmless(values):
-    standard = _proposals._standardise(values)
+    standard = proposals._standardise(values)
     assert np.all(np.isfinite(standard))
-    design = _method_configs.sobol(9, 2, 0)
-    found = _proposals.propose(lambda points: values[: len(points)], BOX, 9, 6, design)
+    design = method_configs.sobol(9, 2, 0)
+    found = proposals.propose(lambda points: values[: len(points)], BOX, 9, 6, design)
     assert found.shape == (6, 2)
     assert len(np.unique(found, axis=0)) == 6
 
@@ -90,7 +90,7 @@ def test_the_proposals_are_better_than_as_many_random_points():
         seen.append(points)
         return evaluated(points)
 
-    found = _proposals.propose(evaluate, BOX, 20, 20, _method_configs.sobol(20, 2, 0))
+    found = proposals.propose(evaluate, BOX, 20, 20, method_configs.sobol(20, 2, 0))
     assert sum(map(len, seen)) == 20
     random = np.random.default_rng(3).random((200, 40, 2))
     assert np.min(evaluated(found)) < np.mean([np.min(evaluated(points)) for points in random]) - 0.005
@@ -99,7 +99,7 @@ def test_the_proposals_are_better_than_as_many_random_points():
 
 def test_a_space_with_fewer_points_than_proposals_repeats_them():
     small = Space({"a": [1, 2], "b": [True, False]})
-    found = _proposals.propose(bowl, _proposals.Box(2, small), 10, 10, _method_configs.sobol(10, 2, 0))
+    found = proposals.propose(bowl, proposals.Box(2, small), 10, 10, method_configs.sobol(10, 2, 0))
     assert found.shape == (10, 2)
     assert len(np.unique(found, axis=0)) == 4
 
@@ -115,12 +115,12 @@ def test_the_points_depend_on_public_records_alone_and_the_guarantee_says_that_t
     moved = search(records(0.3), records(0.8, 50))
     assert np.any(run.release.points != moved.release.points)
     assert run.method == "proposed: public records steer the search"
-    assert _assumptions.PUBLIC_RECORDS in run.guarantee.assumptions
+    assert assumptions.PUBLIC_RECORDS in run.guarantee.assumptions
     assert (run.guarantee.notion, run.guarantee.level, run.guarantee.delta) == ("dp", 1.0, 0.0)
     assert len(run.release.points) == 12  # half of 6 steps of 4
     assert abs(run.release.params["a"] - 0.3) < 0.2
     without = jaxdpbo.minimize(named_losses, records(0.3), MIXED, **group_options(**GIVEN, traceable=False))
-    assert _assumptions.PUBLIC_RECORDS not in without.guarantee.assumptions
+    assert assumptions.PUBLIC_RECORDS not in without.guarantee.assumptions
 
 
 @pytest.mark.parametrize("share", [0.0, 0.2])
@@ -139,7 +139,7 @@ def test_public_and_private_evaluations_are_as_many_as_asked_for(share):
 def test_an_estimate_and_executors_go_with_public_records():
     with_estimate = search(records(0.3), records(0.3, 50), estimate_share=0.2)
     assert np.isfinite(with_estimate.release.loss)
-    assert _assumptions.PUBLIC_RECORDS in with_estimate.guarantee.assumptions
+    assert assumptions.PUBLIC_RECORDS in with_estimate.guarantee.assumptions
     with ThreadPoolExecutor(2) as executor:
         threaded = search(records(0.3), records(0.3, 50), executor=executor, **KEY)
     plain = search(records(0.3), records(0.3, 50), **KEY)
@@ -264,7 +264,7 @@ def test_records_of_users_are_not_public_and_a_snapshot_keeps_its_points():
             named_losses, private, MIXED, **group_options(**GIVEN | {"steps": 3}, method="in_order", **resumed)
         )
     run = jaxdpbo.minimize(named_losses, private, MIXED, public=records(0.3, 50), **group_options(**GIVEN, **resumed))
-    assert _assumptions.PUBLIC_RECORDS in run.guarantee.assumptions
+    assert assumptions.PUBLIC_RECORDS in run.guarantee.assumptions
 
 
 def classified(labels):
@@ -282,7 +282,7 @@ def test_training_rows_propose_the_settings_of_a_search_and_validation_rows_do_n
     one, other = classified(np.arange(30) % 2), classified(np.zeros(30))
     assert one.method_.startswith("proposed: ")
     np.testing.assert_array_equal(one.release_.points, other.release_.points)
-    assert _assumptions.PUBLIC_RECORDS in one.guarantee_.assumptions
+    assert assumptions.PUBLIC_RECORDS in one.guarantee_.assumptions
     assert "NOT the records a model is trained on" in one.guarantee_.protects
     assert "30 users are fewer than 500" in one.note_
     chosen = one.__class__(**(one.get_params(deep=False) | {"search": Search(method="choice")}))
@@ -299,10 +299,10 @@ def test_a_preview_knows_the_noise_of_a_search_with_public_records():
 
 
 def test_points_that_are_replaced_leave_the_budget_as_it_was():
-    requested = _budget_calibration.check_budget(None, 1.0, 1e-5, users=USERS)
+    requested = budget_calibration.check_budget(None, 1.0, 1e-5, users=USERS)
     for share in (0.0, 0.2):
-        task = _methods.Task(USERS, requested, MIXED, (0, 4), True)
-        plan = _methods.plan(Search(steps=6, estimate_share=share), task)
+        task = methods.Task(USERS, requested, MIXED, (0, 4), True)
+        plan = methods.plan(Search(steps=6, estimate_share=share), task)
         after = plan.with_proposals(np.full(plan.search.fresh.shape, 0.5))
         assert after.algorithm.privacy(after.config) == plan.algorithm.privacy(plan.config)
         assert np.all(np.asarray(after.search.proposals) == 0.5)

@@ -17,8 +17,8 @@ from protocol_cases import CASES, STEPS, USERS, records
 from tolerances import rtol
 
 from jaxdpbo import drivers
-from jaxdpbo.drivers import _compiled_run, _compiled_steps
-from jaxdpbo.privacy import _assumptions, _guarantee, _release_key
+from jaxdpbo.drivers import compiled_run, compiled_steps
+from jaxdpbo.guarantee import assumptions, guarantees, release_key
 
 SENTINEL = 0.123456789
 SEEDED = {"insecure_key": True}  # integer seeds are for tests
@@ -78,16 +78,16 @@ def run(case, seed=0, scale=1.0, **options):
 def after(case, steps):
     """Where a hand-written loop stands."""
     config = case.config(1.0)
-    snapshot = _compiled_steps.begin(case.algorithm, key(1), config)
+    snapshot = compiled_steps.begin(case.algorithm, key(1), config)
     for t in range(steps):
         ask_key, tell_key = jax.random.split(jax.random.fold_in(key(2), t))
-        query = _compiled_steps.ask(case.algorithm, ask_key, config, snapshot.state)
-        snapshot, _ = _compiled_steps.learn(case.algorithm, tell_key, config, snapshot, query, values_at(case, query))
+        query = compiled_steps.ask(case.algorithm, ask_key, config, snapshot.state)
+        snapshot, _ = compiled_steps.learn(case.algorithm, tell_key, config, snapshot, query, values_at(case, query))
     return snapshot
 
 
 def ask(case, seed, config, state):
-    return _compiled_steps.ask(case.algorithm, key(seed), config, state)
+    return compiled_steps.ask(case.algorithm, key(seed), config, state)
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -150,7 +150,7 @@ def test_eager_and_jit_agree_on_a_step(eager):
 
     def step():
         query = case.algorithm.ask(key(3), config, snapshot.state)
-        return query, _compiled_run.learn(case.algorithm, key(4), config, snapshot, query, values)[0]
+        return query, compiled_run.learn(case.algorithm, key(4), config, snapshot, query, values)[0]
 
     jitted = jax.jit(step)()
     with jax.disable_jit():
@@ -223,7 +223,7 @@ def test_values_at_masked_points_are_ignored(case):
     query = query._replace(mask=query.mask.at[-1].set(False))
     values = values_at(case, query)
     states = [
-        _compiled_steps.learn(case.algorithm, key(4), config, snapshot, query, values.at[-1].set(junk))[0]
+        compiled_steps.learn(case.algorithm, key(4), config, snapshot, query, values.at[-1].set(junk))[0]
         for junk in (0.0, jnp.nan, 1e300)
     ]
     assert_same(states[1], states[0])
@@ -245,25 +245,23 @@ def test_values_of_a_wrong_shape_are_refused(case):
     snapshot = after(case, 0)
     query = ask(case, 0, config, snapshot.state)
     with pytest.raises(ValueError, match="values must have shape"):
-        _compiled_run.learn(
-            case.algorithm, key(), config, snapshot, query, jnp.zeros((len(query.mask), *case.shape, 2))
-        )
+        compiled_run.learn(case.algorithm, key(), config, snapshot, query, jnp.zeros((len(query.mask), *case.shape, 2)))
 
 
 def test_the_guarantee_is_typed_and_conditional(case):
     statement = case.algorithm.privacy(case.config(1.0))
-    assert isinstance(statement, _guarantee.Guarantee)
+    assert isinstance(statement, guarantees.Guarantee)
     assert statement.notion == case.notion
     if case.private:
         assert statement.relation == "replace_one"
-        assert bool(statement.total_variation) == (_assumptions.IDEAL_NOISE not in statement.assumptions)
-        assert (_assumptions.RANDOM_BITS in statement.assumptions) == (
-            _assumptions.IDEAL_NOISE not in statement.assumptions
+        assert bool(statement.total_variation) == (assumptions.IDEAL_NOISE not in statement.assumptions)
+        assert (assumptions.RANDOM_BITS in statement.assumptions) == (
+            assumptions.IDEAL_NOISE not in statement.assumptions
         )
     else:
         assert statement.no_guarantee_reason
     expected = {
-        "gdp": lambda: _guarantee._accounting.gdp_epsilon(1.0, 1e-5), "dp": lambda: 1.0, "none": lambda: np.inf,
+        "gdp": lambda: guarantees.accounting.gdp_epsilon(1.0, 1e-5), "dp": lambda: 1.0, "none": lambda: np.inf,
     }  # fmt: skip
     if case.notion in expected:
         promised = expected[case.notion]()
@@ -315,7 +313,7 @@ def test_nothing_raw_is_returned_printed_or_pickled_by_default(case):
 
 def test_no_value_of_any_user_makes_a_run_raise_or_release_nan(case, trials):
     """The values at a point are those of a table, whatever the point: no surrogate has seen their like."""
-    rng, config, scan = np.random.default_rng(0), case.config(1.0), import_module("jaxdpbo.drivers._scan")
+    rng, config, scan = np.random.default_rng(0), case.config(1.0), import_module("jaxdpbo.drivers.scan")
     rows = jnp.asarray(RECORDS["rows"])
     for seed in range(trials("runs of an algorithm on values of any pattern", 64, 2048, 0)):
         table = jnp.asarray(of_any_pattern(rng, STEPS + 2, USERS))
@@ -351,9 +349,9 @@ def test_a_batch_of_keys_is_not_a_key(case):
 
 def test_a_key_passed_in_is_an_assumption(case):
     passed = run(case).guarantee
-    drawn = _release_key.for_release(None, case.algorithm.privacy(case.config(1.0)), False)[1]
-    assert (_assumptions.KEY_SECRET in passed.assumptions) == case.private
-    assert _assumptions.KEY_SECRET not in drawn.assumptions
+    drawn = release_key.for_release(None, case.algorithm.privacy(case.config(1.0)), False)[1]
+    assert (assumptions.KEY_SECRET in passed.assumptions) == case.private
+    assert assumptions.KEY_SECRET not in drawn.assumptions
 
 
 def test_default_runs_differ_and_seeded_runs_do_not(each):
@@ -362,7 +360,7 @@ def test_default_runs_differ_and_seeded_runs_do_not(each):
         drivers.run_scan(each.algorithm, each.objective, RECORDS, config, run=drivers.Execution(key=None))
         for _ in range(2)
     ]
-    assert all(_assumptions.KEY_SECRET not in run.guarantee.assumptions for run in fresh)
+    assert all(assumptions.KEY_SECRET not in run.guarantee.assumptions for run in fresh)
     points = [run.release.point for run in fresh]
     assert np.any(points[0] != points[1]) or not each.draws  # GP-UCB's keys only start searches, which may end alike
     assert_same(run(each, 5).release, run(each, 5).release)

@@ -6,7 +6,7 @@ import pytest
 from protocol_cases import BOUNDS, USERS, loss, records
 
 from jaxdpbo import drivers, random_search
-from jaxdpbo._checks import low_high
+from jaxdpbo.checks import low_high
 
 
 def config(**changes):

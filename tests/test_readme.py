@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 import jaxdpbo
-from jaxdpbo.privacy import _assumptions
+from jaxdpbo.guarantee import assumptions
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -131,10 +131,10 @@ def test_every_public_name_is_there_and_said():
 
 def test_every_assumption_of_the_package_has_its_words_on_the_page():
     page = re.sub(r"\s*\n(> )?", " ", (ROOT / "docs" / "assumptions.md").read_text())
-    assert [text for text in _assumptions.SECTIONS if text not in page] == []
-    assert set(_assumptions.SECTIONS.values()) <= anchors(ROOT / _assumptions.PAGE)
-    texts = {value for name, value in vars(_assumptions).items() if name.isupper() and isinstance(value, str)}
-    assert texts - _assumptions.SECTIONS.keys() == {_assumptions.PAGE}
+    assert [text for text in assumptions.SECTIONS if text not in page] == []
+    assert set(assumptions.SECTIONS.values()) <= anchors(ROOT / assumptions.PAGE)
+    texts = {value for name, value in vars(assumptions).items() if name.isupper() and isinstance(value, str)}
+    assert texts - assumptions.SECTIONS.keys() == {assumptions.PAGE}
 
 
 def test_the_skeleton_of_an_algorithm_runs():

@@ -24,13 +24,16 @@ import pytest
 from option_groups import group_options
 from protocol_cases import CASES, STEPS, records
 
-from jaxdpbo import Execution, drivers, private_evaluations
-from jaxdpbo.drivers import _compiled_steps, _evaluation, _private_objective, _recorded_run, _result
-from jaxdpbo.privacy import _assumptions, _ledger, _recording, _transforms
-from jaxdpbo.privacy._fingerprints import fingerprint
-from jaxdpbo.privacy._transforms import curation
+from jaxdpbo import Execution, drivers, private_evaluations, transforms
+from jaxdpbo.drivers import compiled_steps, evaluation, recorded_run, result
+from jaxdpbo.drivers import private_objective as _private_objective
+from jaxdpbo.guarantee import assumptions
+from jaxdpbo.guarantee import recording as _recording
+from jaxdpbo.ledger import ledger_file
+from jaxdpbo.ledger.fingerprints import fingerprint
+from jaxdpbo.transforms import curation
 
-scan = import_module("jaxdpbo.drivers._scan")  # its function hides it
+scan = import_module("jaxdpbo.drivers.scan")  # its function hides it
 NAMES = ["dp_gibo", "dp_gd", "private evaluations", "dp_gp_ucb, in order"]
 SENTINEL = 0.123456789
 
@@ -43,7 +46,9 @@ def book(folder, name="dp_gibo", level=2):
     statement = CASES[name].algorithm.privacy(CASES[name].config(1.0))
     folder.mkdir(exist_ok=True)
     path = folder / "ledger.jsonl"
-    _ledger.create(path, notion=statement.notion, level=level, relation=statement.relation, protects=statement.protects)
+    ledger_file.create(
+        path, notion=statement.notion, level=level, relation=statement.relation, protects=statement.protects
+    )
     return path
 
 
@@ -98,15 +103,15 @@ def test_a_run_killed_at_any_evaluation_pays_once_and_releases_once(name, tmp_pa
         path = book(folder, name)
         with pytest.raises(Killed):
             go(case, path, watched(case, [], at))
-        assert [entry.released for entry in _ledger.account(path).spends] == [False]
+        assert [entry.released for entry in ledger_file.account(path).spends] == [False]
         run = go(case, path, watched(case, []))
-        account = _ledger.account(path)
+        account = ledger_file.account(path)
         assert [entry.released for entry in account.spends] == [True]
         third = []
         same(go(case, path, watched(case, third)), run)
         assert not third, "a release is given out again without an evaluation"
-        assert _ledger.account(path) == account
-        assert _assumptions.KEY_SECRET not in run.guarantee.assumptions
+        assert ledger_file.account(path) == account
+        assert assumptions.KEY_SECRET not in run.guarantee.assumptions
 
 
 def test_what_was_asked_before_a_kill_is_asked_again(tmp_path):
@@ -130,8 +135,8 @@ def test_the_path_goes_on_from_what_was_released(tmp_path):
 
 def test_without_its_record_a_run_would_noise_its_steps_again(tmp_path, monkeypatch):
     """The control of the test above: steps forgotten are drawn anew, and seen twice."""
-    real = _recorded_run.begin_record
-    monkeypatch.setattr(_recorded_run, "begin_record", lambda *arguments: real(*arguments)._replace(publics=()))
+    real = recorded_run.begin_record
+    monkeypatch.setattr(recorded_run, "begin_record", lambda *arguments: real(*arguments)._replace(publics=()))
     case, path, before = CASES["dp_gd"], book(tmp_path), []
     with pytest.raises(Killed):
         go(case, path, watched(case, before, STEPS))
@@ -145,9 +150,9 @@ def test_without_its_record_a_run_would_noise_its_steps_again(tmp_path, monkeypa
 class Failing:
     """Makes the n-th inner call of a run fail, before or after it is made, and counts what is drawn."""
 
-    PLACES = ((_ledger, "charge"), (_ledger, "note"), (_ledger, "store_release"), (_evaluation.ArrayUsers, "evaluate"),
-              (_compiled_steps, "ask"), (_compiled_steps, "learn"), (_compiled_steps, "release"),
-              (scan, "_scan"))  # fmt: skip
+    PLACES = ((ledger_file, "charge"), (ledger_file, "note"), (ledger_file, "store_release"),
+              (evaluation.ArrayUsers, "evaluate"), (compiled_steps, "ask"), (compiled_steps, "learn"),
+              (compiled_steps, "release"), (scan, "_scan"))  # fmt: skip
     DRAWS = ("learn", "release", "_scan")
     ERRORS = (Killed, KeyboardInterrupt, MemoryError, OSError)
 
@@ -178,14 +183,14 @@ class Failing:
 
 def states_of(path):
     """The lines that hold the public states of the one run in a ledger."""
-    return [line["content"]["public"] for line in _ledger.read(path).lines if "public" in line.get("content", {})]
+    return [line["content"]["public"] for line in ledger_file.read(path).lines if "public" in line.get("content", {})]
 
 
 def on_record(path, name="dp_gd"):
     """Those states, in the order in which they were written."""
     found, before = [], jax.tree.map(jnp.zeros_like, state_of(CASES[name]).public)
     for text in states_of(path):
-        before = _recorded_run._apply_difference(before, zlib.decompress(base64.b64decode(text)))
+        before = recorded_run._apply_difference(before, zlib.decompress(base64.b64decode(text)))
         found.append(before)
     return found
 
@@ -215,7 +220,7 @@ def expect_one_transcript(path, left, failing, name):
     left = left + [path_of(public) for public in on_record(path, name)]
     longest = max(left, key=len, default=np.zeros((0, 1)))
     assert all(np.array_equal(one, longest[: len(one)]) for one in left), "two transcripts"
-    assert len(_ledger.account(path).spends) <= 1
+    assert len(ledger_file.account(path).spends) <= 1
 
 
 def failed_at_random(folder, monkeypatch, draw, name="dp_gd"):
@@ -246,19 +251,19 @@ def tried_until_it_succeeds(*arguments):
     """A plant: an unfinished draw is forgiven, and drawn again."""
     try:
         return honest_begin(*arguments)
-    except _ledger.LedgerError:
+    except ledger_file.LedgerError:
         recording, *_, subject = arguments
-        chain = _ledger.read(recording.path)
+        chain = ledger_file.read(recording.path)
         kinds = [line.get("kind") for line in chain.lines]
         charge, publics = chain.hashes[kinds.index("spend")], tuple(on_record(recording.path))
-        return _recorded_run.RecordedRun(recording, charge, None, kinds.count("step"), publics, subject.loss, "")
+        return recorded_run.RecordedRun(recording, charge, None, kinds.count("step"), publics, subject.loss, "")
 
 
-honest_begin = _recorded_run.begin_record
+honest_begin = recorded_run.begin_record
 PLANTS = {
-    "an unfinished draw is forgiven": (_recorded_run, "begin_record", tried_until_it_succeeds),
+    "an unfinished draw is forgiven": (recorded_run, "begin_record", tried_until_it_succeeds),
     "a failed program may run again": (_recording, "charge_once", _recording.charge_run),
-    "a draw is not written down first": (_recorded_run, "note_step", lambda record, what: record),
+    "a draw is not written down first": (recorded_run, "note_step", lambda record, what: record),
 }
 
 
@@ -280,7 +285,7 @@ def test_an_interrupted_run_carries_no_state_and_the_other_driver_does_not_go_on
         return jnp.sum(jnp.square(data - point[None]), axis=1)
 
     def on_record_of(path):
-        return [line for line in _ledger.read(path).lines if line.get("kind") == "step"]
+        return [line for line in ledger_file.read(path).lines if line.get("kind") == "step"]
 
     box = {"low": [-1.0] * 2, "high": [1.0] * 2}
     options = {"mu": 1.0, "steps": STEPS, "ledger": drivers.Recording(path, "march")}
@@ -290,7 +295,7 @@ def test_an_interrupted_run_carries_no_state_and_the_other_driver_does_not_go_on
         drivers.minimize(loss, records(), box, **group_options(users=len(records()), traceable=False, **options))
     assert stopped.value.snapshot is None
     with pytest.raises(
-        _ledger.LedgerError, match="charged with another fingerprint, for dp_gibo, 3 steps, step by step"
+        ledger_file.LedgerError, match="charged with another fingerprint, for dp_gibo, 3 steps, step by step"
     ):
         drivers.minimize(loss, records(), box, **group_options(**options))
 
@@ -303,13 +308,13 @@ def test_a_program_that_failed_after_it_drew_has_spent_its_charge(tmp_path, monk
         raise drivers.RunInterrupted("the covariance of the evaluated points could not be factored", state)
 
     with monkeypatch.context() as patch:
-        patch.setattr(_result, "raise_on_failed_factorisation", unlucky)
+        patch.setattr(result, "raise_on_failed_factorisation", unlucky)
         first = attempt(drivers.run_scan, path, left)
         assert isinstance(first, drivers.RunInterrupted)
         assert first.snapshot is None
         again = [attempt(driver, path, left) for driver in (drivers.run_scan, drivers.run_loop) * 2]
     assert not left
-    assert [type(one) for one in again] == [_ledger.LedgerError] * 4
+    assert [type(one) for one in again] == [ledger_file.LedgerError] * 4
     assert "did not end: somebody may have seen its draws, so its budget is spent" in str(again[0])
 
 
@@ -320,26 +325,26 @@ def test_a_compiled_run_is_charged_and_given_out_again(tmp_path):
     same(drivers.run_scan(*given, ledger=drivers.Recording(path, "scan")), run)
     other = drivers.run_scan(*given, ledger=drivers.Recording(path, "another"))
     assert np.any(np.asarray(other.release.point) != np.asarray(run.release.point))
-    with pytest.raises(_ledger.LedgerError, match="another fingerprint, for dp_gibo, 3 steps, in one program"):
+    with pytest.raises(ledger_file.LedgerError, match="another fingerprint, for dp_gibo, 3 steps, in one program"):
         drivers.run_loop(*given, ledger=drivers.Recording(path, "scan"))
-    account = _ledger.account(path)
+    account = ledger_file.account(path)
     assert len(account.spends) == 2
     assert account.spent.cost < 2  # two runs of mu = 1, each a little less on the grid
-    assert "dp_gibo, 3 steps" in _ledger.describe(path)
+    assert "dp_gibo, 3 steps" in ledger_file.describe(path)
 
 
 def test_a_budget_that_does_not_suffice_stops_a_run_before_its_first_evaluation(tmp_path):
     case, path, seen = CASES["dp_gibo"], book(tmp_path, level="0.9"), []
-    with pytest.raises(_ledger.BudgetExceeded, match="mu\\^2"):
+    with pytest.raises(ledger_file.BudgetExceeded, match="mu\\^2"):
         go(case, path, watched(case, seen))
     assert not seen
-    assert not _ledger.account(path).spends
+    assert not ledger_file.account(path).spends
 
 
 def test_another_config_under_the_same_name_is_refused(tmp_path):
     case, path = CASES["dp_gibo"], book(tmp_path)
     go(case, path, watched(case, []))
-    with pytest.raises(_ledger.LedgerError, match="another"):
+    with pytest.raises(ledger_file.LedgerError, match="another"):
         drivers.run_loop(
             case.algorithm, case.objective, records(), case.config(0.9), ledger=drivers.Recording(path, "first")
         )
@@ -355,9 +360,9 @@ def test_a_second_process_that_goes_on_with_a_run_is_turned_away(tmp_path):
         return np.asarray(case.objective(jnp.asarray(point), data))
 
     intruder.been = False
-    with pytest.raises(_ledger.LedgerError, match="has its release: nothing more may be drawn for it"):
+    with pytest.raises(ledger_file.LedgerError, match="has its release: nothing more may be drawn for it"):
         go(case, path, intruder)
-    assert len(_ledger.account(path).spends) == 1
+    assert len(ledger_file.account(path).spends) == 1
 
 
 def test_nothing_raw_is_on_record(tmp_path):
@@ -368,13 +373,13 @@ def test_nothing_raw_is_on_record(tmp_path):
 
     go(case, path, secret)
     mark, *rest = sorted(tmp_path.iterdir())
-    assert (rest, mark.read_text()) == ([path], _ledger.head(path))
+    assert (rest, mark.read_text()) == ([path], ledger_file.head(path))
     state, config = state_of(case), case.config(1.0)
     recording, statement = drivers.Recording(path, "first"), case.algorithm.privacy(config)
-    subject = _recorded_run.make_subject(secret, jnp.asarray(records()), config.users)
-    record = _recorded_run.begin_record(recording, case.algorithm, config, statement, state.public, subject)
+    subject = recorded_run.make_subject(secret, jnp.asarray(records()), config.users)
+    record = recorded_run.begin_record(recording, case.algorithm, config, statement, state.public, subject)
     assert len(record.publics) == STEPS
-    lines = [line["content"] for line in _ledger.read(path).lines if line.get("kind") == "step"]
+    lines = [line["content"] for line in ledger_file.read(path).lines if line.get("kind") == "step"]
     assert [set(line) for line in lines] == [{"draws", "loss"}, *([{"public"}, {"draws"}] * STEPS)]
     assert not any(np.any(np.isclose(leaf, SENTINEL, rtol=1e-9)) for leaf in jax.tree.leaves(record.publics))
     assert str(SENTINEL)[:8] not in path.read_text()
@@ -405,7 +410,7 @@ def test_what_a_ledger_cannot_hold_is_refused(driver, tmp_path):
             averaged.config(1.0),
             ledger=drivers.Recording(path, "x"),
         )
-    assert not _ledger.account(path).spends
+    assert not ledger_file.account(path).spends
 
 
 def test_arrays_are_read_back_bit_for_bit_and_damage_is_seen():
@@ -416,7 +421,7 @@ def test_arrays_are_read_back_bit_for_bit_and_damage_is_seen():
         np.asarray(x).tobytes() for x in jax.tree.leaves(tree)
     ]
     for spoiled in (text[:-1], [text[0] | {"shape": [2]}, *text[1:]], [text[0] | {"data": "?"}, *text[1:]], [{}]):
-        with pytest.raises(_ledger.DamagedLedgerError):
+        with pytest.raises(ledger_file.DamagedLedgerError):
             _recording.from_text(tree, spoiled)
 
 
@@ -597,7 +602,7 @@ def test_a_process_that_is_really_killed(tmp_path):
     same_run = go(CASES["dp_gd"], path, one_code(watched(CASES["dp_gd"], seen)))
     assert lines[-1].split()[1:] == [float(x).hex() for x in np.asarray(same_run.release.path).ravel()]
     assert not seen
-    assert len(_ledger.account(path).spends) == 1
+    assert len(ledger_file.account(path).spends) == 1
 
 
 def printed(line):
@@ -663,8 +668,8 @@ def test_private_evaluations_go_on_in_another_process_where_they_stood(tmp_path)
         first(0.3)  # the ledger says what the others did
     assert first.remaining == 0
     assert [float(one.point) for one in private_objective(path).spent] == [0.25, 0.75]
-    assert len(_ledger.account(path).spends) == 1
-    with pytest.raises(_ledger.LedgerError, match="another"):
+    assert len(ledger_file.account(path).spends) == 1
+    with pytest.raises(ledger_file.LedgerError, match="another"):
         private_objective(path, evaluations=4)
     with pytest.raises(ValueError, match="key must not be given"):
         private_objective(path, key=jax.random.key(0))
@@ -677,7 +682,7 @@ def spent_through(path, other, budget=4):
     for name in (path, path.with_name("other.jsonl")) * budget:
         try:
             values.append(private_objective(name, budget)(0.5))
-        except (_ledger.LedgerError, OSError, drivers.BudgetExhausted):
+        except (ledger_file.LedgerError, OSError, drivers.BudgetExhausted):
             continue
     return len(values)
 
@@ -688,7 +693,7 @@ def spent_through(path, other, budget=4):
         lambda path: path.with_name("other.jsonl").symlink_to(path),
         lambda path: path.with_name("other.jsonl").hardlink_to(path),
         lambda path: shutil.copy(path, path.with_name("other.jsonl")),
-        lambda path: [[file.unlink() for file in path.parent.iterdir() if file != path], _ledger.adopt(path)],
+        lambda path: [[file.unlink() for file in path.parent.iterdir() if file != path], ledger_file.adopt(path)],
         lambda path: path.rename(path.with_name("other.jsonl")),
     ],
     ids=["a symbolic link", "a hard link", "a copy", "all beside it deleted, and adopted", "another name"],
@@ -703,8 +708,8 @@ def test_a_curators_copy_gives_nothing_more(tmp_path):
     path, left = book(tmp_path), []
     attempt(drivers.run_scan, path, left)
     copy = Path(shutil.copy(path, tmp_path / "copy.jsonl"))
-    assert isinstance(attempt(drivers.run_scan, copy, left), _ledger.LedgerError)
-    _ledger.adopt(copy)
+    assert isinstance(attempt(drivers.run_scan, copy, left), ledger_file.LedgerError)
+    ledger_file.adopt(copy)
     attempt(drivers.run_scan, copy, left)
     np.testing.assert_array_equal(*left)  # given out again, not drawn
 
@@ -712,15 +717,15 @@ def test_a_curators_copy_gives_nothing_more(tmp_path):
 def test_what_was_returned_is_in_the_head(tmp_path):
     path = book(tmp_path)
     objective = private_objective(path)
-    heads = [_ledger.head(path)]
+    heads = [ledger_file.head(path)]
     for _ in range(2):
         objective(0.5)
-        heads.append(_ledger.head(path))
+        heads.append(ledger_file.head(path))
     assert len(set(heads)) == 3
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[:-2]))  # the last evaluation cut off
-    with pytest.raises(_ledger.DamagedLedgerError, match="does not hold the expected line"):
-        _ledger.account(path, expected_head=heads[-1])
+    with pytest.raises(ledger_file.DamagedLedgerError, match="does not hold the expected line"):
+        ledger_file.account(path, expected_head=heads[-1])
 
 
 @pytest.mark.parametrize("back", ["over it", "after it was deleted"])
@@ -729,12 +734,12 @@ def test_a_reader_of_an_older_copy_sees_it_by_the_head_that_was_kept(back, tmp_p
     path = book(tmp_path)
     old = path.read_bytes()
     private_objective(path)(0.5)
-    kept = _ledger.head(path)
+    kept = ledger_file.head(path)
     if back == "after it was deleted":
         path.unlink()
     path.write_bytes(old)
-    with pytest.raises(_ledger.DamagedLedgerError, match="does not hold the expected line"):
-        _ledger.account(path, expected_head=kept)
+    with pytest.raises(ledger_file.DamagedLedgerError, match="does not hold the expected line"):
+        ledger_file.account(path, expected_head=kept)
 
 
 def test_points_are_kept_as_they_were(tmp_path):
@@ -755,38 +760,38 @@ def test_points_are_kept_as_they_were(tmp_path):
 
 
 def test_curated_rows_that_failed_are_not_drawn_again(tmp_path, monkeypatch):
-    chosen = _transforms.gaussian(centre=np.zeros(2), scale=1.0, epsilon=1.0, delta=1e-5, radius=2.0)
+    chosen = transforms.gaussian(centre=np.zeros(2), scale=1.0, epsilon=1.0, delta=1e-5, radius=2.0)
     for number, failing in enumerate(["_release", "store_release"]):
         path = tmp_path / f"{number}.jsonl"
         stated = chosen.guarantee
-        _ledger.create(path, notion="gdp", level=stated.level, relation="replace_one", protects=stated.protects)
+        ledger_file.create(path, notion="gdp", level=stated.level, relation="replace_one", protects=stated.protects)
         with monkeypatch.context() as patch:
-            module = curation if failing == "_release" else _ledger
+            module = curation if failing == "_release" else ledger_file
             real = getattr(module, failing)
             patch.setattr(module, failing, lambda *rest, real=real, **options: real(*rest, **options) and 1 / 0)
             with pytest.raises(ZeroDivisionError):
-                _transforms.curate(None, chosen, np.ones((3, 2)), ledger=drivers.Recording(path, "rows"))
+                transforms.curate(None, chosen, np.ones((3, 2)), ledger=drivers.Recording(path, "rows"))
         if failing == "_release":
-            with pytest.raises(_ledger.LedgerError, match="did not end"):
-                _transforms.curate(None, chosen, np.ones((3, 2)), ledger=drivers.Recording(path, "rows"))
+            with pytest.raises(ledger_file.LedgerError, match="did not end"):
+                transforms.curate(None, chosen, np.ones((3, 2)), ledger=drivers.Recording(path, "rows"))
         else:  # it was stored: the same rows, not others
             one, two = (
-                _transforms.curate(None, chosen, np.ones((3, 2)), ledger=drivers.Recording(path, "rows")).z
+                transforms.curate(None, chosen, np.ones((3, 2)), ledger=drivers.Recording(path, "rows")).z
                 for _ in range(2)
             )
             np.testing.assert_array_equal(one, two)
 
 
 def test_curated_rows_of_another_kind_are_damage(tmp_path, monkeypatch):
-    chosen = _transforms.gaussian(centre=np.zeros(2), scale=1.0, epsilon=1.0, delta=1e-5, radius=2.0)
-    path, stated, store = tmp_path / "ledger.jsonl", chosen.guarantee, _ledger.store_release
-    _ledger.create(path, notion="gdp", level=stated.level, relation="replace_one", protects=stated.protects)
+    chosen = transforms.gaussian(centre=np.zeros(2), scale=1.0, epsilon=1.0, delta=1e-5, radius=2.0)
+    path, stated, store = tmp_path / "ledger.jsonl", chosen.guarantee, ledger_file.store_release
+    ledger_file.create(path, notion="gdp", level=stated.level, relation="replace_one", protects=stated.protects)
     monkeypatch.setattr(
-        _ledger, "store_release", lambda path, run, payload, **options: store(path, run, {"mean": 1.0}, **options)
+        ledger_file, "store_release", lambda path, run, payload, **options: store(path, run, {"mean": 1.0}, **options)
     )
     for _ in range(2):
-        with pytest.raises(_ledger.DamagedLedgerError, match="must hold the"):
-            _transforms.curate(None, chosen, np.ones((3, 2)), ledger=drivers.Recording(path, "rows"))
+        with pytest.raises(ledger_file.DamagedLedgerError, match="must hold the"):
+            transforms.curate(None, chosen, np.ones((3, 2)), ledger=drivers.Recording(path, "rows"))
 
 
 EVALUATOR = """
@@ -818,7 +823,7 @@ def test_processes_share_the_evaluations_of_one_run(tmp_path):
     printed = [worker.communicate("go\n")[0] for worker in workers]
     values = [float(line) for text in printed for line in text.splitlines()]
     assert len(set(values)) == 12  # nobody evaluated for free, and no noise was drawn twice
-    account = _ledger.account(path)
+    account = ledger_file.account(path)
     assert [entry.run for entry in account.spends] == ["bo"]
     again = private_objective(path, evaluations=12)
     assert sorted(one.value for one in again.spent) == sorted(values)
@@ -918,7 +923,7 @@ def test_an_evaluation_that_cannot_be_charged_shows_no_error_of_the_loss_and_is_
 
     objective = private_objective(path, loss=failing)
     with monkeypatch.context() as patch:
-        patch.setattr(_ledger, "note", full)
+        patch.setattr(ledger_file, "note", full)
         with pytest.raises(OSError, match="No space left") as caught:
             objective(0.5)
     assert caught.value.__context__ is None
@@ -962,13 +967,13 @@ def test_points_that_no_float_holds_are_read_again(tmp_path):
 def test_charges_out_of_order_are_damage(tmp_path):
     path = book(tmp_path)
     private_objective(path)(0.5)
-    _ledger.note(path, "bo", 3, {"charged": 1})
-    with pytest.raises(_ledger.DamagedLedgerError, match="charges must be numbered in order"):
+    ledger_file.note(path, "bo", 3, {"charged": 1})
+    with pytest.raises(ledger_file.DamagedLedgerError, match="charges must be numbered in order"):
         private_objective(path)
     other = book(tmp_path / "other")
     private_objective(other)
-    _ledger.note(other, "bo", 1, {"colour": "red"})
-    with pytest.raises(_ledger.DamagedLedgerError, match=r"a range or a value, got \['colour'\]"):
+    ledger_file.note(other, "bo", 1, {"colour": "red"})
+    with pytest.raises(ledger_file.DamagedLedgerError, match=r"a range or a value, got \['colour'\]"):
         private_objective(other)
 
 
@@ -984,22 +989,22 @@ def test_charges_out_of_order_are_damage(tmp_path):
 def test_a_line_that_no_object_wrote_is_damage(line, tmp_path):
     path, options = book(tmp_path), {"loss_range": "private", "design": [0.0, 1.0]}
     first = private_objective(path, **options)
-    (charged,) = _ledger.account(path).spends
-    _ledger.note(path, "bo", charged.steps + 1, line)
+    (charged,) = ledger_file.account(path).spends
+    ledger_file.note(path, "bo", charged.steps + 1, line)
     for use in first.refresh, lambda: private_objective(path, **options):
-        with pytest.raises(_ledger.DamagedLedgerError):
+        with pytest.raises(ledger_file.DamagedLedgerError):
             use()
 
 
 @pytest.mark.parametrize("driver", [drivers.run_scan, drivers.run_loop])
 def test_a_release_of_another_kind_is_damage(driver, tmp_path, monkeypatch):
     """Also one that somebody stored while the run was drawn."""
-    case, path, store = CASES["dp_gibo"], book(tmp_path), _ledger.store_release
+    case, path, store = CASES["dp_gibo"], book(tmp_path), ledger_file.store_release
     monkeypatch.setattr(
-        _ledger, "store_release", lambda path, run, payload, **options: store(path, run, {"mean": 1.0}, **options)
+        ledger_file, "store_release", lambda path, run, payload, **options: store(path, run, {"mean": 1.0}, **options)
     )
     for _ in range(2):
-        with pytest.raises(_ledger.DamagedLedgerError, match="must hold the"):
+        with pytest.raises(ledger_file.DamagedLedgerError, match="must hold the"):
             driver(
                 case.algorithm,
                 case.objective,
@@ -1013,10 +1018,10 @@ def test_a_step_that_clears_the_screen_is_damage(tmp_path):
     case, path = CASES["dp_gibo"], book(tmp_path)
     with pytest.raises(Killed):
         go(case, path, one_code(watched(case, [], 1)))
-    (charged,) = _ledger.account(path).spends
-    line = {"draws": "\x1b[2J", "loss": _recorded_run.fingerprint_code(one_code(None))}
-    _ledger.note(path, "first", charged.steps + 1, line)
-    with pytest.raises(_ledger.DamagedLedgerError):
+    (charged,) = ledger_file.account(path).spends
+    line = {"draws": "\x1b[2J", "loss": recorded_run.fingerprint_code(one_code(None))}
+    ledger_file.note(path, "first", charged.steps + 1, line)
+    with pytest.raises(ledger_file.DamagedLedgerError):
         go(case, path, one_code(watched(case, [])))
 
 
@@ -1045,15 +1050,15 @@ def test_a_fork_does_not_draw_the_same_noise(monkeypatch):
 def test_curated_rows_are_given_out_again(kind, tmp_path):
     public = {"centre": np.zeros(3), "scale": 1.0, "epsilon": 1.0, "radius": 2.0}
     public |= {} if kind == "product_laplace" else {"projected": 2, "delta": 1e-5}
-    chosen, path = getattr(_transforms, kind)(**public), tmp_path / "ledger.jsonl"
+    chosen, path = getattr(transforms, kind)(**public), tmp_path / "ledger.jsonl"
     statement, inputs = chosen.guarantee, np.random.default_rng(0).normal(size=(5, 3))
-    _ledger.create(
+    ledger_file.create(
         path, notion=statement.notion, level=statement.level, relation="replace_one", protects=statement.protects
     )
-    first, again = (_transforms.curate(None, chosen, inputs, ledger=drivers.Recording(path, "rows")) for _ in range(2))
+    first, again = (transforms.curate(None, chosen, inputs, ledger=drivers.Recording(path, "rows")) for _ in range(2))
     np.testing.assert_array_equal(first.z, again.z)
     assert first.metadata.distribution == again.metadata.distribution
     assert first.guarantee == again.guarantee
-    assert [entry.released for entry in _ledger.account(path).spends] == [True]
-    with pytest.raises(_ledger.BudgetExceeded):
-        _transforms.curate(None, chosen, inputs, ledger=drivers.Recording(path, "more"))
+    assert [entry.released for entry in ledger_file.account(path).spends] == [True]
+    with pytest.raises(ledger_file.BudgetExceeded):
+        transforms.curate(None, chosen, inputs, ledger=drivers.Recording(path, "more"))

@@ -8,8 +8,8 @@ import registration
 from protocol_cases import CASES
 
 from benchmarks import audits
-from jaxdpbo import _algorithms
-from jaxdpbo.privacy import _mechanisms
+from jaxdpbo import algorithms
+from jaxdpbo.noise import mechanisms
 
 PLANTED = """
 from jaxdpbo import random_search
@@ -53,7 +53,7 @@ def test_every_algorithm_is_in_the_protocol_cases():
 
 
 def test_an_algorithm_without_a_case_is_named(plant):
-    plant(_algorithms, "planted", PLANTED)
+    plant(algorithms, "planted", PLANTED)
     assert registration.without_a_case(CASES) == {"planted"}
 
 
@@ -70,7 +70,7 @@ def test_every_mechanism_transform_and_private_algorithm_has_an_audit_row(famili
 
 def test_a_mechanism_without_an_audit_row_is_named(plant, families):
     """What is no mechanism, since it takes no key, is not."""
-    plant(_mechanisms, "planted", DRAWS)
+    plant(mechanisms, "planted", DRAWS)
     assert registration.without_an_audit(CASES, families) == {"planted_noise"}
 
 

@@ -11,7 +11,7 @@ import scipy
 from scipy.special import ndtr, ndtri
 
 import jaxdpbo
-from jaxdpbo.privacy._accounting import regret
+from jaxdpbo.accounting import regret
 
 
 def moved(probability, users, mu, epsilon, delta):

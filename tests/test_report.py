@@ -25,12 +25,14 @@ from oracles import odds
 from sklearn.dummy import DummyClassifier
 
 import jaxdpbo
-from jaxdpbo import Execution, Recording, Search, dp_gibo, ledger, privacy, report, silos, space, tuning
-from jaxdpbo._commands import main
+from jaxdpbo import Execution, Recording, Search, dp_gibo, ledger, report, silos, space, tuning
+from jaxdpbo.commands import main
+from jaxdpbo.guarantee import assumptions as _assumptions
+from jaxdpbo.guarantee import guarantees
 from jaxdpbo.integrations.optuna import private_study
 from jaxdpbo.integrations.sklearn import PrivateClassifier, PrivateSearchCV
-from jaxdpbo.privacy import _assumptions, _guarantee
-from jaxdpbo.report import _checkers, _odds, _report
+from jaxdpbo.report import checkers, records
+from jaxdpbo.report import odds as _odds
 
 RATES = np.linspace(0, 1, 11)
 SCHEMA = Path(__file__).parent.parent.parent / "shared" / "data" / "registry" / "deployments-schema.yaml"
@@ -38,10 +40,12 @@ ENTRY = {
     "name": "Flu model", "data_curators": ["A hospital"], "intended_use": "research", "data_product_region": "EU",
     "publication_date": "2026-11-26", "registry_authors": ["A. Person"],
 }  # fmt: skip
-GDP = privacy.guarantee("gdp", 0.5, "replace_one", "voters; NOT the dead", assumptions=(_assumptions.SEPARABLE_LOSSES,))
-PURE = privacy.guarantee("dp", 1.0, "replace_one", "voters")
-APPROXIMATE = privacy.guarantee("dp", 1.0, "replace_one", "voters", delta=1e-3)
-PAID = privacy.guarantee("ex_post_dp", 0.5, "replace_one", "voters", delta=1e-6, largest=2.0)
+GDP = guarantees.guarantee(
+    "gdp", 0.5, "replace_one", "voters; NOT the dead", assumptions=(_assumptions.SEPARABLE_LOSSES,)
+)
+PURE = guarantees.guarantee("dp", 1.0, "replace_one", "voters")
+APPROXIMATE = guarantees.guarantee("dp", 1.0, "replace_one", "voters", delta=1e-3)
+PAID = guarantees.guarantee("ex_post_dp", 0.5, "replace_one", "voters", delta=1e-6, largest=2.0)
 
 
 def absolute(point, data):
@@ -63,7 +67,7 @@ def test_detections_use_both_levels_and_the_total_variation():
     apart = [odds.region_detections(both.level, both.delta, rate) for rate in RATES]
     assert np.all(_odds.detection_rates(both, RATES) <= np.array(apart) + 2e-4)
     assert np.any(_odds.detection_rates(both, RATES) < np.array(apart) - 1e-3)
-    moved = privacy.guarantee("gdp", 0.5, "replace_one", "voters", total_variation=0.01)
+    moved = guarantees.guarantee("gdp", 0.5, "replace_one", "voters", total_variation=0.01)
     expected = np.minimum(odds.gaussian_detections(0.5, np.minimum(RATES + 0.01, 1)) + 0.01, 1)
     np.testing.assert_allclose(_odds.detection_rates(moved, RATES), expected, atol=1e-9)
 
@@ -72,10 +76,10 @@ def test_detections_use_both_levels_and_the_total_variation():
 @pytest.mark.parametrize("size", [2, 4])
 def test_a_groups_bound_is_never_below_the_exact_one(mu, size):
     """Of the Gaussian mechanism stated in three ways: by its level, by its stages, and by one pair."""
-    stated = privacy.guarantee("gdp", mu, "replace_one", "voters")
+    stated = guarantees.guarantee("gdp", mu, "replace_one", "voters")
     exact = odds.gaussian_group_epsilon(mu, size, 1e-5)
     assert _odds.group_bound(stated, size, 1e-5) == (pytest.approx(exact, rel=1e-6), 1e-5)
-    in_stages = privacy.guarantee("gdp", mu, "replace_one", "voters", stages=[("a", "gaussian", mu)]).to_dp(1e-5)
+    in_stages = guarantees.guarantee("gdp", mu, "replace_one", "voters", stages=[("a", "gaussian", mu)]).to_dp(1e-5)
     epsilon, delta = _odds.group_bound(in_stages, size, 1e-5)
     assert (epsilon, delta) == (pytest.approx(exact, rel=1e-3), 1e-5)
     epsilon, delta = _odds.group_bound(stated.to_dp(1e-9), size, 1e-9)
@@ -94,7 +98,7 @@ def test_the_sentence_rounds_up():
     made = report.report("a search", (GDP,))
     assert [row[2] for row in made.to_dict()["guarantees"][0]["groups"]] == ["1e-05"] * 3
     (odd,) = report.report(
-        "a search", (privacy.guarantee("dp", 1.0, "replace_one", "voters", delta=1.234561e-3),)
+        "a search", (guarantees.guarantee("dp", 1.0, "replace_one", "voters", delta=1.234561e-3),)
     ).to_dict()["guarantees"]
     assert odd["groups"][0][2] == "0.00123457"
     (sentence,) = made.sentences
@@ -105,8 +109,8 @@ def test_the_sentence_rounds_up():
 
 
 def test_every_known_assumption_has_a_checker():
-    assert set(_checkers.CHECKERS) == set(_assumptions.SECTIONS.values())
-    assert _checkers.checker("my own assumption") == "the author of this assumption"
+    assert set(checkers.CHECKERS) == set(_assumptions.SECTIONS.values())
+    assert checkers.checker("my own assumption") == "the author of this assumption"
 
 
 # -- The page ---------------------------------------------------------------------------------------------------------
@@ -160,7 +164,7 @@ def test_the_page_says_who_is_protected_and_who_is_not():
 
 
 def test_a_guarantee_without_an_epsilon_stands_in_words():
-    text = read(report.report("a transform", (_guarantee.no_guarantee("rows", "the theorem is false"),)))
+    text = read(report.report("a transform", (guarantees.no_guarantee("rows", "the theorem is false"),)))
     assert "no privacy guarantee for rows: the theorem is false" in text
 
 
@@ -296,7 +300,7 @@ def test_an_entry_lacks_and_adds_nothing():
     with pytest.raises(TypeError, match="data_curators must be a list of text"):
         made.registry(**ENTRY | {"data_curators": "a hospital"})
     with pytest.raises(ValueError, match="guarantees must include one with an epsilon"):
-        report.report("a transform", (_guarantee.no_guarantee("rows", "none"),)).registry(**ENTRY)
+        report.report("a transform", (guarantees.no_guarantee("rows", "none"),)).registry(**ENTRY)
 
 
 ODD = st.sampled_from(
@@ -320,8 +324,8 @@ def test_text_of_an_entry_is_read_as_it_was(odd):
 
 
 def test_an_entry_states_the_reservation_of_an_ex_post_release():
-    cheap = privacy.guarantee("ex_post_dp", 0.5, "replace_one", "voters", delta=1e-6, largest=8.0)
-    dearer = privacy.guarantee("dp", 1.0, "replace_one", "others", delta=1e-6)
+    cheap = guarantees.guarantee("ex_post_dp", 0.5, "replace_one", "voters", delta=1e-6, largest=8.0)
+    dearer = guarantees.guarantee("dp", 1.0, "replace_one", "others", delta=1e-6)
     made = report.report("a model", (cheap, dearer))
     loss = yaml.safe_load(made.registry(**ENTRY))["deployment"]["privacy_loss"]
     assert loss["privacy_unit"] == "voters"
@@ -332,7 +336,7 @@ def test_an_entry_states_the_reservation_of_an_ex_post_release():
 
 def test_an_entry_says_that_other_records_proposed_the_candidates():
     for assumptions, proposed in (((), False), ((_assumptions.PUBLIC_RECORDS,), True)):
-        stated = privacy.guarantee("gdp", 0.5, "replace_one", "voters", assumptions=assumptions)
+        stated = guarantees.guarantee("gdp", 0.5, "replace_one", "voters", assumptions=assumptions)
         entry = yaml.safe_load(report.report("a search", (stated,)).registry(**ENTRY))["deployment"]
         tuning_before = entry["implementation"]["preprocessing_and_hyperparameter_tuning"]
         assert ("proposed with other records, which are not protected" in tuning_before) == proposed
@@ -356,12 +360,12 @@ def searched_again(path):
 
 def adopted(path):
     """A copy of a ledger that is older than its mark."""
-    ledger.charge(path, "may", "a mean", ledger.Spend((ledger.Event("gdp", 0.1),), "replace_one", _guarantee.USERS))
+    ledger.charge(path, "may", "a mean", ledger.Spend((ledger.Event("gdp", 0.1),), "replace_one", guarantees.USERS))
     copy = path.with_name("copy.jsonl")
     copy.write_bytes(path.read_bytes())
     ledger.adopt(copy)
     early = copy.read_bytes()
-    ledger.charge(copy, "june", "a mean", ledger.Spend((ledger.Event("gdp", 0.1),), "replace_one", _guarantee.USERS))
+    ledger.charge(copy, "june", "a mean", ledger.Spend((ledger.Event("gdp", 0.1),), "replace_one", guarantees.USERS))
     copy.write_bytes(early)
     return report.ledger_report(copy)
 
@@ -431,13 +435,13 @@ def test_the_record_of_a_ledger_adds_up_its_spends(tmp_path, capsys):
     text = read(made)
     for part in ("march", "april", "budget, in mu^2", "left, in mu^2", ledger.head(path)):
         assert part in text
-    whole = privacy.guarantee("gdp", 2.0, "replace_one", "the people").epsilon(1e-5)
+    whole = guarantees.guarantee("gdp", 2.0, "replace_one", "the people").epsilon(1e-5)
     odd_budgets = ("gdp", "1e400", "no bound"), ("dp", "1e400", "no bound"), ("gdp", "1e-400", "epsilon = 0 at ")
     for notion, level, said in odd_budgets:
         odd = tmp_path / f"{notion}{level}.jsonl"
         ledger.create(odd, notion=notion, level=level)
-        assert report.ledger_report(odd).details[_report.WHOLE].startswith(said)
-    promised = re.search(r"epsilon = ([\d.]+) at delta = 1e-05$", made.details[_report.WHOLE])
+        assert report.ledger_report(odd).details[records.WHOLE].startswith(said)
+    promised = re.search(r"epsilon = ([\d.]+) at delta = 1e-05$", made.details[records.WHOLE])
     assert whole <= float(promised[1]) < whole * 1.001
     main(["report", str(path), "--out", str(tmp_path / "record.html")])
     assert "wrote" in capsys.readouterr().out
@@ -467,7 +471,7 @@ def test_the_record_of_a_ledger_without_an_epsilon_says_what_was_spent(tmp_path,
     assert words in text
     assert "mine the author of this assumption" in re.sub(r"\s+", " ", text)
     main(["ledger", "describe", str(path)])
-    assert privacy.guarantee_from_dict(made.to_dict()["guarantees"][0]["guarantee"]).notion == notion
+    assert guarantees.guarantee_from_dict(made.to_dict()["guarantees"][0]["guarantee"]).notion == notion
 
 
 def test_a_sum_beyond_the_floats_is_no_guarantee(tmp_path):
@@ -500,7 +504,7 @@ def test_a_record_has_an_epsilon_at_the_delta_that_was_asked_for_or_none(tmp_pat
         ledger.charge(path, f"run {spent}", "a mean", spend)
     made = report.ledger_report(path, delta=2e-6)
     assert made.to_dict()["guarantees"][0]["delta"] == 2e-6
-    assert made.details[_report.WHOLE].endswith("at delta = 2e-06")
+    assert made.details[records.WHOLE].endswith("at delta = 2e-06")
     with pytest.raises(SystemExit, match="delta must leave an epsilon"):
         main(["report", str(path), "--delta", "1e-9"])
 
@@ -540,7 +544,7 @@ def test_a_record_states_epsilon_at_the_delta_that_was_typed(tmp_path):
         (stated,) = record.to_dict()["guarantees"]
         assert stated["delta"] == 1e-7
         assert float(stated["epsilon"]) <= 0.5
-    assert "epsilon = 1.0000 at delta = 1e-07" in report.ledger_report(path).details[_report.WHOLE]
+    assert "epsilon = 1.0000 at delta = 1e-07" in report.ledger_report(path).details[records.WHOLE]
     (stated,) = report.ledger_report(path, delta=1e-9).to_dict()["guarantees"]
     assert stated["delta"] == 1e-9
     with pytest.raises(ValueError, match="delta"):
@@ -554,7 +558,7 @@ def test_without_a_typed_delta_it_is_below_one_over_the_users():
 
 def test_a_budget_is_stated_as_typed(tmp_path):
     ledger.create(tmp_path / "book", notion="dp", level=2, delta=1e-6)
-    whole = report.ledger_report(tmp_path / "book").details[_report.WHOLE]
+    whole = report.ledger_report(tmp_path / "book").details[records.WHOLE]
     assert whole == "epsilon = 2.000 at delta = 1.00052e-06"
     assert ledger.account(tmp_path / "book").budget.total_variation == Fraction(1e-6) / 2**14
 
@@ -562,9 +566,9 @@ def test_a_budget_is_stated_as_typed(tmp_path):
 @pytest.mark.parametrize(
     "stated",
     [
-        privacy.guarantee("ex_post_dp", 0.5, "replace_one", "v", delta=1e-4, total_variation=1e-9, largest=2.0),
-        privacy.guarantee("dp", 0.5, "replace_one", "v", delta=1e-4, total_variation=1e-9),
-        privacy.guarantee("gdp", 0.5, "replace_one", "v", delta=1e-4),
+        guarantees.guarantee("ex_post_dp", 0.5, "replace_one", "v", delta=1e-4, total_variation=1e-9, largest=2.0),
+        guarantees.guarantee("dp", 0.5, "replace_one", "v", delta=1e-4, total_variation=1e-9),
+        guarantees.guarantee("gdp", 0.5, "replace_one", "v", delta=1e-4),
     ],
 )
 def test_an_epsilon_that_exists_is_stated(stated):

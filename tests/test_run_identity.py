@@ -12,8 +12,8 @@ from option_groups import group_options
 
 import jaxdpbo
 from jaxdpbo import Recording, drivers, ledger, minimize, tables, transforms
-from jaxdpbo.drivers import _recorded_run
-from jaxdpbo.privacy._fingerprints import UNKNOWN, fingerprint, fingerprint_code
+from jaxdpbo.drivers import recorded_run
+from jaxdpbo.ledger.fingerprints import UNKNOWN, fingerprint, fingerprint_code
 
 RECORDS = np.random.default_rng(0).normal(0.3, 0.05, 500)
 OPTIONS = {"mu": 1.0, "loss_range": (0, 1), "method": "in_order", "steps": 4}
@@ -160,19 +160,19 @@ def test_a_run_whose_ledger_is_replaced_stops_before_its_next_draw(tmp_path):
 
 
 def test_a_release_goes_to_the_ledger_that_was_charged_alone(tmp_path, monkeypatch):
-    path, real = book(tmp_path), _recorded_run.record_release
+    path, real = book(tmp_path), recorded_run.record_release
 
     def replacing(*arguments):
         copy = path.with_name("copy")
         shutil.copy(path, copy)
         replace_ledger(path)
         with monkeypatch.context() as patch:
-            patch.setattr(_recorded_run, "record_release", lambda *rest: 1 / 0)
+            patch.setattr(recorded_run, "record_release", lambda *rest: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 search(path)
         return real(*arguments)
 
-    monkeypatch.setattr(_recorded_run, "record_release", replacing)
+    monkeypatch.setattr(recorded_run, "record_release", replacing)
     with pytest.raises(ledger.LedgerError, match="did not make the charge"):
         search(path)
 
@@ -223,10 +223,10 @@ def test_no_value_of_the_data_is_in_its_description():
         ({"Anna": [1, 2]}, {7: [1]}),
         ((RECORDS, [1]), (RECORDS, ["x"])),
     ):
-        made = [_recorded_run.make_subject(absolute, data, 500) for data in (one, other)]
+        made = [recorded_run.make_subject(absolute, data, 500) for data in (one, other)]
         assert made[0] == made[1]
     schemas = [RECORDS, RECORDS[:, None], {"a": RECORDS}, {"b": RECORDS}, (RECORDS,), [1] * 500, None]
-    assert len({_recorded_run.make_subject(absolute, data, 500).schema for data in schemas}) == len(schemas)
+    assert len({recorded_run.make_subject(absolute, data, 500).schema for data in schemas}) == len(schemas)
 
 
 def test_codes_of_losses_are_told_apart_through_all_that_wraps_them():

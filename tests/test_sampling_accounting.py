@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from oracles import sampling as oracle
 from scipy.stats import norm
 
-from jaxdpbo.privacy import _accounting, _sensitivity
-from jaxdpbo.privacy._accounting import _grid, renyi, sampling
-from jaxdpbo.training import _permutation_sgd
+from jaxdpbo import accounting, sensitivity
+from jaxdpbo.accounting import grid, renyi, sampling
+from jaxdpbo.training import permutation_sgd
 
 ADULT = 256 / 30_956
 KNOWN = {  # grid of 0.1 and of 0.02 deviations; the Renyi bound of the pair
@@ -32,7 +32,7 @@ INTEGERS = np.arange(2, 257)
 
 
 def epsilon(rate, z, steps, delta=DELTA):
-    return _accounting.sampled_gaussian_epsilon(rate=rate, noise_multiplier=z, steps=steps, delta=delta)
+    return accounting.sampled_gaussian_epsilon(rate=rate, noise_multiplier=z, steps=steps, delta=delta)
 
 
 def test_a_delta_among_the_least_floats_is_left_to_the_divergences():
@@ -44,7 +44,7 @@ def test_a_delta_among_the_least_floats_is_left_to_the_divergences():
 @pytest.mark.parametrize("setting", KNOWN)
 def test_known_values(setting):
     coarse, fine, divergence = KNOWN[setting]
-    assert epsilon(*setting) == _accounting.Bound(pytest.approx(coarse, rel=1e-5), "profile")
+    assert epsilon(*setting) == accounting.Bound(pytest.approx(coarse, rel=1e-5), "profile")
     assert sampling.profile_epsilon(*setting, DELTA, 0.02) == pytest.approx(fine, rel=1e-5)
     assert fine < coarse < 1.0015 * fine
     if divergence:
@@ -149,8 +149,8 @@ def test_one_step_is_its_profile():
 
 
 def test_the_ends_are_the_gaussian_mechanism_and_nothing():
-    assert epsilon(1.0, 2.0, 4) == (_accounting.gdp_epsilon(1.0, DELTA), "gaussian")
-    assert epsilon(1 - 1e-9, 1.0, 1).epsilon == pytest.approx(_accounting.gdp_epsilon(1.0, DELTA), rel=2e-3)
+    assert epsilon(1.0, 2.0, 4) == (accounting.gdp_epsilon(1.0, DELTA), "gaussian")
+    assert epsilon(1 - 1e-9, 1.0, 1).epsilon == pytest.approx(accounting.gdp_epsilon(1.0, DELTA), rel=2e-3)
     assert epsilon(0.0, 1.0, 100) == epsilon(0.1, 1.0, 0) == (0.0, "union")
     assert epsilon(0.1, 0.0, 1) == (math.inf, "gaussian")
     assert epsilon(1e-5, 50.0, 10, 1e-3) == (0.0, "union")
@@ -163,9 +163,9 @@ def test_beyond_what_a_grid_is_for_the_renyi_bound_stands():
     found = epsilon(0.5, 0.5, 2000)
     assert found == (pytest.approx(renyi.pair_epsilon(0.5, 0.5, 2000, DELTA)), "renyi")
     assert sampling.MAX_EPSILON < found.epsilon < sampling.profile_epsilon(0.5, 0.5, 2000, DELTA)
-    assert _grid.find_epsilon(np.array([0.5]), np.array([800.0]), 1e-3) == math.inf  # exp(800) is none
+    assert grid.find_epsilon(np.array([0.5]), np.array([800.0]), 1e-3) == math.inf  # exp(800) is none
     losses = np.linspace(0.1, 5.0, 50)
-    last = np.array([_grid.find_epsilon(np.array([0.3]), np.array([loss]), 1e-30) for loss in losses])
+    last = np.array([grid.find_epsilon(np.array([0.3]), np.array([loss]), 1e-30) for loss in losses])
     none = np.isinf(last)  # where rounding leaves some 1e-17 of the mass beyond the last loss
     np.testing.assert_allclose(last[~none], losses[~none])
     assert 0 < np.sum(none) < len(losses)
@@ -214,7 +214,7 @@ def learnt_apart(batch, rng):
     @jax.jit
     @jax.vmap
     def learnt(key, x, y, gamma):
-        return _permutation_sgd.train_by_permutation(key, x, y, gamma, jnp.zeros(()), passes=3, batch=batch)
+        return permutation_sgd.train_by_permutation(key, x, y, gamma, jnp.zeros(()), passes=3, batch=batch)
 
     found, other = (np.asarray(learnt(keys, *records, gammas)) for records in ((x, y), (other_x, other_y)))
     return np.linalg.norm(found - other, axis=1) * gammas
@@ -229,8 +229,8 @@ def test_a_learner_of_output_perturbation_moves_by_at_most_the_sensitivity(batch
 
     The bound of one record over the batch, which a step suggests, is exceeded.
     """
-    bound = _sensitivity.permutation_sgd(regularisation=1.0, records=20, batch=batch)
-    assert _sensitivity.permutation_sgd(regularisation=1.0, records=20, batch=batch, bound="paper") == 2 * bound
+    bound = sensitivity.permutation_sgd(regularisation=1.0, records=20, batch=batch)
+    assert sensitivity.permutation_sgd(regularisation=1.0, records=20, batch=batch, bound="paper") == 2 * bound
     assert bound == pytest.approx(2 / (20 - 20 % batch))
     moved = learnt_apart(batch, np.random.default_rng(0))
     assert 0.4 * bound < np.max(moved) <= 0.5 * bound
@@ -238,12 +238,12 @@ def test_a_learner_of_output_perturbation_moves_by_at_most_the_sensitivity(batch
 
 
 def test_the_sparse_vectors_split_spends_what_it_says():
-    threshold, queries = _accounting.split_noise(1.0, 5)
+    threshold, queries = accounting.split_noise(1.0, 5)
     assert threshold + queries == 1
-    assert _accounting.sparse_vector_epsilon(1.0, 5) == pytest.approx((1 + 10 ** (1 / 3)) * (1 + 10 ** (2 / 3)))
+    assert accounting.sparse_vector_epsilon(1.0, 5) == pytest.approx((1 + 10 ** (1 / 3)) * (1 + 10 ** (2 / 3)))
     for share in (0.9, 1.1):  # another split of the same epsilon compares with more noise
         other = share * threshold
-        rest = 10 / (_accounting.sparse_vector_epsilon(1.0, 5) - 1 / other)
+        rest = 10 / (accounting.sparse_vector_epsilon(1.0, 5) - 1 / other)
         assert other**2 + rest**2 > threshold**2 + queries**2
 
 
@@ -255,17 +255,17 @@ def test_the_sparse_vectors_split_spends_what_it_says():
         (lambda: epsilon(0.1, 1.0, 1.5), TypeError, "steps must be an integer"),
         (lambda: epsilon(0.1, 1.0, -1), ValueError, "steps must be at least 0"),
         (lambda: epsilon(0.1, 1.0, 1, 0.0), ValueError, "delta must lie strictly"),
-        (lambda: _accounting.compose_epsilon([(1.1, 1.0, 1)], DELTA), ValueError, r"rate must lie in \[0, 1\]"),
-        (lambda: _accounting.compose_epsilon([(-0.1, 1.0, 1)], DELTA), ValueError, r"rate must lie in \[0, 1\]"),
-        (lambda: _accounting.split_noise(1.0, 2.5), TypeError, "answers must be an integer"),
-        (lambda: _accounting.split_noise(0.0, 2), ValueError, "noise must be positive"),
+        (lambda: accounting.compose_epsilon([(1.1, 1.0, 1)], DELTA), ValueError, r"rate must lie in \[0, 1\]"),
+        (lambda: accounting.compose_epsilon([(-0.1, 1.0, 1)], DELTA), ValueError, r"rate must lie in \[0, 1\]"),
+        (lambda: accounting.split_noise(1.0, 2.5), TypeError, "answers must be an integer"),
+        (lambda: accounting.split_noise(0.0, 2), ValueError, "noise must be positive"),
         (
-            lambda: _sensitivity.permutation_sgd(regularisation=1.0, records=3, batch=4),
+            lambda: sensitivity.permutation_sgd(regularisation=1.0, records=3, batch=4),
             ValueError,
             "batch must be at most",
         ),
         (
-            lambda: _sensitivity.permutation_sgd(regularisation=0.0, records=3),
+            lambda: sensitivity.permutation_sgd(regularisation=0.0, records=3),
             ValueError,
             "regularisation must be positive",
         ),
@@ -282,14 +282,14 @@ def test_many_settings_at_once_are_each_of_them(monkeypatch):
     each = [epsilon(*one).epsilon for one in settings]
     taken, one_by_one = [], sampling._bound
     monkeypatch.setattr(sampling, "_bound", lambda *setting: taken.append(setting) or one_by_one(*setting))
-    found = _accounting.sampled_gaussian_epsilons(rates=rates, noise_multipliers=noises, steps=steps, delta=DELTA)
+    found = accounting.sampled_gaussian_epsilons(rates=rates, noise_multipliers=noises, steps=steps, delta=DELTA)
     assert found.dtype == np.float64
     assert found.tolist() == each
     assert len(taken) == len(set(taken)) == len(settings) - 1  # the last is the first again
 
 
 def many(rates=(0.1, 0.2), noise_multipliers=(1.0, 2.0), steps=(1, 2), delta=DELTA):
-    return _accounting.sampled_gaussian_epsilons(
+    return accounting.sampled_gaussian_epsilons(
         rates=rates, noise_multipliers=noise_multipliers, steps=steps, delta=delta
     )
 
@@ -316,14 +316,14 @@ def test_bad_vectors_of_settings_are_named(given, error, message):
 
 def test_published_trainings_add_up():
     trainings = [(0.01, 1.0, 300), (0.05, 2.0, 40), (0.2, 5.0, 7)]
-    found = _accounting.compose_epsilon(trainings, DELTA)
-    assert found == pytest.approx(_accounting.compose_epsilon(trainings[::-1], DELTA))
+    found = accounting.compose_epsilon(trainings, DELTA)
+    assert found == pytest.approx(accounting.compose_epsilon(trainings[::-1], DELTA))
     assert found > max(epsilon(*one).epsilon for one in trainings)
     split = [(0.01, 1.0, 100), (0.01, 1.0, 200)]
-    assert _accounting.compose_epsilon(split, DELTA) == pytest.approx(renyi.pair_epsilon(0.01, 1.0, 300, DELTA))
-    assert epsilon(0.01, 1.0, 300).epsilon < _accounting.compose_epsilon(split, DELTA)
-    assert _accounting.compose_epsilon([], DELTA) == _accounting.compose_epsilon([(0.0, 1.0, 5)], DELTA) == 0
-    assert _accounting.compose_epsilon([(0.5, 0.0, 1)], DELTA) == math.inf
+    assert accounting.compose_epsilon(split, DELTA) == pytest.approx(renyi.pair_epsilon(0.01, 1.0, 300, DELTA))
+    assert epsilon(0.01, 1.0, 300).epsilon < accounting.compose_epsilon(split, DELTA)
+    assert accounting.compose_epsilon([], DELTA) == accounting.compose_epsilon([(0.0, 1.0, 5)], DELTA) == 0
+    assert accounting.compose_epsilon([(0.5, 0.0, 1)], DELTA) == math.inf
     whole = [(1.0, 3.0, 2), (1.0, 4.0, 5)]
-    gaussian = _accounting.gdp_epsilon(math.sqrt(2 / 9 + 5 / 16), DELTA)
-    assert gaussian <= _accounting.compose_epsilon(whole, DELTA) < 1.2 * gaussian
+    gaussian = accounting.gdp_epsilon(math.sqrt(2 / 9 + 5 / 16), DELTA)
+    assert gaussian <= accounting.compose_epsilon(whole, DELTA) < 1.2 * gaussian

@@ -11,9 +11,9 @@ from benchmarks.search import block_losses, blocks, cells, minimize, private_tun
 from benchmarks.search.budgets import Budget
 from benchmarks.search.problems import PROBLEMS, Problem
 from jaxdpbo import Space, accounting, space
-from jaxdpbo.integrations.sklearn import _scaling
-from jaxdpbo.privacy import _choice
-from jaxdpbo.privacy._accounting import stage
+from jaxdpbo.accounting import stage
+from jaxdpbo.integrations.sklearn import scaling
+from jaxdpbo.noise import choice
 
 CALLS = []
 EPSILON_ONE, NO_NOISE = Budget.parse("epsilon 1"), Budget.parse("mu inf")
@@ -199,10 +199,10 @@ def test_the_law_of_a_choice_is_that_of_its_integers():
     losses = np.random.default_rng(0).uniform(0, 4, (6, 25)) + np.arange(6)[:, None] / 3
     losses[2, :5], losses[3, 7] = np.inf, np.nan
     for mu in (0.25, 2.0):
-        budget = _choice.budget(mu, "exact", dtype=float)
+        budget = choice.budget(mu, "exact", dtype=float)
         exact = np.exp(
-            np.asarray(_choice.scores(budget, _choice.sum_losses(budget, losses, np.asarray(4.0))), float)
-            * float(_choice.RATE)
+            np.asarray(choice.scores(budget, choice.sum_losses(budget, losses, np.asarray(4.0))), float)
+            * float(choice.RATE)
         )
         np.testing.assert_allclose(block_losses.law(losses, 4.0, mu), exact / exact.sum(), rtol=0.05)
     assert block_losses.law(losses, 4.0, np.inf).tolist() == [1, 0, 0, 0, 0, 0]
@@ -228,7 +228,7 @@ def test_settings_are_carried_as_was_measured():
     measured = report.find_result("bench_blocks")["exponents"]
     assert measured.keys() == block_losses.LEARNERS.keys()
     for name, learner in block_losses.LEARNERS.items():
-        assert _scaling.find_exponent(learner.estimator, learner.parameter) == measured[name]["best"]
+        assert scaling.find_exponent(learner.estimator, learner.parameter) == measured[name]["best"]
 
 
 def test_private_tuning_has_all_seeds_where_it_must_and_fewer_elsewhere():

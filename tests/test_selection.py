@@ -16,10 +16,14 @@ import numpy as np
 import pytest
 from oracles import accounting as oracle
 
-from jaxdpbo import Recording, ledger, privacy, tuning
-from jaxdpbo.privacy import _accounting, _assumptions, _auditing, _keys, _ledger, _recording
-from jaxdpbo.privacy._accounting import stage
-from jaxdpbo.tuning import _repetition, _selection
+from jaxdpbo import Recording, accounting, ledger, tuning
+from jaxdpbo import audit as _auditing
+from jaxdpbo.accounting import stage
+from jaxdpbo.guarantee import assumptions, guarantees
+from jaxdpbo.guarantee import recording as _recording
+from jaxdpbo.ledger import ledger_file
+from jaxdpbo.noise import keys
+from jaxdpbo.tuning import repetition, selection
 
 PEOPLE = "the people"
 SETTINGS = [0.0, 1.0, 5.0]
@@ -38,14 +42,14 @@ def select(run=counted, settings=SETTINGS, seed=0, **options):
 
 @pytest.mark.parametrize(("eta", "mean"), [(-0.5, 4.0), (0.0, 3.0), (0.0, 16.0), (1.0, 16.0), (2.5, 8.0)])
 def test_the_table_is_the_law(eta, mean):
-    law = _accounting.repetitions(eta, mean)
-    table = _repetition.table(law)
+    law = accounting.repetitions(eta, mean)
+    table = repetition.table(law)
     counts = np.diff([0, *table.ends])
     assert min(counts) >= 0
     assert sum(counts) == 2**128
     found = np.array([float(Fraction(int(count), 2**128)) for count in counts])
-    np.testing.assert_allclose(found[:-1], _accounting.repetition_probabilities(law, len(found) - 1), rtol=1e-9, atol=0)
-    assert _accounting.tail_probability(law, len(found)) <= table.total_variation < 2e-21
+    np.testing.assert_allclose(found[:-1], accounting.repetition_probabilities(law, len(found) - 1), rtol=1e-9, atol=0)
+    assert accounting.tail_probability(law, len(found)) <= table.total_variation < 2e-21
     assert table.runs(0) == 1
     assert table.runs(2**128 - 1) == len(table.ends)
     for end in table.ends[:3]:
@@ -56,8 +60,8 @@ def test_the_table_is_the_law(eta, mean):
 @pytest.mark.parametrize("mean", [1.1, 4.0])
 def test_the_table_of_any_shape_is_as_near_to_its_law_as_it_says(eta, mean):
     """Shapes near 0 too, where the formula of the first probability is 0 / 0."""
-    law = _accounting.repetitions(eta, mean)
-    table = _repetition.table(law)
+    law = accounting.repetitions(eta, mean)
+    table = repetition.table(law)
     counts = [Decimal(int(count)) / 2**128 for count in np.diff([0, *table.ends])]
     exact = oracle.repetition_law(law.eta, law.gamma, 4000)
     counts += [Decimal(0)] * (len(exact) - len(counts))
@@ -67,7 +71,7 @@ def test_the_table_of_any_shape_is_as_near_to_its_law_as_it_says(eta, mean):
 
 
 def test_numbers_of_runs_and_settings_are_drawn_as_the_law_says():
-    law = _accounting.repetitions(0.0, 4.0)
+    law = accounting.repetitions(0.0, 4.0)
     seen, drawn = [], []
 
     def run(setting, key):
@@ -78,7 +82,7 @@ def test_numbers_of_runs_and_settings_are_drawn_as_the_law_says():
         before = len(drawn)
         select(run, [0, 1, 2], seed=seed)
         seen.append(len(drawn) - before)
-    chances = _accounting.repetition_probabilities(law, 3)
+    chances = accounting.repetition_probabilities(law, 3)
     for number, chance in enumerate(chances, start=1):
         assert abs(np.mean(np.array(seen) == number) - chance) < 4 * math.sqrt(chance / 600)
     assert abs(np.mean(seen) - 4) < 4 * np.std(seen) / math.sqrt(600)
@@ -91,21 +95,21 @@ def test_the_best_run_leaves_with_the_statement_of_all():
     assert found.output == {"model": found.score}
     assert found.setting == 0.0
     mine, others = found.guarantees
-    law = _accounting.repetitions(0.0, 4.0)
-    assert mine.level == pytest.approx(_accounting.selection_epsilon(law, COST.profile, 1e-5))
-    average = _accounting.average_profile([0.5, 0.5], [COST.profile, stage.gaussian_stage(0.1).profile])
-    assert others.level == pytest.approx(_accounting.selection_epsilon(law, average, 1e-5))
+    law = accounting.repetitions(0.0, 4.0)
+    assert mine.level == pytest.approx(accounting.selection_epsilon(law, COST.profile, 1e-5))
+    average = accounting.average_profile([0.5, 0.5], [COST.profile, stage.gaussian_stage(0.1).profile])
+    assert others.level == pytest.approx(accounting.selection_epsilon(law, average, 1e-5))
     assert others.level < mine.level
     for stated, run in ((mine, COST.profile), (others, average)):
-        assert stated.attained == pytest.approx(_accounting.attained_selection_epsilon(law, run, 1e-5))
+        assert stated.attained == pytest.approx(accounting.attained_selection_epsilon(law, run, 1e-5))
         assert 0.9 * stated.level < stated.attained <= stated.level
     assert (mine.protects, mine.delta, mine.relation) == (PEOPLE, 1e-5, "replace_one")
-    for name in (_assumptions.RUNS_UNKNOWN, _assumptions.RUN_COST, _assumptions.FAILS_BY_NOISE, _assumptions.WEAK_KEY):
+    for name in (assumptions.RUNS_UNKNOWN, assumptions.RUN_COST, assumptions.FAILS_BY_NOISE, assumptions.WEAK_KEY):
         assert name in mine.assumptions
         assert name in others.assumptions
     secret = tuning.private_selection(counted, SETTINGS, mean=4.0, costs={PEOPLE: COST}, delta=1e-5)
-    assert _assumptions.RANDOM_BITS in secret.guarantees[0].assumptions
-    assert _assumptions.WEAK_KEY not in secret.guarantees[0].assumptions
+    assert assumptions.RANDOM_BITS in secret.guarantees[0].assumptions
+    assert assumptions.WEAK_KEY not in secret.guarantees[0].assumptions
     rough = select(run_total_variation=1e-10).guarantees[0]
     assert rough.total_variation == pytest.approx(4e-10)
 
@@ -197,7 +201,7 @@ def test_nothing_but_the_winner_differs_between_neighbours(tmp_path, caplog, cap
             caplog.clear()
             state = np.random.get_state()[1].copy()  # noqa: NPY002
             recording = {PEOPLE: Recording(path, "one")}
-            options = {"ledgers": recording, "key": _keys.secret_key(), "settings": [0.0]}  # another K each time
+            options = {"ledgers": recording, "key": keys.secret_key(), "settings": [0.0]}  # another K each time
             found = select(loud(float(number * 5)), **options)
             np.testing.assert_array_equal(np.random.get_state()[1], state)  # noqa: NPY002
             (spend,) = ledger.account(path).spends
@@ -307,7 +311,7 @@ def test_one_file_under_two_paths_is_one_ledger(other, tmp_path, monkeypatch):
 
 def test_a_call_killed_between_two_charges_may_be_repeated(tmp_path, monkeypatch):
     """The charge that is last in order decides whose draws are paid: no order of two processes draws twice."""
-    recordings, append, ran = two_ledgers(tmp_path), _ledger._append, []
+    recordings, append, ran = two_ledgers(tmp_path), ledger_file._append, []
 
     def run(setting, key):
         ran.append(1)
@@ -321,7 +325,7 @@ def test_a_call_killed_between_two_charges_may_be_repeated(tmp_path, monkeypatch
 
     charges = []
     with monkeypatch.context() as patch:
-        patch.setattr(_ledger, "_append", kill_second)
+        patch.setattr(ledger_file, "_append", kill_second)
         with pytest.raises(KeyboardInterrupt):
             select_for_two(recordings, run=run)
     assert sorted(spends(recordings).values()) == [0, 1]
@@ -345,7 +349,7 @@ def test_a_call_killed_between_two_charges_may_be_repeated(tmp_path, monkeypatch
 def test_another_process_spends_before_all_charges_or_after_them(tmp_path, monkeypatch):
     """It asks between two charges for what the second one needs, and waits."""
     level = select().guarantees[0].level
-    recordings, append, others = two_ledgers(tmp_path, second={"level": 1.5 * level}), _ledger._append, []
+    recordings, append, others = two_ledgers(tmp_path, second={"level": 1.5 * level}), ledger_file._append, []
 
     def spend():
         other = ledger.Spend((ledger.Event("dp", level),), "replace_one", SECOND)
@@ -359,14 +363,14 @@ def test_another_process_spends_before_all_charges_or_after_them(tmp_path, monke
             others[0].join(0.3)
         return append(*arguments)
 
-    monkeypatch.setattr(_ledger, "_append", meddle)
+    monkeypatch.setattr(ledger_file, "_append", meddle)
     select_for_two(recordings)
     others[0].join()
     assert spends(recordings) == {PEOPLE: 1, SECOND: 1}
 
 
 def test_two_calls_with_ledgers_in_other_orders_wait_for_no_deadlock(tmp_path, monkeypatch):
-    locked = _ledger._open_locked
+    locked = ledger_file._open_locked
 
     def lock_slowly(*arguments):
         descriptor = locked(*arguments)
@@ -379,8 +383,8 @@ def test_two_calls_with_ledgers_in_other_orders_wait_for_no_deadlock(tmp_path, m
 
     for name in "ab":
         ledger.create(tmp_path / name, mu=9, protects="users")
-    guarantee = privacy.guarantee("gdp", 1.0, "replace_one", "users")
-    monkeypatch.setattr(_ledger, "_open_locked", lock_slowly)
+    guarantee = guarantees.guarantee("gdp", 1.0, "replace_one", "users")
+    monkeypatch.setattr(ledger_file, "_open_locked", lock_slowly)
     orders = {"one": [tmp_path / "a", tmp_path / "b"], "two": [tmp_path / "b", tmp_path / "a"]}
     calls = [threading.Thread(target=charge, args=order, daemon=True) for order in orders.items()]
     for call in calls:
@@ -394,10 +398,10 @@ def test_two_calls_with_ledgers_in_other_orders_wait_for_no_deadlock(tmp_path, m
 
 def test_of_two_calls_at_once_one_draws(tmp_path, monkeypatch):
     """The other process charges both ledgers, and runs, after this call has read which ledgers pay."""
-    recordings, charge = two_ledgers(tmp_path), _ledger.charge_all
+    recordings, charge = two_ledgers(tmp_path), ledger_file.charge_all
     with monkeypatch.context() as patch:
         patch.setattr(
-            _ledger,
+            ledger_file,
             "charge_all",
             lambda *arguments: (patch.undo(), select_for_two(recordings), charge(*arguments))[2],
         )
@@ -440,7 +444,7 @@ def base(rare, factor, mean):
 @pytest.fixture
 def without_lower_bounds(monkeypatch):
     """Thousands of selections by a curve: a lower bound beside each epsilon, which no attack reads, takes most time."""
-    monkeypatch.setattr(_selection, "add_attained", lambda guarantees, repetitions, costs: tuple(guarantees))
+    monkeypatch.setattr(selection, "add_attained", lambda guarantees, repetitions, costs: tuple(guarantees))
 
 
 @pytest.mark.usefixtures("without_lower_bounds")
@@ -464,7 +468,7 @@ def test_planted_selections_are_caught(planted, trials, monkeypatch):
     options = base(rare, factor, mean)
     claim = select(**options).guarantees[0]
     if not shown:
-        monkeypatch.setattr(_repetition.Table, "runs", lambda self, number: 40)
+        monkeypatch.setattr(repetition.Table, "runs", lambda self, number: 40)
     scores = attacked(count, lambda out, runs: out.score * (runs >= least), rare, factor, **options)
     audit = _auditing.threshold_audit(*scores, delta=1e-6, bound="epsilon")
     assert _auditing.is_refuted(audit, claim), (audit, claim.level)

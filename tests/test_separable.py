@@ -16,10 +16,10 @@ from option_groups import group_options
 from tolerances import rtol
 
 from benchmarks.papers import gp_regression, huber_regression, kernel_svm, location, logistic_regression, noisy
-from jaxdpbo import Execution, dp_gd, drivers, ledger, minimize, per_user
-from jaxdpbo.privacy import _assumptions, _separable
-from jaxdpbo.privacy._separable import equations, primitives, separability_check
+from jaxdpbo import Execution, dp_gd, drivers, ledger, minimize, per_user, separable
+from jaxdpbo.guarantee import assumptions
 from jaxdpbo.problems import _kernel_svr, _splits
+from jaxdpbo.separable import equations, primitives, separability_check
 
 USERS, WIDTH = 7, 3
 DATA = np.random.default_rng(0).normal(size=(USERS, WIDTH))
@@ -208,7 +208,7 @@ REFUSED = {
 
 
 def checked(objective, data=DATA):
-    return _separable.check_separable(objective, POINT, data)
+    return separable.check_separable(objective, POINT, data)
 
 
 def neighbours(data):
@@ -240,7 +240,7 @@ def test_what_keeps_users_apart_passes(name):
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_does_not_is_refused_at_its_line(name):
     objective, said = REFUSED[name]
-    with pytest.raises(_separable.NotSeparable, match=said) as caught:
+    with pytest.raises(separable.NotSeparable, match=said) as caught:
         checked(objective)
     if line := re.search(r" at (\S+):(\d+) \(", str(caught.value)):
         assert line[1] == __file__
@@ -257,9 +257,9 @@ def test_batched_factorisations_pass_where_there_are_cpus_alone(monkeypatch):
         return jnp.linalg.eigvalsh(rows[:, :, None] * rows[:, None] + jnp.diag(point))[:, -1]
 
     checked(largest)
-    _separable.per_user(lambda point, row: largest(point, row[None])[0])(POINT, DATA)
+    separable.per_user(lambda point, row: largest(point, row[None])[0])(POINT, DATA)
     monkeypatch.setattr(separability_check.backend, "backends", lambda: {"cpu": None, "cuda": None})
-    with pytest.raises(_separable.NotSeparable, match="iterates on accelerators"):
+    with pytest.raises(separable.NotSeparable, match="iterates on accelerators"):
         checked(largest)
 
 
@@ -269,12 +269,12 @@ def test_what_may_be_made_of_records_is_refused():
     with pytest.raises(ValueError, match=r"captures an array of shape \(7,\)"):
         checked(lambda p, x: distance(p, x) + constant)
     with pytest.raises(ValueError, match="one array both as public"):
-        _separable.check_separable(lambda p, d: d[0].sum(1) + d[1][:, 0], POINT, (DATA, DATA), (0, None))
+        separable.check_separable(lambda p, d: d[0].sum(1) + d[1][:, 0], POINT, (DATA, DATA), (0, None))
     for axes, shapes in ((None, "lengths"), ((0, 1), "lengths")):
         with pytest.raises(ValueError, match=shapes):
-            _separable.check_separable(lambda p, d: d[0].sum(1), POINT, (DATA, DATA.copy()), axes)
+            separable.check_separable(lambda p, d: d[0].sum(1), POINT, (DATA, DATA.copy()), axes)
     with pytest.raises(ValueError, match="users = 9, got 7"):
-        _separable.check_separable(distance, POINT, DATA, users=9)
+        separable.check_separable(distance, POINT, DATA, users=9)
     with pytest.raises(TypeError, match="objective must return an array of real numbers, got str"):
         checked(lambda p, x: "text")
 
@@ -285,9 +285,9 @@ def test_public_leaves_may_be_centred_and_users_may_be_columns():
         return jnp.sum(jnp.square(mine - point[:, None]), axis=0) + (public - public.mean()).sum()
 
     data = {"mine": DATA.T, "public": DATA + 1}
-    assert _separable.check_separable(loss, POINT, data, {"mine": 1, "public": None}).axis == 0
-    with pytest.raises(_separable.NotSeparable):
-        _separable.check_separable(loss, POINT, data, {"mine": 1, "public": 0})
+    assert separable.check_separable(loss, POINT, data, {"mine": 1, "public": None}).axis == 0
+    with pytest.raises(separable.NotSeparable):
+        separable.check_separable(loss, POINT, data, {"mine": 1, "public": 0})
 
 
 def steps_of(width):
@@ -325,8 +325,8 @@ def test_whatever_random_program_passes_keeps_users_apart(trials):
             return distance(point, data)
 
         try:
-            run = _separable.check_separable(program, point, data)
-        except _separable.NotSeparable:
+            run = separable.check_separable(program, point, data)
+        except separable.NotSeparable:
             mixing_refused += not keeps_users_apart(jax.jit(program), data)
             continue
         passed += 1
@@ -338,7 +338,7 @@ def test_whatever_random_program_passes_keeps_users_apart(trials):
 
 def test_a_planted_unsound_rule_is_seen(monkeypatch):
     """The property above, of one program, with a rule that lets a sort of users pass."""
-    monkeypatch.setitem(_separable.separability_check.rules.RULES, "sort", lambda equation, axes: axes[0])
+    monkeypatch.setitem(separable.separability_check.rules.RULES, "sort", lambda equation, axes: axes[0])
     run = checked(lambda p, x: jnp.sort(distance(p, x)))
     assert not keeps_users_apart(run)
 
@@ -392,7 +392,7 @@ OF_ONE = {
 @pytest.mark.parametrize("name", OF_ONE)
 def test_the_loss_of_one_person_holds_nothing_that_vmap_may_mix(name):
     loss, said = OF_ONE[name]
-    with pytest.raises(_separable.NotSeparable, match=f"{said}.* at {re.escape(__file__)}"):
+    with pytest.raises(separable.NotSeparable, match=f"{said}.* at {re.escape(__file__)}"):
         per_user(loss)(POINT, DATA)
 
 
@@ -473,7 +473,7 @@ RUNS = {
 def slopes_of_users(loss):
     return (
         loss
-        if isinstance(loss, _separable.SeparableObjective)
+        if isinstance(loss, separable.SeparableObjective)
         else {distance: SLOPES}.get(loss, dp_gd.gradient_objective(loss))
     )
 
@@ -486,14 +486,14 @@ def evaluated(objective):
 @pytest.mark.parametrize("name", RUNS)
 def test_a_run_whose_objective_is_checked_assumes_four_things(name):
     run = RUNS[name]
-    assert set(run(distance).assumptions) == {*LEFT, _assumptions.SEPARABLE_LOSSES} - SHOWN
+    assert set(run(distance).assumptions) == {*LEFT, assumptions.SEPARABLE_LOSSES} - SHOWN
     assert set(run(distance, user_axes=0).assumptions) == LEFT
-    with pytest.raises(_separable.NotSeparable, match=r"reduce_sum .* reduces over users"):
+    with pytest.raises(separable.NotSeparable, match=r"reduce_sum .* reduces over users"):
         run(centred, user_axes=0)
 
 
-SHOWN = {_assumptions.OWN_ROWS, _assumptions.COMPILED_APART}
-LEFT = {_assumptions.RANDOM_BITS, _assumptions.PUBLIC_CONFIG, *SHOWN}
+SHOWN = {assumptions.OWN_ROWS, assumptions.COMPILED_APART}
+LEFT = {assumptions.RANDOM_BITS, assumptions.PUBLIC_CONFIG, *SHOWN}
 
 
 def test_a_run_on_the_loss_of_one_person_assumes_the_same_and_finds_the_same():
@@ -552,7 +552,7 @@ def test_steps_that_were_not_checked_keep_their_assumption_when_a_run_goes_on():
     after = drivers.run_loop(
         dp_gd.algorithm, SLOPES, DATA, CONFIG, user_axes=0, run=drivers.Execution(resume=snapshot)
     ).guarantee
-    assert _assumptions.SEPARABLE_LOSSES in after.assumptions
+    assert assumptions.SEPARABLE_LOSSES in after.assumptions
 
 
 @pytest.mark.parametrize(
@@ -589,7 +589,7 @@ PYTHON = {
 @pytest.mark.parametrize("name", PYTHON)
 def test_replay_finds_users_that_are_mixed(name):
     data = 150 * DATA
-    found = _separable.audit_separable(PYTHON[name], [POINT], data, USERS)
+    found = separable.audit_separable(PYTHON[name], [POINT], data, USERS)
     assert not found
     assert all(i != j for i, j in found.mixed)
     assert found.largest == np.inf if name == "one bad record spoils all" else found.largest > 0
@@ -598,14 +598,14 @@ def test_replay_finds_users_that_are_mixed(name):
 def test_replay_passes_what_keeps_users_apart_and_leaves_the_data_as_they_are():
     data = {"x": DATA.copy(), "name": np.array(list("abcdefg")), "public": np.ones(2)}
     loss = lambda p, d: np.where(d["name"] == "c", np.nan, np.square(d["x"] - p).sum(1))  # noqa: E731
-    found = _separable.audit_separable(loss, [POINT, 2 * POINT], data, USERS)
+    found = separable.audit_separable(loss, [POINT, 2 * POINT], data, USERS)
     assert found
     assert (found.mixed, found.largest, found.replaced) == ((), 0.0, 2 * USERS * 2)
     np.testing.assert_array_equal(data["x"], DATA)
     rounded = lambda p, d: loss(p, d) + 1e-13 * d["x"].sum()  # noqa: E731
-    assert not _separable.audit_separable(rounded, [POINT], data, USERS)
-    assert _separable.audit_separable(rounded, [POINT], data, USERS, tolerance=1e-9)
-    zeroed = _separable.audit_separable(
+    assert not separable.audit_separable(rounded, [POINT], data, USERS)
+    assert separable.audit_separable(rounded, [POINT], data, USERS, tolerance=1e-9)
+    zeroed = separable.audit_separable(
         PYTHON["mean"],
         [POINT],
         DATA,
@@ -629,7 +629,7 @@ def test_replay_passes_what_keeps_users_apart_and_leaves_the_data_as_they_are():
 def test_replay_says_what_it_cannot_do(arguments, said):
     given = {"objective": PYTHON["mean"], "points": [POINT], "data": DATA, "users": USERS} | arguments
     with pytest.raises(ValueError, match=said):
-        _separable.audit_separable(**given)
+        separable.audit_separable(**given)
 
 
 # The problems of the papers.
@@ -658,7 +658,7 @@ PROBLEMS = {
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_a_problem_that_jax_traces_keeps_users_apart(name):
     objective, point, data, axes = PROBLEMS[name]
-    run = _separable.check_separable(objective, point, jax.tree.map(jnp.asarray, data), axes)
+    run = separable.check_separable(objective, point, jax.tree.map(jnp.asarray, data), axes)
     assert run.axis == 0
     np.testing.assert_allclose(run(point, data), objective(jnp.asarray(point), data), rtol=rtol(1e-12))
 
@@ -680,15 +680,15 @@ def test_a_problem_written_for_one_person_is_the_same(name):
 def test_a_problem_whose_users_go_in_chunks_is_not_shown_to_and_replays_as_if_it_did():
     """Its users' axis is divided among chunks, which the analysis does not follow."""
     data, point = split(), np.ones(10)
-    with pytest.raises(_separable.NotSeparable, match=r"takes a part of the users at .*gp_regression\.py"):
-        _separable.check_separable(gp_regression.loss, point, split(300), _splits.OF_USERS)
-    assert _separable.audit_separable(gp_regression.loss, [point], data, USERS, replace=replaced)
+    with pytest.raises(separable.NotSeparable, match=r"takes a part of the users at .*gp_regression\.py"):
+        separable.check_separable(gp_regression.loss, point, split(300), _splits.OF_USERS)
+    assert separable.audit_separable(gp_regression.loss, [point], data, USERS, replace=replaced)
 
 
 @pytest.mark.parametrize(("loss", "parameters"), [(kernel_svm.loss, 2), (_kernel_svr.kernel_svr_loss, 13)])
 def test_a_problem_in_python_replays_as_if_it_kept_users_apart(loss, parameters):
     point = np.full(parameters, 0.5)
-    assert _separable.audit_separable(loss, [point], split(), USERS, replace=replaced)
+    assert separable.audit_separable(loss, [point], split(), USERS, replace=replaced)
 
 
 def replaced(data, row):

@@ -19,10 +19,10 @@ from jax.interpreters import batching, mlir
 from option_groups import group_options
 from tolerances import rtol
 
-from jaxdpbo import Search, minimize, per_user
-from jaxdpbo.privacy import _assumptions, _separable
-from jaxdpbo.privacy._separable import data_axes, primitives
-from jaxdpbo.privacy._separable import separability_check as check_module
+from jaxdpbo import Search, minimize, per_user, separable
+from jaxdpbo.guarantee import assumptions
+from jaxdpbo.separable import data_axes, primitives
+from jaxdpbo.separable import separability_check as check_module
 
 USERS = 4
 POINT = jnp.array([0.3, -0.2, 1.1, 0.5])
@@ -37,7 +37,7 @@ def broadcasting():
 
 
 def check(objective, data=DATA, axes=0, **options):
-    return _separable.check_separable(objective, POINT, data, axes, **options)
+    return separable.check_separable(objective, POINT, data, axes, **options)
 
 
 def distance(point, row):
@@ -63,16 +63,16 @@ def impostor(name):
 @pytest.mark.parametrize("name", ["neg", "copy_p", "tanh", "scatter_add", "stop_gradient", "name", "tie"])
 def test_a_primitive_that_bears_a_name_of_jaxs_is_refused(name):
     stranger = impostor(name)
-    with pytest.raises(_separable.NotSeparable, match="no operation of JAX"):
+    with pytest.raises(separable.NotSeparable, match="no operation of JAX"):
         check(lambda p, x: stranger.bind(distances(p, x)))
-    with pytest.raises(_separable.NotSeparable, match="no operation of JAX"):
+    with pytest.raises(separable.NotSeparable, match="no operation of JAX"):
         per_user(lambda p, row: stranger.bind(distance(p, row)))(POINT, DATA)
 
 
 @pytest.mark.parametrize("name", ["jit", "scan", "while", "cond", "remat2", "custom_linear_solve"])
 def test_an_impostor_of_what_holds_a_program_is_refused_before_the_program_is_read(name):
     stranger = impostor(name)
-    with pytest.raises(_separable.NotSeparable, match="no operation of JAX"):
+    with pytest.raises(separable.NotSeparable, match="no operation of JAX"):
         check(lambda p, x: stranger.bind(distances(p, x), jaxpr=jax.make_jaxpr(jnp.sin)(1.0)))
 
 
@@ -83,9 +83,9 @@ def test_an_operation_inside_of_a_reduction_is_read():
     def total(x):
         return jax.lax.reduce(x, 0.0, lambda a, b: stranger.bind(a) + jnp.sin(b), (x.ndim - 1,))
 
-    with pytest.raises(_separable.NotSeparable, match="no operation of JAX"):
+    with pytest.raises(separable.NotSeparable, match="no operation of JAX"):
         check(lambda p, x: total(x))
-    with pytest.raises(_separable.NotSeparable, match="no operation of JAX"):
+    with pytest.raises(separable.NotSeparable, match="no operation of JAX"):
         per_user(lambda p, row: total(row))(POINT, DATA)
 
 
@@ -145,7 +145,7 @@ def test_a_strangers_generator_is_judged_by_its_functions(spec):
         lambda: check(lambda p, x: jax.lax.map(lambda row: of_record(p, row), x)),
     ):  # fmt: skip
         if spec is MIXING:
-            with pytest.raises(_separable.NotSeparable, match="generator that is not JAX's own"):
+            with pytest.raises(separable.NotSeparable, match="generator that is not JAX's own"):
                 run()
         else:
             run()
@@ -161,7 +161,7 @@ def test_records_make_keys_of_threefry_alone_and_public_seeds_of_any_of_jaxs(nam
         lambda: check(lambda p, x: jax.lax.map(lambda row: of_record(p, row), x)),
         lambda: check(lambda p, x: jax.vmap(of_record, (None, 0))(p, x)),
     ):
-        with pytest.raises(_separable.NotSeparable, match="makes keys of records by another generator than threefry"):
+        with pytest.raises(separable.NotSeparable, match="makes keys of records by another generator than threefry"):
             run()
     check(lambda p, x: distances(p, x) + jax.random.uniform(jax.random.key(0, impl=name), (USERS,)))
 
@@ -217,8 +217,8 @@ def test_axes_from_behind_are_the_same_axes(name, users):
             return call(data, axis)
 
         try:
-            program = _separable.check_separable(objective, POINT, CUBE, users)
-        except _separable.NotSeparable:
+            program = separable.check_separable(objective, POINT, CUBE, users)
+        except separable.NotSeparable:
             continue
         except Exception as error:  # JAX takes no such axis, and says so
             seen.append(type(error))
@@ -241,7 +241,7 @@ def test_under_vmap_axes_from_behind_are_refused(name):
     """JAX's rules for vmap take axes from the front: one from behind may become the users' own."""
     call = FROM_BEHIND[name]
     for axis in (-1, -2):
-        with pytest.raises(_separable.NotSeparable, match="counts an axis from behind"):
+        with pytest.raises(separable.NotSeparable, match="counts an axis from behind"):
             per_user(lambda p, part, axis=axis: call(part, axis), 2)(POINT, CUBE)
     per_user(lambda p, part: call(part, 1), 2)(POINT, CUBE)
     per_user(lambda p, part: part + call(jnp.outer(p, p), -1)[0, 0], 2)(POINT, CUBE)
@@ -258,9 +258,9 @@ def test_a_sort_along_the_last_axis_of_all_does_mix():
 
 def both_roles(mine, public):
     with pytest.raises(ValueError, match="one array both as public and as the users'"):
-        _separable.expect_one_role((mine, public), (0, None))
+        separable.expect_one_role((mine, public), (0, None))
     with pytest.raises(ValueError, match="one array both as public and as the users'"):
-        _separable.expect_one_role({"public": [public, public], "mine": mine}, {"public": None, "mine": 0})
+        separable.expect_one_role({"public": [public, public], "mine": mine}, {"public": None, "mine": 0})
 
 
 @pytest.mark.parametrize("view", [lambda x: x[:], lambda x: x.T, lambda x: x[1:2], lambda x: x.reshape(-1)])
@@ -300,18 +300,18 @@ def test_a_buffer_on_an_accelerator_is_known_by_its_address(monkeypatch):
     monkeypatch.setattr(data_axes.np, "shares_memory", lambda *_: False)
     array = jnp.asarray(DATA)
     both_roles(array, same_buffer(array))
-    _separable.expect_one_role((array, jnp.asarray(DATA) + 1), (0, None))
+    separable.expect_one_role((array, jnp.asarray(DATA) + 1), (0, None))
 
 
 def test_parts_that_share_no_number_may_be_in_two_roles():
     whole = np.zeros((USERS, 6))
-    _separable.expect_one_role((whole[:, 1:], whole[:, 0]), (0, None))
-    _separable.expect_one_role((jnp.asarray(DATA), jnp.asarray(DATA) + 1), (0, None))
-    _separable.expect_one_role((np.zeros((USERS, 0)), np.zeros((USERS, 0))), (0, None))
-    _separable.expect_one_role((whole, whole[:, 1:]), (0, 0))
-    _separable.expect_one_role((np.ones(USERS), 2.0, np.float64(1)), (0, None, None))
+    separable.expect_one_role((whole[:, 1:], whole[:, 0]), (0, None))
+    separable.expect_one_role((jnp.asarray(DATA), jnp.asarray(DATA) + 1), (0, None))
+    separable.expect_one_role((np.zeros((USERS, 0)), np.zeros((USERS, 0))), (0, None))
+    separable.expect_one_role((whole, whole[:, 1:]), (0, 0))
+    separable.expect_one_role((np.ones(USERS), 2.0, np.float64(1)), (0, None, None))
     shapes = jax.ShapeDtypeStruct((USERS,), float), jax.ShapeDtypeStruct((3,), float)
-    _separable.expect_one_role(shapes, (0, None))
+    separable.expect_one_role(shapes, (0, None))
 
 
 # What was refused, and keeps users apart.
@@ -375,7 +375,7 @@ def test_what_users_write_first_passes_for_all(name):
 @pytest.mark.parametrize("name", MIXING_OF_ALL)
 def test_what_mixes_by_the_same_operations_is_refused(name):
     objective, said = MIXING_OF_ALL[name]
-    with pytest.raises(_separable.NotSeparable, match=said):
+    with pytest.raises(separable.NotSeparable, match=said):
         check(objective)
 
 
@@ -419,10 +419,10 @@ def all_weighted(point, data):
 def test_what_is_called_public_is_in_the_guarantee():
     options = {"mu": 1.0, "steps": 1, "batch": 1}
     for objective in (
-        per_user(weighted, public_constants=True), _separable.CheckedObjective(all_weighted, 0, public_constants=True)
+        per_user(weighted, public_constants=True), separable.CheckedObjective(all_weighted, 0, public_constants=True)
     ):  # fmt: skip
         run = minimize(objective, DATA, [(-1.0, 1.0)] * 4, **group_options(traceable=False, **options))
-        assert _assumptions.OWN_ROWS in run.guarantee.assumptions
+        assert assumptions.OWN_ROWS in run.guarantee.assumptions
         assert pickle.loads(pickle.dumps(objective)) == objective != type(objective)(objective.function, 0)
         assert "public_constants" in repr(objective)
     with pytest.raises(TypeError, match="public_constants must be True or False, got"):

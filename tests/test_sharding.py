@@ -17,8 +17,8 @@ import pytest
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from jaxdpbo import drivers
-from jaxdpbo.drivers import _result, _sharding
-from jaxdpbo.privacy import _clipping
+from jaxdpbo.drivers import result, sharding
+from jaxdpbo.noise import clipping
 
 PROGRAM = Path(__file__).parent / "mesh_cases.py"
 ALONE = Mesh(np.asarray(jax.devices()[:1]).reshape(1, 1), ("a", "b"))
@@ -81,7 +81,7 @@ def test_what_passes_between_devices_is_a_sum(devices):
     shapes = [shape.partition("{")[0] for shape, _ in devices["moved"]]
     assert {operation for _, operation in devices["moved"]} == {"all-reduce"}
     assert [shape for shape in shapes if shape.startswith("s32")] == ["s32[4,2]"]  # limbs
-    assert str(8 * _clipping.CHUNK) not in str(shapes)
+    assert str(8 * clipping.CHUNK) not in str(shapes)
 
 
 def test_chunks_of_other_sizes_round_alike(devices):
@@ -115,18 +115,18 @@ def test_data_are_spread_over_users_alone(spec):
     data = {"rows": placed(spec), "public": np.ones(3)}
     if len(dimensions) > 1:
         with pytest.raises(ValueError, match="along the axis of users alone, got"):
-            _sharding.place_users(data)
+            sharding.place_users(data)
         return
-    found = _sharding.place_users(data)
-    assert found["rows"].sharding.spec == PartitionSpec(*[None] * dimensions[0], _sharding.USERS_AXIS)
+    found = sharding.place_users(data)
+    assert found["rows"].sharding.spec == PartitionSpec(*[None] * dimensions[0], sharding.USERS_AXIS)
     assert found["public"].sharding.spec == PartitionSpec()
-    assert _sharding.find_mesh(found).axis_names == (_sharding.USERS_AXIS, _sharding.RUNS_AXIS)
-    assert _sharding.place_users(found)["rows"].sharding == found["rows"].sharding
+    assert sharding.find_mesh(found).axis_names == (sharding.USERS_AXIS, sharding.RUNS_AXIS)
+    assert sharding.place_users(found)["rows"].sharding == found["rows"].sharding
 
 
 def test_axes_of_one_leaf_are_axes_of_all():
     with pytest.raises(ValueError, match="along the axis of users alone"):
-        _sharding.place_users([placed(PartitionSpec("a")), placed(PartitionSpec("b"))])
+        sharding.place_users([placed(PartitionSpec("a")), placed(PartitionSpec("b"))])
 
 
 @dataclass(frozen=True)
@@ -140,14 +140,14 @@ def test_each_part_of_the_users_has_the_devices_of_its_row():
     """Devices a row of the mesh apart hold other users, those of a row copies of the same users."""
     devices = np.array([Device(number) for number in range(6)], object).reshape(3, 2)
     for names, expected in (({"b"}, [[0, 2, 4], [1, 3, 5]]), ({"a"}, [[0, 1], [2, 3], [4, 5]])):
-        found = _sharding._mesh(Mesh(devices, ("a", "b")), names)
+        found = sharding._mesh(Mesh(devices, ("a", "b")), names)
         assert [[device.id for device in row] for row in found.devices] == expected
 
 
 def test_data_that_are_not_sharded_stay_as_they_are():
     data = {"rows": np.ones((3, 2)), "more": jnp.ones(3)}
-    assert _sharding.place_users(data) is data
-    assert _sharding.find_mesh(data) is None
+    assert sharding.place_users(data) is data
+    assert sharding.find_mesh(data) is None
 
 
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
@@ -173,20 +173,20 @@ def test_a_mesh_of_one_device_is_a_run_as_any(kind):
 def test_leaves_on_other_meshes_are_refused_by_name():
     other = Mesh(ALONE.devices, ("c", "d"))
     with pytest.raises(ValueError, match="data must lie on one mesh"):
-        _sharding.place_users([placed(PartitionSpec("a")), placed(PartitionSpec("c"), other)])
+        sharding.place_users([placed(PartitionSpec("a")), placed(PartitionSpec("c"), other)])
 
 
 @pytest.mark.parametrize("rows", [["a name", 1.0], [1 << 70, 1.0]])
 def test_beside_sharded_leaves_too_a_value_is_not_quoted(rows):
     """A leaf that is not sharded is put beside them when it is known to be an array."""
     with pytest.raises(TypeError, match=r"^data must not hold lists") as caught:
-        _result.to_arrays((placed(PartitionSpec("a")), rows))
+        result.to_arrays((placed(PartitionSpec("a")), rows))
     assert caught.value.__context__ is None
     assert "a name" not in str(caught.value)
 
 
 def test_beside_sharded_leaves_too_a_value_does_not_warn(recwarn):
     with jax.enable_x64(False):
-        found = _result.to_arrays((placed(PartitionSpec("a")), np.array([1e300, 1.0])))
+        found = result.to_arrays((placed(PartitionSpec("a")), np.array([1e300, 1.0])))
     assert np.isinf(found[1][0])
     assert not list(recwarn)

@@ -24,12 +24,41 @@ import pytest
 from protocol_cases import CASES
 from scipy import stats
 
-from jaxdpbo import _commands, _files, dp_gd, dp_gibo, ledger, private_evaluations, random_search, silos, tables
-from jaxdpbo.drivers import _compiled_steps, _table_scan
-from jaxdpbo.privacy import _ledger, _mechanisms
-from jaxdpbo.privacy._accounting import noise_shares
-from jaxdpbo.silos import _agreement, _coordinator, _masks, _messages, _roster, _silo, _socket
-from jaxdpbo.tables import _table
+from jaxdpbo import (
+    commands,
+    dp_gd,
+    dp_gibo,
+    ledger,
+    private_evaluations,
+    random_search,
+    silos,
+    tables,
+)
+from jaxdpbo import (
+    files as files,
+)
+from jaxdpbo.accounting import noise_shares
+from jaxdpbo.drivers import compiled_steps, table_scan
+from jaxdpbo.ledger import ledger_file
+from jaxdpbo.noise import mechanisms
+from jaxdpbo.silos import (
+    agreement as _agreement,
+)
+from jaxdpbo.silos import (
+    coordinator,
+    messages,
+    sockets,
+)
+from jaxdpbo.silos import (
+    masks as _masks,
+)
+from jaxdpbo.silos import (
+    roster as _roster,
+)
+from jaxdpbo.silos import (
+    silo as _silo,
+)
+from jaxdpbo.tables import table as _table
 
 USERS = 210
 X = np.random.default_rng(0).normal(1.5, 0.5, (USERS, 2))
@@ -110,14 +139,14 @@ class Federation:
 
     def request(self, step=0, attempt=0, names=None, **changes):
         """A request of the first step, as an honest server sends it."""
-        leaves = _messages.write_leaves([np.asarray(leaf)[None] for leaf in jax.tree.leaves(self.agreement.template)])
+        leaves = messages.write_leaves([np.asarray(leaf)[None] for leaf in jax.tree.leaves(self.agreement.template)])
         keys = {name: self.keys[name] for name in sorted(names or self.names)}
-        request = _messages.Request("march", step, attempt, keys, leaves)
+        request = messages.Request("march", step, attempt, keys, leaves)
         return request._replace(**changes).to_bytes()
 
     def lines(self, name):
         """All that the ledger has of the run."""
-        lines = _ledger.read(self.folder / name / "book").lines
+        lines = ledger_file.read(self.folder / name / "book").lines
         return [line["content"] for line in lines if line.get("kind") == "step" and line["run"] == "march"]
 
     def charges(self):
@@ -138,9 +167,9 @@ def answer_of_all(federation):
     """The exact sum of the template's query over all users in one table, by the library's scan of a table."""
     algorithm, config = federation.agreement.algorithm, federation.agreement.config
     table = tables.arrays({"x": X[:, 0], "y": X[:, 1]})
-    users = _table_scan.TableUsers(algorithm, loss, table, config, True, None)
+    users = table_scan.TableUsers(algorithm, loss, table, config, True, None)
     before = users.begin(jax.random.key(0))
-    return _table_scan.flatten(users.evaluate(jax.random.key(1), before, federation.agreement.template).whole)
+    return table_scan.flatten(users.evaluate(jax.random.key(1), before, federation.agreement.template).whole)
 
 
 @pytest.mark.parametrize(
@@ -213,7 +242,7 @@ def exact_discrete_gaussian(sigma):
 
 def test_a_draw_is_a_discrete_gaussian():
     """Its tables, multiplied out, against the formula."""
-    limbs, factors = _mechanisms.tables.discrete_gaussian(3)
+    limbs, factors = mechanisms.tables.discrete_gaussian(3)
     assert factors == (1,)
     words = [sum(int(word) << 32 * (3 - place) for place, word in enumerate(row)) for row in limbs[0]]
     if words[0] > words[-1]:
@@ -264,12 +293,12 @@ def without(federation, name):
 def leaves_of(federation, change, count=1):
     """The template's query with other points, so many times."""
     query = jax.tree.map(lambda leaf: np.stack([np.asarray(leaf)] * count), federation.agreement.template)
-    return _messages.write_leaves(jax.tree.leaves(query._replace(points=change(query.points))))
+    return messages.write_leaves(jax.tree.leaves(query._replace(points=change(query.points))))
 
 
 def two_for_true(federation):
     query = jax.tree.map(lambda leaf: np.asarray(leaf)[None], federation.agreement.template)
-    leaves = _messages.write_leaves(jax.tree.leaves(query))
+    leaves = messages.write_leaves(jax.tree.leaves(query))
     twos = base64.b64encode(bytes([2] * query.mask.size)).decode()
     return tuple(
         (dtype, shape, twos if dtype == "bool" and shape == query.mask.shape else d) for dtype, shape, d in leaves
@@ -350,7 +379,7 @@ def test_an_attempt_is_answered_once_and_a_step_for_one_query(tmp_path):
         with pytest.raises(silos.Refused, match="attempt 0 of step 0 was answered before"):
             again.answer(request)
     query = federation.agreement.template
-    other = _messages.write_leaves(
+    other = messages.write_leaves(
         [np.asarray(leaf)[None] for leaf in jax.tree.leaves(query._replace(points=query.points * 0))]
     )
     with pytest.raises(silos.Refused, match="step 0 was answered for another query"):
@@ -374,7 +403,7 @@ def noise_of(federation, name, request, silo=None):
     """The noise in a new answer: what is left of it without the mask and the sum."""
     silo = silo or federation.silos[name]
     answer = np.frombuffer(silo.answer(request), "<u8")
-    parsed = _messages.parse_request(request, len(request))
+    parsed = messages.parse_request(request, len(request))
     publics = {other: base64.b64decode(key.public) for other, key in parsed.credentials.items()}
     mask = _masks.make_mask(name, silo._private, publics, _silo.LABEL + parsed.digest(), len(answer))
     return (answer - mask).view(np.int64) - silo._sum(silo._check_queries(parsed))
@@ -408,7 +437,7 @@ def test_noise_follows_from_nothing_that_a_server_knows(tmp_path, monkeypatch):
 
 def test_every_number_of_an_answer_has_the_stated_noise(tmp_path, monkeypatch):
     keys, count = iter(jax.random.split(jax.random.key(0), 200)), 60
-    monkeypatch.setattr(_silo._keys, "secret_key", lambda: next(keys))
+    monkeypatch.setattr(_silo.keys, "secret_key", lambda: next(keys))
     federation = Federation(tmp_path, answers=count)
     noises = np.array([noise_of(federation, "A", federation.request(attempt=k)) for k in range(count)])
     ratios = np.sum(noises.astype(float) ** 2, axis=0) / federation.agreement.share_sigma**2
@@ -545,7 +574,7 @@ def test_a_silo_answers_nothing_once_its_ledger_is_replaced(moment, replace, tmp
 @pytest.mark.parametrize("moment", ["before the charge", "after the charge", "after a look", "in a sum"])
 def test_a_ledger_that_is_replaced_during_a_request_gives_no_answer(moment, replace, tmp_path, monkeypatch):
     federation = Federation(tmp_path, answers=9)
-    book, charge_run, find_charge = tmp_path / "A" / "book", _silo._recording.charge_run, _ledger.find_charge
+    book, charge_run, find_charge = tmp_path / "A" / "book", _silo.recording.charge_run, ledger_file.find_charge
     older = book.read_bytes()
 
     def find(*arguments, **options):
@@ -567,8 +596,8 @@ def test_a_ledger_that_is_replaced_during_a_request_gives_no_answer(moment, repl
             replace(book, book.read_bytes())
         return charged
 
-    monkeypatch.setattr(_silo._recording, "charge_run", charge)
-    monkeypatch.setattr(_silo._ledger, "find_charge", find)
+    monkeypatch.setattr(_silo.recording, "charge_run", charge)
+    monkeypatch.setattr(_silo.ledger_file, "find_charge", find)
     silo = federation.open("A", rows=federation.table("A", scan))
     for _ in range(3):
         with pytest.raises(ledger.LedgerError):
@@ -579,7 +608,7 @@ def test_a_ledger_that_is_replaced_during_a_request_gives_no_answer(moment, repl
 
 def test_another_ledger_in_the_moment_of_the_charge_is_not_charged(tmp_path, monkeypatch):
     """The key's file would name a charge of another ledger, and neither ledger could go on."""
-    federation, folder, charge_run = Federation(tmp_path), tmp_path / "A", _silo._recording.charge_run
+    federation, folder, charge_run = Federation(tmp_path), tmp_path / "A", _silo.recording.charge_run
     book, other, spare = (folder / name for name in ("book", "other", "spare"))
     ledger.create(other, mu=9)
 
@@ -595,7 +624,7 @@ def test_another_ledger_in_the_moment_of_the_charge_is_not_charged(tmp_path, mon
             swap(spare, other)
 
     with monkeypatch.context() as patch:
-        patch.setattr(_silo._recording, "charge_run", charge)
+        patch.setattr(_silo.recording, "charge_run", charge)
         with pytest.raises(ledger.LedgerError, match="not the ledger with the id"):
             federation.silos["A"].answer(federation.request())
     assert not ledger.account(other).spends
@@ -707,14 +736,14 @@ def test_of_two_starts_at_once_one_key_lives_in_one_ledger(same, tmp_path, monke
     folder = tmp_path / "B"
     next(folder.glob("*.run")).unlink()
     ledger.create(folder / "other", mu=9)
-    write_once, opened = _files.write_once, []
+    write_once, opened = files.write_once, []
 
     def write(path, *arguments):
-        monkeypatch.setattr(_files, "write_once", write_once)
+        monkeypatch.setattr(files, "write_once", write_once)
         opened.append(federation.open("B", book="book" if same else "other"))
         write_once(path, *arguments)
 
-    monkeypatch.setattr(_files, "write_once", write)
+    monkeypatch.setattr(files, "write_once", write)
     with contextlib.nullcontext() if same else pytest.raises(ledger.LedgerError, match="not the ledger of B-"):
         opened.append(federation.open("B"))
     assert len({silo.credential() for silo in opened}) == 1
@@ -731,13 +760,13 @@ def test_a_release_under_the_name_of_the_run_ends_the_run(moment, tmp_path):
     federation, book = Federation(tmp_path), tmp_path / "A" / "book"
 
     def scan(add, partial):
-        _ledger.store_release(book, "march", {"sum": 0})
+        ledger_file.store_release(book, "march", {"sum": 0})
         return add(partial)
 
     silo = federation.open("A", rows=federation.table("A", scan) if moment == "in a sum" else None)
     if moment == "before a request":
         silo.answer(federation.request())
-        _ledger.store_release(book, "march", {"sum": 0})
+        ledger_file.store_release(book, "march", {"sum": 0})
     with pytest.raises(ledger.LedgerError, match="has a release of run 'march'"):
         silo.answer(federation.request(step=1))
 
@@ -746,7 +775,7 @@ def test_a_release_under_the_name_of_the_run_ends_the_run(moment, tmp_path):
 def test_a_line_that_no_silo_wrote_ends_the_run(line, tmp_path):
     federation = Federation(tmp_path)
     federation.silos["A"].answer(federation.request())
-    _ledger.note(tmp_path / "A" / "book", "march", 3, line)
+    ledger_file.note(tmp_path / "A" / "book", "march", 3, line)
     with pytest.raises(ledger.DamagedLedgerError, match="a line of run 'march' that no silo wrote"):
         federation.silos["A"].answer(federation.request(step=1))
 
@@ -885,7 +914,7 @@ def test_a_killed_server_goes_on_and_draws_nothing_twice(killed, tmp_path):
     assert run.attempts == 4  # a sum that may have left is asked anew, as another attempt
     steps = [json.loads(line) for line in (tmp_path / "server").read_text().splitlines()]
     assert [line["step"] for line in steps if "total" in line] == [0, 1, 2]
-    with _files.only_process(tmp_path / "server.lock"), pytest.raises(BlockingIOError, match=r"server\.lock is in use"):
+    with files.only_process(tmp_path / "server.lock"), pytest.raises(BlockingIOError, match=r"server\.lock is in use"):
         federation.run(record=tmp_path / "server")
     again = federation.run(lambda requests: pytest.fail("asked again"), record=tmp_path / "server")
     np.testing.assert_array_equal(again.release.point, run.release.point)
@@ -903,7 +932,7 @@ def test_the_server_sees_no_sum_of_a_silo(tmp_path):
 def test_a_plant_that_leaves_a_share_out_is_seen(tmp_path, monkeypatch):
     """The spread of the sum over attempts is the stated one, and that of two shares is not."""
     plain, keys = _silo._draw_noise, iter(jax.random.split(jax.random.key(0), 150))
-    monkeypatch.setattr(_silo._keys, "secret_key", lambda: next(keys))
+    monkeypatch.setattr(_silo.keys, "secret_key", lambda: next(keys))
 
     def spread(shares):
         """The variance of 25 sums over that of three shares, of which the first so many are drawn."""
@@ -956,11 +985,11 @@ def test_a_silo_behind_a_socket_gives_its_answers_and_nothing_else(tmp_path):
     with served(federation.silos["A"], tmp_path / "socket"):
         assert stat.S_IMODE((tmp_path / "socket").stat().st_mode) == 0o660
         ask = functools.partial(silos.forward, tmp_path / "socket")
-        assert _socket.parse_credential(ask(b"credential")) == ("A", federation.keys["A"])
-        assert len(_socket.parse_answer(ask(federation.request()))) % 8 == 0
+        assert sockets.parse_credential(ask(b"credential")) == ("A", federation.keys["A"])
+        assert len(sockets.parse_answer(ask(federation.request()))) % 8 == 0
         for content, says in ((federation.request(), "answered before"), (b"", "not a request"), (b"{}", "not a req")):
             with pytest.raises(silos.Refused, match=says):
-                _socket.parse_answer(ask(content))
+                sockets.parse_answer(ask(content))
         for garbage in (b"GET / HTTP/1.1\r\n\r\n", b"", bytes(2**17)):  # and gone before the reply
             with socket.socket(socket.AF_UNIX) as caller:
                 caller.connect(str(tmp_path / "socket"))
@@ -981,33 +1010,33 @@ def test_a_failure_ends_a_silo_behind_a_socket_and_its_text_stays(tmp_path):
 
     with served(federation.open("A", failing), tmp_path / "socket") as ends:
         with pytest.raises(silos.Refused, match=r"^this silo stopped$"):
-            _socket.parse_answer(silos.forward(tmp_path / "socket", federation.request()))
+            sockets.parse_answer(silos.forward(tmp_path / "socket", federation.request()))
         while not ends:
             time.sleep(0.01)
     assert [str(error) for error in ends] == ["Ann Smith"]
     with pytest.raises(OSError, match=r"refused|No such file"):
         silos.forward(tmp_path / "socket", b"credential")
     with served(federation.silos["A"], tmp_path / "socket"), pytest.raises(silos.Refused, match="answers nothing more"):
-        _socket.parse_answer(silos.forward(tmp_path / "socket", federation.request(attempt=1)))
+        sockets.parse_answer(silos.forward(tmp_path / "socket", federation.request(attempt=1)))
 
 
 @pytest.mark.parametrize("content", [b"", b"X", b"C{}", b"C[", b'C{"name": 1}', b"C" + b"[" * 9999, b"Cnull", b"A123"])
 def test_a_reply_that_is_none_is_refused(content):
-    for parse in (_socket.parse_credential, *([_socket.parse_answer] if content != b"A123" else [])):
+    for parse in (sockets.parse_credential, *([sockets.parse_answer] if content != b"A123" else [])):
         with pytest.raises(silos.Refused, match="not the reply of a silo"):
             parse(content)
 
 
 def test_a_refusal_from_afar_is_short_and_printable():
     with pytest.raises(silos.Refused) as caught:
-        _socket.parse_answer(b"R\x1b[31mred\nline" + b"x" * 9999)
+        sockets.parse_answer(b"R\x1b[31mred\nline" + b"x" * 9999)
     assert str(caught.value).isprintable()
     assert len(str(caught.value)) <= 300
 
 
 def test_a_caller_that_says_nothing_or_too_much_is_left(tmp_path, monkeypatch):
-    monkeypatch.setattr(_socket, "PATIENCE", 0.2)
-    monkeypatch.setattr(_socket, "LARGEST", 2**20)
+    monkeypatch.setattr(sockets, "PATIENCE", 0.2)
+    monkeypatch.setattr(sockets, "LARGEST", 2**20)
     federation = Federation(tmp_path)
     with served(federation.silos["A"], tmp_path / "socket"), socket.socket(socket.AF_UNIX) as mute:
         mute.connect(str(tmp_path / "socket"))
@@ -1195,15 +1224,15 @@ def test_identities_are_kept_private_and_rosters_are_checked(tmp_path):
 
 def test_a_roster_is_made_from_a_shell(tmp_path, capsys):
     for name in "AB":
-        _commands.main(["silo", "init", name, "--users", "5", "--folder", str(tmp_path / name)])
+        commands.main(["silo", "init", name, "--users", "5", "--folder", str(tmp_path / name)])
     cards = [str(tmp_path / name / f"{name}.card.json") for name in "AB"]
-    _commands.main(["silo", "roster", *cards, "--out", str(tmp_path / "roster.json")])
+    commands.main(["silo", "roster", *cards, "--out", str(tmp_path / "roster.json")])
     roster = silos.load_roster(tmp_path / "roster.json")
     assert (roster.names, roster.users) == (("A", "B"), 10)
     assert roster.digest().hex() in capsys.readouterr().out
     for refused in (["init", "A", "--users", "5", "--folder", str(tmp_path / "A")], ["roster", cards[0]]):
         with pytest.raises(SystemExit, match="jaxdpbo silo: "):
-            _commands.main(["silo", *refused])
+            commands.main(["silo", *refused])
 
 
 def test_terms_differ_in_their_digest(tmp_path):
@@ -1224,8 +1253,8 @@ def test_a_step_without_payment_asks_nobody(tmp_path):
     federation = Federation(tmp_path)
     agreement = federation.agreement
     key, state = jax.random.key(0), agreement.algorithm.init(jax.random.key(0), agreement.config)
-    query = _compiled_steps.ask(agreement.algorithm, key, agreement.config, state)
+    query = compiled_steps.ask(agreement.algorithm, key, agreement.config, state)
     zeros = _agreement.make_zeros(agreement, query)
-    after, failed = _coordinator._learn(agreement.algorithm, key, agreement.config, state, query, zeros)
+    after, failed = coordinator._learn(agreement.algorithm, key, agreement.config, state, query, zeros)
     assert int(after.public.step) == 1
     assert not np.any(failed.factorisation_failed)

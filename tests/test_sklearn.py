@@ -38,17 +38,17 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from jaxdpbo import Recording, Space, ledger, secret_key, space
 from jaxdpbo.drivers import RunInterrupted
+from jaxdpbo.guarantee import assumptions, guarantees
 from jaxdpbo.integrations.sklearn import (
     LOSSES,
     PrivateSearchCV,
-    _argument_errors,
-    _fitting,
-    _joblib_executor,
-    _losses,
-    _splits,
+    argument_errors,
+    fitting,
+    joblib_executor,
+    losses,
     scale,
+    splits,
 )
-from jaxdpbo.privacy import _assumptions, _guarantee
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 3))
@@ -134,12 +134,12 @@ def test_scikit_learns_own_checks_pass_of_a_regressor_and_without_a_refit(full_o
 def test_losses_are_those_of_scikit_learns_metrics(name, classes):
     labels = np.digitize(X[:, 0], (0.0,) if classes == 2 else (-0.5, 0.5))
     model = (LinearSVC() if name == "hinge" else MODEL).fit(X, labels)
-    found = _losses.record_losses(name, model, X, labels)
+    found = losses.record_losses(name, model, X, labels)
     if name == "hinge":
         assert np.mean(found) == pytest.approx(metrics.hinge_loss(labels, model.decision_function(X)))
     else:
         assert np.mean(found) == pytest.approx(metrics.log_loss(labels, model.predict_proba(X)))
-    unseen = _losses.record_losses(name, model, X[:2], np.array([7, labels[1]]))
+    unseen = losses.record_losses(name, model, X[:2], np.array([7, labels[1]]))
     assert unseen[0] == np.inf
     assert unseen[1] == pytest.approx(found[1])
 
@@ -147,35 +147,35 @@ def test_losses_are_those_of_scikit_learns_metrics(name, classes):
 def test_other_losses_are_those_of_scikit_learns_metrics():
     model, labels = Ridge().fit(X, X[:, 0] ** 2), MODEL.fit(X, Y)
     for name, metric in (("squared", metrics.mean_squared_error), ("absolute", metrics.mean_absolute_error)):
-        found = _losses.record_losses(name, model, X, X[:, 0] ** 2)
+        found = losses.record_losses(name, model, X, X[:, 0] ** 2)
         assert np.mean(found) == pytest.approx(metric(X[:, 0] ** 2, model.predict(X)))
-    assert np.mean(_losses.record_losses("zero_one", labels, X, Y)) == pytest.approx(
+    assert np.mean(losses.record_losses("zero_one", labels, X, Y)) == pytest.approx(
         metrics.zero_one_loss(Y, labels.predict(X))
     )
 
 
 def test_the_loss_is_chosen_by_what_the_estimator_can_do():
-    assert _losses.resolve_loss("auto", MODEL) == "log_loss"
-    assert _losses.resolve_loss("auto", LinearSVC()) == "zero_one"
-    assert _losses.resolve_loss("auto", make_pipeline(StandardScaler(), Ridge())) == "squared"
-    assert _losses.resolve_loss("hinge", MODEL) == "hinge"
+    assert losses.resolve_loss("auto", MODEL) == "log_loss"
+    assert losses.resolve_loss("auto", LinearSVC()) == "zero_one"
+    assert losses.resolve_loss("auto", make_pipeline(StandardScaler(), Ridge())) == "squared"
+    assert losses.resolve_loss("hinge", MODEL) == "hinge"
     with pytest.raises(ValueError, match="neither a classifier nor a regressor"):
-        _losses.resolve_loss("auto", StandardScaler())
+        losses.resolve_loss("auto", StandardScaler())
     with pytest.raises(ValueError, match="loss must be one of"):
-        _losses.resolve_loss("brier", MODEL)
+        losses.resolve_loss("brier", MODEL)
     with pytest.raises(ValueError, match=r"got the scorer 'roc_auc': docs/tutorials/scorers.md"):
-        _losses.resolve_loss("roc_auc", MODEL)
+        losses.resolve_loss("roc_auc", MODEL)
     with pytest.raises(ValueError, match="loss_range must be given"):
         search(Ridge(), {"alpha": space.real(0.1, 1.0)}).fit(X, X[:, 0])
 
 
 def test_a_record_that_can_not_be_predicted_moves_no_other_and_is_heard_of_by_nobody(recwarn, capfd, caplog):
     model, drawn = Picky().fit(X, Y), np.random.get_state()[1].tolist()  # noqa: NPY002
-    good = _losses.record_losses("zero_one", model, X, Y)
+    good = losses.record_losses("zero_one", model, X, Y)
     for bad in ([7], [0, 31, 59], list(range(60))):
         changed = X.copy()
         changed[bad, 0] = 10.0
-        found = _losses.record_losses("zero_one", model, changed, Y)
+        found = losses.record_losses("zero_one", model, changed, Y)
         assert np.all(np.isnan(found[bad]))
         kept = np.delete(np.arange(60), bad)
         np.testing.assert_array_equal(found[kept], good[kept])
@@ -192,7 +192,7 @@ def test_a_record_that_can_not_be_predicted_moves_no_other_and_is_heard_of_by_no
 
     changed = X[:4].copy()
     changed[2, 0] = 10.0
-    np.testing.assert_array_equal(_losses.record_losses(of_batch, model, changed, Y[:4]), [0, 0, np.nan, 0])
+    np.testing.assert_array_equal(losses.record_losses(of_batch, model, changed, Y[:4]), [0, 0, np.nan, 0])
 
 
 def test_a_record_that_cannot_be_predicted_moves_no_others_loss_by_a_bit():
@@ -203,15 +203,13 @@ def test_a_record_that_cannot_be_predicted_moves_no_others_loss_by_a_bit():
     changed = rows.copy()
     changed[[17, 90]] = np.nan
     for name in ("log_loss", "zero_one"):
-        good = _losses.record_losses(name, model, rows, labels, spare=True)
-        found = _losses.record_losses(name, model, changed, labels, spare=True)
+        good = losses.record_losses(name, model, rows, labels, spare=True)
+        found = losses.record_losses(name, model, changed, labels, spare=True)
         np.testing.assert_array_equal(np.flatnonzero(np.isnan(found)), [17, 90])
         kept = np.delete(np.arange(200), [17, 90])
         np.testing.assert_array_equal(found[kept], good[kept])
-    apart = [_losses.record_losses("log_loss", model, rows[[row]], labels[[row]])[0] for row in range(200)]
-    assert np.any(
-        apart != _losses.record_losses("log_loss", model, rows, labels, spare=True)
-    )  # the comparison can fail
+    apart = [losses.record_losses("log_loss", model, rows[[row]], labels[[row]])[0] for row in range(200)]
+    assert np.any(apart != losses.record_losses("log_loss", model, rows, labels, spare=True))  # the comparison can fail
 
 
 def test_no_targets_are_passed_on_or_refused_before_anything_is_spent():
@@ -237,7 +235,7 @@ def test_losses_that_are_nan_for_all_training_rows_are_refused_before_anything_i
     ("labels", "odd"), [(np.array(["a", "b"])[Y], "a much longer"), (Y, 0.5), (Y, 10**30), (Y, None)]
 )
 def test_the_type_of_a_models_classes_follows_from_training_rows(labels, odd):
-    validation = _splits.single_split(None, 60, None, {}, again=False).validation
+    validation = splits.single_split(None, 60, None, {}, again=False).validation
     changed = labels.tolist()
     changed[validation[3]] = odd
     usual, found = (search(refit="train").fit(X, np.array(each)) for each in (labels.tolist(), changed))
@@ -246,7 +244,7 @@ def test_the_type_of_a_models_classes_follows_from_training_rows(labels, odd):
 
 
 def test_what_is_wrong_with_the_estimator_is_said_of_training_rows_alone(monkeypatch):
-    monkeypatch.setattr("jaxdpbo.integrations.sklearn._search.minimize", None)  # before anything is spent
+    monkeypatch.setattr("jaxdpbo.integrations.sklearn.search.minimize", None)  # before anything is spent
     train, validation = np.arange(30), np.arange(30, 60)
     bad = X.copy()
     bad[3, 0] = 10.0
@@ -262,9 +260,9 @@ def test_what_is_wrong_with_the_estimator_is_said_of_training_rows_alone(monkeyp
 
 def test_the_last_step_of_a_pipeline_is_what_responds():
     steps = StandardScaler(), StandardScaler()
-    _argument_errors.expect_response("log_loss", make_pipeline(*steps, LogisticRegression()))
+    argument_errors.expect_response("log_loss", make_pipeline(*steps, LogisticRegression()))
     with pytest.raises(ValueError, match="needs predict_proba, which Pipeline lacks"):
-        _argument_errors.expect_response("log_loss", make_pipeline(*steps, make_pipeline(*steps, LinearSVC())))
+        argument_errors.expect_response("log_loss", make_pipeline(*steps, make_pipeline(*steps, LinearSVC())))
 
 
 @pytest.mark.parametrize("protect", ["validation", "all"])
@@ -289,7 +287,7 @@ def test_an_estimator_without_what_a_loss_needs_is_named_before_anything_is_spen
     protect, estimator, loss, said, monkeypatch
 ):
     """Before, in blocks every fit failed, each counted as the worst, and the budget was spent on that."""
-    monkeypatch.setattr("jaxdpbo.integrations.sklearn._search.minimize", None)
+    monkeypatch.setattr("jaxdpbo.integrations.sklearn.search.minimize", None)
     searched = {
         sorted(name for name in estimator.get_params() if name.endswith(("C", "alpha", "n_estimators")))[0]: [1, 2]
     }
@@ -299,7 +297,7 @@ def test_an_estimator_without_what_a_loss_needs_is_named_before_anything_is_spen
 
 def test_a_stack_that_makes_its_last_estimator_may_have_a_log_loss(monkeypatch):
     reached = []
-    monkeypatch.setattr("jaxdpbo.integrations.sklearn._search.minimize", lambda *_, **__: reached.append(1) or 1 / 0)
+    monkeypatch.setattr("jaxdpbo.integrations.sklearn.search.minimize", lambda *_, **__: reached.append(1) or 1 / 0)
     stack = StackingClassifier([("a", MODEL)], cv=2)
     for protect in ("validation", "all"):
         with pytest.raises(ZeroDivisionError):
@@ -405,14 +403,14 @@ def test_a_splitter_sees_no_record():
             assert not np.any(y)
             return super().split(X, y, groups)
 
-    found = _splits.single_split(Looking(1, test_size=0.25, random_state=0), 60, None, {}, again=False)
+    found = splits.single_split(Looking(1, test_size=0.25, random_state=0), 60, None, {}, again=False)
     assert (len(found.train), len(found.validation), found.users) == (45, 15, 15)
     np.testing.assert_array_equal(found.user_losses(np.arange(15.0))[found.user], np.arange(15.0))
-    usual = [_splits.single_split(None, 60, None, {}, again=True) for _ in range(2)]
+    usual = [splits.single_split(None, 60, None, {}, again=True) for _ in range(2)]
     assert usual[0].users == 30
     np.testing.assert_array_equal(usual[0].validation, usual[1].validation)
     with pytest.raises(ValueError, match="the same split each time"):
-        _splits.single_split(ShuffleSplit(1, test_size=0.5), 60, None, {}, again=True)
+        splits.single_split(ShuffleSplit(1, test_size=0.5), 60, None, {}, again=True)
     with pytest.raises(ValueError, match="cv must not be given"):
         search(protect="all", cv=ShuffleSplit(1)).fit(X, Y)
     with pytest.raises(ValueError, match="refit must be"):
@@ -440,15 +438,15 @@ class Seeing(LogisticRegression):
 def test_all_rows_are_protected_in_blocks(n_jobs, capfd):
     options = {"protect": "all", "n_blocks": 12, "loss": "log_loss", "n_jobs": n_jobs}
     fitted = search(Seeing(), **options).fit(X, Y)
-    assert fitted.guarantee_.protects == f"{_guarantee.ALL_ROWS}; NOT users with several rows"
-    assert _assumptions.BLOCKS_APART in fitted.guarantee_.assumptions
-    assert _assumptions.SEPARABLE_LOSSES not in fitted.guarantee_.assumptions
-    assert _assumptions.PREDICTED_APART not in fitted.guarantee_.assumptions
+    assert fitted.guarantee_.protects == f"{guarantees.ALL_ROWS}; NOT users with several rows"
+    assert assumptions.BLOCKS_APART in fitted.guarantee_.assumptions
+    assert assumptions.SEPARABLE_LOSSES not in fitted.guarantee_.assumptions
+    assert assumptions.PREDICTED_APART not in fitted.guarantee_.assumptions
     if n_jobs is None:
         assert capfd.readouterr().out == ""
-    learner = _fitting.BlockLoss(Seeing(), "log_loss", (0.0, 4.0))
-    objective = _fitting.blocks_objective(learner, 60, 12, None, raises=False)
-    usual = objective({"C": 0.5}, _fitting.RowTask(X, Y, {}, True))
+    learner = fitting.BlockLoss(Seeing(), "log_loss", (0.0, 4.0))
+    objective = fitting.blocks_objective(learner, 60, 12, None, raises=False)
+    usual = objective({"C": 0.5}, fitting.RowTask(X, Y, {}, True))
     assert np.all((usual >= 0) & ((usual <= 4) | (usual == np.inf)))  # a block of one class has no fit
     assert np.isfinite(usual).sum() > 6
     rng = np.random.default_rng(4)
@@ -456,20 +454,20 @@ def test_all_rows_are_protected_in_blocks(n_jobs, capfd):
         data, targets, row = X.copy(), Y.copy(), rng.integers(60)
         data[row], targets[row] = bad, rng.integers(0, 7)
         (own,) = [number for number, block in enumerate(objective.partition) if row in np.concatenate(block)]
-        found = objective({"C": 0.5}, _fitting.RowTask(data, targets, {}, True))
+        found = objective({"C": 0.5}, fitting.RowTask(data, targets, {}, True))
         np.testing.assert_array_equal(np.delete(found, own), np.delete(usual, own))
     odd = Y.tolist()
     odd[3] = [1, 2]  # no label at all
-    found = objective({"C": 0.5}, _fitting.RowTask(X, odd, {}, True))
+    found = objective({"C": 0.5}, fitting.RowTask(X, odd, {}, True))
     (own,) = [number for number, block in enumerate(objective.partition) if 3 in np.concatenate(block)]
     np.testing.assert_array_equal(np.delete(found, own), np.delete(usual, own))
-    weights = _fitting.RowTask(X, Y, {"sample_weight": np.arange(60.0)}, True)
+    weights = fitting.RowTask(X, Y, {"sample_weight": np.arange(60.0)}, True)
     train, held_out = (weights.take(of) for of in objective.partition[0])
     np.testing.assert_array_equal(train.fit_params["sample_weight"], objective.partition[0].train)
     assert len(held_out.elements) == len(held_out.rows)
     grouped = search(**options).fit(X, Y, groups=np.arange(60) // 2)
-    assert _assumptions.ROW_OWNERS in grouped.guarantee_.assumptions
-    assert grouped.guarantee_.protects == _guarantee.ALL_ROWS
+    assert assumptions.ROW_OWNERS in grouped.guarantee_.assumptions
+    assert grouped.guarantee_.protects == guarantees.ALL_ROWS
     refitted = search(refit=True, **options).fit(X, Y)
     assert refitted.predict(X).shape == (60,)
 
@@ -514,24 +512,24 @@ def test_what_was_searched_on_blocks_and_what_it_was_carried_to_are_both_said():
 
 def test_records_of_a_group_are_one_user():
     whose = np.arange(60) // 4
-    found = _splits.single_split(None, 60, whose, {}, again=False)
+    found = splits.single_split(None, 60, whose, {}, again=False)
     assert not set(whose[found.train]) & set(whose[found.validation])
     of_rows = np.arange(len(found.validation), dtype=float)
     for user, group in enumerate(np.unique(whose[found.validation])):
         assert found.user_losses(of_rows)[user] == np.mean(of_rows[whose[found.validation] == group])
     both = PredefinedSplit([-1, 0] * 30)
     with pytest.raises(ValueError, match="one group on both sides"):
-        _splits.single_split(list(both.split()), 60, whose, {}, again=False)
+        splits.single_split(list(both.split()), 60, whose, {}, again=False)
     fitted = search(cv=GroupShuffleSplit(1, test_size=0.5, random_state=0)).fit(X, Y, groups=whose)
-    assert _assumptions.ROW_OWNERS in fitted.guarantee_.assumptions
-    assert _assumptions.SEPARABLE_LOSSES not in fitted.guarantee_.assumptions
-    assert {_assumptions.OWN_ROWS, _assumptions.PREDICTED_APART, _assumptions.SPLIT_UNSEEN} <= set(
+    assert assumptions.ROW_OWNERS in fitted.guarantee_.assumptions
+    assert assumptions.SEPARABLE_LOSSES not in fitted.guarantee_.assumptions
+    assert {assumptions.OWN_ROWS, assumptions.PREDICTED_APART, assumptions.SPLIT_UNSEEN} <= set(
         fitted.guarantee_.assumptions
     )
 
 
 def test_a_refit_is_of_the_rows_that_it_says():
-    weights, rows = np.arange(1.0, 61.0), _splits.single_split(None, 60, None, {}, again=False).train
+    weights, rows = np.arange(1.0, 61.0), splits.single_split(None, 60, None, {}, again=False).train
     plain = search().fit(X, Y, sample_weight=weights)
     assert not hasattr(plain, "best_estimator_")
     assert not hasattr(plain, "predict")
@@ -570,7 +568,7 @@ def test_a_record_says_what_the_guarantee_of_a_search_leaves_out():
         for options in ({}, {"grouped": True}):
             made, left_out = stated(**protect, **options)
             assert ("users with several rows" in left_out) != bool(options)
-            assert (_assumptions.ONE_ROW in made.guarantee_.assumptions) != bool(options)
+            assert (assumptions.ONE_ROW in made.guarantee_.assumptions) != bool(options)
     _, trained = stated(refit="train")
     assert "predict, score or cross_val_score" in trained
     assert "best_estimator_" not in trained
@@ -599,7 +597,7 @@ def test_metadata_is_routed():
         routed = search(estimator, cv=cv, refit="train").fit(X, Y, sample_weight=weights, groups=whose)
         halves = search(estimator, refit="train").fit(X, Y, groups=whose)  # the usual split takes groups too
     np.testing.assert_array_equal(routed.best_estimator_.coef_, usual.best_estimator_.coef_)
-    assert _assumptions.ROW_OWNERS in halves.guarantee_.assumptions
+    assert assumptions.ROW_OWNERS in halves.guarantee_.assumptions
 
 
 def test_a_fit_that_fails_is_the_worst_setting_or_raises():
@@ -609,13 +607,13 @@ def test_a_fit_that_fails_is_the_worst_setting_or_raises():
                 raise ValueError("no such model")
             return super().fit(X, y)
 
-    rows = _splits.single_split(None, 60, None, {}, again=False)
+    rows = splits.single_split(None, 60, None, {}, again=False)
     measured = np.append(rows.validation, rows.train[0])
-    data = _fitting.ValidationTask((X[rows.train], Y[rows.train]), (X[measured], Y[measured]), rows, {})
-    assert np.all(np.isposinf(_fitting.UserLosses(Failing(), "log_loss", False)({"C": 0.9}, data)))
-    assert np.all(np.isfinite(_fitting.UserLosses(Failing(), "log_loss", True)({"C": 0.2}, data)))
+    data = fitting.ValidationTask((X[rows.train], Y[rows.train]), (X[measured], Y[measured]), rows, {})
+    assert np.all(np.isposinf(fitting.UserLosses(Failing(), "log_loss", False)({"C": 0.9}, data)))
+    assert np.all(np.isfinite(fitting.UserLosses(Failing(), "log_loss", True)({"C": 0.2}, data)))
     with pytest.raises(ValueError, match="no such model"):
-        _fitting.UserLosses(Failing(), "log_loss", True)({"C": 0.9}, data)
+        fitting.UserLosses(Failing(), "log_loss", True)({"C": 0.9}, data)
 
 
 def test_a_fit_that_stops_says_what_can_be_done():
@@ -632,7 +630,7 @@ def test_a_fit_that_stops_says_what_can_be_done():
 
 
 def test_a_label_of_another_type_changes_no_others():
-    validation = _splits.single_split(None, 60, None, {}, again=False).validation
+    validation = splits.single_split(None, 60, None, {}, again=False).validation
     usual = search(refit="train").fit(X, Y.tolist())
     for bad in (None, "x", 0.5, 1 + 2j, [1, 2]):
         labels = Y.tolist()
@@ -640,12 +638,12 @@ def test_a_label_of_another_type_changes_no_others():
         found = search(refit="train").fit(X, labels)
         assert found.classes_.dtype == usual.classes_.dtype
         np.testing.assert_array_equal(found.best_estimator_.classes_, usual.best_estimator_.classes_)
-        mixed, plain = (_losses.elements(each, validation) for each in (labels, Y.tolist()))
-        of = [_losses.record_losses("log_loss", MODEL.fit(X, Y), X[validation], each) for each in (mixed, plain)]
+        mixed, plain = (losses.elements(each, validation) for each in (labels, Y.tolist()))
+        of = [losses.record_losses("log_loss", MODEL.fit(X, Y), X[validation], each) for each in (mixed, plain)]
         np.testing.assert_array_equal(of[0][1:], of[1][1:])
         assert not np.isfinite(of[0][0])
-    numbers = _losses.elements([1.0, "x", None, 2.5], np.arange(4))
-    found = _losses.record_losses("absolute", Ridge().fit(X, X[:, 0]), X[:4], numbers)
+    numbers = losses.elements([1.0, "x", None, 2.5], np.arange(4))
+    found = losses.record_losses("absolute", Ridge().fit(X, X[:, 0]), X[:4], numbers)
     np.testing.assert_array_equal(np.isfinite(found), [True, False, False, True])
 
 
@@ -666,9 +664,9 @@ def test_frames_and_series_are_what_their_arrays_are():
 
 def test_a_target_is_any_number():
     numbers = [1, np.int64(2), np.float32(2.5), Decimal("3.5"), Fraction(1, 2), True, None, "x", pandas.NA, 10**400, 1j]
-    taken = _losses.elements(numbers, np.arange(len(numbers)))
+    taken = losses.elements(numbers, np.arange(len(numbers)))
     for name in ("absolute", "squared"):
-        found = _losses.record_losses(name, Ridge().fit(X, X[:, 0]), X[: len(numbers)], taken)
+        found = losses.record_losses(name, Ridge().fit(X, X[:, 0]), X[: len(numbers)], taken)
         np.testing.assert_array_equal(np.isfinite(found), [True] * 6 + [False] * 5)
 
 
@@ -694,7 +692,7 @@ def test_a_cell_of_a_protected_row_changes_no_column_that_trains():
     changed = frame.astype({"a": object})
     changed.iloc[3, 0] = "many"
     train = np.delete(np.arange(60), 3)
-    usual, other = (_fitting.take_rows(each, Y, train, True)[0] for each in (frame, changed))
+    usual, other = (fitting.take_rows(each, Y, train, True)[0] for each in (frame, changed))
     pandas.testing.assert_frame_equal(usual, other)
 
 
@@ -705,7 +703,7 @@ def test_distances_between_records_are_refused():
 
 def test_threads_say_no_more_than_one(capfd, caplog):
     bad = X.copy()
-    bad[_splits.single_split(None, 60, None, {}, again=False).validation[3], 0] = 10.0
+    bad[splits.single_split(None, 60, None, {}, again=False).validation[3], 0] = 10.0
     with warnings.catch_warnings(record=True) as warned, joblib.parallel_config(backend="threading"):
         warnings.simplefilter("always")
         for inputs in (X, bad):
@@ -714,7 +712,7 @@ def test_threads_say_no_more_than_one(capfd, caplog):
 
 
 def test_joblib_runs_what_waits_and_keeps_its_order():
-    executor = _joblib_executor.Joblib(2)
+    executor = joblib_executor.Joblib(2)
     waiting = [executor.submit(divmod, number, 3) for number in range(5)]
     waiting[1].cancel()
     assert waiting[4].result() == (1, 1)
@@ -741,7 +739,7 @@ def exposed(data, targets, caplog):
 
 def test_nothing_but_the_release_differs_between_neighbours(trials, caplog, capfd):
     count = trials("neighbouring pairs whose searches were compared", 6, 200, 1)
-    validation = _splits.single_split(None, 60, None, {}, again=False).validation
+    validation = splits.single_split(None, 60, None, {}, again=False).validation
     rng = np.random.default_rng(1)
     with caplog.at_level(logging.DEBUG), caplog.at_level(logging.INFO, logger="jax"):  # whose lines are times
         usual = exposed(X, Y, caplog)
@@ -758,7 +756,7 @@ def test_nothing_but_the_release_differs_between_neighbours(trials, caplog, capf
         expected = attributes | ({"best_estimator_"} if options else set())
         assert set(vars(fitted)) == set(fitted.get_params(deep=False)) | expected
     changed = X.copy()
-    changed[_splits.single_split(None, 60, None, {}, again=False).train[0]] = 5.0
+    changed[splits.single_split(None, 60, None, {}, again=False).train[0]] = 5.0
     other = search(refit="train").fit(changed, Y)  # a training row is seen: the comparison can fail
     assert pickle.dumps(other) != pickle.dumps(search(refit="train").fit(X, Y))
 

@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from jaxdpbo import Space, _space
+from jaxdpbo import Space, space
 
 MIXED = Space(
     {
-        "C": _space.real(1e-3, 1e3, log=True),
-        "shift": _space.real(-2.0, 6.0),
-        "depth": _space.integer(2, 9),
-        "leaves": _space.integer(1, 500, log=True),
-        "kernel": _space.categorical("rbf", "poly", None, True),
+        "C": space.real(1e-3, 1e3, log=True),
+        "shift": space.real(-2.0, 6.0),
+        "depth": space.integer(2, 9),
+        "leaves": space.integer(1, 500, log=True),
+        "kernel": space.categorical("rbf", "poly", None, True),
     }
 )
 UNIT = st.lists(st.floats(0, 1), min_size=5, max_size=5)
@@ -46,7 +46,7 @@ def test_ends_and_intervals():
     assert set(np.bincount(depths)[2:]) == {100}
 
 
-@pytest.mark.parametrize("dimension", [_space.integer(1, 500, log=True), _space.integer(-3, 2**24 - 5)])
+@pytest.mark.parametrize("dimension", [space.integer(1, 500, log=True), space.integer(-3, 2**24 - 5)])
 def test_every_whole_number_has_a_place(dimension):
     for value in {dimension.low, dimension.low + 1, (dimension.low + dimension.high) // 2, dimension.high}:
         place = dimension.encode("x", value)
@@ -54,7 +54,7 @@ def test_every_whole_number_has_a_place(dimension):
         assert dimension.plain(dimension.decode(np.asarray(place), np)) == value
 
 
-NUMBERS = Space({name: MIXED.dimensions[i] for i, name in enumerate(MIXED.names[:4])} | {"k": _space.categorical(3, 5)})
+NUMBERS = Space({name: MIXED.dimensions[i] for i, name in enumerate(MIXED.names[:4])} | {"k": space.categorical(3, 5)})
 
 
 @settings(max_examples=50, deadline=None)
@@ -69,7 +69,7 @@ _traced = jax.jit(NUMBERS.params)
 
 
 def test_float32_keeps_whole_numbers(float32):
-    wide = Space({"x": _space.integer(1, 2**24)})
+    wide = Space({"x": space.integer(1, 2**24)})
     for place in (0.0, 0.3, 1.0):
         assert 1 <= int(jax.jit(wide.params)(jnp.asarray([place]))["x"]) <= 2**24
 
@@ -89,20 +89,20 @@ def test_spaces_compare_by_what_they_are():
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: _space.real(1, 1), "low must be less than high"),
-        (lambda: _space.real(0, 1, log=True), "low must be positive where log=True"),
-        (lambda: _space.real(0, math.inf), "high must be finite"),
-        (lambda: _space.integer(0.5, 2), "low must be an integer"),
-        (lambda: _space.integer(1, 2**25, log=True), "high must be at most"),
-        (lambda: _space.categorical("a"), "two or more"),
-        (lambda: _space.categorical("a", "a"), "all different"),
-        (lambda: _space.categorical("a", [1]), "choices must be text"),
+        (lambda: space.real(1, 1), "low must be less than high"),
+        (lambda: space.real(0, 1, log=True), "low must be positive where log=True"),
+        (lambda: space.real(0, math.inf), "high must be finite"),
+        (lambda: space.integer(0.5, 2), "low must be an integer"),
+        (lambda: space.integer(1, 2**25, log=True), "high must be at most"),
+        (lambda: space.categorical("a"), "two or more"),
+        (lambda: space.categorical("a", "a"), "all different"),
+        (lambda: space.categorical("a", [1]), "choices must be text"),
         (lambda: Space({}), "at least one"),
-        (lambda: Space([("a", _space.real(0, 1))]), "must be a dict of names"),
-        (lambda: Space({1: _space.real(0, 1)}), "names must be text"),
+        (lambda: Space([("a", space.real(0, 1))]), "must be a dict of names"),
+        (lambda: Space({1: space.real(0, 1)}), "names must be text"),
         (lambda: Space({"a": (0, 1)}), "must be real"),
-        (lambda: Space({"a": Space({"b": _space.real(0, 1)})}), "conditional dimensions are not supported"),
-        (lambda: Space({"a": lambda params: _space.real(0, 1)}), "conditional dimensions are not supported"),
+        (lambda: Space({"a": Space({"b": space.real(0, 1)})}), "conditional dimensions are not supported"),
+        (lambda: Space({"a": lambda params: space.real(0, 1)}), "conditional dimensions are not supported"),
         (lambda: MIXED.params([0.0]), "must have shape"),
         (lambda: MIXED.point({"C": 1.0}), "params must be a dict of"),
         (lambda: MIXED.point(MIXED.params(np.zeros(5)) | {"kernel": 1}), "must be one of"),
@@ -119,15 +119,15 @@ def test_mistakes_are_named(make, said):
 @pytest.mark.parametrize(
     ("value", "dimension"),
     [
-        (["rbf", "poly", None], _space.categorical("rbf", "poly", None)),
-        ([1, 2.5], _space.categorical(1, 2.5)),
-        (list(np.array([1, 4])), _space.categorical(1, 4)),
-        (stats.uniform(), _space.real(0, 1)),
-        (stats.uniform(loc=-1, scale=3), _space.real(-1, 2)),
-        (stats.loguniform(1e-3, 1e2), _space.real(1e-3, 1e2, log=True)),
-        (stats.reciprocal(1, 2), _space.real(1, 2, log=True)),
-        (stats.randint(1, 10), _space.integer(1, 9)),
-        (stats.randint(1, 10, loc=2), _space.integer(3, 11)),
+        (["rbf", "poly", None], space.categorical("rbf", "poly", None)),
+        ([1, 2.5], space.categorical(1, 2.5)),
+        (list(np.array([1, 4])), space.categorical(1, 4)),
+        (stats.uniform(), space.real(0, 1)),
+        (stats.uniform(loc=-1, scale=3), space.real(-1, 2)),
+        (stats.loguniform(1e-3, 1e2), space.real(1e-3, 1e2, log=True)),
+        (stats.reciprocal(1, 2), space.real(1, 2, log=True)),
+        (stats.randint(1, 10), space.integer(1, 9)),
+        (stats.randint(1, 10, loc=2), space.integer(3, 11)),
     ],
 )
 def test_lists_and_distributions_are_dimensions(value, dimension):
@@ -166,8 +166,8 @@ def test_other_spellings_of_a_dimension_are_refused_by_name(value, said):
 
 
 def test_a_dict_of_dimensions_is_a_space_and_one_of_ends_is_a_box():
-    named = {"x": _space.real(0, 2), "k": [1, 2]}
-    assert _space.box(named)[1] == Space(named)
-    assert _space.box({"low": _space.real(0, 1), "high": [1, 2]})[1].names == ("low", "high")
+    named = {"x": space.real(0, 2), "k": [1, 2]}
+    assert space.box(named)[1] == Space(named)
+    assert space.box({"low": space.real(0, 1), "high": [1, 2]})[1].names == ("low", "high")
     for ends in ({"low": [0, 1], "high": [2, 3]}, {"lower": [0, 1], "upper": [2, 3]}, {"low": [0]}, {}):
-        assert _space.box(ends) == (ends, None)  # which says what is wrong with them
+        assert space.box(ends) == (ends, None)  # which says what is wrong with them

@@ -24,10 +24,10 @@ from benchmarks.speed import (
 )
 from benchmarks.speed import ours_gibo as ours
 from benchmarks.speed.worker import Worker
-from jaxdpbo import _checks
-from jaxdpbo.privacy import _clipping, _wide_integers
-from jaxdpbo.privacy._separable import separability_check
-from jaxdpbo.training import _integer_sums, _models
+from jaxdpbo import checks
+from jaxdpbo.noise import clipping, wide_integers
+from jaxdpbo.separable import separability_check
+from jaxdpbo.training import integer_sums, models
 
 
 def test_the_ceilings_are_of_the_same_data_and_the_temporaries_are_small():
@@ -140,7 +140,7 @@ def product_in_fewer_digits(whole, layer):
     """As TF32 does it, in the digits of bfloat16."""
     short = (numbers.astype(jnp.bfloat16) for numbers in (whole.T, layer.counts))
     product = jnp.matmul(*short, preferred_element_type=jnp.float32).T
-    return _models.Layer(product.astype(jnp.int32), jnp.sum(layer.bias[:, None] * whole, axis=0).astype(jnp.int32))
+    return models.Layer(product.astype(jnp.int32), jnp.sum(layer.bias[:, None] * whole, axis=0).astype(jnp.int32))
 
 
 def product_with_rounded_sum(whole, layer):
@@ -151,16 +151,16 @@ def rounded_without_check(vectors, clip_norm, radius):
     return jnp.rint(vectors * (radius.astype(jnp.float32) / clip_norm)).astype(jnp.int32)
 
 
-EXACT = _integer_sums._product
+EXACT = integer_sums._product
 
 
 @pytest.mark.parametrize(
     ("check", "place", "name", "planted"),
     [
-        (gpu_checks.outer_products, _integer_sums, "_product", product_in_fewer_digits),
-        (gpu_checks.parts_of_training, _integer_sums, "_product", product_with_rounded_sum),
-        (gpu_checks.beyond_radius, _clipping, "quantise", rounded_without_check),
-        (gpu_checks.masked, _wide_integers, "add", lambda one, two: jax.tree.map(jnp.add, one, two)),
+        (gpu_checks.outer_products, integer_sums, "_product", product_in_fewer_digits),
+        (gpu_checks.parts_of_training, integer_sums, "_product", product_with_rounded_sum),
+        (gpu_checks.beyond_radius, clipping, "quantise", rounded_without_check),
+        (gpu_checks.masked, wide_integers, "add", lambda one, two: jax.tree.map(jnp.add, one, two)),
     ],
 )
 def test_what_must_hold_on_every_device_is_seen_where_it_does_not(check, place, name, planted, monkeypatch, float32):
@@ -222,11 +222,11 @@ def test_a_peer_that_is_not_installed_is_named_with_its_extra(name, hidden, extr
     command = [sys.executable, "-m", "benchmarks.bench", name, "--quick"]
     done = subprocess.run(command, env=environment, cwd=report.ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 2, done.stderr[-2000:]
-    assert done.stderr == f"scripts/bench {name} needs {hidden}: {_checks.install_hint(extras)}\n"
+    assert done.stderr == f"scripts/bench {name} needs {hidden}: {checks.install_hint(extras)}\n"
 
 
 def test_a_name_that_is_wrong_is_no_missing_peer():
     assert bench.describe_missing("search", ImportError("cannot import name 'a' from 'jaxdpbo'")) is None
     assert bench.describe_missing("search", ModuleNotFoundError("no a", name="benchmarks.a")) is None
-    own = ImportError(f"problems needs sklearn: {_checks.install_hint('sklearn')}")
+    own = ImportError(f"problems needs sklearn: {checks.install_hint('sklearn')}")
     assert bench.describe_missing("search", own) == f"scripts/bench search: {own}"

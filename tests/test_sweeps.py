@@ -15,9 +15,10 @@ from option_groups import group_options
 from protocol_cases import CASES, loss, records
 
 from jaxdpbo import Execution, dp_gd, drivers, random_search
-from jaxdpbo.privacy import _assumptions, _clipping
+from jaxdpbo.guarantee import assumptions
+from jaxdpbo.noise import clipping
 
-sweep_module = import_module("jaxdpbo.drivers._sweep")  # its function hides it
+sweep_module = import_module("jaxdpbo.drivers.seed_sweep")  # its function hides it
 CASE = CASES["dp_gibo"]
 SCALES = (0.7, 1.0, 1.6)
 KEYS = jax.random.split(jax.random.key(0), 4)
@@ -47,7 +48,7 @@ def test_a_sweep_is_the_runs_it_stands_for(policy):
 def test_one_config_has_no_axis_of_configs():
     one, listed = (sweep(configs, keys=KEYS) for configs in (CASE.config(1.0), [CASE.config(1.0)]))
     jax.tree.map(lambda a, b: np.testing.assert_array_equal(a, b[0]), one.release, listed.release)
-    assert _assumptions.KEY_SECRET in one.guarantees[0].assumptions
+    assert assumptions.KEY_SECRET in one.guarantees[0].assumptions
 
 
 def test_twenty_budgets_compile_once(compilations):
@@ -191,10 +192,10 @@ def two_budgets(**options):
     swept = drivers.sweep(
         dp_gd.algorithm, dp_gd.gradient_objective(squares), jnp.asarray(DATA), configs, **group_options(**options)
     )
-    units = [_clipping.grid_step(config.clip_norm, config.budget.radius, 1) / COUNT for config in configs]
+    units = [clipping.grid_step(config.clip_norm, config.budget.radius, 1) / COUNT for config in configs]
     moved = -np.asarray(swept.release.point)[..., 0] / np.array(units)[:, None]
     np.testing.assert_allclose(moved, np.rint(moved), atol=1e-6)
-    reach = [float(_clipping.reach(config.budget.radius, 1, jnp.float64)) for config in configs]
+    reach = [float(clipping.reach(config.budget.radius, 1, jnp.float64)) for config in configs]
     return np.rint(moved), reach, swept.guarantees
 
 
@@ -216,9 +217,9 @@ def test_two_budgets_of_a_sweep_share_no_noise(key, trials):
     noise = whole - np.array([np.sum(np.rint(CLIPPED * each)) for each in reach])[:, None]
     assert len(np.unique(noise)) >= 0.8 * noise.size  # a key for every run; 4,096 wide: three equal pairs of 10, 1e-8
     np.testing.assert_allclose([each.level for each in guarantees], MUS, rtol=0.03)
-    assert all((_assumptions.KEY_SECRET in each.assumptions) == bool(key) for each in guarantees)
-    assert all((_assumptions.WEAK_KEY in each.assumptions) == bool(key) for each in guarantees)
-    assert all((_assumptions.RANDOM_BITS in each.assumptions) != bool(key) for each in guarantees)
+    assert all((assumptions.KEY_SECRET in each.assumptions) == bool(key) for each in guarantees)
+    assert all((assumptions.WEAK_KEY in each.assumptions) == bool(key) for each in guarantees)
+    assert all((assumptions.RANDOM_BITS in each.assumptions) != bool(key) for each in guarantees)
 
 
 @pytest.mark.parametrize("options", [{"seeds": 5}, {"seeds": 5, "key": KEYS[0]}, {"keys": FIVE}], ids=str)
@@ -262,7 +263,7 @@ assert list(drivers.distribute(where, np.arange(7))) == shares
 os.environ["NPROC"] = "3"  # too late for XLA, but it is what the default goes by
 def anywhere(each, shared):
     return 2 * each
-import importlib; importlib.import_module("jaxdpbo.drivers._sweep")._run_in_shares = None
+import importlib; importlib.import_module("jaxdpbo.drivers.seed_sweep")._run_in_shares = None
 assert list(drivers.distribute(anywhere, np.arange(3))) == [0, 2, 4]
 print("same on every device")
 """

@@ -28,9 +28,11 @@ from jaxdpbo import (
     run_loop,
     tables,
 )
-from jaxdpbo.drivers import _compiled_steps, _table_scan
-from jaxdpbo.privacy import _assumptions, _private_mean
-from jaxdpbo.tables import _identity, _parquet, _table
+from jaxdpbo.drivers import compiled_steps, table_scan
+from jaxdpbo.guarantee import assumptions
+from jaxdpbo.noise import private_mean
+from jaxdpbo.tables import identity, parquet_table
+from jaxdpbo.tables import table as _table
 
 USERS = 201
 RNG = np.random.default_rng(0)
@@ -100,10 +102,10 @@ def test_no_row_is_rounded_by_its_place_in_a_batch_of_the_shipped_size():
     for order in (slice(None), np.random.default_rng(3).permutation(40_000)):
         config = descent(memory="none", users=40_000)
         table = tables.arrays({"x": rows[order, 0], "y": rows[order, 1]})
-        users = _table_scan.TableUsers(dp_gibo.algorithm, loss, table, config, True, None)
+        users = table_scan.TableUsers(dp_gibo.algorithm, loss, table, config, True, None)
         before = users.begin(jax.random.key(0))
-        query = _compiled_steps.ask(dp_gibo.algorithm, jax.random.key(1), config, before.state)
-        totals.append(_table_scan.flatten(users.evaluate(jax.random.key(2), before, query).whole))
+        query = compiled_steps.ask(dp_gibo.algorithm, jax.random.key(1), config, before.state)
+        totals.append(table_scan.flatten(users.evaluate(jax.random.key(2), before, query).whole))
     np.testing.assert_array_equal(*totals)
     assert np.any(totals[0])
 
@@ -141,12 +143,12 @@ def test_a_total_is_that_of_an_oracle(traceable, small):
     )  # fmt: skip
     algorithm = private_evaluations.make_algorithm(random_search.algorithm)
     function = loss if traceable else loss_in_numpy
-    users = _table_scan.TableUsers(algorithm, function, tables.arrays(columns()), config, traceable, None)
+    users = table_scan.TableUsers(algorithm, function, tables.arrays(columns()), config, traceable, None)
     before = users.begin(jax.random.key(0))
-    query = _compiled_steps.ask(algorithm, jax.random.key(1), config, before.state)
+    query = compiled_steps.ask(algorithm, jax.random.key(1), config, before.state)
     whole = users.evaluate(jax.random.key(2), before, query).whole
-    found = _private_mean.mean_of_losses(
-        config.budget, _private_mean.skip_noise(config.budget, whole.means), config.low, config.high
+    found = private_mean.mean_of_losses(
+        config.budget, private_mean.skip_noise(config.budget, whole.means), config.low, config.high
     )
     expected = [np.mean(np.clip(loss_in_numpy(np.asarray(point), columns()), 0.5, 2.0)) for point in query.points]
     np.testing.assert_allclose(found, expected, atol=2e-3)  # the grid of a user's loss
@@ -154,14 +156,14 @@ def test_a_total_is_that_of_an_oracle(traceable, small):
 
 def test_the_descents_total_is_that_of_an_oracle(small):
     config = descent(memory="none")
-    users = _table_scan.TableUsers(dp_gibo.algorithm, loss, tables.arrays(columns()), config, True, None)
+    users = table_scan.TableUsers(dp_gibo.algorithm, loss, tables.arrays(columns()), config, True, None)
     before = users.begin(jax.random.key(0))
-    query = _compiled_steps.ask(dp_gibo.algorithm, jax.random.key(1), config, before.state)
+    query = compiled_steps.ask(dp_gibo.algorithm, jax.random.key(1), config, before.state)
     whole = users.evaluate(jax.random.key(2), before, query).whole
     losses = np.stack([loss_in_numpy(np.asarray(point), columns()) for point in query.points])
     expected, _, _ = oracle.clipped_mean(np.asarray(query.work.weights, float), losses.astype(float), 1.0)
     radius = int(config.budget.radius)
-    found = _table_scan.flatten(whole) / radius / USERS
+    found = table_scan.flatten(whole) / radius / USERS
     np.testing.assert_allclose(found, expected, atol=1.0 / radius)
 
 
@@ -304,9 +306,9 @@ def test_a_folder_with_a_link_is_refused(link, spelling, tmp_path, monkeypatch):
 
 
 def test_remote_addresses_are_compared_as_they_read():
-    assert "are one file" in _identity.find_repeated(["s3://b/c/a", "s3://b//c/./a"])
-    assert "are one file" in _identity.find_repeated(["s3://b/c/a://d", "s3://b//c/a:/d"])
-    assert not _identity.find_repeated(["s3://b/c/a", "gs://b/c/a", "s3://b/c/b", "s3://b/c://a", "s3://b/d://a"])
+    assert "are one file" in identity.find_repeated(["s3://b/c/a", "s3://b//c/./a"])
+    assert "are one file" in identity.find_repeated(["s3://b/c/a://d", "s3://b//c/a:/d"])
+    assert not identity.find_repeated(["s3://b/c/a", "gs://b/c/a", "s3://b/c/b", "s3://b/c://a", "s3://b/d://a"])
 
 
 def test_a_path_that_reads_like_an_address_is_a_path(tmp_path):
@@ -322,11 +324,11 @@ def test_a_path_that_reads_like_an_address_is_a_path(tmp_path):
         "/d?a#b",
         "a b://c",
     ):
-        assert _identity.local_path(path) == path
+        assert identity.local_path(path) == path
     for address, path in {"file:/a%20b": "/a b", "FILE:///a": "/a", "local://localhost/a": "/a"}.items():
-        assert _identity.local_path(address) == path
+        assert identity.local_path(address) == path
     for address in ("s3://b/a", "abfs+x://b/a", "GS://b/a"):
-        assert _identity.local_path(address) is None
+        assert identity.local_path(address) is None
 
 
 @pytest.mark.parametrize(
@@ -378,26 +380,26 @@ def quotes(error):
                     *(f"{inner!r}" for inner in (error.__context__, error.__cause__))])  # fmt: skip
 
 
-@pytest.mark.parametrize("fault", ["_arrow.to_columns", "_arrow.to_people", "_files", "_dataset"])
+@pytest.mark.parametrize("fault", ["to_columns", "to_people", "files", "_dataset"])
 def test_an_error_of_parquet_quotes_no_row(fault, tmp_path, monkeypatch):
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"x": [1.0, 2.0], "who": [0, 1]}), path)
-    people = {"person": "who", "users": 2, "max_rows": 1} if fault == "_arrow.to_people" else {}
+    people = {"person": "who", "users": 2, "max_rows": 1} if fault == "to_people" else {}
     table = tables.parquet(path, ["x"], **people)
 
     def fail(*_, **__):
         raise ValueError("Ann Smith, 17")
 
-    if fault.startswith("_arrow"):
-        monkeypatch.setattr(_parquet._arrow, fault.removeprefix("_arrow."), fail)
-    elif fault == "_files":
-        monkeypatch.setattr(_parquet._identity, "identify", fail)
+    if fault.startswith("to_"):
+        monkeypatch.setattr(parquet_table.arrow, fault, fail)
+    elif fault == "files":
+        monkeypatch.setattr(parquet_table.identity, "identify", fail)
     else:
         monkeypatch.setattr("pyarrow.dataset.dataset", fail)
     with pytest.raises(tables.TableError, match=r"\(ValueError\)") as raised:
         table.add(lambda batch: np.zeros(1, np.int64))
     assert "Smith" not in quotes(raised.value)
-    if not fault.startswith("_arrow"):
+    if not fault.startswith("to_"):
         with pytest.raises(ValueError, match=r"\(ValueError\)") as raised:
             tables.parquet(path)
         assert "Smith" not in quotes(raised.value)
@@ -523,7 +525,7 @@ def test_the_loss_of_one_person_needs_no_assumption_of_separability(small):
         for function in (per_user(of_one), loss)
     ]
     np.testing.assert_array_equal(*(run.release.point for run in both))
-    assert [_assumptions.SEPARABLE_LOSSES in run.guarantee.assumptions for run in both] == [False, True]
+    assert [assumptions.SEPARABLE_LOSSES in run.guarantee.assumptions for run in both] == [False, True]
 
 
 def test_a_contribution_holds_no_key_and_travels_by_pickle(small):

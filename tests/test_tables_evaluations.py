@@ -13,9 +13,10 @@ import pytest
 
 from jaxdpbo import Execution, PrivateObjective, Recording, ledger, per_user, tables
 from jaxdpbo.drivers import ObjectiveError
+from jaxdpbo.guarantee import assumptions as _assumptions
+from jaxdpbo.guarantee import guarantees
 from jaxdpbo.integrations.optuna import private_study
-from jaxdpbo.privacy import _assumptions, _guarantee
-from jaxdpbo.tables import _table
+from jaxdpbo.tables import table as _table
 
 USERS = 201
 AGES = np.random.default_rng(0).normal(50, 15, USERS)
@@ -137,7 +138,7 @@ class Odd(_table.ArrayTable):
 )
 def test_a_scan_that_fails_is_charged_and_releases_nothing(plant, says, tmp_path):
     path = tmp_path / "budget.json"
-    ledger.create(path, mu=1.0, protects=_guarantee.USERS)
+    ledger.create(path, mu=1.0, protects=guarantees.USERS)
     private = make(Odd(plant), ledger=Recording(path, "ages"))
     with pytest.raises(tables.TableError, match=says):
         private(50.0)
@@ -155,7 +156,7 @@ def test_a_scan_that_fails_before_the_first_row_costs_nothing(change, on_record,
     folder.mkdir()
     table, calls = open_tables(folder)[2], []
     if on_record:
-        ledger.create(path, mu=1.0, protects=_guarantee.USERS)
+        ledger.create(path, mu=1.0, protects=guarantees.USERS)
     private = make(table, lambda point, data: calls.append(1) or loss(point, data),
                    **({"ledger": Recording(path, "ages")} if on_record else {}))  # fmt: skip
     file, kept = folder / "1.parquet", tmp_path / "kept"

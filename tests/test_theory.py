@@ -11,7 +11,7 @@ from oracles import kernels as kernel_oracle
 
 from benchmarks.papers import huber_regression
 from jaxdpbo import accounting
-from jaxdpbo.privacy import _clipping
+from jaxdpbo.noise import clipping
 from jaxdpbo.theory import dp_gibo as theory
 
 SETTING = {"clip_norm": 1.3, "steps": 25, "users": 4500, "mu": 0.8, "dimension": 10, "failure": 0.05}
@@ -220,7 +220,7 @@ def test_a_clipped_gradient_is_no_further_from_a_true_one():
     rng = np.random.default_rng(0)
     estimates, truths = rng.normal(0.0, 3.0, (2, 5, 1000))
     truths /= np.maximum(1.0, np.linalg.norm(truths, axis=0))
-    clipped = np.asarray(_clipping.clip_by_l2_norm(jnp.asarray(estimates), 1.0)[0])
+    clipped = np.asarray(clipping.clip_by_l2_norm(jnp.asarray(estimates), 1.0)[0])
     nearer = np.linalg.norm(clipped - truths, axis=0) <= np.linalg.norm(estimates - truths, axis=0) + 1e-12
     assert nearer.all()
     outside = np.linalg.norm(clipped - 9.0 * estimates, axis=0) > np.linalg.norm(estimates - 9.0 * estimates, axis=0)

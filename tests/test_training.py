@@ -11,17 +11,17 @@ from oracles import training as oracle
 from scipy.stats import chi2_contingency, chisquare, kstest, norm
 
 from jaxdpbo import mechanisms
-from jaxdpbo.training import _dp_optim, _models, _permutation_sgd, _sampling
+from jaxdpbo.training import dp_optim, models, permutation_sgd, sampling
 
 RNG = np.random.default_rng(0)
 FEATURES, CLASSES = 5, 3
 X = RNG.normal(size=(60, FEATURES))
 LABELS = RNG.integers(0, CLASSES, 60)
 MODELS = {
-    "logistic": _models.logistic_regression(FEATURES),
-    "hinge": _models.linear_svm(FEATURES),
-    "softmax": _models.mlp(FEATURES, (7, 4), CLASSES),
-    "squared": _models.regression(FEATURES, (4,)),
+    "logistic": models.logistic_regression(FEATURES),
+    "hinge": models.linear_svm(FEATURES),
+    "softmax": models.mlp(FEATURES, (7, 4), CLASSES),
+    "squared": models.regression(FEATURES, (4,)),
 }
 
 
@@ -31,7 +31,7 @@ def labels_of(name):
 
 def parameters(model, seed=0):
     """Away from the start, where a linear model's gradients are alike."""
-    start = _models.init_params(jax.random.key(seed), model)
+    start = models.init_params(jax.random.key(seed), model)
     leaves, form = jax.tree.flatten(start)
     keys = jax.random.split(jax.random.key(seed + 1), len(leaves))
     return form.unflatten([leaf + 0.3 * jax.random.normal(k, leaf.shape) for k, leaf in zip(keys, leaves, strict=True)])
@@ -43,13 +43,13 @@ def norm_of(tree):
 
 @partial(jax.jit, static_argnums=0)
 def clipped_sum(model, params, features, labels, mask, clip_norm):
-    return _models.gradient_sum(model, params, _models.examples(features, labels), mask, clip_norm)
+    return models.gradient_sum(model, params, models.examples(features, labels), mask, clip_norm)
 
 
 @partial(jax.jit, static_argnums=0)
 def per_example_gradients(model, params, x, y):
     def one(x, y):
-        return jax.grad(lambda params: _models.losses(model, params, x[None], y[None])[0])(params)
+        return jax.grad(lambda params: models.losses(model, params, x[None], y[None])[0])(params)
 
     return jax.vmap(one)(x, y)
 
@@ -74,9 +74,9 @@ def test_losses_and_scores_are_the_oracles(name):
     model, params = MODELS[name], parameters(MODELS[name])
     layers = [(np.asarray(layer.weights), np.asarray(layer.bias)) for layer in params]
     expected = [oracle.loss(name, oracle.scores(layers, x), y) for x, y in zip(X, labels_of(name), strict=True)]
-    np.testing.assert_allclose(_models.losses(model, params, jnp.asarray(X), labels_of(name)), expected, rtol=1e-12)
+    np.testing.assert_allclose(models.losses(model, params, jnp.asarray(X), labels_of(name)), expected, rtol=1e-12)
     predicted = np.array([oracle.answer(oracle.scores(layers, x)) for x in X])
-    assert _models.accuracy(params, jnp.asarray(X), labels_of(name)) == pytest.approx(
+    assert models.accuracy(params, jnp.asarray(X), labels_of(name)) == pytest.approx(
         np.mean(predicted == np.asarray(labels_of(name)))
     )
 
@@ -146,7 +146,7 @@ def extreme_cases(rng, model, dtype):
         size = 10.0 ** rng.uniform(0, 2, TOGETHER) / np.maximum(reach, 1e-300)
         size = np.where(rng.uniform(size=TOGETHER) < 0.2, np.abs(magnitudes(TOGETHER)), size)
         weights = rng.normal(size=(TOGETHER, i, o)) * size[:, None, None]
-        layers.append(_models.Layer(weights, magnitudes(TOGETHER, o) * rng.choice([0, 1], (TOGETHER, 1))))
+        layers.append(models.Layer(weights, magnitudes(TOGETHER, o) * rng.choice([0, 1], (TOGETHER, 1))))
         reach = reach * np.nan_to_num(size, posinf=1.0)
     clip_norms = 10.0 ** (rng.uniform(-0.8, 0.8, TOGETHER) * decades * rng.choice([0, 1], TOGETHER))
     labels = rng.integers(0, max(2, model.sizes[-1]), TOGETHER)
@@ -162,7 +162,7 @@ def extreme_cases(rng, model, dtype):
         bias[some, 0] = margins
     else:
         weights[some] *= margins[:, None, None]
-    if model.loss == _models.SQUARED:
+    if model.loss == models.SQUARED:
         labels = np.where(some, 0.5, magnitudes(TOGETHER)).astype(dtype)
     cast = jax.tree.map(lambda leaf: leaf.astype(dtype), (tuple(layers), features, clip_norms))
     return cast[0], cast[1], labels, cast[2]
@@ -174,8 +174,8 @@ def largest_share(name, dtype, count):
     @jax.jit
     def contributions(params, features, labels, clip_norms):
         def alone(params, x, y, clip_norm):
-            batch = _models.examples(x[None], y[None])
-            return _models.gradient_sum(MODELS[name], params, batch, jnp.ones(1, bool), clip_norm)[0]
+            batch = models.examples(x[None], y[None])
+            return models.gradient_sum(MODELS[name], params, batch, jnp.ones(1, bool), clip_norm)[0]
 
         return jax.vmap(alone)(params, features, labels, clip_norms)
 
@@ -208,7 +208,7 @@ def test_the_property_sees_squares_that_underflow(name, monkeypatch):
     def unscaled(vectors):
         return jnp.exp(0.5 * jnp.log(jnp.sum(jnp.square(vectors), axis=1)))
 
-    monkeypatch.setattr(_models, "_norms", unscaled)
+    monkeypatch.setattr(models, "_norms", unscaled)
     assert largest_share(name, np.float32, TOGETHER) > 1.3
 
 
@@ -217,13 +217,13 @@ def test_half_precision_is_refused_before_anything_is_drawn(dtype):
     """Trap 45: noise in the dtype of the features had 128 values."""
     x, labels, name = jnp.asarray(X, dtype), labels_of("logistic"), np.dtype(dtype).name
     said = f"features must be float32 or float64, got {name}"
-    made = _models.Examples(x, labels, jnp.sum(jnp.square(x), axis=1))
+    made = models.Examples(x, labels, jnp.sum(jnp.square(x), axis=1))
     calls = (
-        lambda: _models.examples(x, labels),
+        lambda: models.examples(x, labels),
         lambda: trained(jax.random.key(0), MODELS["logistic"], x, labels, settings(), 8),
-        lambda: _dp_optim.train(jax.random.key(0), MODELS["logistic"], made, settings(), largest=8),
+        lambda: dp_optim.train(jax.random.key(0), MODELS["logistic"], made, settings(), largest=8),
         lambda: jax.eval_shape(
-            lambda x: _permutation_sgd.train_by_permutation(jax.random.key(0), x, labels, 1.0, 1.0), x
+            lambda x: permutation_sgd.train_by_permutation(jax.random.key(0), x, labels, 1.0, 1.0), x
         ),
     )
     for call in calls:
@@ -249,8 +249,8 @@ def test_words_that_would_favour_the_first_rows_are_not_used():
     """2^32 is 16 more than a multiple of 24: the last 16 words are drawn again."""
     last = 2**32 - 1
     words = jnp.asarray([last, last - 15, last - 16, 5, 6, 7], jnp.uint32)
-    words = jnp.concatenate([words, jnp.arange(8, 24, dtype=jnp.uint32)])[: _sampling.draw_count(24, 3)]
-    rows, mask, _ = _sampling.draw_batches(jax.random.key(0), words, jnp.asarray(3), 3, _sampling.empty_history(24))
+    words = jnp.concatenate([words, jnp.arange(8, 24, dtype=jnp.uint32)])[: sampling.draw_count(24, 3)]
+    rows, mask, _ = sampling.draw_batches(jax.random.key(0), words, jnp.asarray(3), 3, sampling.empty_history(24))
     assert set(np.asarray(rows)[np.asarray(mask)].tolist()) == {(last - 16) % 24, 5, 6}
 
 
@@ -299,14 +299,14 @@ def test_lots_are_uniform_subsets_drawn_anew(records, batch, capacity, same_word
 def coarse_draws(monkeypatch):
     """Twelve rows, five of them, by words of sixteen values: ties are the rule."""
     draw_words = jax.random.bits
-    monkeypatch.setattr(_sampling.jax.random, "bits", lambda *arguments: draw_words(*arguments) & 3)
+    monkeypatch.setattr(sampling.jax.random, "bits", lambda *arguments: draw_words(*arguments) & 3)
     return drawn_batches(jax.random.key(3), 5, 8, 12, 12_000)
 
 
 def coarse_batches(monkeypatch, planted=False):
     """How often each row is drawn."""
     if planted:
-        monkeypatch.setattr(_sampling.jax.lax, "while_loop", lambda condition, body, first: first)
+        monkeypatch.setattr(sampling.jax.lax, "while_loop", lambda condition, body, first: first)
     drawn = coarse_draws(monkeypatch)
     assert all(len(set(rows)) == 5 for rows in drawn.tolist())
     return np.bincount(drawn.ravel(), minlength=12)
@@ -319,14 +319,14 @@ def test_ties_among_random_words_favour_no_row(monkeypatch):
 
 def coarse_orders(monkeypatch, planted=False):
     """Of the batches with the first row and the last: how often either came first."""
-    smallest = _sampling._smallest
+    smallest = sampling._smallest
 
     def in_order(key, batch, records):
         inside = jnp.arange(records, dtype=jnp.int32) < batch
         return jnp.sort(jnp.where(inside, smallest(key, batch, records), records))
 
     if planted:
-        monkeypatch.setattr(_sampling, "_smallest", in_order)
+        monkeypatch.setattr(sampling, "_smallest", in_order)
     drawn = coarse_draws(monkeypatch)
     both = drawn[np.any(drawn == 0, axis=1) & np.any(drawn == 11, axis=1)]
     first = np.sum(np.argmax(both == 0, axis=1) < np.argmax(both == 11, axis=1))
@@ -350,12 +350,12 @@ def drawn_batches(key, batch, capacity, records, count, same_words=False):
     """The rows of so many batches."""
 
     def one(history, keys):
-        words = _sampling.random_words(keys[0], records, capacity) * np.uint32(not same_words)
-        rows, mask, history = _sampling.draw_batches(keys[1], words, jnp.asarray(batch), capacity, history)
+        words = sampling.random_words(keys[0], records, capacity) * np.uint32(not same_words)
+        rows, mask, history = sampling.draw_batches(keys[1], words, jnp.asarray(batch), capacity, history)
         return history, (rows, mask)
 
     keys = jax.random.split(key, (count, 2))
-    empty = _sampling.empty_history(records)
+    empty = sampling.empty_history(records)
     rows, mask = map(np.asarray, jax.jit(lambda keys: jax.lax.scan(one, empty, keys))(keys)[1])
     assert np.all(mask.sum(axis=1) == batch)
     return rows[mask].reshape(count, batch)
@@ -363,7 +363,7 @@ def drawn_batches(key, batch, capacity, records, count, same_words=False):
 
 def settings(**changes):
     chosen = {"steps": 7, "batch": 6, "learning_rate": 0.1, "noise_multiplier": 0.0, "clip_norm": 0.5}
-    return _dp_optim.settings(**(chosen | changes))
+    return dp_optim.settings(**(chosen | changes))
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
@@ -373,7 +373,7 @@ def test_the_whole_training_is_the_oracles(optimizer, name):
     model = MODELS[name]
     chosen = settings(batch=60, steps=9)
     found = trained(jax.random.key(3), model, jnp.asarray(X), labels_of(name), chosen, 60, optimizer, smallest=60)
-    start = _models.init_params(jax.random.split(jax.random.key(3))[0], model)
+    start = models.init_params(jax.random.split(jax.random.key(3))[0], model)
     layers = [[np.asarray(layer.weights), np.asarray(layer.bias)] for layer in start]
     expected = oracle.train(name, layers, X, np.asarray(labels_of(name)), 9, 0.1, 0.5, optimizer)
     for layer, (weights, bias) in zip(found, expected, strict=True):
@@ -382,11 +382,11 @@ def test_the_whole_training_is_the_oracles(optimizer, name):
 
 
 @partial(jax.jit, static_argnames=("model", "largest", "optimizer", "smallest"))
-def trained(key, model, x, y, chosen, largest, optimizer="sgd", smallest=_dp_optim.MIN_CAPACITY):
-    return _dp_optim.train(
+def trained(key, model, x, y, chosen, largest, optimizer="sgd", smallest=dp_optim.MIN_CAPACITY):
+    return dp_optim.train(
         key,
         model,
-        _models.examples(x, y),
+        models.examples(x, y),
         chosen,
         largest=largest,
         optimizer=optimizer,
@@ -397,7 +397,7 @@ def trained(key, model, x, y, chosen, largest, optimizer="sgd", smallest=_dp_opt
 
 def test_exactly_so_many_steps_are_taken_and_batches_of_any_size_are_one_compilation(compilations):
     """A loss of constant slope: every step moves the bias by the learning rate times the clipped slope."""
-    model, features = _models.linear_svm(1), jnp.zeros((100, 1))
+    model, features = models.linear_svm(1), jnp.zeros((100, 1))
     labels = jnp.ones(100, jnp.int32)
     keys = [jax.random.key(seed) for seed in range(3)]
     sizes = ((1, 1), (13, 9), (64, 17), (100, 64), (37, 8))
@@ -412,10 +412,10 @@ def test_exactly_so_many_steps_are_taken_and_batches_of_any_size_are_one_compila
 
 def test_the_noise_is_twice_the_clip_norm_times_the_multiplier_over_the_batch():
     """No gradient at all: what moves is the noise."""
-    model, examples = _models.linear_svm(1), _models.examples(jnp.full((40, 1), jnp.nan), jnp.ones(40, jnp.int32))
+    model, examples = models.linear_svm(1), models.examples(jnp.full((40, 1), jnp.nan), jnp.ones(40, jnp.int32))
     chosen = settings(steps=4, batch=10, learning_rate=1.0, noise_multiplier=3.0, clip_norm=0.5)
     keys = jax.random.split(jax.random.key(0), 4000)
-    (layer,) = jax.lax.map(lambda key: _dp_optim.train(key, model, examples, chosen, largest=16, smallest=16), keys)
+    (layer,) = jax.lax.map(lambda key: dp_optim.train(key, model, examples, chosen, largest=16, smallest=16), keys)
     deviation = math.sqrt(4) * 2 * 0.5 * 3.0 / 10
     for sample in (np.asarray(layer.weights).ravel(), np.asarray(layer.bias).ravel()):
         assert kstest(sample, norm(scale=deviation).cdf).pvalue > 1e-3
@@ -424,14 +424,14 @@ def test_the_noise_is_twice_the_clip_norm_times_the_multiplier_over_the_batch():
     assert abs(np.corrcoef(np.asarray(layer.weights).ravel(), np.asarray(layer.bias).ravel())[0, 1]) < 0.06
 
 
-@pytest.mark.parametrize("noise", _dp_optim.NOISES)
-@pytest.mark.parametrize("features", [_dp_optim.TOGETHER // 2, 2 * _dp_optim.TOGETHER])  # one draw a block, and a step
+@pytest.mark.parametrize("noise", dp_optim.NOISES)
+@pytest.mark.parametrize("features", [dp_optim.TOGETHER // 2, 2 * dp_optim.TOGETHER])  # one draw a block, and a step
 def test_rows_without_a_gradient_leave_the_stated_noise_of_their_key_alone(noise, features):
     """In every parameter and every step, of both kinds of noise: halved, repeated or of another key it is seen."""
-    model, steps = _models.linear_svm(features), 4
-    examples = _models.examples(jnp.full((40, features), jnp.nan), jnp.ones(40, jnp.int32))
+    model, steps = models.linear_svm(features), 4
+    examples = models.examples(jnp.full((40, features), jnp.nan), jnp.ones(40, jnp.int32))
     chosen = settings(steps=steps, batch=10, learning_rate=1.0, noise_multiplier=3.0, clip_norm=0.5)
-    train = jax.jit(partial(_dp_optim.train, model=model, largest=16, smallest=16, noise=noise))
+    train = jax.jit(partial(dp_optim.train, model=model, largest=16, smallest=16, noise=noise))
 
     def weights(seed):
         (layer,) = train(jax.random.key(seed), examples=examples, settings=chosen)
@@ -447,11 +447,11 @@ def test_rows_without_a_gradient_leave_the_stated_noise_of_their_key_alone(noise
 
 
 def test_epochs_are_the_papers_steps():
-    assert _dp_optim.steps_of_epochs(64, 30_956, 256) == 64 * 121
-    assert _dp_optim.steps_of_epochs(3, 10, 100) == 3
-    assert _dp_optim.capacities(512, 30_956) == (8, 16, 32, 64, 128, 256, 512)
-    assert _dp_optim.capacities(400, 300) == (8, 16, 32, 64, 128, 256, 300)
-    assert _dp_optim.capacities(3, 300) == (3,)
+    assert dp_optim.steps_of_epochs(64, 30_956, 256) == 64 * 121
+    assert dp_optim.steps_of_epochs(3, 10, 100) == 3
+    assert dp_optim.capacities(512, 30_956) == (8, 16, 32, 64, 128, 256, 512)
+    assert dp_optim.capacities(400, 300) == (8, 16, 32, 64, 128, 256, 300)
+    assert dp_optim.capacities(3, 300) == (3,)
 
 
 @pytest.mark.parametrize(
@@ -462,9 +462,9 @@ def test_epochs_are_the_papers_steps():
         (lambda: settings(learning_rate=0.0), ValueError, "learning_rate must be positive"),
         (lambda: settings(noise_multiplier=-1.0), ValueError, "noise_multiplier must be at least zero"),
         (lambda: settings(clip_norm=np.nan), ValueError, "clip_norm must"),
-        (lambda: _models.mlp(3, (0,), 2), ValueError, "hidden must be at least 1"),
-        (lambda: _dp_optim.capacities(8, 2.5), TypeError, "records must be an integer"),
-        (lambda: _models.mlp(3, (), 1), ValueError, "classes must be at least 2"),
+        (lambda: models.mlp(3, (0,), 2), ValueError, "hidden must be at least 1"),
+        (lambda: dp_optim.capacities(8, 2.5), TypeError, "records must be an integer"),
+        (lambda: models.mlp(3, (), 1), ValueError, "classes must be at least 2"),
         (
             lambda: trained(jax.random.key(0), MODELS["hinge"], X, labels_of("hinge"), settings(), 9, "lbfgs"),
             ValueError, "optimizer must be one of",
@@ -478,13 +478,13 @@ def test_bad_settings_are_named(call, error, message):
 
 def test_noise_drawn_for_many_steps_at_once_is_that_of_each_step(monkeypatch):
     """Large models draw in every step, with the same keys."""
-    made = _models.examples(jnp.asarray(np.random.default_rng(3).normal(size=(12, 2))), jnp.arange(12) % 2)
-    chosen = _dp_optim.settings(steps=5, batch=4, learning_rate=0.5, noise_multiplier=1.0, clip_norm=1.0)
+    made = models.examples(jnp.asarray(np.random.default_rng(3).normal(size=(12, 2))), jnp.arange(12) % 2)
+    chosen = dp_optim.settings(steps=5, batch=4, learning_rate=0.5, noise_multiplier=1.0, clip_norm=1.0)
 
     def weights():
-        return _dp_optim.train(jax.random.key(5), _models.logistic_regression(2), made, chosen, largest=8)
+        return dp_optim.train(jax.random.key(5), models.logistic_regression(2), made, chosen, largest=8)
 
     together = jax.jit(weights)()
-    monkeypatch.setattr(_dp_optim, "TOGETHER", 0)
+    monkeypatch.setattr(dp_optim, "TOGETHER", 0)
     of_each = jax.jit(lambda: weights())()
     jax.tree.map(np.testing.assert_array_equal, together, of_each)

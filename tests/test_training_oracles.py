@@ -15,30 +15,30 @@ from scipy.stats import expon, kstest, laplace, norm, truncnorm, uniform
 
 from benchmarks.papers import classification, datasets
 from jaxdpbo import accounting, drivers
-from jaxdpbo._algorithms import dpareto
-from jaxdpbo.surrogate import _box_search
-from jaxdpbo.training import _dp_optim, _models, _objectives, _oracles, _permutation_sgd, _spaces
+from jaxdpbo.algorithms import dpareto
+from jaxdpbo.surrogate import box_search
+from jaxdpbo.training import dp_optim, models, objectives, oracles, permutation_sgd, spaces
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(200, 4))
 Y = (X[:, 0] + 0.1 * RNG.normal(size=200) > 0).astype(int)
-MODEL, LARGEST = _models.logistic_regression(4), 64
+MODEL, LARGEST = models.logistic_regression(4), 64
 TEST = jnp.asarray(X), jnp.asarray(Y)
-DATA = _objectives.Data(_models.examples(*TEST), TEST, jax.random.key(0))
+DATA = objectives.Data(models.examples(*TEST), TEST, jax.random.key(0))
 
 
 def settings(**changes):
     chosen = {"steps": 200, "batch": 32, "learning_rate": 0.5, "noise_multiplier": 1.0, "clip_norm": 1.0}
-    return _dp_optim.settings(**(chosen | changes))
+    return dp_optim.settings(**(chosen | changes))
 
 
 def test_the_privacy_oracle_is_the_accountant_of_what_is_run():
-    steps = _dp_optim.steps_of_epochs(64, 30_956, 256)
-    found = _oracles.training_epsilon(settings(steps=steps, batch=256), records=30_956, delta=1e-5)
+    steps = dp_optim.steps_of_epochs(64, 30_956, 256)
+    found = oracles.training_epsilon(settings(steps=steps, batch=256), records=30_956, delta=1e-5)
     assert found == accounting.sampled_gaussian_epsilon(rate=256 / 30_956, noise_multiplier=1.0, steps=7744, delta=1e-5)
     assert found.epsilon == pytest.approx(5.5676963689, rel=1e-5)
     with pytest.raises(ValueError, match="batch must be at most the records 10, got 11"):
-        _oracles.training_epsilon(settings(batch=11), records=10, delta=1e-5)
+        oracles.training_epsilon(settings(batch=11), records=10, delta=1e-5)
 
 
 def test_errors_fall_with_training_and_a_diverged_training_has_error_one(compilations):
@@ -47,7 +47,7 @@ def test_errors_fall_with_training_and_a_diverged_training_has_error_one(compila
 
     def of(**changes):
         chosen = settings(**({"noise_multiplier": 0.0} | changes))
-        return _oracles.training_errors(keys, MODEL, DATA.train, DATA.test, chosen, largest=LARGEST)
+        return oracles.training_errors(keys, MODEL, DATA.train, DATA.test, chosen, largest=LARGEST)
 
     good = of()
     compilations.clear()
@@ -61,8 +61,8 @@ def test_errors_fall_with_training_and_a_diverged_training_has_error_one(compila
 
 def test_the_objective_is_both_oracles_at_one_setting(compilations):
     """Beside the loop of the NumPy oracle, where batches of all examples without noise leave nothing random."""
-    measure, count = _objectives.objective(MODEL, delta=1e-3, largest=20), 20
-    few = _objectives.Data(_models.examples(*(part[:count] for part in TEST)), TEST, jax.random.key(0))
+    measure, count = objectives.objective(MODEL, delta=1e-3, largest=20), 20
+    few = objectives.Data(models.examples(*(part[:count] for part in TEST)), TEST, jax.random.key(0))
     start = [[np.zeros((4, 1)), np.zeros(1)]]
     for number, (epochs, rate, clip_norm) in enumerate(((3, 0.5, 1.0), (8, 0.02, 0.3), (1, 2.0, 5.0))):
         layers = oracle.train("logistic", start, X[:count], Y[:count], epochs, rate, clip_norm, "sgd")
@@ -73,7 +73,7 @@ def test_the_objective_is_both_oracles_at_one_setting(compilations):
         if number == 0:
             compilations.clear()
     assert 0.01 < np.mean(wrong) < 0.5
-    again = _objectives.objective(MODEL, delta=0.001, largest=20, repeats=1, optimizer="sgd")
+    again = objectives.objective(MODEL, delta=0.001, largest=20, repeats=1, optimizer="sgd")
     assert again is measure
     for point in ((3.3, 9.6, 0.5, 1.5, 1.0), (0.2, 500.0, 0.1, 2.0, 1.0)):  # 10 of 20: two steps an epoch; all of 20
         epochs, batch = max(1, round(point[0])), min(round(point[1]), count)
@@ -88,11 +88,11 @@ def test_the_objective_is_both_oracles_at_one_setting(compilations):
 
 
 def test_the_objective_is_the_same_in_a_compiled_program_and_a_search_runs_on_it():
-    measure = _objectives.objective(MODEL, delta=1e-3, largest=16, repeats=2)
+    measure = objectives.objective(MODEL, delta=1e-3, largest=16, repeats=2)
     low, high = np.array([1, 4, 0.1, 1.0, 0.5]), np.array([3, 16, 1.0, 4.0, 1.0])
     config = dpareto.config(
         bounds=np.stack([low, high]), initial_design=np.stack([low, high]), proposals=1, fit_steps=1,
-        integer_mask=_spaces.INTEGER_MASK, search=_box_search.BoxSearch(4, 1, 1),
+        integer_mask=spaces.INTEGER_MASK, search=box_search.BoxSearch(4, 1, 1),
     )  # fmt: skip
     run = drivers.run_scan(dpareto.algorithm, measure, DATA, config, run=drivers.Execution(key=jax.random.key(2)))
     assert np.all(np.asarray(run.release.failed) == dpareto.USABLE)
@@ -112,7 +112,7 @@ def test_every_setting_trains_with_keys_of_its_own():
         value = jnp.nextafter(getattr(base, name).astype(jnp.float32), jnp.float32(9.0))
         near.append(dataclasses.replace(base, **{name: value.astype(getattr(base, name).dtype)}))
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), base, base, *near)
-    key_of = jax.jit(jax.vmap(_objectives._settings_key, in_axes=(None, 0)))
+    key_of = jax.jit(jax.vmap(objectives._settings_key, in_axes=(None, 0)))
     keys = jnp.concatenate([key_of(jax.random.key(seed), stacked) for seed in (0, 1)])
     drawn = [tuple(words) for words in np.asarray(jax.random.key_data(keys)).tolist()]
     assert drawn[0] == drawn[1]
@@ -124,9 +124,9 @@ def test_settings_of_a_point_are_the_host_s():
     cases = [(n, batch, epochs) for n in (5, 7, 30, 30_956) for batch in (1, 2, 4, 12, 64) for epochs in (1, 3)]
     for n in (5, 7, 30, 30_956):
         some = np.array([(epochs, batch, 0.1, 1.0, 2.0) for m, batch, epochs in cases if m == n])
-        found = jax.vmap(functools.partial(_objectives.to_settings, records=n, largest=50))(jnp.asarray(some))
+        found = jax.vmap(functools.partial(objectives.to_settings, records=n, largest=50))(jnp.asarray(some))
         batches = np.minimum(some[:, 1], min(n, 50)).astype(int)
-        expected = [_dp_optim.steps_of_epochs(int(e), n, int(b)) for e, b in zip(some[:, 0], batches, strict=True)]
+        expected = [dp_optim.steps_of_epochs(int(e), n, int(b)) for e, b in zip(some[:, 0], batches, strict=True)]
         np.testing.assert_array_equal(found.steps, expected)
         np.testing.assert_array_equal(found.batch, batches)
         np.testing.assert_array_equal(found.clip_norm, 2.0)
@@ -143,17 +143,17 @@ def test_settings_of_a_point_are_the_host_s():
 )
 def test_a_bad_objective_is_named(changes, error, message):
     with pytest.raises(error, match=message):
-        _objectives.objective(MODEL, **({"delta": 1e-3, "largest": 8} | changes))
+        objectives.objective(MODEL, **({"delta": 1e-3, "largest": 8} | changes))
 
 
 def test_output_perturbation_learns_and_its_noise_is_added_once():
-    train = jax.jit(_permutation_sgd.train_by_permutation, static_argnames=("passes", "batch"))
+    train = jax.jit(permutation_sgd.train_by_permutation, static_argnames=("passes", "batch"))
     weights = train(jax.random.key(0), jnp.asarray(X), jnp.asarray(Y), jnp.asarray(0.01), jnp.asarray(0.0))
     assert np.mean((X @ np.asarray(weights) > 0) == Y) > 0.9
     assert np.linalg.norm(weights) <= 100
     noised = jax.jit(
         lambda keys: jax.lax.map(
-            lambda key: _permutation_sgd.train_by_permutation(
+            lambda key: permutation_sgd.train_by_permutation(
                 key, jnp.zeros((20, 3)), jnp.ones(20, int), jnp.asarray(1.0), jnp.asarray(0.7), passes=1
             ),
             keys,
@@ -169,7 +169,7 @@ def test_output_perturbation_learns_and_its_noise_is_added_once():
 
 def learner_error(gamma, passes, batch):
     """How far the shipped learner is from the oracle's loop: rows in the unit ball, beyond it, and no numbers."""
-    learn = functools.partial(_permutation_sgd.train_by_permutation, passes=passes, batch=batch)
+    learn = functools.partial(permutation_sgd.train_by_permutation, passes=passes, batch=batch)
     rng, key = np.random.default_rng(1), jax.random.key(5)
     x = rng.normal(size=(23, 3)) * 10.0 ** rng.uniform(-1, 1, size=(23, 1))
     x[4, 1], x[7] = np.nan, 1e200
@@ -199,11 +199,11 @@ PLANTS = {
 @pytest.mark.parametrize("plant", PLANTS)
 def test_a_planted_learner_is_seen(plant, monkeypatch):
     old, new = PLANTS[plant]
-    source = inspect.getsource(_permutation_sgd.train_by_permutation)
+    source = inspect.getsource(permutation_sgd.train_by_permutation)
     assert source.count(old) == 1
-    planted = vars(_permutation_sgd).copy()
+    planted = vars(permutation_sgd).copy()
     exec(source.replace(old, new), planted)
-    monkeypatch.setattr(_permutation_sgd, "train_by_permutation", planted["train_by_permutation"])
+    monkeypatch.setattr(permutation_sgd, "train_by_permutation", planted["train_by_permutation"])
     with jax.disable_jit():  # few steps, whose operations all plants share
         assert learner_error(0.3, 5, 23) > 1e-3
 
@@ -233,7 +233,7 @@ def test_the_sparse_vector_technique_is_the_papers_loop():
         answered = loop(rng, truth, answers, noise)
         return 1 - 2 * np.sum(answered & truth) / (np.sum(answered) + 10)
 
-    errors = jax.jit(_oracles.sparse_vector_errors)
+    errors = jax.jit(oracles.sparse_vector_errors)
     keys = jax.random.split(jax.random.key(0), 3000)
     rng = np.random.default_rng(0)
     for answers, noise in ((10, 0.2), (4, 0.5), (25, 3.0)):
@@ -279,7 +279,7 @@ def test_between_whole_numbers_the_papers_loop_spends_more_than_its_formula():
 
 def test_spaces_are_those_of_the_papers_experiments():
     """Typed out a second time: Avent et al. (2020), appendix."""
-    adult, mnist = _spaces.SPACES["adult"], _spaces.SPACES["mnist"]
+    adult, mnist = spaces.SPACES["adult"], spaces.SPACES["mnist"]
     np.testing.assert_array_equal(adult.bounds, [[1, 8, 0.0005, 0.1, 0.1], [64, 512, 0.05, 16, 4]])
     np.testing.assert_array_equal(adult.sampled, [[1, 8, 0.001, 0.1, 0.1], [64, 512, 0.1, 16, 4]])
     assert (adult.batch, adult.rates) == ((128, 64), (10, 0.1, 0.1))
@@ -291,16 +291,16 @@ def test_spaces_are_those_of_the_papers_experiments():
 def test_errors_are_of_the_optimizer_that_is_asked_for():
     keys, noisy = jax.random.split(jax.random.key(0), 3), settings(noise_multiplier=5.0)
     sgd, adam = (
-        _oracles.training_errors(keys, MODEL, DATA.train, DATA.test, noisy, largest=LARGEST, optimizer=optimizer).mean
-        for optimizer in _dp_optim.OPTIMIZERS
+        oracles.training_errors(keys, MODEL, DATA.train, DATA.test, noisy, largest=LARGEST, optimizer=optimizer).mean
+        for optimizer in dp_optim.OPTIMIZERS
     )
     assert sgd != adam
 
 
-@pytest.mark.parametrize("name", _spaces.SPACES)
+@pytest.mark.parametrize("name", spaces.SPACES)
 def test_random_settings_have_the_printed_laws(name):
-    space = _spaces.SPACES[name]
-    settings = _spaces.random_settings(space, 4000, 0)
+    space = spaces.SPACES[name]
+    settings = spaces.random_settings(space, 4000, 0)
     low, high = space.sampled
     assert np.all((settings >= low) & (settings <= high))
     np.testing.assert_array_equal(settings[:, :2], np.round(settings[:, :2]))
@@ -316,8 +316,8 @@ def test_random_settings_have_the_printed_laws(name):
         distribution = expon(low[column], 1 / rate)
         share = distribution.cdf(high[column])
         assert kstest(distribution.cdf(settings[:, column]) / share, "uniform").pvalue > 1e-3
-    assert len(_spaces.grid_settings(space, 3)) == 243
-    np.testing.assert_array_equal(np.unique(_spaces.grid_settings(space, 3)[:, 3]), np.linspace(0.1, 16, 3))
+    assert len(spaces.grid_settings(space, 3)) == 243
+    np.testing.assert_array_equal(np.unique(spaces.grid_settings(space, 3)[:, 3]), np.linspace(0.1, 16, 3))
 
 
 def test_adult_is_encoded_in_123_columns(monkeypatch):

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from transform_cases import SOUND, curate, published, soundly
 
-from jaxdpbo import transforms
-from jaxdpbo.privacy import _auditing
+from jaxdpbo import audit, transforms
 
 PAPERS_GRID = np.stack(np.meshgrid(*[np.linspace(-1, 1, 100)] * 2), -1).reshape(-1, 2) * 25 / math.sqrt(2)
 
@@ -54,7 +53,7 @@ def test_the_attack_tells_neighbours_of_the_published_transform_apart(trials, pr
         ]
         counts.append(int(np.sum([first < second for first, second in fits])))
     assert counts == [count, 0]
-    shown = _auditing.epsilon_lower_bound(*counts, count, delta=1e-5)
+    shown = audit.epsilon_lower_bound(*counts, count, delta=1e-5)
     assert shown.epsilon > math.log(count / 4) - 0.5
     if projected >= 2:
         z = np.asarray(curate(jax.random.key(9), chosen, PAPERS_GRID))
@@ -82,11 +81,11 @@ def test_the_attack_fails_on_the_sound_transforms(name, noise, trials):
     # A unit along an axis, or for a product distribution along the diagonal, which is longest in l1 norm.
     apart = np.full(dimension, dimension**-0.5) if name == "product_laplace" else np.eye(dimension)[0]
     scores = likelihood_ratios(chosen, apart, count)
-    shown = _auditing.threshold_audit(*scores, delta=delta).epsilon
+    shown = audit.threshold_audit(*scores, delta=delta).epsilon
     assert 0.3 * claimed < shown <= claimed
     third = {"distribution": chosen.distribution._replace(scale=chosen.distribution.scale / 3), "cell": chosen.cell / 3}
     planted = chosen.__class__(**vars(chosen) | third)
-    assert _auditing.threshold_audit(*likelihood_ratios(planted, apart, count), delta=delta).epsilon > claimed
+    assert audit.threshold_audit(*likelihood_ratios(planted, apart, count), delta=delta).epsilon > claimed
 
 
 def likelihood_ratios(chosen, apart, count):

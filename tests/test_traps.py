@@ -17,8 +17,9 @@ from protocol_cases import CASES, records
 
 import jaxdpbo
 from jaxdpbo import Execution, dp_gd, dp_gp_ucb, drivers, random_search, transforms
-from jaxdpbo._algorithms import private_evaluations
-from jaxdpbo.privacy import _assumptions, _calibration, _clipping, _mechanisms
+from jaxdpbo.algorithms import private_evaluations
+from jaxdpbo.guarantee import assumptions
+from jaxdpbo.noise import calibration, clipping, mechanisms
 
 TESTS = Path(__file__).parent
 TABLE = (TESTS.parent / "docs" / "traps.md").read_text()
@@ -168,13 +169,13 @@ DATA_DEPENDENT = {
 }
 KEY = jax.random.key(0)
 OBLIVIOUS = {
-    "rounded_gaussian": lambda key: _mechanisms.rounded_gaussian(key, (7,), 4096),
-    "discrete_laplace": lambda key: _mechanisms.discrete_laplace(key, (7,), Fraction(1, 4096)),
-    "noisy_argmax": lambda key: _mechanisms.noisy_argmax(key, jnp.arange(5, dtype=jnp.int32), Fraction(1, 4096)),
-    "quantise": lambda key: _clipping.clip_and_sum(
+    "rounded_gaussian": lambda key: mechanisms.rounded_gaussian(key, (7,), 4096),
+    "discrete_laplace": lambda key: mechanisms.discrete_laplace(key, (7,), Fraction(1, 4096)),
+    "noisy_argmax": lambda key: mechanisms.noisy_argmax(key, jnp.arange(5, dtype=jnp.int32), Fraction(1, 4096)),
+    "quantise": lambda key: clipping.clip_and_sum(
         jax.random.normal(key, (3, 7)), jnp.asarray(1.0), jnp.asarray(400, jnp.int32)
     ),
-    "outcome": lambda key: _mechanisms.outcome(key, (7,), (Fraction(1, 3),) * 3),
+    "outcome": lambda key: mechanisms.outcome(key, (7,), (Fraction(1, 3),) * 3),
 }
 
 
@@ -194,7 +195,7 @@ def test_no_branch_and_no_address_depends_on_what_is_drawn(name):
     [
         lambda key: jnp.arange(9)[jax.random.randint(key, (), 0, 9)],
         lambda key: jax.random.poisson(key, 3.0, (2,)),
-        lambda key: _mechanisms.planar_laplace(key, 3, Fraction(1, 2)),
+        lambda key: mechanisms.planar_laplace(key, 3, Fraction(1, 2)),
     ],
 )
 def test_the_look_at_the_program_sees_an_address_and_a_rejection_loop(leaky):
@@ -221,7 +222,7 @@ def test_every_statement_that_divides_by_a_count_says_that_it_is_public(name):
     """Trap 14."""
     statement = CASES[name].algorithm.privacy(CASES[name].config(1.0))
     assert statement.relation in ("replace_one", "unit_distance")
-    assert _assumptions.PUBLIC_CONFIG in statement.assumptions
+    assert assumptions.PUBLIC_CONFIG in statement.assumptions
 
 
 @pytest.mark.parametrize("noise", ["exact", "float"])
@@ -237,16 +238,14 @@ def test_what_is_released_together_costs_together(noise):
     alone = dp_gp_ucb.in_order_config(epsilon=1.0, release="value", **options)
     deviations = [mechanism_deviation(config) for config in (halves, alone)]
     assert deviations[0] == pytest.approx(deviations[1], rel=0.02)  # a half buys half
-    few, many = (
-        _calibration.budget(1.0, "exact", users=9, steps=count, dimension=1, dtype=float) for count in (1, 100)
-    )
+    few, many = (calibration.budget(1.0, "exact", users=9, steps=count, dimension=1, dtype=float) for count in (1, 100))
     assert int(many.radius) == pytest.approx(int(few.radius) / 10, rel=0.01)
 
 
 def mechanism_deviation(config):
     if config.noise == "float":
         return float(config.value_sensitivity / config.epsilon_value)
-    return float(_calibration.grid_unit(config.value_units, config.value_sensitivity)) / float(config.value_rate)
+    return float(calibration.grid_unit(config.value_units, config.value_sensitivity)) / float(config.value_rate)
 
 
 def test_selection_without_its_accounting_is_offered_nowhere():
@@ -264,14 +263,14 @@ def test_selection_without_its_accounting_is_offered_nowhere():
         "jaxdpbo.tuning.private_selection", "jaxdpbo.tuning.SelectionResult",
         *(f"jaxdpbo.accounting.{name}" for name in of_accounting),
     }  # fmt: skip
-    assert _assumptions.RUNS_UNKNOWN in _assumptions.SECTIONS
+    assert assumptions.RUNS_UNKNOWN in assumptions.SECTIONS
 
 
 @pytest.mark.parametrize("dtype", [jnp.float64, jnp.float32])
 def test_scores_on_the_grid_move_by_at_most_their_units(dtype, trials):
     """Neighbouring scores anywhere, near and far, in units of the declared sensitivity."""
     rng = np.random.default_rng(0)
-    on_grid = jax.jit(_calibration.quantise_scores)
+    on_grid = jax.jit(calibration.quantise_scores)
     for _ in range(trials(f"neighbouring scores on the grid, {np.dtype(dtype).name}, of 1,000 each", 20, 1_000, 0)):
         units = jnp.asarray(int(10 ** rng.uniform(2, 6.6)), jnp.int32)
         sensitivity = jnp.asarray(10.0 ** rng.uniform(-6, 2), dtype)
@@ -280,7 +279,7 @@ def test_scores_on_the_grid_move_by_at_most_their_units(dtype, trials):
         apart = jnp.abs(moved.astype(jnp.float64) - scores.astype(jnp.float64)) <= float(sensitivity)
         first, second = (np.asarray(on_grid(each, units, sensitivity), np.int64) for each in (scores, moved))
         assert np.max(np.abs(first - second)[np.asarray(apart)]) <= int(units)
-    unit = float(_calibration.grid_unit(units, sensitivity))
+    unit = float(calibration.grid_unit(units, sensitivity))
     near = np.abs(scores) < 1e5 * unit
     off = np.asarray(on_grid(scores, units, sensitivity), float)[near] * unit - np.asarray(scores, float)[near]
     assert np.max(np.abs(off)) < 1.05 * unit  # it is a grid of the scores
@@ -295,11 +294,11 @@ def test_scores_on_the_grid_move_by_at_most_their_units(dtype, trials):
 def test_an_epsilon_becomes_as_many_units_as_it_pays_for():
     for moves in (1, 2):
         for epsilon in np.geomspace(0.004, 1e4, 60):
-            found = _calibration.units("epsilon", float(epsilon), moves)
+            found = calibration.units("epsilon", float(epsilon), moves)
             paid = moves * int(found.units) * found.rate
             assert paid <= Fraction(float(epsilon))
             assert Fraction(float(paid)) == paid  # a guarantee states it in a float: nothing is lost
-            assert paid > Fraction(float(epsilon)) * Fraction(98, 100) or int(found.units) == _calibration.MAX_UNITS
-            assert int(found.units) >= _calibration.MIN_UNITS
+            assert paid > Fraction(float(epsilon)) * Fraction(98, 100) or int(found.units) == calibration.MAX_UNITS
+            assert int(found.units) >= calibration.MIN_UNITS
     with pytest.raises(ValueError, match="epsilon must be at least"):
-        _calibration.units("epsilon", 1e-4, 1)
+        calibration.units("epsilon", 1e-4, 1)

@@ -6,8 +6,8 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from jaxdpbo import _commands, space
-from jaxdpbo._commands import csv_rows, tune
+from jaxdpbo import commands, space
+from jaxdpbo.commands import csv_rows, tune
 
 RNG = np.random.default_rng(0)
 ROWS = 60
@@ -119,7 +119,7 @@ def test_no_budget_target_or_estimator_is_assumed(tmp_path, capsys, missing):
     given = {"--target": "bought", "--estimator": "sklearn.svm.SVC", "--epsilon": "1", "--delta": "1e-5"}
     words = [word for name, value in given.items() if name != missing for word in (name, value)]
     with pytest.raises(SystemExit) as end:
-        _commands.main(["tune", str(table(tmp_path / "a.csv")), *words, "--space", "C=real:0.1:1.0"])
+        commands.main(["tune", str(table(tmp_path / "a.csv")), *words, "--space", "C=real:0.1:1.0"])
     assert end.value.code == 2
     assert f"the following arguments are required: {missing}" in capsys.readouterr().err
 
@@ -139,13 +139,13 @@ def test_the_command_prints_a_setting_and_its_guarantee(tmp_path, capsys):
     path = table(tmp_path / "a.csv")
     line = ["tune", str(path), "--target", "bought", "--estimator", "sklearn.linear_model.LogisticRegression"]
     line += ["--space", "C=real:0.1:1.0", "--set", "max_iter=50", "--epsilon", "1", "--delta", "1e-5", "--n-iter", "4"]
-    _commands.main([*line, "--quiet", "--json"])
+    commands.main([*line, "--quiet", "--json"])
     out, err = capsys.readouterr()
     found = json.loads(out)
     assert 0.1 <= found["params"]["C"] <= 1.0
     assert found["guarantee"]["notion"] == "dp"
     assert err == ""
-    _commands.main([*line, "--quiet"])
+    commands.main([*line, "--quiet"])
     first = capsys.readouterr().out.splitlines()[0]
     assert first.startswith("C = ")
     assert 0.1 <= float(first.removeprefix("C = ")) <= 1.0
@@ -154,5 +154,5 @@ def test_the_command_prints_a_setting_and_its_guarantee(tmp_path, capsys):
         (["--estimator", "SVC"], "must be an import path"),
     ):
         with pytest.raises(SystemExit):
-            _commands.main([*line, *wrong, "--quiet"])
+            commands.main([*line, *wrong, "--quiet"])
         assert said in capsys.readouterr().err

@@ -15,17 +15,17 @@ from benchmarks import tuning_peers
 from benchmarks.tuning_peers import blocks, trials
 from benchmarks.tuning_peers.trainings import DPSGD, InBlocks, Reaching
 from jaxdpbo import Recording, accounting, ledger, tuning
-from jaxdpbo.privacy import _assumptions, _guarantee
-from jaxdpbo.privacy._accounting import stage
-from jaxdpbo.training import _dp_optim, _models
-from jaxdpbo.tuning import _fitting, _joint_tuning
-from jaxdpbo.tuning import _training as trainings
+from jaxdpbo.accounting import stage
+from jaxdpbo.guarantee import assumptions, guarantees
+from jaxdpbo.training import dp_optim, models
+from jaxdpbo.tuning import fitting, joint_tuning
+from jaxdpbo.tuning import training as trainings
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(400, 3))
 Y = (X[:, 0] > 0).astype(int)
 SETTINGS = [{"learning_rate": rate, "batch": 16, "epochs": 3, "clip_norm": 1.0} for rate in (1e-4, 0.5)]
-TRAINING = DPSGD(_models.logistic_regression(3), classes=(0, 1))
+TRAINING = DPSGD(models.logistic_regression(3), classes=(0, 1))
 SELECTION = "selection"  # the library's; the others are peers, and as private
 ROUTES = (SELECTION, *tuning_peers.ROUTES)
 
@@ -72,10 +72,10 @@ def test_all_that_leaves_is_within_what_was_asked_for(route):
     assert set(found.setting) == set(like)
     assert set(found.model[0]._fields) == {"weights", "bias"}
     protected = {each.protects for each in found.guarantees}
-    assert protected == ({_fitting.TRAIN, _fitting.VALIDATION} if route != "blocks" else {_guarantee.ALL_ROWS})
+    assert protected == ({fitting.TRAIN, fitting.VALIDATION} if route != "blocks" else {guarantees.ALL_ROWS})
     for each in found.guarantees:
         assert 1.8 < each.epsilon(delta=1e-4) <= 2.0
-        assert _assumptions.WEAK_KEY in each.assumptions
+        assert assumptions.WEAK_KEY in each.assumptions
     assert np.mean(TRAINING.losses(tuned(route=route, epsilon=12.0).model, (X, Y))) < 0.2
 
 
@@ -88,10 +88,10 @@ def test_noise_is_the_least_that_the_statement_allows():
         trainings.noise_for(TRAINING, SETTINGS[0], 400, 1e-9, 1e-12)
 
 
-@pytest.mark.parametrize("noise", _dp_optim.NOISES)
+@pytest.mark.parametrize("noise", dp_optim.NOISES)
 def test_a_training_on_rows_without_a_gradient_is_the_noise_of_its_cost(noise):
     """The noise that ``cost`` charges for, from the key of ``fit``; by labels of no class."""
-    training = tuning.DPSGD(_models.linear_svm(3000), classes=(0, 1), noise=noise)
+    training = tuning.DPSGD(models.linear_svm(3000), classes=(0, 1), noise=noise)
     rows, setting = (np.ones((40, 3000)), np.full(40, 7)), SETTINGS[1] | {"batch": 10, "clip_norm": 0.5}
     first, again, other = (
         np.concatenate([np.ravel(leaf) for leaf in training.fit(setting, 3.0, rows, jax.random.key(seed))[0]])
@@ -107,13 +107,13 @@ def test_a_training_on_rows_without_a_gradient_is_the_noise_of_its_cost(noise):
 
 def test_a_selection_costs_what_its_parts_say():
     found = tuned(route="selection")
-    law = accounting.repetitions(_joint_tuning.ETA, _joint_tuning.MEAN_RUNS)
+    law = accounting.repetitions(joint_tuning.ETA, joint_tuning.MEAN_RUNS)
     training, validation = found.guarantees
     wanted = accounting.selection_epsilon(law, TRAINING.cost(found.setting, found.noise, 320).profile, 1e-4)
     assert training.level == pytest.approx(wanted, rel=1e-3)  # both settings have the same steps
     assert validation.level <= 3.0
-    variation = _dp_optim.total_variation(TRAINING.model, 60)
-    assert training.total_variation >= _joint_tuning.MEAN_RUNS * variation * (1 - 1e-9)
+    variation = dp_optim.total_variation(TRAINING.model, 60)
+    assert training.total_variation >= joint_tuning.MEAN_RUNS * variation * (1 - 1e-9)
 
 
 def test_trials_cost_what_their_parts_say():
@@ -125,7 +125,7 @@ def test_trials_cost_what_their_parts_say():
              for epsilon in small for each in SETTINGS]  # fmt: skip
     total = accounting.total([*costs, TRAINING.cost(found.setting, found.noise, 320)], 1e-4)
     assert found.guarantees[0].level == pytest.approx(total.epsilon, rel=0.01)
-    variation = _dp_optim.total_variation(TRAINING.model, 60)
+    variation = dp_optim.total_variation(TRAINING.model, 60)
     assert found.guarantees[0].total_variation >= (2 * count + 1) * variation * (1 - 1e-9)
     assert found.guarantees[1].level == pytest.approx(3.0, rel=0.01)
 
@@ -155,12 +155,12 @@ def test_a_reach_is_told_by_the_learning_rate_alone():
         tuned(training=Fixed([]), route="trials")
 
 
-@pytest.mark.parametrize("model", [_models.logistic_regression(3), _models.regression(3)])
+@pytest.mark.parametrize("model", [models.logistic_regression(3), models.regression(3)])
 def test_a_block_is_measured_by_its_own_rows_alone(model):
     """Whatever they hold: all blocks are one program."""
     rng = np.random.default_rng(5)
-    training = DPSGD(model, classes=None if model.loss == _models.SQUARED else (0, 1))
-    labels = rng.integers(0, 2, (4, 20)).astype(float if model.loss == _models.SQUARED else int)
+    training = DPSGD(model, classes=None if model.loss == models.SQUARED else (0, 1))
+    labels = rng.integers(0, 2, (4, 20)).astype(float if model.loss == models.SQUARED else int)
     features = rng.normal(size=(4, 20, 3))
     found = {}
     for junk in (0.0, 1e300, np.nan, np.inf):
@@ -177,7 +177,7 @@ def test_a_block_is_measured_by_its_own_rows_alone(model):
 
 def test_block_losses_are_the_oracles():
     """Whole blocks for batches, and no noise: every block's descent is its own."""
-    training, setting = DPSGD(_models.logistic_regression(3), classes=(0, 1)), SETTINGS[1] | {"batch": 80, "epochs": 9}
+    training, setting = DPSGD(models.logistic_regression(3), classes=(0, 1)), SETTINGS[1] | {"batch": 80, "epochs": 9}
     train, held_out = [(X[of].reshape(4, -1, 3), Y[of].reshape(4, -1)) for of in (slice(48), slice(48, 80))]
     found = training.block_losses([setting], [0.0], train, held_out, 80, jax.random.key(0))
     wanted = []
@@ -216,11 +216,11 @@ def test_a_route_takes_what_it_needs_of_a_training():
 
 def test_a_regression_is_tuned_by_its_squared_errors():
     targets, settings = 0.5 + 0.2 * X[:, 0], [SETTINGS[1] | {"clip_norm": 0.1}]
-    training = tuning.DPSGD(_models.regression(3))
+    training = tuning.DPSGD(models.regression(3))
     found = tuned((X, targets), training=training, settings=settings, route="selection", epsilon=12.0)
     losses = training.losses(found.model, (X, targets))
     assert np.mean(losses) < np.var(targets)
-    scores = np.asarray(_models.model_scores(found.model, X))[:, 0]
+    scores = np.asarray(models.model_scores(found.model, X))[:, 0]
     np.testing.assert_allclose(losses, np.minimum((scores - targets) ** 2, 1.0), rtol=1e-5)
     assert max(training.losses(found.model, (X, targets + 7.0))) == 1.0
     with pytest.raises(ValueError, match="labels must be floats"):
@@ -237,9 +237,9 @@ LIKE = Y.astype(np.uint8)
 def test_labels_are_read_in_one_way(classes, dtype):
     """Trained, scored and told apart as class numbers, which names of classes stand for."""
     labels = np.asarray(classes or (0, 1))[Y].astype(dtype)
-    training = tuning.DPSGD(_models.logistic_regression(3), classes=classes)
+    training = tuning.DPSGD(models.logistic_regression(3), classes=classes)
     training.expect((X, labels))
-    key, usual = jax.random.key(0), tuning.DPSGD(_models.logistic_regression(3), classes=(0, 1))
+    key, usual = jax.random.key(0), tuning.DPSGD(models.logistic_regression(3), classes=(0, 1))
     found, wanted = training.fit(SETTINGS[1], 0.05, (X, labels), key), usual.fit(SETTINGS[1], 0.05, (X, LIKE), key)
     jax.tree.map(np.testing.assert_array_equal, found, wanted)
     losses = training.losses(found, (X, labels))
@@ -253,7 +253,7 @@ def test_labels_in_an_array_of_objects_are_numbers():
     """One that is none would otherwise refuse, or retype, all others."""
     labels = Y.astype(object)
     labels[7] = None
-    given = {"training": tuning.DPSGD(_models.logistic_regression(3), classes=(0, 1)), "key": jax.random.key(0)}
+    given = {"training": tuning.DPSGD(models.logistic_regression(3), classes=(0, 1)), "key": jax.random.key(0)}
     found, usual = (tuned((X, each), insecure_key=True, **given) for each in (labels, Y.astype(float)))
     assert found.setting == usual.setting
     assert [type(leaf) for leaf in jax.tree.leaves(found.model)] == [
@@ -264,7 +264,7 @@ def test_labels_in_an_array_of_objects_are_numbers():
 @pytest.mark.parametrize("label", [0, 3, -1, 2**40])
 def test_a_label_of_no_class_moves_nothing_and_has_lost(label):
     """As a row that is not finite does; of both kinds of models. Nothing is raised: labels are private."""
-    for model, classes in ((_models.logistic_regression(3), (1, 2)), (_models.mlp(3, (4,), 3), (1, 2, 5))):
+    for model, classes in ((models.logistic_regression(3), (1, 2)), (models.mlp(3, (4,), 3), (1, 2, 5))):
         training, labels = tuning.DPSGD(model, classes=classes), np.asarray(classes)[Y]
         labels[7], left_out = label, X.copy()
         left_out[7] = np.nan
@@ -280,28 +280,28 @@ def test_a_label_of_no_class_moves_nothing_and_has_lost(label):
 @pytest.mark.parametrize(
     ("model", "classes", "labels", "kind", "said"),
     [
-        (_models.logistic_regression(3), None, Y, ValueError, r"classes must be given for labels of int64: .*\(0, 1\)"),
-        (_models.mlp(3, (4,), 3), None, Y > 0, ValueError, r"classes must be given for labels of bool: .*\(0, 1, 2\)"),
-        (_models.logistic_regression(3), (1, 2), Y > 0, ValueError, "numbers that labels of bool can be"),
-        (_models.logistic_regression(3), (-1, 1), LIKE, ValueError, "numbers that labels of uint8 can be"),
-        (_models.logistic_regression(3), None, X[:, 0], ValueError, "classes must be given for labels of float64"),
-        (_models.logistic_regression(3), (0, 1, 2), Y, ValueError, "classes must be 2 different numbers"),
-        (_models.logistic_regression(3), (1, 1), Y, ValueError, "classes must be 2 different numbers"),
-        (_models.logistic_regression(3), (0.0, 1.0), Y, TypeError, "classes must be an integer"),
-        (_models.logistic_regression(3), "01", Y, TypeError, "classes must be a sequence"),
-        (_models.regression(3), (0, 1), X[:, 0], ValueError, "classes must not be given for a regression"),
+        (models.logistic_regression(3), None, Y, ValueError, r"classes must be given for labels of int64: .*\(0, 1\)"),
+        (models.mlp(3, (4,), 3), None, Y > 0, ValueError, r"classes must be given for labels of bool: .*\(0, 1, 2\)"),
+        (models.logistic_regression(3), (1, 2), Y > 0, ValueError, "numbers that labels of bool can be"),
+        (models.logistic_regression(3), (-1, 1), LIKE, ValueError, "numbers that labels of uint8 can be"),
+        (models.logistic_regression(3), None, X[:, 0], ValueError, "classes must be given for labels of float64"),
+        (models.logistic_regression(3), (0, 1, 2), Y, ValueError, "classes must be 2 different numbers"),
+        (models.logistic_regression(3), (1, 1), Y, ValueError, "classes must be 2 different numbers"),
+        (models.logistic_regression(3), (0.0, 1.0), Y, TypeError, "classes must be an integer"),
+        (models.logistic_regression(3), "01", Y, TypeError, "classes must be a sequence"),
+        (models.regression(3), (0, 1), X[:, 0], ValueError, "classes must not be given for a regression"),
     ],
 )
 def test_classes_that_labels_cannot_have_are_refused_before_anything_is_charged(
     model, classes, labels, kind, said, tmp_path
 ):
     path = tmp_path / "budget"
-    ledger.create(path, notion="dp", level=5.0, delta=1e-2, total_variation=1e-3, protects=_fitting.TRAIN)
+    ledger.create(path, notion="dp", level=5.0, delta=1e-2, total_variation=1e-3, protects=fitting.TRAIN)
     with pytest.raises(kind, match=said):
         tuned(
             (X, labels),
             training=tuning.DPSGD(model, classes=classes),
-            ledgers={_fitting.TRAIN: Recording(path, "one")},
+            ledgers={fitting.TRAIN: Recording(path, "one")},
         )
     assert not ledger.account(path).spends
 
@@ -328,7 +328,7 @@ def test_nothing_but_released_values_differs_between_neighbours(route, tmp_path,
             data, path, row = X.copy(), tmp_path / str(number), rng.integers(400)
             if number:
                 data[row] = rng.choice([1e300, np.nan, -np.inf, 5.0])
-            protects = _guarantee.ALL_ROWS if route == "blocks" else _fitting.TRAIN
+            protects = guarantees.ALL_ROWS if route == "blocks" else fitting.TRAIN
             ledger.create(path, notion="dp", level=5.0, delta=1e-2, total_variation=1e-3, protects=protects)
             caplog.clear()
             seen = []
@@ -349,7 +349,7 @@ def test_no_row_is_told_by_what_float32_does_not_hold(route, junk, capfd):
     """Neither feature nor label: NumPy warns of a float64 that it casts to infinity."""
     data, labels = X.copy(), 0.5 + 0.2 * X[:, 0]
     data[7, 1] = labels[9] = junk
-    options = {"training": DPSGD(_models.regression(3)), "route": route, "epsilon": 8.0}
+    options = {"training": DPSGD(models.regression(3)), "route": route, "epsilon": 8.0}
     with jax.enable_x64(False), warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         assert tuned((data, labels), **options).model is not None
@@ -384,11 +384,11 @@ def test_blocks_at_once_that_fail_have_lost_unheard(capfd):
         ({"settings": [SETTINGS[0] | {"learning_rate": -1.0}]}, "learning_rate must be positive"),
         ({"settings": [SETTINGS[0] | {"clip_norm": 0.0}]}, "clip_norm must be positive"),
         ({"on_error": "ignore"}, "on_error must be"),
-        ({"training": DPSGD(_models.mlp(3, (2**12,), 2), classes=(0, 1))}, "fewer than .* scores a layer"),
+        ({"training": DPSGD(models.mlp(3, (2**12,), 2), classes=(0, 1))}, "fewer than .* scores a layer"),
     ],
 )
 def test_what_no_training_would_take_is_refused_before_anything_is_charged(options, said, route, tmp_path):
-    path, protects = tmp_path / "budget", _guarantee.ALL_ROWS if route == "blocks" else _fitting.TRAIN
+    path, protects = tmp_path / "budget", guarantees.ALL_ROWS if route == "blocks" else fitting.TRAIN
     ledger.create(path, notion="dp", level=5.0, delta=1e-2, total_variation=1e-3, protects=protects)
     with pytest.raises(ValueError, match=said):
         tuned(route=route, ledgers={protects: Recording(path, "one")}, **options)
@@ -416,7 +416,7 @@ def test_what_is_trained_has_the_noise_that_is_stated(route):
     stated = found.guarantees[0].level
     if route == "selection":
         assert set(given) == {found.noise}
-        law = accounting.repetitions(_joint_tuning.ETA, _joint_tuning.MEAN_RUNS)
+        law = accounting.repetitions(joint_tuning.ETA, joint_tuning.MEAN_RUNS)
         assert accounting.selection_epsilon(law, stage.gaussian_stage(1 / found.noise).profile, 1e-4) <= stated * (
             1 + 1e-6
         )
@@ -454,11 +454,11 @@ def test_rows_are_held_out_without_looking():
 
 def test_noise_in_floats_is_assumed_ideal():
     for route in ROUTES:
-        training = DPSGD(_models.logistic_regression(3), classes=(0, 1), noise="float")
+        training = DPSGD(models.logistic_regression(3), classes=(0, 1), noise="float")
         assert all(
-            _assumptions.IDEAL_NOISE in each.assumptions for each in tuned(training=training, route=route).guarantees
+            assumptions.IDEAL_NOISE in each.assumptions for each in tuned(training=training, route=route).guarantees
         )
-        assert not any(_assumptions.IDEAL_NOISE in each.assumptions for each in tuned(route=route).guarantees)
+        assert not any(assumptions.IDEAL_NOISE in each.assumptions for each in tuned(route=route).guarantees)
 
 
 @pytest.mark.parametrize(
@@ -476,7 +476,7 @@ def test_noise_in_floats_is_assumed_ideal():
 )
 @pytest.mark.parametrize("route", ROUTES)
 def test_rows_of_other_shapes_are_refused_before_anything_is_charged(rows, kind, said, route, tmp_path):
-    recording = {_guarantee.ALL_ROWS: Recording(tmp_path / "none", "one")}
+    recording = {guarantees.ALL_ROWS: Recording(tmp_path / "none", "one")}
     with pytest.raises(kind, match=said):
         tuned(rows, route=route, ledgers=recording)
     with pytest.raises(ValueError, match="validation must"):
@@ -486,7 +486,7 @@ def test_rows_of_other_shapes_are_refused_before_anything_is_charged(rows, kind,
 @pytest.mark.parametrize("name", ["optimizer", "noise"])
 def test_a_training_of_unknown_words_is_none(name):
     with pytest.raises(ValueError, match=name):
-        tuning.DPSGD(_models.logistic_regression(3), classes=(0, 1), **{name: "adamw"})
+        tuning.DPSGD(models.logistic_regression(3), classes=(0, 1), **{name: "adamw"})
 
 
 def test_a_delta_of_one_over_the_rows_is_refused_unless_said_so():
@@ -530,6 +530,6 @@ def test_what_is_out_of_range_is_refused(options, kind, said):
 
 def test_small_batches_share_a_program_and_a_score_of_zero_means_the_first_class():
     assert [trainings._room(batch) for batch in (1, 2, 8, 9, 100)] == [8, 8, 8, 16, 128]
-    training = tuning.DPSGD(_models.logistic_regression(3), classes=(4, 7))
-    zero = jax.tree.map(np.zeros_like, _models.init_params(jax.random.key(0), training.model, float))
+    training = tuning.DPSGD(models.logistic_regression(3), classes=(4, 7))
+    zero = jax.tree.map(np.zeros_like, models.init_params(jax.random.key(0), training.model, float))
     np.testing.assert_array_equal(training.losses(zero, (X[:3], np.array([4, 7, 4]))), [0.0, 1.0, 0.0])

@@ -40,13 +40,15 @@ from jaxdpbo import (
     transforms,
     tuning,
 )
+from jaxdpbo.accounting import stage
+from jaxdpbo.guarantee import assumptions, composed_guarantee
+from jaxdpbo.guarantee import guarantees as _guarantee
 from jaxdpbo.integrations.optuna import private_study
 from jaxdpbo.integrations.sklearn import PrivateSearchCV
-from jaxdpbo.privacy import _assumptions, _composed_guarantee, _guarantee, _private_mean
-from jaxdpbo.privacy._accounting import stage
-from jaxdpbo.privacy._mechanisms import tables
-from jaxdpbo.training import _dp_optim
-from jaxdpbo.tuning import _joint_tuning, _least_epsilon, _repetition
+from jaxdpbo.noise import private_mean
+from jaxdpbo.noise.mechanisms import tables
+from jaxdpbo.training import dp_optim
+from jaxdpbo.tuning import joint_tuning, least_epsilon_search, repetition
 
 KEY = {"key": jax.random.key(11), "insecure_key": True}
 USERS, HUGE = 6, 1e9
@@ -205,7 +207,7 @@ def rows_at(distance: float) -> list[tuple[int, np.ndarray]]:
 
 DIAGONAL = [(0, with_first(ROWS[0] + np.array(sign) / 2**0.5)) for sign in ([1, 1], [1, -1], [-1, 1], [-1, -1])]
 FAR = [(0, with_first(row)) for row in ([-1e9, -1e9], [1e300, 0.0], [np.nan, 1.0], [0.0, 0.0])]
-CURATE = ("privacy._transforms.curation.curate",)
+CURATE = ("transforms.curation.curate",)
 
 TARGETS, RECORDS = np.random.default_rng(1).normal(size=20), 20
 FEATURES = np.random.default_rng(2).normal(size=(RECORDS, 2))
@@ -233,9 +235,9 @@ def call_private_front(data, **more):
     return (found.settings, found.errors, found.models), found.guarantees
 
 
-LOOP, SCAN, MINIMIZE = (f"drivers.{name}" for name in ("_loop.run_loop", "_scan.run_scan", "_minimize.minimize"))
-OBJECTIVE = "drivers._private_objective.PrivateObjective"
-SEARCH_CV = "integrations.sklearn._search.PrivateSearchCV.fit"
+LOOP, SCAN, MINIMIZE = (f"drivers.{name}" for name in ("loop.run_loop", "scan.run_scan", "minimization.minimize"))
+OBJECTIVE = "drivers.private_objective.PrivateObjective"
+SEARCH_CV = "integrations.sklearn.search.PrivateSearchCV.fit"
 BLOCK_ROW = first_trained_row()
 RANGE = {"loss_range": (-1.0, 1.0)}
 PAIR = {"mu": None, "epsilon": 1.0, "delta": 1e-5}
@@ -271,10 +273,10 @@ CALLS = {
     "run_scan": Call(call_driver(drivers.run_scan), one_huge(), MIRRORED, (SCAN,)),
     "run_loop": Call(call_driver(drivers.run_loop), one_huge(), MIRRORED, (LOOP,)),
     "by_person": Call(
-        call_by_person, one_huge(), [(0, with_row(0, -HUGE)), *MIRRORED], ("privacy._separable.by_person.ByPerson",)
+        call_by_person, one_huge(), [(0, with_row(0, -HUGE)), *MIRRORED], ("separable.by_person.ByPerson",)
     ),
     "blocks": Call(
-        call_blocks, with_row(BLOCK_ROW, HUGE), [(0, with_row(BLOCK_ROW, -HUGE))], ("privacy._separable.blocks.Blocks",)
+        call_blocks, with_row(BLOCK_ROW, HUGE), [(0, with_row(BLOCK_ROW, -HUGE))], ("separable.blocks.Blocks",)
     ),
     "PrivateObjective": Call(call_objective(), one_huge(), MIRRORED, (OBJECTIVE,)),
     "PrivateObjective, private range": Call(
@@ -284,11 +286,11 @@ CALLS = {
     "PrivateObjective, epsilon": Call(call_objective(**PAIR), one_huge(), MIRRORED, (OBJECTIVE,)),
     "private_study": Call(
         call_study, one_huge(), MIRRORED, (
-            "integrations.optuna._study.private_study", "integrations.optuna._study.PrivateStudy"
+            "integrations.optuna.study.private_study", "integrations.optuna.study.PrivateStudy"
         ),
     ),
     "private_study, epsilon": Call(
-        partial(call_study, **PAIR), one_huge(), MIRRORED, ("integrations.optuna._study.private_study",)
+        partial(call_study, **PAIR), one_huge(), MIRRORED, ("integrations.optuna.study.private_study",)
     ),
     "PrivateSearchCV": Call(
         call_search_cv, np.array([0, 1, 1, 0, 1, 0]), [(0, np.array([1, 1, 1, 0, 1, 0]))], (SEARCH_CV,)
@@ -311,7 +313,7 @@ CALLS = {
     ),
     "private_front": Call(
         call_private_front, examples(HUGE), [(0, examples(-HUGE)), (1, examples(HUGE, HUGE))],
-        ("tuning._front.private_front",), 0.5,
+        ("tuning.front.private_front",), 0.5,
     ),
 }  # fmt: skip
 
@@ -360,7 +362,7 @@ def check(call: Call, fresh) -> dict[str, Any]:
         changed = sum(variation_of(new) for old, new in pairs if not np.array_equal(old.onto, new.onto))
         assert changed <= stated[place].total_variation * (1 + 1e-9), "the variation of noise is not stated"
     floats = any(draw.mechanism.startswith("float") for draw in draws)
-    assert all(floats == (_assumptions.IDEAL_NOISE in each.assumptions) for each in stated)
+    assert all(floats == (assumptions.IDEAL_NOISE in each.assumptions) for each in stated)
     assert max(shares.values()) <= 1 + 1e-6, f"more is drawn than is charged: {shares}"
     assert min(shares.values()) >= call.attained, f"less is drawn than is charged: {shares}"
     return {
@@ -430,9 +432,9 @@ def call_tune_and_train(data, **more):
 
 def test_each_run_of_a_selection_draws_what_a_run_costs(fresh, monkeypatch, record_property):
     """And the number of runs has the law of the theorem (``test_selection_accounting`` is about its cost)."""
-    stated, real = {}, _joint_tuning._selection.selection_guarantees
+    stated, real = {}, joint_tuning.selection.selection_guarantees
     monkeypatch.setattr(
-        _joint_tuning._selection,
+        joint_tuning.selection,
         "selection_guarantees",
         lambda *arguments: stated.update(zip(signature(real).parameters, arguments, strict=True)) or real(*arguments),
     )
@@ -458,10 +460,10 @@ def test_each_run_of_a_selection_draws_what_a_run_costs(fresh, monkeypatch, reco
         row |= {"composed": f"{conformance.epsilon_at(conformance.level_of(tape.terms(run)), 1e-5):.4f}"}
         record_property("conformance", row)
     law = stated["repetitions"]
-    assert (law.eta, law.mean) == (_joint_tuning.ETA, 3.0)
+    assert (law.eta, law.mean) == (joint_tuning.ETA, 3.0)
     assert all(each.total_variation >= law.mean * stated["run_total_variation"] for each in guarantees)
-    table = _repetition.table(law)
-    chances = np.diff([0, *table.ends]).astype(float) / 2.0**_repetition.BITS
+    table = repetition.table(law)
+    chances = np.diff([0, *table.ends]).astype(float) / 2.0**repetition.BITS
     wanted = list(map(float, repetition_law(law.eta, law.gamma, len(chances))))
     np.testing.assert_allclose(chances, wanted, rtol=1e-9, atol=1e-20)
     assert chances @ np.arange(1, len(chances) + 1) == pytest.approx(law.mean)
@@ -469,9 +471,9 @@ def test_each_run_of_a_selection_draws_what_a_run_costs(fresh, monkeypatch, reco
 
 def test_each_run_of_a_search_for_the_least_epsilon_draws_what_its_level_costs(fresh, monkeypatch, record_property):
     """Training rows: the noise of the run's level; validation rows: the same at every level."""
-    noises, plans, fit, plan = [], [], tuning.DPSGD.fit, _least_epsilon._plan
+    noises, plans, fit, plan = [], [], tuning.DPSGD.fit, least_epsilon_search._plan
     monkeypatch.setattr(tuning.DPSGD, "fit", lambda *given: noises.append(given[2]) or fit(*given))
-    monkeypatch.setattr(_least_epsilon, "_plan", lambda *given: plans.append(plan(*given)) or plans[-1])
+    monkeypatch.setattr(least_epsilon_search, "_plan", lambda *given: plans.append(plan(*given)) or plans[-1])
     options = {"error": 0.1, "epsilons": (1.0, 3.0), "delta": 1e-3, "mean": 8.0} | KEY
 
     def enter(data):
@@ -492,7 +494,7 @@ def test_each_run_of_a_search_for_the_least_epsilon_draws_what_its_level_costs(f
         for noise, run in zip(of_runs, runs, strict=True):
             cost = regression().cost(SETTINGS[0], noise, len(train[1]))
             if rows == "validation rows":
-                cost = stage.gaussian_stage(_composed_guarantee.gdp_guarantee(plans[0].score, rows).level)
+                cost = stage.gaussian_stage(composed_guarantee.gdp_guarantee(plans[0].score, rows).level)
             assert is_tight(cost.profile, conformance.level_of(tape.terms(run)))
             variation = sum(variation_of(new) for _, new in run)
             assert all(each.total_variation >= options["mean"] * variation * (1 - 1e-9) for each in found.guarantees)
@@ -553,20 +555,20 @@ def test_a_ledger_is_charged_the_whole_guarantee(name, tmp_path, record_property
 
 
 PLAYED = {name for call in CALLS.values() for name in call.names} | {
-    "tuning._joint_tuning.tune_and_train",
-    "tuning._least_epsilon.least_epsilon",
-    "drivers._sweep.sweep",
+    "tuning.joint_tuning.tune_and_train",
+    "tuning.least_epsilon_search.least_epsilon",
+    "drivers.seed_sweep.sweep",
 }
 # Entry points without a call of their own here, by the reason.
 UNPLAYED = {
-    "what is drawn is the caller's": "tuning._selection.private_selection",
-    "tune_and_train behind encoded columns": "integrations.sklearn._private_models.PrivateClassifier.fit "
-    "integrations.sklearn._private_models.PrivateRegressor.fit",
-    "no draw, a hash of public values": "drivers._recorded_run.make_subject",
-    "a share of noise, in tests/test_silos.py": "silos._silo.Silo",
-    "run_scan in parts: the bits of a run in one": "drivers._checkpoint.begin_checkpoint drivers._checkpoint.finish",
-    "inside of a call": "drivers._result.to_arrays privacy._separable.objectives.PerUser "
-    "drivers._separability.prepare_objective privacy._separable.objectives.CheckedObjective",
+    "what is drawn is the caller's": "tuning.selection.private_selection",
+    "tune_and_train behind encoded columns": "integrations.sklearn.private_models.PrivateClassifier.fit "
+    "integrations.sklearn.private_models.PrivateRegressor.fit",
+    "no draw, a hash of public values": "drivers.recorded_run.make_subject",
+    "a share of noise, in tests/test_silos.py": "silos.silo.Silo",
+    "run_scan in parts: the bits of a run in one": "drivers.checkpoint.begin_checkpoint drivers.checkpoint.finish",
+    "inside of a call": "drivers.result.to_arrays separable.objectives.PerUser "
+    "drivers.separability.prepare_objective separable.objectives.CheckedObjective",
 }
 
 
@@ -592,21 +594,21 @@ def test_a_peers_blocks_state_the_variation_of_their_search(fresh):
 def draw_floats(monkeypatch):
     """Exact noise of DP-SGD drawn as floats, and rounded."""
     monkeypatch.setattr(
-        _dp_optim, "_noise",
-        lambda key, count: jnp.rint(_dp_optim.SIGMA * jax.random.normal(key, (count,))).astype(jnp.int32),
+        dp_optim, "_noise",
+        lambda key, count: jnp.rint(dp_optim.SIGMA * jax.random.normal(key, (count,))).astype(jnp.int32),
     )  # fmt: skip
 
 
 def halve_sensitivity(monkeypatch):
     """Of float DP-SGD: as if a row were removed and none put in its place."""
-    monkeypatch.setattr(_dp_optim._sensitivity, "clipped_sum", lambda clip_norm: clip_norm)
+    monkeypatch.setattr(dp_optim.sensitivity, "clipped_sum", lambda clip_norm: clip_norm)
 
 
 def halve_noise(monkeypatch):
     """Of several evaluations of a step, the noise is for one."""
-    real = _private_mean.perturb_losses
+    real = private_mean.perturb_losses
     monkeypatch.setattr(
-        _private_mean, "perturb_losses",
+        private_mean, "perturb_losses",
         lambda key, budget, *rest: real(key, dataclasses.replace(budget, sigma=budget.sigma // 2), *rest),
     )  # fmt: skip
 

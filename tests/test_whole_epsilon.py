@@ -10,8 +10,8 @@ from oracles import conformance
 
 import jaxdpbo
 from jaxdpbo import Execution, Recording, Search, accounting, drivers, ledger, space
-from jaxdpbo.drivers import _methods
-from jaxdpbo.privacy import _requested_budget
+from jaxdpbo.accounting import requested_budget
+from jaxdpbo.drivers import methods
 
 LEAST = 0.98
 BOX = {"low": [0.0, 0.0], "high": [1.0, 1.0]}
@@ -27,7 +27,7 @@ def previewed(epsilon, delta, *, loss_range=(0.0, 4.0), search_space=BOX, **sear
 
 
 @pytest.mark.parametrize(("share", "wide"), [(0.0, True), (0.2, True), (0.2, False)])
-@pytest.mark.parametrize("method", _methods.METHODS)
+@pytest.mark.parametrize("method", methods.METHODS)
 def test_every_method_spends_the_epsilon(method, share, wide):
     for epsilon, delta, noise in [(*budget, "exact") for budget in BUDGETS] + [(1.0, 1e-5, "float")]:
         with jax.enable_x64(wide):
@@ -113,7 +113,7 @@ def spend(path, method, run=None, **options):
 
 @pytest.mark.parametrize("method", ["in_order", "choice"])
 def test_a_ledger_of_its_notion_pays_the_stated_epsilon_and_one_of_gdp_the_implied_level(method, tmp_path):
-    implied = _requested_budget.requested_mu(epsilon=1.0, delta=1e-5)
+    implied = requested_budget.requested_mu(epsilon=1.0, delta=1e-5)
     whole = accounting.gdp_epsilon(implied, 1e-5)
     ledger.create(tmp_path / "dp", notion="dp", level=1, delta=1e-5)
     ledger.create(tmp_path / "gdp", epsilon=whole * (1 + 1e-9), delta=1e-5)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from jaxdpbo.privacy._accounting import stage
+from jaxdpbo.accounting import stage
 
 
 class Trivial:

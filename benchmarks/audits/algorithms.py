@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.audits.rows import Row, claim, score_both, simulate
-from jaxdpbo import dp_gp_ucb, drivers, gp_ucb, kernels, private_search
-from jaxdpbo._algorithms import dp_gd, dp_gibo, private_estimate, private_evaluations
-from jaxdpbo.privacy import _auditing, _choice
+from jaxdpbo import audit, dp_gp_ucb, drivers, gp_ucb, kernels, private_search
+from jaxdpbo.algorithms import dp_gd, dp_gibo, private_estimate, private_evaluations
+from jaxdpbo.noise import choice as _choice
 
 USERS, STEPS, STEP_SIZE = 2, 3, 1e-3
 WORST = np.array([1e6, 0.0]), np.array([-1e6, 0.0])  # slopes far beyond the clip, always of one sign
@@ -146,7 +146,7 @@ def _gains(release):
     def scores(trials):
         drawn = simulate(draw_release, *data, trials)
         if release == "point":
-            return _auditing.outcome_scores(*(outputs["row"] for outputs in drawn))
+            return audit.outcome_scores(*(outputs["row"] for outputs in drawn))
         return score_both(ratio, drawn)
 
     return Row(f"dp_gp_ucb, Algorithm 3 in order: {release}", dp_gp_ucb.algorithm.privacy(chosen), scores)

@@ -7,8 +7,7 @@ import jax
 import numpy as np
 
 from benchmarks.audits.rows import BLOCK, Row, Scores
-from jaxdpbo import transforms
-from jaxdpbo.privacy import _auditing
+from jaxdpbo import audit, transforms
 
 EPSILON, DELTA = 2.0, 1e-3
 CENTRE = np.zeros(2)
@@ -74,7 +73,7 @@ def _responses(chosen, trials):
         z = np.asarray(_curate_pair(key, chosen, CELLS[0], CELLS[1]).z)
         return np.argmin(np.sum(np.square(z[:, None] - CELLS[None]), axis=2), axis=1)
 
-    return _auditing.outcome_scores(*_run_blocks(block, trials))
+    return audit.outcome_scores(*_run_blocks(block, trials))
 
 
 def _curate_pair(key, chosen, first, second) -> transforms.CuratedRows:

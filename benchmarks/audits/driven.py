@@ -19,8 +19,9 @@ import numpy as np
 from benchmarks.audits.algorithms import STEP_SIZE, WORST, either_end, slope_times_place
 from benchmarks.audits.rows import Row, claim
 from jaxdpbo import accounting, drivers, ledger
-from jaxdpbo._algorithms import dp_gd
-from jaxdpbo.privacy import _clipping, _guarantee
+from jaxdpbo.algorithms import dp_gd
+from jaxdpbo.guarantee import guarantees
+from jaxdpbo.noise import clipping
 
 BUDGETS = 0.3, 1.0  # of the two configs of a sweep
 SLOPES = dp_gd.gradient_objective(slope_times_place)
@@ -82,7 +83,7 @@ def _sum(gradients: np.ndarray, configs: list[dp_gd.Config]) -> np.ndarray:
 
 def _difference(gradients: np.ndarray, configs: list[dp_gd.Config]) -> np.ndarray:
     """In units of the grid, where equal noise would cancel."""
-    units = [float(_clipping.grid_step(config.clip_norm, config.budget.radius, 1)) / config.users for config in configs]
+    units = [float(clipping.grid_step(config.clip_norm, config.budget.radius, 1)) / config.users for config in configs]
     return gradients[1] / units[1] - gradients[0] / units[0]
 
 
@@ -90,7 +91,7 @@ def _difference(gradients: np.ndarray, configs: list[dp_gd.Config]) -> np.ndarra
 
 
 @cache
-def _statement() -> _guarantee.Guarantee:
+def _statement() -> guarantees.Guarantee:
     return dp_gd.privacy(_descent(1.0, 2))
 
 
@@ -120,7 +121,7 @@ def _neighbour_scores(trials: int, score: Callable[..., float]) -> tuple[np.ndar
     return scores[0], scores[1]
 
 
-def _attack_in_ledger(attack: Callable[..., Any], statement: _guarantee.Guarantee, data: Any, draw: Any) -> Any:
+def _attack_in_ledger(attack: Callable[..., Any], statement: guarantees.Guarantee, data: Any, draw: Any) -> Any:
     with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
         path = Path(folder) / "ledger.jsonl"
         ledger.create(path, notion="gdp", level=2, relation="replace_one", protects=statement.protects)
@@ -183,7 +184,7 @@ def _objective(path: Path | None, losses: np.ndarray) -> drivers.PrivateObjectiv
 
 
 @cache
-def _objective_statement() -> _guarantee.Guarantee:
+def _objective_statement() -> guarantees.Guarantee:
     return _objective(None, np.zeros(2)).guarantee
 
 

@@ -5,8 +5,7 @@ import numpy as np
 
 from benchmarks.audits import algorithms
 from benchmarks.audits.rows import Row, claim, score_both, simulate
-from jaxdpbo import dp_gp_ucb, drivers, gp_ucb, mechanisms, random_search, transforms
-from jaxdpbo.privacy import _auditing
+from jaxdpbo import audit, dp_gp_ucb, drivers, gp_ucb, mechanisms, random_search, transforms
 
 ROWS = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 2.0], [0.5, 0.5]])
 ASSUMED = 1.0  # an epsilon that somebody might take for granted where nothing is claimed
@@ -56,7 +55,7 @@ def _worst_pair(number, variance):
 
     def scores(trials):
         drawn = simulate(row_of, np.array([900.0, -900.0]), np.array([-900.0, 900.0]), trials, together=False)
-        return _auditing.outcome_scores(*drawn)
+        return audit.outcome_scores(*drawn)
 
     name = f"dp_gp_ucb, Algorithm {number}, on the worst pair (paper: corollary {number})"
     return Row(name, claim("dp", 1.0, delta=0.05), scores, holds=False)
@@ -115,4 +114,4 @@ def _gp_ucb_scores(trials):
         return released.point[0]
 
     drawn = simulate(point, np.array([[1.0, 0.0], [0.0, 0.5]]), np.array([[0.0, 1.0], [0.0, 0.5]]), trials)
-    return _auditing.outcome_scores(*(np.rint(points).astype(int) for points in drawn))
+    return audit.outcome_scores(*(np.rint(points).astype(int) for points in drawn))

@@ -7,8 +7,9 @@ import numpy as np
 
 from benchmarks.audits.rows import Row, Scores, claim
 from jaxdpbo import accounting
-from jaxdpbo.privacy._accounting import stage
-from jaxdpbo.tuning import _fitting, _front
+from jaxdpbo.accounting import stage
+from jaxdpbo.tuning import fitting
+from jaxdpbo.tuning import front as _front
 
 RECORDS, EPSILON, DELTA = 50, 8.0, 1e-3
 SETTINGS, LEVELS, COUNT = (0.2, 0.8), np.array([2.0, 3.0, 4.0]), 6
@@ -36,7 +37,7 @@ def rows() -> list[Row]:
 
 def _models(trials: int) -> Scores:
     """The likelihood ratio of all that left, every model by its noise, of no row that is 1 and of one."""
-    asked = _fitting.TuningArguments(Count(), SETTINGS, EPSILON, DELTA, None, None, True, "raise")  # pyright: ignore
+    asked = fitting.TuningArguments(Count(), SETTINGS, EPSILON, DELTA, None, None, True, "raise")  # pyright: ignore
     plan, labels = _front._plan(asked, LEVELS, COUNT, DELTA, RECORDS, RECORDS), np.zeros(RECORDS, int)
     scores = []
     for ones in (0, 1):

@@ -9,8 +9,8 @@ import numpy as np
 
 from benchmarks.audits.rows import Row, Scores, claim
 from jaxdpbo import tuning
-from jaxdpbo.privacy._accounting import stage
-from jaxdpbo.tuning import _least_epsilon
+from jaxdpbo.accounting import stage
+from jaxdpbo.tuning import least_epsilon_search
 
 RECORDS, LEVELS, DELTA = 50, (0.5, 4.0), 1e-4
 OPTIONS = {"error": 0.5, "epsilons": LEVELS, "validation_epsilon": 8.0, "mean": 4.0, "eta": 0.0, "insecure_key": True}
@@ -53,14 +53,14 @@ def rows() -> list[Row]:
 def _releases(trials: int) -> Scores:
     """Scores on rows without a 1, and with a single 1: the epsilon of the released response, -1 without a release."""
     plans: list[Any] = []
-    calibrate, scores = _least_epsilon._plan, []
+    calibrate, scores = least_epsilon_search._plan, []
 
     def plan(*public: Any) -> Any:
         """Calibrate the noise once, for all trials."""
         plans.extend([] if plans else [calibrate(*public)])
         return plans[0]
 
-    with mock.patch.object(_least_epsilon, "_plan", plan):
+    with mock.patch.object(least_epsilon_search, "_plan", plan):
         for ones in (0, 1):
             features = (np.arange(RECORDS) < ones).astype(float)[:, None]
             scores.append(np.array([_score(features, jax.random.key(2 * trial + ones)) for trial in range(trials)]))

@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.audits import one_run
 from benchmarks.audits.rows import Row, claim
-from jaxdpbo.silos import _masks
+from jaxdpbo.silos import masks
 
 SEEDS = 2**28
 BLOCK, LANES = 2**20, 2**13  # seeds of a call, and of a vector in the cache
@@ -50,9 +50,9 @@ def attack_secagg(first: int = 0, last: int = SEEDS) -> Guesses:
 def attack_silos(*, masked: bool = True) -> Guesses:
     """The same search for the mask of ``jaxdpbo.silos``, in the low 32 bits of a silo's answer."""
     coins = np.random.default_rng(1).integers(0, 2, NUMBERS)
-    private = {name: _masks.generate_key() for name in "AB"}
-    publics = {name: _masks.public_key(key) for name, key in private.items()}
-    mask = _masks.make_mask("A", private["A"], publics, b"audit", NUMBERS) * np.uint64(masked)
+    private = {name: masks.generate_key() for name in "AB"}
+    publics = {name: masks.public_key(key) for name, key in private.items()}
+    mask = masks.make_mask("A", private["A"], publics, b"audit", NUMBERS) * np.uint64(masked)
     words = (coins.astype(np.uint64) * np.uint64(TARGET) + mask) % np.uint64(MODULUS)
     return coins, _centre(_unmask(words.astype(np.int64), 0, SEEDS))
 

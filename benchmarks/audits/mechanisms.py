@@ -10,8 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.audits.rows import Row, claim, score_both, simulate
-from jaxdpbo.privacy import _accounting, _auditing, _clipping, _mechanisms, _private_scale, _wide_integers
-from jaxdpbo.privacy._accounting import noise_shares
+from jaxdpbo import accounting, audit
+from jaxdpbo.accounting import noise_shares
+from jaxdpbo.noise import clipping, mechanisms, private_scale, wide_integers
 
 MOVED, RATE = 8, Fraction(1, 8)  # on the grid: one unit of epsilon
 TRUTH, CHANCES = Fraction(6, 10), (Fraction(6, 10), Fraction(2, 10), Fraction(2, 10))
@@ -22,29 +23,29 @@ FAR = 24  # cells, of the planar noise: a cone behind the first point, which is 
 
 def rows() -> list[Row]:
     return [
-        _noise_row("gaussian, float", "gdp", 1.0, lambda key: _mechanisms.gaussian(key, jnp.zeros(()), 1.0), 1.0),
-        _noise_row("laplace, float", "dp", 1.0, lambda key: _mechanisms.laplace(key, jnp.zeros(()), 1.0), 1.0),
+        _noise_row("gaussian, float", "gdp", 1.0, lambda key: mechanisms.gaussian(key, jnp.zeros(()), 1.0), 1.0),
+        _noise_row("laplace, float", "dp", 1.0, lambda key: mechanisms.laplace(key, jnp.zeros(()), 1.0), 1.0),
         *(
             _noise_row(
                 f"rounded_gaussian, sigma {sigma}",
                 "gdp",
-                _accounting.rounded_gaussian_mu(sigma, sigma),
-                lambda key, sigma=sigma: _mechanisms.rounded_gaussian(key, (), sigma),
+                accounting.rounded_gaussian_mu(sigma, sigma),
+                lambda key, sigma=sigma: mechanisms.rounded_gaussian(key, (), sigma),
                 sigma,
             )
             for sigma in (4, 64)  # one table, and the sum of two
         ),
-        _noise_row("discrete_laplace", "dp", 1.0, lambda key: _mechanisms.discrete_laplace(key, (), RATE), MOVED),
-        _choice_row("exponential, float", lambda key, scores: _mechanisms.exponential(key, scores, 1.0, 1.0), 1.0, 3.0),
+        _noise_row("discrete_laplace", "dp", 1.0, lambda key: mechanisms.discrete_laplace(key, (), RATE), MOVED),
+        _choice_row("exponential, float", lambda key, scores: mechanisms.exponential(key, scores, 1.0, 1.0), 1.0, 3.0),
         _choice_row(
             "exact_exponential",
-            lambda key, scores: _mechanisms.exact_exponential(key, scores.astype(jnp.int32), RATE / 2),
+            lambda key, scores: mechanisms.exact_exponential(key, scores.astype(jnp.int32), RATE / 2),
             MOVED,
             3 * MOVED,
         ),
         _choice_row(
             "noisy_argmax (geometric)",
-            lambda key, scores: _mechanisms.noisy_argmax(key, scores.astype(jnp.int32), RATE / 2),
+            lambda key, scores: mechanisms.noisy_argmax(key, scores.astype(jnp.int32), RATE / 2),
             MOVED,
             MOVED,
         ),
@@ -60,7 +61,7 @@ def rows() -> list[Row]:
             f"discrete_gaussian, sigma {SHARE}",
             "gdp",
             noise_shares.discrete_gaussian_mu(SHARE, SHARE**2),
-            lambda key: _mechanisms.discrete_gaussian(key, (), SHARE),
+            lambda key: mechanisms.discrete_gaussian(key, (), SHARE),
             SHARE,
         ),
         Row("clipped_sum + rounded_gaussian", _sum_claim(), _clipped_sum),
@@ -69,14 +70,14 @@ def rows() -> list[Row]:
 
 def _scale() -> Row:
     """One user alone, whose number is below the whole grid or above it."""
-    budget = _private_scale.budget(1.0, "exact", dtype=float)
+    budget = private_scale.budget(1.0, "exact", dtype=float)
 
     def scores(trials):
-        median = partial(_private_scale.median, budget=budget)
+        median = partial(private_scale.median, budget=budget)
         ends = np.array([2.0**50]), np.array([0.0])
         return score_both(np.log2, simulate(lambda key, number: median(key, numbers=number), *ends, trials))
 
-    return Row("private_scale.median", claim("gdp", _private_scale.level(budget)), scores)
+    return Row("private_scale.median", claim("gdp", private_scale.level(budget)), scores)
 
 
 def _noise_row(name: str, notion: str, level: float, noise: Callable[[Any], Any], moved: float) -> Row:
@@ -98,26 +99,26 @@ def _choice_row(name: str, choose: Callable[[Any, Any], Any], moved: float, behi
     offset = 100.0 * moved  # exact_exponential counts from 0
 
     def scores(trials):
-        return _auditing.outcome_scores(*simulate(choose, first + offset, second + offset, trials))
+        return audit.outcome_scores(*simulate(choose, first + offset, second + offset, trials))
 
     return Row(name, claim("dp", 1.0), scores)
 
 
 def _planar_scores(trials):
     points = np.array([0, 0], np.int32), np.array([FAR, 0], np.int32)
-    drawn = simulate(lambda key, point: point + _mechanisms.planar_laplace(key, 1, RATE)[0], *points, trials)
+    drawn = simulate(lambda key, point: point + mechanisms.planar_laplace(key, 1, RATE)[0], *points, trials)
     return score_both(lambda z: np.linalg.norm(z - points[1], axis=1) - np.linalg.norm(z, axis=1), drawn)
 
 
 def _outcome(trials):
     def response(key, truth):
-        return (truth + _mechanisms.outcome(key, (), CHANCES)) % len(CHANCES)
+        return (truth + mechanisms.outcome(key, (), CHANCES)) % len(CHANCES)
 
-    return _auditing.outcome_scores(*simulate(response, 0, 1, trials))
+    return audit.outcome_scores(*simulate(response, 0, 1, trials))
 
 
 def _sum_claim():
-    return claim("gdp", _accounting.rounded_gaussian_mu(2 * RADIUS, WIDTH))
+    return claim("gdp", accounting.rounded_gaussian_mu(2 * RADIUS, WIDTH))
 
 
 def _clipped_sum(trials):
@@ -125,8 +126,8 @@ def _clipped_sum(trials):
     losses = np.array([[1e6, 0.3, -0.2], [1e6, -0.1, 0.4]])
 
     def release_sum(key, losses):
-        total, _, _ = _clipping.weighted_clipped_sum(jnp.eye(2), losses, jnp.ones(()), jnp.int32(RADIUS))
-        noise = _wide_integers.widen(_mechanisms.rounded_gaussian(key, (2,), WIDTH))
-        return jnp.sum(_wide_integers.to_float(_wide_integers.add(total, noise), losses.dtype))
+        total, _, _ = clipping.weighted_clipped_sum(jnp.eye(2), losses, jnp.ones(()), jnp.int32(RADIUS))
+        noise = wide_integers.widen(mechanisms.rounded_gaussian(key, (2,), WIDTH))
+        return jnp.sum(wide_integers.to_float(wide_integers.add(total, noise), losses.dtype))
 
     return simulate(release_sum, losses, losses * np.array([[-1.0, 1.0, 1.0]]), trials)

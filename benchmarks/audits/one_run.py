@@ -16,8 +16,9 @@ import numpy as np
 
 from benchmarks.audits.rows import Row, claim
 from jaxdpbo import Execution, Search, minimize, preview, training, tuning
-from jaxdpbo.privacy import _auditing, _private_mean, _wide_integers
-from jaxdpbo.training import _dp_optim
+from jaxdpbo import audit as _auditing
+from jaxdpbo.noise import private_mean, wide_integers
+from jaxdpbo.training import dp_optim
 
 DELTA, CONFIDENCE = 1e-5, 0.95
 GUESSED = 0.3  # share of the canaries that are guessed: the surest
@@ -105,15 +106,15 @@ def _epsilon_of_search() -> float:
 
 
 def _remove_training_noise() -> AbstractContextManager:
-    return _Planted(_dp_optim, "_noise", lambda key, count: jnp.zeros(count, jnp.int32))
+    return _Planted(dp_optim, "_noise", lambda key, count: jnp.zeros(count, jnp.int32))
 
 
 def _remove_sum_noise() -> AbstractContextManager:
     def perturb(key, budget, total, deviation):
         del key, deviation
-        return total if isinstance(total, _wide_integers.Wide) else total / budget.users
+        return total if isinstance(total, wide_integers.Wide) else total / budget.users
 
-    return _Planted(_private_mean, "_perturb", perturb)
+    return _Planted(private_mean, "_perturb", perturb)
 
 
 class _Planted:

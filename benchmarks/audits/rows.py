@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo.privacy import _auditing, _guarantee
+from jaxdpbo import audit as _auditing
+from jaxdpbo.guarantee import guarantees
 
 BLOCK = 2_000  # trials in one call of a compiled program
 
@@ -29,7 +30,7 @@ class Row(NamedTuple):
     """
 
     name: str
-    statement: _guarantee.Guarantee
+    statement: guarantees.Guarantee
     scores: Callable[[int], Scores] | None = None
     distance: float = 1.0
     least: float = 0.5
@@ -83,9 +84,9 @@ def measure_row(row: Row, trials: int) -> Found:
     return result._replace(verdict="broken, as it must be" if result.measured_level > row.claimed_level else "BLIND")
 
 
-def claim(notion: str, level: float, **more: Any) -> _guarantee.Guarantee:
+def claim(notion: str, level: float, **more: Any) -> guarantees.Guarantee:
     """A claim about the neighbours of a row."""
-    return _guarantee.guarantee(notion, level, more.pop("relation", "replace_one"), "one of two neighbours", **more)
+    return guarantees.guarantee(notion, level, more.pop("relation", "replace_one"), "one of two neighbours", **more)
 
 
 def simulate(

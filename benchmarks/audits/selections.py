@@ -7,7 +7,7 @@ import numpy as np
 
 from benchmarks.audits.rows import Row, Scores, claim
 from jaxdpbo import accounting, tuning
-from jaxdpbo.privacy._accounting import stage
+from jaxdpbo.accounting import stage
 
 RARE, FACTOR = 0.2, 4.0  # how often one run succeeds under one neighbour, and how much more often under the other
 MEAN, DELTA = 4.0, 1e-6
@@ -20,7 +20,7 @@ def rows() -> list[Row]:
 
 
 def _stated_epsilon() -> float:
-    return tuning._selection.base_guarantees(accounting.repetitions(0.0, MEAN), [0], _cost(), DELTA)[0].level
+    return tuning.selection.base_guarantees(accounting.repetitions(0.0, MEAN), [0], _cost(), DELTA)[0].level
 
 
 def _cost() -> dict[str, stage.Stage]:

@@ -16,8 +16,9 @@ import numpy as np
 
 from benchmarks.audits.rows import Row, Scores, claim
 from jaxdpbo import Guarantee, ledger, private_evaluations, random_search, silos
-from jaxdpbo.silos import _masks, _messages, _silo
-from jaxdpbo.tables import _table
+from jaxdpbo.silos import masks, messages
+from jaxdpbo.silos import silo as _silo
+from jaxdpbo.tables import table
 
 NAMES = "ABC"
 USERS = 2  # of a silo; one user of A is 0 or 4
@@ -68,8 +69,8 @@ class Federation:
         """What each silo sends for a query of the server's choice, uint64 ``(POINTS,)``."""
         template = self.agreement.template
         query = template._replace(points=np.full_like(template.points, point))
-        leaves = _messages.write_leaves([np.asarray(leaf)[None] for leaf in jax.tree.leaves(query)])
-        request = _messages.Request(self.agreement.run, step, attempt, self.keys, leaves).to_bytes()
+        leaves = messages.write_leaves([np.asarray(leaf)[None] for leaf in jax.tree.leaves(query)])
+        request = messages.Request(self.agreement.run, step, attempt, self.keys, leaves).to_bytes()
         return {name: np.frombuffer(silo.answer(request), "<u8")[:POINTS] for name, silo in self.silos.items()}
 
 
@@ -102,7 +103,7 @@ def _scores(view: View, answers: int = 1) -> Callable[[int], Scores]:
 
     def run_trials(value: float, trials: int) -> np.ndarray:
         # a silo has two users: a whole batch would be padding
-        with tempfile.TemporaryDirectory() as folder, mock.patch.object(_table, "BATCH", USERS):
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(table, "BATCH", USERS):
             count = -(-trials // POINTS)
             federation = Federation(Path(folder), value, answers * count)
             return np.concatenate([view(federation, number) for number in range(count)])[:trials]
@@ -136,7 +137,7 @@ def _answer_of_one(federation: Federation, number: int) -> np.ndarray:
 
 
 def _unmasked_answer(federation: Federation, number: int) -> np.ndarray:
-    with mock.patch.object(_masks, "make_mask", lambda *arguments: np.zeros(arguments[-1], np.uint64)):
+    with mock.patch.object(masks, "make_mask", lambda *arguments: np.zeros(arguments[-1], np.uint64)):
         return federation.answers(number)["A"].view(np.int64).astype(float)
 
 
@@ -159,12 +160,12 @@ def _mean_of_attempts(federation: Federation, number: int) -> np.ndarray:
 
 def _difference_of_steps(federation: Federation, number: int) -> np.ndarray:
     """A's answers under one mask, at points where its user counts and at points where nobody does."""
-    make_mask = _masks.make_mask
+    make_mask = masks.make_mask
 
     def forget_context(name, private, publics, context, count):
         return make_mask(name, private, publics, b"", count)
 
-    with mock.patch.object(_masks, "make_mask", forget_context):
+    with mock.patch.object(masks, "make_mask", forget_context):
         first, second = (
             federation.answers(2 * number + odd, point=point)["A"] for odd, point in enumerate((STEEP, FLAT))
         )

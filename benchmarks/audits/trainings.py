@@ -8,9 +8,8 @@ import numpy as np
 from jax.extend.random import define_prng_impl
 
 from benchmarks.audits.rows import Row, claim, score_both, simulate
-from jaxdpbo import accounting
-from jaxdpbo.privacy import _sensitivity
-from jaxdpbo.training import _dp_optim, _models, _permutation_sgd
+from jaxdpbo import accounting, sensitivity
+from jaxdpbo.training import dp_optim, models, permutation_sgd
 
 RECORDS, LOT, DELTA = 4, 2, 0.05
 GAMMA, PASSES, DEVIATION = 5.0, 5, 0.1
@@ -33,8 +32,8 @@ def _dp_sgd_row(steps: int, multiplier: float, least: float, noise: str = "exact
     / n``, around ``-m B + 2 B``: this attains one step's bound. Only the last parameters are seen: of several steps the
     bound is not attained, since it allows all of them to be.
     """
-    model, features = _models.linear_svm(1), np.full((RECORDS, 1), 1e6)
-    chosen = _dp_optim.settings(
+    model, features = models.linear_svm(1), np.full((RECORDS, 1), 1e6)
+    chosen = dp_optim.settings(
         steps=steps, batch=LOT, learning_rate=1e-9, noise_multiplier=multiplier, clip_norm=1.0
     )  # so slow that every margin stays under 1, where the slopes are all alike
     bound = accounting.sampled_gaussian_epsilon(
@@ -42,8 +41,8 @@ def _dp_sgd_row(steps: int, multiplier: float, least: float, noise: str = "exact
     )
 
     def weight(key, labels):
-        records = _models.examples(jnp.asarray(features), labels)
-        (layer,) = _dp_optim.train(key, model, records, chosen, largest=LOT, noise=noise)
+        records = models.examples(jnp.asarray(features), labels)
+        (layer,) = dp_optim.train(key, model, records, chosen, largest=LOT, noise=noise)
         return layer.weights[0, 0] / chosen.learning_rate
 
     def scores(trials):
@@ -60,13 +59,13 @@ def _all_draws_row() -> Row:
     A float32 draw is made of 23 random bits, so all that a step can end at are tried; what the other data set cannot
     end at names the data. Exact noise has no such holes: docs/theorems.md.
     """
-    model, apart = _models.linear_svm(1), np.array([1, 0])
-    chosen = _dp_optim.settings(steps=1, batch=2, learning_rate=1.0, noise_multiplier=1.0, clip_norm=1.0)
+    model, apart = models.linear_svm(1), np.array([1, 0])
+    chosen = dp_optim.settings(steps=1, batch=2, learning_rate=1.0, noise_multiplier=1.0, clip_norm=1.0)
     bound = accounting.sampled_gaussian_epsilon(rate=1.0, noise_multiplier=1.0, steps=1, delta=DELTA)
 
     def weight(key, labels):
-        records = _models.examples(jnp.full((2, 1), 2.0**20, jnp.float32), jnp.asarray(labels))
-        return _dp_optim.train(key, model, records, chosen, largest=2, noise="float")[0].weights[0, 0]
+        records = models.examples(jnp.full((2, 1), 2.0**20, jnp.float32), jnp.asarray(labels))
+        return dp_optim.train(key, model, records, chosen, largest=2, noise="float")[0].weights[0, 0]
 
     def scores(trials):
         keys = jax.random.wrap_key_data(jnp.arange(2**23, dtype=jnp.uint32)[:, None] << 9, impl=GIVEN)
@@ -94,11 +93,11 @@ def _perturbation_row() -> Row:
     The worst pair found, over regularisations, two dimensions, one to three records and one or five passes: it moves
     the weights by 0.49 of the bound. A flipped label moves a logistic slope by 1, and the bound allows 2.
     """
-    bound = _sensitivity.permutation_sgd(regularisation=GAMMA, records=3)
+    bound = sensitivity.permutation_sgd(regularisation=GAMMA, records=3)
 
     def weight(key, labels):
         numbers = jnp.asarray(GAMMA), jnp.asarray(DEVIATION)
-        return _permutation_sgd.train_by_permutation(key, jnp.ones((3, 1)), labels, *numbers, passes=PASSES)[0]
+        return permutation_sgd.train_by_permutation(key, jnp.ones((3, 1)), labels, *numbers, passes=PASSES)[0]
 
     def scores(trials):
         return simulate(weight, np.array([1, 1, 1]), np.array([0, 1, 1]), trials)

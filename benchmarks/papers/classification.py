@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.papers import datasets
-from jaxdpbo import _checks
+from jaxdpbo import checks
 
 CONTINUOUS = ("age", "fnlwgt", "education-num", "hours-per-week")
 GAINS = ("capital-gain", "capital-loss")
@@ -35,10 +35,10 @@ def load(name: str, *, seed: int = 0, test: int | None = None) -> TrainTest:
     Raises:
       ValueError: an unknown name, ``test`` that leaves nothing to train on.
     """
-    features, labels, source = _adult() if _checks.one_of("name", name, NAMES) == "adult" else _mnist()
+    features, labels, source = _adult() if checks.one_of("name", name, NAMES) == "adult" else _mnist()
     order = np.random.default_rng(seed).permutation(len(labels))
     test_count = 1605 if name == "adult" else 10_000
-    size = _checks.size("test", test) if test is not None else min(test_count, len(labels) // 10)
+    size = checks.size("test", test) if test is not None else min(test_count, len(labels) // 10)
     if size >= len(labels):
         raise ValueError(f"test must leave records to train on, got {size} of {len(labels)}")
     parts = order[size:], order[:size]

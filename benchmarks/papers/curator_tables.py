@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.papers import datasets
-from jaxdpbo import _checks
+from jaxdpbo import checks
 
 BRANIN_BOX = np.array([[-5.0, 0.0], [10.0, 15.0]])
 MONTHS = {"term_36": 36, "term_60": 60}
@@ -37,7 +37,7 @@ def output(point: jax.Array, outputs: jax.Array) -> jax.Array:
 
 def branin_hoo(points: int) -> Table:
     """The negative Branin-Hoo function on a grid of ``points^2`` over its usual box."""
-    points = _checks.size("points", points)
+    points = checks.size("points", points)
     axes = [np.linspace(low, high, points) for low, high in BRANIN_BOX.T]
     inputs = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, 2)
     x, y = inputs.T

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import sklearn.datasets
 
-from jaxdpbo import _checks
+from jaxdpbo import checks
 from jaxdpbo.problems import Dataset
 from jaxdpbo.problems import _datasets as bundled
 
@@ -69,7 +69,7 @@ def table(name: str) -> list[list[str]]:
       ValueError: an unknown name.
       FileNotFoundError: the file is not there.
     """
-    return _rows(name, TABLES[_checks.one_of("name", name, tuple(TABLES))])
+    return _rows(name, TABLES[checks.one_of("name", name, tuple(TABLES))])
 
 
 def load(name: str, *, download: bool = False) -> Dataset:
@@ -83,7 +83,7 @@ def load(name: str, *, download: bool = False) -> Dataset:
       ValueError: an unknown name, or ``download`` of a set that cannot be fetched.
       FileNotFoundError: the file is not there and ``download`` is False.
     """
-    if _checks.one_of("name", name, NAMES) in bundled.NAMES:
+    if checks.one_of("name", name, NAMES) in bundled.NAMES:
         return bundled.load_dataset(name)
     source = _FILES[name]
     if download and source.fetch is None:

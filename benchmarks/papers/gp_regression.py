@@ -56,7 +56,7 @@ def loss(theta: jax.Array, data: _splits.Split) -> jax.Array:
 
 
 def loss_of_one(theta: jax.Array, record: _splits.Split) -> jax.Array:
-    """The squared error ``()`` of one validation record: for ``per_user``, with ``_splits.OF_USERS``."""
+    """The squared error ``()`` of one validation record: for ``per_user``, with ``splits.OF_USERS``."""
     return _squared_error(theta, record)((record.validation, record.validation_targets))
 
 

@@ -9,14 +9,14 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxdpbo import _checks
+from jaxdpbo import checks
 
 TRUE_COEFFICIENTS = (1.0, 1.0, 1.0, 1.0)
 
 
 def sample(key: jax.Array, users: int) -> tuple[jax.Array, jax.Array]:
     """Covariates ``(n, 4)``, standard normal, and responses ``(n,)`` with standard normal noise."""
-    users = _checks.size("users", users)
+    users = checks.size("users", users)
     covariate_key, noise_key = jax.random.split(key)
     coefficients = jnp.asarray(TRUE_COEFFICIENTS)
     covariates = jax.random.normal(covariate_key, (users, coefficients.size))

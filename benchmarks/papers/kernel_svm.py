@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 
-from jaxdpbo import _checks
+from jaxdpbo import checks
 from jaxdpbo.problems import Dataset, _kernel_svr, _splits
 from jaxdpbo.problems._datasets import SKLEARN_HINT
 
@@ -41,7 +41,7 @@ def split(
     Raises:
       ValueError: more records than there are.
     """
-    labels = np.where(dataset.targets == _checks.number("positive", positive), 1.0, -1.0)
+    labels = np.where(dataset.targets == checks.number("positive", positive), 1.0, -1.0)
     first, second = _splits.divide_rows(len(labels), seed, train=train, validation=validation)
     inputs = _splits.standardise(dataset.features, first)
     return _splits.Split(inputs[first], labels[first], inputs[second], labels[second])

@@ -3,14 +3,14 @@
 import jax
 import jax.numpy as jnp
 
-from jaxdpbo import _checks
+from jaxdpbo import checks
 
 TRUE_LOCATION = (1.0, 1.0, 1.0, 1.0, 1.0)
 
 
 def sample(key: jax.Array, users: int) -> jax.Array:
     """Records ``(n, 5)``, independent ``N(TRUE_LOCATION, I)``."""
-    users = _checks.size("users", users)
+    users = checks.size("users", users)
     location = jnp.asarray(TRUE_LOCATION)
     return location[None] + jax.random.normal(key, (users, location.size))
 

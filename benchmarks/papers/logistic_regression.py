@@ -77,6 +77,6 @@ def loss(point: jax.Array, data: _splits.Split) -> jax.Array:
 
 
 def loss_of_one(point: jax.Array, record: _splits.Split) -> jax.Array:
-    """``1 - gain ()`` of one validation record: for ``per_user``, with ``_splits.OF_USERS``."""
+    """``1 - gain ()`` of one validation record: for ``per_user``, with ``splits.OF_USERS``."""
     margin = record.validation_targets * jnp.dot(record.validation, fit(point, record))
     return 1.0 - jnp.clip((1.0 + margin) / 2.0, 0.0, 1.0)

@@ -16,7 +16,7 @@ from tqdm import tqdm
 from benchmarks import report
 from benchmarks.papers import claims
 from jaxdpbo import drivers
-from jaxdpbo.surrogate import _descent
+from jaxdpbo.surrogate import descent
 
 matplotlib.use("Agg")
 from matplotlib import pyplot
@@ -158,7 +158,7 @@ def answers(path: Any) -> jax.Array:
     """What would be released after each step, by "last" and by "last_half_mean": ``(2, T + 1, d)``."""
     path = jnp.asarray(path)  # of a run in Python it is NumPy's
     steps = jnp.arange(path.shape[0])
-    return jnp.stack([jax.vmap(lambda t, o=o: _descent.answer(path, t, o))(steps) for o in _descent.OUTPUTS])
+    return jnp.stack([jax.vmap(lambda t, o=o: descent.answer(path, t, o))(steps) for o in descent.OUTPUTS])
 
 
 def band(axis: Any, values: Any, colour: str, label: str, x: Any = None, line: str = "-", mean: bool = False) -> None:

@@ -21,8 +21,9 @@ from sklearn.tree import DecisionTreeClassifier
 
 from benchmarks.papers import classification, datasets
 from benchmarks.search import cells
+from jaxdpbo import separable
 from jaxdpbo.integrations.sklearn import LOSSES
-from jaxdpbo.privacy import _choice, _separable
+from jaxdpbo.noise import choice
 
 COUNTS = (10, 25, 50, 100, 200)  # of blocks
 LEVELS = (0.25, 0.5, 1.0, 2.0, np.inf)  # mu of the choice
@@ -88,7 +89,7 @@ def measure_learner(cell: cells.Cell) -> dict[str, Any]:
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         for k in counts(cell.problem):
-            partition = _separable.blocks(lambda *_: 0.0, len(y), k, seed=cell.seed).partition
+            partition = separable.blocks(lambda *_: 0.0, len(y), k, seed=cell.seed).partition
             parts = [((X[block.train], y[block.train]), (X[block.held_out], y[block.held_out])) for block in partition]
             losses = np.array([[loss(learner, value, *part) for part in parts] for value in learner.searched])
             laws[str(k)] = {
@@ -130,10 +131,10 @@ def width(learner: Learner) -> float:
 
 def law(losses: np.ndarray, wide: float, mu: float) -> np.ndarray:
     """How likely each setting is chosen, ``(m,)``, by its losses ``(m, k)``: the float form of ``choose_row``."""
-    means = wide * np.mean(np.asarray(_choice.relative_losses(jnp.asarray(losses), jnp.asarray(wide))), axis=1)
+    means = wide * np.mean(np.asarray(choice.relative_losses(jnp.asarray(losses), jnp.asarray(wide))), axis=1)
     if np.isinf(mu):
         return np.asarray(np.arange(len(means)) == np.argmin(means), float)
-    weights = np.exp(-_choice.choice_sharpness(mu, wide, losses.shape[1]) * (means - means.min()))
+    weights = np.exp(-choice.choice_sharpness(mu, wide, losses.shape[1]) * (means - means.min()))
     return weights / weights.sum()
 
 

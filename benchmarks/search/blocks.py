@@ -14,7 +14,7 @@ from benchmarks import report
 from benchmarks.reproductions import common
 from benchmarks.search import block_losses, cells
 from benchmarks.search.block_losses import COUNTS, LEARNERS, LEVELS, ROWS, Learner, counts
-from jaxdpbo.integrations.sklearn import _scaling
+from jaxdpbo.integrations.sklearn import scaling
 
 FIRST_SEED, SEEDS = 9800, 10
 EXPONENTS = tuple(
@@ -138,7 +138,7 @@ def _paired_difference(first: np.ndarray, second: np.ndarray) -> dict[str, Any] 
 
 def shipped_exponent(learner: Learner) -> float:
     """The exponent that ``PrivateSearchCV`` carries its parameter by."""
-    return _scaling.find_exponent(learner.estimator, learner.parameter)
+    return scaling.find_exponent(learner.estimator, learner.parameter)
 
 
 def _show(results: dict[str, Any]) -> None:

@@ -17,8 +17,9 @@ from benchmarks import report
 from benchmarks.papers import mixed_tables
 from benchmarks.reproductions import common
 from jaxdpbo import accounting
-from jaxdpbo.integrations.sklearn import _columns, _layered_training
-from jaxdpbo.tuning import _fitting, _training
+from jaxdpbo.integrations.sklearn import columns, layered_training
+from jaxdpbo.tuning import fitting
+from jaxdpbo.tuning import training as _training
 
 CLASSIFICATIONS, REGRESSIONS = ("loans", "covertype", "digits"), ("houses", "ridership")
 EPSILONS, DELTA, SEEDS, LISTED = (1.0, 2.0), 1e-5, 2, 4
@@ -58,7 +59,7 @@ def main(quick: bool) -> None:
 
 
 def grid(regression: bool) -> list[tuple[Any, ...]]:
-    """Rows in the form of ``_layered_training.CLASSIFIER_SETTINGS``."""
+    """Rows in the form of ``layered_training.CLASSIFIER_SETTINGS``."""
     axes = HIDDEN, STEPS[regression], BATCHES, EPOCHS, NORMS[regression]
     return [
         (hidden, step / norm, batches, epochs, norm) for hidden, step, batches, epochs, norm in itertools.product(*axes)
@@ -70,17 +71,17 @@ def errors_of(name: str, epsilon: float, settings: list[tuple[Any, ...]], quick:
     table = mixed_tables.load(name)
     X, y, width = encode(table)
     classes = len(table.classes) if table.classes else 0
-    training = _layered_training.LayeredDPSGD(width, classes)
+    training = layered_training.LayeredDPSGD(width, classes)
     law = accounting.repetitions(ETA, MEAN)
     errors = []
     for seed in range(1 if quick else SEEDS):
         order = np.random.default_rng(seed).permutation(len(y))
         test, others = np.split(order, [int(TEST_SHARE * len(order))])
         train = others[: int(TRAIN_SHARE * len(others))]
-        run_epsilon = accounting.gdp_epsilon(_fitting.largest_mu(law, epsilon, 0.9 * DELTA), DELTA / MEAN)
+        run_epsilon = accounting.gdp_epsilon(fitting.largest_mu(law, epsilon, 0.9 * DELTA), DELTA / MEAN)
         row = []
         for line in settings:
-            setting = _layered_training.make_setting(line, len(train))
+            setting = layered_training.make_setting(line, len(train))
             noise = _training.noise_for(training, setting, len(train), run_epsilon, DELTA / MEAN)
             model = training.fit(setting, noise, (X[train], y[train]), jax.random.key(seed))
             row.append(np.mean(training.losses(model, (X[test], y[test]))))
@@ -92,10 +93,10 @@ def errors_of(name: str, epsilon: float, settings: list[tuple[Any, ...]], quick:
 
 def encode(table: mixed_tables.Table) -> tuple[np.ndarray, np.ndarray, int]:
     """Features, labels and the number of features, as the estimators encode them."""
-    encoding = _columns.make_encoding(table.columns, list(table.frame.columns), list(table.frame.dtypes))
-    X = _columns.encode(encoding, [np.asarray(table.frame[name]) for name in table.frame.columns])
+    encoding = columns.make_encoding(table.columns, list(table.frame.columns), list(table.frame.dtypes))
+    X = columns.encode(encoding, [np.asarray(table.frame[name]) for name in table.frame.columns])
     if table.classes:
-        return X, _columns.category_numbers(table.classes, table.labels), encoding.width
+        return X, columns.category_numbers(table.classes, table.labels), encoding.width
     low, high = table.target_range
     return X, np.clip((table.labels - low) / (high - low), 0, 1).astype(np.float32) - np.float32(0.5), encoding.width
 

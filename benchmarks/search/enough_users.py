@@ -12,10 +12,10 @@ from tqdm import tqdm
 import jaxdpbo
 from benchmarks import report
 from benchmarks.reproductions import common
-from jaxdpbo import _rounding, space
+from jaxdpbo import rounding, space
 from jaxdpbo.drivers import Search
-from jaxdpbo.drivers._preview import percent
-from jaxdpbo.report import _report
+from jaxdpbo.drivers.previews import percent
+from jaxdpbo.report import records
 
 SPACES: dict[str, dict[str, Any]] = {
     "1 or 2 numbers": {"x0": space.real(0, 1), "x1": space.real(0, 1)},
@@ -77,9 +77,9 @@ def cell(name: str, epsilon: float, delta: float, evaluations: int, users: int) 
             str(prediction.evaluations),
             "" if prediction.loss_noise is None else percent(prediction.loss_noise),
             "" if prediction.relative_noise is None else f"{prediction.relative_noise:.2g}",
-            percent(prediction.regret_limit, _rounding.shorten_down),
+            percent(prediction.regret_limit, rounding.shorten_down),
             str(prediction.users_for_percent),
-            _report.detections_in_twenty(prediction.guarantee),
+            records.detections_in_twenty(prediction.guarantee),
             str(prediction.helpful).lower(),
             str(prediction.users_needed),
             str(steps),

@@ -21,7 +21,7 @@ from benchmarks.reproductions import common
 from benchmarks.reproductions.avent import searches, tasks
 from benchmarks.search import cells, tunings
 from jaxdpbo import accounting, tuning
-from jaxdpbo.training import _spaces
+from jaxdpbo.training import spaces
 
 FIRST_SEED, SEEDS, EPSILONS = 9800, 10, (1.0, 2.0, 4.0, 8.0)
 PROBLEM, TASK = "adult", "LogReg+SGD"
@@ -57,7 +57,7 @@ def main(quick: bool) -> None:
         chosen={
             "delta": tunings.DELTA,
             "settings": tunings.settings_of(PROBLEM),
-            "levels, of epsilon": list(tuning._front.LEVELS),
+            "levels, of epsilon": list(tuning.front.LEVELS),
         },
         started=started,
         figures={"fronts": _picture(results)},
@@ -73,7 +73,7 @@ def measure_front(cell: cells.Cell) -> dict[str, Any]:
 
 def _private_front(cell: cells.Cell) -> dict[str, Any]:
     training, rows, test = tunings.problem(cell.problem)
-    rows, validation = tuning._fitting.split_rows(rows, None)
+    rows, validation = tuning.fitting.split_rows(rows, None)
     key, settings = jax.random.key(cell.seed), tunings.settings_of(cell.problem)
     options = {"epsilon": cell.budget, "delta": tunings.DELTA, "validation": validation}
     result = tuning.private_front(training, rows, settings, **options, key=key, insecure_key=True)
@@ -90,7 +90,7 @@ def _private_front(cell: cells.Cell) -> dict[str, Any]:
 
 def _unprotected_front(seed: int) -> dict[str, Any]:
     task = tasks.task(TASK, tunings.DELTA)
-    seeds = _spaces.random_settings(task.space, SEARCH.seeds, seed)
+    seeds = spaces.random_settings(task.space, SEARCH.seeds, seed)
     run = searches.search(task, seeds, SEARCH.proposals, 1, SEARCH.reference, seed)
     settings, values = np.asarray(run.release.points), np.asarray(run.release.values)
     front = values[searches.front_of(values)]

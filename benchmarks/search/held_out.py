@@ -73,7 +73,8 @@ def measure_losses(cell: cells.Cell) -> dict[str, Any]:
     from sklearn.ensemble import RandomForestClassifier
     from sklearn.model_selection import ShuffleSplit
 
-    from jaxdpbo.integrations.sklearn import LOSSES, PrivateSearchCV, _losses, _splits
+    from jaxdpbo.integrations.sklearn import LOSSES, PrivateSearchCV, splits
+    from jaxdpbo.integrations.sklearn import losses as _losses
 
     started = time.perf_counter()
     features, labels = _records(cell.problem)
@@ -85,7 +86,7 @@ def measure_losses(cell: cells.Cell) -> dict[str, Any]:
     seeded = Execution(key=jax.random.key(cell.seed), insecure_key=True)
     options = {"n_iter": 60, "cv": cv, "refit": "train", "run": seeded}
     search = PrivateSearchCV(model, SPACE, epsilon=EPSILON, delta=DELTA, **options).fit(X, y)
-    train = _splits.single_split(cv, rows, None, {}, again=False).train
+    train = splits.single_split(cv, rows, None, {}, again=False).train
     usual = clone(model).fit(X[train], y[train])
     high = LOSSES["log_loss"].range[1]
 

@@ -26,11 +26,11 @@ from benchmarks import report
 from benchmarks.reproductions import common
 from benchmarks.search import tunings
 from jaxdpbo import accounting, tuning
-from jaxdpbo.privacy import _accounting
+from jaxdpbo import accounting as _accounting
 
 FIRST_SEED, SEEDS, TRAININGS, SELECTIONS = 9800, 20, 5, 5000
 QUICK, PROBLEMS = ("covertype",), ("adult", "covertype")
-LEVELS = tuning._least_epsilon.EPSILONS
+LEVELS = tuning.least_epsilon_search.EPSILONS
 FIXED = 1.0  # the epsilon of the error asked for
 LAWS = ((0.0, 20.0), (0.0, 80.0), (0.5, 40.0), (1.0, 24.0), (1.0, 80.0), (1.0, 150.0), (3.0, 80.0), (3.0, 150.0))
 LONGEST = 5000  # runs of a selection
@@ -68,12 +68,12 @@ def main(quick: bool) -> None:
 def _parts(name: str) -> tuple[Any, Any, Any, Any]:
     """Training, rows to train on, rows to score on, rows to be judged by."""
     training, rows, test = tunings.problem(name)
-    return training, *tuning._fitting.split_rows(rows, None), test
+    return training, *tuning.fitting.split_rows(rows, None), test
 
 
-def _arguments(name: str, epsilon: float) -> tuning._fitting.TuningArguments:
+def _arguments(name: str, epsilon: float) -> tuning.fitting.TuningArguments:
     settings = tuple(tunings.settings_of(name))
-    return tuning._fitting.TuningArguments(_parts(name)[0], settings, epsilon, tunings.DELTA, None, None, True, "worst")
+    return tuning.fitting.TuningArguments(_parts(name)[0], settings, epsilon, tunings.DELTA, None, None, True, "worst")
 
 
 def _train_pool(name: str, noises: list[float], trainings: int) -> tuple[np.ndarray, np.ndarray]:
@@ -90,9 +90,9 @@ def _train_pool(name: str, noises: list[float], trainings: int) -> tuple[np.ndar
 
 def _target_error(name: str, trainings: int) -> float:
     """The mean noised error of a selection at the fixed epsilon."""
-    law = accounting.repetitions(tuning._joint_tuning.ETA, tuning._joint_tuning.MEAN_RUNS)
+    law = accounting.repetitions(tuning.joint_tuning.ETA, tuning.joint_tuning.MEAN_RUNS)
     _, train, scored, _ = _parts(name)
-    level, noises, _ = tuning._joint_tuning._calibrate(_arguments(name, FIXED), len(train[1]), law)
+    level, noises, _ = tuning.joint_tuning._calibrate(_arguments(name, FIXED), len(train[1]), law)
     scores, _ = _train_pool(name, noises, trainings)
     rng, errors = np.random.default_rng(FIRST_SEED), []
     for runs in _counts(law, rng):
@@ -114,17 +114,17 @@ def _draw_selections(
     repeated = accounting.repetitions(*law)
     _, train, scored, _ = _parts(name)
     asked = _arguments(name, LEVELS[-1])
-    plan = tuning._least_epsilon._plan(asked, LEVELS, repeated, len(train[1]), len(scored[1]), FIXED)
+    plan = tuning.least_epsilon_search._plan(asked, LEVELS, repeated, len(train[1]), len(scored[1]), FIXED)
     noises, paid, nothing = plan.noises, plan.costs.epsilons, plan.costs.nothing
     if factor is not None:
         noises = [
-            tuning._fitting.noises(asked, len(train[1]), level / factor, tunings.DELTA / repeated.mean)
+            tuning.fitting.noises(asked, len(train[1]), level / factor, tunings.DELTA / repeated.mean)
             for level in LEVELS
         ]
         paid, nothing = LEVELS, LEVELS[-1]
     pool = [_train_pool(name, of_level, trainings) for of_level in noises]
     scores, errors = (np.stack([pair[part] for pair in pool]) for part in (0, 1))
-    deviation = 1 / (len(scored[1]) * tuning._fitting.largest_mu(repeated, FIXED, tunings.DELTA))
+    deviation = 1 / (len(scored[1]) * tuning.fitting.largest_mu(repeated, FIXED, tunings.DELTA))
     rng, left = np.random.default_rng(FIRST_SEED), []
     for runs in _counts(repeated, rng):
         levels, settings, which = (rng.integers(count, size=runs) for count in scores.shape)

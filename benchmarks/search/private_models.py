@@ -32,8 +32,8 @@ from benchmarks import report
 from benchmarks.papers import mixed_tables
 from benchmarks.reproductions import common
 from jaxdpbo import Execution
-from jaxdpbo._space import Categorical
-from jaxdpbo.integrations.sklearn import PrivateClassifier, _columns
+from jaxdpbo.integrations.sklearn import PrivateClassifier, columns
+from jaxdpbo.space import Categorical
 
 FIRST_SEED, SEEDS = 9800, 10
 EPSILON, DELTA = 2.0, 1e-5
@@ -109,8 +109,8 @@ def _features(train: mixed_tables.Table, test: mixed_tables.Table) -> dict[str, 
     arrays = {}
     for name, table in (("train", train), ("test", test)):
         names = list(table.frame.columns)
-        encoding = _columns.make_encoding(table.columns, names, list(table.frame.dtypes))
-        arrays[name] = _columns.encode(encoding, [np.asarray(table.frame[column]) for column in names])
+        encoding = columns.make_encoding(table.columns, names, list(table.frame.dtypes))
+        arrays[name] = columns.encode(encoding, [np.asarray(table.frame[column]) for column in names])
         arrays[f"{name}_labels"] = (table.labels == table.classes[1]).astype(int)
     return arrays
 

@@ -23,7 +23,7 @@ from benchmarks.reproductions import common
 from benchmarks.search import cells, minimize, searches
 from benchmarks.search.budgets import Budget
 from benchmarks.search.problems import PROBLEMS
-from jaxdpbo.drivers import _proposals
+from jaxdpbo.drivers import proposals as _proposals
 
 FIRST_SEED, SEEDS = 8600, 6
 WIDE = ("svr_ridership_700", "gp_slices", "svr_diabetes", "gp_diabetes")  # boxes of 10 parameters or more

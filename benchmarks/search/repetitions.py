@@ -17,8 +17,7 @@ from tqdm import tqdm
 from benchmarks import report
 from benchmarks.reproductions import common
 from benchmarks.search import tunings
-from jaxdpbo import tuning
-from jaxdpbo.privacy import _accounting
+from jaxdpbo import accounting, tuning
 
 FIRST_SEED, TRAININGS, SELECTIONS = 9700, 5, 20_000
 QUICK, PROBLEMS = ("ridership",), ("adult", "covertype", "ridership")  # of MNIST it takes an hour
@@ -62,16 +61,16 @@ def _row(name: str, epsilon: float, trainings: int) -> dict[str, Any]:
     ]
     return {
         "default": np.mean(usual),
-        "laws": [_measure_selection(name, epsilon, _accounting.repetitions(*law), trainings) for law in LAWS],
+        "laws": [_measure_selection(name, epsilon, accounting.repetitions(*law), trainings) for law in LAWS],
     }
 
 
-def _measure_selection(name: str, epsilon: float, law: _accounting.Repetitions, trainings: int) -> dict[str, float]:
+def _measure_selection(name: str, epsilon: float, law: accounting.Repetitions, trainings: int) -> dict[str, float]:
     training, rows, test = tunings.problem(name)
     settings = tuple(tunings.settings_of(name))
-    train, scored = tuning._fitting.split_rows(rows, None)
-    asked = tuning._fitting.TuningArguments(training, settings, epsilon, tunings.DELTA, None, None, True, "worst")
-    level, noises, _ = tuning._joint_tuning._calibrate(asked, len(train[1]), law)
+    train, scored = tuning.fitting.split_rows(rows, None)
+    asked = tuning.fitting.TuningArguments(training, settings, epsilon, tunings.DELTA, None, None, True, "worst")
+    level, noises, _ = tuning.joint_tuning._calibrate(asked, len(train[1]), law)
     scores, errors = np.empty((2, len(settings), trainings))
     for number, (setting, noise) in enumerate(zip(settings, noises, strict=True)):
         for seed in range(trainings):
@@ -80,7 +79,7 @@ def _measure_selection(name: str, epsilon: float, law: _accounting.Repetitions, 
             scores[number, seed] = np.mean(training.losses(model, scored))
             errors[number, seed] = tunings.error_of(training, model, test)
     rng = np.random.default_rng(FIRST_SEED)
-    chances = _accounting.repetition_probabilities(law, LONGEST)
+    chances = accounting.repetition_probabilities(law, LONGEST)
     chosen_errors = []
     for runs in 1 + rng.choice(LONGEST, SELECTIONS, p=chances / chances.sum()):
         drawn = rng.integers(len(settings), size=runs), rng.integers(trainings, size=runs)

@@ -14,10 +14,10 @@ from tqdm import tqdm
 from benchmarks import report
 from benchmarks.reproductions import common
 from jaxdpbo import accounting, tuning
-from jaxdpbo.privacy import _accounting
+from jaxdpbo import accounting as _accounting
 
 DELTA = 1e-5
-LEVELS = tuning._least_epsilon.EPSILONS
+LEVELS = tuning.least_epsilon_search.EPSILONS
 LAWS = tuple((eta, mean) for eta in (0.0, 0.5, 1.0, 3.0) for mean in (10.0, 20.0, 50.0, 100.0, 150.0, 200.0))
 PASSING = 0.3  # the probability that one run reaches an error, for the reach of a law
 

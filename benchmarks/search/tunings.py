@@ -20,9 +20,9 @@ from benchmarks.papers import classification, datasets
 from benchmarks.search import cells
 from benchmarks.tuning_peers.trainings import DPSGD
 from jaxdpbo import accounting, tuning
-from jaxdpbo.privacy._accounting import stage
-from jaxdpbo.training import _models
-from jaxdpbo.tuning import _training as trainings
+from jaxdpbo.accounting import stage
+from jaxdpbo.training import models
+from jaxdpbo.tuning import training as trainings
 
 DELTA = 1e-5
 PROBLEMS = ("adult", "covertype", "mnist", "ridership")
@@ -82,8 +82,8 @@ def problem(name: str) -> tuple[DPSGD, Any, Any]:
         parts = [rows, test]
     rows, test = (tuple(map(np.asarray, (features.astype(np.float32), targets))) for features, targets in parts)
     width = rows[0].shape[1]
-    binary = _models.regression(width) if name == "ridership" else _models.logistic_regression(width)
-    model = binary if classes == 2 else _models.mlp(width, (32,), classes)
+    binary = models.regression(width) if name == "ridership" else models.logistic_regression(width)
+    model = binary if classes == 2 else models.mlp(width, (32,), classes)
     return DPSGD(model, classes=None if name == "ridership" else range(classes)), rows, test
 
 
@@ -93,13 +93,13 @@ def renyi_epsilon(name: str, epsilon: float) -> float:
     training, rows, _ = problem(name)
     users = round(HELD_OUT * len(rows[1]))
     records = len(rows[1]) - users
-    law = accounting.repetitions(tuning._joint_tuning.ETA, tuning._joint_tuning.MEAN_RUNS)
+    law = accounting.repetitions(tuning.joint_tuning.ETA, tuning.joint_tuning.MEAN_RUNS)
 
     def published_epsilons(asked_for: float, numbers: list[int]) -> list[float]:
-        asked = tuning._fitting.TuningArguments(
+        asked = tuning.fitting.TuningArguments(
             training, tuple(settings_of(name)), asked_for, DELTA, None, None, True, "worst"
         )
-        level, _, costs = tuning._joint_tuning._calibrate(asked, records, law)
+        level, _, costs = tuning.joint_tuning._calibrate(asked, records, law)
         runs = [stage.gaussian_stage(level), *costs]
         return [_published_epsilon(stage.selection_stage(law, runs[number])) for number in numbers]
 

@@ -5,7 +5,7 @@ import time
 import jax
 
 from benchmarks import report
-from jaxdpbo._commands import demo
+from jaxdpbo.commands import demo
 from jaxdpbo.problems import _datasets
 
 

@@ -16,11 +16,12 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from benchmarks.speed import gpu_problem as problem
-from jaxdpbo import dp_gibo, dp_gp_ucb, dpareto, drivers, kernels, mechanisms, po_gp_ucb, privacy, transforms
-from jaxdpbo.drivers import _sharding
-from jaxdpbo.privacy import _choice, _clipping, _mechanisms, _wide_integers
-from jaxdpbo.privacy._keys import chacha20_test
-from jaxdpbo.training import _integer_sums, _models
+from jaxdpbo import dp_gibo, dp_gp_ucb, dpareto, drivers, kernels, mechanisms, po_gp_ucb, separable, transforms
+from jaxdpbo.drivers import sharding
+from jaxdpbo.noise import choice, clipping, wide_integers
+from jaxdpbo.noise import mechanisms as _mechanisms
+from jaxdpbo.noise.keys import chacha20_test
+from jaxdpbo.training import integer_sums, models
 
 REFUSED = -1
 RATE = Fraction(1, 2**12)
@@ -79,7 +80,7 @@ def sums(size: int) -> list[Any]:
     for bits in (16, 30):
         whole = rng.integers(-(2**bits), 2**bits, (4, size), endpoint=True).astype(np.int32)
         whole[0] = 2**bits  # carries into the second word
-        found.append(jax.jit(_wide_integers.total, static_argnums=1)(jnp.asarray(whole), bits))
+        found.append(jax.jit(wide_integers.total, static_argnums=1)(jnp.asarray(whole), bits))
     return found
 
 
@@ -93,16 +94,16 @@ def masked(size: int) -> jax.Array:
     @jax.jit
     def differences(parts: Any, masks: Any) -> jax.Array:
         plain, hidden = ([jax.tree.map(lambda word, i=i: word[i], words) for i in range(7)]
-                         for words in (parts, _wide_integers.add(parts, masks)))  # fmt: skip
+                         for words in (parts, wide_integers.add(parts, masks)))  # fmt: skip
         totals = []
         for of in (plain, hidden):
             total = of[0]
             for one in of[1:]:
-                total = _wide_integers.add(total, one)
+                total = wide_integers.add(total, one)
             totals.append(total)
         return jnp.sum((totals[0].low != totals[1].low) | (totals[0].high != totals[1].high))
 
-    return differences(_wide_integers.from_int64(parts), _wide_integers.from_int64(masks))
+    return differences(wide_integers.from_int64(parts), wide_integers.from_int64(masks))
 
 
 # Users as integers
@@ -125,8 +126,8 @@ def quantised(vectors: np.ndarray, clip_norm: float, radius: int) -> np.ndarray:
 
     @jax.jit
     def counted(vectors: jax.Array, clip_norm: jax.Array, radius: jax.Array) -> jax.Array:
-        clipped = _clipping.clip_by_l2_norm(vectors, clip_norm)[0]
-        return _clipping.quantise(clipped, clip_norm, radius)
+        clipped = clipping.clip_by_l2_norm(vectors, clip_norm)[0]
+        return clipping.quantise(clipped, clip_norm, radius)
 
     return np.asarray(counted(jnp.asarray(vectors), jnp.float32(clip_norm), jnp.int32(radius)))
 
@@ -161,12 +162,12 @@ def losses(size: int) -> tuple[jax.Array, jax.Array]:
 
 def wide_to_float(wide: Any) -> np.ndarray:
     """Below 2^53, so exact."""
-    return _wide_integers.to_int64(wide).astype(float)
+    return wide_integers.to_int64(wide).astype(float)
 
 
 def clipped_sum(size: int) -> np.ndarray:
     def total(weights: jax.Array, losses: jax.Array) -> Any:
-        return _clipping.weighted_clipped_sum(weights, losses, jnp.float32(1.0), jnp.int32(problem.RADIUS))[0]
+        return clipping.weighted_clipped_sum(weights, losses, jnp.float32(1.0), jnp.int32(problem.RADIUS))[0]
 
     return wide_to_float(jax.jit(total)(*losses(size)))
 
@@ -179,21 +180,21 @@ def spread_sum(size: int) -> np.ndarray:
     def total(weights: jax.Array, losses: jax.Array) -> Any:
         def own(weights: jax.Array, losses: jax.Array) -> Any:
             radius = jnp.int32(problem.RADIUS)
-            return _clipping.weighted_clipped_sum(weights, losses, jnp.float32(1.0), radius)[0], ()
+            return clipping.weighted_clipped_sum(weights, losses, jnp.float32(1.0), radius)[0], ()
 
-        return _sharding.sum_over_users(own, weights, losses)[0]
+        return sharding.sum_over_users(own, weights, losses)[0]
 
     place = NamedSharding(mesh, PartitionSpec(None, "devices"))
-    spread = _sharding.place_users(jax.device_put(np.asarray(several), place))
-    with _sharding.use_mesh(_sharding.find_mesh(spread)):
+    spread = sharding.place_users(jax.device_put(np.asarray(several), place))
+    with sharding.use_mesh(sharding.find_mesh(spread)):
         found = wide_to_float(jax.jit(total)(np.asarray(weights), spread))
     return found - wide_to_float(jax.jit(total)(weights, several))
 
 
 def chosen_row(size: int) -> list[jax.Array]:
-    budget = _choice.budget(1.0, "exact", dtype=jnp.float32)
+    budget = choice.budget(1.0, "exact", dtype=jnp.float32)
     given = jax.random.uniform(key(13), (64, size), jnp.float32).at[0, :3].set(jnp.asarray([jnp.nan, jnp.inf, 5.0]))
-    choose = jax.jit(_choice.choose_row)
+    choose = jax.jit(choice.choose_row)
     return [choose(key(number), budget, given, jnp.float32(1.0)) for number in range(5)]
 
 
@@ -202,17 +203,17 @@ def chosen_row(size: int) -> list[jax.Array]:
 
 def training_sum(size: int) -> Any:
     """The whole sum, and the sums of two parts of the examples, as vectors."""
-    rng, model = np.random.default_rng(6), _models.mlp(20, (30,), 3)
+    rng, model = np.random.default_rng(6), models.mlp(20, (30,), 3)
     features = rng.normal(size=(size, 20)).astype(np.float32)
     features[::97] *= 1e30
     features[5::101, 3] = np.nan
-    given = _models.examples(jnp.asarray(features), jnp.asarray(rng.integers(0, 3, size)))
-    params, radius = _models.init_params(key(14), model, jnp.float32), jnp.int32(2_000)
+    given = models.examples(jnp.asarray(features), jnp.asarray(rng.integers(0, 3, size)))
+    params, radius = models.init_params(key(14), model, jnp.float32), jnp.int32(2_000)
 
     @jax.jit
     def total(params: Any, given: Any, mask: jax.Array) -> jax.Array:
-        prepared = _integer_sums.integer_examples(given, model, radius)
-        found = _integer_sums.exact_gradient_sum(model, params, prepared, mask, jnp.float32(0.5), radius)
+        prepared = integer_sums.integer_examples(given, model, radius)
+        found = integer_sums.exact_gradient_sum(model, params, prepared, mask, jnp.float32(0.5), radius)
         return jnp.concatenate([leaf.reshape(-1) for leaf in jax.tree.leaves(found)])
 
     some = jnp.asarray(rng.uniform(size=size) < 0.3)
@@ -227,8 +228,8 @@ def outer_products(size: int) -> jax.Array:
 
     @jax.jit
     def total(whole: jax.Array, counts: jax.Array) -> Any:
-        layer = _integer_sums._Layer(whole, whole, counts, jnp.ones(size, jnp.float32))
-        return _integer_sums._sum_groups(jnp.float32(jnp.inf), jnp.ones(size, bool), [layer])
+        layer = integer_sums._Layer(whole, whole, counts, jnp.ones(size, jnp.float32))
+        return integer_sums._sum_groups(jnp.float32(jnp.inf), jnp.ones(size, bool), [layer])
 
     (found,) = total(*given)
     return jnp.asarray(np.sum(np.asarray(found.weights) != counts.T @ whole))
@@ -338,11 +339,13 @@ def moved(loss: Callable[[Any, Any], Any], users: int) -> jax.Array:
         return spoiled
 
     try:
-        checked = privacy.check_separable(loss, jnp.float32(0.5), data, public_constants=True)
-    except privacy.NotSeparable:
+        checked = separable.check_separable(loss, jnp.float32(0.5), data, public_constants=True)
+    except separable.NotSeparable:
         return jnp.asarray(REFUSED)
     points = [jnp.float32(0.5), jnp.float32(-3.0)]
-    mixed = [privacy.audit_separable(checked, points, data, users, replace=replace).mixed for replace in (None, spoil)]
+    mixed = [
+        separable.audit_separable(checked, points, data, users, replace=replace).mixed for replace in (None, spoil)
+    ]
     return jnp.asarray(sum(map(len, mixed)))
 
 

@@ -12,7 +12,7 @@ from benchmarks.speed import gpu_problem as problem
 from benchmarks.speed import ours_pareto, ours_sgd
 from benchmarks.speed.gpu_checks import loss
 from jaxdpbo import dp_gibo, drivers
-from jaxdpbo.privacy import _clipping
+from jaxdpbo.noise import clipping
 
 
 class Timed(NamedTuple):
@@ -54,7 +54,7 @@ def sweep(seeds: int) -> Callable[[], Any]:
 def gradients(users: int) -> Callable[[], Any]:
     weights = jax.random.normal(jax.random.key(0), (problem.POINTS, problem.DIMENSION), jnp.float32)
     losses = jax.block_until_ready(jax.random.normal(jax.random.key(1), (problem.POINTS, users), jnp.float32))
-    total = jax.jit(_clipping.weighted_clipped_sum)
+    total = jax.jit(clipping.weighted_clipped_sum)
     return lambda: total(weights, losses, jnp.float32(1.0), jnp.int32(problem.RADIUS))
 
 

@@ -19,10 +19,10 @@ from jax.sharding import NamedSharding, PartitionSpec
 from benchmarks.speed import gibo_problem as problem
 from benchmarks.speed.worker import serve
 from jaxdpbo import dp_gibo, drivers, kernels, mechanisms
-from jaxdpbo.drivers import _compiled_run, _sharding
-from jaxdpbo.privacy import _clipping
-from jaxdpbo.privacy._keys import chacha20_test
-from jaxdpbo.surrogate import _gp
+from jaxdpbo.drivers import compiled_run, sharding
+from jaxdpbo.noise import clipping
+from jaxdpbo.noise.keys import chacha20_test
+from jaxdpbo.surrogate import gp
 
 
 def loss(point, data):
@@ -106,12 +106,12 @@ def step_parts(rounds: int) -> dict[str, float]:
         "losses": jax.jit(lambda points: jax.lax.map(lambda point: loss(point, data), points)),
         "contribute": jax.jit(contribute, donate_argnums=1),  # in a compiled run too the losses are written in place
         "tell": jax.jit(tell),
-        "gradients": jax.jit(_clipping.weighted_clipped_sum),
+        "gradients": jax.jit(clipping.weighted_clipped_sum),
     }
     rng, taken = np.random.default_rng(0), {name: [] for name in parts}
     capacity = problem.STEPS * problem.BATCH
     weights = {
-        rows: jnp.asarray(rng.normal(size=(rows, problem.DIMENSION))) for rows in _gp.stages(capacity, problem.BATCH)
+        rows: jnp.asarray(rng.normal(size=(rows, problem.DIMENSION))) for rows in gp.stages(capacity, problem.BATCH)
     }
 
     def time_part(name, *arguments):
@@ -124,7 +124,7 @@ def step_parts(rounds: int) -> dict[str, float]:
         if turn == 1:  # the first compiles
             taken.update({name: [] for name in parts})
         keys = jax.random.split(jax.random.key(turn), problem.STEPS)
-        state, memory = _compiled_run.begin(algorithm, keys[0], chosen)
+        state, memory = compiled_run.begin(algorithm, keys[0], chosen)
         for step, key in enumerate(keys, 1):
             query = time_part("ask", key, chosen, state)
             values = time_part("losses", query.points)
@@ -154,7 +154,7 @@ def clipped_gradient(users: int, dimension: int, dtype: str, repeats: int) -> di
     rng = np.random.default_rng(0)
     losses = jax.block_until_ready(jnp.asarray(rng.standard_normal((points, users), np.float32), precise))
     spread = NamedSharding(jax.make_mesh((jax.device_count(),), ("devices",)), PartitionSpec(None, "devices"))
-    losses = _sharding.place_users(jax.device_put(losses, spread) if jax.device_count() > 1 else losses)
+    losses = sharding.place_users(jax.device_put(losses, spread) if jax.device_count() > 1 else losses)
     weights = jnp.asarray(rng.normal(size=(points, dimension)), precise)
     square = jnp.asarray(rng.normal(size=(2048, 2048)), precise)
     # A constant that XLA cannot know: a read that is not folded away.
@@ -163,7 +163,7 @@ def clipped_gradient(users: int, dimension: int, dtype: str, repeats: int) -> di
         "read": (jax.jit(lambda block: jnp.max(block)), (losses,)),
         "product": (jax.jit(jnp.matmul), (square, square)),
     }
-    with _sharding.use_mesh(_sharding.find_mesh(losses)):
+    with sharding.use_mesh(sharding.find_mesh(losses)):
         compiled = {name: function.lower(*arguments).compile() for name, (function, arguments) in timed.items()}
         seconds = _median_seconds({name: (compiled[name], timed[name][1]) for name in timed}, repeats)
     flops = 2.0 * points * users * dimension
@@ -186,9 +186,9 @@ def sum_gradients(weights: jax.Array, losses: jax.Array) -> jax.Array:
     """Over users, spread over the devices where there are several."""
 
     def sum_shard(weights: jax.Array, losses: jax.Array) -> tuple[jax.Array, tuple[()]]:
-        return _clipping.weighted_clipped_sum(weights, losses, jnp.ones((), weights.dtype))[0], ()
+        return clipping.weighted_clipped_sum(weights, losses, jnp.ones((), weights.dtype))[0], ()
 
-    return _sharding.sum_over_users(sum_shard, weights, losses)[0]
+    return sharding.sum_over_users(sum_shard, weights, losses)[0]
 
 
 def per_user_solve(dimension: int, dtype: str, repeats: int) -> dict:
@@ -207,13 +207,13 @@ def per_user_solve(dimension: int, dtype: str, repeats: int) -> dict:
     def make_solve(mapped):
         def step(factor, cross, losses):
             gradients = mapped(lambda user_losses: cross.T @ cho_solve((factor, True), user_losses), losses.T)
-            return jnp.mean(_clipping.clip_by_l2_norm(gradients.T, 1.0)[0], axis=1)
+            return jnp.mean(clipping.clip_by_l2_norm(gradients.T, 1.0)[0], axis=1)
 
         return jax.jit(step), (factor, cross, losses)
 
     def ours(whitening, cross, losses):
-        weights = _gp.matmul(whitening.T, _gp.matmul(whitening, cross))
-        return _clipping.weighted_clipped_sum(weights, losses, jnp.asarray(1.0, precise))[0] / users
+        weights = gp.matmul(whitening.T, gp.matmul(whitening, cross))
+        return clipping.weighted_clipped_sum(weights, losses, jnp.asarray(1.0, precise))[0] / users
 
     whitening = jnp.asarray(np.linalg.inv(np.asarray(factor)))
     calls = {

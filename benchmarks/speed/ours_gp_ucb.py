@@ -12,7 +12,7 @@ import numpy as np
 from benchmarks.speed import gp_ucb_problem as problem
 from benchmarks.speed.worker import serve
 from jaxdpbo import Execution, gp_ucb, kernels
-from jaxdpbo.drivers import _compiled_steps, _loop
+from jaxdpbo.drivers import compiled_steps, loop
 from jaxdpbo.types import Query
 
 
@@ -32,12 +32,12 @@ def run(function: str, seed: int, evaluations: int) -> dict:
         values.append(sought.value(point))
         return -values[-1]
 
-    snapshot = _compiled_steps.begin(gp_ucb.algorithm, key, config)
+    snapshot = compiled_steps.begin(gp_ucb.algorithm, key, config)
     for point in problem.initial_points(function, seed):
         query = Query(point[None], np.ones(1, bool))
         value = np.array([utility(point, None)])
-        snapshot, _ = _compiled_steps.learn(gp_ucb.algorithm, key, config, snapshot, query, value)
-    _loop.run_loop(gp_ucb.algorithm, utility, None, config, run=Execution(key=key, resume=snapshot))
+        snapshot, _ = compiled_steps.learn(gp_ucb.algorithm, key, config, snapshot, query, value)
+    loop.run_loop(gp_ucb.algorithm, utility, None, config, run=Execution(key=key, resume=snapshot))
     return {"seconds": time.perf_counter() - start, "values": values}
 
 

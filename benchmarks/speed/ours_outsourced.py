@@ -15,18 +15,18 @@ from jax.sharding import Mesh, PartitionSpec
 
 from benchmarks.speed import outsourced_problem as problem
 from benchmarks.speed.worker import serve
-from jaxdpbo import drivers, kernels, po_gp_ucb
-from jaxdpbo.privacy import _guarantee, _transforms
-from jaxdpbo.surrogate import _box_search, beta_of_candidates
+from jaxdpbo import drivers, kernels, po_gp_ucb, transforms
+from jaxdpbo.guarantee import guarantees
+from jaxdpbo.surrogate import beta_of_candidates, box_search
 
 
 @cache
 def config(count: int) -> po_gp_ucb.Config:
     z = jnp.asarray(problem.rows(count))
-    metadata = _transforms.Metadata("random_projection", None, None, 1.0)
-    statement = _guarantee.no_guarantee(_transforms.ROWS, _transforms.PROJECTED)
+    metadata = transforms.Metadata("random_projection", None, None, 1.0)
+    statement = guarantees.no_guarantee(transforms.ROWS, transforms.PROJECTED)
     return po_gp_ucb.config(
-        _transforms.CuratedRows(z, metadata, statement),
+        transforms.CuratedRows(z, metadata, statement),
         steps=problem.STEPS,
         lengthscale=problem.LENGTHSCALE,
         noise_variance=problem.NOISE_VARIANCE,
@@ -72,7 +72,7 @@ def recomputed_picks(inputs, config):
         mean = solve_triangular(factor, jnp.where(seen, values, 0.0), lower=True) @ whitened
         variance = jnp.maximum(1.0 - jnp.sum(jnp.square(whitened), axis=0), 0.0)
         beta = beta_of_candidates(t + 1, len(z), config.delta)
-        best, _ = _box_search.first_of_largest(mean + jnp.sqrt(beta * variance))
+        best, _ = box_search.first_of_largest(mean + jnp.sqrt(beta * variance))
         row = jnp.where(t == 0, start.astype(jnp.int32), best)
         return (rows.at[t].set(row), values.at[t].set(table[row])), row
 

@@ -14,14 +14,14 @@ import numpy as np
 from benchmarks.speed import sgd_problem as problem
 from benchmarks.speed.worker import serve
 from jaxdpbo import drivers
-from jaxdpbo.training import _dp_optim, _models, _spaces
+from jaxdpbo.training import dp_optim, models, spaces
 
-MODEL = _models.logistic_regression(problem.FEATURES)
+MODEL = models.logistic_regression(problem.FEATURES)
 
 
 @cache
 def records():
-    return _models.examples(*map(jnp.asarray, problem.records()))
+    return models.examples(*map(jnp.asarray, problem.records()))
 
 
 @cache
@@ -32,7 +32,7 @@ def make_training(smallest: int):
         keys, settings = inputs
 
         def train_repeat(key):
-            params = _dp_optim.train(
+            params = dp_optim.train(
                 key, MODEL, records, settings, largest=problem.LARGEST, smallest=smallest, noise="float"
             )
             return params[0].bias[0]
@@ -44,18 +44,18 @@ def make_training(smallest: int):
 
 def sweep(settings: int, seed: int, most_epochs: int, padded: bool, policy: str | None = None) -> dict:
     """Seconds and useful examples of so many random settings, ten repeats of each; epochs shortened in proportion."""
-    drawn = _spaces.random_settings(_spaces.SPACES["adult"], settings, seed)
+    drawn = spaces.random_settings(spaces.SPACES["adult"], settings, seed)
     rows = []
     for epochs, batch, rate, multiplier, clip in drawn:
-        steps = _dp_optim.steps_of_epochs(max(1, round(epochs * most_epochs / 64)), problem.RECORDS, round(batch))
+        steps = dp_optim.steps_of_epochs(max(1, round(epochs * most_epochs / 64)), problem.RECORDS, round(batch))
         rows.append(
-            _dp_optim.settings(
+            dp_optim.settings(
                 steps=steps, batch=round(batch), learning_rate=rate, noise_multiplier=multiplier, clip_norm=clip
             )
         )
     keys = jax.random.split(jax.random.key(seed), (settings, problem.REPEATS))
     inputs = keys, jax.tree.map(lambda *leaves: jnp.stack(leaves), *rows)
-    shared, run = records(), make_training(problem.LARGEST if padded else _dp_optim.MIN_CAPACITY)
+    shared, run = records(), make_training(problem.LARGEST if padded else dp_optim.MIN_CAPACITY)
     compiled = []
 
     def listen(event, duration, **_):
@@ -74,28 +74,26 @@ def sweep(settings: int, seed: int, most_epochs: int, padded: bool, policy: str 
 
 def train(batch: int, steps: int, seed: int, noise: str = "float", hidden: int = 0) -> dict:
     """Seconds of one training, and its accuracy on what it was trained on; ``hidden`` units on images, or none."""
-    settings = _dp_optim.settings(
+    settings = dp_optim.settings(
         steps=steps, batch=batch, learning_rate=problem.LEARNING_RATE, noise_multiplier=problem.NOISE_MULTIPLIER,
         clip_norm=problem.CLIP_NORM,
     )  # fmt: skip
-    model, shared = (
-        (_models.mlp(problem.PIXELS, (hidden,), problem.CLASSES), images()) if hidden else (MODEL, records())
-    )
+    model, shared = (models.mlp(problem.PIXELS, (hidden,), problem.CLASSES), images()) if hidden else (MODEL, records())
     key = jax.random.key(seed)
     start = time.perf_counter()
     params = jax.block_until_ready(_train(key, model, shared, settings, noise))
     seconds = time.perf_counter() - start
-    return {"seconds": seconds, "accuracy": float(_models.accuracy(params, shared.features, shared.labels))}
+    return {"seconds": seconds, "accuracy": float(models.accuracy(params, shared.features, shared.labels))}
 
 
 @cache
 def images():
-    return _models.examples(*map(jnp.asarray, problem.images()))
+    return models.examples(*map(jnp.asarray, problem.images()))
 
 
 @partial(jax.jit, static_argnames=("model", "noise"))
 def _train(key, model, shared, settings, noise):
-    return _dp_optim.train(key, model, shared, settings, largest=problem.LARGEST, noise=noise)
+    return dp_optim.train(key, model, shared, settings, largest=problem.LARGEST, noise=noise)
 
 
 def version() -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from benchmarks.speed import streamed_problem as problem
 from benchmarks.speed.worker import serve
 from jaxdpbo import dp_gd, secret_key
-from jaxdpbo.privacy import _totals
+from jaxdpbo.noise import totals
 from jaxdpbo.types import Query, State
 
 DATA = jax.random.key(0)
@@ -25,12 +25,12 @@ def gradients(theta: jax.Array, shard: jax.Array) -> jax.Array:
 
 
 @jax.jit
-def add_shard(config: dp_gd.Config, query: Query, total: _totals.UserTotal, shard: jax.Array) -> _totals.UserTotal:
+def add_shard(config: dp_gd.Config, query: Query, total: totals.UserTotal, shard: jax.Array) -> totals.UserTotal:
     """The total with one shard more; of the last only as many users as there are."""
     assert ALGORITHM.contribute is not None
     present = shard * problem.SHARD + jnp.arange(problem.SHARD) < config.users
     shard_total, _ = ALGORITHM.contribute(config, query, (), gradients(query.points[0], shard), present)
-    return _totals.add(total, shard_total)
+    return totals.add(total, shard_total)
 
 
 @jax.jit
@@ -40,7 +40,7 @@ def draw_shard(theta: jax.Array, seen: jax.Array, shard: jax.Array) -> jax.Array
 
 
 @jax.jit
-def take_step(key: jax.Array, config: dp_gd.Config, state: State, query: Query, total: _totals.UserTotal) -> State:
+def take_step(key: jax.Array, config: dp_gd.Config, state: State, query: Query, total: totals.UserTotal) -> State:
     """The noise, once, and the step."""
     assert ALGORITHM.perturb is not None
     return ALGORITHM.tell(config, state, query, ALGORITHM.perturb(key, config, query, total.whole))
@@ -54,7 +54,7 @@ def run(users: int) -> dict:
     state = ALGORITHM.init(DATA, config)
     assert ALGORITHM.contribute is not None
     query, nothing = ALGORITHM.ask(DATA, config, state), jnp.zeros((1, problem.DIMENSION, 1), jnp.float32)
-    nobody, _ = _totals.make_zeros(ALGORITHM.contribute, config, query, (), nothing)
+    nobody, _ = totals.make_zeros(ALGORITHM.contribute, config, query, (), nothing)
     jax.block_until_ready(take_step(secret_key(), config, state, query, add_shard(config, query, nobody, jnp.int32(0))))
     jax.block_until_ready(draw_shard(query.points[0], jnp.float32(0), jnp.int32(0)))  # all is compiled
 

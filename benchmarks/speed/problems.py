@@ -15,8 +15,8 @@ from tqdm import tqdm
 from benchmarks.papers import gp_regression, huber_regression, location, logistic_regression
 from benchmarks.speed import rows
 from jaxdpbo import per_user
-from jaxdpbo.privacy import check_separable
 from jaxdpbo.problems import _splits
+from jaxdpbo.separable import check_separable
 
 USERS, TRAIN, FEATURES = 100_000, 2_000, 30
 

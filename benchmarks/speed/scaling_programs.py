@@ -14,9 +14,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo import dp_gibo, dp_gp_ucb, dpareto, drivers, kernels, po_gp_ucb
-from jaxdpbo.privacy import _choice, _guarantee, _separable, _transforms
-from jaxdpbo.training import _dp_optim, _models
+from jaxdpbo import dp_gibo, dp_gp_ucb, dpareto, drivers, kernels, po_gp_ucb, separable, transforms
+from jaxdpbo.guarantee import guarantees
+from jaxdpbo.noise import choice
+from jaxdpbo.training import dp_optim, models
 
 DIMENSION, COLUMNS, UNITS = 3, 10, 5  # of candidates, of a modeler's rows, of the settings of a front
 STAND_IN = 64  # candidates, or rows, of the configuration that larger sets are put into
@@ -69,9 +70,9 @@ def ucb(array: Array, *, candidates: int, steps: int, seeds: int = 0) -> Program
 
 
 def outsourced(array: Array, *, rows: int, steps: int) -> Program:
-    metadata = _transforms.Metadata("random_projection", None, None, 1.0)
-    statement = _guarantee.no_guarantee(_transforms.ROWS, _transforms.PROJECTED)
-    few = _transforms.CuratedRows(numbers((STAND_IN, COLUMNS)), metadata, statement)
+    metadata = transforms.Metadata("random_projection", None, None, 1.0)
+    statement = guarantees.no_guarantee(transforms.ROWS, transforms.PROJECTED)
+    few = transforms.CuratedRows(numbers((STAND_IN, COLUMNS)), metadata, statement)
     config = po_gp_ucb.config(few, steps=steps, lengthscale=0.3, noise_variance=1e-2)
     config = replace(config, released=array((rows, COLUMNS)))
     return _scan_program(po_gp_ucb.algorithm, entry, config, array((rows,)))
@@ -90,12 +91,12 @@ def training(
     array: Array, *, steps: int, batch: int, features: int, hidden: int, records: int, noise: str = "exact"
 ) -> Program:
     """A perceptron of one hidden layer, compiled for this batch alone."""
-    model = _models.mlp(features, (hidden,), CLASSES)
-    examples = _models.Examples(array((records, features)), array((records,), jnp.int32), array((records,)))
-    settings = _dp_optim.settings(steps=steps, batch=batch, learning_rate=0.1, noise_multiplier=1.0, clip_norm=1.0)
+    model = models.mlp(features, (hidden,), CLASSES)
+    examples = models.Examples(array((records, features)), array((records,), jnp.int32), array((records,)))
+    settings = dp_optim.settings(steps=steps, batch=batch, learning_rate=0.1, noise_multiplier=1.0, clip_norm=1.0)
 
     def train(key, examples, settings):
-        return _dp_optim.train(key, model, examples, settings, largest=batch, smallest=batch, noise=noise)
+        return dp_optim.train(key, model, examples, settings, largest=batch, smallest=batch, noise=noise)
 
     return Program(jax.jit(train), (jax.random.key(0), examples, settings))
 
@@ -106,15 +107,15 @@ def weights(features: int, hidden: int) -> int:
 
 
 def chosen(array: Array, *, candidates: int, users: int) -> Program:
-    budget = _choice.budget(1.0, "exact", dtype=jnp.float32)
+    budget = choice.budget(1.0, "exact", dtype=jnp.float32)
     return Program(
-        jax.jit(_choice.choose_row), (jax.random.key(0), budget, array((candidates, users)), jnp.float32(1.0))
+        jax.jit(choice.choose_row), (jax.random.key(0), budget, array((candidates, users)), jnp.float32(1.0))
     )
 
 
 def blocks(array: Array, *, blocks: int, rows: int) -> Program:
     """One evaluation, in Python: a learner need not be traceable."""
-    objective = _separable.blocks(ridge, rows, blocks)
+    objective = separable.blocks(ridge, rows, blocks)
     return Program(objective, (np.array([1.0]), np.asarray(array((rows, RIDGE_COLUMNS + 1)))))
 
 

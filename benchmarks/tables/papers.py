@@ -7,7 +7,7 @@ import numpy as np
 from benchmarks.papers import rules
 from benchmarks.report import other_seeds
 from benchmarks.tables.markdown import load_result, table
-from jaxdpbo import _rounding
+from jaxdpbo import rounding
 
 REGRET_ROWS = {
     "all candidates, Algorithm 3": "all 64, 256, 100 candidates in order (Algorithm 3)",
@@ -334,7 +334,7 @@ def audit_one_run() -> str:
     rows = []
     for row in load_result("audit_one_run")["rows"]:
         attack = row["audit"]
-        claimed = _rounding.shorten_up(row["claimed"], 3)
+        claimed = rounding.shorten_up(row["claimed"], 3)
         if not row["must hold"]:
             claimed += " (claimed by the planted program)"
         rows.append(
@@ -365,7 +365,7 @@ def audit() -> str:
     last, tried = "laplace, float, read to the last bit", "dp_optim, float, every draw tried"
     searched, hidden = "least_epsilon, all that is released", "least_epsilon, its least epsilon for all releases"
     projection = "random_projection (paper: theorem 1)"
-    claimed = {name: _rounding.shorten_up(rows[name]["claimed"], 4) for name in rows}
+    claimed = {name: rounding.shorten_up(rows[name]["claimed"], 4) for name in rows}
     return table(
         ("", "guaranteed", "measured"),
         [

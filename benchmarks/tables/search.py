@@ -8,8 +8,8 @@ from benchmarks.reproductions import common
 from benchmarks.search.budgets import Budget
 from benchmarks.search.problems import DEVELOPMENT, PROBLEMS, Problem
 from benchmarks.tables.markdown import load_result, table
-from jaxdpbo.drivers import _methods
-from jaxdpbo.privacy._accounting import regret
+from jaxdpbo.accounting import regret
+from jaxdpbo.drivers import methods
 
 RESULT = "bench_search"
 ALL = PROBLEMS | DEVELOPMENT
@@ -91,9 +91,9 @@ def unsharp_descents(search: str) -> Counter[str]:
     verdicts: Counter[str] = Counter()
     for name, row in load_result("bench_method_rule")["problems"].items():
         for budget, by_search in row.items():
-            if search in by_search and ALL[name].steps >= _methods.DESCENT_STEPS:
+            if search in by_search and ALL[name].steps >= methods.DESCENT_STEPS:
                 sharp = float(_sharpness(ALL[name], Budget.parse(budget).mu))
-                verdicts[by_search[search]["paired"]["verdict"]] += sharp < _methods.SHARP
+                verdicts[by_search[search]["paired"]["verdict"]] += sharp < methods.SHARP
     return verdicts
 
 
@@ -114,8 +114,8 @@ def _one_choice_table(others: dict[str, str], more: dict[str, Callable[[Problem,
 def _sharpness(problem: Problem, mu: float) -> str:
     """Of a choice of the start."""
     low, high = problem.loss_range
-    share = mu * math.sqrt(_methods.CHOICE_SHARE)
-    return f"{_methods.choice.choice_sharpness(share, high - low, problem.users):.1f}"
+    share = mu * math.sqrt(methods.CHOICE_SHARE)
+    return f"{methods.choice.choice_sharpness(share, high - low, problem.users):.1f}"
 
 
 def _gradient_noise(problem: Problem, mu: float) -> str:

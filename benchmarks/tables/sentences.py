@@ -10,7 +10,7 @@ from benchmarks.report import other_seeds
 from benchmarks.tables.markdown import figures, load_result, row_of
 from benchmarks.tables.search import unsharp_descents
 from jaxdpbo import preview
-from jaxdpbo.drivers._methods import START
+from jaxdpbo.drivers.methods import START
 
 DELTA = 1e-5
 MOST_USERS = 2**14

@@ -20,10 +20,10 @@ from typing import Any
 import jax
 
 from benchmarks.tuning_peers import blocks, trials
-from jaxdpbo import _checks
-from jaxdpbo.privacy import _recording
-from jaxdpbo.tuning import _fitting, _selection
-from jaxdpbo.tuning._training import Rows, Setting
+from jaxdpbo import checks
+from jaxdpbo.guarantee import recording
+from jaxdpbo.tuning import fitting, selection
+from jaxdpbo.tuning.training import Rows, Setting
 
 ROUTES = {"blocks": blocks.tune, "trials": trials.tune}
 # How many trainings' and searches' noise counts.
@@ -39,17 +39,17 @@ def tune_and_train(
     epsilon: float,
     delta: float,
     on_error: str = "worst",
-    ledgers: Mapping[str, _recording.Recording] | None = None,
+    ledgers: Mapping[str, recording.Recording] | None = None,
     key: jax.Array | None = None,
     insecure_key: bool = False,
     **options: Any,
-) -> _fitting.TuningResult:
+) -> fitting.TuningResult:
     """As ``tuning.tune_and_train``, by another route; "blocks" takes ``k``, "trials" takes ``validation``."""
-    rows, validation = _fitting.check_rows(training, rows, options.pop("validation", None))
+    rows, validation = fitting.check_rows(training, rows, options.pop("validation", None))
     if validation is not None:
         options["validation"] = validation
-    settings = _selection.check_settings(settings)
-    on_error = _checks.one_of("on_error", on_error, _selection.ON_ERROR)
-    asked = _fitting.TuningArguments(training, settings, epsilon, delta, ledgers, key, insecure_key, on_error)
-    asked = asked._replace(delta=_fitting.ideal_delta(asked, TIMES[route], len(rows[1])))
+    settings = selection.check_settings(settings)
+    on_error = checks.one_of("on_error", on_error, selection.ON_ERROR)
+    asked = fitting.TuningArguments(training, settings, epsilon, delta, ledgers, key, insecure_key, on_error)
+    asked = asked._replace(delta=fitting.ideal_delta(asked, TIMES[route], len(rows[1])))
     return ROUTES[route](asked, rows, **options)

@@ -8,17 +8,17 @@ import jax
 import numpy as np
 
 from benchmarks.tuning_peers.trainings import InBlocks
-from jaxdpbo import Execution, _silence, accounting, private_search
+from jaxdpbo import Execution, accounting, private_search, separable, silence
+from jaxdpbo.accounting import stage
 from jaxdpbo.drivers import run_loop
-from jaxdpbo.privacy import _assumptions, _composed_guarantee, _guarantee, _release_key, _separable
-from jaxdpbo.privacy._accounting import stage
-from jaxdpbo.tuning import _fitting, _selection
-from jaxdpbo.tuning._training import Rows
+from jaxdpbo.guarantee import assumptions, composed_guarantee, guarantees, release_key
+from jaxdpbo.tuning import fitting, selection
+from jaxdpbo.tuning.training import Rows
 
 SEARCH_SHARE = 0.15  # of mu^2, for the search
 
 
-def tune(asked: _fitting.TuningArguments, rows: Rows, k: int | None = None) -> _fitting.TuningResult:
+def tune(asked: fitting.TuningArguments, rows: Rows, k: int | None = None) -> fitting.TuningResult:
     """Of ``k`` blocks; where not given a 30th of the rows, at most 100."""
     training = asked.training
     if not isinstance(training, InBlocks):
@@ -26,8 +26,8 @@ def tune(asked: _fitting.TuningArguments, rows: Rows, k: int | None = None) -> _
     records = len(rows[1])
     whole = accounting.gdp_mu(asked.epsilon, asked.delta)
     of_search, of_training = np.sqrt(SEARCH_SHARE) * whole, np.sqrt(1 - SEARCH_SHARE) * whole
-    count = _separable.usual_count(records) if k is None else k
-    _separable.cut(records, count)  # what it refuses, it refuses before anything is charged
+    count = separable.usual_count(records) if k is None else k
+    separable.cut(records, count)  # what it refuses, it refuses before anything is charged
     points = np.arange(len(asked.settings), dtype=float)[:, None]
     design = private_search.Round(points, 0 * points, np.zeros(points.shape, bool))
     config = private_search.config(
@@ -37,15 +37,15 @@ def tune(asked: _fitting.TuningArguments, rows: Rows, k: int | None = None) -> _
         rounds=[design],
         choice_mu=[float(of_search)],
         batch=1,
-        noise=_fitting.NOISE,
+        noise=fitting.NOISE,
     )
     algorithm = private_search.make_algorithm()
     search = algorithm.privacy(config)
 
     def stages(costs: Sequence[stage.Stage]) -> list[stage.Stage]:
-        return [stage.gaussian_stage(search.level, "the search"), _fitting.worst_stage("the training", costs)]
+        return [stage.gaussian_stage(search.level, "the search"), fitting.worst_stage("the training", costs)]
 
-    noises, costs = _fitting.calibrate(
+    noises, costs = fitting.calibrate(
         asked,
         records,
         accounting.gdp_epsilon(float(of_training), asked.delta),
@@ -55,38 +55,38 @@ def tune(asked: _fitting.TuningArguments, rows: Rows, k: int | None = None) -> _
     variation = (
         max(asked.training.total_variation(setting, records) for setting in asked.settings) + search.total_variation
     )
-    stated = _composed_guarantee.guarantee_from_total(
+    stated = composed_guarantee.guarantee_from_total(
         accounting.total(stages(costs), asked.delta),
-        _guarantee.ALL_ROWS,
-        assumptions=(_assumptions.RANDOM_BITS, _assumptions.FAILS_BY_NOISE, _assumptions.BLOCKS_APART),
+        guarantees.ALL_ROWS,
+        assumptions=(assumptions.RANDOM_BITS, assumptions.FAILS_BY_NOISE, assumptions.BLOCKS_APART),
         total_variation=variation,
     )
     stated = stated.assuming(*asked.training.assumptions())
-    secret, stated = _release_key.for_release(asked.key, stated, asked.insecure_key)
+    secret, stated = release_key.for_release(asked.key, stated, asked.insecure_key)
     of_run, of_blocks, of_last, of_globals = jax.random.split(secret, 4)
 
-    _selection.charge_selection(asked.ledgers, (stated,), "tune and train by blocks", asked.settings)
+    selection.charge_selection(asked.ledgers, (stated,), "tune and train by blocks", asked.settings)
     table = _block_losses(training, asked, rows, noises, count, of_blocks)
     release = run_loop(algorithm, _look_up, table, config, run=Execution(key=of_run, insecure_key=True)).release
     chosen = round(float(release.point[0]))
-    model = _fitting.fit_silently(asked, asked.settings[chosen], noises[chosen], rows, of_last, of_globals)
-    return _fitting.TuningResult(model, asked.settings[chosen], noises[chosen], (stated,))
+    model = fitting.fit_silently(asked, asked.settings[chosen], noises[chosen], rows, of_last, of_globals)
+    return fitting.TuningResult(model, asked.settings[chosen], noises[chosen], (stated,))
 
 
 def _block_losses(
-    training: InBlocks, asked: _fitting.TuningArguments, rows: Rows, noises: Sequence[float], count: int, key: jax.Array
+    training: InBlocks, asked: fitting.TuningArguments, rows: Rows, noises: Sequence[float], count: int, key: jax.Array
 ) -> np.ndarray:
     """The loss of each block by each setting ``(settings, k)``: column ``j`` by the rows of block ``j`` alone.
 
     One program trains all blocks, which have one size. Its output is silenced; if it fails, every loss is the largest.
     """
-    partition = _separable.cut(len(rows[1]), count)
+    partition = separable.cut(len(rows[1]), count)
     train, held_out = (tuple(leaf[np.stack(indices)] for leaf in rows) for indices in zip(*partition, strict=True))
     settings = deepcopy(asked.settings)
-    with _silence.isolate():
+    with silence.isolate():
         try:
             losses = np.asarray(training.block_losses(settings, noises, train, held_out, len(rows[1]), key), float)
-        except _silence.STOPS:
+        except silence.STOPS:
             raise
         except BaseException:
             if asked.on_error == "raise":

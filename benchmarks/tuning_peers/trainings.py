@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo import tuning
-from jaxdpbo.training import _dp_optim, _models
+from jaxdpbo.training import dp_optim, models
 from jaxdpbo.tuning import Training
-from jaxdpbo.tuning import _training as trainings
-from jaxdpbo.tuning._training import Rows, Setting
+from jaxdpbo.tuning import training as trainings
+from jaxdpbo.tuning.training import Rows, Setting
 
 
 @runtime_checkable
@@ -85,8 +85,8 @@ class DPSGD(tuning.DPSGD):
 @partial(jax.jit, static_argnums=(1, 5, 6))
 def _block_losses(
     key: jax.Array,
-    model: _models.Model,
-    numbers: _dp_optim.Settings,
+    model: models.Model,
+    numbers: dp_optim.Settings,
     train: Rows,
     held_out: Rows,
     largest: int,
@@ -95,12 +95,12 @@ def _block_losses(
     """``(settings, k)``."""
     count = len(held_out[1])
 
-    def setting_losses(pair: tuple[jax.Array, _dp_optim.Settings]) -> jax.Array:
+    def setting_losses(pair: tuple[jax.Array, dp_optim.Settings]) -> jax.Array:
         keys = jax.random.split(jax.random.fold_in(key, pair[0]), count)
 
         def block_loss(key: jax.Array, train: Rows, held_out: Rows) -> jax.Array:
             options = {"largest": largest, "smallest": largest, "optimizer": optimizer, "noise": "float"}
-            params = _dp_optim.train(key, model, _models.examples(*train), pair[1], **options)
+            params = dp_optim.train(key, model, models.examples(*train), pair[1], **options)
             return jnp.mean(trainings._losses(model, params, *held_out))
 
         return jax.vmap(block_loss)(keys, train, held_out)

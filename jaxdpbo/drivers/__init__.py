@@ -4,18 +4,18 @@ A driver checks and converts its arguments once, then passes clean arrays on. Th
 ``fold_in(key, t)``, so a run resumed from a snapshot draws the same keys as an uninterrupted run.
 """
 
-from jaxdpbo import _namespace
-from jaxdpbo.drivers._compiled_run import pure_run
-from jaxdpbo.drivers._execution import Execution
-from jaxdpbo.drivers._loop import run_loop
-from jaxdpbo.drivers._methods import Search
-from jaxdpbo.drivers._minimize import minimize
-from jaxdpbo.drivers._preview import Preview, preview
-from jaxdpbo.drivers._private_objective import BudgetExhausted, Evaluation, PrivateObjective
-from jaxdpbo.drivers._result import Diagnostics, ObjectiveError, Run, RunInterrupted, Snapshot
-from jaxdpbo.drivers._scan import run_scan
-from jaxdpbo.drivers._sweep import Sweep, distribute, sweep
-from jaxdpbo.privacy._recording import Recording
+from jaxdpbo import namespace
+from jaxdpbo.drivers.compiled_run import pure_run
+from jaxdpbo.drivers.execution import Execution
+from jaxdpbo.drivers.loop import run_loop
+from jaxdpbo.drivers.methods import Search
+from jaxdpbo.drivers.minimization import minimize
+from jaxdpbo.drivers.previews import Preview, preview
+from jaxdpbo.drivers.private_objective import BudgetExhausted, Evaluation, PrivateObjective
+from jaxdpbo.drivers.result import Diagnostics, ObjectiveError, Run, RunInterrupted, Snapshot
+from jaxdpbo.drivers.scan import run_scan
+from jaxdpbo.drivers.seed_sweep import Sweep, distribute, sweep
+from jaxdpbo.guarantee.recording import Recording
 
 __all__ = [
     "BudgetExhausted",
@@ -39,4 +39,4 @@ __all__ = [
     "run_scan",
     "sweep",
 ]
-__dir__ = _namespace.list_public(__name__)
+__dir__ = namespace.list_public(__name__)

@@ -19,15 +19,15 @@ nothing, and you may stop either party at any moment. Refused queries cost nothi
 delete the record, the curator starts a new record and answers ``queries`` more queries: only the record's file limits
 the number of queries.
 
-``_protocol`` has the messages, ``_released_file`` the file, ``_curator`` and ``_modeler`` the two sides. Any two
+``protocol`` has the messages, ``released_file`` the file, ``curator`` and ``modeler`` the two sides. Any two
 streams of text carry the lines. ``jaxdpbo modeler --curator COMMAND`` starts the curator as a child process and uses
 its standard input and output; with an ``ssh`` command, OpenSSH provides encryption and authentication.
 """
 
-from jaxdpbo import _namespace
-from jaxdpbo.outsourcing._curator import Journal, frame, open_journal, serve
-from jaxdpbo.outsourcing._modeler import SearchAnswer, search
-from jaxdpbo.outsourcing._protocol import (
+from jaxdpbo import namespace
+from jaxdpbo.outsourcing.curator import Journal, frame, open_journal, serve
+from jaxdpbo.outsourcing.modeler import SearchAnswer, search
+from jaxdpbo.outsourcing.protocol import (
     MAX_LINE_LENGTH,
     MAX_QUERIES,
     Answer,
@@ -37,7 +37,7 @@ from jaxdpbo.outsourcing._protocol import (
     read_lines,
     sender,
 )
-from jaxdpbo.outsourcing._released_file import Publication, publish, read_publication
+from jaxdpbo.outsourcing.released_file import Publication, publish, read_publication
 
 __all__ = [
     "MAX_LINE_LENGTH",
@@ -58,4 +58,4 @@ __all__ = [
     "sender",
     "serve",
 ]
-__dir__ = _namespace.list_public(__name__)
+__dir__ = namespace.list_public(__name__)

@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxdpbo import _checks
+from jaxdpbo import checks
 
-SKLEARN_HINT = f"scikit-learn is needed: {_checks.install_hint('sklearn')}"
+SKLEARN_HINT = f"scikit-learn is needed: {checks.install_hint('sklearn')}"
 NAMES = ("digits", "breast_cancer", "diabetes")
 
 
@@ -35,7 +35,7 @@ def load_dataset(name: str) -> Dataset:
     >>> problems.load_dataset("diabetes").features.shape
     (442, 10)
     """
-    name = _checks.one_of("name", name, NAMES)
+    name = checks.one_of("name", name, NAMES)
     try:
         from sklearn import datasets
     except ModuleNotFoundError as error:

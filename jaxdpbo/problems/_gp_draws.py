@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo import _checks
+from jaxdpbo import checks
 
 
 def gp_grid(side: float, points: int) -> np.ndarray:
@@ -14,7 +14,7 @@ def gp_grid(side: float, points: int) -> np.ndarray:
     >>> problems.gp_grid(1.0, 3).shape
     (9, 2)
     """
-    side, points = _checks.positive("side", side), _checks.size("points", points)
+    side, points = checks.positive("side", side), checks.size("points", points)
     axis = np.linspace(-side / 2, side / 2, points)
     return np.stack(np.meshgrid(axis, axis, indexing="ij"), -1).reshape(-1, 2)
 

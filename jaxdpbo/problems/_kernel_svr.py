@@ -8,7 +8,7 @@ on them, and the paper takes them as public. scikit-learn fits the machine, so t
 
 import numpy as np
 
-from jaxdpbo import _checks
+from jaxdpbo import checks
 from jaxdpbo.problems import _splits
 from jaxdpbo.problems._datasets import SKLEARN_HINT, Dataset
 
@@ -54,7 +54,7 @@ def kernel_svr_bounds(features: int) -> np.ndarray:
     >>> problems.kernel_svr_bounds(10).shape
     (2, 13)
     """
-    return np.array([LOG_LENGTHSCALE] * _checks.size("features", features) + [EPSILON, C, GAMMA]).T
+    return np.array([LOG_LENGTHSCALE] * checks.size("features", features) + [EPSILON, C, GAMMA]).T
 
 
 def kernel_svr_loss(point: np.ndarray, data: _splits.Split) -> np.ndarray:
@@ -85,7 +85,7 @@ def kernel_svr_loss(point: np.ndarray, data: _splits.Split) -> np.ndarray:
 
 def _columns(total: int, features: int, seed: int) -> np.ndarray:
     """Draw ``features`` of ``total`` column numbers, ascending, by another random stream than the permutation's."""
-    if _checks.size("features", features) > total:
+    if checks.size("features", features) > total:
         raise ValueError(f"features must be at most {total}, got {features}")
     return np.sort(np.random.default_rng([seed, 1]).choice(total, features, replace=False))
 

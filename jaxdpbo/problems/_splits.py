@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxdpbo import _checks
+from jaxdpbo import checks
 
 
 class Split(NamedTuple):
@@ -42,14 +42,14 @@ def divide_rows(
       ValueError: ``train + validation`` is above ``total``, or a size is below 1.
     """
     train, total, seed = (
-        _checks.size("train", train),
-        _checks.size("total", total),
-        _checks.size("seed", seed, minimum=0),
+        checks.size("train", train),
+        checks.size("total", total),
+        checks.size("seed", seed, minimum=0),
     )
     users = total - train if validation is None else validation
-    if _checks.size("validation", users) + train > total:
+    if checks.size("validation", users) + train > total:
         raise ValueError(f"train + validation must be at most {total}, got {train} + {users}")
-    order = np.arange(total) if _checks.flag("ordered", ordered) else np.random.default_rng(seed).permutation(total)
+    order = np.arange(total) if checks.flag("ordered", ordered) else np.random.default_rng(seed).permutation(total)
     return order[:train], order[train : train + users]
 
 

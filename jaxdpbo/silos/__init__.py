@@ -4,13 +4,13 @@ Agree on the terms (``agree``), answer requests in each silo (``Silo``, ``serve_
 server (``run_silos``). Needs the extra ``silos``.
 """
 
-from jaxdpbo import _namespace
-from jaxdpbo.silos._agreement import Agreement, SiloGuarantees, agree
-from jaxdpbo.silos._coordinator import SiloError, SiloRun, run_silos
-from jaxdpbo.silos._messages import Credential, Refused
-from jaxdpbo.silos._roster import Member, Roster, create_identity, load_roster, make_roster
-from jaxdpbo.silos._silo import Silo
-from jaxdpbo.silos._socket import forward, parse_answer, parse_credential, serve_silo
+from jaxdpbo import namespace
+from jaxdpbo.silos.agreement import Agreement, SiloGuarantees, agree
+from jaxdpbo.silos.coordinator import SiloError, SiloRun, run_silos
+from jaxdpbo.silos.messages import Credential, Refused
+from jaxdpbo.silos.roster import Member, Roster, create_identity, load_roster, make_roster
+from jaxdpbo.silos.silo import Silo
+from jaxdpbo.silos.sockets import forward, parse_answer, parse_credential, serve_silo
 
 __all__ = [
     "Agreement",
@@ -32,4 +32,4 @@ __all__ = [
     "run_silos",
     "serve_silo",
 ]
-__dir__ = _namespace.list_public(__name__)
+__dir__ = namespace.list_public(__name__)

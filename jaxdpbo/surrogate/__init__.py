@@ -1,11 +1,12 @@
 """Gaussian processes for an optimiser of your own: posteriors, gradients, acquisitions and Pareto fronts.
 
-Nothing here is private by itself: see ``jaxdpbo.privacy`` and ``jaxdpbo.PrivateObjective``. Kernels are in
+Nothing here is private by itself: see ``jaxdpbo.mechanisms`` and ``jaxdpbo.PrivateObjective``. Kernels are in
 ``jaxdpbo.kernels``.
 """
 
-from jaxdpbo import _namespace
-from jaxdpbo.surrogate._acquisition import (
+from jaxdpbo import namespace
+from jaxdpbo.surrogate import kernels
+from jaxdpbo.surrogate.acquisition import (
     beta_of_box,
     beta_of_candidates,
     expected_hypervolume_improvement,
@@ -14,11 +15,11 @@ from jaxdpbo.surrogate._acquisition import (
     probability_of_improvement,
     ucb,
 )
-from jaxdpbo.surrogate._box_search import BoxSearch, best_candidate, search_box
-from jaxdpbo.surrogate._gp import Factorization, GPModel, append, condition, log_marginal_likelihood, predict
-from jaxdpbo.surrogate._gp_fit import fit
-from jaxdpbo.surrogate._gradient import GradientPosterior, gradient_information, gradient_posterior
-from jaxdpbo.surrogate._pareto import Strips, hypervolume, is_non_dominated, strips
+from jaxdpbo.surrogate.box_search import BoxSearch, best_candidate, search_box
+from jaxdpbo.surrogate.gp import Factorization, GPModel, append, condition, log_marginal_likelihood, predict
+from jaxdpbo.surrogate.gp_fit import fit
+from jaxdpbo.surrogate.gradient import GradientPosterior, gradient_information, gradient_posterior
+from jaxdpbo.surrogate.pareto import Strips, hypervolume, is_non_dominated, strips
 
 __all__ = [
     "BoxSearch",
@@ -39,6 +40,7 @@ __all__ = [
     "hvpoi",
     "hypervolume",
     "is_non_dominated",
+    "kernels",
     "log_marginal_likelihood",
     "predict",
     "probability_of_improvement",
@@ -46,4 +48,4 @@ __all__ = [
     "strips",
     "ucb",
 ]
-__dir__ = _namespace.list_public(__name__)
+__dir__ = namespace.list_public(__name__)

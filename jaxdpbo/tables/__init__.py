@@ -5,13 +5,13 @@ Whole numbers add up to the same total in any order, so the release is the same 
 files.
 """
 
-from jaxdpbo import _namespace
-from jaxdpbo.tables._beam import beam
-from jaxdpbo.tables._dask import dask
-from jaxdpbo.tables._parquet import parquet
-from jaxdpbo.tables._ray import ray
-from jaxdpbo.tables._spark import spark
-from jaxdpbo.tables._table import Batch, Sum, Table, TableError, UnreadError, arrays
+from jaxdpbo import namespace
+from jaxdpbo.tables.beam_table import beam
+from jaxdpbo.tables.dask_table import dask
+from jaxdpbo.tables.parquet_table import parquet
+from jaxdpbo.tables.ray_table import ray
+from jaxdpbo.tables.spark_table import spark
+from jaxdpbo.tables.table import Batch, Sum, Table, TableError, UnreadError, arrays
 
 __all__ = ["Batch", "Sum", "Table", "TableError", "UnreadError", "arrays", "beam", "dask", "parquet", "ray", "spark"]
-__dir__ = _namespace.list_public(__name__)
+__dir__ = namespace.list_public(__name__)

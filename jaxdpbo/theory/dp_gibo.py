@@ -19,7 +19,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jaxdpbo import _checks, _namespace
+from jaxdpbo import checks, namespace
 
 __all__ = [
     "adaptive_mean_squared_gradient_bound",
@@ -32,11 +32,11 @@ __all__ = [
     "noise_term",
     "suboptimality_bound",
 ]
-__dir__ = _namespace.list_public(__name__)
+__dir__ = namespace.list_public(__name__)
 
 
 def _positive(name, value):
-    return _checks.positive(name, value, finite=False)
+    return checks.positive(name, value, finite=False)
 
 
 def _check_step(step_size, convexity):
@@ -46,19 +46,19 @@ def _check_step(step_size, convexity):
 
 
 def _traces(name, value):
-    traces = _checks.vector(name, value)
+    traces = checks.vector(name, value)
     if np.any(traces < 0):
         raise ValueError(f"{name} must be at least zero, got {traces.tolist()}")
     return traces.tolist()
 
 
-@_checks.takes(
-    clip_norm=_checks.positive,
-    steps=_checks.size,
-    users=_checks.size,
+@checks.takes(
+    clip_norm=checks.positive,
+    steps=checks.size,
+    users=checks.size,
     mu=_positive,
-    dimension=_checks.size,
-    failure=_checks.probability,
+    dimension=checks.size,
+    failure=checks.probability,
 )
 def noise_radius(*, clip_norm: float, steps: int, users: int, mu: float, dimension: int, failure: float) -> float:
     """Bound the distance that noise moves a privatised gradient, for all steps at once (lemma A.3).
@@ -73,13 +73,13 @@ def noise_radius(*, clip_norm: float, steps: int, users: int, mu: float, dimensi
     return 2.0 * clip_norm * math.sqrt(steps) / (users * mu) * deviations
 
 
-@_checks.takes(
-    clip_norm=_checks.positive,
-    steps=_checks.size,
-    users=_checks.size,
+@checks.takes(
+    clip_norm=checks.positive,
+    steps=checks.size,
+    users=checks.size,
     mu=_positive,
-    dimension=_checks.size,
-    failure=_checks.probability,
+    dimension=checks.size,
+    failure=checks.probability,
 )
 def noise_term(*, clip_norm: float, steps: int, users: int, mu: float, dimension: int, failure: float) -> float:
     """``V`` of theorem 3.2: ``M (2 + M / (2 B^2))`` with ``M = B`` times ``noise_radius``.
@@ -92,7 +92,7 @@ def noise_term(*, clip_norm: float, steps: int, users: int, mu: float, dimension
     return radius * (2.0 * clip_norm + radius / 2.0)
 
 
-@_checks.takes(trace=_checks.nonnegative_or_infinite, rkhs_norm=_checks.nonnegative_or_infinite)
+@checks.takes(trace=checks.nonnegative_or_infinite, rkhs_norm=checks.nonnegative_or_infinite)
 def bias_radius(trace: float, *, rkhs_norm: float) -> float:
     """Bound the distance from the mean clipped gradient to the true one (lemma A.2): ``rkhs_norm sqrt(trace)``.
 
@@ -107,12 +107,12 @@ def bias_radius(trace: float, *, rkhs_norm: float) -> float:
     return rkhs_norm * math.sqrt(trace)
 
 
-@_checks.takes(
+@checks.takes(
     traces=_traces,
-    initial_gap=_checks.nonnegative_or_infinite,
-    step_size=_checks.positive,
-    rkhs_norm=_checks.nonnegative_or_infinite,
-    noise=_checks.nonnegative_or_infinite,
+    initial_gap=checks.nonnegative_or_infinite,
+    step_size=checks.positive,
+    rkhs_norm=checks.nonnegative_or_infinite,
+    noise=checks.nonnegative_or_infinite,
 )
 def mean_squared_gradient_bound(
     traces: Sequence[float], *, initial_gap: float, step_size: float, rkhs_norm: float, noise: float
@@ -136,12 +136,12 @@ def mean_squared_gradient_bound(
     return 2.0 * initial_gap / (step_size * len(traces)) + rkhs_norm**2 * float(np.mean(traces)) + 2.0 * noise
 
 
-@_checks.takes(
+@checks.takes(
     traces=_traces,
-    step_size=_checks.positive,
-    convexity=_checks.positive,
-    rkhs_norm=_checks.nonnegative_or_infinite,
-    noise=_checks.nonnegative_or_infinite,
+    step_size=checks.positive,
+    convexity=checks.positive,
+    rkhs_norm=checks.nonnegative_or_infinite,
+    noise=checks.nonnegative_or_infinite,
 )
 def geometric_radius(
     traces: Sequence[float], *, step_size: float, convexity: float, rkhs_norm: float, noise: float
@@ -159,13 +159,13 @@ def geometric_radius(
     return rkhs_norm**2 * step_size / 2.0 * float(decay @ np.asarray(traces)) + noise / convexity
 
 
-@_checks.takes(
+@checks.takes(
     traces=_traces,
-    convexity=_checks.positive,
-    initial_gap=_checks.nonnegative_or_infinite,
-    step_size=_checks.positive,
-    rkhs_norm=_checks.nonnegative_or_infinite,
-    noise=_checks.nonnegative_or_infinite,
+    convexity=checks.positive,
+    initial_gap=checks.nonnegative_or_infinite,
+    step_size=checks.positive,
+    rkhs_norm=checks.nonnegative_or_infinite,
+    noise=checks.nonnegative_or_infinite,
 )
 def suboptimality_bound(
     traces: Sequence[float],
@@ -189,7 +189,7 @@ def suboptimality_bound(
     return (1.0 - step_size * convexity) ** len(traces) * initial_gap + radius
 
 
-@_checks.takes(suboptimality=_checks.nonnegative_or_infinite, convexity=_checks.positive)
+@checks.takes(suboptimality=checks.nonnegative_or_infinite, convexity=checks.positive)
 def distance_bound(suboptimality: float, *, convexity: float) -> float:
     """Bound ``||theta_T - theta*||`` by ``sqrt(2 F_T / tau)``, given ``suboptimality_bound(...)`` (corollary 3.4).
 
@@ -200,13 +200,13 @@ def distance_bound(suboptimality: float, *, convexity: float) -> float:
     return math.sqrt(2.0 * suboptimality / convexity)
 
 
-@_checks.takes(
-    tolerance=_checks.nonnegative_or_infinite,
-    steps=_checks.size,
-    initial_gap=_checks.nonnegative_or_infinite,
-    step_size=_checks.positive,
-    rkhs_norm=_checks.nonnegative_or_infinite,
-    noise=_checks.nonnegative_or_infinite,
+@checks.takes(
+    tolerance=checks.nonnegative_or_infinite,
+    steps=checks.size,
+    initial_gap=checks.nonnegative_or_infinite,
+    step_size=checks.positive,
+    rkhs_norm=checks.nonnegative_or_infinite,
+    noise=checks.nonnegative_or_infinite,
 )
 def adaptive_mean_squared_gradient_bound(
     *, tolerance: float, steps: int, initial_gap: float, step_size: float, rkhs_norm: float, noise: float
@@ -220,20 +220,20 @@ def adaptive_mean_squared_gradient_bound(
     ...     step_size=0.1, rkhs_norm=1.0, noise=0.1), 3)
     0.5
     """
-    tolerance = _checks.nonnegative("tolerance", tolerance)
+    tolerance = checks.nonnegative("tolerance", tolerance)
     return mean_squared_gradient_bound(
         [tolerance] * steps, initial_gap=initial_gap, step_size=step_size, rkhs_norm=rkhs_norm, noise=noise
     )
 
 
-@_checks.takes(
-    tolerance=_checks.nonnegative_or_infinite,
-    steps=_checks.size,
-    convexity=_checks.positive,
-    initial_gap=_checks.nonnegative_or_infinite,
-    step_size=_checks.positive,
-    rkhs_norm=_checks.nonnegative_or_infinite,
-    noise=_checks.nonnegative_or_infinite,
+@checks.takes(
+    tolerance=checks.nonnegative_or_infinite,
+    steps=checks.size,
+    convexity=checks.positive,
+    initial_gap=checks.nonnegative_or_infinite,
+    step_size=checks.positive,
+    rkhs_norm=checks.nonnegative_or_infinite,
+    noise=checks.nonnegative_or_infinite,
 )
 def adaptive_suboptimality_bound(
     *,

@@ -1,6 +1,6 @@
 """Utility bounds of Kusner et al. (2015) for DP-GP-UCB, corrected. No guarantee rests on them.
 
-The bounds hold where the events of ``privacy._prior_averaged_constants`` do. That module also has the sensitivities
+The bounds hold where the events of ``accounting.prior_averaged_constants`` do. That module also has the sensitivities
 taken here, in units of the prior's standard deviation. Theorem 2's proof bounds the largest posterior mean by an
 observation; the bound here goes through the confidence bounds, and is about the utility of the released point rather
 than its posterior mean.
@@ -8,18 +8,18 @@ than its posterior mean.
 
 import math
 
-from jaxdpbo import _checks, _namespace
+from jaxdpbo import checks, namespace
 
 __all__ = ["point_shortfall", "selection_shortfall", "value_error"]
-__dir__ = _namespace.list_public(__name__)
+__dir__ = namespace.list_public(__name__)
 
 
-@_checks.takes(
-    candidates=_checks.positive,
-    beta=_checks.nonnegative_or_infinite,
-    sensitivity=_checks.nonnegative_or_infinite,
-    epsilon=_checks.positive,
-    failure=_checks.probability,
+@checks.takes(
+    candidates=checks.positive,
+    beta=checks.nonnegative_or_infinite,
+    sensitivity=checks.nonnegative_or_infinite,
+    epsilon=checks.positive,
+    failure=checks.probability,
 )
 def point_shortfall(*, candidates: float, beta: float, sensitivity: float, epsilon: float, failure: float) -> float:
     """Bound the shortfall in ``f(released) >= f(x*) - shortfall``, in units of the prior's standard deviation.
@@ -34,11 +34,11 @@ def point_shortfall(*, candidates: float, beta: float, sensitivity: float, epsil
     return 2.0 * math.sqrt(beta) + selection_shortfall(candidates, sensitivity, epsilon, failure)
 
 
-@_checks.takes(
-    candidates=_checks.positive,
-    sensitivity=_checks.nonnegative_or_infinite,
-    epsilon=_checks.positive,
-    failure=_checks.probability,
+@checks.takes(
+    candidates=checks.positive,
+    sensitivity=checks.nonnegative_or_infinite,
+    epsilon=checks.positive,
+    failure=checks.probability,
 )
 def selection_shortfall(candidates: float, sensitivity: float, epsilon: float, failure: float) -> float:
     """Bound how far below the best score the exponential mechanism draws, except with probability ``failure``.
@@ -52,12 +52,12 @@ def selection_shortfall(candidates: float, sensitivity: float, epsilon: float, f
     return 2.0 * sensitivity / epsilon * (math.log(candidates) - math.log(failure))
 
 
-@_checks.takes(
-    regret=_checks.nonnegative_or_infinite,
-    noise_gap=_checks.nonnegative_or_infinite,
-    sensitivity=_checks.nonnegative_or_infinite,
-    epsilon=_checks.positive,
-    failure=_checks.probability,
+@checks.takes(
+    regret=checks.nonnegative_or_infinite,
+    noise_gap=checks.nonnegative_or_infinite,
+    sensitivity=checks.nonnegative_or_infinite,
+    epsilon=checks.positive,
+    failure=checks.probability,
 )
 def value_error(*, regret: float, noise_gap: float, sensitivity: float, epsilon: float, failure: float) -> float:
     """Bound ``|released - f(x*)|`` by ``Omega + q / 2 + log(1 / failure) sensitivity / epsilon`` (theorems 4, 6 and 8).

@@ -8,8 +8,8 @@ import math
 
 import numpy as np
 
-from jaxdpbo import _checks, _namespace
-from jaxdpbo._types import ArrayLike
+from jaxdpbo import checks, namespace
+from jaxdpbo.types import ArrayLike
 
 __all__ = [
     "diagonally_dominant",
@@ -19,10 +19,10 @@ __all__ = [
     "replace_one_regret_floor",
     "simple_regret_bound",
 ]
-__dir__ = _namespace.list_public(__name__)
+__dir__ = namespace.list_public(__name__)
 
 
-@_checks.takes(rows=_checks.size, distortion=_checks.number, failure=_checks.number)
+@checks.takes(rows=checks.size, distortion=checks.number, failure=checks.number)
 def rank_for_distances(rows: int, distortion: float, failure: float) -> int:
     """Least rank ``r >= 8 log(n^2 / failure) / distortion^2`` (lemma 1).
 
@@ -43,9 +43,7 @@ def rank_for_distances(rows: int, distortion: float, failure: float) -> int:
     return math.ceil(8.0 * math.log(rows**2 / failure) / distortion**2)
 
 
-@_checks.takes(
-    distortion=_checks.fraction, smallest_singular=_checks.positive, threshold=_checks.nonnegative_or_infinite
-)
+@checks.takes(distortion=checks.fraction, smallest_singular=checks.positive, threshold=checks.nonnegative_or_infinite)
 def distance_factors(distortion: float, smallest_singular: float, threshold: float) -> tuple[float, float]:
     """Least and largest factor by which squared distances are multiplied (theorem 2).
 
@@ -67,7 +65,7 @@ def diagonally_dominant(covariance: ArrayLike) -> bool:
     >>> po_gp_ucb.diagonally_dominant(np.eye(3))
     True
     """
-    matrix = _checks.rows("covariance", covariance)
+    matrix = checks.rows("covariance", covariance)
     if matrix.shape[0] != matrix.shape[1]:
         raise ValueError(f"covariance must be square, got {matrix.shape}")
     diagonal = np.diag(matrix)
@@ -75,7 +73,7 @@ def diagonally_dominant(covariance: ArrayLike) -> bool:
     return bool(np.all(diagonal >= (math.sqrt(len(matrix) - 1) + 1.0) * others))
 
 
-@_checks.takes(regret=_checks.positive, diameter=_checks.positive, largest_output=_checks.positive)
+@checks.takes(regret=checks.positive, diameter=checks.positive, largest_output=checks.positive)
 def distortion_for_regret(regret: float, diameter: float, largest_output: float) -> float:
     """``nu = min(regret / (2 sqrt(3) d^2 L), 2 / d^2, 1/2)``, ``d`` the diameter over the lengthscale (theorem 3).
 
@@ -86,14 +84,14 @@ def distortion_for_regret(regret: float, diameter: float, largest_output: float)
     return min(regret / (2.0 * math.sqrt(3.0) * diameter**2 * largest_output), 2.0 / diameter**2, 0.5)
 
 
-@_checks.takes(
-    regret=_checks.nonnegative_or_infinite,
-    steps=_checks.size,
-    beta=_checks.nonnegative_or_infinite,
-    information=_checks.nonnegative_or_infinite,
-    noise_variance=_checks.positive,
-    first_constant=_checks.nonnegative_or_infinite,
-    second_constant=_checks.nonnegative_or_infinite,
+@checks.takes(
+    regret=checks.nonnegative_or_infinite,
+    steps=checks.size,
+    beta=checks.nonnegative_or_infinite,
+    information=checks.nonnegative_or_infinite,
+    noise_variance=checks.positive,
+    first_constant=checks.nonnegative_or_infinite,
+    second_constant=checks.nonnegative_or_infinite,
 )
 def simple_regret_bound(
     *,
@@ -131,7 +129,7 @@ def simple_regret_bound(
     return math.sqrt(regret**2 + 24.0 * spread + 24.0 * gained)
 
 
-@_checks.takes(regrets=_checks.vector, steps=_checks.size, epsilon=_checks.nonnegative_or_infinite)
+@checks.takes(regrets=checks.vector, steps=checks.size, epsilon=checks.nonnegative_or_infinite)
 def replace_one_regret_floor(regrets: ArrayLike, steps: int, epsilon: float) -> float:
     """Lower bound on the mean simple regret of any transform with replace-one ``epsilon``-DP: ours, not the paper's.
 

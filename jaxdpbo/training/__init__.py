@@ -1,8 +1,8 @@
 """Differentially private training to be tuned: models, optimisers, their privacy and utility, and their settings."""
 
-from jaxdpbo import _namespace
-from jaxdpbo.training._dp_optim import Settings, settings, train
-from jaxdpbo.training._models import (
+from jaxdpbo import namespace
+from jaxdpbo.training.dp_optim import Settings, settings, train
+from jaxdpbo.training.models import (
     Examples,
     Model,
     accuracy,
@@ -12,10 +12,10 @@ from jaxdpbo.training._models import (
     mlp,
     regression,
 )
-from jaxdpbo.training._objectives import Data, objective
-from jaxdpbo.training._oracles import training_epsilon, training_guarantee
-from jaxdpbo.training._permutation_sgd import train_by_permutation
-from jaxdpbo.training._spaces import INTEGER_MASK, Ranges, random_settings
+from jaxdpbo.training.objectives import Data, objective
+from jaxdpbo.training.oracles import training_epsilon, training_guarantee
+from jaxdpbo.training.permutation_sgd import train_by_permutation
+from jaxdpbo.training.spaces import INTEGER_MASK, Ranges, random_settings
 
 __all__ = [
     "INTEGER_MASK",
@@ -38,4 +38,4 @@ __all__ = [
     "training_epsilon",
     "training_guarantee",
 ]
-__dir__ = _namespace.list_public(__name__)
+__dir__ = namespace.list_public(__name__)

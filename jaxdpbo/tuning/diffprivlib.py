@@ -13,14 +13,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxdpbo import _checks, _namespace
-from jaxdpbo.privacy import _assumptions
-from jaxdpbo.privacy._accounting import stage
-from jaxdpbo.tuning import _labels, _other_trainings
-from jaxdpbo.tuning._training import Rows, Setting
+from jaxdpbo import checks, namespace
+from jaxdpbo.accounting import stage
+from jaxdpbo.guarantee import assumptions as _assumptions
+from jaxdpbo.tuning import labels, other_trainings
+from jaxdpbo.tuning.training import Rows, Setting
 
 __all__ = ["LogisticRegression"]
-__dir__ = _namespace.list_public(__name__)
+__dir__ = namespace.list_public(__name__)
 SEED_WORDS = 8  # 256 bits
 
 
@@ -53,14 +53,14 @@ class LogisticRegression:
 
     def __post_init__(self):
         """Raise ValueError for wrong ``classes``, or a ``norm`` that is not positive."""
-        object.__setattr__(self, "classes", _labels.check_classes(self.classes))
-        object.__setattr__(self, "norm", _checks.positive("norm", self.norm))
+        object.__setattr__(self, "classes", labels.check_classes(self.classes))
+        object.__setattr__(self, "norm", checks.positive("norm", self.norm))
 
     def cost(self, setting: Setting, noise: float, records: int) -> stage.Stage:
         """Pure differential privacy of ``1 / noise``."""
         if set(setting) != {"C"}:
             raise ValueError(f"settings must have C, got {', '.join(map(str, setting))}")
-        _checks.positive("C", setting["C"])
+        checks.positive("C", setting["C"])
         return stage.pure_stage(1 / noise, "the training by diffprivlib")
 
     def total_variation(self, setting: Setting, records: int) -> float:
@@ -81,16 +81,16 @@ class LogisticRegression:
         _library()
         if rows[0].ndim != 2:
             raise ValueError(f"features must have the shape (n, d), got {rows[0].shape}")
-        _other_trainings.expect_rows(rows, (len(self.classes),), tuple(self.classes), regression=False)
-        with _other_trainings.dry_run(
+        other_trainings.expect_rows(rows, (len(self.classes),), tuple(self.classes), regression=False)
+        with other_trainings.dry_run(
             "training needs versions that diffprivlib works with: take those of the extra diffprivlib"
         ):
-            _other_trainings.try_one_step(self, {"C": 1.0}, rows, tuple(self.classes))
+            other_trainings.try_one_step(self, {"C": 1.0}, rows, tuple(self.classes))
 
     def fit(self, setting: Setting, noise: float, rows: Rows, key: jax.Array) -> dict[str, np.ndarray]:
         """Train, and return the weights for features as they are."""
         library = _library()
-        examples = _other_trainings.finite_examples(rows, tuple(self.classes), regression=False)
+        examples = other_trainings.finite_examples(rows, tuple(self.classes), regression=False)
         features = np.concatenate(
             [self._clip(examples.features) / self.norm, np.ones((len(examples.targets), 1))], axis=1
         )
@@ -98,7 +98,7 @@ class LogisticRegression:
         count = len(self.classes)  # a row of zeros for each class: the gradient is zero, and no class is missing
         features = np.concatenate([features, np.zeros((count, features.shape[1]))])
         targets = np.concatenate([examples.targets, np.arange(count)])
-        seed = np.random.RandomState(_other_trainings.seed_words(key, SEED_WORDS))
+        seed = np.random.RandomState(other_trainings.seed_words(key, SEED_WORDS))
         fitted = library.models.LogisticRegression(
             epsilon=1 / noise,
             data_norm=1.0,
@@ -115,9 +115,9 @@ class LogisticRegression:
 
     def losses(self, model: dict[str, np.ndarray], rows: Rows) -> np.ndarray:
         """Return 1 where a row is classified wrongly."""
-        examples = _other_trainings.finite_examples(rows, tuple(self.classes), regression=False)
+        examples = other_trainings.finite_examples(rows, tuple(self.classes), regression=False)
         scores = self._clip(examples.features) @ model["weights"].T + model["bias"]
-        return _other_trainings.row_losses(scores, examples, regression=False)
+        return other_trainings.row_losses(scores, examples, regression=False)
 
     def _clip(self, features: np.ndarray) -> np.ndarray:
         """Shorten long rows to ``norm``."""
@@ -127,4 +127,4 @@ class LogisticRegression:
 
 
 def _library() -> Any:
-    return _checks.extra("diffprivlib", "diffprivlib", "tuning.diffprivlib.LogisticRegression")
+    return checks.extra("diffprivlib", "diffprivlib", "tuning.diffprivlib.LogisticRegression")

@@ -12,13 +12,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo import _checks, _namespace
-from jaxdpbo.privacy._accounting import stage
-from jaxdpbo.tuning import _labels, _other_trainings, _training
-from jaxdpbo.tuning._training import Rows, Setting
+from jaxdpbo import checks, namespace
+from jaxdpbo.accounting import stage
+from jaxdpbo.tuning import labels, other_trainings, training
+from jaxdpbo.tuning.training import Rows, Setting
 
 __all__ = ["DPSGD"]
-__dir__ = _namespace.list_public(__name__)
+__dir__ = namespace.list_public(__name__)
 
 
 @dataclass(frozen=True)
@@ -54,13 +54,13 @@ class DPSGD:
 
     def __post_init__(self):
         """Raise ValueError for an unknown loss, or for wrong ``classes``."""
-        _checks.one_of("loss", self.loss, _other_trainings.LOSSES)
+        checks.one_of("loss", self.loss, other_trainings.LOSSES)
         if self.classes is not None:
-            object.__setattr__(self, "classes", _labels.check_classes(self.classes))
+            object.__setattr__(self, "classes", labels.check_classes(self.classes))
 
     def cost(self, setting: Setting, noise: float, records: int) -> stage.Stage:
         """Cost of the event of jax-privacy: Poisson batches with a mean of ``batch`` rows."""
-        steps, batch = _training.check_setting(setting, records)
+        steps, batch = training.check_setting(setting, records)
         return _cost(noise, steps, batch / records)
 
     def total_variation(self, setting: Setting, records: int) -> float:
@@ -69,7 +69,7 @@ class DPSGD:
 
     def assumptions(self) -> tuple[str, ...]:
         """Ideal noise, Poisson batches and good draws."""
-        return _other_trainings.DRAWS
+        return other_trainings.DRAWS
 
     def expect(self, rows: Rows) -> None:
         """Check shapes and dtypes by tracing ``make_params`` and ``predict``, and take a step on zeros.
@@ -84,14 +84,14 @@ class DPSGD:
             raise ValueError("make_params must return floats")
         row = jax.ShapeDtypeStruct(rows[0].shape[1:], jnp.float32)
         scores = jax.eval_shape(self.predict, params, row)
-        _other_trainings.expect_rows(rows, scores.shape, self._classes, regression=self._is_regression)
-        with _other_trainings.dry_run("predict must be differentiable in the params of make_params"):
-            _other_trainings.try_one_step(self, _other_trainings.ONE_STEP, rows, self._classes)
+        other_trainings.expect_rows(rows, scores.shape, self._classes, regression=self._is_regression)
+        with other_trainings.dry_run("predict must be differentiable in the params of make_params"):
+            other_trainings.try_one_step(self, other_trainings.ONE_STEP, rows, self._classes)
 
     def fit(self, setting: Setting, noise: float, rows: Rows, key: jax.Array) -> Any:
         """Train, and return the parameters after all steps, as NumPy arrays."""
-        steps, batch = _training.check_setting(setting, len(rows[1]))
-        examples = _other_trainings.finite_examples(rows, self._classes, regression=self._is_regression)
+        steps, batch = training.check_setting(setting, len(rows[1]))
+        examples = other_trainings.finite_examples(rows, self._classes, regression=self._is_regression)
         selection, noising = _library("jax_privacy.batch_selection"), _library("jax_privacy.noise_addition")
         params_key, batch_key, noise_key = jax.random.split(key, 3)
         params = self.make_params(params_key)
@@ -102,7 +102,7 @@ class DPSGD:
             partition_type=selection.PartitionType.INDEPENDENT,
         )
         padded_size = 2 * max(8, batch)  # batches are filled up to multiples of this size, so that few shapes compile
-        rng = np.random.default_rng(_other_trainings.seed_words(batch_key, 8))
+        rng = np.random.default_rng(other_trainings.seed_words(batch_key, 8))
         clip_norm, step_size = setting["clip_norm"], setting["learning_rate"] / batch
         for indices in sampling.batch_iterator(len(examples.targets), rng=rng):
             padded = selection.pad_to_multiple_of(indices, padded_size) if len(indices) else np.full(padded_size, -1)
@@ -114,26 +114,26 @@ class DPSGD:
 
     def losses(self, model: Any, rows: Rows) -> np.ndarray:
         """Return 1 where a row is classified wrongly; for a regression squared errors, at most 1."""
-        examples = _other_trainings.finite_examples(rows, self._classes, regression=self._is_regression)
+        examples = other_trainings.finite_examples(rows, self._classes, regression=self._is_regression)
         scores = _predict_all(self.predict, model, examples.features)
-        return _other_trainings.row_losses(scores, examples, regression=self._is_regression)
+        return other_trainings.row_losses(scores, examples, regression=self._is_regression)
 
     @property
     def _is_regression(self) -> bool:
         return self.loss == "squared"
 
     @property
-    def _classes(self) -> _labels.Classes | None:
+    def _classes(self) -> labels.Classes | None:
         return None if self.classes is None else tuple(self.classes)
 
 
 def _library(name: str) -> Any:
-    return _checks.extra(name, "jax-privacy", "tuning.jax_privacy.DPSGD")
+    return checks.extra(name, "jax-privacy", "tuning.jax_privacy.DPSGD")
 
 
 @lru_cache(maxsize=1024)
 def _cost(noise: float, steps: int, rate: float) -> stage.Stage:
-    event = _other_trainings.poisson_event(noise, rate, steps)  # equal to the event of jax-privacy
+    event = other_trainings.poisson_event(noise, rate, steps)  # equal to the event of jax-privacy
     return stage.foreign_stage(event, "add_or_remove", "the training by jax-privacy")
 
 
@@ -143,7 +143,7 @@ def _step(
     loss: str,
     params: Any,
     state: Any,
-    batch: _other_trainings.Examples,
+    batch: other_trainings.Examples,
     padding: Any,
     noise: Any,
     clip_norm: Any,

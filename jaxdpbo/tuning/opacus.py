@@ -14,14 +14,15 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxdpbo import _checks, _namespace
-from jaxdpbo.privacy import _assumptions
-from jaxdpbo.privacy._accounting import stage
-from jaxdpbo.tuning import _labels, _other_trainings, _training
-from jaxdpbo.tuning._training import Rows, Setting
+from jaxdpbo import checks, namespace
+from jaxdpbo.accounting import stage
+from jaxdpbo.guarantee import assumptions as _assumptions
+from jaxdpbo.tuning import labels as _labels
+from jaxdpbo.tuning import other_trainings, training
+from jaxdpbo.tuning.training import Rows, Setting
 
 __all__ = ["DPSGD", "stack"]
-__dir__ = _namespace.list_public(__name__)
+__dir__ = namespace.list_public(__name__)
 
 
 @dataclass(frozen=True)
@@ -58,13 +59,13 @@ class DPSGD:
 
     def __post_init__(self):
         """Raise ValueError for an unknown loss, or for wrong ``classes``."""
-        _checks.one_of("loss", self.loss, _other_trainings.LOSSES)
+        checks.one_of("loss", self.loss, other_trainings.LOSSES)
         if self.classes is not None:
             object.__setattr__(self, "classes", _labels.check_classes(self.classes))
 
     def cost(self, setting: Setting, noise: float, records: int) -> stage.Stage:
         """Cost of the event that Opacus counts: about ``records / batch`` batches an epoch."""
-        _, batch = _training.check_setting(setting, records)
+        _, batch = training.check_setting(setting, records)
         batches = int(1 / (1 / math.ceil(records / batch)))  # as the data loader of Opacus rounds
         return _cost(noise, 1 / batches, int(setting["epochs"]) * batches)
 
@@ -74,7 +75,7 @@ class DPSGD:
 
     def assumptions(self) -> tuple[str, ...]:
         """Ideal noise, Poisson batches, good draws, and separate predictions."""
-        return (*_other_trainings.DRAWS, _assumptions.PREDICTED_APART)
+        return (*other_trainings.DRAWS, _assumptions.PREDICTED_APART)
 
     def expect(self, rows: Rows) -> None:
         """Check a copy of the module: by the ``ModuleValidator`` of Opacus, a prediction and a step on zeros.
@@ -86,13 +87,13 @@ class DPSGD:
         torch, opacus = _libraries()
         shape = rows[0].shape[1:]
         demand = f"make_model must return a module that Opacus can train, of float32 and for features {('n', *shape)}"
-        with _other_trainings.dry_run(demand), torch.random.fork_rng(devices=[]), torch.no_grad():
+        with other_trainings.dry_run(demand), torch.random.fork_rng(devices=[]), torch.no_grad():
             model = copy.deepcopy(self.make_model()).train()  # a factory may return one module at every call
             opacus.validators.ModuleValidator.validate(model, strict=True)
             scores = model.eval()(torch.zeros((2, *shape), dtype=torch.float32))
-        _other_trainings.expect_rows(rows, tuple(scores.shape[1:]), self._classes, regression=self._is_regression)
-        with _other_trainings.dry_run(demand):
-            _other_trainings.try_one_step(self, _other_trainings.ONE_STEP, rows, self._classes)
+        other_trainings.expect_rows(rows, tuple(scores.shape[1:]), self._classes, regression=self._is_regression)
+        with other_trainings.dry_run(demand):
+            other_trainings.try_one_step(self, other_trainings.ONE_STEP, rows, self._classes)
 
     def fit(self, setting: Setting, noise: float, rows: Rows, key: jax.Array) -> Any:
         """Train, and return a new module, in evaluation mode."""
@@ -101,10 +102,10 @@ class DPSGD:
     def losses(self, model: Any, rows: Rows) -> np.ndarray:
         """Return 1 where a row is classified wrongly; for a regression squared errors, at most 1."""
         torch, _ = _libraries()
-        examples = _other_trainings.finite_examples(rows, self._classes, regression=self._is_regression)
+        examples = other_trainings.finite_examples(rows, self._classes, regression=self._is_regression)
         with torch.random.fork_rng(devices=[]), torch.no_grad():  # or its state would tell the number of runs
             scores = copy.deepcopy(model)(torch.from_numpy(examples.features)).numpy()  # a module may store its input
-        return _other_trainings.row_losses(scores, examples, regression=self._is_regression)
+        return other_trainings.row_losses(scores, examples, regression=self._is_regression)
 
     @property
     def _is_regression(self) -> bool:
@@ -117,9 +118,9 @@ class DPSGD:
     def _train(self, setting: Setting, noise: float, rows: Rows, key: jax.Array) -> tuple[Any, Any]:
         """The trained module, and what Opacus's accountant counted."""
         torch, opacus = _libraries()
-        batch = _training.check_setting(setting, len(rows[1]))[1]
-        examples = _other_trainings.finite_examples(rows, self._classes, regression=self._is_regression)
-        seeds = _other_trainings.seed_words(key, 3)
+        batch = training.check_setting(setting, len(rows[1]))[1]
+        examples = other_trainings.finite_examples(rows, self._classes, regression=self._is_regression)
+        seeds = other_trainings.seed_words(key, 3)
         with torch.random.fork_rng(devices=[]), warnings.catch_warnings():  # restores torch's global generator
             warnings.filterwarnings("ignore", "Full backward hook")  # of any module that Opacus hooks first
             torch.manual_seed(seeds[0])
@@ -172,12 +173,12 @@ def stack(dataset: Any) -> Rows:
 
 def _libraries() -> tuple[Any, Any]:
     what = "tuning.opacus.DPSGD"
-    return _checks.extra("torch", "opacus", what), _checks.extra("opacus", "opacus", what)
+    return checks.extra("torch", "opacus", what), checks.extra("opacus", "opacus", what)
 
 
 @lru_cache(maxsize=1024)
 def _cost(noise: float, rate: float, steps: int) -> stage.Stage:
-    event = _other_trainings.poisson_event(noise, rate, steps)
+    event = other_trainings.poisson_event(noise, rate, steps)
     return stage.foreign_stage(event, "add_or_remove", "the training by Opacus")
 
 

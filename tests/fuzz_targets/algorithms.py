@@ -1,4 +1,4 @@
-"""Rows of ``jaxdpbo._algorithms``."""
+"""Rows of ``jaxdpbo.algorithms``."""
 
 import math
 
@@ -45,11 +45,12 @@ from jaxdpbo import (
     space,
     transforms,
 )
-from jaxdpbo._algorithms import dp_gibo, dpareto, gp_ucb, private_evaluations
-from jaxdpbo._checks import low_high
-from jaxdpbo.drivers import _compiled_steps
-from jaxdpbo.privacy import _keys, _prior_averaged_constants
-from jaxdpbo.surrogate import _box_search
+from jaxdpbo.accounting import prior_averaged_constants
+from jaxdpbo.algorithms import dp_gibo, dpareto, gp_ucb, private_evaluations
+from jaxdpbo.checks import low_high
+from jaxdpbo.drivers import compiled_steps
+from jaxdpbo.noise import keys
+from jaxdpbo.surrogate import box_search
 
 NO_NUMBERS = (
     np.array([[0j, 0], [1, 1]]), [[0j, 0.0], [1.0, 1.0]], [["0", "0"], ["1", "1"]], np.array([["0"], ["1"]]),
@@ -73,7 +74,7 @@ def configs() -> dict[str, Target]:
         "noise": either("exact", "float"),
     }  # fmt: skip
     search = {"raw_samples": either(8, 9), "num_restarts": either(1, 2), "ascent_steps": few}
-    searched_box = {"search": st.builds(_box_search.BoxSearch, either(8, 9), either(1, 2), few)}
+    searched_box = {"search": st.builds(box_search.BoxSearch, either(8, 9), either(1, 2), few)}
     kernel = {"kernel": either(kernels.rbf, kernels.matern52), "kernel_params": st.none()}
     gibo = {
         "batch": st.none() | few, "noise_variance": positive, "tolerance": st.none() | positive,
@@ -93,17 +94,17 @@ def configs() -> dict[str, Target]:
         "point_share": probability, "noise_variance": either(0.0, 0.1), "centre": wide, "scale": positive,
         "noise": either("exact", "float"),
     }  # fmt: skip
-    paper = {"decay": st.none(), "constants": either(*_prior_averaged_constants.CONSTANTS)}
+    paper = {"decay": st.none(), "constants": either(*prior_averaged_constants.CONSTANTS)}
     gains = {
         "users": count, "epsilon": epsilon, "largest_gain": positive, "noise": either("exact", "float"),
     }  # fmt: skip
     searched_gains = {
         "steps": few, "gain_lipschitz": positive | just(math.inf), "loss_lipschitz": positive | just(math.inf),
         "acquisition": either("ucb", "expected_improvement"), "beta": positive,
-        "constants": either(*_prior_averaged_constants.CONSTANTS),
+        "constants": either(*prior_averaged_constants.CONSTANTS),
     }  # fmt: skip
     curated = transforms.curate(
-        _keys.key_from_bytes(bytes(32)), transforms.gaussian(centre=[0.0, 0.0], scale=1.0, epsilon=2.0, delta=0.1),
+        keys.key_from_bytes(bytes(32)), transforms.gaussian(centre=[0.0, 0.0], scale=1.0, epsilon=2.0, delta=0.1),
         CANDIDATES[:4],
     )  # fmt: skip
     inner = gp_ucb.config(steps=3, candidates=CANDIDATES[:4])
@@ -129,9 +130,9 @@ def configs() -> dict[str, Target]:
         "dp_gibo.config": Target(
             dp_gibo.config, descent | gibo | kernel, words=named, check=promises(dp_gibo.algorithm), weight=3
         ),
-        "_space.real": Target(space.real, {"low": just(0.5), "high": st.floats(1, 9), "log": st.booleans()}),
-        "_space.integer": Target(space.integer, {"low": just(1), "high": st.integers(2, 9), "log": st.booleans()}),
-        "_space.categorical": Target(
+        "space.real": Target(space.real, {"low": just(0.5), "high": st.floats(1, 9), "log": st.booleans()}),
+        "space.integer": Target(space.integer, {"low": just(1), "high": st.integers(2, 9), "log": st.booleans()}),
+        "space.categorical": Target(
             lambda one, other: space.categorical(one, other),
             {"one": just("a"), "other": either(None, True, 1.5, "b")},
             fixed=("one", "other"),
@@ -199,7 +200,7 @@ def configs() -> dict[str, Target]:
                 "bounds": boxes(),
                 "release": just("point"),
                 "grid": distinct(),
-                "search": st.builds(_box_search.BoxSearch, **search),
+                "search": st.builds(box_search.BoxSearch, **search),
             },
             words=named,
             weight=2,
@@ -261,7 +262,7 @@ def configs() -> dict[str, Target]:
         ),
         "dpareto.config": Target(
             dpareto.config,
-            front | {"search": either(_box_search.BoxSearch(8, 1, 1), _box_search.BoxSearch(9, 2, 3))},
+            front | {"search": either(box_search.BoxSearch(8, 1, 1), box_search.BoxSearch(9, 2, 3))},
             weight=2,
         ),
         "dpareto.best_setting": Target(
@@ -312,14 +313,12 @@ def protocols() -> dict[str, Target]:
     found = {}
     for name, case in CASES.items():
         config = case.config(1.0)
-        start = _compiled_steps.begin.eval_shape(case.algorithm, jax.random.key(0), config)
+        start = compiled_steps.begin.eval_shape(case.algorithm, jax.random.key(0), config)
         query = jax.eval_shape(case.algorithm.ask, jax.random.key(0), config, start.state)
 
         def learn(shape, case=case, config=config, start=start, query=query):
             values = jax.ShapeDtypeStruct(shape, jnp.result_type(float))
-            return str(
-                _compiled_steps.learn.eval_shape(case.algorithm, jax.random.key(0), config, start, query, values)
-            )
+            return str(compiled_steps.learn.eval_shape(case.algorithm, jax.random.key(0), config, start, query, values))
 
         shapes = st.lists(st.integers(0, 7), max_size=4).map(tuple)
         found[f"tell of {name}"] = Target(

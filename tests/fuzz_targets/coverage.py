@@ -13,277 +13,275 @@ import jaxdpbo
 
 PACKAGE = "jaxdpbo."
 HELPERS = {
-    "_arrays",
-    "_checks",
-    "_files",
-    "_namespace",
-    "_silence",
-    "_user_values",
-    "privacy._accounting._grid",
-    "tuning._fitting",
-    "tuning._labels",
-    "tuning._other_trainings",
+    "arrays",
+    "checks",
+    "files",
+    "namespace",
+    "silence",
+    "user_values",
+    "accounting.grid",
+    "tuning.fitting",
+    "tuning.labels",
+    "tuning.other_trainings",
 }
 
 # Why a public function has no row -> which, by module. A function that is gone or has a row may not stand here.
 EXEMPT: dict[str, dict[str, str]] = {
     "an algorithm's five functions: the rows of the drivers, and the row `tell of` each": {
-        "_algorithms.dp_gd": "init ask contribute survey refine perturb tell inform release privacy",
-        "_algorithms.dp_gibo.contribution": "remember contribute survey refine perturb",
-        "_algorithms.dp_gibo.run": "init ask remask tell inform release privacy set_start",
-        "_algorithms.dp_gp_ucb.run": "init ask tell release privacy",
-        "_algorithms.dpareto.run": "init ask tell release privacy",
-        "_algorithms.gp_ucb": "init ask tell release privacy",
-        "_algorithms.po_gp_ucb": "init ask tell release privacy",
-        "_algorithms.private_evaluations.run": "remember history contribute perturb inform privacy",
-        "_algorithms.private_search.contribution": "remember contribute survey refine perturb",
-        "_algorithms.random_search": "init ask tell release privacy",
-        "_types": "history",
-        "drivers._compiled_steps": "ask release run_keys step_keys",
+        "algorithms.dp_gd": "init ask contribute survey refine perturb tell inform release privacy",
+        "algorithms.dp_gibo.contribution": "remember contribute survey refine perturb",
+        "algorithms.dp_gibo.run": "init ask remask tell inform release privacy set_start",
+        "algorithms.dp_gp_ucb.run": "init ask tell release privacy",
+        "algorithms.dpareto.run": "init ask tell release privacy",
+        "algorithms.gp_ucb": "init ask tell release privacy",
+        "algorithms.po_gp_ucb": "init ask tell release privacy",
+        "algorithms.private_evaluations.run": "remember history contribute perturb inform privacy",
+        "algorithms.private_search.contribution": "remember contribute survey refine perturb",
+        "algorithms.random_search": "init ask tell release privacy",
+        "types": "history",
+        "drivers.compiled_steps": "ask release run_keys step_keys",
     },
     "messages among silos, in tests/test_silos.py": {
-        "silos._agreement": "agree make_zeros",
-        "silos._coordinator": "run_silos",
-        "silos._masks": "generate_key make_mask public_key",
-        "silos._messages": "parse_request read_leaves write_leaves",
-        "silos._roster": "create_identity decode_key identity_path is_signed load_card load_roster make_roster sign",
-        "silos._silo": "verify",
-        "silos._socket": "forward parse_answer parse_credential serve_silo",
+        "silos.agreement": "agree make_zeros",
+        "silos.coordinator": "run_silos",
+        "silos.masks": "generate_key make_mask public_key",
+        "silos.messages": "parse_request read_leaves write_leaves",
+        "silos.roster": "create_identity decode_key identity_path is_signed load_card load_roster make_roster sign",
+        "silos.silo": "verify",
+        "silos.sockets": "forward parse_answer parse_credential serve_silo",
     },
-    "JSON of others, in tests/test_hostile_bytes.py": {"privacy._ledger": "has_fields parse_fields parse_json"},
+    "JSON of others, in tests/test_hostile_bytes.py": {"ledger.ledger_file": "has_fields parse_fields parse_json"},
     "messages of Flower, in tests/systems/flower.py": {
-        "integrations.flower._apps": "client_app run_on_grid",
+        "integrations.flower.apps": "client_app run_on_grid",
     },
     "inside the rows of the drivers": {
-        "drivers._execution": "check_execution set_options",
+        "drivers.execution": "check_execution set_options",
     },
     "inside the rows of the selections": {
-        "privacy._accounting.selection": "exponent generating_function",
+        "accounting.selection": "exponent generating_function",
     },
     "traced: arrays of a checked config, inside the rows of the drivers": {
-        "_algorithms.dp_gibo.contribution": "current_clip_norm",
-        "_algorithms.dp_gp_ucb.gains": "clip_gains score_gains round_gains unit largest_gain",
-        "_algorithms.private_search.contribution": "choice_ends inner_query is_searching phase",
-        "_algorithms.dp_gp_ucb.run": "beta best scores terms",
-        "_algorithms.dpareto.configs": "snap to_units to_points",
-        "_algorithms.dpareto.surrogates": (
+        "algorithms.dp_gibo.contribution": "current_clip_norm",
+        "algorithms.dp_gp_ucb.gains": "clip_gains score_gains round_gains unit largest_gain",
+        "algorithms.private_search.contribution": "choice_ends inner_query is_searching phase",
+        "algorithms.dp_gp_ucb.run": "beta best scores terms",
+        "algorithms.dpareto.configs": "snap to_units to_points",
+        "algorithms.dpareto.surrogates": (
             "transform_values standardise_values fit_models surrogate_posterior condition_surrogates "
             "predict_standard propose undominated_region standard_improvement"
         ),
-        "_algorithms.gp_ucb": "beta standardise_utilities",
-        "drivers._compiled_run": "begin contribute recall pure_run run_steps map_points",
-        "privacy._clipping": "l2_norms clip_and_sum quantise reach grid_step",
-        "privacy._choice": "choose_row sum_losses draw scores relative_losses",
-        "privacy._private_mean": (
+        "algorithms.gp_ucb": "beta standardise_utilities",
+        "drivers.compiled_run": "begin contribute recall pure_run run_steps map_points",
+        "noise.clipping": "l2_norms clip_and_sum quantise reach grid_step",
+        "noise.choice": "choose_row sum_losses draw scores relative_losses",
+        "noise.private_mean": (
             "perturb_vectors mean_of_vectors noisy_mean_loss sum_clipped_losses perturb_losses mean_of_losses "
             "skip_noise loss_deviation"
         ),
-        "privacy._private_scale": "median count_differences median_of_counts largest_differences",
-        "privacy._mechanisms.discrete_noise": "geometric_from_table discrete_laplace_from_table is_at_least",
-        "privacy._transforms.curation": "project",
-        "surrogate._acquisition": (
+        "noise.private_scale": "median count_differences median_of_counts largest_differences",
+        "noise.mechanisms.discrete_noise": "geometric_from_table discrete_laplace_from_table is_at_least",
+        "transforms.curation": "project",
+        "surrogate.acquisition": (
             "ucb upper_bound expected_improvement probability_of_improvement gained_hypervolume hvpoi "
             "log_hvpoi expected_hypervolume_improvement log_ehvi"
         ),
-        "surrogate._descent": "move answer",
-        "surrogate._finite_gp": "prior observe",
-        "surrogate._gp": (
+        "surrogate.descent": "move answer",
+        "surrogate.finite_gp": "prior observe",
+        "surrogate.gp": (
             "jitter noise empty covariance append extension extend stages apply_to_stage write whiten solve "
             "mask_rows cross_covariance nearest room_for stage_index predict predictor log_marginal_likelihood "
             "log_density inverse_factor"
         ),
-        "surrogate._gradient": (
+        "surrogate.gradient": (
             "cross prior_covariance weights covariance gradient_information gradient_posterior "
             "information_gain information_gain_and_gradient mean_gradients"
         ),
-        "surrogate._gradient_design": "directions propose_points propose_batch propose_fewest",
-        "surrogate._kernels": (
+        "surrogate.gradient_design": "directions propose_points propose_batch propose_fewest",
+        "surrogate.kernels": (
             "stationary_from_box matern32 matern52 polynomial gram gram_of_many gram_around row diagonal"
         ),
-        "surrogate._box_search": "best_candidate ascend multi_start sample_and_ascend ascend_from_best search_box",
-        "surrogate._noisy_inputs": "make_kernel noisy_rbf product_rbf named_cells number_rows",
-        "surrogate._batched_gp": "stack unstack prior extend covariance whiten predict fit stages likelihood",
-        "surrogate._two_task": "two_task_log_likelihood",
-        "training._integer_sums": "integer_examples expect exact_gradient_sum largest_sum_radius",
-        "training._models": "init_params model_scores losses accuracy gradient_sum passes squared_norms",
-        "training._sampling": "empty_history random_words draw_batches",
+        "surrogate.box_search": "best_candidate ascend multi_start sample_and_ascend ascend_from_best search_box",
+        "surrogate.noisy_inputs": "make_kernel noisy_rbf product_rbf named_cells number_rows",
+        "surrogate.batched_gp": "stack unstack prior extend covariance whiten predict fit stages likelihood",
+        "surrogate.two_task": "two_task_log_likelihood",
+        "training.integer_sums": "integer_examples expect exact_gradient_sum largest_sum_radius",
+        "training.models": "init_params model_scores losses accuracy gradient_sum passes squared_norms",
+        "training.sampling": "empty_history random_words draw_batches",
     },
     "on the host, with what a checked caller made": {
-        "_algorithms.dp_gp_ucb.configs": "split_budget noise_assumptions unit_prior canonical_config",
-        "_algorithms.private_evaluations.configs": "check_loss_range",
-        "_algorithms.private_evaluations.run": "make_algorithm",
-        "_algorithms.private_search.run": "make_algorithm",
-        "_algorithms.private_estimate": "make_algorithm estimate_deviation",
-        "privacy._choice": "level pure_level",
-        "privacy._private_scale": "level total_variation clip_norm users_needed is_scale",
-        "drivers._recorded_run": (
+        "algorithms.dp_gp_ucb.configs": "split_budget noise_assumptions unit_prior canonical_config",
+        "algorithms.private_evaluations.configs": "check_loss_range",
+        "algorithms.private_evaluations.run": "make_algorithm",
+        "algorithms.private_search.run": "make_algorithm",
+        "algorithms.private_estimate": "make_algorithm estimate_deviation",
+        "noise.choice": "level pure_level",
+        "noise.private_scale": "level total_variation clip_norm users_needed is_scale",
+        "drivers.recorded_run": (
             "begin_record begin_once begin_with_file note_step store_state record_release load_release make_subject "
             "expect_same_loss"
         ),
-        "drivers._method_configs": "sobol levels add_estimate has_private_range",
-        "drivers._preview": "step_deviation few_users_note percent",
-        "drivers._public_search": "propose",
-        "drivers._proposals": "propose",
-        "drivers._result": (
+        "drivers.method_configs": "sobol levels add_estimate has_private_range",
+        "drivers.previews": "step_deviation few_users_note percent",
+        "drivers.public_search": "propose",
+        "drivers.proposals": "propose",
+        "drivers.result": (
             "state_guarantee check_info expect_host expect_no_mean to_arrays raise_on_failed_factorisation "
             "name_params to_numpy dimension"
         ),
-        "_space": "box place",
-        "outsourcing._protocol": "sender parse_integer expect_schema quote",
-        "privacy._accounting.rounded_gaussian": "root_above round_up",
-        "privacy._accounting.renyi": (
+        "space": "box place",
+        "outsourcing.protocol": "sender parse_integer expect_schema quote",
+        "accounting.rounded_gaussian": "root_above round_up",
+        "accounting.renyi": (
             "pair_epsilon pair_divergences published_divergence published_epsilon renyi_epsilon renyi_delta "
             "privacy_loss panels rule log_sum"
         ),
-        "privacy._accounting.sampling": "profile_epsilon discretise_loss deviation fits step_delta",
-        "privacy._guarantee": "expect_gdp complete_assumptions",
-        "privacy._calibration": (
+        "accounting.sampling": "profile_epsilon discretise_loss deviation fits step_delta",
+        "guarantee.guarantees": "expect_gdp complete_assumptions",
+        "noise.calibration": (
             "split_levels grid noise_settings join_settings same_noise describe_noise_change units "
             "quantise_scores grid_unit"
         ),
-        "privacy._ledger": "charge_all expect_charge find_charge mark_warning read_identity read_id",
-        "privacy._recording": (
+        "ledger.ledger_file": "charge_all expect_charge find_charge mark_warning read_identity read_id",
+        "guarantee.recording": (
             "charge_once charge_together expect_first expect_run to_text notion is_released store_cost describe_origin "
             "hide_accounts release_note"
         ),
-        "privacy._keys": "refuse_trace is_secret_kind generator",
-        "privacy._fingerprints": "version",
-        "privacy._requested_budget": "usual_delta",
-        "privacy._wide_integers": "from_int64 to_int64",
-        "drivers._table_scan": (
+        "noise.keys": "refuse_trace is_secret_kind generator",
+        "ledger.fingerprints": "version",
+        "accounting.requested_budget": "usual_delta",
+        "noise.wide_integers": "from_int64 to_int64",
+        "drivers.table_scan": (
             "can_trace expect_like expect_users flatten is_wide total_of_values unflatten zeros_of_shapes"
         ),
-        "drivers._user_losses": "make_losses",
-        "tables._table": "add_batches batches batch_shapes call describe select_names",
-        "tables._identity": "expect_files_once find_link find_repeated identify local_path",
-        "tables._arrow": "expect_integers is_integer row_shape shape_of to_columns to_people",
-        "tables._people": "check_people expect_integers group_rows join ranges row_shapes split_rows to_persons",
-        "tables._engine": "add_partitions",
-        "privacy._mechanisms.tables": "discrete_gaussian gaussian planar truth",
-        "privacy._transforms.configs": "step limit rounding_bound",
-        "privacy._separable.blocks": "cut usual_count",
-        "surrogate._information_gain": "greedy_gain gain_bound gain_bound_of_box",
-        "tuning._joint_tuning": "tune_table",
-        "tuning._repetition": "table",
-        "tuning._selection": (
+        "drivers.user_losses": "make_losses",
+        "tables.table": "add_batches batches batch_shapes call describe select_names",
+        "tables.identity": "expect_files_once find_link find_repeated identify local_path",
+        "tables.arrow": "expect_integers is_integer row_shape shape_of to_columns to_people",
+        "tables.people": "check_people expect_integers group_rows join ranges row_shapes split_rows to_persons",
+        "tables.engine": "add_partitions",
+        "noise.mechanisms.tables": "discrete_gaussian gaussian planar truth",
+        "transforms.configs": "step limit rounding_bound",
+        "separable.blocks": "cut usual_count",
+        "surrogate.information_gain": "greedy_gain gain_bound gain_bound_of_box",
+        "tuning.joint_tuning": "tune_table",
+        "tuning.repetition": "table",
+        "tuning.selection": (
             "check_settings check_cap timing_assumption selection_guarantees base_guarantees add_attained "
             "charge_selection best_run select seed_globals wait"
         ),
-        "tuning._training": "noise_for check_setting",
+        "tuning.training": "noise_for check_setting",
         "tuning.opacus": "stack",
     },
     "numbers of a checked caller in one expression: tests/test_sensitivity.py": {
-        "privacy._sensitivity": (
+        "sensitivity": (
             "clipped_sum integer_sum largest_radius mean_loss count between_scores add_computation_error "
             "gains_in_order gains_anywhere gains_along_lambda cells_apart row_l1 cells_l1 rounding_l2 "
             "cells_fit projected_row"
         ),
     },
     "a command's parts, behind argparse: tests/test_commands.py": {
-        "_commands": "main",
-        "_commands.curator": (
+        "commands": "main",
+        "commands.curator": (
             "add_arguments run parse_numbers example read_table load_function serve_all open_record "
             "choose_transform serve"
         ),
-        "_commands.csv_rows": "parse to_numbers",
-        "_commands.demo": (
+        "commands.csv_rows": "parse to_numbers",
+        "commands.demo": (
             "add_arguments run compare run_seed run_gibo run_evaluations run_random_search show "
             "describe_privacy publication best_so_far plot"
         ),
-        "_commands.ledger": "add_arguments run",
-        "_commands.report": "add_arguments run",
-        "_commands.silo": "add_arguments run",
-        "_commands.modeler": "add_arguments run meet start talk",
-        "_commands.streams": "take_streams",
-        "_commands.tables": "print_table",
-        "_commands.tune": "add_arguments run read prepare halves",
+        "commands.ledger": "add_arguments run",
+        "commands.report": "add_arguments run",
+        "commands.silo": "add_arguments run",
+        "commands.modeler": "add_arguments run meet start talk",
+        "commands.streams": "take_streams",
+        "commands.tables": "print_table",
+        "commands.tune": "add_arguments run read prepare halves",
     },
     "needs an engine: tests/systems/engines.py": {
-        "tables._ray": "ray",
-        "tables._spark": "spark",
-        "tables._beam": "beam guard_stages",
+        "tables.ray_table": "ray",
+        "tables.spark_table": "spark",
+        "tables.beam_table": "beam guard_stages",
     },
     "of trials that a study holds: tests/test_optuna.py": {
-        "integrations.optuna._coordinates": "levels encode decode",
-        "integrations.optuna._samplers": "noise_deviation observation_posterior",
-        "integrations.optuna._study": "observations",
-        "integrations.optuna._rehearsal": "rehearse",
+        "integrations.optuna.coordinates": "levels encode decode",
+        "integrations.optuna.samplers": "noise_deviation observation_posterior",
+        "integrations.optuna.study": "observations",
+        "integrations.optuna.rehearsal": "rehearse",
     },
     "of an estimator that anybody may have written: tests/test_sklearn.py": {
-        "integrations.sklearn._losses": "resolve_loss expect to_column record_losses elements",
-        "integrations.sklearn._splits": "single_split split_training_rows",
-        "integrations.sklearn._fitting": "blocks_objective take_rows clone_with_params validation_task",
-        "integrations.sklearn._scaling": "scale find_exponent",
-        "integrations.sklearn._argument_errors": "refuse_others expect_response",
+        "integrations.sklearn.losses": "resolve_loss expect to_column record_losses elements",
+        "integrations.sklearn.splits": "single_split split_training_rows",
+        "integrations.sklearn.fitting": "blocks_objective take_rows clone_with_params validation_task",
+        "integrations.sklearn.scaling": "scale find_exponent",
+        "integrations.sklearn.argument_errors": "refuse_others expect_response",
     },
     "of a table that anybody may have written: tests/test_private_models.py": {
-        "integrations.sklearn._columns": "make_encoding encode category_numbers real_numbers check_choices",
-        "integrations.sklearn._layered_training": "hidden_widths default_settings make_setting",
+        "integrations.sklearn.columns": "make_encoding encode category_numbers real_numbers check_choices",
+        "integrations.sklearn.layered_training": "hidden_widths default_settings make_setting",
     },
     "of a guarantee, which has rows of its own: tests/test_report.py": {
-        "report._checkers": "checker",
-        "report._odds": "detection_rates group_bound display_delta",
-        "report._page": "page fragment",
-        "report._registry": "registry",
-        "report._report": "report ledger_report describe_epsilons detections_in_twenty",
-        "privacy._ledger": "spends_table",
+        "report.checkers": "checker",
+        "report.odds": "detection_rates group_bound display_delta",
+        "report.page": "page fragment",
+        "report.registry": "registry",
+        "report.records": "report ledger_report describe_epsilons detections_in_twenty",
+        "ledger.ledger_file": "spends_table",
     },
-    "shows what a terminal takes: tests/test_drivers.py": {"drivers._progress": "on_terminal bar waiting"},
+    "shows what a terminal takes: tests/test_drivers.py": {"drivers.progress": "on_terminal bar waiting"},
     "draws what a result holds: tests/test_plotting.py": {
         "plotting": "plot_path plot_front plot_trade_off plot_audit plot_previews plot_budget"
     },
-    "the fields of a class: tests/test_contracts.py": {"_types": "missing_fields"},
+    "the fields of a class: tests/test_contracts.py": {"types": "missing_fields"},
     "what an algorithm is made of: tests/test_contribute.py": {
-        "privacy._totals": "add only_if psum make_zeros",
-        "_types": "bind check_values inform_facts remember_nothing",
+        "noise.totals": "add only_if psum make_zeros",
+        "types": "bind check_values inform_facts remember_nothing",
     },
     "traces what it is given: tests/test_separable.py": {
-        "privacy._separable.separability_check": "check_separable program_of_one",
-        "privacy._separable.taints": "join",
-        "privacy._separable.data_axes": "find_axes expect_axes expect_users expect_one_role expect_apart",
-        "privacy._separable.objectives": "per_user",
-        "privacy._separable.separability_audit": "audit_separable",
-        "drivers._separability": "prepare_objective update_assumptions",
-        "privacy._separable.rules": "has_negative_axis",
-        "privacy._separable.primitives": "collect_primitives is_of_jax key_kinds",
-        "privacy._separable.decompositions": "guard",
-        "privacy._separable.equations": (
+        "separable.separability_check": "check_separable program_of_one",
+        "separable.taints": "join",
+        "separable.data_axes": "find_axes expect_axes expect_users expect_one_role expect_apart",
+        "separable.objectives": "per_user",
+        "separable.separability_audit": "audit_separable",
+        "drivers.separability": "prepare_objective update_assumptions",
+        "separable.rules": "has_negative_axis",
+        "separable.primitives": "collect_primitives is_of_jax key_kinds",
+        "separable.decompositions": "guard",
+        "separable.equations": (
             "atom_shape is_program close programs_in find_fault read_call read_scan read_while read_branches read_solve"
         ),
     },
-    "runs what it is given": {"privacy._auditing": "replay", "training._oracles": "training_errors"},
+    "runs what it is given": {"audit": "replay", "training.oracles": "training_errors"},
     "an objective, its data or where they are: what `sample`, `split` and `load` return": {
-        "_algorithms.dp_gd": "gradient_objective",
+        "algorithms.dp_gd": "gradient_objective",
         "problems._kernel_svr": "kernel_svr_loss correlations",
         "problems._gp_draws": "gp_draws",
         "problems._splits": "standardise",
     },
-    "files: tests/test_outsourcing.py": {"outsourcing._curator": "frame"},
+    "files: tests/test_outsourcing.py": {"outsourcing.curator": "frame"},
     "pure arithmetic, beside Python's: tests/test_wide_integers.py": {
-        "privacy._wide_integers": (
+        "noise.wide_integers": (
             "widen constant add negate multiply divide shift_right maximum minimum narrow is_at_least total "
             "psum to_float"
         ),
     },
     "where arrays lie: tests/test_sharding.py": {
-        "drivers._sharding": (
+        "drivers.sharding": (
             "place_users find_mesh local_devices use_mesh move_to_mesh gather_release expect_one_process "
             "share_keys sum_over_users"
         ),
     },
-    "calls what it is given: tests/test_front_door.py": {"privacy._budget_calibration": "configure calibrate"},
+    "calls what it is given: tests/test_front_door.py": {"guarantee.budget_calibration": "configure calibrate"},
     "of the statement of any config: tests/test_private_estimate.py": {
-        "privacy._composed_guarantee": "guarantee_stages"
+        "guarantee.composed_guarantee": "guarantee_stages"
     },
     "of a guarantee's fields: tests/test_guarantee.py": {
-        "privacy._composed_guarantee": "part_levels gdp_guarantee",
-        "privacy._guarantee_fields": "check_text check_parts check_also check_stages check_largest check_attained",
-        "_rounding": "round_up round_down shorten_up shorten_down",
+        "guarantee.composed_guarantee": "part_levels gdp_guarantee",
+        "guarantee.guarantee_fields": "check_text check_parts check_also check_stages check_largest check_attained",
+        "rounding": "round_up round_down shorten_up shorten_down",
     },
-    "of run_scan, killed wherever: tests/test_checkpoint.py": {"drivers._checkpoint": "begin_checkpoint finish delete"},
-    "any tree of arrays: tests/test_recorded_runs.py": {
-        "privacy._fingerprints": "fingerprint checksum fingerprint_code"
-    },
+    "of run_scan, killed wherever: tests/test_checkpoint.py": {"drivers.checkpoint": "begin_checkpoint finish delete"},
+    "any tree of arrays: tests/test_recorded_runs.py": {"ledger.fingerprints": "fingerprint checksum fingerprint_code"},
 }
 
 

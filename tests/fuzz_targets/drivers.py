@@ -30,11 +30,11 @@ from fuzz_targets.valid_values import (
     small,
     words,
 )
-from jaxdpbo import Space, dp_gd, drivers, gp_ucb, ledger, space
-from jaxdpbo._algorithms import dp_gibo
-from jaxdpbo.drivers import _methods
-from jaxdpbo.drivers._preview import NO_DIFFERENT, path_note
-from jaxdpbo.privacy import _budget_calibration, _guarantee, _separable
+from jaxdpbo import Space, dp_gd, drivers, gp_ucb, ledger, separable, space
+from jaxdpbo.algorithms import dp_gibo
+from jaxdpbo.drivers import methods
+from jaxdpbo.drivers.previews import NO_DIFFERENT, path_note
+from jaxdpbo.guarantee import budget_calibration, guarantees
 
 SPACE = Space({"x": space.real(0.1, 10.0, log=True), "k": space.integer(1, 5), "c": space.categorical("a", "b")})
 
@@ -84,15 +84,15 @@ def runners(folder: Path) -> dict[str, Target]:
     def scan_on_record(ledger, run, key, **options):
         place = folder / f"r{next(number)}" if ledger is None else ledger
         if ledger is None:
-            jaxdpbo.privacy._ledger.create(
-                place, notion="gdp", level=1, relation="replace_one", protects=_guarantee.USERS, total_variation=1e-9
+            jaxdpbo.ledger.ledger_file.create(
+                place, notion="gdp", level=1, relation="replace_one", protects=guarantees.USERS, total_variation=1e-9
             )
         return drivers.run_scan(
             dp_gibo.algorithm, **group_options(config=config, ledger=drivers.Recording(place, run), key=key, **options)
         ).release
 
     axes = {"user_axes": either(-3, 7, "a", True, (0, 0), {}, 1.0)}
-    apart = refused | {"raises": (_separable.NotSeparable, *refused["raises"])}
+    apart = refused | {"raises": (separable.NotSeparable, *refused["raises"])}
     algorithms = {"algorithm": just(dp_gibo.algorithm), "config": just(config)}
     wrong_algorithms = {
         "algorithm": either(None, 5, "dp_gibo", dp_gibo, (1, 2, 3, 4, 5), dp_gd.algorithm, dict),
@@ -137,7 +137,7 @@ def runners(folder: Path) -> dict[str, Target]:
             lambda **options: drivers.preview(**group_options(**options)),
             {"users": count, "space": boxes(), "mu": small, "epsilon": st.none(), "delta": st.none(),
              "steps": few, "batch": st.none() | few, "clip_norm": positive,
-             "method": either("auto", *_methods.METHODS), "loss_range": just((0.0, 2.0)),
+             "method": either("auto", *methods.METHODS), "loss_range": just((0.0, 2.0)),
              "estimate_share": either(0.0, 0.2), "noise": either("exact", "float")},
             words=("choice", "steps"), check=foretells, weight=2,
         ),
@@ -147,11 +147,11 @@ def runners(folder: Path) -> dict[str, Target]:
             check=foretells,
         ),
         "methods.plan": Target(
-            lambda users, mu, space, loss_range, **search: _methods.plan(
+            lambda users, mu, space, loss_range, **search: methods.plan(
                 drivers.Search(**search),
-                _methods.Task(users, _budget_calibration.check_budget(mu, users=1), space, loss_range),
+                methods.Task(users, budget_calibration.check_budget(mu, users=1), space, loss_range),
             ),
-            {"method": either("auto", *_methods.METHODS), "users": count, "mu": small, "space": boxes(3) | just(SPACE),
+            {"method": either("auto", *methods.METHODS), "users": count, "mu": small, "space": boxes(3) | just(SPACE),
              "steps": st.integers(3, 9), "batch": st.none() | few, "clip_norm": positive,
              "loss_range": just((0.0, 2.0)), "estimate_share": either(0.0, 0.2), "noise": either("exact", "float")},
             tame=("steps", "batch"), words=("choice", "steps"), check=states, weight=2,

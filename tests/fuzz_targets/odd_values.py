@@ -16,7 +16,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from fuzz_targets.target import Target
-from jaxdpbo.privacy import _keys
+from jaxdpbo.noise import keys
 
 GIGANTIC = 4  # sizes above are not given to what allocates or compiles by them
 
@@ -82,7 +82,7 @@ def odd_arrays_of_jax() -> tuple[Any, ...]:
         jnp.asarray([0.0, jnp.nan]),
         jnp.asarray(1.5, jnp.bfloat16), jnp.asarray(2, jnp.int8), jnp.asarray([[0.0, 0.0], [1.0, 1.0]], jnp.float32),
         jax.random.key(0), jax.random.split(jax.random.key(0), 2), jax.random.PRNGKey(0),
-        jax.random.split(_keys.secret_key(), 2),
+        jax.random.split(keys.secret_key(), 2),
     )  # fmt: skip
 
 

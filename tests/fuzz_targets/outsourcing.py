@@ -12,14 +12,14 @@ from fuzz_targets.odd_values import anything, odd_private
 from fuzz_targets.target import Target, finite
 from fuzz_targets.valid_values import any_float, constant, either, few, just, secret
 from jaxdpbo import outsourcing, transforms
-from jaxdpbo.outsourcing import _protocol as spoken
-from jaxdpbo.privacy import _keys
+from jaxdpbo.noise import keys
+from jaxdpbo.outsourcing import protocol as spoken
 
 
 def parties(folder: Path) -> dict[str, Target]:
     number = itertools.count()
     curated = transforms.curate(
-        _keys.key_from_bytes(bytes(32)), transforms.gaussian(centre=[0.0, 0.0], scale=1.0, epsilon=2.0, delta=0.1),
+        keys.key_from_bytes(bytes(32)), transforms.gaussian(centre=[0.0, 0.0], scale=1.0, epsilon=2.0, delta=0.1),
         CANDIDATES[:4],
     )  # fmt: skip
     path = folder / "released"

@@ -26,23 +26,11 @@ from fuzz_targets.valid_values import (
     small,
     words,
 )
-from jaxdpbo.privacy import (
-    _accounting,
-    _budget_calibration,
-    _calibration,
-    _choice,
-    _composed_guarantee,
-    _guarantee,
-    _keys,
-    _mechanisms,
-    _private_scale,
-    _release_key,
-    _requested_budget,
-    _sensitivity,
-    _separable,
-)
-from jaxdpbo.privacy._accounting import noise_shares, regret
-from jaxdpbo.privacy._mechanisms import tables
+from jaxdpbo import accounting, sensitivity, separable
+from jaxdpbo.accounting import noise_shares, regret, requested_budget
+from jaxdpbo.guarantee import budget_calibration, composed_guarantee, guarantees, release_key
+from jaxdpbo.noise import calibration, choice, keys, mechanisms, private_scale
+from jaxdpbo.noise.mechanisms import tables
 
 
 def printed_lines(found, assumptions):
@@ -52,7 +40,7 @@ def printed_lines(found, assumptions):
 
 
 def accountants() -> dict[str, Target]:
-    a = _accounting
+    a = accounting
     sampled = {"rate": st.floats(1e-4, 1.0), "noise_multiplier": st.floats(0.3, 10), "steps": st.integers(0, 500)}
     training = st.lists(st.tuples(st.floats(0.01, 1.0), st.floats(0.5, 5.0), st.integers(0, 50)), max_size=2)
     return {
@@ -111,7 +99,7 @@ def accountants() -> dict[str, Target]:
             check=at_least_zero,
         ),
         "permutation_sgd": Target(
-            _sensitivity.permutation_sgd,
+            sensitivity.permutation_sgd,
             {"regularisation": positive, "records": st.integers(10, 10**5), "batch": few,
                 "bound": either("tight", "paper")},
             check=at_least_zero,
@@ -136,7 +124,7 @@ def accountants() -> dict[str, Target]:
 
 
 def selections() -> dict[str, Target]:
-    a = _accounting
+    a = accounting
     repetitions = st.builds(a.repetitions, eta=st.floats(-0.9, 5.0), mean=st.floats(1.5, 100.0))
     profile = st.floats(0.1, 3.0).map(lambda mu: partial(a.gdp_delta, mu))
     selection = {"repetitions": repetitions, "profile": profile}
@@ -162,7 +150,7 @@ def selections() -> dict[str, Target]:
 
 
 def compositions() -> dict[str, Target]:
-    a, s = _accounting, _accounting.stage
+    a, s = accounting, accounting.stage
     sampled = {"rate": st.floats(1e-4, 1.0), "noise_multiplier": st.floats(0.3, 10), "steps": st.integers(0, 500)}
     repetitions = st.builds(a.repetitions, eta=st.floats(-0.9, 5.0), mean=st.floats(1.5, 100.0))
     made = st.builds(s.gaussian_stage, small) | st.builds(s.pure_stage, small) | st.builds(s.bounded_range_stage, small)
@@ -179,7 +167,7 @@ def compositions() -> dict[str, Target]:
         "gdp_level": Target(a.gdp_level, {"stages": stages, "delta": probability}, odd=odd, weight=0.3,
             check=at_least_zero),
         "from_total": Target(
-            lambda stages, delta: _composed_guarantee.guarantee_from_total(a.total(stages, delta), "them"),
+            lambda stages, delta: composed_guarantee.guarantee_from_total(a.total(stages, delta), "them"),
             {"stages": stages, "delta": probability}, odd=odd, weight=0.3, check=is_guarantee),
         "compose_profile": Target(a.compose_profile, {"stages": stages}, odd=odd, weight=0.3, check=is_profile),
         "sampled_gaussian_profile": Target(a.sampled_gaussian_profile, sampled, tame=("steps",), weight=0.3,
@@ -218,7 +206,7 @@ def statements() -> dict[str, Target]:
         "total_variation": st.floats(0, 1e-20),
     }
     full = {
-        "notion": either(*(notion for notion in _guarantee.NOTIONS[:-1] if notion != "ex_post_dp")),
+        "notion": either(*(notion for notion in guarantees.NOTIONS[:-1] if notion != "ex_post_dp")),
         "level": positive,
         "relation": just("replace_one"),
         "unit": st.none(),
@@ -226,10 +214,10 @@ def statements() -> dict[str, Target]:
     distant = full | {"relation": just("unit_distance"), "unit": positive}
     paid = full | {"notion": just("ex_post_dp"), "level": st.floats(1e-3, 1.0), "largest": st.floats(1.0, 50.0)}
     made = st.one_of(
-        st.builds(_guarantee.guarantee, **each, protects=words, **options) for each in (full, full, distant, paid)
+        st.builds(guarantees.guarantee, **each, protects=words, **options) for each in (full, full, distant, paid)
     )
     ideal = st.builds(
-        lambda level: _guarantee.guarantee("gdp", level, "replace_one", "them", total_variation=1e-25), positive
+        lambda level: guarantees.guarantee("gdp", level, "replace_one", "them", total_variation=1e-25), positive
     )
     fields = made.map(lambda one: one.to_dict())
     fields_of_stage = st.tuples(words, either("gaussian", "bounded_range"), small)
@@ -245,19 +233,19 @@ def statements() -> dict[str, Target]:
             some[name] = draw(anything())
         return some
 
-    names = tuple(_guarantee.Guarantee.__dataclass_fields__) + ("guarantee", "of the JSON")
+    names = tuple(guarantees.Guarantee.__dataclass_fields__) + ("guarantee", "of the JSON")
     return {
-        "guarantee": Target(_guarantee.guarantee, full | {"protects": words} | options, check=is_guarantee),
+        "guarantee": Target(guarantees.guarantee, full | {"protects": words} | options, check=is_guarantee),
         "guarantee of a release": Target(
-            _guarantee.guarantee, paid | {"protects": words} | options, check=is_guarantee
+            guarantees.guarantee, paid | {"protects": words} | options, check=is_guarantee
         ),
         "guarantee of a unit": Target(
-            _guarantee.guarantee, distant | {"protects": words} | options, check=is_guarantee
+            guarantees.guarantee, distant | {"protects": words} | options, check=is_guarantee
         ),
         "no_guarantee": Target(
-            _guarantee.no_guarantee, {"protects": words, "no_guarantee_reason": words}, check=is_guarantee),
+            guarantees.no_guarantee, {"protects": words, "no_guarantee_reason": words}, check=is_guarantee),
         "from_dict": Target(
-            _guarantee.guarantee_from_dict, {"fields": fields},
+            guarantees.guarantee_from_dict, {"fields": fields},
             odd={"fields": wrong_fields() | anything()}, words=names,
             check=is_guarantee,
         ),
@@ -270,77 +258,77 @@ def statements() -> dict[str, Target]:
             words=("guarantee",), check=is_guarantee,
         ),
         "guarantee_from_stages": Target(
-            _composed_guarantee.guarantee_from_stages, {"stages": st.lists(fields_of_stage, min_size=1, max_size=3),
+            composed_guarantee.guarantee_from_stages, {"stages": st.lists(fields_of_stage, min_size=1, max_size=3),
                 "protects": words}, odd={"stages": st.lists(odd_stage, min_size=1, max_size=3)}, weight=0.3,
             words=("eta", "level", "mu", "kind", "assumptions"), check=is_guarantee,
         ),
         "stage_from_fields": Target(
-            _accounting.stage_from_fields, {"description": words, "kind": either("gaussian", "bounded_range"),
+            accounting.stage_from_fields, {"description": words, "kind": either("gaussian", "bounded_range"),
                 "level": positive}, words=("eta", "mu"), check=lambda found, given: found.kind == given["kind"],
         ),
         "stages_epsilon": Target(
-            _accounting.stages_epsilon, {"stages": st.lists(fields_of_stage, max_size=3).map(tuple),
+            accounting.stages_epsilon, {"stages": st.lists(fields_of_stage, max_size=3).map(tuple),
                 "delta": probability}, fixed=("stages", "delta"), check=at_least_zero, weight=0.3,
         ),
         "Guarantee of anything, printed": Target(
-            lambda **fields: str(_guarantee.guarantee(**fields)), distant | {"protects": words} | options,
+            lambda **fields: str(guarantees.guarantee(**fields)), distant | {"protects": words} | options,
             check=lambda found, given: [line.isprintable() for line in found.splitlines()]
             == [True] * printed_lines(found, given.get("assumptions", ())),
         ),
-        "row_distance": Target(_sensitivity.row_distance, {"radius": st.none() | positive}, check=at_least_zero),
+        "row_distance": Target(sensitivity.row_distance, {"radius": st.none() | positive}, check=at_least_zero),
         "budget": Target(
-            _calibration.budget,
-            {"mu": small, "noise": either(*_calibration.NOISES), "dimension": few, "steps": few, "releases": few,
+            calibration.budget,
+            {"mu": small, "noise": either(*calibration.NOISES), "dimension": few, "steps": few, "releases": few,
              "users": count, "dtype": either(np.float64, np.float32), "find_scale": st.booleans()},
             fixed=("dimension", "releases", "dtype"),
         ),
         "private_scale.budget": Target(
-            _private_scale.budget,
+            private_scale.budget,
             {"mu": small, "noise": just("exact"), "users": count, "dtype": either(np.float64, np.float32)},
             fixed=("noise", "dtype"), words=("scale",),
         ),
         "choice.budget": Target(
-            _choice.budget,
+            choice.budget,
             {"mu": small, "noise": just("exact"), "users": count, "dtype": either(np.float64, np.float32)},
             fixed=("noise", "dtype"), words=("choice",),
         ),
         "choice.sharpness": Target(
-            _choice.choice_sharpness, {"mu": small, "width": positive, "users": count}, check=at_least_zero
+            choice.choice_sharpness, {"mu": small, "width": positive, "users": count}, check=at_least_zero
         ),
         "requested_mu": Target(
-            _requested_budget.requested_mu,
+            requested_budget.requested_mu,
             {"mu": st.none(), "epsilon": epsilon, "delta": st.floats(1e-9, 0.9),
-             "total_variation": either(_requested_budget.TOTAL_VARIATION, 2.0**-64),
+             "total_variation": either(requested_budget.TOTAL_VARIATION, 2.0**-64),
              "dtype": either(np.float64, np.float32)},
             fixed=("total_variation", "dtype"), check=at_least_zero,
         ),
         "expect_small_delta": Target(
-            _requested_budget.expect_small_delta,
-            {"delta": probability | probability.map(_requested_budget.LargeDelta), "users": count},
+            requested_budget.expect_small_delta,
+            {"delta": probability | probability.map(requested_budget.LargeDelta), "users": count},
             fixed=("delta", "users"),
         ),
         "requested_mu mu": Target(
-            _requested_budget.requested_mu, {"mu": positive, "epsilon": st.none(), "delta": st.none()},
+            requested_budget.requested_mu, {"mu": positive, "epsilon": st.none(), "delta": st.none()},
             check=at_least_zero
         ),
         "check_budget": Target(
-            _budget_calibration.check_budget, {
-                "epsilon": epsilon, "delta": probability.map(_requested_budget.LargeDelta), "mu": st.none(),
+            budget_calibration.check_budget, {
+                "epsilon": epsilon, "delta": probability.map(requested_budget.LargeDelta), "mu": st.none(),
                 "users": count,
             }, fixed=("delta", "users"), check=lambda found, _: found.mu > 0,
         ),
         "secret_key": Target(
-            _keys.secret_key, {"shape": either((), (2,), (1, 2))}, tame=("shape",),
+            keys.secret_key, {"shape": either((), (2,), (1, 2))}, tame=("shape",),
             odd={"shape": st.sampled_from([None, -1, 3, (-1,), ("a",), (1.5,), (True,), 2.5, "ab", [2], (0,), (None,),
                 b"a"])},
         ),
         "key_from_bytes": Target(
-            _keys.key_from_bytes, {"data": st.binary(min_size=32, max_size=32)}, private=("data",),
+            keys.key_from_bytes, {"data": st.binary(min_size=32, max_size=32)}, private=("data",),
             odd={"data": st.sampled_from([b"8642097531", "8642097531", 8642097531, bytearray(b"86420" * 7), None,
                 [86420]])},
         ),
         "for_release": Target(
-            _release_key.for_release, {"key": secret(), "guarantee": ideal, "insecure_key": st.booleans()},
+            release_key.for_release, {"key": secret(), "guarantee": ideal, "insecure_key": st.booleans()},
             fixed=("guarantee",), check=lambda found, _: is_guarantee(found[1], None),
         ),
     }  # fmt: skip
@@ -350,7 +338,7 @@ def groupings() -> dict[str, Target]:
     rows = st.lists(st.integers(0, 5), min_size=1, max_size=4).map(np.asarray)
     return {
         "by_person": Target(
-            _separable.by_person,
+            separable.by_person,
             {
                 "objective": just(lambda point, rows: rows), "person_of_row": rows, "persons": either(6, 9),
                 "average": st.booleans(),
@@ -358,7 +346,7 @@ def groupings() -> dict[str, Target]:
             check=lambda found, _: found.persons > found.person_of_row.max() and found.person_of_row.min() >= 0,
         ),
         "blocks": Target(
-            lambda **options: _separable.blocks(mean_of_block, **options),
+            lambda **options: separable.blocks(mean_of_block, **options),
             {
                 "rows": just(12), "k": either(2, 3, 6), "groups": either(None, np.arange(12) // 2),
                 "traceable": just(False), "on_error": either("worst", "raise"),
@@ -375,7 +363,7 @@ def mean_of_block(params, train, held_out):
 
 
 def noises() -> dict[str, Target]:
-    m, shape = _mechanisms, either((), (3,))
+    m, shape = mechanisms, either((), (3,))
     scores = floats_of(5, elements=any_float).map(jnp.asarray)
     whole_scores = st.lists(st.integers(-(2**31), 2**31 - 1), min_size=5, max_size=5).map(
         lambda x: jnp.asarray(x, jnp.int32)

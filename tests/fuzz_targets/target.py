@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from jaxdpbo.privacy import _guarantee
+from jaxdpbo.guarantee import guarantees
 
 MARK = "86420"  # the digits of every private value
 OF_PATHS = ("PathLike", "null byte", "empty name")  # what Python says of a path that is none
@@ -57,7 +57,7 @@ def unit(value, _):
 
 
 def is_guarantee(value, _):
-    return isinstance(value, _guarantee.Guarantee) and value.notion in _guarantee.NOTIONS
+    return isinstance(value, guarantees.Guarantee) and value.notion in guarantees.NOTIONS
 
 
 def finite(value, _):

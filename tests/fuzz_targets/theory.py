@@ -17,14 +17,15 @@ from fuzz_targets.valid_values import (
     share,
     small,
 )
-from jaxdpbo.privacy import _prior_averaged_constants, _sensitivity
+from jaxdpbo import sensitivity
+from jaxdpbo.accounting import prior_averaged_constants
 from jaxdpbo.theory import dp_gibo as gibo_theory
 from jaxdpbo.theory import dp_gp_ucb as ucb_theory
 from jaxdpbo.theory import po_gp_ucb as po_theory
 
 
 def proofs() -> dict[str, Target]:
-    g, u, p, v, s = gibo_theory, _prior_averaged_constants, po_theory, ucb_theory, _sensitivity
+    g, u, p, v, s = gibo_theory, prior_averaged_constants, po_theory, ucb_theory, sensitivity
     noise = {
         "clip_norm": positive,
         "steps": few,

@@ -1,4 +1,4 @@
-"""Rows of ``jaxdpbo.transforms``, ``jaxdpbo._input_noise`` and ``jaxdpbo.privacy.threshold_audit``."""
+"""Rows of ``jaxdpbo.transforms``, ``jaxdpbo.input_noise`` and ``jaxdpbo.audit.threshold_audit``."""
 
 from hypothesis import strategies as st
 
@@ -19,25 +19,26 @@ from fuzz_targets.valid_values import (
     share,
     words,
 )
-from jaxdpbo import _input_noise
-from jaxdpbo.privacy import _auditing, _guarantee, _transforms
+from jaxdpbo import audit as _auditing
+from jaxdpbo import input_noise, transforms
+from jaxdpbo.guarantee import guarantees
 
 
 def curators() -> dict[str, Target]:
     place = {"centre": floats_of(2), "scale": positive, "epsilon": st.floats(0.6, 20.0)}
-    options = {"radius": st.none() | positive, "noise": either(*_transforms.NOISES)}
+    options = {"radius": st.none() | positive, "noise": either(*transforms.NOISES)}
     made = st.sampled_from([
-        _transforms.product_laplace(centre=[0.0, 0.0], scale=1.0, epsilon=1.0),
-        _transforms.product_laplace(centre=[0.0, 0.0], scale=1.0, epsilon=1.0, radius=2.0, noise="float"),
-        _transforms.gaussian(centre=[0.0, 0.0], scale=1.0, epsilon=1.0, delta=0.1, radius=2.0),
-        _transforms.randomised_response(centre=[0.0, 0.0], scale=1.0, epsilon=1.0, cells=[[0.0, 0.0], [1.0, 1.0]]),
+        transforms.product_laplace(centre=[0.0, 0.0], scale=1.0, epsilon=1.0),
+        transforms.product_laplace(centre=[0.0, 0.0], scale=1.0, epsilon=1.0, radius=2.0, noise="float"),
+        transforms.gaussian(centre=[0.0, 0.0], scale=1.0, epsilon=1.0, delta=0.1, radius=2.0),
+        transforms.randomised_response(centre=[0.0, 0.0], scale=1.0, epsilon=1.0, cells=[[0.0, 0.0], [1.0, 1.0]]),
     ])  # fmt: skip
     noised = {"check": lambda found, _: is_guarantee(found.guarantee, None)}
-    distribution = st.builds(_input_noise.distribution, either(*_input_noise.KINDS), positive, few)
+    distribution = st.builds(input_noise.distribution, either(*input_noise.KINDS), positive, few)
     response = {"cells": distinct(), "truth": probability}
     fields = distribution.map(lambda one: one._asdict()) | st.fixed_dictionaries(response)
-    made_response = st.builds(lambda one: _input_noise.response(one, 0.5), distinct())
-    guarantee = st.builds(_guarantee.guarantee, either("gdp", "dp", "metric_dp"), positive, just("replace_one"), words)
+    made_response = st.builds(lambda one: input_noise.response(one, 0.5), distinct())
+    guarantee = st.builds(guarantees.guarantee, either("gdp", "dp", "metric_dp"), positive, just("replace_one"), words)
     audit = st.builds(
         lambda hits, delta: _auditing.epsilon_lower_bound(hits, 1, 20, delta=delta),
         st.integers(1, 20),
@@ -48,44 +49,44 @@ def curators() -> dict[str, Target]:
     )
     return {
         "random_projection": Target(
-            _transforms.random_projection,
+            transforms.random_projection,
             {"dimension": few, "projected": few, "epsilon": epsilon, "delta": probability, "scale": positive},
             tame=("dimension",), **noised,
         ),
         "threshold": Target(
-            _transforms.threshold, {"projected": few, "epsilon": epsilon, "delta": probability}, check=at_least_zero
+            transforms.threshold, {"projected": few, "epsilon": epsilon, "delta": probability}, check=at_least_zero
         ),
         "largest_rank": Target(
-            _transforms.largest_rank, {"smallest_singular": positive, "epsilon": epsilon, "delta": probability},
+            transforms.largest_rank, {"smallest_singular": positive, "epsilon": epsilon, "delta": probability},
             check=whole,
         ),
-        "product_laplace": Target(_transforms.product_laplace, place | options, **noised),
-        "planar_laplace": Target(_transforms.planar_laplace, place | options, **noised),
-        "gaussian": Target(_transforms.gaussian, place | options | {"delta": probability}, **noised),
+        "product_laplace": Target(transforms.product_laplace, place | options, **noised),
+        "planar_laplace": Target(transforms.planar_laplace, place | options, **noised),
+        "gaussian": Target(transforms.gaussian, place | options | {"delta": probability}, **noised),
         "private_projection": Target(
-            _transforms.private_projection, place | options | {"delta": probability, "projected": just(1)}, **noised
+            transforms.private_projection, place | options | {"delta": probability, "projected": just(1)}, **noised
         ),
         "randomised_response": Target(
-            _transforms.randomised_response, place | {"cells": distinct(), "noise": either(*_transforms.NOISES)},
+            transforms.randomised_response, place | {"cells": distinct(), "noise": either(*transforms.NOISES)},
             **noised
         ),
         "curate": Target(
-            _transforms.curate,
+            transforms.curate,
             {"key": secret(), "config": made, "inputs": private_rows(), "insecure_key": st.booleans()},
             fixed=("config",), private=("inputs",), odd={"inputs": odd_private()},
             check=lambda found, _: finite(found.z, None) and is_guarantee(found.guarantee, None),
         ),
-        "_input_noise.distribution": Target(
-            _input_noise.distribution, {"kind": either(*_input_noise.KINDS), "scale": positive, "dimension": few}),
-        "_input_noise.response": Target(_input_noise.response, response),
-        "_input_noise.distribution_from_dict": Target(
-            _input_noise.distribution_from_dict, {"fields": fields}, odd={"fields": wrong_fields | anything()},
+        "input_noise.distribution": Target(
+            input_noise.distribution, {"kind": either(*input_noise.KINDS), "scale": positive, "dimension": few}),
+        "input_noise.response": Target(input_noise.response, response),
+        "input_noise.distribution_from_dict": Target(
+            input_noise.distribution_from_dict, {"fields": fields}, odd={"fields": wrong_fields | anything()},
             words=("kind", "scale", "dimension", "cells", "truth"),
         ),
-        "_input_noise.variance": Target(
-            _input_noise.variance, {"distribution": distribution}, fixed=("distribution",), check=at_least_zero),
-        "_input_noise.difference_variances": Target(
-            _input_noise.difference_variances, {"distribution": distribution}, fixed=("distribution",)),
+        "input_noise.variance": Target(
+            input_noise.variance, {"distribution": distribution}, fixed=("distribution",), check=at_least_zero),
+        "input_noise.difference_variances": Target(
+            input_noise.difference_variances, {"distribution": distribution}, fixed=("distribution",)),
         "threshold_audit": Target(
             _auditing.threshold_audit,
             {"first": floats_of(8), "second": floats_of(8), "delta": st.floats(0, 0.5),
@@ -112,14 +113,14 @@ def curators() -> dict[str, Target]:
             fixed=("audit", "guarantee"),
             words=("delta", "metric_dp", "prior_averaged_dp"), weight=0.3,
         ),
-        "_input_noise.draw_noise": Target(
-            _input_noise.draw_noise, {"key": key(), "distribution": distribution, "count": just(2)},
+        "input_noise.draw_noise": Target(
+            input_noise.draw_noise, {"key": key(), "distribution": distribution, "count": just(2)},
             fixed=("key", "distribution", "count"),
             weight=0.2),
-        "_input_noise.probabilities": Target(
-            _input_noise.probabilities, {"response": made_response}, fixed=("response",), check=finite,
+        "input_noise.probabilities": Target(
+            input_noise.probabilities, {"response": made_response}, fixed=("response",), check=finite,
             weight=0.2),
-        "_input_noise.cell_variances": Target(
-            _input_noise.cell_variances, {"response": made_response}, fixed=("response",), check=finite,
+        "input_noise.cell_variances": Target(
+            input_noise.cell_variances, {"response": made_response}, fixed=("response",), check=finite,
             weight=0.2),
     }  # fmt: skip

@@ -8,7 +8,7 @@ from training_cases import Trivial
 from fuzz_targets.target import Target, is_guarantee
 from fuzz_targets.valid_values import either, just, probability, secret
 from jaxdpbo import tuning
-from jaxdpbo.privacy._accounting import stage
+from jaxdpbo.accounting import stage
 
 ROWS = np.zeros((60, 2)), np.zeros(60, int)
 

@@ -10,14 +10,15 @@ import numpy as np
 from hypothesis import strategies as st
 
 from fuzz_targets.odd_values import EDGES
-from jaxdpbo.privacy import _keys, _prior_averaged_constants
+from jaxdpbo.accounting import prior_averaged_constants
+from jaxdpbo.noise import keys
 
 few, positive, wide = st.integers(1, 4), st.floats(1e-3, 1e3), st.floats(-1e3, 1e3)
 count, epsilon, probability = st.integers(1, 10**6), st.floats(0.05, 20.0), st.floats(1e-6, 0.9)
 small, share = st.floats(0.1, 5.0), st.floats(0.0, 1.0)
 words = st.sampled_from(["a", "the rows of X", "replace_one"])
 rate = st.sampled_from([Fraction(1, 4), Fraction(1), Fraction(3, 7), Fraction(5, 2)])
-release = st.sampled_from(_prior_averaged_constants.RELEASES)
+release = st.sampled_from(prior_averaged_constants.RELEASES)
 
 
 def just(value: Any) -> st.SearchStrategy:
@@ -57,7 +58,7 @@ def private_rows(draw, rows=4, dimension=2):
 
 
 def secret() -> st.SearchStrategy:
-    return st.sampled_from([None, _keys.key_from_bytes(bytes(range(32)))])
+    return st.sampled_from([None, keys.key_from_bytes(bytes(range(32)))])
 
 
 def key() -> st.SearchStrategy:

@@ -264,7 +264,7 @@ class _Walker:
         room, _, last = name.rpartition(".")
         places: list[ast.AST] = []
         args = [] if any(isinstance(one, ast.Starred) for one in node.args) else node.args
-        if room == "_checks" and len(args) > 1:
+        if room == "checks" and len(args) > 1:
             places = [args[1]]  # its first is the argument's name
         elif args and last == "where" and len(args) == 3:
             places = args[1:]

@@ -231,9 +231,9 @@ def importing(module: str, root: Path = ROOT) -> list[str]:
                 names |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module:
                 names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-        names |= {f"jaxdpbo._algorithms.{name.removeprefix('jaxdpbo.')}" for name in names}  # behind a public door
-        names |= {f"jaxdpbo.privacy._{name.removeprefix('jaxdpbo.')}" for name in names}
-        names -= {"jaxdpbo", "jaxdpbo.privacy", "jaxdpbo._algorithms"}
+        for room in ("algorithms", "noise", "surrogate"):  # jaxdpbo.dp_gibo and the like are in a room
+            names |= {f"jaxdpbo.{room}.{name.removeprefix('jaxdpbo.')}" for name in names}
+        names -= {"jaxdpbo", "jaxdpbo.algorithms", "jaxdpbo.noise", "jaxdpbo.surrogate"}
         if dotted in names or any(dotted.startswith(name + ".") for name in names):
             found.append((dotted not in names, (root / path).stat().st_size, path))
     return [path for _, _, path in sorted(found)][:FILES]

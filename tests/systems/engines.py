@@ -22,7 +22,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from jaxdpbo import Execution, Recording, RunInterrupted, Search, ledger, minimize, tables
-from jaxdpbo.tables import _beam, _dask, _engine, _ray, _spark
+from jaxdpbo.tables import beam_table, dask_table, ray_table, spark_table
+from jaxdpbo.tables import engine as _engine
 
 os.environ |= {
     "PYSPARK_PYTHON": sys.executable,
@@ -290,7 +291,7 @@ def test_a_killed_scan_of_beam_leaves_a_sum_that_others_cannot_read_and_the_next
 import os, sys
 import apache_beam, numpy as np, pyarrow as pa
 from jaxdpbo import tables
-from jaxdpbo.tables import _beam
+from jaxdpbo.tables import beam_table
 
 def read(pipeline):
     return pipeline | apache_beam.Create([pa.table({"x": [17.25, 18.0]})])
@@ -298,7 +299,7 @@ def read(pipeline):
 os.umask(0)
 table = tables.beam(read, ["x"], users=2, folder=sys.argv[1])
 if sys.argv[2] == "kill":
-    _beam._read_sum = lambda path: os.kill(os.getpid(), 9)
+    beam_table._read_sum = lambda path: os.kill(os.getpid(), 9)
 table.add(lambda batch: np.array([np.sum(batch.present)]))
 """
     (tmp_path / "scan.py").write_text(script)
@@ -406,7 +407,7 @@ def test_noise_in_a_task_is_seen(engines, tmp_path, monkeypatch):
     assert table.add(count).total != USERS
 
 
-@pytest.mark.parametrize("module", [_dask, _ray, _spark, _beam], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [dask_table, ray_table, spark_table, beam_table], ids=lambda module: module.__name__)
 def test_the_example_runs(module, engines, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     failed, tried = doctest.testmod(module, optionflags=doctest.ELLIPSIS)

@@ -22,8 +22,8 @@ from flwr.supercore.task_identity import TaskIdentity
 
 from jaxdpbo import dp_gibo, ledger, silos
 from jaxdpbo.integrations import flower
-from jaxdpbo.integrations.flower import _apps
-from jaxdpbo.silos import _silo
+from jaxdpbo.integrations.flower import apps
+from jaxdpbo.silos import silo as _silo
 
 ROOT = Path(__file__).parent.parent.parent
 APP = ROOT / "docs" / "tutorials" / "hospitals"
@@ -62,7 +62,7 @@ class Clock:
 @pytest.fixture(autouse=True)
 def clock(monkeypatch):
     made = Clock()
-    monkeypatch.setattr(_apps, "time", made)
+    monkeypatch.setattr(apps, "time", made)
     return made
 
 
@@ -120,10 +120,10 @@ class Grid:
             self.asked.append((self.count, node))
             message.metadata.__dict__["_message_id"] = "1"
             if self.lost(node, self.count):
-                _apps.time.sleep(timeout)
+                apps.time.sleep(timeout)
                 continue
             if node in self.liars:
-                yield Message(_apps._wrap(self.liars[node](message)), reply_to=message)
+                yield Message(apps._wrap(self.liars[node](message)), reply_to=message)
                 continue
             try:
                 yield self.app(message, self.nodes[node])
@@ -269,11 +269,11 @@ def test_a_silo_that_failed_is_asked_no_more_and_named(tmp_path):
 
 def test_other_messages_of_flower_are_no_requests(tmp_path):
     federation = Federation(tmp_path, "AB")
-    for content in (RecordDict(), RecordDict({_apps.RECORD: _apps._wrap(b"{}")[_apps.RECORD]})):
+    for content in (RecordDict(), RecordDict({apps.RECORD: apps._wrap(b"{}")[apps.RECORD]})):
         message = Message(content, 1, "query")
         message.metadata.__dict__["_message_id"] = "1"
         reply = flower.client_app()(message, federation.nodes[1])
-        assert _apps._content(reply).startswith(b"Rthe request is not a request")
+        assert apps._content(reply).startswith(b"Rthe request is not a request")
     assert federation.answers("A") == 0
 
 

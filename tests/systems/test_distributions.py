@@ -24,7 +24,7 @@ assert abs(accounting.gdp_epsilon(1.0, 1e-5) - 4.3771781) < 1e-6
 assert accounting.sampled_gaussian_epsilon(rate=0.01, noise_multiplier=1.0, steps=100, delta=1e-5).epsilon < 3
 rows = transforms.curate(None, transforms.planar_laplace(centre=np.zeros(2), scale=1.0, epsilon=2.0), np.ones((4, 2)))
 assert np.all(np.isfinite(np.asarray(rows.z)))
-jaxdpbo.outsourcing.publish, jaxdpbo.training.train, jaxdpbo.problems.kernel_svr_loss, jaxdpbo.privacy.threshold_audit
+jaxdpbo.outsourcing.publish, jaxdpbo.training.train, jaxdpbo.problems.kernel_svr_loss, jaxdpbo.audit.threshold_audit
 """
 
 
@@ -50,7 +50,7 @@ def published(tmp_path_factory):
 
 def test_wheel_and_source_give_the_example_in_an_empty_environment(published, tmp_path):
     names = zipfile.ZipFile(published.wheel).namelist()
-    assert {"jaxdpbo/py.typed", "jaxdpbo/_commands/demo.py", "jaxdpbo/__main__.py"} <= set(names)
+    assert {"jaxdpbo/py.typed", "jaxdpbo/commands/demo.py", "jaxdpbo/__main__.py"} <= set(names)
     assert {name.split("/")[0] for name in names} == {"jaxdpbo", f"jaxdpbo-{jaxdpbo.__version__}.dist-info"}
     python = environments.create(tmp_path / "wheel", published.wheel)
     assert GUARANTEE in environments.run(python, "-c", EXAMPLE, cwd=tmp_path)

@@ -8,7 +8,7 @@ from benchmarks import report
 from benchmarks.papers import classification
 from benchmarks.reproductions import common
 from benchmarks.reproductions.avent import points, searches, settings, tasks
-from jaxdpbo.training import _spaces
+from jaxdpbo.training import spaces
 
 
 def growth(seeds: range | None = None, quick: bool = False) -> None:
@@ -159,9 +159,9 @@ def least_errors(values: np.ndarray) -> dict[float, float]:
 def one_training(s, name: str) -> dict:
     """Of the middle of the paper's ranges: seconds with and without compilation."""
     task = points.task_of(s, name)
-    setting = _spaces.random_settings(task.space, 64, points.SEEDS[points.POOL])
+    setting = spaces.random_settings(task.space, 64, points.SEEDS[points.POOL])
     setting = np.median(setting, axis=0)[None]
-    named = dict(zip(_spaces.HYPER_PARAMETERS, setting[0].tolist(), strict=True))
+    named = dict(zip(spaces.HYPER_PARAMETERS, setting[0].tolist(), strict=True))
     seconds = []
     for seed in (0, 1):
         start = time.perf_counter()

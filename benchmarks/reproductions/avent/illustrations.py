@@ -15,9 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.papers import classification
-from jaxdpbo import accounting, mechanisms
-from jaxdpbo.privacy import _sensitivity
-from jaxdpbo.training import _oracles, _permutation_sgd
+from jaxdpbo import accounting, mechanisms, sensitivity
+from jaxdpbo.training import oracles, permutation_sgd
 
 SHARE = 16  # trainings at once
 
@@ -43,9 +42,7 @@ def regression(s: SimpleNamespace) -> Illustration:
     @jax.jit
     def fit_all(order_keys, gammas):
         def fit(key, gamma):
-            return _permutation_sgd.train_by_permutation(
-                key, *train, gamma, jnp.zeros((), jnp.float32), passes=s.passes
-            )
+            return permutation_sgd.train_by_permutation(key, *train, gamma, jnp.zeros((), jnp.float32), passes=s.passes)
 
         return jax.vmap(lambda gamma: jax.vmap(lambda key: fit(key, gamma))(order_keys))(gammas)
 
@@ -69,7 +66,7 @@ def regression(s: SimpleNamespace) -> Illustration:
         error = errors(keys, jnp.asarray(weights), jnp.asarray(deviations, jnp.float32))
         epsilon = [
             accounting.learner_epsilon(
-                sensitivity=_sensitivity.permutation_sgd(regularisation=gamma, records=len(y), bound="paper"),
+                sensitivity=sensitivity.permutation_sgd(regularisation=gamma, records=len(y), bound="paper"),
                 standard_deviation=deviation, delta=s.delta,
             )
             for gamma, deviation in zip(gammas, deviations, strict=True)
@@ -94,7 +91,7 @@ def sparse_vector(s: SimpleNamespace) -> Illustration:
         def mean_error(inputs):
             key, count, total = inputs
             keys = jax.random.split(key, repeats)
-            return _oracles.sparse_vector_errors(keys, count, total, queries=s.queries, ones=s.ones).mean
+            return oracles.sparse_vector_errors(keys, count, total, queries=s.queries, ones=s.ones).mean
 
         return jax.lax.map(mean_error, (keys, answers, noise))
 

@@ -13,7 +13,7 @@ from benchmarks.reproductions import common
 from benchmarks.reproductions.avent import fronts, illustrations, points, searches, settings
 from benchmarks.reproductions.avent.illustrations import Illustration
 from jaxdpbo import drivers
-from jaxdpbo._algorithms import dpareto
+from jaxdpbo.algorithms import dpareto
 
 FITTED = 100  # gradient steps of the one fit
 SEEDS = range(5)  # grids of figures 1 and 2, and designs of figures 3 and 4

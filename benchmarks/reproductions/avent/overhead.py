@@ -9,7 +9,7 @@ from benchmarks import report
 from benchmarks.reproductions import common
 from benchmarks.reproductions.avent import fronts, points, searches, settings, tasks
 from jaxdpbo import dpareto, drivers
-from jaxdpbo.training import _spaces
+from jaxdpbo.training import spaces
 
 NAME = "LogReg+SGD"
 
@@ -52,7 +52,7 @@ def main(seeds: range | None = None, quick: bool = False) -> None:
 
 def time_search(s, task: tasks.Task, seed: int) -> tuple[float, float, float]:
     """Seconds in all, of which in place of a training, and in the accountant."""
-    seeded = _spaces.random_settings(task.space, s.seeds, seed)
+    seeded = spaces.random_settings(task.space, s.seeds, seed)
     spent = {"oracle": 0.0, "accountant": 0.0}
 
     def objective(setting, task):
@@ -67,7 +67,7 @@ def time_search(s, task: tasks.Task, seed: int) -> tuple[float, float, float]:
 
     config = dpareto.config(
         bounds=searches.widen_bounds(task.space.bounds, seeded), initial_design=seeded, proposals=s.proposals,
-        reference=(s.reference[0], min(s.reference[1], 0.999)), integer_mask=_spaces.INTEGER_MASK,
+        reference=(s.reference[0], min(s.reference[1], 0.999)), integer_mask=spaces.INTEGER_MASK,
     )  # fmt: skip
     start = time.perf_counter()
     drivers.run_loop(dpareto.algorithm, objective, task, config, run=drivers.Execution(key=jax.random.key(seed)))

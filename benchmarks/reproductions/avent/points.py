@@ -17,7 +17,7 @@ import numpy as np
 from benchmarks import report
 from benchmarks.reproductions import common
 from benchmarks.reproductions.avent import searches, tasks
-from jaxdpbo.training import _spaces
+from jaxdpbo.training import spaces
 
 SEARCH, POOL, GRID, AGAIN = "search", "pool", "grid", "again"
 SEEDS = {SEARCH: 1, POOL: 2, GRID: 3, AGAIN: 4}  # of search 0, its pool, its grids, and its new trainings
@@ -50,7 +50,7 @@ def pool(s: SimpleNamespace, name: str, accountant: str = "ours") -> Points:
     """Random settings, measured."""
     task, count = task_of(s, name), s.pools.get(name, s.pool)
     seed = seed_of(s, POOL)
-    settings = _spaces.random_settings(task.space, count, seed)
+    settings = spaces.random_settings(task.space, count, seed)
 
     def measure(done):
         label = f"{name}, {count} random settings"
@@ -63,7 +63,7 @@ def pool(s: SimpleNamespace, name: str, accountant: str = "ours") -> Points:
 def grid_points(s: SimpleNamespace, name: str, size: int) -> Points:
     """The grid of ``size`` values of each hyper-parameter, measured."""
     task, seed = task_of(s, name), seed_of(s, GRID)
-    settings = _spaces.grid_settings(task.space, size)
+    settings = spaces.grid_settings(task.space, size)
 
     def measure(done):
         label = f"{name}, grid of {len(settings)}"
@@ -77,7 +77,7 @@ def search_points(s: SimpleNamespace, name: str, accountant: str = "ours", numbe
     task, seed = task_of(s, name)._replace(accountant=accountant), seed_of(s, SEARCH, number)
 
     def measure(_):
-        seeds = _spaces.random_settings(task.space, s.seeds, seed)
+        seeds = spaces.random_settings(task.space, s.seeds, seed)
         reference = (s.reference[0], min(s.reference[1], 0.999))
         run = searches.search(task, seeds, s.proposals, s.repeats, reference, seed, acquisition=s.acquisition)
         return np.asarray(run.release.points), np.asarray(run.release.values)

@@ -6,8 +6,8 @@ import numpy as np
 
 from benchmarks.reproductions.avent import tasks
 from jaxdpbo import dpareto, drivers
-from jaxdpbo.surrogate import _pareto
-from jaxdpbo.training import _objectives, _spaces
+from jaxdpbo.surrogate import pareto
+from jaxdpbo.training import objectives, spaces
 
 
 def search(
@@ -23,10 +23,10 @@ def search(
     """DPareto from these seeds: its run, diagnostics included."""
     config = dpareto.config(
         bounds=widen_bounds(task.space.bounds, seeds), initial_design=seeds, proposals=proposals, reference=reference,
-        integer_mask=_spaces.INTEGER_MASK, acquisition=acquisition,
+        integer_mask=spaces.INTEGER_MASK, acquisition=acquisition,
     )  # fmt: skip
     count = iter(range(config.steps))
-    measure = _objectives.objective(
+    measure = objectives.objective(
         task.model, delta=task.delta, largest=task.largest_batch, repeats=repeats, optimizer=task.optimizer,
         accountant=tasks.ACCOUNTANTS[task.accountant],
     )  # fmt: skip
@@ -35,7 +35,7 @@ def search(
         # Keys by the step, not by the setting: those of the published results.
         return measure(setting, data, jax.random.split(jax.random.key(seed * 100_003 + next(count)), repeats))
 
-    data = _objectives.Data(*task.records, jax.random.key(seed))
+    data = objectives.Data(*task.records, jax.random.key(seed))
     return drivers.run_loop(
         dpareto.algorithm,
         objective,
@@ -64,7 +64,7 @@ def hypervolumes(values: np.ndarray, reference: tuple[float, float]) -> np.ndarr
 @jax.jit
 def _volumes(values, usable, reference):
     places = jnp.arange(len(values))
-    return jax.lax.map(lambda last: _pareto.hypervolume(values, usable & (places <= last), reference), places)
+    return jax.lax.map(lambda last: pareto.hypervolume(values, usable & (places <= last), reference), places)
 
 
 def front_of(values: np.ndarray) -> np.ndarray:
@@ -73,4 +73,4 @@ def front_of(values: np.ndarray) -> np.ndarray:
     return np.asarray(_front(jnp.where(finite[:, None], values, 0.0), finite))
 
 
-_front = jax.jit(_pareto.is_non_dominated)
+_front = jax.jit(pareto.is_non_dominated)

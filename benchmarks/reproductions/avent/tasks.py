@@ -11,8 +11,8 @@ from tqdm import tqdm
 
 from benchmarks.papers import classification
 from jaxdpbo import accounting, drivers
-from jaxdpbo.privacy._accounting import renyi
-from jaxdpbo.training import _dp_optim, _models, _objectives, _oracles, _spaces
+from jaxdpbo.accounting import renyi
+from jaxdpbo.training import dp_optim, models, objectives, oracles, spaces
 
 TASKS = {  # data, model, optimiser
     "LogReg+SGD": ("adult", "logistic_regression", "sgd"),
@@ -39,8 +39,8 @@ class Task(NamedTuple):
     """
 
     name: str
-    space: _spaces.Ranges
-    model: _models.Model
+    space: spaces.Ranges
+    model: models.Model
     optimizer: str
     records: Any
     source: str
@@ -63,31 +63,31 @@ def task(name: str, delta: float, *, epochs: int | None = None, records: int | N
     data, kind, optimizer = TASKS[name]
     loaded = classification.load(data)
     features = loaded.train[0].shape[1]
-    model = _models.mlp(features, kind, loaded.classes) if isinstance(kind, tuple) else getattr(_models, kind)(features)
-    space = _spaces.SPACES[data]
+    model = models.mlp(features, kind, loaded.classes) if isinstance(kind, tuple) else getattr(models, kind)(features)
+    space = spaces.SPACES[data]
     bounds, sampled = space.bounds.copy(), space.sampled.copy()
     train = tuple(part[:records] for part in loaded.train)
     for box in (bounds, sampled):
         box[1, 0] = min(box[1, 0], epochs or np.inf)
         box[1, 1] = min(box[1, 1], len(train[1]))
     parts = tuple((jnp.asarray(x, jnp.float32), jnp.asarray(y)) for x, y in (train, loaded.test))
-    records = _models.examples(*parts[0]), parts[1]
+    records = models.examples(*parts[0]), parts[1]
     return Task(name, space._replace(bounds=bounds, sampled=sampled), model, optimizer, records, loaded.source, delta)
 
 
-def settings_of(task: Task, settings: np.ndarray) -> _dp_optim.Settings:
+def settings_of(task: Task, settings: np.ndarray) -> dp_optim.Settings:
     """Rows ``(k, 5)`` of ``spaces``, stacked: epochs become steps."""
     return _rows(jnp.asarray(settings), records=task.count, largest=task.largest_batch)
 
 
 @partial(jax.jit, static_argnames=("records", "largest"))
 def _rows(settings, records, largest):
-    return jax.vmap(partial(_objectives.to_settings, records=records, largest=largest))(settings)
+    return jax.vmap(partial(objectives.to_settings, records=records, largest=largest))(settings)
 
 
 def errors(
     task: Task, settings: np.ndarray, repeats: int, seed: int, label: str | None = None, done: Path | None = None
-) -> _oracles.Errors:
+) -> oracles.Errors:
     """Of each of ``settings (k, 5)``: mean, best and worst ``(k,)`` of so many trainings.
 
     Where it is stopped and called again with the same file ``done``, it goes on from the last call.
@@ -104,7 +104,7 @@ def errors(
         results = np.concatenate([results, np.stack(drivers.distribute(run, inputs, task.records))], axis=1)
         if done:
             _replace(done, results)
-    return _oracles.Errors(*results[:, np.argsort(order)])
+    return oracles.Errors(*results[:, np.argsort(order)])
 
 
 def _replace(path: Path, results: np.ndarray) -> None:
@@ -115,12 +115,12 @@ def _replace(path: Path, results: np.ndarray) -> None:
 
 
 @cache
-def training_function(model: _models.Model, optimizer: str, largest: int):
+def training_function(model: models.Model, optimizer: str, largest: int):
     """One function for each, so that a search compiles it once."""
 
     def run(inputs, records):
         keys, settings = inputs
-        return _oracles.training_errors(keys, model, *records, settings, largest=largest, optimizer=optimizer)
+        return oracles.training_errors(keys, model, *records, settings, largest=largest, optimizer=optimizer)
 
     return run
 
@@ -139,18 +139,18 @@ def epsilons(task: Task, settings: np.ndarray) -> np.ndarray:
 def trainings_of(task: Task, settings: np.ndarray) -> list[tuple[float, float, int]]:
     """Rate, noise multiplier and steps of each setting."""
     return [
-        (round(batch) / task.count, multiplier, _dp_optim.steps_of_epochs(round(epochs), task.count, round(batch)))
+        (round(batch) / task.count, multiplier, dp_optim.steps_of_epochs(round(epochs), task.count, round(batch)))
         for epochs, batch, _, multiplier, _ in settings.tolist()
     ]
 
 
-def published_bound(settings: _dp_optim.Settings, *, records: int, delta: float) -> accounting.Bound:
+def published_bound(settings: dp_optim.Settings, *, records: int, delta: float) -> accounting.Bound:
     """The paper's accountant."""
     rate, multiplier = int(settings.batch) / records, float(settings.noise_multiplier)
     return accounting.Bound(renyi.published_epsilon(rate, multiplier, int(settings.steps), delta), "renyi")
 
 
-ACCOUNTANTS = {"ours": _oracles.training_epsilon, "the paper's": published_bound}
+ACCOUNTANTS = {"ours": oracles.training_epsilon, "the paper's": published_bound}
 
 
 def measure_settings(

@@ -18,7 +18,7 @@ from tqdm import tqdm
 from benchmarks import report
 from benchmarks.reproductions import common
 from benchmarks.reproductions.kharkovskii import searches, settings
-from jaxdpbo.privacy import _transforms
+from jaxdpbo import transforms
 from jaxdpbo.theory import po_gp_ucb as theory
 
 FREE, PAPER, RANDOM = "not private", "random projection, as published", "random rows"
@@ -90,7 +90,7 @@ def main(seeds: range | None = None, quick: bool = False) -> None:
 
 def largest_ranks(s, problem):
     """The curator's rule at each budget."""
-    return [_transforms.largest_rank(problem.smallest_singular_value, epsilon, s.delta) for epsilon in s.epsilons]
+    return [transforms.largest_rank(problem.smallest_singular_value, epsilon, s.delta) for epsilon in s.epsilons]
 
 
 def final_regrets(s, problem) -> dict[str, list[np.ndarray]]:
@@ -105,16 +105,16 @@ def final_regrets(s, problem) -> dict[str, list[np.ndarray]]:
             anywhere = near | {"radius": s.largest_norm}
             plans = {
                 PAPER: (searches.paper(problem, s.projected, epsilon, s.delta), False),
-                LAPLACE: (_transforms.planar_laplace(**near), True),
-                NAIVE: (_transforms.planar_laplace(**near), False),
-                GAUSSIAN: (_transforms.gaussian(**near, delta=s.delta), True),
-                ANY_LAPLACE: (_transforms.planar_laplace(**anywhere), True),
-                ANY_GAUSSIAN: (_transforms.gaussian(**anywhere, delta=s.delta), True),
+                LAPLACE: (transforms.planar_laplace(**near), True),
+                NAIVE: (transforms.planar_laplace(**near), False),
+                GAUSSIAN: (transforms.gaussian(**near, delta=s.delta), True),
+                ANY_LAPLACE: (transforms.planar_laplace(**anywhere), True),
+                ANY_GAUSSIAN: (transforms.gaussian(**anywhere, delta=s.delta), True),
             }
             for count in s.cells:
                 places = cells(s.largest_norm, count, dimension)
                 name = f"replace-one: randomised response, {len(places)} cells"
-                plans[name] = _transforms.randomised_response(**near, cells=places), True
+                plans[name] = transforms.randomised_response(**near, cells=places), True
             for method, (chosen, aware) in plans.items():
                 regrets.setdefault(method, []).append(searches.regrets(s, problem, chosen, aware=aware)[:, -1])
                 bar.update()

@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.papers import curator_tables
-from jaxdpbo import drivers, kernels, po_gp_ucb
-from jaxdpbo.privacy import _guarantee, _transforms
+from jaxdpbo import drivers, kernels, po_gp_ucb, transforms
+from jaxdpbo.guarantee import guarantees
 from jaxdpbo.problems import _gp_draws
-from jaxdpbo.surrogate import _gp, _gp_fit
+from jaxdpbo.surrogate import gp, gp_fit
 
 FIRST = {"draw": 0, "run": 1, "rows": 2}  # the keys that the seeds are folded into
 RUNS = 64  # curated at once: every run has released rows of its own
@@ -88,7 +88,7 @@ def fit_table(s: SimpleNamespace, table: curator_tables.Table) -> Problem:
     standard = (table.inputs - table.inputs.mean(axis=0)) / table.inputs.std(axis=0)
     middle, spread = table.outputs[rows].mean(), table.outputs[rows].std()
     values = (table.outputs - middle) / spread
-    start = _gp.GPModel(kernels.rbf, kernels.stationary(1.0, dimension), jnp.asarray(0.1))
+    start = gp.GPModel(kernels.rbf, kernels.stationary(1.0, dimension), jnp.asarray(0.1))
     model = _fit(jax.random.key(0), start, jnp.asarray(standard[rows]), jnp.asarray(values[rows]))
     isotropic = standard / np.asarray(model.params.lengthscale)
     factor = s.largest_norm / np.linalg.norm(isotropic, axis=1).max()
@@ -99,17 +99,17 @@ def fit_table(s: SimpleNamespace, table: curator_tables.Table) -> Problem:
 
 @jax.jit
 def _fit(key, model, points, values):
-    return _gp_fit.fit(key, model, points, values, jnp.ones(len(points), bool), num_restarts=4, steps=100)
+    return gp_fit.fit(key, model, points, values, jnp.ones(len(points), bool), num_restarts=4, steps=100)
 
 
-def paper(problem: Problem, projected: int, epsilon: float, delta: float) -> _transforms.Config:
+def paper(problem: Problem, projected: int, epsilon: float, delta: float) -> transforms.Config:
     """The published transform."""
     dimension = problem.inputs.shape[1]
-    return _transforms.random_projection(dimension=dimension, projected=projected, epsilon=epsilon, delta=delta)
+    return transforms.random_projection(dimension=dimension, projected=projected, epsilon=epsilon, delta=delta)
 
 
 def regrets(
-    s: SimpleNamespace, problem: Problem, chosen: _transforms.Config | None, *, aware: bool = True
+    s: SimpleNamespace, problem: Problem, chosen: transforms.Config | None, *, aware: bool = True
 ) -> np.ndarray:
     """Simple regret ``(runs, T)``: of the best row asked for so far, in standard deviations; None curates nothing.
 
@@ -124,10 +124,10 @@ def _block_regrets(s, problem, chosen, aware, keys, start):
     block = slice(start, start + RUNS)
     configs = [
         po_gp_ucb.config(
-            untransformed_rows(problem.inputs) if chosen is None else _transforms.curate(key, chosen, problem.inputs),
+            untransformed_rows(problem.inputs) if chosen is None else transforms.curate(key, chosen, problem.inputs),
             steps=s.steps,
             lengthscale=problem.lengthscale,
-            noise_variance=max(problem.noise_variance, _gp.jitter(problem.truth.dtype)),
+            noise_variance=max(problem.noise_variance, gp.jitter(problem.truth.dtype)),
             noise_aware=aware,
             delta=s.ucb_delta,
         )
@@ -153,10 +153,10 @@ def random_regrets(s: SimpleNamespace, problem: Problem) -> np.ndarray:
     return np.asarray(jnp.max(problem.truth, axis=1, keepdims=True) - best)
 
 
-def untransformed_rows(inputs: np.ndarray) -> _transforms.CuratedRows:
+def untransformed_rows(inputs: np.ndarray) -> transforms.CuratedRows:
     """No transform at all."""
-    nothing = _guarantee.no_guarantee(_transforms.ROWS, "the rows are sent as they are")
-    return _transforms.CuratedRows(jnp.asarray(inputs), _transforms.Metadata("identity", None, None, 1.0), nothing)
+    nothing = guarantees.no_guarantee(transforms.ROWS, "the rows are sent as they are")
+    return transforms.CuratedRows(jnp.asarray(inputs), transforms.Metadata("identity", None, None, 1.0), nothing)
 
 
 def mean_and_error(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

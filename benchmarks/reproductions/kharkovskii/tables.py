@@ -16,7 +16,7 @@ from benchmarks import report
 from benchmarks.papers.measures import PRINTED_RUNS
 from benchmarks.reproductions import common
 from benchmarks.reproductions.kharkovskii import searches, settings
-from jaxdpbo.privacy import _transforms
+from jaxdpbo import transforms
 
 ALLOWED = {1: 10, 2: 15, 3: 20, 4: 10, 5: 15, 6: 20, 7: 10, 8: 15, 9: 20}  # the printed largest r, by table
 
@@ -30,7 +30,7 @@ def main(number: int, seeds: range | None = None, quick: bool = False) -> None:
     title = f"Table {number}: simple regret after {s.steps} iterations by r, {s.data}"
     out = common.Report(settings, item, title, quick, problem.source, seeds=seeds)
     epsilon = epsilon_for(s, problem, ALLOWED[number])
-    largest = _transforms.largest_rank(problem.smallest_singular_value, epsilon, s.delta)
+    largest = transforms.largest_rank(problem.smallest_singular_value, epsilon, s.delta)
     print(
         f"epsilon = {epsilon:.4g} (printed: {s.epsilon:.4g}), delta = {s.delta:g}; smallest singular value "
         f"{problem.smallest_singular_value:.2f}: the largest r of the rule is {largest}, the printed one "
@@ -111,7 +111,7 @@ def epsilon_for(s: SimpleNamespace, problem: searches.Problem, allowed: int) -> 
     """The printed epsilon on the grid, elsewhere the smallest at which ``allowed`` is within the rule."""
     if s.data == "synthetic":
         return s.epsilon
-    return _transforms.threshold(allowed, 1.0, s.delta) / problem.smallest_singular_value * (1 + 1e-9)
+    return transforms.threshold(allowed, 1.0, s.delta) / problem.smallest_singular_value * (1 + 1e-9)
 
 
 def picture(s, means_of, clear, largest):

@@ -16,7 +16,7 @@ from benchmarks.papers import datasets, kernel_svm
 from benchmarks.reproductions import common
 from benchmarks.reproductions.kusner import settings
 from jaxdpbo import kernels
-from jaxdpbo.surrogate import _gp, _two_task
+from jaxdpbo.surrogate import gp, two_task
 
 CAVEAT = (
     "One record moves an accuracy by at most 1/m, so a k1 close to 1 is forced, whatever the models: no evidence that\n"
@@ -46,7 +46,7 @@ def main(seeds: range | None = None, quick: bool = False) -> None:
     print(f"accuracies from {right.mean(axis=1).min():.3f} to {right.mean(axis=1).max():.3f}\n")
 
     dtype = jnp.result_type(float)
-    model = _gp.GPModel(kernels.matern52, kernels.stationary(s.lengthscale, 2), jnp.asarray(s.noise_variance, dtype))
+    model = gp.GPModel(kernels.matern52, kernels.stationary(s.lengthscale, 2), jnp.asarray(s.noise_variance, dtype))
     correlations = np.array([*s.correlations, *(1.0 - 10.0**-k for k in s.exponents)])
     curves, moved, above = {}, {}, {}
     for size in s.sizes:
@@ -89,7 +89,7 @@ def main(seeds: range | None = None, quick: bool = False) -> None:
     )
 
 
-likelihoods = jax.jit(_two_task.two_task_log_likelihood)
+likelihoods = jax.jit(two_task.two_task_log_likelihood)
 
 
 def draw_sets(right, size, sets, rng):

@@ -13,8 +13,9 @@ from benchmarks.papers import gp_regression, huber_regression, location
 from benchmarks.reproductions import common
 from benchmarks.reproductions.sopa import settings
 from jaxdpbo import Search, dp_gibo, drivers
-from jaxdpbo.drivers import _methods
-from jaxdpbo.privacy import _budget_calibration, _private_scale
+from jaxdpbo.drivers import methods
+from jaxdpbo.guarantee import budget_calibration
+from jaxdpbo.noise import private_scale
 
 DESCENT = 500  # steps of Adam to the best point of a box, not private
 GOOD, PRIVATE = "good", "found privately"
@@ -36,7 +37,7 @@ def main(seeds: range | None = None, quick: bool = False) -> None:
         clip_norms = {GOOD: good, "100 times": 100 * good, "a hundredth": good / 100}
         regrets = run([config(clip_norm=clip_norm) for clip_norm in clip_norms.values()], seeds, name)["regret"]
         regrets_by_problem[name] = dict(zip(clip_norms, regrets, strict=True))
-        regrets_by_problem[name][PRIVATE] = run([config(clip_norm=_private_scale.PRIVATE)], seeds, PRIVATE)["regret"][0]
+        regrets_by_problem[name][PRIVATE] = run([config(clip_norm=private_scale.PRIVATE)], seeds, PRIVATE)["regret"][0]
     means = {
         name: {norm: common.interval(np.mean, regrets) for norm, regrets in by_norm.items()}
         for name, by_norm in regrets_by_problem.items()
@@ -59,8 +60,8 @@ def main(seeds: range | None = None, quick: bool = False) -> None:
         seeds=common.ends(seeds),
         tuning=tuning,
         chosen=chosen,
-        factor=_private_scale.FACTOR,
-        share=_private_scale.SHARE,
+        factor=private_scale.FACTOR,
+        share=private_scale.SHARE,
         mean={
             name: {norm: {"regret": mean[0], "95%": mean[1:]} for norm, mean in by_norm.items()}
             for name, by_norm in means.items()
@@ -93,7 +94,7 @@ def make_config(s: Any, box: np.ndarray, clip_norm: float | str) -> dp_gibo.Conf
     start = box[0] + 0.75 * (box[1] - box[0])
     box = {"low": box[0], "high": box[1]}
     search = Search(method="local", steps=s.steps, batch=s.batch, clip_norm=clip_norm, start=start)
-    return _methods.plan(search, _methods.Task(s.users, _budget_calibration.RequestedBudget(s.mu), box, None)).config
+    return methods.plan(search, methods.Task(s.users, budget_calibration.RequestedBudget(s.mu), box, None)).config
 
 
 def regret(loss: Any, box: np.ndarray, inputs: Any, data: Any) -> dict[str, jax.Array]:

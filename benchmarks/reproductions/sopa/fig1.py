@@ -11,7 +11,7 @@ from benchmarks.papers import location
 from benchmarks.reproductions import common
 from benchmarks.reproductions.sopa import settings
 from jaxdpbo import dp_gibo, drivers, kernels
-from jaxdpbo.privacy import _clipping
+from jaxdpbo.noise import clipping
 
 
 def main(seeds: range | None = None, quick: bool = False) -> None:
@@ -91,7 +91,7 @@ def run(inputs, records):
         return jnp.mean(location.loss(theta, records))
 
     def clipped_gradient(theta):
-        return jnp.mean(_clipping.clip_by_l2_norm((theta - records).T, config.clip_norm)[0], axis=1)
+        return jnp.mean(clipping.clip_by_l2_norm((theta - records).T, config.clip_norm)[0], axis=1)
 
     moved = (path[:-1] - path[1:]) / config.step_size
     return {

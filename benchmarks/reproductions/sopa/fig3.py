@@ -22,10 +22,10 @@ from benchmarks.reproductions import common
 from benchmarks.reproductions.sopa import settings
 from jaxdpbo import Execution, Search, dp_gibo, drivers, minimize, random_search
 from jaxdpbo.problems import _kernel_svr, _splits
-from jaxdpbo.surrogate import _descent
+from jaxdpbo.surrogate import descent
 
 SEARCH, DEFAULT = "random search", "minimize, mu=1"
-AVERAGED = _descent.OUTPUTS.index("last_half_mean")
+AVERAGED = descent.OUTPUTS.index("last_half_mean")
 
 
 class Problem(NamedTuple):
@@ -107,7 +107,7 @@ def main(seeds: range | None = None, quick: bool = False) -> None:
                 return gibo(box_units(s, problem, boxed[method]), problem, pool, label)[AVERAGED]
             options = done["tuning"][method]["chosen"]
             curves_by_output = gibo(published_config(s, problem, methods[method], options), problem, pool, label)
-            return curves_by_output[_descent.OUTPUTS.index(options["output"])]
+            return curves_by_output[descent.OUTPUTS.index(options["output"])]
 
         shown = [*methods, SEARCH, *boxed, DEFAULT]
         for seed in seeds:
@@ -175,7 +175,7 @@ def tune(s: Any, method: str, mu: float, small: Problem, pool: Executor) -> dict
             problem = small._replace(seed=seed)
             ends.append([curve[-1] for curve in gibo(published_config(s, problem, mu, update), problem, pool, label)])
         scores.append(np.mean(ends, axis=0))
-    options = [update | {"output": output} for update in tried for output in _descent.OUTPUTS]
+    options = [update | {"output": output} for update in tried for output in descent.OUTPUTS]
     _, record = common.choose(f"{method} by mean final loss", options, np.ravel(scores), seeds)
     return common.json_value(record | {"train": small.train, "users": small.users, "mu": mu})
 
@@ -213,7 +213,7 @@ def box_units(s: Any, problem: Problem, mu: float) -> dp_gibo.Config:
 
 
 def gibo(config: dp_gibo.Config, problem: Problem, pool: Executor, label: str) -> np.ndarray:
-    """``(2, T + 1)``: the mean loss of what would be released after each step, by each of ``_descent.OUTPUTS``."""
+    """``(2, T + 1)``: the mean loss of what would be released after each step, by each of ``descent.OUTPUTS``."""
     _, _, key = run_inputs(problem)
     print(label)
     run = drivers.run_loop(

@@ -12,7 +12,7 @@ from benchmarks.papers import gp_regression
 from benchmarks.reproductions import common
 from benchmarks.reproductions.sopa import lengthscales, settings
 from jaxdpbo import Execution, Search, drivers, gp_ucb, kernels, minimize
-from jaxdpbo.surrogate import _descent
+from jaxdpbo.surrogate import descent
 
 GIBO, UCB, SEARCH, DEFAULT = "DP-GIBO, mu=1", "GP-UCB", "random search", "minimize, mu=1"
 BOXED = {1.0: "in box units, mu=1", np.inf: "in box units, mu=inf"}
@@ -66,7 +66,7 @@ def main(seeds: range | None = None, quick: bool = False) -> None:
     untuned = [(lengthscales.box_units(s, mu=mu), exact) for mu in BOXED]
     results = common.run_seeds(draw, lengthscales.run_gibo, untuned, seeds, "in box units")
     for name, runs in zip(BOXED.values(), results["curve"], strict=True):
-        curves[name] = runs[:, _descent.OUTPUTS.index("last_half_mean")]
+        curves[name] = runs[:, descent.OUTPUTS.index("last_half_mean")]
 
     results = common.run_seeds(draw, lengthscales.run_search, [(lengthscales.search(s), exact)], seeds, SEARCH)
     curves[SEARCH], reference = results["curve"][0], results["reference"][0]

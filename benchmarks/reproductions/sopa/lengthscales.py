@@ -17,8 +17,8 @@ import optax
 from benchmarks.papers import gp_regression, noisy
 from benchmarks.reproductions import common
 from jaxdpbo import dp_gibo, drivers, kernels
-from jaxdpbo._algorithms import random_search
-from jaxdpbo.surrogate import _descent
+from jaxdpbo.algorithms import random_search
+from jaxdpbo.surrogate import descent
 
 OBJECTIVE = noisy.objective(gp_regression.loss)
 SOURCE = "drawn from a Gaussian process, afresh each seed"
@@ -81,7 +81,7 @@ def box_units(s: Any, *, mu: float) -> dp_gibo.Config:
 
 def run_gibo(inputs, drawn):
     """``curve (2, T + 1)``: the mean loss of what would be released after each step, by each of
-    ``_descent.OUTPUTS``.
+    ``descent.OUTPUTS``.
     """
     key, (config, noise) = inputs
     records, start, _ = drawn
@@ -123,11 +123,11 @@ def mean_losses(points: jax.Array, records: Any) -> jax.Array:
 def tune_gibo(s, draw, tried, make, seeds, label, at=-1):
     """The options, ``output`` among them, of least mean loss after step ``at``; ``make(**options)`` is what is run."""
     results = common.run_seeds(draw, run_gibo, [make(**setting) for setting in tried], seeds, f"tuning {label}")
-    options = [setting | {"output": output} for setting in tried for output in _descent.OUTPUTS]
+    options = [setting | {"output": output} for setting in tried for output in descent.OUTPUTS]
     scores = np.mean(results["curve"][..., at], axis=1).ravel()
     return common.choose(f"{label} by mean final loss", options, scores, seeds)
 
 
 def released_curves(curves: np.ndarray, options: dict[str, Any]) -> np.ndarray:
     """Of ``curves (seeds, 2, T + 1)``, those of the chosen output."""
-    return curves[:, _descent.OUTPUTS.index(options["output"])]
+    return curves[:, descent.OUTPUTS.index(options["output"])]

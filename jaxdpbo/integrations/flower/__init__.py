@@ -4,8 +4,8 @@ Each silo answers in a process of its own (``silos.serve_silo``). The Flower app
 code that Flower's server sends to a silo needs neither rows nor keys.
 """
 
-from jaxdpbo import _namespace
-from jaxdpbo.integrations.flower._apps import client_app, run_on_grid
+from jaxdpbo import namespace
+from jaxdpbo.integrations.flower.apps import client_app, run_on_grid
 
 __all__ = ["client_app", "run_on_grid"]
-__dir__ = _namespace.list_public(__name__)
+__dir__ = namespace.list_public(__name__)

@@ -1,8 +1,8 @@
 """Optuna studies of noised values, and samplers for known noise; needs the ``optuna`` extra."""
 
-from jaxdpbo import _namespace
-from jaxdpbo.integrations.optuna._samplers import DParetoSampler, GPUCBSampler
-from jaxdpbo.integrations.optuna._study import Best, Observations, PrivateStudy, observations, private_study
+from jaxdpbo import namespace
+from jaxdpbo.integrations.optuna.samplers import DParetoSampler, GPUCBSampler
+from jaxdpbo.integrations.optuna.study import Best, Observations, PrivateStudy, observations, private_study
 
 __all__ = [
     "Best",
@@ -13,4 +13,4 @@ __all__ = [
     "observations",
     "private_study",
 ]
-__dir__ = _namespace.list_public(__name__)
+__dir__ = namespace.list_public(__name__)

@@ -1,0 +1,34 @@
+"""DP-GIBO: local Bayesian optimisation by privatised gradient posteriors, for many parameters.
+
+Getoar Sopa, Juraj Marusic, Marco Avella-Medina and John P. Cunningham (2025), "Scalable differentially private
+Bayesian optimization". Algorithm 1 (fixed batch), Algorithm 2 (``tolerance``: the smallest batch with a trace under
+the tolerance), noisy observations (section 3.4: ``noise_variance`` enters every solve).
+
+Notation: ``n`` users, ``T`` steps, ``b`` evaluations a step, ``d`` parameters, ``B`` the clip norm, ``D`` the points
+evaluated so far, ``theta`` the iterate. Each step evaluates every user's loss at ``b`` points near ``theta``,
+forms every user's posterior-mean gradient at ``theta``, clips each to norm ``B``, and moves along their mean plus
+Gaussian noise of standard deviation ``2 B sqrt(T) / (n mu)``.
+
+The convergence bounds of theorems 3.2 and 3.3 and corollaries 3.4 and 3.6 are in ``jaxdpbo.theory.dp_gibo``.
+Theorem B.2 (any suboptimality, for a stationary kernel and searching a finite cover first, at
+``T = Omega(d^(d+1))``) is existential and has no counterpart in code.
+
+In a box, the search is in BOX UNITS: kernel, clip norm and steps see ``[-1, 1]^d``, so no parameter counts for more
+because of its unit. With ``box_units=False`` they see the parameters themselves: Algorithm 1 as published. Points,
+starts, paths and answers are always in the parameters' own units.
+
+``configs`` has the configuration, ``run`` the steps, ``contribution`` the sums over users.
+"""
+
+from jaxdpbo import namespace
+from jaxdpbo.algorithms.dp_gibo.configs import Config, config
+from jaxdpbo.algorithms.dp_gibo.run import Info, Public, Release, algorithm, remask, set_start
+
+__all__ = [
+    "Config",
+    "Release",
+    "algorithm",
+    "config",
+    "set_start",
+]
+__dir__ = namespace.list_public(__name__)

@@ -1,0 +1,322 @@
+"""Steps of private evaluations: state, queries, sums over users, and the only place where a run spends its budget."""
+
+from functools import lru_cache
+from typing import Any, NamedTuple, cast
+
+import jax
+import jax.numpy as jnp
+
+from jaxdpbo import types
+from jaxdpbo.algorithms.private_evaluations.configs import Config
+from jaxdpbo.guarantee import composed_guarantee, guarantees
+from jaxdpbo.noise import calibration, private_mean, private_scale, totals, wide_integers
+from jaxdpbo.surrogate import gp
+from jaxdpbo.types import Algorithm, Memory, Query, State
+
+
+class Public(NamedTuple):
+    """Released values, and values independent of the users' data.
+
+    Attributes:
+      step: ``()`` steps taken.
+      budget: all noise settings at the start of the run.
+      inner: the whole state of the inner algorithm, its "private" part included: it received released values only.
+      points: ``(T b, d)`` evaluated so far.
+      values: ``(T b,)`` released mean losses; NaN where nothing was evaluated, and on a design.
+      high: ``()``, the end of the range found privately, 0 before; None if you set a range.
+    """
+
+    step: jax.Array
+    budget: calibration.NoiseSettings
+    inner: Any
+    points: jax.Array
+    values: jax.Array
+    high: jax.Array | None
+
+
+class UserMemory(NamedTuple):
+    """Raw memory of users on the design.
+
+    ``reference (s,)`` is the loss at the first point, and ``largest (s,)`` the largest difference from it.
+    """
+
+    reference: jax.Array
+    largest: jax.Array
+
+
+class Work(NamedTuple):
+    """Public inputs of ``contribute``.
+
+    Attributes:
+      step: ``()``.
+      learning: ``()``, whether the means are released: not on a design, nor after the last step.
+      designing: ``()``, whether the points belong to the design.
+      finding: ``()``, whether the points are the last of the design: the range is found after this step.
+      high: ``()``, the end of the range; 0 before it is found.
+    """
+
+    step: jax.Array
+    learning: jax.Array
+    designing: jax.Array
+    finding: jax.Array
+    high: jax.Array
+
+
+class EvaluationTotal(NamedTuple):
+    """Sums over users: ``means (b,)``, see ``private_mean.sum_clipped_losses``, and on a design ``counts (81,)`` of
+    largest differences, otherwise None.
+    """
+
+    means: totals.UserSum
+    counts: wide_integers.Wide | None
+
+
+class NoisyEvaluation(NamedTuple):
+    """Releases of a step.
+
+    Attributes:
+      means: ``(b,)``, see ``private_mean.perturb_losses``.
+      high: ``()``, the end of the range, found now or before; None if you set a range.
+      key: of the inner ``tell``, for the starts of a fit. Public randomness, used for nothing else.
+    """
+
+    means: totals.UserSum
+    high: jax.Array | None
+    key: jax.Array
+
+
+class Facts(NamedTuple):
+    """Raw sums over users: the number of clipped losses ``(b,)``."""
+
+    clipped: jax.Array
+
+
+class Info(NamedTuple):
+    """Diagnostics, NOT PRIVATE.
+
+    Attributes:
+      mean_loss: ``(b,)`` over users, clipped, before the noise.
+      clipped: ``(b,)``, number of users with a clipped loss, losses that are not finite included.
+      factorisation_failed: None: the inner algorithms have no such flag.
+    """
+
+    mean_loss: jax.Array
+    clipped: jax.Array
+    factorisation_failed: None
+
+
+class Release(NamedTuple):
+    """Everything you may publish.
+
+    Attributes:
+      point: ``(d,)``, the inner algorithm's answer.
+      row: ``()``, the candidate's row, if the inner algorithm searches a finite set; otherwise None.
+      points: ``(T b, d)``, every point evaluated, except those of a design.
+      values: ``(T b,)``, every released mean loss; NaN where nothing was evaluated.
+      high: ``()``, the end of the range found privately; None if you set a range.
+      params: ``point`` by name, if you searched a ``Space``; filled in by the drivers.
+    """
+
+    point: jax.Array
+    row: jax.Array | None
+    points: jax.Array
+    values: jax.Array
+    high: jax.Array | None
+    params: dict[str, Any] | None = None
+
+
+@lru_cache
+def make_algorithm(inner: Algorithm) -> Algorithm:
+    """Run ``inner`` on released values only. Cached by inner algorithm, so runs are not compiled twice.
+
+    Formal guarantee: ``mu``-GDP, replace-one, for the answer and for all points and values together.
+
+    Its ``contribute`` takes ``values (b, s)``, users' losses:
+
+    ==========================================  ======================================================
+    case                                        result
+    ==========================================  ======================================================
+    ``state.public.step == T``                  the state unchanged: nothing more is released
+    started with other noise                    the state unchanged: the guarantee is of one budget
+    another inner config of the same sizes      the run goes on: it acts on released values
+    the steps on a design                       release the range alone, after the last
+    a loss outside the range                    counts as the end of the range
+    a loss NaN or infinite                      NaN counts as the middle, infinities as the ends
+    a masked point                              not released: the mask passes on to the inner algorithm
+    an inner algorithm with a ``contribute``    refused: no user's loss would reach it
+    one with a flag ``factorisation_failed``    refused at trace time: nothing passes the flag on
+    ==========================================  ======================================================
+
+    >>> from jaxdpbo import private_evaluations, random_search
+    >>> private_evaluations.make_algorithm(random_search.algorithm).contribute is not None
+    True
+    """
+    if inner.contribute is not None:
+        raise ValueError("inner must be an algorithm that takes one value a point, such as gp_ucb.algorithm")
+
+    def init(key, config):
+        within = inner.init(key, config.inner)
+        dimension = jax.eval_shape(lambda: inner.ask(key, config.inner, within)).points.shape[1]
+        count, dtype = config.steps * config.batch, config.low.dtype
+        public = Public(
+            step=jnp.zeros((), jnp.int32),
+            budget=_settings(config),
+            inner=within,
+            points=jnp.zeros((count, dimension), dtype),
+            values=jnp.full(count, jnp.nan, dtype),
+            high=None if config.design is None else config.high,
+        )
+        return State(public)
+
+    def ask(key, config, state):
+        public = state.public
+        query = inner.ask(key, config.inner, public.inner)
+        high = config.high if public.high is None else public.high
+        active = _active(config, public)
+        designing = active & (public.step < config.design_steps)
+        finding = designing & (public.step == config.design_steps - 1)
+        query = query._replace(work=Work(public.step, active & ~designing, designing, finding, high))
+        if config.design is None:
+            return query
+        start = jnp.minimum(public.step * config.batch, len(config.design) - config.batch)
+        points = jax.lax.dynamic_slice_in_dim(config.design, start, config.batch)
+        return query._replace(points=jnp.where(designing, points, query.points), mask=query.mask | designing)
+
+    def tell(config, state, query, released):
+        public = state.public
+        active = _active(config, public)
+        learning = active & query.work.learning
+        means = private_mean.mean_of_losses(config.budget, released.means, *_range(config, query))
+        inner_values = -means if config.inner.users is None else means[:, None]
+        within, info = inner.tell(released.key, config.inner, public.inner, query, inner_values)
+        if info.factorisation_failed is not None:
+            raise ValueError("inner must be an algorithm without a flag on its points (factorisation_failed)")
+        start = jnp.minimum(public.step, config.steps - 1) * config.batch
+        after = Public(
+            step=jnp.where(active, public.step + 1, public.step),
+            budget=public.budget,
+            inner=jax.tree.map(lambda new, old: jnp.where(learning, new, old), within, public.inner),
+            points=gp.write(public.points, query.points, start, active),
+            values=gp.write(public.values, jnp.where(query.mask & learning, means, jnp.nan), start, active),
+            high=None if public.high is None else jnp.where(active, released.high, public.high),
+        )
+        return State(after)
+
+    def release(key, config, state):
+        answer = inner.release(key, config.inner, state.public.inner)
+        public, first = state.public, config.design_steps * config.batch
+        return Release(answer.point, answer.row, public.points[first:], public.values[first:], public.high)
+
+    return Algorithm(
+        init, ask, tell, release, privacy, contribute=contribute, perturb=perturb, inform=inform, remember=remember,
+        history=history,
+    )  # fmt: skip
+
+
+def remember(config: Config, users: int) -> Memory:
+    """Make the memory on a design, before any loss; otherwise ``()``."""
+    nothing = jnp.zeros(users, config.low.dtype)
+    return () if config.design is None else UserMemory(nothing, nothing)
+
+
+def history(config: Config, state: State, query: Query) -> tuple[Query, ...]:
+    """The whole design where the range is found, and its first step afterwards; before, nothing adds up."""
+    del state
+    work = query.work
+    if config.design is None:
+        return (query,)
+    if work.designing and not work.finding:
+        return ()
+    no, yes = jnp.zeros((), bool), jnp.ones((), bool)
+    designed = work._replace(learning=no, designing=yes, finding=no)
+    earlier = []
+    for step in range(int(work.step) if work.finding else 1):
+        points = config.design[step * config.batch : (step + 1) * config.batch]
+        at_step = designed._replace(step=jnp.asarray(step, work.step.dtype))
+        earlier.append(query._replace(points=points, mask=jnp.ones_like(query.mask), work=at_step))
+    return (*earlier, query)
+
+
+def contribute(
+    config: Config, query: Query, memory: Memory, values: jax.Array, present: jax.Array | None = None
+) -> tuple[totals.UserTotal, Memory]:
+    """Sum each user's clipped losses; after the last step on a design, also count the largest difference of each user.
+
+    Args:
+      config: see ``config``.
+      query: from ``ask``.
+      memory: of ``remember``, for the same users.
+      values: ``(b, s)``, the users' losses.
+      present: ``(s,)``, False at padding columns, which belong to no user.
+
+    Raises:
+      ValueError: ``values`` is of another shape, at trace time.
+    """
+    types.check_values(values, config.batch, memory=memory, present=present)
+    values, counts = values.astype(config.low.dtype), None
+    if config.design is not None:
+        memory = _update_memory(cast(UserMemory, memory), query.work, values)
+        counts = jax.lax.cond(
+            query.work.finding,
+            lambda: private_scale.count_differences(memory.largest, present),
+            lambda: totals.make_zeros(private_scale.count_differences, memory.largest),
+        )
+        values = values - memory.reference[None]
+    means, clipped = private_mean.sum_clipped_losses(config.budget, values, *_range(config, query), present)
+    return totals.UserTotal(EvaluationTotal(totals.only_if(query.work.learning, means), counts), Facts(clipped)), memory
+
+
+def perturb(key: jax.Array, config: Config, query: Query, whole: EvaluationTotal) -> NoisyEvaluation:
+    """Return the noisy means, and after a design the range. This function spends the budget: see ``privacy``."""
+    noise_key, inner_key = jax.random.split(key)
+    high, scale = None, config.budget.scale
+    if scale is not None:
+        noise_key, scale_key = jax.random.split(noise_key)
+        dtype = config.low.dtype
+
+        counts = whole.counts
+        assert counts is not None
+
+        def find_range():
+            norm = private_scale.median_of_counts(scale_key, scale, counts, config.users, dtype)
+            return private_scale.FACTOR * norm
+
+        high = jax.lax.cond(query.work.finding, find_range, lambda: query.work.high)
+    means = private_mean.perturb_losses(noise_key, config.budget, whole.means, *_range(config, query))
+    return NoisyEvaluation(totals.only_if(query.work.learning, means), high, inner_key)
+
+
+def inform(config: Config, query: Query, total: totals.UserTotal) -> Info:
+    """Compute diagnostics of one step. NOT PRIVATE."""
+    raw = private_mean.skip_noise(config.budget, total.whole.means)
+    return Info(private_mean.mean_of_losses(config.budget, raw, *_range(config, query)), total.facts.clipped, None)
+
+
+def privacy(config: Config) -> guarantees.Guarantee:
+    """Guarantee of all evaluations together: GDP, see ``composed_guarantee.gdp_guarantee``."""
+    return composed_guarantee.gdp_guarantee(config.budget, guarantees.USERS)
+
+
+def _settings(config: Config) -> calibration.NoiseSettings:
+    designed = () if config.design is None else (jnp.asarray(config.design_steps, config.low.dtype),)
+    return calibration.noise_settings(config.budget, config.low, config.high, *designed)
+
+
+def _active(config: Config, public: Public) -> jax.Array:
+    """Return whether a step is left, under the budget at the start of the run."""
+    return (public.step < config.steps) & calibration.same_noise(public.budget, _settings(config))
+
+
+def _range(config: Config, query: Query) -> tuple[jax.Array, jax.Array]:
+    """Range for clipping losses; before it is found, an arbitrary range, since no mean is released."""
+    if config.design is None:
+        return config.low, config.high
+    high = jnp.where(query.work.high > 0, query.work.high, 1)
+    return -high, high
+
+
+def _update_memory(memory: UserMemory, work: Work, values: jax.Array) -> UserMemory:
+    """Update the memory with losses ``(b, s)`` on the design."""
+    reference = jnp.where(work.designing & (work.step == 0), values[0], memory.reference)
+    largest = jnp.maximum(memory.largest, private_scale.largest_differences(values, reference))  # NaN stays
+    return UserMemory(reference, jnp.where(work.designing, largest, memory.largest))

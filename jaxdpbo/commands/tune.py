@@ -1,0 +1,211 @@
+"""``jaxdpbo tune``: tune a scikit-learn estimator on a CSV file, and print the setting and the guarantee.
+
+The first half of a public shuffle trains, the other half is protected. Data preparation takes only the number of rows
+and columns from protected rows: the training rows alone decide the numeric columns, their means and scales, and the
+categories; any other value in a protected row counts as missing, or as no category. The command prints only the answer.
+"""
+
+import argparse
+import ast
+import importlib
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxdpbo import checks, space
+from jaxdpbo.commands import csv_rows
+from jaxdpbo.space import Dimension, Space
+
+MODEL = "model"  # the estimator's step in the pipeline
+KINDS = {"real": space.real, "integer": space.integer}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of this command."""
+    parser.add_argument("table", type=Path, help=csv_rows.FORMAT)
+    parser.add_argument("--target", required=True, help="the column to predict")
+    parser.add_argument(
+        "--estimator", required=True, help="an import path, such as sklearn.linear_model.LogisticRegression"
+    )
+    parser.add_argument("--set", nargs="+", default=[], metavar="NAME=VALUE", help="fixed parameters of the estimator")
+    spaces = parser.add_mutually_exclusive_group(required=True)
+    spaces.add_argument(
+        "--space",
+        nargs="+",
+        metavar="NAME=DIMENSION",
+        help="parameters to search, such as C=real:0.01:100:log, max_depth=integer:1:20 or kernel=categorical:rbf,poly",
+    )
+    spaces.add_argument(
+        "--space-file", type=Path, help="a TOML file: a table for each parameter, with type, low, high, log; or choices"
+    )
+    parser.add_argument("--epsilon", type=float, required=True, help="the privacy budget, with --delta")
+    parser.add_argument("--delta", type=float, required=True, help="far below 1 / (number of rows)")
+    parser.add_argument(
+        "--loss", default="auto", help="auto, log_loss, hinge, zero_one, squared or absolute (default %(default)s)"
+    )
+    parser.add_argument(
+        "--loss-range",
+        nargs="+",
+        metavar="NUMBER",
+        help="lowest and highest loss, chosen without the data; or: private; give this option after the table",
+    )
+    parser.add_argument(
+        "--n-iter", type=int, default=100, help="the largest number of settings to try (default %(default)s)"
+    )
+    parser.add_argument("--n-jobs", type=int, help="the number of settings to fit in parallel")
+    parser.add_argument("--quiet", action="store_true", help="hide the progress bar")
+    parser.add_argument("--json", action="store_true", help="print the answer as a JSON object")
+
+
+def run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+    """Search, and print the setting and the guarantee."""
+    from jaxdpbo.integrations.sklearn import PrivateSearchCV
+
+    try:
+        searched = _space_file(arguments.space_file) if arguments.space is None else _space(arguments.space)
+        inputs, targets = read(arguments.table, arguments.target)
+        train, validation = halves(len(targets))
+        estimator = _estimator(arguments.estimator, arguments.set)
+        pipeline, targets = prepare(estimator, inputs, targets, train)
+        search = PrivateSearchCV(
+            pipeline,
+            Space({f"{MODEL}__{name}": of for name, of in searched.items()}),
+            epsilon=arguments.epsilon,
+            delta=arguments.delta,
+            loss=arguments.loss,
+            loss_range=_loss_range(arguments.loss_range),
+            n_iter=arguments.n_iter,
+            n_jobs=arguments.n_jobs,
+            verbose=not arguments.quiet,
+            cv=[(train, validation)],
+        ).fit(inputs, targets)
+    except (OSError, ValueError, TypeError, AttributeError, ImportError) as error:
+        if isinstance(error, ModuleNotFoundError):
+            raise
+        parser.error(str(error))
+    params = {name.removeprefix(f"{MODEL}__"): value for name, value in search.best_params_.items()}
+    if arguments.json:
+        print(json.dumps({"params": params, "guarantee": search.guarantee_.to_dict(), "method": search.method_}))
+        return
+    for name, value in params.items():
+        print(f"{name} = {value!r}")
+    print(f"\n{search.guarantee_}\nmethod {search.method_}")
+
+
+def read(path: Path, target: str) -> tuple[np.ndarray, np.ndarray]:
+    """Read columns of text ``(n, k)`` without the target, and the target ``(n,)``.
+
+    Raises:
+      ValueError: no such column, or fewer than two rows.
+    """
+    table = csv_rows.parse(str(path), path.read_bytes())
+    if target not in table.header:
+        raise ValueError(f"target must be one of {', '.join(table.header)}, got {target!r}")
+    column, cells = table.column(target), table.cells
+    if len(cells) < 2:
+        raise ValueError(f"table must have a header and at least two rows, got {len(cells)} rows")
+    return np.delete(cells, column, axis=1), cells[:, column]
+
+
+def halves(rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Divide row numbers by a public shuffle: training rows and protected rows."""
+    order = np.random.default_rng(0).permutation(rows)
+    return np.sort(order[: rows // 2]), np.sort(order[rows // 2 :])
+
+
+def _loss_range(words: list[str] | None) -> Any:
+    if words is None or words == ["private"]:
+        return words and words[0]
+    try:
+        low, high = map(float, words)
+    except ValueError:
+        raise ValueError(f"loss-range must be two numbers, or private, got {' '.join(words)!r}") from None
+    return low, high
+
+
+def prepare(estimator: Any, inputs: np.ndarray, targets: np.ndarray, train: np.ndarray) -> tuple[Any, np.ndarray]:
+    """Make a pipeline for columns of text, with column types from the training rows; return it and the targets."""
+    from sklearn.base import is_regressor
+    from sklearn.compose import ColumnTransformer
+    from sklearn.impute import SimpleImputer
+    from sklearn.pipeline import Pipeline
+    from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+
+    numbers = [column for column in range(inputs.shape[1]) if _is_numeric(inputs[train, column])]
+    text = [column for column in range(inputs.shape[1]) if column not in numbers]
+    scaled = Pipeline(
+        [
+            ("read", FunctionTransformer(_numbers)),
+            ("fill", SimpleImputer(keep_empty_features=True)),
+            ("scale", StandardScaler()),
+        ]
+    )
+    columns = ColumnTransformer(
+        [("numbers", scaled, numbers), ("text", OneHotEncoder(handle_unknown="ignore", sparse_output=False), text)]
+    )
+    pipeline = Pipeline([("columns", columns), (MODEL, estimator)])
+    return pipeline, _numbers(targets) if is_regressor(estimator) else targets
+
+
+def _is_numeric(cells: np.ndarray) -> bool:
+    """True if all nonempty cells are finite numbers."""
+    filled = cells[np.vectorize(lambda cell: bool(cell.strip()), otypes=[bool])(cells)]
+    return len(filled) > 0 and bool(np.all(np.isfinite(_numbers(filled))))
+
+
+def _numbers(cells: np.ndarray) -> np.ndarray:
+    """Convert cells to finite floats; all else becomes NaN."""
+    numbers = csv_rows.to_numbers(cells.ravel()).reshape(cells.shape)
+    return np.where(np.isfinite(numbers), numbers, np.nan)
+
+
+def _estimator(name: str, fixed: list[str]) -> Any:
+    module, _, kind = name.rpartition(".")
+    if not module:
+        raise ValueError(f"estimator must be an import path such as sklearn.svm.SVC, got {name!r}")
+    estimator = getattr(importlib.import_module(module), kind)()
+    return estimator.set_params(**{key: _value(value) for key, value in map(_pair, fixed)})
+
+
+def _space(words: list[str]) -> dict[str, Dimension]:
+    return {name: _dimension(name, spelling) for name, spelling in map(_pair, words)}
+
+
+def _dimension(name: str, spelling: str) -> Dimension:
+    kind, *rest = spelling.split(":")
+    if kind == "categorical" and len(rest) == 1:
+        return space.categorical(*map(_value, rest[0].split(",")))
+    if kind not in KINDS or len(rest) not in (2, 3) or rest[2:] not in ([], ["log"]):
+        raise ValueError(
+            f"{name} must be real:LOW:HIGH[:log], integer:LOW:HIGH[:log] or categorical:A,B, got {spelling!r}"
+        )
+    return KINDS[kind](_value(rest[0]), _value(rest[1]), log=len(rest) == 3)
+
+
+def _space_file(path: Path) -> dict[str, Dimension]:
+    with path.open("rb") as file:
+        tables = tomllib.load(file)
+    searched: dict[str, Dimension] = {}
+    for name, table in tables.items():
+        rest = dict(table) if isinstance(table, dict) else {}
+        kind = checks.one_of(f"type of {name}", rest.pop("type", None), (*KINDS, "categorical"))
+        searched[name] = space.categorical(*rest.pop("choices", ())) if kind == "categorical" else KINDS[kind](**rest)
+    return searched
+
+
+def _pair(word: str) -> tuple[str, str]:
+    name, equals, value = word.partition("=")
+    if not equals or not name:
+        raise ValueError(f"a parameter must be NAME=VALUE, got {word!r}")
+    return name, value
+
+
+def _value(word: str) -> Any:
+    """Parse a Python literal; return other text unchanged."""
+    try:
+        return ast.literal_eval(word)
+    except (ValueError, SyntaxError):
+        return word

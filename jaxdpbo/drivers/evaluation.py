@@ -1,0 +1,110 @@
+"""Evaluate a query on users in memory: call the objective at each point, and learn from its values."""
+
+from concurrent.futures import Executor
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxdpbo import silence, user_values
+from jaxdpbo import space as spaces
+from jaxdpbo.drivers import compiled_steps, result
+from jaxdpbo.types import Algorithm, Config, Data, Objective, Query, Values
+
+
+class ArrayUsers:
+    """The users of a run in memory: the objective gets all data at once. See ``table_scan.TableUsers``."""
+
+    def __init__(
+        self, algorithm: Algorithm, objective: Objective, data: Data, config: Config, executor: Executor | None
+    ) -> None:
+        self._algorithm, self._objective, self._data, self._config = algorithm, objective, data, config
+        self._executor = executor
+        self._checked = False
+        self._shape: tuple[int, ...] | None = None  # of the values at a point, if known
+
+    def begin(self, key: jax.Array) -> result.Snapshot:
+        """The snapshot before the first step."""
+        return compiled_steps.begin(self._algorithm, key, self._config)
+
+    def learn(self, key: jax.Array, before: result.Snapshot, query: Query, values: Values) -> tuple[Any, Any]:
+        """The snapshot after a step, and its ``Info``."""
+        return compiled_steps.learn(self._algorithm, key, self._config, before, query, values)
+
+    def recall(self, before: result.Snapshot, query: Query, values: Values) -> Any:
+        """The memory after a step on record."""
+        return compiled_steps.recall(self._algorithm, self._config, before.memory, query, values)
+
+    def evaluate(self, key: jax.Array, before: result.Snapshot, query: Query) -> np.ndarray:
+        """Evaluate the query's points: return values ``(b, ...)``, with zeros at masked points.
+
+        Raises:
+          ObjectiveError: the algorithm cannot use the first value; raised before the next point is evaluated.
+          TypeError: ``Info`` lacks a field.
+          ValueError: later values have another shape.
+        """
+        points, mask, dtype = np.asarray(query.points, np.float64), np.asarray(query.mask), query.points.dtype
+        rows = np.flatnonzero(mask)
+        losses = []
+        for value in self._call_all([spaces.place(self._config.space, point) for point in points[rows]]):
+            if not self._checked:
+                self._shape, self._checked = self._check_first(key, before, query, value), True
+            losses.append(user_values.to_losses("objective", value, self._shape, dtype))
+        users = self._config.users
+        shapes = {value.shape for value in losses} or {() if users is None else (users,)}
+        if len(shapes) > 1:
+            raise ValueError(f"objective must return values of one shape, got {sorted(shapes)}")
+        values = np.zeros((len(points), *shapes.pop()), dtype)
+        for row, value in zip(rows, losses, strict=True):
+            values[row] = value
+        return values
+
+    def _call_all(self, places: list[Any]) -> Any:
+        """Values in the order of the places. If a place fails, waiting evaluations are cancelled."""
+        if self._executor is None:
+            yield from (_call(self._objective, place, self._data) for place in places)
+            return
+        futures = [self._executor.submit(_call, self._objective, place, self._data) for place in places]
+        try:
+            yield from [future.result() for future in futures]
+        finally:
+            for future in futures:
+                future.cancel()
+
+    def _check_first(
+        self, key: jax.Array, before: result.Snapshot, query: Query, returned: Any
+    ) -> tuple[int, ...] | None:
+        """Check the first value: return ``(n,)`` if the objective gives a loss per user, otherwise None."""
+        users = None if self._config.users is None else (self._config.users,)
+        listed = not isinstance(returned, (np.ndarray, jax.Array)) or not user_values.is_numeric(returned)
+        expected = users if users and listed and self._takes(key, before, query, users) else None
+        try:
+            shape = user_values.to_losses("objective", returned, expected, query.points.dtype).shape
+            result.check_info(self._shape_of_info(key, before, query, shape))
+        except result.ObjectiveError:
+            raise
+        except ValueError as error:
+            raise result.ObjectiveError(str(error)) from None
+        return users if shape == users else None
+
+    def _takes(self, key: jax.Array, before: result.Snapshot, query: Query, shape: tuple[int]) -> bool:
+        try:
+            self._shape_of_info(key, before, query, shape)
+        except result.ObjectiveError:
+            return False
+        return True
+
+    def _shape_of_info(self, key: jax.Array, before: result.Snapshot, query: Query, shape: tuple[int, ...]) -> Any:
+        """The shapes of ``Info`` for values of a shape. Raise an ObjectiveError if the algorithm cannot use these."""
+        values = jax.ShapeDtypeStruct((len(query.points), *shape), query.points.dtype)
+        try:
+            result.expect_no_mean("objective", shape, self._config.users)
+            _, info = compiled_steps.learn.eval_shape(self._algorithm, key, self._config, before, query, values)
+        except (TypeError, ValueError) as error:
+            raise result.ObjectiveError(f"objective must not return values of shape {shape}: {error}") from None
+        return info
+
+
+def _call(objective: Objective, point: Any, data: Any) -> Any:
+    """Evaluate the objective in silence, in the thread or process that the executor chose."""
+    return silence.call(objective, point, data)

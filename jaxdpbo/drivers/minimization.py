@@ -1,0 +1,247 @@
+"""Private minimisation in one call, with defaults that work."""
+
+from dataclasses import fields, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from jaxdpbo import checks, separable, user_values
+from jaxdpbo import space as spaces
+from jaxdpbo.drivers import methods, progress, public_search, result, separability
+from jaxdpbo.drivers.execution import AUTO, Execution, check_execution, set_options
+from jaxdpbo.drivers.loop import run_loop
+from jaxdpbo.drivers.methods import Search
+from jaxdpbo.drivers.previews import few_users_note, path_note
+from jaxdpbo.drivers.scan import run_scan
+from jaxdpbo.guarantee import budget_calibration, recording
+from jaxdpbo.guarantee.recording import Recording
+from jaxdpbo.noise import keys
+from jaxdpbo.space import Space
+from jaxdpbo.tables import table
+from jaxdpbo.types import ArrayLike, Bounds, Data, Objective, Tree
+
+STEPWISE = "executor", "progress", "resume"  # options for steps from Python
+OPTIONS = tuple(option.name for option in fields(Execution))
+
+
+def minimize(
+    loss: Objective,
+    data: Data,
+    space: Bounds | Space,
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    mu: float | None = None,
+    loss_range: ArrayLike | str | None = None,
+    users: int | None = None,
+    user_axes: Tree = None,
+    public: Data | None = None,
+    search: Search | None = None,
+    ledger: Recording | None = None,
+    run: Execution | None = None,
+) -> result.Run:
+    """Minimise the mean loss of all users over a box or a ``Space``, with differential privacy for each user.
+
+    >>> import numpy as np
+    >>> from jaxdpbo import Search, minimize
+    >>> def loss(point, data):
+    ...     return np.abs(data - point).sum(axis=1)
+    >>> run = minimize(loss, np.full((500, 1), 2.0), [(0, 6)], epsilon=3, delta=1e-5, search=Search(steps=4, batch=2))
+    >>> run.release.point.shape, run.guarantee.epsilon(delta=1e-5) <= 3
+    ((1,), True)
+
+    Formal guarantee: ``(epsilon, delta)``-DP with the GDP level as ``also`` if you give ``epsilon``; with ``mu``, or a
+    ledger that adds up GDP levels, ``mu``-GDP; replace-one, for the users with evaluated losses.
+    ``Run.guarantee`` states it, with its assumptions. NaN and infinite losses are permitted: the
+    algorithm's clipping gives their value.
+
+    The descent of "local" differs from Algorithm 1 as published (``dp_gibo.config(box_units=False)`` with ``run_scan``
+    or ``run_loop``): it scales the box to ``[-1, 1]^d``, updates by coordinate AdaGrad with half a side as step, and
+    answers with the mean of the last half of the path.
+
+    Args:
+      loss: ``(point (d,), data) -> losses (n,)``; entry ``i`` must depend on user ``i``'s record alone. With a
+        ``Space`` the loss gets a dict of parameters in place of the point. Wrap the loss of one user in ``per_user``.
+      data: the users' records: a pytree of arrays, without lists. Arrays of objects or texts become float64, with NaN
+        for every element other than a number. With ``Execution(traceable=False)`` any object, passed untouched. Or a
+        ``tables.Table``, such as Parquet files: the loss then gets the columns of a batch.
+      space: a ``Space``, or a dict of dimensions by name; or a finite box: pairs ``[(low, high), ...]`` or, unless
+        ``d`` is 2, rows ``(2, d)``; for any ``d`` ``{"low": (d,), "high": (d,)}`` or ``scipy.optimize.Bounds``.
+      epsilon: the budget, with ``delta``. The guarantee's epsilon at ``delta`` is at most this number.
+      delta: in (0, 1); without a default. Must be below ``1 / users``, unless you pass a ``LargeDelta``.
+      mu: the GDP budget, in place of ``epsilon`` and ``delta``; ``inf`` for no noise.
+      loss_range: ``(low, high)`` of a user's loss, chosen without the users' data; required by all methods but
+        "local". A private choice counts differences between a user's losses up to this width. "private", for methods
+        "local" and "evaluations", finds how much losses differ, for 5 % of ``mu^2``.
+      users: the number of users ``n``; by default taken from ``by_person`` or ``blocks``, or the common leading length
+        of all leaves of ``data``.
+      user_axes: the axis of users in each leaf of ``data``, see ``run_scan``.
+      public: records that need no protection, any number ``m``, for ``loss(point, public) -> losses (m,)``. Half of the
+        steps evaluate their exact mean loss; a Gaussian process then proposes the points of the other steps, and one
+        private choice among these points spends the budget, less any ``estimate_share``. Needs a ``loss_range`` of two
+        numbers, two steps, and a loss other than ``by_person`` or ``blocks``. The guarantee names these records as an
+        assumption. An exception of the loss on these records is raised unchanged, before anything is spent.
+      search: ``Search(...)``: method, steps, start and the like.
+      ledger: ``Recording(path, run)``: charge the run to a ledger before the run begins, see ``run_loop``.
+      run: ``Execution(...)``: key, executor, progress and the like.
+
+    Returns:
+      ``Run(release, guarantee)``. ``release.point (d,)`` is the answer in NumPy float64, and ``release.params`` its
+      parameters in a ``Space``. ``method`` names the method and the reason for the choice. ``note`` warns of too few
+      users, and if the released path is no different from noise, see ``previews.path_note``.
+
+    Raises:
+      ValueError: an argument is out of range or has a wrong shape; names the argument.
+      TypeError: an argument has the wrong type.
+      ledger.LedgerError: see ``run_loop``.
+      RunInterrupted: see ``run_loop``. An exception of the loss before the first step is raised unchanged if JAX could
+        not trace the loss.
+    """
+    run = check_execution("minimize", run, *OPTIONS)
+    if run.key is None:
+        keys.refuse_trace("the key of a run")
+    if not callable(loss):
+        raise TypeError(f"loss must be a function of a point and data, got {type(loss).__name__}")
+    _check_tracing(run)
+    original = data
+    in_table = isinstance(data, table.Table)
+    if run.traceable and not in_table:
+        data = user_values.to_data(data)
+    loss, data = separability.prepare_objective(loss, data, user_axes)
+    count = _users(users, loss, data)
+    if public is not None and not in_table:
+        separable.expect_apart(public, original, count)
+    budget = budget_calibration.check_budget(mu, epsilon, delta, users=count, dtype=jnp.result_type(float))
+    as_gdp = ledger is not None and recording.notion(ledger) == "gdp"
+    task = methods.Task(count, budget, space, loss_range, public is not None, in_table)
+    plan = methods.plan(search, task, as_gdp=as_gdp)
+    if public is not None and not (ledger is not None and recording.is_released(ledger)):
+        how = {"executor": run.executor, "progress": run.progress}
+        plan = public_search.propose(plan, task, search, loss, public, **how)
+    finished = _run_plan(plan, loss, data, ledger, run)
+    guarantee = replace(finished.guarantee, summary_delta=budget.summary_delta)
+    notes = [finished.note, few_users_note(count, plan.guarantee)]
+    if plan.descent is not None:
+        notes.append(path_note(plan.search_release(finished.release).path, plan.descent))
+    note, method = "; ".join(filter(None, notes)), f"{plan.method}: {plan.reason}"
+    return finished._replace(guarantee=guarantee, note=note, method=method)
+
+
+def _check_tracing(run: Execution) -> None:
+    """Refuse options that exclude each other.
+
+    Raises:
+      ValueError: an option needs steps from Python, and another needs a compiled program.
+    """
+    stepwise = _stepwise_options(run)
+    if stepwise and (run.traceable is True or run.checkpoint is not None):
+        compiled = "traceable=True" if run.checkpoint is None else "checkpoint"
+        raise ValueError(
+            f"{', '.join(stepwise)} must not be given with {compiled}: a compiled program has no steps; give "
+            "traceable=False" + " and ledger= to resume" * (run.checkpoint is not None)
+        )
+    if run.checkpoint is not None and not run.traceable:
+        raise ValueError("checkpoint must not be given with traceable=False: give ledger= to resume a run from Python")
+
+
+def _run_plan(plan: methods.Plan, loss: Objective, data: Any, ledger: Recording | None, run: Execution) -> result.Run:
+    """Run a plan in a compiled program, or from Python if the loss cannot be traced or ``run`` asks for steps.
+
+    Raises:
+      ValueError: the caller asked for a compiled program, and JAX cannot trace the learner of ``blocks``.
+    """
+    if isinstance(data, table.Table):
+        return _run_in_python(plan, loss, data, ledger, run, tried=bool(run.traceable))
+    must = run.traceable is True or run.checkpoint is not None
+    # blocks turn every failure, tracing included, into a loss
+    opaque = isinstance(loss, separable.Blocks) and not loss.traceable
+    if must and opaque:
+        option = "checkpoint" if run.checkpoint is not None else "traceable"
+        raise ValueError(f"{option} needs a learner that JAX can trace: give blocks(..., traceable=True)")
+    trying = must or (run.traceable == AUTO and not _stepwise_options(run) and not opaque)
+    traced = _to_traceable(loss, data, plan.config, must=must) if trying else None
+    run = replace(run, traceable=AUTO)
+    if traced is not None:
+        with progress.waiting(run.progress, "compiling and running the search"):
+            return run_scan(plan.algorithm, loss, traced, plan.config, delta=plan.delta, ledger=ledger, run=run)
+    return _run_in_python(plan, loss, data, ledger, run, tried=trying)
+
+
+def _stepwise_options(run: Execution) -> list[str]:
+    """The names of the options that ask for steps from Python."""
+    return [name for name in set_options(run) if name in STEPWISE and getattr(run, name)]
+
+
+def _users(users: int | None, loss: Objective, data: Any) -> int:
+    """The number of users: as given, of ``by_person`` or ``blocks``, or the leading length of all leaves."""
+    if users is not None:
+        return checks.size("users", users)
+    if isinstance(data, table.Table):
+        return data.users
+    if isinstance(loss, separable.ByPerson):
+        return loss.persons
+    if isinstance(loss, separable.Blocks):
+        return loss.count
+    leading = {tuple(getattr(leaf, "shape", ()))[:1] for leaf in user_values.leaves(data)}
+    if len(leading) != 1 or leading == {()}:
+        lengths = ", ".join(sorted(str(length[0]) if length else "none" for length in leading)) or "no arrays"
+        raise ValueError(f"users must be given where the leaves of data share no leading length, got {lengths}")
+    return checks.size("users", max(shape[0] for shape in leading if shape))
+
+
+def _to_traceable(loss: Objective, data: Any, config: Any, *, must: bool) -> Any:
+    """``data`` as JAX arrays, or None if JAX cannot trace the loss. Reads types and shapes alone.
+
+    Raises:
+      ValueError: the loss returns another shape than ``(n,)``.
+      TypeError: the loss returns complex numbers.
+      Exception: any exception of the loss, if the loss must be traced.
+    """
+    if not must and not all(map(user_values.is_numeric, jax.tree.leaves(data))):
+        return None
+    arrays = result.to_arrays(data)
+    point = jax.ShapeDtypeStruct((result.dimension(config),), jnp.result_type(float))
+    try:
+        returned = jax.eval_shape(lambda point, data: loss(spaces.place(config.space, point), data), point, arrays)
+    except Exception as error:  # any kind: scikit-learn refuses a tracer with a ValueError
+        if not must:
+            return None
+        error.add_note(_describe_call(config))
+        raise
+    shape, dtype = getattr(returned, "shape", None), getattr(returned, "dtype", None)
+    if dtype is None and not must:
+        return None
+    if shape is not None:
+        result.expect_no_mean("loss", shape, config.users)
+    if dtype is None or shape != (config.users,):
+        raise ValueError(f"loss must return losses of shape ({config.users},), got {shape}")
+    if jnp.issubdtype(dtype, jnp.complexfloating):
+        raise TypeError(f"loss must return real losses, got {dtype}")
+    return arrays
+
+
+def _run_in_python(
+    plan: methods.Plan, loss: Objective, data: Any, ledger: Recording | None, run: Execution, *, tried: bool
+) -> result.Run:
+    """``run_loop``. If tracing was tried before, an exception of the loss in the first step is raised unchanged."""
+    try:
+        return run_loop(plan.algorithm, loss, data, plan.config, delta=plan.delta, ledger=ledger, run=run)
+    except result.ObjectiveError as error:
+        if not str(error).startswith("objective must"):  # of the loss itself
+            raise
+        raise result.ObjectiveError(str(error).replace("objective", "loss", 1)) from None
+    except result.RunInterrupted as error:
+        failed = error.__cause__
+        if not tried or error.step != 0 or not isinstance(failed, Exception):
+            raise
+    failed.add_note(_describe_call(plan.config))
+    raise failed from None
+
+
+def _describe_call(config: Any) -> str:
+    if config.space is not None:
+        return f"the loss was called with a dict of {', '.join(map(repr, config.space.names))}"
+    return (
+        f"the loss was called with a point of shape ({result.dimension(config)},): one number for each side of the box"
+    )

@@ -1,0 +1,411 @@
+"""Private evaluations for any optimiser: a scalar function that noises a per-user loss and counts its budget.
+
+Unlike the other drivers ``PrivateObjective`` has state, since your optimiser decides when to spend the budget.
+"""
+
+import json
+import os
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxdpbo import arrays, checks, silence
+from jaxdpbo.algorithms import private_evaluations
+from jaxdpbo.drivers import recorded_run, separability, sharding, user_losses
+from jaxdpbo.drivers.execution import Execution, check_execution
+from jaxdpbo.guarantee import budget_calibration, release_key
+from jaxdpbo.guarantee import recording as recordings
+from jaxdpbo.ledger import ledger_file as ledgers
+from jaxdpbo.noise import calibration, keys, private_mean, private_scale, totals
+from jaxdpbo.tables import table
+from jaxdpbo.types import ArrayLike, Data, Tree
+
+
+class BudgetExhausted(RuntimeError):
+    """Raised after the last evaluation of the budget."""
+
+
+class Evaluation(NamedTuple):
+    """A released, public evaluation: the point and the noised mean loss."""
+
+    point: Any
+    value: float
+
+
+class _Record(NamedTuple):
+    """The state of a run by the lines of its ledger. One assignment replaces it, so an interrupt never splits it."""
+
+    lines: int = 0
+    charged: int = 0
+    range_charged: bool = False
+    high: float | None = None
+    spent: tuple[Evaluation, ...] = ()
+
+    def read(self, line: dict[str, Any], point: object = None) -> "_Record":
+        """The state after the next line; ``point`` replaces the point of an evaluation.
+
+        Raises:
+          ledger.DamagedLedgerError: the charges are not numbered in order, or the line is of another kind.
+        """
+        after = self._replace(lines=self.lines + 1)
+        line = {name: line[name] for name in line if self.lines or name != recorded_run.LOSS}
+        if ledgers.has_fields(line, {"charged": int}):
+            if line["charged"] != self.charged + 1:
+                raise ledgers.DamagedLedgerError(f"charges must be numbered in order, got {line['charged']!r}")
+            return after._replace(charged=self.charged + 1)
+        if ledgers.has_fields(line, {"seeking": bool}) and line["seeking"]:
+            return after._replace(range_charged=True)
+        if ledgers.has_fields(line, {"high": float}) and private_scale.is_scale(line["high"]):
+            return after._replace(high=line["high"])
+        if line.keys() != {"point", "value"} or type(line["value"]) is not float:
+            raise ledgers.DamagedLedgerError(
+                f"a line of private evaluations must be a charge, a range or a value, got {sorted(line)}"
+            )
+        evaluation = Evaluation(_from_json(line["point"]) if point is None else point, line["value"])
+        return after._replace(spent=(*self.spent, evaluation))
+
+
+class PrivateObjective:
+    """A function ``objective(point) -> float``, the noised mean loss, that you can give to any optimiser.
+
+    Formal guarantee: ``(epsilon, delta)``-DP with the GDP level as ``also`` if you give ``epsilon``; with ``mu``, or a
+    ledger that adds up GDP levels, ``mu``-GDP; replace-one, for all returned values together. The budget is split
+    equally among ``evaluations`` calls in advance. A call is charged before its noise is drawn, and also if the loss
+    raises or returns a wrong shape. A scan that fails before it reads a row of a table costs nothing. Prints, warnings
+    and logs of the loss are silenced. An exception of the loss reaches you unchanged, and may quote records. Threads
+    may share one object. Processes may not: a copy would draw the same noise, so the object cannot be pickled, and does
+    not work after a fork. To share the budget among processes, let each process make an object with the same
+    ``Recording``: the ledger counts the evaluations of all of them.
+
+    >>> import numpy as np
+    >>> from jaxdpbo import PrivateObjective
+    >>> def loss(point, data):
+    ...     return np.square(data - point)
+    >>> records = np.linspace(0, 1, 500)
+    >>> objective = PrivateObjective(loss, records, users=500, mu=1.0, evaluations=2, loss_range=(0, 1))
+    >>> value = objective(0.5)
+    >>> objective.remaining, objective.deviation < 0.01
+    (1, True)
+
+    Attributes:
+      deviation: the standard deviation of the noise of a value.
+      guarantee: the guarantee of all evaluations together.
+      note: how many evaluations come from the ledger and who charged them, and if the loss could not be compared; ""
+        otherwise.
+    """
+
+    @silence.debug_checks_off()
+    def __init__(
+        self,
+        loss: Callable[[Any, Any], Any],
+        data: Data,
+        *,
+        evaluations: int,
+        loss_range: ArrayLike | str,
+        design: Sequence[Any] | None = None,
+        users: int,
+        user_axes: Tree = None,
+        mu: float | None = None,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        noise: str = "exact",
+        ledger: recordings.Recording | None = None,
+        run: Execution | None = None,
+    ):
+        """Check the arguments and split the budget.
+
+        Args:
+          loss: ``(point, data) -> losses (n,)``; entry ``i`` must depend on user ``i``'s record alone.
+          data: passed to ``loss`` untouched; with ``user_axes``, arrays as for ``run_scan``. Or a ``tables.Table``:
+            each call scans the table once, and the loss returns a loss for each row of a batch of columns.
+          evaluations: the number of calls.
+          loss_range: ``(low, high)``, chosen without the users' data. Losses are clipped to this range, and NaN counts
+            as its middle, so no value reveals a non-finite loss. "private" finds the range from ``design`` when
+            the object is made, for 5 % of ``mu^2``; values are then mean differences from the loss at ``design[0]``.
+          design: two public points or more, at which the loss is called; only with ``loss_range="private"``.
+          users: the public number of users ``n``.
+          user_axes: as for ``run_scan``, for a loss that JAX can trace at every point.
+          mu: the GDP budget of all evaluations together; or give ``epsilon`` and ``delta``.
+          epsilon: with ``delta``, in place of ``mu``: the budget of all evaluations together.
+          delta: in (0, 1), and below ``1 / users`` unless you pass a ``LargeDelta``; has no default.
+          noise: see ``config``.
+          ledger: ``Recording(path, run)``: charge all evaluations to a ledger (``ledger``). To resume after a
+            crash, or to work in several processes at once, make the object again with the same ``Recording``: earlier
+            values are in ``spent``, and earlier charges count. Give no ``key``. After the first evaluation another loss
+            is refused. Data of other names or shapes are always refused.
+          run: ``Execution(key, insecure_key)``, for tests.
+
+        Raises:
+          ledger.LedgerError: the budget does not suffice, or the ledger holds another run of this name.
+          ValueError: a number is out of range, a budget is given twice or not at all, ``key`` is given with a ledger,
+            or the data lie on several processes.
+          TypeError: ``key`` is not a typed key, or its generator has no security claim.
+        """
+        run = check_execution("PrivateObjective", run, "key", "insecure_key")
+        if run.key is None:
+            keys.refuse_trace("the key of the evaluations")
+        sharding.expect_one_process("PrivateObjective", data)
+        loss, data = separability.prepare_objective(loss, data, user_axes)
+        self._users, self._evaluations = checks.size("users", users), checks.size("evaluations", evaluations)
+        low, high = private_evaluations.check_loss_range(loss_range)
+        find_scale = isinstance(loss_range, str)
+        if find_scale == (design is None) or (design is not None and len(design) < 2):
+            raise ValueError("design must be two points or more with loss_range='private', and not given otherwise")
+        dtype = jnp.result_type(float)
+        budget = budget_calibration.check_budget(mu, epsilon, delta, users=self._users, dtype=dtype)
+        sizes = {"users": self._users, "steps": self._evaluations, "dimension": 1}
+        ends = arrays.to_device(low, dtype), arrays.to_device(high, dtype)
+
+        def make_config(mu: float) -> private_evaluations.Config:
+            budget = calibration.budget(mu, noise, **sizes, dtype=dtype, find_scale=find_scale)
+            return private_evaluations.Config(None, budget, *ends)
+
+        as_gdp = ledger is not None and recordings.notion(ledger) == "gdp"
+        self._config, guarantee = budget_calibration.calibrate(
+            make_config, private_evaluations.privacy, budget, as_gdp=as_gdp
+        )
+        if design is None:
+            self.deviation = self._deviation()
+        if ledger is not None and run.key is not None:
+            raise ValueError("key must not be given with a ledger: the operating system then draws the key")
+        self._losses = user_losses.make_losses(loss, data, self._config.budget)
+        guarantee = separability.update_assumptions(guarantee, loss).assuming(*self._losses.assumptions)
+        self._key, self.guarantee = release_key.for_release(run.key, guarantee, run.insecure_key)
+        self._recording = None if ledger is None else recordings.check_recording(ledger)
+        self._process, self._lock, self._in_flight, self._record = os.getpid(), threading.Lock(), 0, _Record()
+        self._refusal: Exception | None = None
+        self._charged: ledgers.Charge | None = None
+        self.note = ""
+        if self._recording is not None:
+            design_text = () if design is None else (json.dumps([_to_json(point) for point in design]),)
+            self._pay(self._recording, recorded_run.make_subject(loss, data, self._users), *design_text)
+        if design is not None:
+            self._find_range(design)
+            self.deviation = self._deviation()
+
+    def _deviation(self) -> float:
+        config = self._config
+        return private_mean.loss_deviation(config.budget, float(config.low), float(config.high))
+
+    @silence.debug_checks_off()
+    def __call__(self, point: Any) -> float:
+        """Evaluate the loss at a point and return its noised mean.
+
+        Raises:
+          BudgetExhausted: no evaluation is left.
+          RuntimeError: another process made the object.
+          TypeError: ``point`` cannot be recorded. Give numbers, text, arrays, or lists and dicts of them.
+          ObjectiveError: the losses do not have the shape ``(n,)``, which records may decide; the call is charged.
+          tables.UnreadError: the table failed before a row was read; nothing is charged.
+        """
+        if os.getpid() != self._process:
+            raise RuntimeError("call a PrivateObjective in the process that made it: a fork would draw its noise twice")
+        place = None if self._recording is None else _to_json(point)
+        kept = jax.tree.map(_copy_array, point)
+        with self._lock:
+            if self._refusal is not None:
+                raise self._refusal
+            if self._record.charged + self._in_flight >= self._evaluations:
+                raise self._exhausted()
+            self._in_flight += 1
+        total = self._attempt(point)
+        number = self._charge()  # outside of any handler: what it raises must not quote what the loss raised
+        if isinstance(total, BaseException):
+            raise total
+        value = float(_release_mean(jax.random.fold_in(self._key, number), total, *self._clip()))
+        with self._lock:
+            self._note(lambda: {"point": place, "value": value}, kept)
+        return value
+
+    def _attempt(self, point: Any) -> totals.UserSum | BaseException:
+        """The total ``(1,)`` of losses at a point, or what the loss raised, to be charged before it is raised again.
+
+        Raises:
+          UnreadError: no row of a table was read. Nothing that a loss raises is free.
+        """
+        try:
+            total = self._losses.total(point, self._clip())
+        except BaseException as error:
+            return error
+        if isinstance(total, table.UnreadError):
+            with self._lock:
+                self._in_flight -= 1
+            raise total
+        return total
+
+    def _clip(self) -> user_losses.Clip:
+        return user_losses.Clip(self._config.budget, self._config.low, self._config.high)
+
+    def _charge(self) -> int:
+        """Charge an evaluation in flight and return its number, the index of its noise.
+
+        Raises:
+          BudgetExhausted: other processes took the last evaluations meanwhile.
+        """
+        with self._lock:
+            self._in_flight -= 1
+            try:
+                self._note(self._next_charge)
+            except Exception as error:
+                self._refusal = error  # the loss is not called again
+                raise
+            return self._record.charged - 1
+
+    def _next_charge(self) -> dict[str, Any]:
+        if self._record.charged >= self._evaluations:
+            raise self._exhausted()
+        return {"charged": self._record.charged + 1}
+
+    def _exhausted(self) -> BudgetExhausted:
+        return BudgetExhausted(f"all {self._evaluations} evaluations are spent")
+
+    def _find_range(self, design: Sequence[Any]) -> None:
+        """Find the range of losses, once per run; later calls read the range from the record."""
+        counts = None
+        if self._record.high is None:
+            self._expect_range_budget()
+            counts = self._losses.count_differences(design)
+        else:
+            self._losses.set_reference(design[0])
+        scale = self._config.budget.scale
+        self.refresh()  # another process may have found the range meanwhile
+        if self._record.high is None and counts is not None and scale is not None:
+            self._note(self._expect_range_budget)
+            key = jax.random.fold_in(self._key, self._evaluations)  # evaluations use the smaller numbers
+            median = private_scale.median_of_counts(key, scale, counts, self._users, self._config.low.dtype)
+            bound = float(private_scale.FACTOR * median)
+            self._note(lambda: {"high": bound})
+        assert self._record.high is not None
+        high = arrays.to_device(self._record.high, self._config.high.dtype)
+        self._config = replace(self._config, low=-high, high=high)
+
+    def _expect_range_budget(self) -> dict[str, Any]:
+        if self._record.range_charged:
+            raise ledgers.LedgerError(
+                "the budget for the range is spent, and no range is on record: a crash lost it, or another worker is "
+                "about to find it; after a crash give ledger= another run name and a budget of its own"
+            )
+        return {"seeking": True}
+
+    def _pay(self, recording: recordings.Recording, subject: recorded_run.Subject, *design_text: str) -> None:
+        """Charge the run, or read its lines if it was charged before: the only place that pays."""
+        what, public = f"private evaluations, {self._evaluations} of one point", ("PrivateObjective", self._config)
+        schema = {"schema": subject.schema}
+        charged = recordings.charge_run(recording, what, self.guarantee, *public, *design_text, parts=schema)
+        self._charged, self._loss = charged, subject.loss
+        self._read(charged)
+        origin = recordings.describe_origin(charged, self._record.charged, "evaluation")
+        self.note = subject.add_limits(origin)
+
+    def _note(self, line: Callable[[], dict[str, Any]], point: Any = None) -> None:
+        """Write a public line to the ledger, before the caller acts on it; raise what ``line()`` raises.
+
+        The ledger takes a line only from a process that has read all earlier lines, so two processes never write the
+        same number. After a refusal, read the lines of the others and ask ``line`` again.
+        """
+        written = line()
+        while not self._is_taken(written):
+            written = line()
+        self._record = self._record.read(written, point)
+
+    def _is_taken(self, line: dict[str, Any]) -> bool:
+        """Offer a line to the ledger; False if there were lines of others, which are now read."""
+        if self._recording is None or self._charged is None:
+            return True
+        path, run, _ = self._recording
+        content = line if self._record.lines else line | {recorded_run.LOSS: self._loss}
+        try:
+            ledgers.note(path, run, self._record.lines + 1, content, hash=self._charged.hash)
+        except ledgers.MovedLedgerError:
+            if not self._recall():
+                raise
+            return False
+        return True
+
+    def _recall(self) -> int:
+        """Update the state by new lines of other objects, and return their number.
+
+        Raises:
+          ledger.LedgerError: the ledger is not the one that was charged.
+        """
+        assert self._recording is not None
+        assert self._charged is not None
+        path, run, _ = self._recording
+        return self._read(ledgers.find_charge(path, run, hash=self._charged.hash))
+
+    def _read(self, charged: ledgers.Charge) -> int:
+        assert self._recording is not None
+        lines, record = charged.steps[self._record.lines :], self._record
+        for line in lines:
+            record = record.read(line)
+        recorded_run.expect_same_loss(self._recording, charged, self._loss)
+        self._record = record
+        return len(lines)
+
+    def refresh(self) -> None:
+        """Read the evaluations of other processes from the ledger, for ``spent`` and ``remaining``."""
+        if self._recording is not None:
+            with self._lock:
+                self._recall()
+
+    @property
+    def loss_range(self) -> tuple[float, float]:
+        """The public clipping range of losses, or of their differences from the losses at ``design[0]``."""
+        return float(self._config.low), float(self._config.high)
+
+    @property
+    def remaining(self) -> int:
+        """The number of evaluations left, as far as this process has read its ledger."""
+        return max(0, self._evaluations - self._record.charged - self._in_flight)
+
+    @property
+    def spent(self) -> tuple[Evaluation, ...]:
+        """All evaluations returned so far, in order. They are public."""
+        return self._record.spent
+
+    def __repr__(self) -> str:
+        """Show the guarantee and the counts, but no data."""
+        return f"PrivateObjective({self.guarantee.claim}; {self.remaining} of {self._evaluations} evaluations left)"
+
+    def __reduce__(self) -> Any:
+        """Refuse to pickle."""
+        raise TypeError("a PrivateObjective cannot be pickled, since two copies would spend one budget twice")
+
+
+def _to_json(point: Any) -> Any:
+    """Convert a point to JSON types. Raise a TypeError if JSON has no such type, before anything is charged."""
+    try:
+        plain = jax.tree.map(lambda leaf: np.asarray(leaf).tolist(), point)
+        json.dumps(plain, allow_nan=False)
+    except (TypeError, ValueError):
+        plain = point
+    else:
+        return plain
+    raise TypeError(f"point must be finite numbers, text, and lists or dicts of them on record, got {plain!r}")
+
+
+def _from_json(point: Any) -> Any:
+    """Invert ``_to_json``: a list of numbers becomes an array, everything else stays plain."""
+    try:
+        return np.asarray(point, np.float64) if isinstance(point, list) else point
+    except (TypeError, ValueError, OverflowError):  # a list of text, of rows of different lengths, of huge integers
+        return point
+
+
+def _copy_array(leaf: Any) -> Any:
+    """Copy an array: an optimiser may write its next point into the same array."""
+    return np.array(leaf) if isinstance(leaf, np.ndarray) else leaf
+
+
+@jax.jit
+def _release_mean(
+    key: jax.Array, total: totals.UserSum, budget: calibration.SumBudget, low: jax.Array, high: jax.Array
+) -> jax.Array:
+    """The noisy mean of the losses in a total ``(1,)``."""
+    released = private_mean.perturb_losses(key, budget, total, low, high)
+    return private_mean.mean_of_losses(budget, released, low, high)[0]

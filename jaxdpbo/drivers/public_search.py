@@ -1,0 +1,103 @@
+"""Let public records propose the points of a private choice.
+
+Public records need no noise. The proposed points depend on public records alone, so proposing spends no budget; only
+the private choice reads the users' records.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import Executor
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from jaxdpbo import checks, separable, silence
+from jaxdpbo import space as spaces
+from jaxdpbo.drivers import method_configs, methods
+from jaxdpbo.drivers import progress as _progress
+from jaxdpbo.drivers import proposals as _proposals
+from jaxdpbo.types import Data, Objective
+
+
+def propose(
+    plan: methods.Plan,
+    task: methods.Task,
+    search: methods.Search | None,
+    loss: Objective,
+    public: Data,
+    *,
+    executor: Executor | None = None,
+    progress: bool | str = False,
+) -> methods.Plan:
+    """Return the plan with the points that a search on the public records proposes.
+
+    The search is a function of the public records: NumPy's and Python's global generators get a fixed seed for each
+    evaluation, so that an interrupted run proposes the same points again, which its ledger needs to resume.
+
+    Args:
+      plan: of the method "proposed".
+      task: the task of the plan.
+      search: the settings of the plan.
+      loss: ``(point (d,) or params, records) -> losses (m,)``.
+      public: ``m`` public records.
+      executor: evaluates the points of a batch.
+      progress: show a bar of evaluations, see ``Execution``.
+
+    Returns:
+      A plan with the same guarantee.
+
+    Raises:
+      ValueError: ``loss`` is of ``by_person`` or ``blocks``, which know the owners of the users' rows alone.
+      Exception: any exception of the loss, before anything is spent.
+    """
+    if isinstance(loss, (separable.ByPerson, separable.Blocks)):
+        raise ValueError(
+            "public must not be given for a loss of by_person or blocks, which fix the number of rows: give a loss of "
+            "any rows"
+        )
+    bounds, space = spaces.box(task.space)
+    low, high = checks.box("space", bounds)
+    steps = methods.STEPS if search is None or search.steps is None else search.steps
+    count = (steps - plan.config.steps) * plan.config.batch  # what the private steps leave
+    proposals = plan.search.design_steps * plan.config.batch
+    bar = _progress.bar(progress)
+    progress_bar = None if bar is None else bar(total=count, unit="public evaluation")
+    loss_range = checks.interval("loss_range", task.loss_range)
+    number = iter(range(count))
+
+    def evaluate(points: np.ndarray) -> np.ndarray:
+        places = [spaces.place(space, low + (high - low) * point) for point in points]
+        calls = [partial(_mean_loss, loss, place, public, loss_range, next(number)) for place in places]
+        means = np.array(_run_all(executor, calls))
+        if progress_bar is not None:
+            progress_bar.update(len(points))
+        return means
+
+    design = method_configs.sobol(count, len(low), 0)
+    box = _proposals.Box(len(low), space)
+    points = _proposals.propose(evaluate, box, count, proposals, design)
+    if progress_bar is not None:
+        progress_bar.close()
+    return plan.with_proposals(np.clip(low + (high - low) * points, low, high))
+
+
+def _run_all(executor: Executor | None, calls: list[Callable[[], float]]) -> list[float]:
+    if executor is None:
+        return [call() for call in calls]
+    futures = [executor.submit(call) for call in calls]
+    try:
+        return [future.result() for future in futures]
+    finally:  # if one fails, the others do not start
+        for future in futures:
+            future.cancel()
+
+
+def _mean_loss(loss: Objective, place: Any, public: Data, loss_range: tuple[float, float], number: int) -> float:
+    """The mean of the clipped losses; infinite without a finite one."""
+    with silence.isolate():
+        silence.seed_generators(np.array([0, number], np.uint32))
+        losses = np.asarray(silence.settle(loss(place, public)), np.float64)
+    low, high = loss_range
+    if not np.any(np.isfinite(losses)):
+        return np.inf
+    return float(np.mean(np.clip(np.where(np.isnan(losses), high, losses), low, high)))

@@ -1,0 +1,273 @@
+"""Record a run in a ledger: charge it before the first draw, keep its public states, return its release again.
+
+A charge pays for a single transcript. ``run_scan`` draws everything in a single program, so a failed attempt has spent
+its charge. ``run_loop`` notes each step before drawing its noise, then stores the ``public`` part of the new state
+before anybody uses the state. A failure outside of a draw, in an evaluation for example, loses nothing: the run
+resumes, evaluates again for the raw part of the state and takes the public part from the record, so nobody sees two
+draws of the same step. A failure during a draw ends the run: the noise may have been seen, and the number of attempts
+at a step would be a further output. Nothing raw is written.
+
+A run is bound to the public parts of its loss and data (``Subject``): two teams may choose one name. A step-by-step
+run keeps the hash of its loss in the first line under its charge, so you may mend the loss until then. Other runs are
+charged for one loss.
+"""
+
+import base64
+import sys
+import zlib
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxdpbo import separable
+from jaxdpbo.guarantee import guarantees
+from jaxdpbo.guarantee import recording as recordings
+from jaxdpbo.ledger import ledger_file
+from jaxdpbo.ledger.fingerprints import UNKNOWN, fingerprint, fingerprint_code
+from jaxdpbo.tables import table
+from jaxdpbo.types import Algorithm, Config, Data, Objective, Tree
+from jaxdpbo.user_values import is_instance
+
+LOSS = "loss"  # the name of the hash of a loss
+NO_CODE = "the loss has no Python code, so the ledger cannot tell it from other losses"
+COMPARED = "of the loss its code alone was compared, and of the data names and shapes"
+
+
+class RecordedRun(NamedTuple):
+    """The progress of a charged run of ``run_loop``.
+
+    Attributes:
+      recording: the ledger and the name of the run.
+      charge: the hash of the line of the charge, which every later line must be under.
+      release: the stored release, None before the end.
+      steps: the number of lines under the charge.
+      publics: the public states after the steps taken, in order.
+      loss: the hash of the loss, for the first line.
+      note: see ``Subject.note``.
+    """
+
+    recording: recordings.Recording
+    charge: str
+    release: dict[str, Any] | None
+    steps: int
+    publics: tuple[Any, ...]
+    loss: str
+    note: str
+
+
+class Subject(NamedTuple):
+    """What a run is about, as far as it is public: hashes of the loss's code, and of the data's names and shapes.
+
+    A loss and data may hold records, and a hash of records would be a release.
+    """
+
+    loss: str
+    schema: str
+
+    def note(self, charge: ledger_file.Charge) -> str:
+        """Say if a release, or steps of it, come from the ledger, and what could not be compared."""
+        if charge.release is not None:
+            return self.add_limits(recordings.release_note(charge))
+        return self.add_limits(recordings.describe_origin(charge, len(charge.steps) // 2, "step"))  # two lines a step
+
+    def add_limits(self, origin: str) -> str:
+        """A note on what comes from the ledger, with what of the loss and data could not be compared."""
+        if self.loss == UNKNOWN:
+            return "; ".join(filter(None, (origin, NO_CODE)))
+        return f"{origin}; {COMPARED}" if origin else ""
+
+
+def make_subject(loss: Objective, data: Data, users: int | None) -> Subject:
+    """The public identity of a loss and its data."""
+    rows = users
+    if isinstance(loss, separable.ByPerson):
+        rows = len(loss.person_of_row)
+    elif isinstance(loss, separable.Blocks):
+        rows = loss.rows
+    return Subject(fingerprint_code(loss), fingerprint(_describe_data(data, rows)))
+
+
+def _describe_data(data: Any, rows: int | None) -> Any:
+    """Names and shapes of columns, each with a value for every row.
+
+    A list counts by its length alone, and what has another length, or is of another type, not at all: names and shapes
+    in a dict of people would be records.
+    """
+    frame: Any = getattr(sys.modules.get("pandas"), "DataFrame", None)
+    if is_instance(data, table.Table):
+        return "table", data.users, sorted(data.columns.items())
+    if is_instance(data, frame):
+        return ("frame", list(map(str, data.columns))) if len(data) == rows else ()
+    if is_instance(data, np.ndarray, jax.Array):
+        return ("array", data.shape) if data.shape[:1] == (rows,) else ()
+    if is_instance(data, dict):
+        described = [(name, _describe_data(leaf, rows)) for name, leaf in data.items() if type(name) is str]
+        return "columns", sorted(pair for pair in described if pair[1])
+    if is_instance(data, tuple):
+        return "tuple", [_describe_data(leaf, rows) for leaf in data]
+    return ("list",) if is_instance(data, list) and len(data) == rows else ()
+
+
+def expect_same_loss(recording: recordings.Recording, charged: ledger_file.Charge, loss: str) -> None:
+    """Raise a LedgerError if the first line under a charge is of another loss."""
+    if charged.steps and charged.steps[0].get(LOSS, UNKNOWN) != loss:
+        raise ledger_file.LedgerError(
+            f"{recording.path}: run {charged.run!r} was begun with another loss: give this release another run name"
+        )
+
+
+def begin_record(
+    recording: recordings.Recording,
+    algorithm: Algorithm,
+    config: Config,
+    guarantee: guarantees.Guarantee,
+    fresh: Tree,
+    subject: Subject,
+) -> RecordedRun:
+    """Charge a stepwise run, or read its progress; ``fresh`` is a public state of the same shape.
+
+    Raises:
+      ValueError: the run has no name, or its guarantee does not compose with others.
+      ledger.LedgerError: the budget does not suffice, the name belongs to another run, or the run ended in a draw.
+      ledger.DamagedLedgerError: the recorded states are corrupt.
+    """
+    recording, what = recordings.check_recording(recording), f"{_describe_run(algorithm, config)}, step by step"
+    schema = {"schema": subject.schema}
+    charged = recordings.charge_run(recording, what, guarantee, "run_loop", algorithm, config, parts=schema)
+    expect_same_loss(recording, charged, subject.loss)
+    publics, before = [], _zeros(fresh)
+    for number, line in enumerate(charged.steps):
+        if number % 2 == 0 and set(line) - {LOSS} == {"draws"} and str(line["draws"]).isprintable():
+            continue
+        try:
+            (kind, text), *rest = line.items()
+            if number % 2 == 0 or kind != "public" or rest:
+                raise ValueError(kind)
+            most = len(_bytes(before)) + 1  # a longer state is refused, and a short line may hold a GB of zeros
+            changed = zlib.decompressobj().decompress(base64.b64decode(text), most)
+        except (TypeError, ValueError, zlib.error) as error:
+            raise ledger_file.DamagedLedgerError(
+                f"{recording.path}: run {charged.run!r} has no public state at step {number // 2}"
+            ) from error
+        before = _apply_difference(before, changed)
+        publics.append(before)
+    if len(charged.steps) % 2 and charged.release is None:
+        raise ledger_file.LedgerError(
+            f"{recording.path}: run {charged.run!r} ended while {charged.steps[-1]['draws']} was drawn, with "
+            f"{len(publics)} steps on record, since somebody may have seen the draw: give ledger= another run name, "
+            "charged anew"
+        )
+    note = subject.note(charged)
+    steps = len(charged.steps)
+    return RecordedRun(recording, charged.hash, charged.release, steps, tuple(publics), subject.loss, note)
+
+
+def begin_once(
+    recording: recordings.Recording,
+    algorithm: Algorithm,
+    config: Config,
+    guarantee: guarantees.Guarantee,
+    subject: Subject,
+) -> ledger_file.Charge:
+    """Charge a run in a single program.
+
+    Raises:
+      ValueError: the run has no name, or its guarantee does not compose with others.
+      ledger.LedgerError: the budget does not suffice, or the name belongs to another run or a failed attempt.
+    """
+    what = f"{_describe_run(algorithm, config)}, in one program"
+    return recordings.charge_once(recording, what, guarantee, "run_scan", algorithm, config, parts=subject._asdict())
+
+
+def begin_with_file(
+    recording: recordings.Recording,
+    algorithm: Algorithm,
+    config: Config,
+    guarantee: guarantees.Guarantee,
+    subject: Subject,
+    file: str,
+) -> ledger_file.Charge:
+    """Charge a run in parts with a checkpoint; the charge pays only for the draws of this ``file``.
+
+    Raises:
+      ValueError: the run has no name, or its guarantee does not compose with others.
+      ledger.LedgerError: the budget does not suffice, or the name belongs to another run, or to a run begun with
+        another file (perhaps deleted).
+    """
+    what = f"{_describe_run(algorithm, config)}, in parts"
+    run = recording, what, guarantee, "run_scan, in parts, of a file", algorithm, config
+    parts = subject._asdict()
+    charged = recordings.charge_run(*run, parts=parts)
+    if charged.release is None and not charged.steps:
+        try:
+            ledger_file.note(recording.path, recording.run, 1, {"file": file}, hash=charged.hash)  # before a draw
+            return charged
+        except ledger_file.MovedLedgerError:  # the same call in another process was first, perhaps with this file
+            charged = ledger_file.find_charge(recording.path, recording.run, hash=charged.hash)
+    if charged.release is None and charged.steps[0] != {"file": file}:
+        recordings.expect_first(recording, charged)
+    return charged
+
+
+def note_step(checkpoint: RecordedRun, what: str) -> RecordedRun:
+    """Note in the ledger, before a draw, the step to be drawn.
+
+    Raises:
+      ledger.MovedLedgerError: another process has resumed this run.
+    """
+    return _note(checkpoint, {"draws": what} | ({} if checkpoint.steps else {LOSS: checkpoint.loss}))
+
+
+def store_state(checkpoint: RecordedRun, before: Any | None, after: Tree) -> RecordedRun:
+    """Store the public state after a step. ``before`` is the previous public state, or None."""
+    before = _zeros(after) if before is None else before
+    difference = np.bitwise_xor(_bytes(before), _bytes(after))  # a step changes little of a state
+    return _note(checkpoint, {"public": base64.b64encode(zlib.compress(difference.tobytes(), 1)).decode()})
+
+
+def record_release(recording: recordings.Recording, charge: str, released: Tree) -> Any:
+    """Store a release in the ledger, under the charge with this hash, and return the stored release."""
+    path, run, _ = recording
+    stored = ledger_file.store_release(path, run, {"release": recordings.to_text(released)}, hash=charge)
+    return recordings.from_text(released, stored.get("release"))
+
+
+def load_release(charged: Any, like: Tree) -> Any:
+    """The stored release in the shape of ``like``, or None."""
+    return None if charged.release is None else recordings.from_text(like, charged.release.get("release"))
+
+
+def _describe_run(algorithm: Algorithm, config: Any) -> str:
+    module = algorithm.tell.__module__.removeprefix("jaxdpbo.algorithms.").removesuffix(".run")
+    return f"{module}, {config.steps} steps"
+
+
+def _note(checkpoint: RecordedRun, line: dict[str, Any]) -> RecordedRun:
+    path, run, _ = checkpoint.recording
+    ledger_file.note(path, run, checkpoint.steps + 1, line, hash=checkpoint.charge)
+    return checkpoint._replace(steps=checkpoint.steps + 1)
+
+
+def _zeros(tree: Any) -> Any:
+    return jax.tree.map(jnp.zeros_like, tree)
+
+
+def _bytes(tree: Any) -> np.ndarray:
+    leaves = [np.ascontiguousarray(leaf).tobytes() for leaf in jax.tree.leaves(tree)]
+    return np.frombuffer(b"".join(leaves), np.uint8)
+
+
+def _apply_difference(tree: Any, difference: bytes) -> Any:
+    data = _bytes(tree)
+    if len(difference) != len(data):
+        raise ledger_file.DamagedLedgerError("a public state on record has other shapes than this run's")
+    data = np.bitwise_xor(data, np.frombuffer(difference, np.uint8)).tobytes()
+    leaves, shape = jax.tree.flatten(tree)
+    arrays, start = [], 0
+    for leaf in leaves:
+        end = start + leaf.dtype.itemsize * leaf.size
+        arrays.append(jnp.asarray(np.frombuffer(data[start:end], leaf.dtype).reshape(leaf.shape)))
+        start = end
+    return jax.tree.unflatten(shape, arrays)

@@ -1,0 +1,329 @@
+"""Evaluate a query on a table: one scan adds up the contributions of all users in whole numbers.
+
+No user's values outlive a batch, so users remember nothing between steps. If an algorithm needs the users' memory, its
+``history`` names earlier queries, and the scan evaluates these again.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxdpbo import silence, types, user_values
+from jaxdpbo import space as spaces
+from jaxdpbo.drivers import compiled_run, compiled_steps, result
+from jaxdpbo.noise import wide_integers
+from jaxdpbo.tables import engine
+from jaxdpbo.tables import table as _table
+from jaxdpbo.types import Algorithm, Config, Objective, Query, Tree
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
+
+NOT_EXACT = "a table needs noise='exact' and a finite budget: only whole numbers add up in any order"
+
+
+class TableUsers:
+    """The users of a table, for the steps of a run; see ``evaluation.ArrayUsers``."""
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        objective: Objective,
+        table: _table.Table,
+        config: Config,
+        traceable: bool | str,
+        bar: "Callable[..., tqdm] | None",
+    ) -> None:
+        """Check that the algorithm adds up whole numbers, and that JAX can trace the objective if asked.
+
+        Raises:
+          ValueError: the algorithm, its memory or its noise needs arrays, or the number of users differs.
+          Exception: any exception of the objective, if ``traceable`` is True.
+        """
+        if config.users != table.users:
+            raise ValueError(f"config must be of the {table.users} users of the table, got {config.users}")
+        if algorithm.contribute is None:
+            raise ValueError("the algorithm keeps users' values between its steps, so data must be arrays, not a table")
+        self._algorithm, self._objective, self._table, self._config = algorithm, objective, table, config
+        self._bar = bar
+        self._functions = engine.PickledOnce((algorithm, objective))
+        self._shapes: dict[bool, Any] = {}  # of the total of a survey, and of a step
+        self._traced = traceable is not False and can_trace(objective, table, config, must=traceable is True)
+
+    def begin(self, key: jax.Array) -> result.Snapshot:
+        """The snapshot before the first step. Users of a table have no memory.
+
+        Raises:
+          ValueError: the algorithm needs the users' memory, or its noise is not exact.
+        """
+        state = _begin(self._algorithm, key, self._config)
+        before = result.Snapshot(state, ())
+        query = compiled_steps.ask(self._algorithm, jax.random.key(0), self._config, state)  # for its shapes and flags
+        self._queries(before, query)
+        flatten(self._zeros(query, survey=False).whole)
+        return before
+
+    def evaluate(self, key: jax.Array, before: result.Snapshot, query: Query) -> Any:
+        """The total of a step, or of its survey. Draws nothing.
+
+        Raises:
+          TableError: see ``Table.add``.
+          ValueError: the objective returned another shape, or the noise is not exact.
+        """
+        del key
+        queries = self._queries(before, query)
+        return self._scan(queries, survey=_surveys(query)) if queries else self._zeros(query, survey=False)
+
+    def learn(self, key: jax.Array, before: result.Snapshot, query: Query, whole: Tree) -> tuple[result.Snapshot, Any]:
+        """Add noise to the total and update the state. A step with a survey scans the table once more."""
+        algorithm, config = self._algorithm, self._config
+        if query.survey is not None:
+            key, refine_key = jax.random.split(key)
+            if _surveys(query):
+                query = _refine(algorithm, refine_key, config, query, whole)
+                whole = self._scan_after_draw(self._queries(before, query))
+        after, info = _finish(algorithm, key, config, before.state, query, whole)
+        return result.Snapshot(after, ()), info
+
+    def recall(self, before: result.Snapshot, query: Query, whole: Tree) -> Any:
+        """The memory after a step on record: none."""
+        del before, query, whole
+        return ()
+
+    def _scan_after_draw(self, queries: Sequence[Query]) -> Any:
+        """Scan once more after the survey. A failure ends the run: the draw must not be made again."""
+        try:
+            return self._scan(queries, survey=False)
+        except (Exception, KeyboardInterrupt) as error:
+            raise result.RunInterrupted(
+                f"stopped on {type(error).__name__} in the second scan of a step, after noise was drawn for a private "
+                "scale: this run cannot resume; start a new run, or give clip_norm as a number"
+            ) from error
+
+    def _queries(self, before: result.Snapshot, query: Query) -> tuple[Query, ...]:
+        """The queries of a scan, the step's own last; empty if the step adds nothing up."""
+        return types.history(self._algorithm, self._config, before.state, query)
+
+    def _scan(self, queries: Sequence[Query], *, survey: bool) -> Any:
+        """Add up all users. Raise a TableError if the number of rows differs from the number of users."""
+        stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *queries)
+        like = _table.batch_shapes(self._table)
+        contribution = Contribution(self._functions, self._config, stacked, survey, self._traced, like)
+        zeros = self._zeros(queries[-1], survey=survey)
+        bar = (
+            None if self._bar is None else self._bar(total=self._table.users, unit="user", unit_scale=True, leave=False)
+        )
+        try:
+            total, users = self._table.add(contribution if bar is None else _Counted(contribution, bar))
+            if bar is not None:
+                bar.update(users - bar.n)  # of users in other processes
+        finally:
+            if bar is not None:
+                bar.close()
+        expect_users(users, self._config.users)
+        return unflatten(zeros, total) if survey else zeros._replace(whole=unflatten(zeros.whole, total))
+
+    def _zeros(self, query: Query, *, survey: bool) -> Any:
+        """The total of no user: a ``UserTotal``, or the whole numbers of a survey."""
+        if survey not in self._shapes:
+            stacked = jax.tree.map(lambda leaf: np.asarray(leaf)[None], query)
+            public, batch = (self._config, stacked), _table.batch_shapes(self._table)
+            values = jax.ShapeDtypeStruct((1, len(query.points), _table.BATCH), query.points.dtype)
+            if self._traced:
+                total = jax.eval_shape(
+                    partial(_total_of_columns, self._algorithm, self._objective, survey), *public, *batch
+                )
+            else:
+                total = jax.eval_shape(
+                    partial(total_of_values, self._algorithm, survey), *public, values, batch.present
+                )
+            self._shapes[survey] = total
+        return zeros_of_shapes(self._shapes[survey])
+
+
+def zeros_of_shapes(shapes: Tree) -> Any:
+    """NumPy zeros of these shapes and dtypes."""
+    return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
+
+
+class Contribution(NamedTuple):
+    """The whole numbers that the users of a batch add: a function of the batch and of public values alone.
+
+    Attributes:
+      functions: the algorithm, with ``contribute``, and the objective, ``(point, columns) -> values (..., BATCH)``.
+      config: of the algorithm.
+      queries: stacked along a first axis; the total is that of the last.
+      survey: True for the total of the algorithm's ``survey``.
+      traced: True if JAX can trace the objective.
+      like: the shapes and dtypes of every batch, which must not depend on values.
+    """
+
+    functions: engine.PickledOnce
+    config: Any
+    queries: Query
+    survey: bool
+    traced: bool
+    like: _table.Batch
+
+    def __call__(self, batch: _table.Batch) -> np.ndarray:
+        """The total of a batch, int64 ``(k,)``. Raise a TableError for a batch of another shape."""
+        expect_like(self.like, batch)
+        functions, config, queries, survey, traced, _ = self
+        algorithm, objective = functions.objects
+        if traced:
+            with silence.debug_checks_off():  # an engine's threads have debug checks of their own
+                total = _total_of_columns(algorithm, objective, survey, config, queries, *batch)
+        else:
+            values = np.stack(
+                [self._values(*at, batch.columns) for at in zip(queries.points, queries.mask, strict=True)]
+            )
+            total = total_of_values(algorithm, survey, config, queries, values, batch.present)
+        return flatten(total if survey else total.whole)
+
+    def _values(self, points: np.ndarray, mask: np.ndarray, columns: _table.Columns) -> np.ndarray:
+        """The values at points ``(b, d)``, called from Python; zeros at masked points."""
+        _, objective = self.functions.objects
+        values = np.zeros((len(points), _table.BATCH), points.dtype)
+        for row in np.flatnonzero(mask):
+            returned = silence.call(objective, spaces.place(self.config.space, np.float64(points[row])), {**columns})
+            values[row] = user_values.to_losses("objective", returned, (_table.BATCH,), points.dtype)
+        return values
+
+
+class _Counted(NamedTuple):
+    """A contribution that moves a bar of users."""
+
+    contribution: Contribution
+    bar: Any
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Leave the bar here: the copy in another process moves none."""
+        return Contribution, tuple(self.contribution)
+
+    def __call__(self, batch: _table.Batch) -> np.ndarray:
+        total = self.contribution(batch)
+        self.bar.update(int(np.sum(batch.present)))
+        return total
+
+
+def can_trace(objective: Objective, table: _table.Table, config: Config, *, must: bool) -> bool:
+    """True if JAX can trace the objective on a batch; with ``must``, raise what the tracing raised. Reads no row."""
+    columns = _table.batch_shapes(table).columns
+    point = jax.ShapeDtypeStruct((result.dimension(config),), jnp.result_type(float))
+    place = partial(spaces.place, config.space)
+    try:
+        jax.eval_shape(lambda point, columns: objective(place(point), columns), point, columns)
+    except Exception:
+        if must:
+            raise
+        return False
+    return True
+
+
+def expect_like(like: _table.Batch, batch: _table.Batch) -> None:
+    """Raise a TableError for a batch of other names, shapes or dtypes, by which XLA may round differently."""
+    if len(batch.present) != len(like.present):
+        raise _table.TableError(f"batches must have {len(like.present)} rows, got {len(batch.present)}")
+    if jax.tree.map(_shape_and_dtype, batch._asdict()) != jax.tree.map(_shape_and_dtype, like._asdict()):
+        raise _table.TableError("batches must have the table's columns, as arrays of JAX's default float")
+
+
+def expect_users(counted: int, users: int | None) -> None:
+    """Raise a TableError if a scan read another number of rows than there are users."""
+    if counted != users:
+        raise _table.TableError(f"a scan read {counted} rows of a table of {users}")
+
+
+def flatten(whole: Tree) -> np.ndarray:
+    """A total of ``wide_integers.Wide`` as int64 ``(k,)``.
+
+    Raises:
+      ValueError: the noise is not exact, so the total holds floats, which do not add up to the same in any order.
+    """
+    words = jax.tree.leaves(whole, is_leaf=is_wide)
+    if not all(map(is_wide, words)):
+        raise ValueError(NOT_EXACT)
+    return np.concatenate([wide_integers.to_int64(word).ravel() for word in words])
+
+
+def unflatten(like: Tree, total: np.ndarray) -> Any:
+    """A total in the shapes of ``like`` again."""
+    leaves, tree = jax.tree.flatten(like, is_leaf=is_wide)
+    cuts = np.cumsum([leaf.low.size for leaf in leaves])[:-1]
+    parts = zip(np.split(total, cuts), leaves, strict=True)
+    words = [wide_integers.from_int64(part.reshape(leaf.low.shape)) for part, leaf in parts]
+    return jax.tree.unflatten(tree, words)
+
+
+def _shape_and_dtype(leaf: Any) -> tuple[Any, ...]:
+    return leaf.shape, leaf.dtype
+
+
+def is_wide(leaf: Any) -> bool:
+    """True for an integer sum."""
+    return isinstance(leaf, wide_integers.Wide)
+
+
+class Flag(NamedTuple):
+    """The only public field of an ``Info``."""
+
+    factorisation_failed: Any
+
+
+def _surveys(query: Query) -> bool:
+    return query.survey is not None and bool(query.survey)
+
+
+def _fold(algorithm: Algorithm, survey: bool, config: Any, queries: Query, values_of: Any, present: jax.Array) -> Any:
+    """The total at the last of some queries; ``values_of`` maps a query's number to the values of the batch."""
+    assert algorithm.contribute is not None
+    contribute, count = algorithm.contribute, len(queries.points)
+
+    def query_of(number):
+        return jax.tree.map(lambda leaf: leaf[number], queries)
+
+    def remember(number, memory):
+        return contribute(config, query_of(number), memory, values_of(number), present)[1]
+
+    memory = jax.lax.fori_loop(0, count - 1, remember, algorithm.remember(config, len(present)))
+    last, values = query_of(count - 1), values_of(count - 1)
+    if survey:
+        assert algorithm.survey is not None
+        return algorithm.survey(config, last, memory, values, present)
+    return contribute(config, last, memory, values, present)[0]
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def _total_of_columns(
+    algorithm: Algorithm, objective: Objective, survey: bool, config: Any, queries: Query, columns: Any, present: Any
+) -> Any:
+    def values_of(number):
+        return compiled_run.map_points(objective, queries.points[number], columns, config.space)
+
+    return _fold(algorithm, survey, config, queries, values_of, present)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def total_of_values(
+    algorithm: Algorithm, survey: bool, config: Any, queries: Query, values: jax.Array, present: Any
+) -> Any:
+    """The total at the last of stacked queries, or of its survey, from values ``(m, b, s)``."""
+    return _fold(algorithm, survey, config, queries, lambda number: values[number], present)
+
+
+_begin = jax.jit(lambda algorithm, key, config: algorithm.init(key, config), static_argnums=0)
+_refine = jax.jit(
+    lambda algorithm, key, config, query, whole: algorithm.refine(key, config, query, whole), static_argnums=0
+)
+
+
+@partial(jax.jit, static_argnums=0)
+def _finish(algorithm: Algorithm, key: jax.Array, config: Any, state: Any, query: Query, whole: Any) -> Any:
+    """The state after a step, and the only field of its ``Info`` that is public."""
+    assert algorithm.perturb is not None
+    after = algorithm.tell(config, state, query, algorithm.perturb(key, config, query, whole.whole))
+    return after, Flag(result.check_info(algorithm.inform(config, query, whole)).factorisation_failed)

@@ -1,0 +1,146 @@
+"""The objectives of a search: fit an estimator to some rows and measure its losses on others."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import _check_method_params, column_or_1d
+
+from jaxdpbo import separable
+from jaxdpbo.integrations.sklearn import losses, splits, type_aliases
+from jaxdpbo.integrations.sklearn.type_aliases import Estimator, Rows, Targets
+
+
+class ValidationTask(NamedTuple):
+    """Training rows (NOT protected) and validation rows.
+
+    Attributes:
+      training: ``X`` and ``y``.
+      validation: ``X`` and ``y``. No label changes the type of another label. The last row is a training row, and
+        replaces a validation row if the estimator cannot predict the validation row.
+      split: the split, with the user of each row.
+      fit_params: the parameters of ``fit`` for the training rows.
+    """
+
+    training: tuple[Rows, Targets]
+    validation: tuple[Rows, Targets]
+    split: splits.ValidationSplit
+    fit_params: dict[str, Any]
+
+
+def validation_task(
+    inputs: Rows, targets: Targets, split: splits.ValidationSplit, fit_params: dict[str, Any], column: bool
+) -> ValidationTask:
+    """Take the rows of a split; ``column`` as for ``take_rows``."""
+    # the training row at the end replaces a validation row that the estimator cannot predict
+    measured = np.append(split.validation, split.train[0])
+    return ValidationTask(
+        take_rows(inputs, targets, split.train, column),
+        (_safe_indexing(inputs, measured), losses.elements(targets, measured)),
+        split,
+        _check_method_params(inputs, fit_params, split.train),
+    )
+
+
+class UserLosses(NamedTuple):
+    """The picklable objective ``(params, rows) -> losses (n,)`` of the users."""
+
+    estimator: Estimator
+    loss: type_aliases.Loss
+    raises: bool
+
+    def __call__(self, params: dict[str, Any], data: ValidationTask) -> np.ndarray:
+        """The losses of the users; infinite for all users if the fit fails."""
+        try:
+            model = self.fit_clone(params, data)
+        except Exception:
+            if self.raises:
+                raise
+            return np.full(data.split.users, np.inf)
+        return data.split.user_losses(losses.record_losses(self.loss, model, *data.validation, spare=True))
+
+    def fit_clone(self, params: dict[str, Any], data: ValidationTask) -> Estimator:
+        """Fit a clone with these parameters to the training rows."""
+        return clone_with_params(self.estimator, params).fit(*data.training, **data.fit_params)
+
+
+class BlockLoss(NamedTuple):
+    """The learner ``(params, training rows, held-out rows) -> mean loss`` of ``blocks``.
+
+    Each record's loss is clipped to ``loss_range``, and NaN counts as its middle; None clips nothing.
+    """
+
+    estimator: Estimator
+    loss: type_aliases.Loss
+    loss_range: tuple[float, float] | None
+
+    def __call__(self, params: dict[str, Any], train: "TakenRows", held_out: "TakenRows") -> float:
+        """The mean loss of the held-out rows; ``blocks`` catches exceptions of the fit."""
+        model = clone_with_params(self.estimator, params).fit(train.rows, train.targets, **train.fit_params)
+        values = losses.record_losses(self.loss, model, held_out.rows, held_out.elements)
+        if self.loss_range is None:
+            return float(np.mean(values))
+        return float(np.mean(np.clip(np.where(np.isnan(values), np.mean(self.loss_range), values), *self.loss_range)))
+
+
+class TakenRows(NamedTuple):
+    """Some rows, with ``targets`` for ``fit`` and ``elements``, the same targets as separate labels."""
+
+    rows: Rows
+    targets: Targets
+    elements: Targets
+    fit_params: dict[str, Any]
+
+
+class RowTask(NamedTuple):
+    """All rows, as passed to ``fit``."""
+
+    rows: Rows
+    targets: Targets
+    fit_params: dict[str, Any]
+    column: bool
+
+    def take(self, numbers: np.ndarray) -> TakenRows:
+        """The rows of these numbers."""
+        rows, targets = take_rows(self.rows, self.targets, numbers, self.column)
+        of_rows = _check_method_params(self.rows, self.fit_params, numbers)
+        return TakenRows(rows, targets, losses.elements(self.targets, numbers), of_rows)
+
+
+def blocks_objective(learner: BlockLoss, rows: int, k: int, groups: Any, *, raises: bool) -> separable.Blocks:
+    """The objective over ``rows`` rows cut into ``k`` blocks."""
+    on_error = "raise" if raises else "worst"
+    return separable.blocks(learner, rows, k, groups=groups, on_error=on_error, take=RowTask.take)
+
+
+def take_rows(inputs: Rows, targets: Targets, rows: np.ndarray, column: bool) -> tuple[Rows, Targets]:
+    """``X`` and ``y`` of some rows, with the dtype of these rows alone; with ``column``, ``y`` is flattened."""
+    taken: Any = _safe_indexing(inputs, rows)
+    if hasattr(taken, "infer_objects"):  # a frame
+        taken = taken.infer_objects()
+    if targets is None:
+        return taken, None
+    found: Any = _own_type(_safe_indexing(targets, rows))
+    return taken, column_or_1d(found, warn=True) if column else found
+
+
+def _own_type(targets: Any) -> Any:
+    """Convert targets to the type of these rows alone, independent of other rows.
+
+    Objects get the type of these rows, and texts their length. Whole numbers become integers. Otherwise a label of .5
+    in another row would turn these into floats, and an estimator shows the type of its classes.
+    """
+    kind = getattr(getattr(targets, "dtype", None), "kind", "")
+    if kind in "OUS" and kind:
+        return targets.tolist()
+    if kind == "f" and np.all(np.isfinite(targets)) and np.all(targets == np.rint(targets)):
+        largest = np.max(np.abs(targets), initial=0)
+        return targets.astype(np.int64) if largest < 2**53 else targets
+    return targets
+
+
+def clone_with_params(estimator: Estimator, params: dict[str, Any]) -> Estimator:
+    """Clone an estimator and set these parameters."""
+    model: Any = clone(estimator)
+    return model.set_params(**params)

@@ -1,0 +1,96 @@
+"""What all private estimators share: the results of one fit at a time, keys for tests alone, and a record to sign."""
+
+from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from jaxdpbo import report
+from jaxdpbo.drivers import Execution
+from jaxdpbo.drivers.execution import check_execution
+from jaxdpbo.guarantee import guarantees
+from jaxdpbo.guarantee.guarantees import Guarantee
+from jaxdpbo.guarantee.recording import Recording, check_recording
+from jaxdpbo.ledger import ledger_file
+
+HASHED = str, bool, int, float, np.ndarray, np.generic, jax.Array
+READ_RAW = "the rows that predict, score or cross_val_score read"
+SEVERAL_ROWS = "users with several rows"
+ONE_FIT = (
+    "this guarantee counts one fit: each further fit, also of a clone in cross_val_score or GridSearchCV, spends its "
+    "own budget; to add fits up, give each fit a ledger=Recording(path, run) with a run name of its own"
+)
+
+
+class PrivateEstimator:
+    """An estimator with a ``guarantee_``, and a ``report_`` of it.
+
+    Attributes:
+      guarantee_: the guarantee of one fit.
+      public_: what ``fit`` took for public and no other attribute holds, by name.
+      _released: names of the attributes in the hash of the record.
+      _described: names of the attributes to write down, also in the hash.
+    """
+
+    guarantee_: Guarantee
+    public_: dict[str, Any]
+    ledger: Recording | None
+    run: Execution | None
+    _cloned_ledger: Recording | None = None
+    _released: tuple[str, ...]
+    _described: tuple[str, ...]
+
+    def _begin_fit(self) -> Execution:
+        """Forget the fit before, and check how to execute this one; ``fit`` calls this first.
+
+        Raises:
+          TypeError: ``run`` is not an ``Execution``, or ``ledger`` no ``Recording``.
+          ValueError: ``run`` has other options than a key, or a key without ``insecure_key``.
+          ledger.LedgerError: a clone has the run name of an earlier fit, or there is no such ledger.
+        """
+        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
+            delattr(self, name)  # if this fit fails, its arguments must not stand beside the guarantee of another
+        run = check_execution(type(self).__name__, self.run, "key", "insecure_key")
+        if run.key is not None and not run.insecure_key:
+            raise ValueError("key must be given with insecure_key=True, for tests alone: clones share it")
+        if self.ledger is not None:
+            self._refuse_charged_clone(check_recording(self.ledger))
+        return run
+
+    def _refuse_charged_clone(self, recording: Recording) -> None:
+        """Refuse the run name of an earlier fit: the ledger would return the release of another fold's rows."""
+        charged = any(entry.run == recording.run for entry in ledger_file.account(recording.path).spends)
+        if charged and self.ledger == self._cloned_ledger:
+            raise ledger_file.LedgerError(
+                f"{recording.path}: run {recording.run!r} was charged before, and this estimator is a clone, "
+                "perhaps for the rows of another fold: give each fit a run name of its own, as by "
+                "clone(model).set_params(ledger=Recording(path, 'fold 2'))"
+            )
+
+    def _keep_guarantee(self, guarantee: Guarantee, *unprotected: str) -> None:
+        """Keep the guarantee, and say in words what it does not protect."""
+        others = "; ".join(filter(None, (guarantee.unprotected, *unprotected)))
+        self.guarantee_ = replace(guarantee, protects=guarantees.NOT.join(filter(None, (guarantee.users, others))))
+
+    def _join_notes(self, *notes: str) -> str:
+        """The notes of a fit. Nothing but a ledger sees the other fits."""
+        return "; ".join(filter(None, (*notes, ONE_FIT * (self.ledger is None))))
+
+    def __sklearn_clone__(self) -> Any:
+        """Clone, and remember the run name of the ledger: clones are fitted to other rows, such as those of a fold."""
+        base: Any = super()
+        clone = base.__sklearn_clone__()
+        clone._cloned_ledger = clone.ledger
+        return clone
+
+    @property
+    def report_(self) -> report.Report:
+        """The record of the fit, to sign: ``estimator.report_.save("record.html")``."""
+        check_is_fitted(self, "guarantee_")
+        named = [(name, getattr(self, name, "")) for name in self._described]
+        details = {name: value for name, value in named if not isinstance(value, str) or value} | self.public_
+        release = [getattr(self, name) for name in self._released], details
+        plain = jax.tree.map(lambda leaf: leaf if isinstance(leaf, HASHED) else repr(leaf), release)
+        return report.report(f"a fit of {type(self).__name__}", (self.guarantee_,), release=plain, details=details)

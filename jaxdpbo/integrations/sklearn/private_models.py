@@ -1,0 +1,378 @@
+"""``PrivateClassifier`` and ``PrivateRegressor``: a private model of a table, its settings tuned under one epsilon."""
+
+from collections.abc import Iterable, Sequence
+from copy import copy, deepcopy
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from scipy.sparse import issparse
+from scipy.special import expit, softmax
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d, validate_data
+
+from jaxdpbo import checks
+from jaxdpbo.drivers import Execution
+from jaxdpbo.drivers.previews import FEW_USERS
+from jaxdpbo.guarantee.recording import Recording
+from jaxdpbo.integrations.sklearn import columns as _columns
+from jaxdpbo.integrations.sklearn import layered_training, losses
+from jaxdpbo.integrations.sklearn.private_estimator import READ_RAW, SEVERAL_ROWS, PrivateEstimator
+from jaxdpbo.integrations.sklearn.type_aliases import Rows, Targets
+from jaxdpbo.space import Dimension
+from jaxdpbo.tuning import fitting, joint_tuning
+from jaxdpbo.types import ArrayLike
+
+TARGET_OFFSET = 0.5  # a regression begins at the middle of the range of targets
+Columns = dict[Any, Dimension | Sequence[Any] | None] | Dimension
+
+
+class _Table(NamedTuple):
+    """The columns of a table: names, dtypes, and values, each an array ``(n,)``."""
+
+    names: list[Any]
+    dtypes: list[Any]
+    columns: list[np.ndarray]
+
+
+class _PrivateModel(PrivateEstimator):
+    """Base class of ``PrivateClassifier`` and ``PrivateRegressor``."""
+
+    _released = ("model_",)
+    _described = ("setting_", "error_", "error_deviation_", "note_", "encoding_", "classes_", "target_range_")
+    columns: Any
+    epsilon: float
+    delta: float
+    settings: Any
+    cap: int | None
+    ledger: Recording | None
+
+    def _tune(self, run: Execution, X: Any, labels: np.ndarray, classes: int) -> None:
+        """Encode, tune and train, and keep what you may publish, and nothing else."""
+        table = _read_table(X)
+        check_consistent_length(*table.columns, labels)
+        if len(labels) < fitting.LEAST_ROWS:
+            raise ValueError(f"X must have at least {fitting.LEAST_ROWS} rows, got {len(labels)}")
+        validate_data(copy(self), X, reset=True, skip_check_array=True)  # before the charge
+        encoding = _columns.make_encoding(self.columns, table.names, table.dtypes)
+        default_settings = layered_training.default_settings(len(labels), regression=not classes)
+        settings = default_settings if self.settings is None else self.settings
+        result = joint_tuning.tune_table(
+            layered_training.LayeredDPSGD(encoding.width, classes),
+            (_columns.encode(encoding, table.columns), labels),
+            settings,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            cap=self.cap,
+            ledger=self.ledger,
+            key=run.key,
+            insecure_key=run.insecure_key,
+        )
+        validate_data(self, X, reset=True, skip_check_array=True)
+        self.encoding_, self.model_ = encoding, jax.tree.map(np.asarray, result.model)
+        self.setting_, self.error_ = result.setting, result.error
+        self._keep_guarantee(result.guarantees[0], READ_RAW, SEVERAL_ROWS)
+        self.public_ = {"users": len(labels), "settings": deepcopy(settings)}
+        self.error_deviation_, self.note_ = result.error_deviation, self._join_notes(_few_rows_note(len(labels)))
+
+    def _scores(self, X: Any) -> np.ndarray:
+        """The scores ``(n, k)`` of the rows."""
+        check_is_fitted(self, "model_")
+        table = _read_table(X)
+        validate_data(self, X, reset=False, skip_check_array=True)
+        names = self.encoding_.names
+        if names and hasattr(X, "columns") and names != tuple(table.names):
+            raise ValueError(f"X must have the columns of fit, in their order: {', '.join(map(repr, names))}")
+        outputs = _columns.encode(self.encoding_, table.columns)
+        for number, layer in enumerate(self.model_):
+            outputs = np.maximum(outputs, 0.0) if number else outputs
+            outputs = outputs @ layer.weights.astype(float) + layer.bias
+        return outputs
+
+    def __sklearn_tags__(self) -> Any:
+        """Missing values and text have features of their own; with few rows a private model is poor."""
+        mixin: Any = super()
+        tags = mixin.__sklearn_tags__()
+        for estimator_tags in (tags.classifier_tags, tags.regressor_tags):
+            if estimator_tags is not None:
+                estimator_tags.poor_score = True
+        tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = True
+        return tags
+
+
+class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
+    """Train a private classifier on a table and tune its settings, all under one ``epsilon``.
+
+    ``fit`` encodes the columns by their public dimensions, tries a random, hidden number of private trainings with
+    random settings (logistic regression, perceptrons) on four fifths of the rows, scores each with noise on the other
+    fifth, chosen by a public permutation of row numbers, and keeps the best (``tuning.tune_and_train``).
+
+    Formal guarantee: all attributes with a trailing underscore are together ``(epsilon, delta)``-DP for the replacement
+    of one row of ``X`` and ``y``; see ``guarantee_`` for the assumptions. ``score`` is not private if its rows are
+    protected. Each ``fit`` spends a budget again. Without a ``cap`` the assumptions include that nobody times ``fit``.
+    In a ``Pipeline``, no step before the model may learn from the rows.
+
+    >>> import numpy as np
+    >>> import pandas
+    >>> from jaxdpbo import space
+    >>> from jaxdpbo.integrations.sklearn import PrivateClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> X = pandas.DataFrame({"age": rng.integers(18, 90, 2000), "sex": rng.choice(["f", "m"], 2000)})
+    >>> y = np.where(X["age"] > 50, "yes", "no")
+    >>> columns = {"age": space.real(0, 120), "sex": space.categorical("f", "m")}
+    >>> model = PrivateClassifier(columns, classes=("no", "yes"), epsilon=2, delta=1e-5).fit(X, y)
+    >>> bool(model.score(X, y) > 0.8)
+    True
+    >>> model.guarantee_.epsilon(delta=1e-5) <= 2
+    True
+
+    Args:
+      columns: for each column of ``X``, by name (of an array, by number): its dimension (``space.real``,
+        ``space.integer``, ``space.categorical`` or a list of choices), or None to leave the column out; or one
+        dimension for all columns. Write ranges and choices down without looking at the rows. Numbers outside of a range
+        count as its ends. Missing values and other categories have features of their own.
+      classes: all labels, text or numbers. Rows with other labels do not train. ``predict_proba`` and ``classes_`` have
+        them in sorted order.
+      epsilon: the budget, for the settings and the model, with ``delta``.
+      delta: in (0, 1), far below 1 over the number of rows.
+      settings: a public list of settings to choose from: those of ``tuning.DPSGD``, and ``hidden``, the widths of
+        hidden layers, ``()`` for logistic regression. By default a list for the number of rows.
+      cap: always train this many models, so that the duration of ``fit`` does not reveal the random number of models
+        to choose from, see ``tuning.private_selection``. If ``cap`` is too small for ``delta``, the error names a
+        larger number.
+      ledger: ``Recording(path, run)``: charge ``guarantee_`` before the first training. A second fit under the same
+        name is refused. Create the ledger with ``protects="all rows, training and validation"``.
+      run: ``Execution(key=..., insecure_key=True)``, FOR TESTS ALONE: anyone who knows the key can remove the noise,
+        and clones share it.
+
+    Attributes:
+      classes_: the classes ``(k,)``.
+      guarantee_: the guarantee, see ``Guarantee``.
+      setting_: the chosen setting.
+      error_: the share of wrong predictions on the rows held out, noised; the least of several, so a little below the
+        error on new rows. A row with another label counts as wrong.
+      error_deviation_: the standard deviation of the noise of each of these errors.
+      note_: a warning if the rows are few, and without a ledger, that the guarantee counts one fit; otherwise "".
+      model_: the layers, each ``(weights, bias)``.
+      report_: the record of the model, to sign, see ``report.Report``.
+      encoding_: the public dimensions of the columns.
+      public_: the number of users, which is that of the rows, and the settings to choose from.
+    """
+
+    def __init__(
+        self,
+        columns: Columns,
+        *,
+        classes: Sequence[Any],
+        epsilon: float,
+        delta: float,
+        settings: Sequence[dict[str, Any]] | None = None,
+        cap: int | None = None,
+        ledger: Recording | None = None,
+        run: Execution | None = None,
+    ):
+        """Keep the arguments; ``fit`` checks them."""
+        self.columns = columns
+        self.classes = classes
+        self.epsilon = epsilon
+        self.delta = delta
+        self.settings = settings
+        self.cap = cap
+        self.ledger = ledger
+        self.run = run
+
+    def fit(self, X: Rows, y: Targets) -> "PrivateClassifier":
+        """Tune and train, and spend the budget.
+
+        Args:
+          X: a data frame, or an array ``(n, d)``.
+          y: a label for each row.
+
+        Raises:
+          ValueError: an argument out of range, or a column without a dimension.
+          TypeError: an argument of the wrong type.
+          tuning.AllRunsFailed: every training failed; the budget is spent.
+          ledger.LedgerError: the budget does not suffice, or the name was used before.
+        """
+        run, classes = self._begin_fit(), _check_classes(self.classes)
+        numbers = _columns.category_numbers(classes, _read_targets(self, y))
+        self._tune(run, X, np.maximum(numbers, -1), len(classes))
+        self.classes_ = np.asarray(classes)
+        return self
+
+    def predict(self, X: Rows) -> np.ndarray:
+        """The most probable class of each row, ``(n,)``."""
+        scores = self._scores(X)
+        indices = scores[:, 0] > 0 if scores.shape[1] == 1 else np.argmax(scores, axis=1)
+        return self.classes_[indices.astype(int)]
+
+    def predict_proba(self, X: Rows) -> np.ndarray:
+        """The probability of each class, ``(n, k)``."""
+        scores = self._scores(X)
+        if scores.shape[1] > 1:
+            return softmax(scores, axis=1)
+        return np.column_stack([expit(-scores[:, 0]), expit(scores[:, 0])])
+
+
+class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
+    """Train a private regression on a table and tune its settings, all under one ``epsilon``.
+
+    The regression of ``PrivateClassifier``: least squares, by a linear model or a perceptron.
+
+    Formal guarantee: the same as that of ``PrivateClassifier``.
+
+    >>> import numpy as np
+    >>> from jaxdpbo import space
+    >>> from jaxdpbo.integrations.sklearn import PrivateRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(size=(2000, 2))
+    >>> y = 10 * X[:, 0] + rng.normal(size=2000)
+    >>> model = PrivateRegressor(space.real(0, 1), target_range=(0, 12), epsilon=2, delta=1e-5).fit(X, y)
+    >>> bool(model.score(X, y) > 0.5)
+    True
+
+    Args:
+      columns: see ``PrivateClassifier``.
+      target_range: ``(low, high)``, chosen without the data. Targets outside count as its ends. Rows without a target
+        do not train.
+      epsilon: the budget, for the settings and the model, with ``delta``.
+      delta: in (0, 1), far below 1 over the number of rows.
+      settings: see ``PrivateClassifier``.
+      cap: see ``PrivateClassifier``.
+      ledger: see ``PrivateClassifier``.
+      run: see ``PrivateClassifier``.
+
+    Attributes:
+      guarantee_: the guarantee, see ``Guarantee``.
+      setting_: the chosen setting.
+      error_: the mean squared error on the rows held out, over the square of the width of the range, noised. A row
+        without a target counts as 0.5.
+      error_deviation_: see ``PrivateClassifier``.
+      note_: see ``PrivateClassifier``.
+      model_: the layers, each ``(weights, bias)``.
+      report_: the record of the model, to sign, see ``report.Report``.
+      encoding_: the public dimensions of the columns.
+      public_: the number of users, which is that of the rows, and the settings to choose from.
+      target_range_: ``(low, high)``.
+    """
+
+    def __init__(
+        self,
+        columns: Columns,
+        *,
+        target_range: ArrayLike,
+        epsilon: float,
+        delta: float,
+        settings: Sequence[dict[str, Any]] | None = None,
+        cap: int | None = None,
+        ledger: Recording | None = None,
+        run: Execution | None = None,
+    ):
+        """Keep the arguments; ``fit`` checks them."""
+        self.columns = columns
+        self.target_range = target_range
+        self.epsilon = epsilon
+        self.delta = delta
+        self.settings = settings
+        self.cap = cap
+        self.ledger = ledger
+        self.run = run
+
+    def fit(self, X: Rows, y: Targets) -> "PrivateRegressor":
+        """Tune and train, and spend the budget; errors as of ``PrivateClassifier.fit``.
+
+        Args:
+          X: a data frame, or an array ``(n, d)``.
+          y: a number for each row.
+        """
+        run, (low, high) = self._begin_fit(), checks.interval("target_range", self.target_range)
+        targets = _columns.real_numbers(_read_targets(self, y))
+        with np.errstate(all="ignore"):  # as ``_columns`` does
+            scaled = (np.clip((targets - low) / (high - low), 0.0, 1.0) - TARGET_OFFSET).astype(np.float32)
+        self._tune(run, X, scaled, 0)
+        self.target_range_ = low, high
+        return self
+
+    def predict(self, X: Rows) -> np.ndarray:
+        """The prediction for each row, ``(n,)``, inside the range of targets."""
+        scores, (low, high) = self._scores(X), self.target_range_
+        return low + (high - low) * np.clip(TARGET_OFFSET + scores[:, 0], 0.0, 1.0)
+
+
+def _few_rows_note(rows: int) -> str:
+    """A warning by the public number of rows, or ""."""
+    if rows >= FEW_USERS:
+        return ""
+    return (
+        f"{rows} rows are fewer than {FEW_USERS}: unless the budget is large, the model may predict no better than a "
+        "constant; compare error_ with the error of a constant, and collect more rows"
+    )
+
+
+def _check_classes(classes: Any) -> list[Any]:
+    """The classes in order, as scikit-learn's metrics expect them."""
+    if classes is None or isinstance(classes, str) or not isinstance(classes, Iterable):
+        raise TypeError(f"classes must list all labels, such as classes=('no', 'yes'), got {classes!r}")
+    labels = list(classes)
+    label_types = {
+        str if isinstance(label, str) else bool if isinstance(label, (bool, np.bool_)) else float for label in labels
+    }
+    if len(labels) < 2 or len(label_types) > 1 or any(np.ndim(label) for label in labels):
+        raise ValueError(f"classes must be two labels or more, all text or all numbers, got {labels!r}")
+    _columns.check_choices("classes", labels)
+    return np.unique(np.asarray(labels)).tolist()
+
+
+def _read_targets(estimator: Any, y: Targets) -> Any:
+    """The targets as a list or an array ``(n,)``; no value is looked at."""
+    if y is None:
+        raise ValueError(f"{type(estimator).__name__} requires y to be passed, but the target y is None")
+    targets = losses.to_column(y)
+    if isinstance(targets, Sequence):  # their values would choose a dtype
+        return list(targets)
+    array = _to_array(targets)
+    if array.ndim not in (1, 2) or array.shape[1:] not in ((), (1,)):
+        raise ValueError(f"y must have shape (n,), got {array.shape}")
+    _refuse_complex(array)
+    return column_or_1d(array, warn=True)
+
+
+def _read_table(X: Any) -> _Table:
+    """Read the columns of a data frame or an array; errors name types and shapes, and no value."""
+    if hasattr(X, "columns") and hasattr(X, "dtypes"):
+        names = list(X.columns)
+        columns = [X.iloc[:, place] if hasattr(X, "iloc") else X[name] for place, name in enumerate(names)]
+        if not names:
+            raise ValueError("X must have at least one column, got a data frame without any")
+        return _Table(names, [column.dtype for column in columns], [_to_array(column) for column in columns])
+    if isinstance(X, Sequence) or hasattr(X, "columns"):
+        raise TypeError(
+            f"X must be a data frame of pandas or polars, or an array, got {type(X).__name__}: the values of a list "
+            "would choose its shape and dtype"
+        )
+    if not issparse(X):
+        X = _to_array(X)
+        _refuse_complex(X)
+        if X.ndim != 2:
+            raise ValueError(f"X must have shape (n, d), got {X.shape}. Reshape your data")
+    any_dtype: Any = None
+    X = check_array(X, dtype=any_dtype, ensure_all_finite=False)
+    count = X.shape[1]
+    return _Table(list(range(count)), [X.dtype] * count, [X[:, place] for place in range(count)])
+
+
+def _refuse_complex(array: np.ndarray) -> None:
+    if array.dtype.kind == "c":
+        raise ValueError(f"Complex data not supported: X and y must be real, got {array.dtype}")
+
+
+def _to_array(column: Any) -> np.ndarray:
+    """Convert a column to an array, of objects unless the dtype is NumPy's: NumPy would choose by private values."""
+    if isinstance(column, np.ma.MaskedArray):
+        values = np.array(column.data, dtype=object)  # a copy
+        values[np.ma.getmaskarray(column)] = None
+        return values
+    dtype = getattr(column, "dtype", None)
+    if isinstance(dtype, np.dtype) or (dtype is None and hasattr(column, "__array__")):
+        return np.asarray(column)
+    return np.asarray(column, dtype=object)

@@ -1,0 +1,137 @@
+"""The page of a report: HTML with its style and its drawing inside, for screens, notebooks and two sheets of A4."""
+
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+from jaxdpbo import rounding
+
+STYLE = """
+.jaxdpbo { color: #1a1a1a; background: #fff; font: 15px/1.45 system-ui, sans-serif; max-width: 52em; margin: 0 auto;
+  padding: 1em; }
+.jaxdpbo h1 { font-size: 1.5em; margin: 0 0 .2em; padding: 0; }
+.jaxdpbo h2 { font-size: 1.1em; margin: 1.2em 0 .3em; padding: 0; border-radius: 0; border-bottom: 1px solid #ccc; }
+.jaxdpbo p { margin: .3em 0; }
+.jaxdpbo .main { font-size: 1.15em; font-weight: 600; }
+.jaxdpbo .not { color: #9a1c1c; font-weight: 600; }
+.jaxdpbo .small { color: #555; font-size: .85em; overflow-wrap: anywhere; }
+.jaxdpbo table { border-collapse: collapse; width: 100%; }
+.jaxdpbo th, .jaxdpbo td { text-align: left; vertical-align: top; padding: .2em .5em .2em 0;
+  border-bottom: 1px solid #eee; }
+.jaxdpbo td { overflow-wrap: break-word; }
+.jaxdpbo .facts td:last-child { overflow-wrap: anywhere; }
+.jaxdpbo td.sign { border-bottom: 1px solid #1a1a1a; min-width: 9em; }
+@media screen and (max-width: 40em) { .jaxdpbo table { font-size: .85em; } .jaxdpbo td.sign { min-width: 4em; } }
+.jaxdpbo .sides { display: flex; flex-wrap: wrap; gap: 1.5em; align-items: flex-start; }
+.jaxdpbo .sides > * { flex: 1 1 15em; }
+@media print { @page { size: A4; margin: 14mm; } .jaxdpbo { font-size: 9.5pt; padding: 0; max-width: none; }
+  .jaxdpbo tr, .jaxdpbo .sides { break-inside: avoid; } }
+"""
+SIDE, MARGIN = 200, 34  # of the drawing, in pixels
+
+
+def page(facts: dict[str, Any]) -> str:
+    """A whole file; ``facts``: of ``Report.to_dict``."""
+    title = escape(f"Privacy record: {facts['title']}")
+    head = f'<head><meta charset="utf-8"><title>{title}</title>'
+    head += '<meta name="viewport" content="width=device-width"></head>'
+    return f'<!doctype html>\n<html lang="en">\n{head}\n<body>\n{fragment(facts)}\n</body>\n</html>\n'
+
+
+def fragment(facts: dict[str, Any]) -> str:
+    """The record alone, with its style, for a cell of a notebook."""
+    parts = [f"<h1>Privacy record: {escape(facts['title'])}</h1>"]
+    parts += [_guarantee(guarantee) for guarantee in facts["guarantees"]] or [
+        "<p class='main'>Nothing was released.</p>"
+    ]
+    if facts["spends"]:
+        parts += ["<h2>Budget</h2>", _table(facts["spends"][0], facts["spends"][1:])]
+    parts += [_assumptions(facts["guarantees"]), "<h2>Release</h2>", _pairs(facts)]
+    parts += ["<h2>Approval</h2>", _table(("name and role", "date", "signature"), [("\u00a0",) * 3] * 2, sign=3)]
+    return f'<style>{STYLE}</style>\n<div class="jaxdpbo">\n' + "\n".join(parts) + "\n</div>"
+
+
+def _guarantee(guarantee: dict[str, Any]) -> str:
+    lines = [
+        f"<h2>{escape(_capital(guarantee['protects']))}</h2>",
+        f'<p class="main">{escape(guarantee["sentence"])}</p>',
+    ]
+    if "epsilon" in guarantee:
+        delta, before = rounding.shorten_up(guarantee["delta"]), guarantee["epsilon before the release"]
+        at = f"epsilon = {guarantee['epsilon']} at delta = {delta}, for {guarantee['neighbours']}."
+        at += f" Before the release was known: {before}." if before != guarantee["epsilon"] else ""
+        lines.append(f"<p>{escape(at)}</p>")
+    if guarantee["does not protect"]:
+        lines.append(f'<p class="not">NOT protected: {escape(guarantee["does not protect"])}.</p>')
+    if "epsilon" in guarantee:
+        groups = [
+            (_people(size), *(("no bound", "") if epsilon == "inf" else (epsilon, delta)))
+            for size, epsilon, delta in guarantee["groups"]
+        ]
+        table = _table(("replaced together", "epsilon", "delta"), groups)
+        lines.append(f'<div class="sides">{_drawing(*guarantee["detection rates"])}<div>{table}</div></div>')
+    lines.append(f'<p class="small">In full: {escape(guarantee["claim"])}</p>')
+    return "\n".join(lines)
+
+
+def _people(size: int) -> str:
+    return {1: "1 user", 4: "4 users, such as a household"}.get(size, f"{size} users")
+
+
+def _assumptions(guarantees: Sequence[dict[str, Any]]) -> str:
+    rows = {row["assumption"]: row["checked by"] for guarantee in guarantees for row in guarantee["assumptions"]}
+    if not rows:
+        return ""
+    table = _table(
+        ("assumption", "who can check", "checked by, date"), [(*row, "\u00a0") for row in rows.items()], sign=1
+    )
+    return f"<h2>The guarantee holds if</h2>\n{table}"
+
+
+def _pairs(facts: dict[str, Any]) -> str:
+    rows = [*facts["details"].items()]
+    if facts["fingerprint of the release"]:
+        rows.append(("SHA-256 of the release", facts["fingerprint of the release"]))
+    rows += [
+        ("record made", facts["created"]),
+        ("software", ", ".join(" ".join(pair) for pair in facts["versions"].items())),
+    ]
+    return _table((), rows).replace("<table>", "<table class=facts>", 1)
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[Any]], sign: int = 0) -> str:
+    """A table; the last ``sign`` cells of a row are lines to write on."""
+    head = "".join(f"<th>{escape(str(cell))}</th>" for cell in header)
+    lines = [f"<tr>{head}</tr>"] * bool(header)
+    for row in rows:
+        cells = [
+            f"<td{' class=sign' if place >= len(row) - sign else ''}>{escape(str(cell))}</td>"
+            for place, cell in enumerate(row)
+        ]
+        lines.append(f"<tr>{''.join(cells)}</tr>")
+    return f"<table>{''.join(lines)}</table>"
+
+
+def _drawing(false_alarms: Sequence[float], detections: Sequence[float]) -> str:
+    """The most that an attacker detects, by the rate of false alarms; the diagonal is guessing."""
+
+    def place(x: float, y: float) -> str:
+        return f"{MARGIN + SIDE * x:.1f},{8 + SIDE * (1 - y):.1f}"
+
+    line = " ".join(place(x, y) for x, y in zip([0.0, *false_alarms], [0.0, *detections], strict=True))
+    low, high = place(0, 0), place(1, 1)
+    (left, bottom), (right, top) = low.split(","), high.split(",")
+    return (
+        f'<svg viewBox="0 0 {SIDE + MARGIN + 8} {SIDE + MARGIN + 10}" style="max-width: 260px" role="img" '
+        'aria-label="Detections by false alarms">'
+        f'<rect x="{left}" y="{top}" width="{SIDE}" height="{SIDE}" fill="none" stroke="#bbb"/>'
+        f'<line x1="{left}" y1="{bottom}" x2="{right}" y2="{top}" stroke="#999" stroke-dasharray="3 3"/>'
+        f'<polyline points="{line}" fill="none" stroke="#1f5fa8" stroke-width="2"/>'
+        f'<text x="{left}" y="{SIDE + 24}" font-size="11">false alarms (dashed: guessing)</text>'
+        f'<text x="-{SIDE}" y="{MARGIN - 8}" font-size="11" transform="rotate(-90)">detections, at most</text>'
+        "</svg>"
+    )
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,195 @@
+"""What all silos agree to before a run: the algorithm, its settings, who takes part, and how often a silo answers."""
+
+import base64
+import hashlib
+from functools import cached_property, partial
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from jaxdpbo import checks, sensitivity, types
+from jaxdpbo.accounting import noise_shares
+from jaxdpbo.drivers import compiled_steps, table_scan
+from jaxdpbo.guarantee import assumptions, composed_guarantee
+from jaxdpbo.guarantee import guarantees as _guarantee
+from jaxdpbo.ledger.fingerprints import fingerprint
+from jaxdpbo.noise import calibration
+from jaxdpbo.noise.mechanisms import tables
+from jaxdpbo.silos.messages import Credential, Request, write_leaves
+from jaxdpbo.silos.roster import Roster
+from jaxdpbo.tables import table
+from jaxdpbo.types import Algorithm, Query
+
+NOT_A_SUM = (
+    "algorithm must add noise to a sum over users, such as dp_gibo.algorithm: a choice among candidates would show the "
+    "sums to one of the silos"
+)
+PRIVATE_SCALE = "clip_norm and loss_range must be numbers: the counts behind 'private' would reach the server unmasked"
+
+
+class SiloGuarantees(NamedTuple):
+    """The guarantees of a run, each for all users of all silos.
+
+    Attributes:
+      server: against the server, and against everybody else who is no silo and knows no silo's noise.
+      colluding: against ``agreement.colluding`` silos that join what they know with the server. A single silo is one of
+        these: a silo knows its own noise. Each silo charges this guarantee to its ledger.
+      broken_masks: against somebody who removed all masks: the share of noise of a user's own silo alone protects.
+    """
+
+    server: _guarantee.Guarantee
+    colluding: _guarantee.Guarantee
+    broken_masks: _guarantee.Guarantee
+
+
+class Agreement:
+    """The public terms of a run; made by ``agree``."""
+
+    def __init__(
+        self, run: str, algorithm: Algorithm, config: object, roster: Roster, answers: int, colluding: int
+    ) -> None:
+        """Keep the checked terms."""
+        self.run, self.algorithm, self.roster = run, algorithm, roster
+        self.config: Any = config
+        self.answers, self.colluding = answers, colluding
+
+    def __repr__(self) -> str:
+        """Show the public terms."""
+        return f"Agreement({self.run!r}, {len(self.roster.members)} silos, {self.answers} answers)"
+
+    @cached_property
+    def digest(self) -> bytes:
+        """The SHA-256 of all terms, equal in all silos with the same versions of Python and of the libraries."""
+        terms = self.run, self.algorithm, self.config, self.roster, self.answers, self.colluding
+        return hashlib.sha256(fingerprint(terms).encode()).digest()
+
+    @property
+    def shares(self) -> int:
+        """The number of shares of noise that every sum has at least."""
+        return len(self.roster.members) - self.roster.missing
+
+    @property
+    def share_sigma(self) -> int:
+        """The width of the noise that a silo adds."""
+        return noise_shares.share_sigma(self.config.budget.sigma, self.shares)
+
+    @cached_property
+    def template(self) -> Query:
+        """A query of the run, for its shapes and dtypes."""
+        key = jax.random.key(0)
+        state = jax.jit(self.algorithm.init)(key, self.config)
+        return jax.tree.map(np.asarray, compiled_steps.ask(self.algorithm, key, self.config, state))
+
+    @cached_property
+    def largest_request(self) -> int:
+        """The most bytes of a request, twice the longest honest one: refusals of somewhat longer ones have reasons."""
+        leaves = write_leaves([np.asarray(leaf)[None] for leaf in jax.tree.leaves(self.template)])
+        key = Credential(base64.b64encode(bytes(32)).decode(), base64.b64encode(bytes(64)).decode())
+        request = Request(self.run, self.config.steps, self.answers, dict.fromkeys(self.roster.names, key), leaves)
+        return 2 * len(request.to_bytes())
+
+    @cached_property
+    def guarantees(self) -> SiloGuarantees:
+        """What the run guarantees if each silo answers ``answers`` times."""
+        return SiloGuarantees(
+            self._guarantee(self.shares), self._guarantee(self.shares - self.colluding), self._guarantee(1)
+        )
+
+    def _guarantee(self, shares: int) -> _guarantee.Guarantee:
+        """The guarantee of all answers by the noise of so many shares."""
+        budget, sigma = self.config.budget, self.share_sigma
+        releases = self.answers * budget.releases
+        distance = sensitivity.integer_sum(int(budget.radius))
+        level = noise_shares.discrete_gaussian_mu(distance, shares * sigma**2, releases)
+        numbers = releases * budget.dimension
+        drawn = numbers * len(self.roster.members) * tables.gaussian_total_variation(sigma)
+        return composed_guarantee.guarantee_from_stages(
+            [(composed_guarantee.RELEASES, "gaussian", level)],
+            _guarantee.USERS,
+            assumptions=(
+                assumptions.RANDOM_BITS,
+                assumptions.PUBLIC_CONFIG,
+                assumptions.SEPARABLE_LOSSES,
+                *((assumptions.MASKS,) if shares > 1 else ()),
+                assumptions.ONE_SILO,
+            ),
+            total_variation=drawn + noise_shares.share_total_variation(len(self.roster.members), numbers),
+        )
+
+
+def agree(
+    run: str,
+    algorithm: Algorithm,
+    config: object,
+    roster: Roster,
+    *,
+    answers: int | None = None,
+    colluding: int = 1,
+) -> Agreement:
+    """Check the terms of a run among silos.
+
+    >>> import base64
+    >>> from jaxdpbo import dp_gibo, silos
+    >>> cards = [silos.Member(name, 100, base64.b64encode(name.encode() * 32).decode()) for name in "ABC"]
+    >>> config = dp_gibo.config(users=300, steps=5, mu=1.0, bounds=[(0, 6)] * 3, clip_norm=1.0, memory="none")
+    >>> agreement = silos.agree("march", dp_gibo.algorithm, config, silos.make_roster(cards))
+    >>> agreement.guarantees.server.level < agreement.guarantees.colluding.level < 1.3
+    True
+
+    Args:
+      run: a name for the run, new for each run.
+      algorithm: ``dp_gibo.algorithm``, or private evaluations of any inner algorithm.
+      config: of the algorithm, for the users of all silos, with exact noise, and without memory of users.
+      roster: of ``make_roster``.
+      answers: the most sums that a silo takes part in, the steps of the config by default. A sum that fails because a
+        silo is gone counts: give more than the steps to repeat such sums.
+      colluding: the most silos that join what they know, 1 or more, for ``guarantees.colluding``.
+
+    Raises:
+      ValueError: a term out of range, an algorithm or a config that silos cannot run, or other numbers of users.
+    """
+    if not isinstance(run, str) or not run:
+        raise ValueError(f"run must be a name, got {run!r}")
+    budget = getattr(config, "budget", None)
+    if algorithm.contribute is None or algorithm.perturb is None or not isinstance(budget, calibration.SumBudget):
+        raise ValueError(NOT_A_SUM)
+    if budget.scale is not None:
+        raise ValueError(PRIVATE_SCALE)
+    if budget.noise != "exact":
+        raise ValueError(table_scan.NOT_EXACT)
+    if budget.users != roster.users:
+        raise ValueError(f"config must be of the {roster.users} users of all silos, got {budget.users}")
+    answers = checks.size("answers", budget.steps if answers is None else answers, minimum=budget.steps)
+    colluding = checks.size("colluding", colluding)
+    agreement = Agreement(run, algorithm, config, roster, answers, colluding)
+    if colluding >= agreement.shares:
+        raise ValueError(f"colluding must be fewer than the {agreement.shares} silos of a sum, got {colluding}")
+    noise_shares.share_sigma(budget.sigma, agreement.shares)
+    _expect_no_memory(agreement)
+    try:
+        make_zeros(agreement, agreement.template)
+    except ValueError:
+        raise ValueError("algorithm must take one loss for each user and point, not a gradient") from None
+    return agreement
+
+
+def make_zeros(agreement: Agreement, query: Query) -> Any:
+    """The total of no user, from shapes alone.
+
+    Raises:
+      ValueError: the algorithm takes other values than one loss for each user and point.
+    """
+    stacked = jax.tree.map(lambda leaf: np.asarray(leaf)[None], query)
+    values = jax.ShapeDtypeStruct((1, len(query.points), table.BATCH), query.points.dtype)
+    present = jax.ShapeDtypeStruct((table.BATCH,), bool)
+    total = jax.eval_shape(
+        partial(table_scan.total_of_values, agreement.algorithm, False), agreement.config, stacked, values, present
+    )
+    return table_scan.zeros_of_shapes(total)
+
+
+def _expect_no_memory(agreement: Agreement) -> None:
+    """Raise a ValueError if users must remember something between steps."""
+    state = jax.jit(agreement.algorithm.init)(jax.random.key(0), agreement.config)
+    types.history(agreement.algorithm, agreement.config, state, agreement.template)

@@ -1,0 +1,150 @@
+"""Dask data frames as a table."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+
+from jaxdpbo import checks, silence, user_values
+from jaxdpbo.tables import engine as _engine
+from jaxdpbo.tables import identity, table
+from jaxdpbo.tables import people as _people
+from jaxdpbo.tables.table import Columns
+
+RANDOM = {"Sample", "Split"}  # expressions that may select other rows when a worker computes a partition again
+
+
+class DaskTable(_engine.EngineTable):
+    """A Dask data frame as a table, made by ``dask``."""
+
+    engine = "dask"
+
+    def __init__(self, frame: object, users: int | None, names: list[str], people: _people.People | None) -> None:
+        self._frame: Any = frame
+        super().__init__(users, names, people)
+
+    def _count(self) -> int:
+        return len(self._frame)
+
+    def _sums(self, task: _engine.Task) -> list[_engine.PartitionSum]:
+        dask = checks.extra("dask", "dask", "tables.dask")
+        shared, add = dask.delayed(task, pure=False), dask.delayed(_add_frame, pure=False)
+        return list(dask.compute(*(add(shared, *part) for part in enumerate(self._frame.to_delayed()))))
+
+    def _sums_of_people(self, split: _engine.Split, task: _engine.PeopleTask) -> list[_engine.PartitionSum]:
+        """The tasks are the library's own, since a shuffle of Dask may convert values."""
+        dask = checks.extra("dask", "dask", "tables.dask")
+        count = len(_people.ranges(task.people, _people.WORKER_SLOTS))
+        cut = dask.delayed(_split_frame, pure=False, nout=count)
+        shared_split, shared_task, add = (dask.delayed(work, pure=False) for work in (split, task, _add_pieces))
+        pieces = [cut(shared_split, part, self._names, task.people) for part in self._frame.to_delayed()]
+        ranges = enumerate(zip(*pieces, strict=True))
+        return list(dask.compute(*(add(shared_task, number, list(rows)) for number, rows in ranges)))
+
+
+def dask(
+    frame: object,
+    *,
+    columns: Sequence[str] | None = None,
+    users: int | None = None,
+    person: str | None = None,
+    max_rows: int | None = None,
+) -> DaskTable:
+    """Open a Dask data frame as a table, a row for each user. Needs the extra ``dask``.
+
+    A scan computes the frame's partitions where your Dask client computes, and sums each in a worker. Without a run, a
+    table gives no guarantee: its rows are NOT private. Dask moves raw rows and raw sums between workers: see the page
+    on engines for encryption.
+
+    >>> import dask.dataframe, pandas
+    >>> from jaxdpbo import tables
+    >>> visits = pandas.DataFrame({"age": [31.0, 54.0, None], "visits": [2, 7, 1]})
+    >>> tables.dask(dask.dataframe.from_pandas(visits, npartitions=2))
+    dask(users=3, columns=['age', 'visits'])
+
+    Args:
+      frame: a ``dask.dataframe.DataFrame``. Its partitions must hold the same rows whenever they are computed. A row
+        that the frame holds twice is two users. The files of ``read_parquet`` are compared: a second name of a file is
+        refused. Files that you read by ``from_map`` or ``from_delayed``, or before ``persist``, are not seen.
+      columns: the names of the columns to read; all by default. Each holds numbers or Booleans. They become floats; a
+        missing value becomes NaN.
+      users: the number of rows, public. If you leave it out, opening the table counts the rows.
+      person: see ``parquet``; ``users`` is then the number of people. Each scan moves rows between workers.
+      max_rows: see ``parquet``.
+
+    Raises:
+      TypeError: an argument is of another type.
+      ValueError: there is no row or column, a column does not hold numbers, ``person`` does not hold integers, or the
+        frame samples at random, or reads one Parquet file under two names.
+      tables.TableError: Dask failed to count the rows.
+      ImportError: Dask is missing.
+    """
+    module = checks.extra("dask.dataframe", "dask", "tables.dask")
+    if not isinstance(frame, module.DataFrame):
+        raise TypeError(f"frame must be a dask.dataframe.DataFrame, got {type(frame).__name__}")
+    return _open(frame, columns, users, _people.check_people(person, max_rows, users, rows_counted=True))
+
+
+def _open(frame: Any, columns: Sequence[str] | None, users: int | None, people: _people.People | None) -> DaskTable:
+    person = [] if people is None else [people.column]
+    names = table.select_names(columns, [name for name in frame.columns if name not in person])
+    for name in person:
+        _people.expect_integers("frame", name, name in frame.columns and frame.dtypes[name].kind in "iu")
+    for name in names:
+        if frame.dtypes[name].kind not in "biuf":
+            raise ValueError(
+                f"column {name!r} must hold numbers, got {frame.dtypes[name]}: leave it out by columns=, or encode it"
+            )
+    expressions = list(_expressions(frame.expr))
+    identity.expect_files_once("frame", *map(_files, expressions))
+    if RANDOM & {type(inner).__name__ for inner in expressions}:
+        raise ValueError(
+            "frame must hold the same rows whenever a worker computes it: write the sample to files, and read these"
+        )
+    return DaskTable(frame[[*person, *names]], users, names, people)
+
+
+def _files(expression: Any) -> list[str]:
+    """The files that an expression itself reads, by Dask's own readers of Parquet."""
+    read = expression._dataset_info if hasattr(type(expression), "_dataset_info") else {}
+    if "ds" in read:
+        return read["ds"].files
+    return [part.fragment.path for part in read.get("fragments", ())]  # with filesystem="arrow"
+
+
+def _expressions(expression: Any) -> Iterator[Any]:
+    """An expression and all that it is made of, each once: expressions share parts."""
+    waiting, seen = [expression], set()
+    while waiting:
+        inner = waiting.pop()
+        if inner._name not in seen:
+            seen.add(inner._name)
+            yield inner
+            waiting.extend(inner.dependencies())
+
+
+def _add_frame(task: _engine.Task, partition: int, frame: Any) -> _engine.PartitionSum:
+    return task(partition, _read(frame, list(frame.columns)))
+
+
+def _split_frame(split: _engine.Split, frame: Any, names: list[str], people: _people.People) -> list[_people.Rows]:
+    return split(_read_people(frame, names, people))
+
+
+def _add_pieces(task: _engine.PeopleTask, number: int, pieces: list[_people.Rows]) -> _engine.PartitionSum:
+    return task(number, pieces)
+
+
+def _read(frame: Any, names: list[str]) -> Iterator[Columns]:
+    """The columns of a pandas data frame. A generator, so that a failure is the task's."""
+    dtype = jnp.result_type(float)
+    with silence.silence():
+        columns = {name: user_values.to_numbers(frame[name]).astype(dtype) for name in names}
+    yield columns
+
+
+def _read_people(frame: Any, names: list[str], people: _people.People) -> Iterator[_people.Rows]:
+    with silence.silence():
+        persons = _people.to_persons(user_values.to_numbers(frame[people.column]))
+    for columns in _read(frame, names):
+        yield _people.Rows(persons, columns)

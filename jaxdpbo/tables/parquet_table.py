@@ -1,0 +1,179 @@
+"""Parquet files as a table: read in parts, so that memory holds a few parts and never the file."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from jaxdpbo import checks
+from jaxdpbo.tables import arrow, identity, table
+from jaxdpbo.tables import people as _people
+from jaxdpbo.tables.table import BATCH, Columns, Partial, Sum, TableError, UnreadError
+
+PART = 8 * BATCH  # rows of a read
+Files: TypeAlias = dict[str, tuple[Any, ...]]  # rows, bytes, the time of the last change, and what the file is
+Source: TypeAlias = str | Path | Sequence[str | Path]
+
+
+class ParquetTable(table.Table):
+    """Parquet files as a table, made by ``parquet``. A pickle holds paths and no rows."""
+
+    def __init__(
+        self, source: list[str], columns: dict[str, tuple[int, ...]], files: Files, people: _people.People | None
+    ) -> None:
+        self._source, self._columns, self._files, self._people = source, columns, files, people
+
+    def __repr__(self) -> str:
+        """Show names and the number of users."""
+        return table.describe("parquet", self)
+
+    @property
+    def users(self) -> int:
+        """``n``, the number of rows by the files' metadata, or the number of people that you gave."""
+        return sum(rows for rows, *_ in self._files.values()) if self._people is None else self._people.users
+
+    @property
+    def columns(self) -> dict[str, tuple[int, ...]]:
+        """The shape of a user's row in each column."""
+        return _people.row_shapes(self._columns, self._people)
+
+    def add(self, partial: Partial) -> Sum:
+        """Sum ``partial`` over all batches, see ``Table``."""
+        return table.add_batches(partial, table.batches(self._users_parts(self._open())))
+
+    def _open(self) -> Any:
+        """The data set of a scan, of the same files as the table. Raise an UnreadError: no row is read yet."""
+        try:
+            dataset = _dataset(self._source)
+            self._expect_same(dataset)
+        except TableError as error:
+            failure = str(error)
+        else:
+            return dataset
+        raise UnreadError(failure)
+
+    def _users_parts(self, dataset: Any) -> Iterator[Columns]:
+        """Parts with a row for each user. People are cut into ranges that fit in memory, a reading for each."""
+        if self._people is None:
+            yield from self._parts(dataset)
+            return
+        for first, last in _people.ranges(self._people, _people.SLOTS):
+            yield _people.group_rows(self._parts(dataset), self._people, first, last)
+
+    def _parts(self, dataset: Any) -> Iterator[Any]:
+        """The rows of all files, some at a time. No error of the reader is passed on, since it may quote values."""
+        parts = self._read(dataset)
+        while (part := table.call("a file of the table could not be read", next, parts, None)) is not None:
+            yield part
+        self._expect_same(dataset)
+
+    def _read(self, dataset: Any) -> Iterator[Any]:
+        """Read each file in its own types: a cast between integers and floats could fail for a single value."""
+        names, people = list(self._columns), self._people
+        selected = names if people is None else [people.column, *names]
+        for fragment in dataset.get_fragments():
+            scanner = fragment.scanner(columns=selected, batch_size=PART, batch_readahead=2)
+            for part in scanner.to_batches():
+                if part.num_rows:
+                    yield arrow.to_columns(part, names) if people is None else arrow.to_people(part, names, people)
+
+    def _expect_same(self, dataset: Any) -> None:
+        if _files(dataset) != self._files:
+            raise TableError("a file of the table has changed since the table was opened: open the table again")
+
+
+def parquet(
+    source: Source,
+    columns: Sequence[str] | None = None,
+    *,
+    users: int | None = None,
+    person: str | None = None,
+    max_rows: int | None = None,
+) -> ParquetTable:
+    """Open Parquet files as a table, a row for each user. Needs the extra ``table``.
+
+    A scan reads the columns that you name, in parts: memory holds a few parts, or row groups if these are larger.
+    Opening reads the files' metadata alone. Without a run, a table gives no guarantee: its rows are NOT private.
+
+    >>> import pathlib, tempfile
+    >>> import numpy as np, pyarrow as pa, pyarrow.parquet
+    >>> from jaxdpbo import tables
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "visits.parquet"
+    >>> pyarrow.parquet.write_table(pa.table({"age": [31.0, 54.0, None], "visits": [2, 7, 1]}), path)
+    >>> tables.parquet(path)
+    parquet(users=3, columns=['age', 'visits'])
+
+    Args:
+      source: a file, a folder of files, a list of files, or an address such as "s3://bucket/folder" that pyarrow opens.
+        Each file once: on this machine two names of one file are seen by device and inode, elsewhere as text. A copy of
+        a file is not seen, and counts its users again.
+      columns: the names of the columns to read; all by default. Each holds numbers, Booleans, or lists of numbers of
+        one fixed length. They become floats; a missing value becomes NaN.
+      users: with ``person``, the number of people, public. Otherwise the number of rows is the number of users.
+      person: the column with the number of each row's person, an integer in ``[0, users)``, if a user has several
+        rows. Rows with other numbers are left out. Columns then have the shape ``(people, max_rows, ...)``, NaN in
+        slots without a row. A scan reads the files once for each four million slots.
+      max_rows: with ``person``, the most rows of a person to read: the first, sorted by the columns' values in their
+        order.
+
+    Raises:
+      TypeError: ``source`` or ``columns`` are of another type.
+      ValueError: there is no file, row or column; a file lacks a column, or holds another type of values in it; a file
+        has two names, or a folder holds a symbolic link.
+      ImportError: pyarrow is missing.
+    """
+    where = _checked_paths(source)
+    try:
+        dataset = _dataset(where)
+        files = _files(dataset)
+    except TableError as error:
+        raise ValueError(f"source must be Parquet files: {error}") from None
+    people = _people.check_people(person, max_rows, users)
+    names = table.select_names(columns, [name for name in dataset.schema.names if name != person])
+    if not any(rows for rows, *_ in files.values()):
+        raise ValueError("source must hold one row or more")
+    shapes = {name: arrow.row_shape("the first file", dataset.schema, name) for name in names}
+    for fragment in dataset.get_fragments():
+        _expect_schema(fragment, shapes, people)
+    return ParquetTable(where, shapes, files, people)
+
+
+def _expect_schema(fragment: Any, shapes: dict[str, tuple[int, ...]], people: _people.People | None) -> None:
+    """Raise a ValueError if a file has other columns than the first."""
+    for name, shape in shapes.items():
+        if arrow.row_shape(fragment.path, fragment.physical_schema, name) != shape:
+            raise ValueError(f"column {name!r} of {fragment.path} must have the shape {shape}, as in other files")
+    if people is not None:
+        arrow.expect_integers(fragment.path, fragment.physical_schema, people.column)
+
+
+def _checked_paths(source: Source) -> list[str]:
+    paths = [source] if isinstance(source, (str, Path)) else source
+    if not isinstance(paths, (list, tuple)) or not paths or not all(isinstance(path, (str, Path)) for path in paths):
+        raise TypeError(f"source must be a path, or a list of paths, got {source!r}")
+    return [str(path) for path in paths]
+
+
+def _dataset(source: list[str]) -> Any:
+    module = checks.extra("pyarrow.dataset", "table", "tables.parquet")
+    for path in filter(None, map(identity.local_path, source)):
+        if link := identity.find_link(path):
+            raise TableError(f"{link} is a symbolic link, which may lead out of {path} or back into it: list the files")
+    sources = source if len(source) > 1 else source[0]
+    return table.call(f"{', '.join(source)} could not be opened", lambda: module.dataset(sources, format="parquet"))
+
+
+def _files(dataset: Any) -> Files:
+    """The number of rows of each file, its bytes, the time of its last change, and what it is."""
+
+    def read() -> tuple[Files, str]:
+        rows = {}
+        fragments = [(fragment.path, fragment.metadata.num_rows) for fragment in dataset.get_fragments()]
+        infos = dataset.filesystem.get_file_info([path for path, _ in fragments])
+        for (path, count), info in zip(fragments, infos, strict=True):
+            rows[path] = count, info.size, info.mtime_ns, identity.identify(path)
+        return rows, identity.find_repeated(path for path, _ in fragments)
+
+    files, repeated = table.call("the metadata of a file could not be read", read)
+    if repeated:
+        raise TableError(f"{repeated}: name it once")
+    return files

@@ -265,6 +265,7 @@ class Query(NamedTuple):
       work: further inputs of ``contribute``, broadcast to all processes that sum users.
       local: further inputs of ``tell``, not needed by ``contribute``.
       survey: ``()``, True if this step has a first round; None if no step has.
+      active: ``()``, whether a step is left, see ``noise.guard``; None for an algorithm that pays for no step.
     """
 
     points: jax.Array
@@ -273,6 +274,7 @@ class Query(NamedTuple):
     work: Any = ()
     local: Any = ()
     survey: jax.Array | None = None
+    active: Any = None
 
 
 def check_values(

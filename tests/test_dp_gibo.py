@@ -1,7 +1,6 @@
 """DP-GIBO against a per-user NumPy oracle, its noise distribution, its sensitivity, and what it refuses."""
 
 import functools
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -50,12 +49,6 @@ def key(seed=0):
 
 def rbf():
     return kernel_oracle.rbf(np.full(DIMENSION, LENGTHSCALE), 1.0)
-
-
-class Work(NamedTuple):
-    """As much of the work of a query as diagnostics read."""
-
-    active: jax.Array
 
 
 def steps_of(chosen, data, seed=0, finite_from=None):
@@ -366,7 +359,7 @@ def test_a_cap_binds_where_all_of_its_points_leave_the_trace_above_the_tolerance
     total = totals.UserTotal(jnp.zeros(DIMENSION), facts)
     for asked, trace, capped in ((3, 0.2, True), (2, 0.2, False), (3, 0.05, False)):
         local = dp_gibo.run.Local(jnp.zeros((BATCH, DIMENSION)), jnp.zeros((BATCH, BATCH)), jnp.asarray(trace))
-        query = types.Query(local.points, jnp.arange(BATCH) < asked, local=local, work=Work(jnp.asarray(True)))
+        query = types.Query(local.points, jnp.arange(BATCH) < asked, local=local, active=jnp.asarray(True))
         assert bool(dp_gibo.algorithm.inform(chosen, query, total).batch_capped) == capped
 
 

@@ -20,7 +20,7 @@ import optax
 
 from jaxdpbo import arrays, checks, namespace, types
 from jaxdpbo.guarantee import composed_guarantee, guarantees
-from jaxdpbo.noise import calibration, clipping, private_mean, private_scale, totals, wide_integers
+from jaxdpbo.noise import calibration, clipping, guard, private_mean, private_scale, totals, wide_integers
 from jaxdpbo.separable import ByPerson
 from jaxdpbo.surrogate import descent
 from jaxdpbo.types import Algorithm, ArrayLike, Bounds, Memory, Objective, Query, State
@@ -219,7 +219,7 @@ def init(key: jax.Array, config: Config) -> State:
     path = jnp.zeros((config.steps + 1, config.theta0.shape[0]), config.theta0.dtype)
     public = Public(
         step=jnp.zeros((), jnp.int32),
-        budget=calibration.noise_settings(config.budget, config.clip_norm),
+        budget=_settings(config),
         clip_norm=None if config.budget.scale is None else config.clip_norm,
         theta=config.theta0,
         optimizer=config.optimizer(config.step_size).init(config.theta0),
@@ -229,10 +229,9 @@ def init(key: jax.Array, config: Config) -> State:
 
 
 class Work(NamedTuple):
-    """Public inputs of ``contribute``: the ``clip_norm ()``, and whether a step is left: ``active ()``."""
+    """Public inputs of ``contribute``: the ``clip_norm ()``."""
 
     clip_norm: jax.Array
-    active: jax.Array
 
 
 class Facts(NamedTuple):
@@ -246,12 +245,12 @@ def ask(key: jax.Array, config: Config, state: State) -> Query:
     """Query the iterate. Reads ``state.public`` only; ``key`` is unused."""
     del key
     public = state.public
-    active, is_private = _active(config, public), public.clip_norm is not None
+    is_private = public.clip_norm is not None
     return Query(
         public.theta[None],
         jnp.ones(1, bool),
-        work=Work(public.clip_norm if is_private else config.clip_norm, active),
-        survey=active & (public.step == 0) if is_private else None,
+        work=Work(public.clip_norm if is_private else config.clip_norm),
+        survey=public.step == 0 if is_private else None,
     )
 
 
@@ -265,7 +264,6 @@ def contribute(
     =================================  ==================================================
     a user's gradient NaN or infinite  that user counts as zero
     values at a masked point           every user counts as zero
-    a query after step T               zero
     =================================  ==================================================
 
     Args:
@@ -280,7 +278,7 @@ def contribute(
     """
     gradients, radius = _gradients(config, query, values, present), calibration.grid(config.budget)
     total, clipped, nonfinite = clipping.clip_and_sum(gradients, _clip_norm(config, query), radius, present)
-    return totals.UserTotal(totals.only_if(query.work.active, total), Facts(clipped, nonfinite)), memory
+    return totals.UserTotal(total, Facts(clipped, nonfinite)), memory
 
 
 def survey(
@@ -304,10 +302,9 @@ def perturb(key: jax.Array, config: Config, query: Query, whole: totals.UserSum)
     """Add noise to the sum. This function spends the budget: ``mu / sqrt(T)`` a step.
 
     Formal guarantee: ``mu / sqrt(T)``-GDP given the earlier iterates, replace-one on users
-    (``sensitivity.clipped_sum``), for any gradients; no noise at ``mu = inf``. Zeros after step T.
+    (``sensitivity.clipped_sum``), for any gradients; no noise at ``mu = inf``.
     """
-    released = private_mean.perturb_vectors(key, config.budget, whole, _clip_norm(config, query))
-    return totals.only_if(query.work.active, released)
+    return private_mean.perturb_vectors(key, config.budget, whole, _clip_norm(config, query))
 
 
 def tell(config: Config, state: State, query: Query, released: totals.UserSum) -> State:
@@ -316,8 +313,7 @@ def tell(config: Config, state: State, query: Query, released: totals.UserSum) -
     =================================  ==================================================
     case                               result
     =================================  ==================================================
-    ``state.public.step == T``         the state unchanged: nothing more is released
-    started with other noise           the state unchanged: the guarantee is of one budget
+    after step T, or with other noise  the state unchanged, see ``noise.guard``
     another optimizer, box             the run goes on: they act on released values
     =================================  ==================================================
     """
@@ -336,8 +332,7 @@ def tell(config: Config, state: State, query: Query, released: totals.UserSum) -
         optimizer=optimizer,
         path=public.path.at[public.step + 1].set(theta),
     )
-    active = _active(config, public)
-    return State(jax.tree.map(lambda new, old: jnp.where(active, new, old), after, public))
+    return State(after)
 
 
 def inform(config: Config, query: Query, total: totals.UserTotal) -> Info:
@@ -363,16 +358,15 @@ def privacy(config: Config) -> guarantees.Guarantee:
     return composed_guarantee.gdp_guarantee(config.budget, guarantees.USERS)
 
 
-algorithm = Algorithm(
+def _settings(config: Config) -> calibration.NoiseSettings:
+    return calibration.noise_settings(config.budget, config.clip_norm)
+
+
+_steps = Algorithm(
     init, ask, tell, release, privacy, contribute=contribute, perturb=perturb, inform=inform, survey=survey,
     refine=refine,
 )  # fmt: skip
-
-
-def _active(config: Config, public: Public) -> jax.Array:
-    """Return whether a step is left, under the budget at the start of the run."""
-    settings = calibration.noise_settings(config.budget, config.clip_norm)
-    return (public.step < config.steps) & calibration.same_noise(public.budget, settings)
+algorithm = guard.guard_budget(_steps, _settings)
 
 
 def _clip_norm(config: Config, query: Query) -> jax.Array:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from jaxdpbo import arrays, checks, namespace, types
 from jaxdpbo.guarantee import composed_guarantee, guarantees
-from jaxdpbo.noise import calibration, private_mean, totals, wide_integers
+from jaxdpbo.noise import calibration, guard, private_mean, totals, wide_integers
 from jaxdpbo.space import Space
 from jaxdpbo.types import Algorithm, ArrayLike, Memory, Query, State
 
@@ -114,12 +114,10 @@ class Work(NamedTuple):
 
     Attributes:
       inner: for the inner algorithm.
-      searching: ``()``, whether the step belongs to the inner algorithm.
-      estimating: ``()``, whether the step is the estimate. Both are False after the last step.
+      estimating: ``()``, whether the step is the estimate; the others belong to the inner algorithm.
     """
 
     inner: Any
-    searching: jax.Array
     estimating: jax.Array
 
 
@@ -162,8 +160,7 @@ def make_algorithm(inner: Algorithm) -> Algorithm:
     ==========================================  ======================================================
     case                                        result
     ==========================================  ======================================================
-    ``state.public.step == T``                  the state unchanged: nothing more is released
-    started with other noise                    the state unchanged: the guarantee is of one budget
+    after step T, or with other noise           the state unchanged, see ``noise.guard``
     a loss outside the range                    counts as the end of the range
     a loss NaN or infinite                      NaN counts as the middle, infinities as the ends
     ``mu = inf``                                the clipped mean itself: not private
@@ -176,13 +173,10 @@ def make_algorithm(inner: Algorithm) -> Algorithm:
     """
     if inner.contribute is None or inner.perturb is None:
         raise ValueError(f"inner must be {PAYS}")
-    return Algorithm(**{name: types.bind(function, inner) for name, function in FUNCTIONS.items()})
-
-
-def _is_active(inner: Algorithm, config: Config, public: Public) -> jax.Array:
-    """Return whether a step is left under the starting budget, a function of the config alone."""
-    settings = _joint_settings(config, inner.init(jax.random.key(0), config.inner))
-    return (public.step < config.steps) & calibration.same_noise(public.budget, settings)
+    steps = Algorithm(**{name: types.bind(function, inner) for name, function in FUNCTIONS.items()})
+    return guard.guard_budget(
+        steps, lambda config: _joint_settings(config, inner.init(jax.random.key(0), config.inner))
+    )
 
 
 def _joint_settings(config: Config, inside: State) -> calibration.NoiseSettings:
@@ -197,7 +191,7 @@ def _inner_state(state: State) -> State:
 
 
 def _inner_query(query: Query) -> Query:
-    return query._replace(work=query.work.inner)
+    return query._replace(work=query.work.inner, active=query.active & ~query.work.estimating)
 
 
 def _init(inner: Algorithm, key: jax.Array, config: Config) -> State:
@@ -208,15 +202,14 @@ def _init(inner: Algorithm, key: jax.Array, config: Config) -> State:
 
 def _ask(inner: Algorithm, key: jax.Array, config: Config, state: State) -> Query:
     public = state.public
-    active = _is_active(inner, config, public)
     query = inner.ask(key, config.inner, _inner_state(state))
     answer = inner.release(key, config.inner, _inner_state(state)).point
     last = public.step >= config.inner.steps
     return query._replace(
         points=jnp.where(last, answer[None].astype(query.points.dtype), query.points),
         mask=jnp.where(last, jnp.arange(config.batch, dtype=jnp.int32) == 0, query.mask),
-        work=Work(query.work, active & ~last, active & last),
-        survey=None if query.survey is None else query.survey & active & ~last,
+        work=Work(query.work, last),
+        survey=None if query.survey is None else query.survey & ~last,
     )
 
 
@@ -270,20 +263,18 @@ def _perturb(inner: Algorithm, key: jax.Array, config: Config, query: Query, who
 
 def _paid(query: Query, pair: Pair) -> Pair:
     """Keep the part released by this step, and set the other to zero."""
-    return Pair(totals.only_if(query.work.searching, pair.inner), totals.only_if(query.work.estimating, pair.loss))
+    return Pair(totals.only_if(~query.work.estimating, pair.inner), totals.only_if(query.work.estimating, pair.loss))
 
 
 def _tell(inner: Algorithm, config: Config, state: State, query: Query, released: Pair) -> State:
     public = state.public
-    active = (query.work.searching | query.work.estimating) & _is_active(inner, config, public)
-    searching = active & (public.step < config.inner.steps)
     inside = inner.tell(config.inner, _inner_state(state), _inner_query(query), released.inner).public
     loss = private_mean.mean_of_losses(config.budget, released.loss, config.low, config.high)[0]
     after = Public(
-        step=jnp.where(active, public.step + 1, public.step),
+        step=public.step + 1,
         budget=public.budget,
-        inner=jax.tree.map(lambda new, old: jnp.where(searching, new, old), inside, public.inner),
-        loss=jnp.where(active & ~searching, loss, public.loss),
+        inner=inside,
+        loss=jnp.where(query.work.estimating, loss, public.loss),
     )
     return State(after)
 

@@ -53,8 +53,17 @@ def make_zeros(function: Callable[..., Tree], *arguments: Tree) -> Any:
 
 
 def only_if(condition: jax.Array, tree: Leaves) -> Leaves:
-    """Return ``tree`` if the ``condition ()`` holds, otherwise zeros, for parts that a step does not pay for."""
-    return jax.tree.map(lambda leaf: jnp.where(condition, leaf, jnp.zeros_like(leaf)), tree)
+    """Return ``tree`` if the ``condition ()`` holds, otherwise zeros, for parts that a step does not pay for.
+
+    Keys stay: a key in a release is public randomness, and there is no zero of its type.
+    """
+
+    def zero(leaf: jax.Array) -> jax.Array:
+        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            return leaf
+        return jnp.where(condition, leaf, jnp.zeros_like(leaf))
+
+    return jax.tree.map(zero, tree)
 
 
 def _each(function: Callable[..., Any], *trees: Any) -> Any:

@@ -220,7 +220,7 @@ def stage_index(rows: tuple[int, ...], needed: jax.Array) -> jax.Array:
     return sum((jnp.asarray(needed > count, jnp.int32) for count in rows[:-1]), jnp.zeros((), jnp.int32))
 
 
-def write(buffer: jax.Array, rows: jax.Array, start: jax.Array, allowed: jax.Array) -> jax.Array:
+def write(buffer: jax.Array, rows: jax.Array, start: jax.Array, allowed: jax.Array | bool = True) -> jax.Array:
     """Write ``rows (b, ...)`` into ``buffer (m, ...)`` at ``start``; return the buffer unchanged unless ``allowed``.
 
     Only the ``b`` rows are touched, so the buffer is updated in place under jit.

@@ -22,7 +22,6 @@ class Work(NamedTuple):
       clip_norm: ``()``.
       used: ``()``, first memory row for the query's losses.
       kept: memory rows in use, with memory "nearest"; otherwise None.
-      active: ``()``, whether a step is left: otherwise nothing is written.
     """
 
     weights: jax.Array
@@ -30,7 +29,6 @@ class Work(NamedTuple):
     clip_norm: jax.Array
     used: jax.Array
     kept: jax.Array | None
-    active: jax.Array
 
 
 class Facts(NamedTuple):
@@ -56,7 +54,7 @@ def contribute(
     ==============================  =====================================================================
     a user's loss NaN or infinite   that user counts as the zero gradient while the loss is remembered
     values at masked points         ignored
-    a query after step T            zero, and the memory unchanged
+    a query after step T            the memory unchanged
     ==============================  =====================================================================
 
     Args:
@@ -71,7 +69,7 @@ def contribute(
     """
     losses, work = _losses(config, query, values, memory, present), query.work
     if config.memory != "none":
-        memory = gp.write(memory, losses, work.used, work.active)  # before anything is read: in place
+        memory = gp.write(memory, losses, work.used, query.active)  # before anything is read: in place
 
     def clipped_sum(weights: jax.Array, remembered: jax.Array) -> tuple[totals.UserSum, jax.Array, jax.Array]:
         norm, radius = current_clip_norm(config, query), calibration.grid(config.budget)
@@ -88,7 +86,7 @@ def contribute(
         total, clipped, nonfinite = clipped_sum(work.weights, remembered)
     present_losses = losses if present is None else jnp.where(present[None], losses, 0)
     facts = Facts(jnp.sum(present_losses, axis=1), clipped, nonfinite)
-    return totals.UserTotal(totals.only_if(work.active, total), facts), memory
+    return totals.UserTotal(total, facts), memory
 
 
 def survey(
@@ -113,10 +111,9 @@ def perturb(key: jax.Array, config: Config, query: Query, whole: totals.UserSum)
     """Add noise to the sum: Algorithm 1, line 8. This function spends the budget: ``mu / sqrt(T)`` a step.
 
     Formal guarantee: ``mu / sqrt(T)``-GDP given the earlier iterates, replace-one on users (Lemma 3.1;
-    ``sensitivity.clipped_sum``), for any losses; no noise at ``mu = inf``. Zeros after step T.
+    ``sensitivity.clipped_sum``), for any losses; no noise at ``mu = inf``.
     """
-    released = private_mean.perturb_vectors(key, config.budget, whole, current_clip_norm(config, query))
-    return totals.only_if(query.work.active, released)
+    return private_mean.perturb_vectors(key, config.budget, whole, current_clip_norm(config, query))
 
 
 def current_clip_norm(config: Config, query: Query) -> jax.Array:

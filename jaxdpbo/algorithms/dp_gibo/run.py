@@ -1,7 +1,6 @@
 """Steps of DP-GIBO: state, queries, and the public arithmetic of a step."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -10,7 +9,7 @@ import jax.numpy as jnp
 from jaxdpbo.algorithms.dp_gibo import contribution
 from jaxdpbo.algorithms.dp_gibo.configs import Config
 from jaxdpbo.guarantee import composed_guarantee, guarantees
-from jaxdpbo.noise import calibration, private_mean, totals
+from jaxdpbo.noise import calibration, guard, private_mean, totals
 from jaxdpbo.surrogate import descent, gp, gradient_design
 from jaxdpbo.surrogate import gradient as _gradient
 from jaxdpbo.types import Algorithm, Query, State
@@ -94,7 +93,7 @@ def init(key: jax.Array, config: Config) -> State:
     start = config.to_search(config.theta0[None])[0]
     public = Public(
         step=jnp.zeros((), jnp.int32),
-        budget=calibration.noise_settings(config.budget, config.clip_norm),
+        budget=_settings(config),
         clip_norm=None if config.budget.scale is None else config.clip_norm,
         theta=start,
         optimizer=config.optimizer(config.step_size).init(start),
@@ -148,7 +147,8 @@ def remask(config: Config, state: State, query: Query, mask: jax.Array) -> Query
     def condition(factorization: gp.Factorization) -> tuple[jax.Array, ...]:
         return _condition(config, public, factorization, len(posterior.points), query.points, mask)
 
-    return _make_query(config, public, kept, query.points, mask, *_apply_to_stage(config, posterior, condition))
+    remade = _make_query(config, public, kept, query.points, mask, *_apply_to_stage(config, posterior, condition))
+    return remade._replace(survey=query.survey, active=query.active)
 
 
 def tell(config: Config, state: State, query: Query, released: totals.UserSum) -> State:
@@ -157,14 +157,12 @@ def tell(config: Config, state: State, query: Query, released: totals.UserSum) -
     ==============================  =====================================================================
     case                            result
     ==============================  =====================================================================
-    ``state.public.step == T``      the state unchanged: nothing more is released
-    started with other noise        the state unchanged: the guarantee is of one budget
+    after T, or with other noise    the state unchanged, see ``noise.guard``
     another optimizer or box        the run goes on: they act on released values
     another kernel                  the run goes on: gradients are clipped for any kernel
     ==============================  =====================================================================
     """
     public, local, clip_norm = state.public, query.local, contribution.current_clip_norm(config, query)
-    active = _active(config, public)
     noisy = private_mean.mean_of_vectors(config.budget, released, clip_norm)
     if config.budget.scale is not None:
         noisy = noisy / clip_norm  # gradients in units of the clip norm: no other unit is known
@@ -176,23 +174,22 @@ def tell(config: Config, state: State, query: Query, released: totals.UserSum) -
         public.optimizer,
         public.theta,
     )
-    advance = partial(jax.tree.map, lambda new, old: jnp.where(active, new, old))
     after = public._replace(
-        step=advance(public.step + 1, public.step),
-        clip_norm=None if public.clip_norm is None else advance(clip_norm, public.clip_norm),
-        theta=advance(theta, public.theta),
-        optimizer=advance(optimizer, public.optimizer),
-        path=gp.write(public.path, theta[None], public.step + 1, active),
-        trace=gp.write(public.trace, local.trace[None], public.step, active),
+        step=public.step + 1,
+        clip_norm=None if public.clip_norm is None else clip_norm,
+        theta=theta,
+        optimizer=optimizer,
+        path=gp.write(public.path, theta[None], public.step + 1),
+        trace=gp.write(public.trace, local.trace[None], public.step),
     )
     if config.memory == "all":
         posterior, _ = _recall(config, public)
-        after = after._replace(**gp.extend(posterior, local.points, query.mask, local.rows, when=active)._asdict())
+        after = after._replace(**gp.extend(posterior, local.points, query.mask, local.rows)._asdict())
     elif config.memory != "none":
         after = after._replace(
-            points=gp.write(public.points, local.points, public.used, active),
-            mask=gp.write(public.mask, query.mask, public.used, active),
-            used=advance(_next(config, public.used), public.used),
+            points=gp.write(public.points, local.points, public.used),
+            mask=gp.write(public.mask, query.mask, public.used),
+            used=_next(config, public.used),
         )
     return State(after)
 
@@ -207,7 +204,7 @@ def inform(config: Config, query: Query, total: totals.UserTotal) -> Info:
         clipped_share=facts.clipped / config.users,
         nonfinite_users=facts.nonfinite,
         batch_capped=config.adaptive & jnp.all(query.mask) & (local.trace > config.tolerance),
-        factorisation_failed=query.work.active & ~jnp.all(jnp.isfinite(local.rows)),
+        factorisation_failed=query.active & ~jnp.all(jnp.isfinite(local.rows)),
     )
 
 
@@ -229,10 +226,15 @@ def privacy(config: Config) -> guarantees.Guarantee:
     return composed_guarantee.gdp_guarantee(config.budget, guarantees.USERS)
 
 
-algorithm = Algorithm(
+def _settings(config: Config) -> calibration.NoiseSettings:
+    return calibration.noise_settings(config.budget, config.clip_norm)
+
+
+_steps = Algorithm(
     init, ask, tell, release, privacy, contribute=contribution.contribute, perturb=contribution.perturb,
     inform=inform, remember=contribution.remember, survey=contribution.survey, refine=contribution.refine,
 )  # fmt: skip
+algorithm = guard.guard_budget(_steps, _settings)
 
 
 def set_start(config: Config, state: State, theta0: jax.Array) -> State:
@@ -260,16 +262,15 @@ def _make_query(
 ) -> Query:
     """Make a query from points and the results of ``_condition``."""
     searched, rows, trace, weights, fresh = conditioned
-    active, finds = _active(config, public), public.clip_norm is not None
+    finds = public.clip_norm is not None
     work = contribution.Work(
         weights=weights,
         fresh=fresh if finds else None,
         clip_norm=config.clip_norm if public.clip_norm is None else public.clip_norm,
         used=public.used,
         kept=kept if config.memory == "nearest" else None,
-        active=active,
     )
-    survey = active & (public.step == 0) if finds else None
+    survey = public.step == 0 if finds else None
     return Query(points, mask, work=work, local=Local(searched, rows, trace), survey=survey)
 
 
@@ -291,12 +292,6 @@ def _condition(
         weights = jnp.roll(weights, public.used + config.batch, axis=0)
     missing = room - len(weights)
     return searched, jnp.pad(rows, ((0, 0), (0, missing))), trace, jnp.pad(weights, ((0, missing), (0, 0))), fresh
-
-
-def _active(config: Config, public: Public) -> jax.Array:
-    """Return whether a step is left, under the budget at the start of the run."""
-    settings = calibration.noise_settings(config.budget, config.clip_norm)
-    return (public.step < config.steps) & calibration.same_noise(public.budget, settings)
 
 
 def _next(config: Config, used: jax.Array) -> jax.Array:

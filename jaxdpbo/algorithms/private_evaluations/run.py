@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxdpbo import types
 from jaxdpbo.algorithms.private_evaluations.configs import Config
 from jaxdpbo.guarantee import composed_guarantee, guarantees
-from jaxdpbo.noise import calibration, private_mean, private_scale, totals, wide_integers
+from jaxdpbo.noise import calibration, guard, private_mean, private_scale, totals, wide_integers
 from jaxdpbo.surrogate import gp
 from jaxdpbo.types import Algorithm, Memory, Query, State
 
@@ -49,7 +49,7 @@ class Work(NamedTuple):
 
     Attributes:
       step: ``()``.
-      learning: ``()``, whether the means are released: not on a design, nor after the last step.
+      learning: ``()``, whether the means are released: not on a design.
       designing: ``()``, whether the points belong to the design.
       finding: ``()``, whether the points are the last of the design: the range is found after this step.
       high: ``()``, the end of the range; 0 before it is found.
@@ -136,8 +136,7 @@ def make_algorithm(inner: Algorithm) -> Algorithm:
     ==========================================  ======================================================
     case                                        result
     ==========================================  ======================================================
-    ``state.public.step == T``                  the state unchanged: nothing more is released
-    started with other noise                    the state unchanged: the guarantee is of one budget
+    after step T, or with other noise           the state unchanged, see ``noise.guard``
     another inner config of the same sizes      the run goes on: it acts on released values
     the steps on a design                       release the range alone, after the last
     a loss outside the range                    counts as the end of the range
@@ -172,10 +171,9 @@ def make_algorithm(inner: Algorithm) -> Algorithm:
         public = state.public
         query = inner.ask(key, config.inner, public.inner)
         high = config.high if public.high is None else public.high
-        active = _active(config, public)
-        designing = active & (public.step < config.design_steps)
-        finding = designing & (public.step == config.design_steps - 1)
-        query = query._replace(work=Work(public.step, active & ~designing, designing, finding, high))
+        designing = public.step < config.design_steps
+        finding = public.step == config.design_steps - 1
+        query = query._replace(work=Work(public.step, ~designing, designing, finding, high))
         if config.design is None:
             return query
         start = jnp.minimum(public.step * config.batch, len(config.design) - config.batch)
@@ -184,8 +182,7 @@ def make_algorithm(inner: Algorithm) -> Algorithm:
 
     def tell(config, state, query, released):
         public = state.public
-        active = _active(config, public)
-        learning = active & query.work.learning
+        learning = query.work.learning
         means = private_mean.mean_of_losses(config.budget, released.means, *_range(config, query))
         inner_values = -means if config.inner.users is None else means[:, None]
         within, info = inner.tell(released.key, config.inner, public.inner, query, inner_values)
@@ -193,12 +190,12 @@ def make_algorithm(inner: Algorithm) -> Algorithm:
             raise ValueError("inner must be an algorithm without a flag on its points (factorisation_failed)")
         start = jnp.minimum(public.step, config.steps - 1) * config.batch
         after = Public(
-            step=jnp.where(active, public.step + 1, public.step),
+            step=public.step + 1,
             budget=public.budget,
             inner=jax.tree.map(lambda new, old: jnp.where(learning, new, old), within, public.inner),
-            points=gp.write(public.points, query.points, start, active),
-            values=gp.write(public.values, jnp.where(query.mask & learning, means, jnp.nan), start, active),
-            high=None if public.high is None else jnp.where(active, released.high, public.high),
+            points=gp.write(public.points, query.points, start),
+            values=gp.write(public.values, jnp.where(query.mask & learning, means, jnp.nan), start),
+            high=None if public.high is None else released.high,
         )
         return State(after)
 
@@ -207,10 +204,11 @@ def make_algorithm(inner: Algorithm) -> Algorithm:
         public, first = state.public, config.design_steps * config.batch
         return Release(answer.point, answer.row, public.points[first:], public.values[first:], public.high)
 
-    return Algorithm(
+    steps = Algorithm(
         init, ask, tell, release, privacy, contribute=contribute, perturb=perturb, inform=inform, remember=remember,
         history=history,
     )  # fmt: skip
+    return guard.guard_budget(steps, _settings)
 
 
 def remember(config: Config, users: int) -> Memory:
@@ -255,7 +253,7 @@ def contribute(
     types.check_values(values, config.batch, memory=memory, present=present)
     values, counts = values.astype(config.low.dtype), None
     if config.design is not None:
-        memory = _update_memory(cast(UserMemory, memory), query.work, values)
+        memory = _update_memory(cast(UserMemory, memory), query, values)
         counts = jax.lax.cond(
             query.work.finding,
             lambda: private_scale.count_differences(memory.largest, present),
@@ -302,11 +300,6 @@ def _settings(config: Config) -> calibration.NoiseSettings:
     return calibration.noise_settings(config.budget, config.low, config.high, *designed)
 
 
-def _active(config: Config, public: Public) -> jax.Array:
-    """Return whether a step is left, under the budget at the start of the run."""
-    return (public.step < config.steps) & calibration.same_noise(public.budget, _settings(config))
-
-
 def _range(config: Config, query: Query) -> tuple[jax.Array, jax.Array]:
     """Range for clipping losses; before it is found, an arbitrary range, since no mean is released."""
     if config.design is None:
@@ -315,8 +308,9 @@ def _range(config: Config, query: Query) -> tuple[jax.Array, jax.Array]:
     return -high, high
 
 
-def _update_memory(memory: UserMemory, work: Work, values: jax.Array) -> UserMemory:
+def _update_memory(memory: UserMemory, query: Query, values: jax.Array) -> UserMemory:
     """Update the memory with losses ``(b, s)`` on the design."""
-    reference = jnp.where(work.designing & (work.step == 0), values[0], memory.reference)
+    designing = query.active & query.work.designing
+    reference = jnp.where(designing & (query.work.step == 0), values[0], memory.reference)
     largest = jnp.maximum(memory.largest, private_scale.largest_differences(values, reference))  # NaN stays
-    return UserMemory(reference, jnp.where(work.designing, largest, memory.largest))
+    return UserMemory(reference, jnp.where(designing, largest, memory.largest))

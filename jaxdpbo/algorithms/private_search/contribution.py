@@ -29,14 +29,12 @@ class Work(NamedTuple):
     """Public inputs of ``contribute``.
 
     Attributes:
-      active: ``()``, whether a step is left, under the budget at the start of the run.
       step: ``()``.
       number: ``()``, number of the choice at the end of this step, counted from 1; 0 for no choice.
       favoured: ``()``, the row with half of the choice's prior.
       inner: for the inner algorithm.
     """
 
-    active: jax.Array
     step: jax.Array
     number: jax.Array
     favoured: jax.Array
@@ -92,7 +90,7 @@ def contribute(
     types.check_values(values, config.batch, memory=memory, present=present)
     work, values = query.work, values.astype(config.width.dtype)
     first = jnp.minimum(work.step, config.steps - 1) * config.batch
-    losses = gp.write(memory.losses, jnp.where(query.mask[:, None], values, jnp.inf), first, work.active)
+    losses = gp.write(memory.losses, jnp.where(query.mask[:, None], values, jnp.inf), first, query.active)
 
     def make_choice(end, budget):
         def sum_relative(losses):
@@ -165,7 +163,7 @@ def inner_query(query: Query) -> Query:
 
 def is_searching(config: Config, query: Query) -> jax.Array:
     """Return whether this step belongs to the inner algorithm: ``()``."""
-    return query.work.active & (phase(config, query.work.step) == 1)
+    return query.active & (phase(config, query.work.step) == 1)
 
 
 def phase(config: Config, step: jax.Array) -> jax.Array:

@@ -14,7 +14,7 @@ from jaxdpbo.algorithms.private_search.configs import DESIGN_CHOICE, LAST_CHOICE
 from jaxdpbo.guarantee import assumptions as _assumptions
 from jaxdpbo.guarantee import composed_guarantee, guarantees
 from jaxdpbo.ledger import fingerprints
-from jaxdpbo.noise import calibration, totals
+from jaxdpbo.noise import calibration, guard, totals
 from jaxdpbo.noise import choice as _choice
 from jaxdpbo.surrogate import gp
 from jaxdpbo.types import Algorithm, Query, State
@@ -76,8 +76,7 @@ def make_algorithm(inner: Algorithm | None = None, set_start: Callable[..., Stat
     ==========================================  ==============================================================
     case                                        result
     ==========================================  ==============================================================
-    ``state.public.step == T``                  the state unchanged: nothing more is released
-    started with other noise or rounds          the state unchanged: the guarantee is of one budget
+    after T, or with other noise or rounds      the state unchanged, see ``noise.guard``
     a loss NaN or infinite                      see ``choice.choose_row``, and the inner algorithm's own rule
     a masked point                              is never chosen: the favoured row takes its place
     an inner algorithm without GDP in a step    refused here, or by ``init`` and ``privacy``
@@ -95,17 +94,14 @@ def make_algorithm(inner: Algorithm | None = None, set_start: Callable[..., Stat
 
     functions = FUNCTIONS if inner is None else FUNCTIONS | FINDING
     own = {name: types.bind(function, inner) for name, function in functions.items()}
-    return Algorithm(**own, tell=types.bind(_tell, inner, set_start))
+    steps = Algorithm(**own, tell=types.bind(_tell, inner, set_start))
+    return guard.guard_budget(
+        steps, lambda config: _settings(config, _begin_inner(inner, jax.random.key(0), config).public)
+    )
 
 
 def _begin_inner(inner: Algorithm | None, key: jax.Array, config: Config) -> State:
     return State(()) if inner is None else inner.init(key, config.inner)
-
-
-def _is_active(inner: Algorithm | None, config: Config, public: Public) -> jax.Array:
-    """Return whether a step is left under the starting budget, a function of the config alone."""
-    settings = _settings(config, _begin_inner(inner, jax.random.key(0), config).public)
-    return (public.step < config.steps) & calibration.same_noise(public.budget, settings)
 
 
 def _inner_state(state: State) -> State:
@@ -128,7 +124,6 @@ def _init(inner: Algorithm | None, key: jax.Array, config: Config) -> State:
 
 def _ask(inner: Algorithm | None, key: jax.Array, config: Config, state: State) -> Query:
     public = state.public
-    active = _is_active(inner, config, public)
 
     def design_query():
         return _design_query(config, public)
@@ -150,9 +145,7 @@ def _ask(inner: Algorithm | None, key: jax.Array, config: Config, state: State) 
         phases = (lambda: fill(design_query()), asks, lambda: fill(answers()))
         query = jax.lax.switch(contribution.phase(config, public.step), phases)
     number, favoured = _choice_due(config, public)
-    work = contribution.Work(active, public.step, jnp.where(active, number, 0), favoured, query.work)
-    survey = None if query.survey is None else query.survey & active
-    return query._replace(work=work, survey=survey)
+    return query._replace(work=contribution.Work(public.step, number, favoured, query.work))
 
 
 def _history(inner: Algorithm | None, config: Config, state: State, query: Query) -> tuple[Query, ...]:
@@ -181,23 +174,21 @@ def _tell(
     released: contribution.Parts,
 ) -> State:
     work, public, inside = query.work, state.public, _inner_state(state)
-    active = work.active & _is_active(inner, config, public)
     first = jnp.minimum(public.step, config.steps - 1) * config.batch
     public = public._replace(
-        points=gp.write(public.points, query.points, first, active),
-        evaluated=gp.write(public.evaluated, query.mask, first, active),
+        points=gp.write(public.points, query.points, first),
+        evaluated=gp.write(public.evaluated, query.mask, first),
     )
     row = jnp.where(public.evaluated[released.choice], released.choice, work.favoured)  # never a masked row
     number = jnp.arange(1, len(config.choices) + 1, dtype=jnp.int32)
-    chosen = jnp.where(active & (number == work.number), row, public.chosen)
+    chosen = jnp.where(number == work.number, row, public.chosen)
     if inner is not None and set_start is not None:
         tells = partial(inner.tell, config.inner, inside, contribution.inner_query(query), released.inner)
-        inside = jax.lax.cond(active & contribution.is_searching(config, query), tells, lambda: _inner_state(state))
+        inside = jax.lax.cond(contribution.is_searching(config, query), tells, lambda: _inner_state(state))
         start = set_start(config.inner, inside, public.points[chosen[len(config.rounds) - 1]])
-        moved = active & (public.step == config.design_steps - 1)
+        moved = public.step == config.design_steps - 1
         inside = jax.tree.map(lambda new, old: jnp.where(moved, new, old), start, inside)
-    step = jnp.where(active, public.step + 1, public.step)
-    return State(public._replace(step=step, inner=inside.public, chosen=chosen))
+    return State(public._replace(step=public.step + 1, inner=inside.public, chosen=chosen))
 
 
 def _inform(inner: Algorithm | None, config: Config, query: Query, total: totals.UserTotal) -> Info:

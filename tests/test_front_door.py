@@ -49,7 +49,8 @@ def minimize(loss=loss, data=RECORDS, space=SIDE, **changes):
 def local(users, bounds, mu, steps):
     """The descent of ``minimize`` with batches of 2."""
     search = jaxdpbo.Search(method="local", steps=steps, batch=2, clip_norm=1.0, noise="float")
-    return methods.plan(search, methods.Task(users, budget_calibration.RequestedBudget(mu), bounds, None)).config
+    budget = budget_calibration.RequestedBudget(mu)
+    return methods.plan(methods.make_problem(search, users=users, budget=budget, space=bounds, loss_range=None)).config
 
 
 # Budgets

@@ -25,7 +25,7 @@ from jaxdpbo import (
     random_search,
     space,
 )
-from jaxdpbo.drivers import method_configs, methods
+from jaxdpbo.drivers import methods
 from jaxdpbo.guarantee import assumptions, budget_calibration, guarantees
 from jaxdpbo.surrogate import box_search
 
@@ -68,9 +68,8 @@ def plan(method="auto", **changes):
     grouped = group_options(method=method, **given | changes)
     budget = {name: grouped.pop(name) for name in ("mu", "epsilon", "delta") if name in grouped}
     requested = budget_calibration.check_budget(**budget, users=grouped["users"])
-    return methods.plan(
-        grouped.pop("search"), methods.Task(budget=requested, public=method == methods.PROPOSED, **grouped)
-    )
+    public = method == methods.PROPOSED
+    return methods.plan(methods.make_problem(grouped.pop("search"), budget=requested, public=public, **grouped))
 
 
 @pytest.mark.parametrize(
@@ -79,14 +78,14 @@ def plan(method="auto", **changes):
         ({}, methods.START, "a choice for 10 % of mu^2 has a sharpness of 63"),
         ({"users": 300}, methods.LOCAL, "less than 20"),
         ({"mu": 0.1}, methods.LOCAL, "0.15 clipping norms, at most 0.35"),
-        ({"users": 100, "mu": 0.3}, method_configs.IN_ORDER, "0.52 clipping norms, more than 0.35"),
+        ({"users": 100, "mu": 0.3}, methods.IN_ORDER, "0.52 clipping norms, more than 0.35"),
         ({"loss_range": (0.0, 40.0)}, methods.LOCAL, "less than 20"),
         ({"loss_range": None}, methods.LOCAL, "no loss_range was given"),
-        ({"space": MIXED}, method_configs.IN_ORDER, "not all dimensions are real"),
-        ({"space": Space({"x": space.real(0, 1)})}, method_configs.IN_ORDER, "fewer than 3 dimensions"),
+        ({"space": MIXED}, methods.IN_ORDER, "not all dimensions are real"),
+        ({"space": Space({"x": space.real(0, 1)})}, methods.IN_ORDER, "fewer than 3 dimensions"),
         ({"mu": math.inf}, methods.START, "there is no noise"),
-        ({"mu": math.inf, "space": MIXED}, method_configs.CHOICE, "there is no noise"),
-        ({"steps": 9}, method_configs.IN_ORDER, "fewer than 10 steps"),
+        ({"mu": math.inf, "space": MIXED}, methods.CHOICE, "there is no noise"),
+        ({"steps": 9}, methods.IN_ORDER, "fewer than 10 steps"),
     ],
 )
 def test_the_rule_reads_public_numbers_alone(changes, method, reason):
@@ -132,7 +131,7 @@ def test_one_choice_is_pure_too():
         assert level <= number < level * (1 + 1e-5)  # six digits, rounded up
 
 
-@pytest.mark.parametrize("method", [methods.LOCAL, methods.START, method_configs.CHOICE, method_configs.IN_ORDER])
+@pytest.mark.parametrize("method", [methods.LOCAL, methods.START, methods.CHOICE, methods.IN_ORDER])
 def test_a_method_by_name_runs_the_same_compiled_and_from_python(method):
     options = {"method": method, "users": USERS} | SMALL
     compiled = jaxdpbo.minimize(loss, RECORDS, BOX[:2] + BOX[2:], **group_options(**options))
@@ -249,7 +248,7 @@ def test_another_space_is_another_run_on_record(tmp_path):
         jaxdpbo.minimize(worded_loss, RECORDS, other, **group_options(**options))
 
 
-GRID = WORDS.snap(method_configs.sobol(8, 2, 0))
+GRID = WORDS.snap(methods.sobol(8, 2, 0))
 SEARCH = box_search.BoxSearch(8, 1, 1)
 
 

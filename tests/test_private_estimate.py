@@ -113,12 +113,16 @@ PARTS = {
 }
 
 
+def plan_of(search, **more):
+    task = {"users": USERS, "budget": budget_calibration.RequestedBudget(2.0), "space": BOX, "loss_range": RANGE}
+    return methods.plan(methods.make_problem(search, **task, **more))
+
+
 @pytest.mark.parametrize("method", methods.METHODS)
 def test_the_parts_are_the_mechanisms_of_the_method(method):
     """No noisy means where a search only chooses."""
     search = jaxdpbo.Search(method=method, steps=6, batch=2, estimate_share=0.1)
-    budget = budget_calibration.RequestedBudget(2.0)
-    plan = methods.plan(search, methods.Task(USERS, budget, BOX, RANGE, method == methods.PROPOSED))
+    plan = plan_of(search, public=method == methods.PROPOSED)
     stated = plan.algorithm.privacy(plan.config)
     assert [name for name, _ in stated.parts] == PARTS[method]
     assert accounting.compose_gdp_rounded_up(*dict(stated.parts).values()) == pytest.approx(stated.level, rel=1e-12)
@@ -126,7 +130,7 @@ def test_the_parts_are_the_mechanisms_of_the_method(method):
 
 def test_a_clip_norm_that_is_found_first_is_a_part_of_each_search_around_it():
     search = jaxdpbo.Search(method=methods.START, steps=6, batch=2, clip_norm="private", estimate_share=0.1)
-    plan = methods.plan(search, methods.Task(USERS, budget_calibration.RequestedBudget(2.0), BOX, RANGE))
+    plan = plan_of(search)
     names = [name for name, _ in plan.algorithm.privacy(plan.config).parts]
     place = PARTS[methods.START].index(RELEASES)
     assert names == [*PARTS[methods.START][:place], composed_guarantee.FIND_SCALE, *PARTS[methods.START][place:]]

@@ -14,7 +14,7 @@ from sklearn.model_selection import PredefinedSplit
 
 import jaxdpbo
 from jaxdpbo import Execution, Recording, RunInterrupted, Search, Space, ledger, space
-from jaxdpbo.drivers import method_configs, methods, proposals
+from jaxdpbo.drivers import methods, proposals
 from jaxdpbo.guarantee import assumptions, budget_calibration
 from jaxdpbo.integrations.sklearn import PrivateSearchCV
 
@@ -77,7 +77,7 @@ def test_the_likelihoods_slope_is_that_of_differences():
 def test_values_without_a_difference_or_a_value_are_harmless(values):
     standard = proposals._standardise(values)
     assert np.all(np.isfinite(standard))
-    design = method_configs.sobol(9, 2, 0)
+    design = methods.sobol(9, 2, 0)
     found = proposals.propose(lambda points: values[: len(points)], BOX, 9, 6, design)
     assert found.shape == (6, 2)
     assert len(np.unique(found, axis=0)) == 6
@@ -90,7 +90,7 @@ def test_the_proposals_are_better_than_as_many_random_points():
         seen.append(points)
         return evaluated(points)
 
-    found = proposals.propose(evaluate, BOX, 20, 20, method_configs.sobol(20, 2, 0))
+    found = proposals.propose(evaluate, BOX, 20, 20, methods.sobol(20, 2, 0))
     assert sum(map(len, seen)) == 20
     random = np.random.default_rng(3).random((200, 40, 2))
     assert np.min(evaluated(found)) < np.mean([np.min(evaluated(points)) for points in random]) - 0.005
@@ -99,7 +99,7 @@ def test_the_proposals_are_better_than_as_many_random_points():
 
 def test_a_space_with_fewer_points_than_proposals_repeats_them():
     small = Space({"a": [1, 2], "b": [True, False]})
-    found = proposals.propose(bowl, proposals.Box(2, small), 10, 10, method_configs.sobol(10, 2, 0))
+    found = proposals.propose(bowl, proposals.Box(2, small), 10, 10, methods.sobol(10, 2, 0))
     assert found.shape == (10, 2)
     assert len(np.unique(found, axis=0)) == 4
 
@@ -301,8 +301,9 @@ def test_a_preview_knows_the_noise_of_a_search_with_public_records():
 def test_points_that_are_replaced_leave_the_budget_as_it_was():
     requested = budget_calibration.check_budget(None, 1.0, 1e-5, users=USERS)
     for share in (0.0, 0.2):
-        task = methods.Task(USERS, requested, MIXED, (0, 4), True)
-        plan = methods.plan(Search(steps=6, estimate_share=share), task)
+        search = Search(steps=6, estimate_share=share)
+        task = {"users": USERS, "budget": requested, "space": MIXED, "loss_range": (0, 4), "public": True}
+        plan = methods.plan(methods.make_problem(search, **task))
         after = plan.with_proposals(np.full(plan.search.fresh.shape, 0.5))
         assert after.algorithm.privacy(after.config) == plan.algorithm.privacy(plan.config)
         assert np.all(np.asarray(after.search.proposals) == 0.5)

@@ -29,7 +29,7 @@ from benchmarks.search.cells import Cell
 from benchmarks.search.problems import PROBLEMS, Problem
 from jaxdpbo import Execution, Search, minimize
 from jaxdpbo import space as spaces
-from jaxdpbo.drivers import method_configs, proposals
+from jaxdpbo.drivers import methods, proposals
 from jaxdpbo.drivers import methods as _methods
 
 DEFAULT, PUBLIC, ONE_CHOICE, TRAINING = "minimize", "minimize, public", "one choice", "training rows alone"
@@ -79,9 +79,9 @@ def run_minimize(
     clip_norm: float | None = None, rounds: int | None = None,
 ) -> Any:  # fmt: skip
     """``minimize`` with a seed; ``rounds`` of points near the last choice, for "choice", with and without noise."""
-    defaults = method_configs.ROUNDS, method_configs.ROUNDS_WITHOUT_NOISE
+    defaults = methods.ROUNDS, methods.ROUNDS_WITHOUT_NOISE
     if rounds is not None:
-        method_configs.ROUNDS = method_configs.ROUNDS_WITHOUT_NOISE = rounds
+        methods.ROUNDS = methods.ROUNDS_WITHOUT_NOISE = rounds
     descends = method in _methods.DESCENT_METHODS
     try:
         return minimize(
@@ -96,13 +96,13 @@ def run_minimize(
             run=Execution(key=jax.random.key(seed), insecure_key=True, traceable=problem.traceable),
         )
     finally:
-        method_configs.ROUNDS, method_configs.ROUNDS_WITHOUT_NOISE = defaults
+        methods.ROUNDS, methods.ROUNDS_WITHOUT_NOISE = defaults
 
 
 def former_method(problem: Problem, mu: float) -> str:
     """The rule of "auto" before the whole epsilon was spent."""
     if not problem.is_box:
-        return method_configs.CHOICE
+        return methods.CHOICE
     low, high = problem.loss_range
     if math.isinf(mu):
         return _methods.START
@@ -148,7 +148,7 @@ def training_rows(problem: Problem, data: Any, seed: int) -> Any:
         return np.array([problem.mean(problem.place(low + (high - low) * point), public) for point in points])
 
     box = proposals.Box(problem.dimension, None if problem.is_box else problem.searched)
-    design = method_configs.sobol(count, problem.dimension, seed)
+    design = methods.sobol(count, problem.dimension, seed)
     (best,) = proposals.propose(evaluate, box, count, 1, design)
     return problem.place(low + (high - low) * best)
 

@@ -30,6 +30,12 @@ from jaxdpbo.types import Algorithm, Config, Data, Objective, Tree
 REFUSALS = LedgerError, result.ObjectiveError, separable.NotSeparable  # stop a run; their messages say what to do
 
 
+def options_for(data: Data) -> tuple[str, ...]:
+    """The options of ``Execution`` that a run in steps on these data can use."""
+    own = ("traceable",) if isinstance(data, table.Table) else ("executor", "diagnostics")
+    return ("key", "insecure_key", "progress", "resume", *own)
+
+
 @silence.debug_checks_off()
 def run_loop(
     algorithm: Algorithm,
@@ -91,11 +97,24 @@ def run_loop(
       RunInterrupted: the objective raised (Ctrl-C included) or returned values of another shape later, or the
         covariance of the evaluated points could not be factored.
     """
-    options = ("traceable",) if isinstance(data, table.Table) else ("executor", "diagnostics")
-    run = check_execution("run_loop", run, "key", "insecure_key", "progress", "resume", *options)
+    run = check_execution("run_loop", run, *options_for(data))
     guarantee = result.state_guarantee(algorithm, objective, config, delta)
     sharding.expect_one_process("run_loop", data)
-    objective, data = separability.prepare_objective(objective, data, user_axes)
+    prepared = separability.prepare_objective(objective, data, user_axes)
+    return loop_prepared(algorithm, prepared, config, guarantee, ledger, run)
+
+
+@silence.debug_checks_off()
+def loop_prepared(
+    algorithm: Algorithm,
+    prepared: separability.Prepared,
+    config: Config,
+    guarantee: guarantees.Guarantee,
+    ledger: Recording | None,
+    run: Execution,
+) -> result.Run:
+    """Run step by step: ``run_loop``, with its arguments checked."""
+    objective, data = prepared
     guarantee = separability.update_assumptions(
         guarantee, objective, traced=run.resume is None
     )  # steps before may be unchecked

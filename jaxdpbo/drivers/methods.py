@@ -30,35 +30,37 @@ fewest users. Descent needs more, and a start and an answer chosen privately nee
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
+import optax
 
 from jaxdpbo import arrays, checks
 from jaxdpbo import space as spaces
-from jaxdpbo.algorithms import dp_gibo, private_estimate
-from jaxdpbo.drivers.method_configs import (
-    CHOICE,
-    CHOICE_SHARE,
-    DESCENT_METHODS,
-    EVALUATIONS,
-    FEW_DIMENSIONS,
-    IN_ORDER,
-    LOCAL,
-    MAKERS,
-    METHODS,
-    PRIVATE_RANGE_METHODS,
-    PROPOSED,
-    START,
-    Problem,
-    add_estimate,
-    has_private_range,
-)
+from jaxdpbo.algorithms import dp_gibo, gp_ucb, private_estimate, private_evaluations, private_search
 from jaxdpbo.guarantee import budget_calibration, guarantees
-from jaxdpbo.noise import choice
+from jaxdpbo.noise import calibration, choice, private_scale
 from jaxdpbo.types import Algorithm, ArrayLike, Bounds
 
+LOCAL, START, CHOICE, EVALUATIONS, IN_ORDER = "local", "start_then_local", "choice", "evaluations", "in_order"
+DESCENT_METHODS = (LOCAL, START)  # along gradients: for real dimensions alone
+PROPOSED = "proposed"
+METHODS: tuple[str, ...] = (LOCAL, START, CHOICE, EVALUATIONS, IN_ORDER, PROPOSED)
+PRIVATE_RANGE_METHODS = (LOCAL, EVALUATIONS)  # find privately how much losses differ
+CHOICE_SHARE = 0.1  # of mu^2, for the start, and again for the answer
+CLIP_SHARE = 0.25  # of the width of the loss range, after a start: half a side of the box seldom changes a loss more
+FEW_DIMENSIONS = 3  # with fewer, a design covers the box, and the median user's gradient says little of the mean
+DESIGN_SHARE = 0.15  # of the steps, for a start
+ROUNDS, FIRST_SHARE, LAST_SHARE = 1, 0.4, 0.25  # of "choice": rounds near the chosen point; of steps; of mu^2
+ROUNDS_WITHOUT_NOISE = 4  # each further choice costs a share of the budget, and measured gains do not pay for it
+MAX_EVALUATIONS = 60  # of "evaluations": more evaluations add noise to each
+SCALE_EVALUATIONS = 10  # of these, at most a fifth, compare losses if loss_range="private"
+CHOICE_ALGORITHM = private_search.make_algorithm()
+START_ALGORITHM = private_search.make_algorithm(dp_gibo.algorithm, dp_gibo.set_start)
+EVALUATION_ALGORITHM = private_evaluations.make_algorithm(gp_ucb.algorithm)
 AUTO = "auto"
 SHARP = 20.0  # least sharpness of a choice for CHOICE_SHARE at which "auto" chooses a start
 NOISY = 0.35  # clipping norms: the most noise of a gradient at which "auto" descends without a start
@@ -101,24 +103,50 @@ class Search:
     noise: str = "exact"
 
 
-class Task(NamedTuple):
-    """The task of a search.
+class Problem(NamedTuple):
+    """A search to plan, checked; made by ``make_problem``.
 
     Attributes:
-      users: the number of users ``n``.
+      users: ``n``.
       budget: the requested budget.
-      space: a box, or a ``Space``.
+      mu: the GDP level to spend on what is planned.
+      space: a ``Space``, or a box as given.
+      box: ``(2, d)``, its bounds.
       loss_range: ``(low, high)``, "private", or None.
+      method: as asked for, of ``METHODS`` or "auto".
+      steps: ``T``.
+      batch: ``b``.
+      clip_norm: as asked for.
+      start: ``(d,)``, or None for the middle.
+      estimate_share: of ``mu^2``.
+      noise: "exact" or "float".
       public: whether there are public records.
       table: whether the users' records lie in a table, so that users remember nothing between steps.
     """
 
     users: int
     budget: budget_calibration.RequestedBudget
-    space: Bounds
+    mu: float
+    space: Any
+    box: np.ndarray
     loss_range: Any
-    public: bool = False
-    table: bool = False
+    method: str
+    steps: int
+    batch: int
+    clip_norm: float | str | None
+    start: Any
+    estimate_share: float
+    noise: str
+    public: bool
+    table: bool
+
+    @property
+    def real(self) -> bool:
+        """Whether all dimensions are real."""
+        return not isinstance(self.space, spaces.Space) or bool(np.all(self.space.real_axes))
+
+
+Make = Callable[[Problem], tuple[Algorithm, Any]]
 
 
 class Plan(NamedTuple):
@@ -130,7 +158,7 @@ class Plan(NamedTuple):
       algorithm: with its config.
       config: of ``algorithm``.
       guarantee: of the config, before anything is known about the loss and the key.
-      budget: the requested budget.
+      problem: what was planned.
     """
 
     method: str
@@ -138,14 +166,14 @@ class Plan(NamedTuple):
     algorithm: Algorithm
     config: Any
     guarantee: guarantees.Guarantee
-    budget: budget_calibration.RequestedBudget
+    problem: Problem
 
     @property
     def delta(self) -> float | None:
         """The delta to state, see ``Guarantee.to_dp``; None for GDP."""
         if self.guarantee.notion != "dp":
             return None
-        return self.budget.delta if self.guarantee.delta else 0.0
+        return self.problem.budget.delta if self.guarantee.delta else 0.0
 
     def with_proposals(self, points: np.ndarray) -> "Plan":
         """The plan with these proposals ``(m, d)``, as many as the points of its design."""
@@ -169,61 +197,80 @@ class Plan(NamedTuple):
         return release.inner if isinstance(release, private_estimate.Release) else release
 
 
-def plan(search: Search | None, task: Task, *, as_gdp: bool = False) -> Plan:
-    """Choose the method by the GDP level of the budget, and build the config that spends all of the budget.
-
-    Args:
-      search: the settings.
-      task: the task.
-      as_gdp: see ``budget_calibration.calibrate``.
+def make_problem(
+    search: Search | None,
+    *,
+    users: int,
+    budget: budget_calibration.RequestedBudget,
+    space: Bounds,
+    loss_range: Any,
+    public: bool = False,
+    table: bool = False,
+) -> Problem:
+    """Check the settings of a search and what it searches.
 
     Raises:
-      ValueError: the method is unknown or lacks an argument, or an argument is out of range.
+      ValueError: an argument is out of range, or the method is unknown.
       TypeError: an argument has the wrong type.
     """
     if not isinstance(search, Search | None):
         raise TypeError(f"search must be a Search, got {type(search).__name__}")
     search = search or Search()
     checks.one_of("method", search.method, (AUTO, *METHODS))
-    bounds, space = spaces.box(task.space)
+    bounds, named = spaces.box(space)
     box = checks.box("space", bounds)
     share = checks.number("estimate_share", search.estimate_share)
     if not 0 <= share < 1:
         raise ValueError(f"estimate_share must be in [0, 1), got {share:g}")
-    whole = Problem(
-        users=checks.size("users", task.users),
-        mu=task.budget.mu,
-        space=bounds if space is None else space,
+    return Problem(
+        users=checks.size("users", users),
+        budget=budget,
+        mu=budget.mu,
+        space=bounds if named is None else named,
         box=box,
-        loss_range=task.loss_range,
+        loss_range=loss_range,
+        method=search.method,
         steps=STEPS if search.steps is None else checks.size("steps", search.steps),
         batch=box.shape[1] + 1 if search.batch is None else checks.size("batch", search.batch),
         clip_norm=search.clip_norm,
-        start=_start(space, search.start, box),
+        start=_start(named, search.start, box),
+        estimate_share=share,
         noise=search.noise,
-        public=task.public,
-        table=task.table,
+        public=public,
+        table=table,
     )
-    real = space is None or bool(np.all(space.real_axes))
-    method, reason = _choose(search.method, whole, real)
-    _check_needs(method, whole, real)
-    if share and (whole.loss_range is None or has_private_range(whole) or whole.steps < 2):
+
+
+def plan(problem: Problem, *, as_gdp: bool = False) -> Plan:
+    """Choose the method by the GDP level of the budget, and build the config that spends all of the budget.
+
+    Args:
+      problem: of ``make_problem``.
+      as_gdp: see ``budget_calibration.calibrate``.
+
+    Raises:
+      ValueError: the method lacks an argument, or cannot use one.
+    """
+    method, reason = _choose(problem)
+    _check_needs(method, problem)
+    if problem.estimate_share and (problem.loss_range is None or has_private_range(problem) or problem.steps < 2):
         raise ValueError("estimate_share needs a loss_range of two numbers, and two steps or more")
 
     def make(level: float) -> tuple[Algorithm, Any]:
-        return add_estimate(share, whole._replace(mu=level), MAKERS[method])
+        return add_estimate(problem._replace(mu=level), MAKERS[method])
 
     def privacy(made: tuple[Algorithm, Any]) -> guarantees.Guarantee:
         return made[0].privacy(made[1])
 
-    (algorithm, config), guarantee = budget_calibration.calibrate(make, privacy, task.budget, as_gdp=as_gdp)
-    return Plan(method, reason, algorithm, config, guarantee, task.budget)
+    (algorithm, config), guarantee = budget_calibration.calibrate(make, privacy, problem.budget, as_gdp=as_gdp)
+    return Plan(method, reason, algorithm, config, guarantee, problem)
 
 
-def _choose(method: str, problem: Problem, real: bool) -> tuple[str, str]:
+def _choose(problem: Problem) -> tuple[str, str]:
     """The method and the reason, in public numbers."""
-    if method != AUTO:
-        return method, "as asked for"
+    real = problem.real
+    if problem.method != AUTO:
+        return problem.method, "as asked for"
     if problem.public:
         return PROPOSED, "public records steer the search"
     if problem.loss_range is None:
@@ -262,8 +309,8 @@ def _choose_for_box(problem: Problem) -> tuple[str, str]:
     return LOCAL, reason + f", at most {NOISY:g}"
 
 
-def _check_needs(method: str, problem: Problem, real: bool) -> None:
-    """Raise ValueError if the method lacks an argument or cannot use one; ``real``: all dimensions are real."""
+def _check_needs(method: str, problem: Problem) -> None:
+    """Raise ValueError if the method lacks an argument or cannot use one."""
     if method != LOCAL and problem.loss_range is None:
         raise ValueError(f"loss_range must be given for method={method!r}")
     if problem.public != (method == PROPOSED):
@@ -273,7 +320,7 @@ def _check_needs(method: str, problem: Problem, real: bool) -> None:
         )
     if method not in PRIVATE_RANGE_METHODS and has_private_range(problem):
         raise ValueError(f"loss_range must be two numbers for method={method!r}, got {problem.loss_range!r}")
-    if method in DESCENT_METHODS and not real:
+    if method in DESCENT_METHODS and not problem.real:
         raise ValueError(
             f"method must not be {method!r} where dimensions are not real, since these have no gradient: give "
             "method='in_order', 'choice' or 'evaluations'"
@@ -288,3 +335,177 @@ def _start(space: Any, start: Any, box: np.ndarray) -> np.ndarray | None:
         return None
     point = space.point(start) if space is not None and isinstance(start, dict) else start
     return checks.inside("start", checks.from_box("start", point, box, checks.middle), box)
+
+
+def has_private_range(problem: Problem) -> bool:
+    """True if the search finds the scale of the losses privately. Raise a ValueError for other text."""
+    return isinstance(problem.loss_range, str) and bool(
+        checks.one_of("loss_range", problem.loss_range, (private_scale.PRIVATE,))
+    )
+
+
+def levels(problem: Problem, shares: list[float]) -> list[float]:
+    """The ``mu`` of each share of ``mu^2``."""
+    return calibration.split_levels(problem.mu, shares, jnp.result_type(float))
+
+
+def add_estimate(problem: Problem, make: Make) -> tuple[Algorithm, Any]:
+    """The search that ``make`` makes, with an estimate for its share of ``mu^2``."""
+    share = problem.estimate_share
+    if not share:
+        return make(problem)
+    of_estimate, of_search = levels(problem, [share, 1 - share])
+    algorithm, config = make(problem._replace(mu=of_search, steps=problem.steps - 1))
+    estimate = private_estimate.config(
+        config, users=problem.users, mu=of_estimate, loss_range=problem.loss_range, noise=problem.noise
+    )
+    return private_estimate.make_algorithm(algorithm), estimate
+
+
+def _local_config(problem: Problem, usual_norm: float | str) -> dp_gibo.Config:
+    """DP-GIBO with defaults that work: coordinate AdaGrad in box units, the mean of the last half of the path."""
+    return dp_gibo.config(
+        users=problem.users,
+        steps=problem.steps,
+        mu=problem.mu,
+        bounds=problem.space,
+        batch=problem.batch,
+        clip_norm=usual_norm if problem.clip_norm is None else problem.clip_norm,
+        theta0=problem.start,
+        optimizer=optax.adagrad,
+        output="last_half_mean",
+        memory="none" if problem.table else "all",
+        noise=problem.noise,
+    )
+
+
+def _local(problem: Problem) -> tuple[Algorithm, Any]:
+    """With few users the private scale is mostly noise: a fixed norm then does better."""
+    enough = problem.users >= private_scale.users_needed(problem.mu) and problem.box.shape[1] >= FEW_DIMENSIONS
+    norm = private_scale.PRIVATE if enough or has_private_range(problem) else _usual_norm(problem)
+    return dp_gibo.algorithm, _local_config(problem, norm)
+
+
+def _usual_norm(problem: Problem) -> float:
+    if problem.loss_range is None:
+        return 1.0
+    low, high = checks.interval("loss_range", problem.loss_range)
+    return CLIP_SHARE * (high - low)
+
+
+def _start_then_local(problem: Problem) -> tuple[Algorithm, Any]:
+    if problem.steps < 3:
+        raise ValueError(f"steps must be at least 3 for method={START!r}, got {problem.steps}")
+    first = max(1, round(DESIGN_SHARE * problem.steps))
+    of_start, of_answer, of_descent = levels(problem, [CHOICE_SHARE, CHOICE_SHARE, 1 - 2 * CHOICE_SHARE])
+    rest = problem._replace(steps=problem.steps - first - 1, mu=of_descent)
+    descent = _local_config(rest, _usual_norm(problem))
+    return START_ALGORITHM, _search(problem, [_design(problem, first)], [of_start, of_answer], descent)
+
+
+def _rounds_of_choices(problem: Problem) -> tuple[Algorithm, Any]:
+    rounds = ROUNDS_WITHOUT_NOISE if math.isinf(problem.mu) else ROUNDS
+    later = min(rounds, problem.steps - 1)
+    first = max(problem.steps - later * max(1, round((1 - FIRST_SHARE) * problem.steps / rounds)), 1)
+    steps = (problem.steps - first) // max(later, 1)
+    designs = [_design(problem, problem.steps - later * steps)]
+    designs += [_near(problem, steps, 0.5**number, number) for number in range(1, later + 1)]
+    if not later:
+        return CHOICE_ALGORITHM, _search(problem, designs, [problem.mu])
+    shares = [(1 - LAST_SHARE) / later] * later + [LAST_SHARE]
+    return CHOICE_ALGORITHM, _search(problem, designs, levels(problem, shares))
+
+
+def _in_order(problem: Problem) -> tuple[Algorithm, Any]:
+    return CHOICE_ALGORITHM, _search(problem, [_design(problem, problem.steps)], [problem.mu])
+
+
+def _proposed(problem: Problem) -> tuple[Algorithm, Any]:
+    """A choice among points that ``Plan.with_proposals`` replaces: half of the evaluations are on public records."""
+    if problem.steps < 2:
+        raise ValueError(f"steps must be at least 2 for method={PROPOSED!r}, got {problem.steps}")
+    return _in_order(problem._replace(steps=problem.steps - problem.steps // 2))
+
+
+def _evaluations(problem: Problem) -> tuple[Algorithm, Any]:
+    box, design = problem.box, None
+    count = min(problem.steps * problem.batch, MAX_EVALUATIONS)
+    if has_private_range(problem):
+        compared = max(2, min(SCALE_EVALUATIONS, count // 5))
+        if count <= compared:
+            raise ValueError(f"steps times batch must be at least {compared + 1} for loss_range='private', got {count}")
+        count, design = count - compared, box[0] + (box[1] - box[0]) * sobol(compared, box.shape[1], 0)
+    answer = "best_posterior_mean"
+    inner = gp_ucb.config(steps=count, bounds=problem.space, refit_every=20, fit_steps=30, answer=answer)
+    return EVALUATION_ALGORITHM, private_evaluations.config(
+        gp_ucb.algorithm,
+        inner,
+        users=problem.users,
+        mu=problem.mu,
+        loss_range=problem.loss_range,
+        design=design,
+        noise=problem.noise,
+    )
+
+
+MAKERS: dict[str, Make] = {
+    LOCAL: _local,
+    START: _start_then_local,
+    CHOICE: _rounds_of_choices,
+    EVALUATIONS: _evaluations,
+    IN_ORDER: _in_order,
+    PROPOSED: _proposed,
+}
+
+
+def _search(problem: Problem, rounds: list[private_search.Round], levels: list[float], inner: Any = None) -> Any:
+    return private_search.config(
+        users=problem.users,
+        bounds=problem.space,
+        loss_range=problem.loss_range,
+        rounds=rounds,
+        choice_mu=_carry_remainders(levels, problem.noise),
+        batch=problem.batch,
+        inner_config=inner,
+        proposals=rounds[0].fresh if problem.public else None,  # until ``Plan.with_proposals``
+        noise=problem.noise,
+    )
+
+
+def _carry_remainders(levels: list[float], noise: str) -> list[float]:
+    """The levels of choices: the grid of exact noise rounds each down, and the remainder goes to the next choice."""
+    if noise != "exact" or math.inf in levels:
+        return levels
+    totals, remainder = [], 0.0
+    for mu in levels:
+        total = math.hypot(mu, remainder)
+        totals.append(total)
+        used = choice.level(choice.budget(total, noise, dtype=float))
+        remainder = math.sqrt(max(total**2 - used**2, 0.0))
+    return totals
+
+
+def _design(problem: Problem, steps: int) -> private_search.Round:
+    """A round of the start and points of a Sobol sequence in the box."""
+    (low, high), count = problem.box, steps * problem.batch
+    start = checks.middle(problem.box) if problem.start is None else problem.start
+    fresh = np.concatenate([start[None], low + (high - low) * sobol(count, len(low), 0)])[:count]
+    return private_search.Round(fresh, np.zeros_like(fresh), np.zeros(fresh.shape, bool))
+
+
+def _near(problem: Problem, steps: int, reach: float, number: int) -> private_search.Round:
+    """A round near the last chosen point: half of the coordinates (at least 1) move by up to ``reach`` half sides."""
+    (low, high), count = problem.box, steps * problem.batch
+    rng = np.random.default_rng(number)
+    offset = reach * (high - low) / 2 * (2 * sobol(count, len(low), number) - 1)
+    moved = rng.random(offset.shape) < 0.5
+    moved[np.arange(count), rng.integers(0, len(low), count)] = True
+    kept = np.ones(offset.shape, bool)
+    return private_search.Round(np.broadcast_to(low, offset.shape).copy(), np.where(moved, offset, 0.0), kept)
+
+
+def sobol(count: int, dimension: int, seed: int) -> np.ndarray:
+    """Points ``(count, d)`` of a scrambled Sobol sequence in the unit box; public."""
+    from scipy.stats import qmc  # takes as long to import as jaxdpbo
+
+    return qmc.Sobol(dimension, rng=seed).random_base2(max(1, math.ceil(math.log2(count))))[:count]

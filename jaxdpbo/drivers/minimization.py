@@ -8,13 +8,13 @@ import jax.numpy as jnp
 
 from jaxdpbo import checks, separable, user_values
 from jaxdpbo import space as spaces
-from jaxdpbo.drivers import methods, progress, public_search, result, separability
+from jaxdpbo.drivers import methods, progress, public_search, result, separability, sharding
 from jaxdpbo.drivers.execution import AUTO, Execution, check_execution, set_options
-from jaxdpbo.drivers.loop import run_loop
+from jaxdpbo.drivers.loop import loop_prepared, options_for
 from jaxdpbo.drivers.methods import Search
 from jaxdpbo.drivers.previews import few_users_note, path_note
-from jaxdpbo.drivers.scan import run_scan
-from jaxdpbo.guarantee import budget_calibration, recording
+from jaxdpbo.drivers.scan import scan_prepared
+from jaxdpbo.guarantee import budget_calibration, guarantees, recording
 from jaxdpbo.guarantee.recording import Recording
 from jaxdpbo.noise import keys
 from jaxdpbo.space import Space
@@ -108,18 +108,26 @@ def minimize(
     in_table = isinstance(data, table.Table)
     if run.traceable and not in_table:
         data = user_values.to_data(data)
-    loss, data = separability.prepare_objective(loss, data, user_axes)
-    count = _users(users, loss, data)
+    prepared = separability.prepare_objective(loss, data, user_axes)
+    count = _users(users, prepared)
     if public is not None and not in_table:
         separable.expect_apart(public, original, count)
     budget = budget_calibration.check_budget(mu, epsilon, delta, users=count, dtype=jnp.result_type(float))
     as_gdp = ledger is not None and recording.notion(ledger) == "gdp"
-    task = methods.Task(count, budget, space, loss_range, public is not None, in_table)
-    plan = methods.plan(search, task, as_gdp=as_gdp)
+    problem = methods.make_problem(
+        search,
+        users=count,
+        budget=budget,
+        space=space,
+        loss_range=loss_range,
+        public=public is not None,
+        table=in_table,
+    )
+    plan = methods.plan(problem, as_gdp=as_gdp)
     if public is not None and not (ledger is not None and recording.is_released(ledger)):
         how = {"executor": run.executor, "progress": run.progress}
-        plan = public_search.propose(plan, task, search, loss, public, **how)
-    finished = _run_plan(plan, loss, data, ledger, run)
+        plan = public_search.propose(plan, prepared.objective, public, **how)
+    finished = _run_plan(plan, prepared, ledger, run)
     guarantee = replace(finished.guarantee, summary_delta=budget.summary_delta)
     notes = [finished.note, few_users_note(count, plan.guarantee)]
     if plan.descent is not None:
@@ -145,27 +153,34 @@ def _check_tracing(run: Execution) -> None:
         raise ValueError("checkpoint must not be given with traceable=False: give ledger= to resume a run from Python")
 
 
-def _run_plan(plan: methods.Plan, loss: Objective, data: Any, ledger: Recording | None, run: Execution) -> result.Run:
+def _run_plan(
+    plan: methods.Plan, prepared: separability.Prepared, ledger: Recording | None, run: Execution
+) -> result.Run:
     """Run a plan in a compiled program, or from Python if the loss cannot be traced or ``run`` asks for steps.
 
     Raises:
       ValueError: the caller asked for a compiled program, and JAX cannot trace the learner of ``blocks``.
     """
-    if isinstance(data, table.Table):
-        return _run_in_python(plan, loss, data, ledger, run, tried=bool(run.traceable))
+    if isinstance(prepared.data, table.Table):
+        return _run_in_python(plan, prepared, ledger, run, tried=bool(run.traceable))
     must = run.traceable is True or run.checkpoint is not None
     # blocks turn every failure, tracing included, into a loss
-    opaque = isinstance(loss, separable.Blocks) and not loss.traceable
+    opaque = isinstance(prepared.objective, separable.Blocks) and not prepared.objective.traceable
     if must and opaque:
         option = "checkpoint" if run.checkpoint is not None else "traceable"
         raise ValueError(f"{option} needs a learner that JAX can trace: give blocks(..., traceable=True)")
     trying = must or (run.traceable == AUTO and not _stepwise_options(run) and not opaque)
-    traced = _to_traceable(loss, data, plan.config, must=must) if trying else None
+    traced = _to_traceable(prepared, plan.config, must=must) if trying else None
     run = replace(run, traceable=AUTO)
     if traced is not None:
+        result.expect_host("minimize", run.key)
         with progress.waiting(run.progress, "compiling and running the search"):
-            return run_scan(plan.algorithm, loss, traced, plan.config, delta=plan.delta, ledger=ledger, run=run)
-    return _run_in_python(plan, loss, data, ledger, run, tried=trying)
+            return scan_prepared(plan.algorithm, traced, plan.config, _guarantee(plan, traced), ledger, run)
+    return _run_in_python(plan, prepared, ledger, run, tried=trying)
+
+
+def _guarantee(plan: methods.Plan, prepared: separability.Prepared) -> guarantees.Guarantee:
+    return result.state_guarantee(plan.algorithm, prepared.objective, plan.config, plan.delta)
 
 
 def _stepwise_options(run: Execution) -> list[str]:
@@ -173,8 +188,9 @@ def _stepwise_options(run: Execution) -> list[str]:
     return [name for name in set_options(run) if name in STEPWISE and getattr(run, name)]
 
 
-def _users(users: int | None, loss: Objective, data: Any) -> int:
+def _users(users: int | None, prepared: separability.Prepared) -> int:
     """The number of users: as given, of ``by_person`` or ``blocks``, or the leading length of all leaves."""
+    loss, data = prepared
     if users is not None:
         return checks.size("users", users)
     if isinstance(data, table.Table):
@@ -190,17 +206,17 @@ def _users(users: int | None, loss: Objective, data: Any) -> int:
     return checks.size("users", max(shape[0] for shape in leading if shape))
 
 
-def _to_traceable(loss: Objective, data: Any, config: Any, *, must: bool) -> Any:
-    """``data`` as JAX arrays, or None if JAX cannot trace the loss. Reads types and shapes alone.
+def _to_traceable(prepared: separability.Prepared, config: Any, *, must: bool) -> separability.Prepared | None:
+    """The data as JAX arrays, or None if JAX cannot trace the loss. Reads types and shapes alone.
 
     Raises:
       ValueError: the loss returns another shape than ``(n,)``.
       TypeError: the loss returns complex numbers.
       Exception: any exception of the loss, if the loss must be traced.
     """
-    if not must and not all(map(user_values.is_numeric, jax.tree.leaves(data))):
+    if not must and not all(map(user_values.is_numeric, jax.tree.leaves(prepared.data))):
         return None
-    arrays = result.to_arrays(data)
+    loss, arrays = traced = prepared.to_arrays()
     point = jax.ShapeDtypeStruct((result.dimension(config),), jnp.result_type(float))
     try:
         returned = jax.eval_shape(lambda point, data: loss(spaces.place(config.space, point), data), point, arrays)
@@ -218,15 +234,17 @@ def _to_traceable(loss: Objective, data: Any, config: Any, *, must: bool) -> Any
         raise ValueError(f"loss must return losses of shape ({config.users},), got {shape}")
     if jnp.issubdtype(dtype, jnp.complexfloating):
         raise TypeError(f"loss must return real losses, got {dtype}")
-    return arrays
+    return traced
 
 
 def _run_in_python(
-    plan: methods.Plan, loss: Objective, data: Any, ledger: Recording | None, run: Execution, *, tried: bool
+    plan: methods.Plan, prepared: separability.Prepared, ledger: Recording | None, run: Execution, *, tried: bool
 ) -> result.Run:
     """``run_loop``. If tracing was tried before, an exception of the loss in the first step is raised unchanged."""
     try:
-        return run_loop(plan.algorithm, loss, data, plan.config, delta=plan.delta, ledger=ledger, run=run)
+        run = check_execution("minimize", run, *options_for(prepared.data))
+        sharding.expect_one_process("minimize", prepared.data)
+        return loop_prepared(plan.algorithm, prepared, plan.config, _guarantee(plan, prepared), ledger, run)
     except result.ObjectiveError as error:
         if not str(error).startswith("objective must"):  # of the loss itself
             raise

@@ -138,7 +138,10 @@ def preview(
     users = checks.size("users", users)
     budget = budget_calibration.check_budget(mu, epsilon, delta, users=users, dtype=jnp.result_type(float))
     proposed = isinstance(search, Search) and search.method == methods.PROPOSED
-    plan = methods.plan(search, methods.Task(users, budget, space, loss_range, public=proposed))
+    problem = methods.make_problem(
+        search, users=users, budget=budget, space=space, loss_range=loss_range, public=proposed
+    )
+    plan = methods.plan(problem)
     guarantee = plan.guarantee
     deviation = relative = wander = None
     if plan.descent is not None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from jaxdpbo import checks, separable, silence
 from jaxdpbo import space as spaces
-from jaxdpbo.drivers import method_configs, methods
+from jaxdpbo.drivers import methods
 from jaxdpbo.drivers import progress as _progress
 from jaxdpbo.drivers import proposals as _proposals
 from jaxdpbo.types import Data, Objective
@@ -21,8 +21,6 @@ from jaxdpbo.types import Data, Objective
 
 def propose(
     plan: methods.Plan,
-    task: methods.Task,
-    search: methods.Search | None,
     loss: Objective,
     public: Data,
     *,
@@ -36,8 +34,6 @@ def propose(
 
     Args:
       plan: of the method "proposed".
-      task: the task of the plan.
-      search: the settings of the plan.
       loss: ``(point (d,) or params, records) -> losses (m,)``.
       public: ``m`` public records.
       executor: evaluates the points of a batch.
@@ -55,14 +51,13 @@ def propose(
             "public must not be given for a loss of by_person or blocks, which fix the number of rows: give a loss of "
             "any rows"
         )
-    bounds, space = spaces.box(task.space)
-    low, high = checks.box("space", bounds)
-    steps = methods.STEPS if search is None or search.steps is None else search.steps
-    count = (steps - plan.config.steps) * plan.config.batch  # what the private steps leave
+    problem = plan.problem
+    (low, high), space = problem.box, plan.config.space
+    count = (problem.steps - plan.config.steps) * plan.config.batch  # what the private steps leave
     proposals = plan.search.design_steps * plan.config.batch
     bar = _progress.bar(progress)
     progress_bar = None if bar is None else bar(total=count, unit="public evaluation")
-    loss_range = checks.interval("loss_range", task.loss_range)
+    loss_range = checks.interval("loss_range", problem.loss_range)
     number = iter(range(count))
 
     def evaluate(points: np.ndarray) -> np.ndarray:
@@ -73,7 +68,7 @@ def propose(
             progress_bar.update(len(points))
         return means
 
-    design = method_configs.sobol(count, len(low), 0)
+    design = methods.sobol(count, len(low), 0)
     box = _proposals.Box(len(low), space)
     points = _proposals.propose(evaluate, box, count, proposals, design)
     if progress_bar is not None:

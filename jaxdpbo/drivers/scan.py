@@ -11,6 +11,8 @@ from jaxdpbo.guarantee.recording import Recording, check_recording
 from jaxdpbo.ledger.ledger_file import Charge, LedgerError
 from jaxdpbo.types import Algorithm, Config, Data, Objective, Tree
 
+OPTIONS = "key", "insecure_key", "checkpoint", "diagnostics"  # of Execution
+
 
 @silence.debug_checks_off()
 def run_scan(
@@ -68,15 +70,27 @@ def run_scan(
       RuntimeError: under jit, vmap, grad or another trace. Call ``pure_run`` there.
       RunInterrupted: the covariance of the evaluated points, a public quantity, could not be factored.
     """
-    run = check_execution("run_scan", run, "key", "insecure_key", "checkpoint", "diagnostics")
-    key, checkpoint = run.key, run.checkpoint
-    result.expect_host("run_scan", key)
+    run = check_execution("run_scan", run, *OPTIONS)
+    result.expect_host("run_scan", run.key)
     guarantee = result.state_guarantee(algorithm, objective, config, delta)
-    objective, data = separability.prepare_objective(objective, data, user_axes)
+    prepared = separability.prepare_objective(objective, data, user_axes)
+    return scan_prepared(algorithm, prepared.to_arrays(), config, guarantee, ledger, run)
+
+
+@silence.debug_checks_off()
+def scan_prepared(
+    algorithm: Algorithm,
+    prepared: separability.Prepared,
+    config: Config,
+    guarantee: guarantees.Guarantee,
+    ledger: Recording | None,
+    run: Execution,
+) -> result.Run:
+    """Run in one compiled program: ``run_scan``, with its arguments checked and its data in JAX arrays."""
+    (objective, data), key, checkpoint = prepared, run.key, run.checkpoint
     guarantee = separability.update_assumptions(guarantee, objective)
     if ledger is not None and key is not None:
         raise ValueError("key must not be given with a ledger: the operating system then draws the key")
-    data = result.to_arrays(data)
     devices = sharding.find_mesh(data)
     if ledger is not None or checkpoint is not None:
         sharding.expect_one_process("a run with a ledger or a checkpoint", data)

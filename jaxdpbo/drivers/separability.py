@@ -1,6 +1,7 @@
 """Prepare objectives that keep users apart, and update the assumptions of the guarantee."""
 
 from dataclasses import replace
+from typing import Any, NamedTuple
 
 import jax
 
@@ -13,7 +14,18 @@ from jaxdpbo.types import Data, Objective, Tree
 CONDITIONS = assumptions.SEPARABLE_LOSSES, assumptions.SEPARABLE_GAINS
 
 
-def prepare_objective(objective: Objective, data: Data, user_axes: Tree) -> tuple[Objective, Data]:
+class Prepared(NamedTuple):
+    """An objective that keeps users apart as far as it can be checked, and its data; made once a run."""
+
+    objective: Objective
+    data: Any
+
+    def to_arrays(self) -> "Prepared":
+        """With the data as JAX arrays, see ``result.to_arrays``."""
+        return self._replace(data=result.to_arrays(self.data))
+
+
+def prepare_objective(objective: Objective, data: Data, user_axes: Tree) -> Prepared:
     """Return the objective of a run, checked under tracing if you give ``user_axes``, and its data.
 
     Raises:
@@ -33,9 +45,9 @@ def prepare_objective(objective: Objective, data: Data, user_axes: Tree) -> tupl
         if any(axis != 0 for axis in axes):
             raise ValueError(f"user_axes must be 0 for all columns of a table, got {rows.user_axes!r}")
     if in_table or not isinstance(rows, separable.SeparableObjective):
-        return objective, data
+        return Prepared(objective, data)
     separable.expect_one_role(data, rows.user_axes)
-    return objective, result.to_arrays(data)
+    return Prepared(objective, data).to_arrays()
 
 
 def update_assumptions(

@@ -120,7 +120,7 @@ EXEMPT: dict[str, dict[str, str]] = {
             "begin_record begin_once begin_with_file note_step store_state record_release load_release make_subject "
             "expect_same_loss"
         ),
-        "drivers.method_configs": "sobol levels add_estimate has_private_range",
+        "drivers.methods": "make_problem sobol levels add_estimate has_private_range",
         "drivers.previews": "step_deviation few_users_note percent",
         "drivers.public_search": "propose",
         "drivers.proposals": "propose",

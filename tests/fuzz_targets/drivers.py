@@ -147,10 +147,10 @@ def runners(folder: Path) -> dict[str, Target]:
             check=foretells,
         ),
         "methods.plan": Target(
-            lambda users, mu, space, loss_range, **search: methods.plan(
-                drivers.Search(**search),
-                methods.Task(users, budget_calibration.check_budget(mu, users=1), space, loss_range),
-            ),
+            lambda users, mu, space, loss_range, **search: methods.plan(methods.make_problem(
+                drivers.Search(**search), users=users, budget=budget_calibration.check_budget(mu, users=1),
+                space=space, loss_range=loss_range,
+            )),
             {"method": either("auto", *methods.METHODS), "users": count, "mu": small, "space": boxes(3) | just(SPACE),
              "steps": st.integers(3, 9), "batch": st.none() | few, "clip_norm": positive,
              "loss_range": just((0.0, 2.0)), "estimate_share": either(0.0, 0.2), "noise": either("exact", "float")},

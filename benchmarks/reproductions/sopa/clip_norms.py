@@ -94,7 +94,8 @@ def make_config(s: Any, box: np.ndarray, clip_norm: float | str) -> dp_gibo.Conf
     start = box[0] + 0.75 * (box[1] - box[0])
     box = {"low": box[0], "high": box[1]}
     search = Search(method="local", steps=s.steps, batch=s.batch, clip_norm=clip_norm, start=start)
-    return methods.plan(search, methods.Task(s.users, budget_calibration.RequestedBudget(s.mu), box, None)).config
+    budget = budget_calibration.RequestedBudget(s.mu)
+    return methods.plan(methods.make_problem(search, users=s.users, budget=budget, space=box, loss_range=None)).config
 
 
 def regret(loss: Any, box: np.ndarray, inputs: Any, data: Any) -> dict[str, jax.Array]:

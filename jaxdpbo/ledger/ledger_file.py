@@ -28,8 +28,9 @@ its content. Anybody with read access to a ledger, or to a copy, may verify it.
 A process killed during a write leaves a torn line, the beginning of a line. Nobody received an acknowledgement for it:
 readers skip the torn line, the next writer removes it. A line of full length without a newline at its end is damage.
 
-This module uses the standard library alone, nothing of this package: auditors load this one file, without JAX. So the
-reader of JSON that others may have written is here too, for all of the package (``parse_json``).
+To read a ledger this module uses the standard library alone: auditors load this one file, without JAX. Only a charge
+imports the accounting of this package. So the reader of JSON that others may have written is here too, for all of the
+package (``parse_json``).
 """
 
 import decimal
@@ -599,7 +600,7 @@ def account(path: str | Path, *, expected_head: str | None = None) -> Account:
       expected_head: an earlier result of ``head``; the ledger may have grown since.
 
     Raises:
-      Damaged: the file differs from the written ledger, or holds no line with the expected hash.
+      DamagedLedgerError: the file differs from the written ledger, or holds no line with the expected hash.
       LedgerError: the file is no ledger, or has another version.
     """
     with _open_ledger(path, writing=False) as opened:
@@ -891,7 +892,7 @@ def read(path: str | Path) -> Chain:
     """Read and verify a chain.
 
     Raises:
-      Damaged: the file differs from the written chain.
+      DamagedLedgerError: the file differs from the written chain.
     """
     with _open_ledger(path, writing=False) as opened:
         return opened.chain

@@ -77,7 +77,7 @@ def largest_radius(distance: Whole) -> Whole:
 def mean_loss(low: Real, high: Real, users: int) -> Real:
     """Return the sensitivity of the mean of ``n`` losses, each clipped to ``[low, high]``: ``(high - low) / n``.
 
-    ``n`` is public and the same on both sides. NaN counts as the middle of the range, infinities as its ends.
+    ``n`` is public and the same on both sides. A loss that is not finite counts as the upper end.
 
     >>> from jaxdpbo import sensitivity
     >>> sensitivity.mean_loss(0.0, 3.0, 6)

@@ -162,7 +162,7 @@ def make_algorithm(inner: Algorithm) -> Algorithm:
     ==========================================  ======================================================
     after step T, or with other noise           the state unchanged, see ``noise.guard``
     a loss outside the range                    counts as the end of the range
-    a loss NaN or infinite                      NaN counts as the middle, infinities as the ends
+    a loss NaN or infinite                      counts as the upper end of the range, the worst
     ``mu = inf``                                the clipped mean itself: not private
     an inner algorithm without GDP in a step    refused here, or by ``init`` and ``privacy``
     ==========================================  ======================================================

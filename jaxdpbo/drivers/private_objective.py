@@ -124,9 +124,10 @@ class PrivateObjective:
           data: passed to ``loss`` untouched; with ``user_axes``, arrays as for ``run_scan``. Or a ``tables.Table``:
             each call scans the table once, and the loss returns a loss for each row of a batch of columns.
           evaluations: the number of calls.
-          loss_range: ``(low, high)``, chosen without the users' data. Losses are clipped to this range, and NaN counts
-            as its middle, so no value reveals a non-finite loss. "private" finds the range from ``design`` when
-            the object is made, for 5 % of ``mu^2``; values are then mean differences from the loss at ``design[0]``.
+          loss_range: ``(low, high)``, chosen without the users' data. Losses are clipped to this range, and a loss
+            that is not finite counts as ``high``, so no value reveals one. "private" finds the range from ``design``
+            when the object is made, for 5 % of ``mu^2``; values are then mean differences from the loss at
+            ``design[0]``.
           design: two public points or more, at which the loss is called; only with ``loss_range="private"``.
           users: the public number of users ``n``.
           user_axes: as for ``run_scan``, for a loss that JAX can trace at every point.

@@ -95,4 +95,4 @@ def _mean_loss(loss: Objective, place: Any, public: Data, loss_range: tuple[floa
     low, high = loss_range
     if not np.any(np.isfinite(losses)):
         return np.inf
-    return float(np.mean(np.clip(np.where(np.isnan(losses), high, losses), low, high)))
+    return float(np.mean(np.clip(np.where(np.isfinite(losses), losses, high), low, high)))

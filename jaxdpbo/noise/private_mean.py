@@ -45,7 +45,10 @@ def mean_of_vectors(budget: calibration.SumBudget, released: totals.UserSum, cli
 def noisy_mean_loss(
     key: jax.Array, budget: calibration.SumBudget, losses: jax.Array, low: jax.Array, high: jax.Array
 ) -> jax.Array:
-    """Return noisy means ``(b,)`` over users of ``losses (b, n)`` clipped to ``[low, high]``, NaN as the middle.
+    """Return noisy means ``(b,)`` over users of ``losses (b, n)`` clipped to ``[low, high]``.
+
+    A loss that is not finite counts as ``high``, the worst, as in a choice: a setting that fails never beats one that
+    works.
 
     Formal guarantee: the part of ``b`` of ``steps releases`` evaluations in ``composed_guarantee.gdp_guarantee``, the
     guarantee of all. One user moves each mean by ``sensitivity.mean_loss``, for any losses; on the grid, with each
@@ -79,8 +82,7 @@ def sum_clipped_losses(
       ``(b,)`` of losses moved by the clip. Both are raw.
     """
     middle, half = (low + high) / 2, (high - low) / 2
-    filled = jnp.where(jnp.isnan(losses), middle, losses)
-    parts = jnp.clip(filled, low, high)
+    parts = jnp.clip(jnp.where(jnp.isfinite(losses), losses, high), low, high)
     moved = parts != losses
     if budget.noise == "exact":
         scaled = jnp.rint((parts - middle) / half * jnp.asarray(budget.radius, half.dtype)).astype(jnp.int32)

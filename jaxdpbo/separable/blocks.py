@@ -155,8 +155,8 @@ def blocks(
         are in the same block, so blocks differ in size.
       traceable: True for a learner in JAX: ``jax.vmap`` fits all blocks at once, and the trace refuses operations that
         may mix blocks (``NotSeparable``, see ``per_user``). Without ``groups``.
-      on_error: "worst": a block with a failed fit or a NaN loss has the largest loss; NaN of a traceable learner is the
-        middle of the range, as everywhere. "raise": raise the error, to find mistakes on harmless data; an error
+      on_error: "worst": a block with a failed fit or a NaN loss has the largest loss, and so has NaN of a traceable
+        learner, as everywhere. "raise": raise the error, to find mistakes on harmless data; an error
         reveals something about the rows.
       take: ``(data, row numbers) -> copies of these rows``; by default, index every leaf.
       seed: the public seed of the permutation.

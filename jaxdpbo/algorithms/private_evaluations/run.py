@@ -140,7 +140,7 @@ def make_algorithm(inner: Algorithm) -> Algorithm:
     another inner config of the same sizes      the run goes on: it acts on released values
     the steps on a design                       release the range alone, after the last
     a loss outside the range                    counts as the end of the range
-    a loss NaN or infinite                      NaN counts as the middle, infinities as the ends
+    a loss NaN or infinite                      counts as the upper end of the range, the worst
     a masked point                              not released: the mask passes on to the inner algorithm
     an inner algorithm with a ``contribute``    refused: no user's loss would reach it
     one with a flag ``factorisation_failed``    refused at trace time: nothing passes the flag on

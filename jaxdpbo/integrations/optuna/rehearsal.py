@@ -39,7 +39,7 @@ def rehearse(suggest: Callable[[Trial], Any], losses: Callable[[dict[str, Any], 
     else:
         before = measure(np.arange(rows))  # a copy: losses may change their argument
     if not np.all(np.isfinite(before)):
-        raise ValueError("losses of the rehearsal must be finite: NaN counts as the middle of loss_range")
+        raise ValueError("losses of the rehearsal must be finite: others count as the upper end of loss_range")
     if rows is None or not _are_equal(before, measure(np.arange(rows))):
         return
     for replaced, taken in ((0, rows - 1), (rows - 1, 0)):

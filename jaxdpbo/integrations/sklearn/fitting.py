@@ -68,7 +68,7 @@ class UserLosses(NamedTuple):
 class BlockLoss(NamedTuple):
     """The learner ``(params, training rows, held-out rows) -> mean loss`` of ``blocks``.
 
-    Each record's loss is clipped to ``loss_range``, and NaN counts as its middle; None clips nothing.
+    Each record's loss is clipped to ``loss_range``; one that is not finite counts as the upper end. None clips nothing.
     """
 
     estimator: Estimator
@@ -81,7 +81,7 @@ class BlockLoss(NamedTuple):
         values = losses.record_losses(self.loss, model, held_out.rows, held_out.elements)
         if self.loss_range is None:
             return float(np.mean(values))
-        return float(np.mean(np.clip(np.where(np.isnan(values), np.mean(self.loss_range), values), *self.loss_range)))
+        return float(np.mean(np.clip(np.where(np.isfinite(values), values, self.loss_range[1]), *self.loss_range)))
 
 
 class TakenRows(NamedTuple):

@@ -3,8 +3,8 @@
 An error reveals something about its record, and warnings, prints and logs quote values, so predictions are
 silenced. If a prediction raises, bisection finds the bad rows. Then all rows are predicted once more, with a
 training row in the place of each bad row. Every prediction has the same number of rows: BLAS rounds differently for
-another number and would change the losses of other records. The loss of a bad row is NaN, which counts as the middle
-of the range.
+another number and would change the losses of other records. The loss of a bad row is NaN, which counts as the upper
+end of the range.
 """
 
 from collections.abc import Callable

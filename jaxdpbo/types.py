@@ -31,7 +31,6 @@ __all__ = [
     "ArrayLike",
     "Bounds",
     "Config",
-    "Facts",
     "Info",
     "Kernel",
     "Objective",
@@ -102,20 +101,6 @@ class PublicState(Protocol):
         ...
 
 
-class Info(Protocol):
-    """The fields of every ``Info``: raw diagnostics of one step. NOT PRIVATE.
-
-    Attributes:
-      factorisation_failed: ``()``, True if the covariance of PUBLIC points could not be factored; the drivers then
-        raise. None if there is no such covariance, or if its points depend on the users' values.
-    """
-
-    @property
-    def factorisation_failed(self) -> jax.Array | None:
-        """True after a failure."""
-        ...
-
-
 def missing_fields(value: object, contract: type) -> list[str]:
     """The fields of ``contract``, a protocol above, missing from ``value``.
 
@@ -133,26 +118,27 @@ def remember_nothing(config: Config, users: int) -> tuple[()]:
     return ()
 
 
-class Facts(NamedTuple):
-    """The default ``Info``: NOT PRIVATE.
+class Info(NamedTuple):
+    """Diagnostics of one step: NOT PRIVATE.
 
     >>> from jaxdpbo import types
-    >>> types.Facts({"clipped": 3}).facts
-    {'clipped': 3}
+    >>> types.Info({"clipped": 3}).raw["clipped"]
+    3
 
     Attributes:
-      facts: the ``facts`` of ``contribute``, summed over all users.
-      factorisation_failed: None.
+      raw: by name; the ``inform`` or the ``tell`` of an algorithm says which.
+      factorisation_failed: ``()``, True if the covariance of PUBLIC points could not be factored; the drivers then
+        raise. None if there is no such covariance, or if its points depend on the users' values.
     """
 
-    facts: Any
-    factorisation_failed: None = None
+    raw: dict[str, Any]
+    factorisation_failed: jax.Array | None = None
 
 
-def inform_facts(config: Config, query: "Query", total: Any) -> Facts:
+def inform_facts(config: Config, query: "Query", total: Any) -> Info:
     """Return the facts of a step: the default of ``Algorithm.inform``."""
     del config, query
-    return Facts(total.facts)
+    return Info(total.facts)
 
 
 class Algorithm(NamedTuple):

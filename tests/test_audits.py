@@ -87,7 +87,7 @@ def replayed(algorithm, config, wild, values_at=evaluated):
             )
             state = snapshot.state
             raw = getattr(info, "gradient", None)
-            moved = info.mean_loss if raw is None else raw
+            moved = info.raw["mean_loss"] if raw is None else raw
             statistic.append(moved / declared(config) if of_one_mechanism(config) else np.zeros(moved.shape))
             seen.append((query, {name: leaf for name, leaf in state.public._asdict().items() if name not in STEERED}))
             published.append(state.public) if first else None

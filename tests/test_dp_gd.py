@@ -75,8 +75,8 @@ def test_without_a_budget_the_path_is_the_oracles(data, noise):
     expected = oracle.path(gradients_at(data), np.zeros(DIMENSION), np.zeros((STEPS, DIMENSION)), **options)
     np.testing.assert_allclose(run.release.path, expected, rtol=1e-12, atol=1e-14)
     np.testing.assert_array_equal(run.release.point, run.release.path[-1])
-    np.testing.assert_array_equal(run.diagnostics.info.nonfinite_users, np.sum(np.isnan(data[:, 0])))
-    assert np.all((run.diagnostics.info.clipped_share > 0) & (run.diagnostics.info.clipped_share < 1))
+    np.testing.assert_array_equal(run.diagnostics.info.raw["nonfinite_users"], np.sum(np.isnan(data[:, 0])))
+    assert np.all((run.diagnostics.info.raw["clipped_share"] > 0) & (run.diagnostics.info.raw["clipped_share"] < 1))
     assert run.guarantee.notion == "none"
 
 
@@ -89,7 +89,7 @@ def noises_of_whole_runs(count):
     @jax.vmap
     def run(one):
         released, _, info = drivers.pure_run(dp_gd.algorithm, dp_gd.gradient_objective(loss), one, chosen, data)
-        return -jnp.diff(released.path, axis=0) / 1e-3 - info.gradient
+        return -jnp.diff(released.path, axis=0) / 1e-3 - info.raw["gradient"]
 
     return np.asarray(run(jax.random.split(key(5), count)))
 
@@ -122,7 +122,7 @@ def largest_move():
         other = base.copy()
         other[0, :, 0] = replaced
         ((after, _), info), ((after_other, _), info_other) = learn(base), learn(other)
-        moves.append(float(np.linalg.norm(info.gradient - info_other.gradient)))
+        moves.append(float(np.linalg.norm(info.raw["gradient"] - info_other.raw["gradient"])))
         np.testing.assert_array_equal(after.public.step, after_other.public.step)
     return np.max(moves) / (sensitivity.clipped_sum(CLIP_NORM) / USERS)
 

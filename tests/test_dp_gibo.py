@@ -80,14 +80,14 @@ def test_a_run_is_the_oracles_step_by_step():
         theta = np.asarray(before.state.public.theta)
         noises = np.full(len(points), NOISE_VARIANCE)
         gradient = oracle.mean_clipped_gradient(rbf(), points, noises, losses, theta, CLIP_NORM)
-        np.testing.assert_allclose(info.gradient, gradient, rtol=1e-8, atol=1e-10)
+        np.testing.assert_allclose(info.raw["gradient"], gradient, rtol=1e-8, atol=1e-10)
         noise = deviation * np.asarray(jax.random.normal(tell_key, (DIMENSION,)))
         np.testing.assert_allclose(
             after.state.public.theta, theta - STEP_SIZE * (gradient + noise), rtol=1e-8, atol=1e-10
         )
         trace = gradient_oracle.trace(rbf(), points, noises, theta)
         np.testing.assert_allclose(after.state.public.trace[before.state.public.step], trace, rtol=1e-6, atol=1e-10)
-        np.testing.assert_allclose(info.mean_loss, np.asarray(values).mean(axis=1))
+        np.testing.assert_allclose(info.raw["mean_loss"], np.asarray(values).mean(axis=1))
 
 
 def test_the_path_holds_every_iterate():
@@ -106,7 +106,7 @@ def gradients_of_many_keys(chosen, count):
     @jax.vmap
     def noise(one):
         after, info = compiled_run.learn(dp_gibo.algorithm, one, chosen, before, query, values)
-        return (before.state.public.theta - after.state.public.theta) / chosen.step_size - info.gradient
+        return (before.state.public.theta - after.state.public.theta) / chosen.step_size - info.raw["gradient"]
 
     return np.asarray(noise(jax.random.split(key(5), count)))
 
@@ -197,7 +197,7 @@ def largest_move():
     moves = []
     for base, other in neighbours():
         ((after, _), info), ((after_other, _), info_other) = learn(base), learn(other)
-        moves.append(float(np.linalg.norm(info.gradient - info_other.gradient)))
+        moves.append(float(np.linalg.norm(info.raw["gradient"] - info_other.raw["gradient"])))
         differing = [
             name
             for name in after.public._fields
@@ -242,7 +242,7 @@ def test_users_with_bad_losses_count_as_zero_and_the_run_goes_on():
         dp_gibo.algorithm, loss, data, config(mu=np.inf), run=drivers.Execution(key=key(), diagnostics=True)
     )
     assert np.all(np.isfinite(run.release.path))
-    np.testing.assert_array_equal(run.diagnostics.info.nonfinite_users, np.ones(STEPS))
+    np.testing.assert_array_equal(run.diagnostics.info.raw["nonfinite_users"], np.ones(STEPS))
     seen = steps_of(config(mu=np.inf), data)
     points = np.concatenate([query.points for _, query, *_ in seen])
     losses = np.concatenate([values for _, _, values, *_ in seen])
@@ -303,10 +303,10 @@ def test_the_most_recent_points_are_those_of_the_steps_before():
         known = slice(max(0, step - 2) * BATCH, (step + 1) * BATCH)
         theta, noises = np.asarray(before.state.public.theta), np.full(len(points[known]), NOISE_VARIANCE)
         gradient = oracle.mean_clipped_gradient(rbf(), points[known], noises, losses[known], theta, CLIP_NORM)
-        np.testing.assert_allclose(info.gradient, gradient, rtol=1e-8, atol=1e-10)
+        np.testing.assert_allclose(info.raw["gradient"], gradient, rtol=1e-8, atol=1e-10)
         trace = gradient_oracle.trace(rbf(), points[known], noises, theta)
         np.testing.assert_allclose(after.state.public.trace[step], trace, rtol=1e-6, atol=1e-10)
-        assert int(info.nonfinite_users) == (step < 3)
+        assert int(info.raw["nonfinite_users"]) == (step < 3)
         assert after.memory.shape == (3 * BATCH, USERS)
 
 
@@ -320,7 +320,7 @@ def test_algorithm_2_takes_the_smallest_batch_under_the_tolerance():
     assert 0 in sizes  # a gradient already known well enough costs no evaluation
     for (before, query, *_, info), size, trace in zip(seen, sizes, traces, strict=True):
         assert np.all(np.asarray(query.mask) == (np.arange(4) < size))
-        assert bool(info.batch_capped) == (trace > tolerance)
+        assert bool(info.raw["batch_capped"]) == (trace > tolerance)
         assert trace <= tolerance or size == 4
         if size > 1:  # one fewer would not do
             fewer = config(steps=6, step_size=0.02, batch=size - 1)
@@ -343,24 +343,24 @@ def test_algorithm_2_flags_a_cap_that_binds():
     run = drivers.run_scan(
         dp_gibo.algorithm, loss, records(), chosen, run=drivers.Execution(key=key(), diagnostics=True)
     )
-    assert np.all(run.diagnostics.info.batch_capped)
+    assert np.all(run.diagnostics.info.raw["batch_capped"])
     before, query, values, tell_key, *_ = steps_of(chosen, records())[0]
     fewer = query._replace(mask=query.mask.at[-1].set(False))  # the cap can not have bound: not all were asked for
-    assert not compiled_steps.learn(dp_gibo.algorithm, tell_key, chosen, before, fewer, values)[1].batch_capped
+    assert not compiled_steps.learn(dp_gibo.algorithm, tell_key, chosen, before, fewer, values)[1].raw["batch_capped"]
     unlimited = drivers.run_scan(
         dp_gibo.algorithm, loss, records(), config(), run=drivers.Execution(key=key(), diagnostics=True)
     )
-    assert not np.any(unlimited.diagnostics.info.batch_capped)
+    assert not np.any(unlimited.diagnostics.info.raw["batch_capped"])
 
 
 def test_a_cap_binds_where_all_of_its_points_leave_the_trace_above_the_tolerance():
     chosen = config(tolerance=0.1)
-    facts = dp_gibo.contribution.Facts(jnp.zeros(BATCH), jnp.asarray(0), jnp.asarray(0))
+    facts = {"losses": jnp.zeros(BATCH), "clipped": jnp.asarray(0), "nonfinite": jnp.asarray(0)}
     total = totals.UserTotal(jnp.zeros(DIMENSION), facts)
     for asked, trace, capped in ((3, 0.2, True), (2, 0.2, False), (3, 0.05, False)):
         local = dp_gibo.run.Local(jnp.zeros((BATCH, DIMENSION)), jnp.zeros((BATCH, BATCH)), jnp.asarray(trace))
         query = types.Query(local.points, jnp.arange(BATCH) < asked, local=local, active=jnp.asarray(True))
-        assert bool(dp_gibo.algorithm.inform(chosen, query, total).batch_capped) == capped
+        assert bool(dp_gibo.algorithm.inform(chosen, query, total).raw["batch_capped"]) == capped
 
 
 def test_the_last_half_is_averaged():
@@ -412,7 +412,7 @@ def test_adagrad_reads_the_private_gradients_alone_and_keeps_the_level():
     rule, theta = optax.adagrad(STEP_SIZE), jnp.zeros(DIMENSION)
     memory, seen = rule.init(theta), steps_of(adapted, records())
     for _, _, _, tell_key, after, info in seen:
-        released = info.gradient + deviation * jax.random.normal(tell_key, (DIMENSION,))
+        released = info.raw["gradient"] + deviation * jax.random.normal(tell_key, (DIMENSION,))
         change, memory = rule.update(released, memory)
         theta = theta + change
         np.testing.assert_allclose(after.state.public.theta, theta, rtol=1e-8, atol=1e-10)

@@ -80,7 +80,7 @@ def test_the_seeds_come_first_and_everything_is_inside_and_whole():
     expected = [not oracle.dominated(v, values) for v in values]
     np.testing.assert_array_equal(released.front, expected)
     assert released.hypervolume == pytest.approx(oracle.hypervolume(values, np.array([10.0, 0.999])), rel=1e-9)
-    volumes = np.asarray(done.diagnostics.info.hypervolume)
+    volumes = np.asarray(done.diagnostics.info.raw["hypervolume"])
     assert np.all(np.diff(volumes) >= -1e-12)
 
 

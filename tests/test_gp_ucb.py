@@ -62,7 +62,7 @@ def test_the_picks_over_a_finite_set_are_the_oracles(seed):
     best = rows[np.argmax(utilities[rows])]
     assert int(run.release.row) == best
     np.testing.assert_array_equal(run.release.point, CANDIDATES[best])
-    np.testing.assert_allclose(run.diagnostics.info.value[:, 0], utilities[rows], rtol=1e-12)
+    np.testing.assert_allclose(run.diagnostics.info.raw["value"][:, 0], utilities[rows], rtol=1e-12)
 
 
 def rough(point, data):
@@ -158,7 +158,7 @@ def test_users_losses_are_averaged_over_those_that_are_finite():
     run = scan(losses, config(users=USERS), data)
     expected = np.mean([np.sum((CANDIDATES - data[user]) ** 2, axis=1) for user in (0, 2)], axis=0)
     rows = np.asarray(run.diagnostics.state.raw.rows)
-    np.testing.assert_allclose(run.diagnostics.info.value[:, 0], expected[rows], rtol=1e-12)
+    np.testing.assert_allclose(run.diagnostics.info.raw["value"][:, 0], expected[rows], rtol=1e-12)
     assert expected[int(run.release.row)] == np.min(expected[rows]) == np.min(expected)
 
 
@@ -198,10 +198,10 @@ def negative(params, x, y):
 
 def test_a_covariance_that_can_not_be_factored_raises_nothing_and_is_flagged():
     run = scan(hills, config(kernel=negative))
-    assert not np.any(run.diagnostics.info.learnt)
+    assert not np.any(run.diagnostics.info.raw["learnt"])
     assert np.all(np.isfinite(run.release.point))
     assert np.all(np.isfinite(run.diagnostics.state.raw.factorization.whitening))  # a later point may be learnt
-    assert np.all(scan(hills, config()).diagnostics.info.learnt)
+    assert np.all(scan(hills, config()).diagnostics.info.raw["learnt"])
 
 
 def test_before_any_value_the_middle_is_the_answer():

@@ -61,7 +61,7 @@ def test_the_picks_are_the_oracles():
     )  # fmt: skip
     assert rows.tolist() == expected
     np.testing.assert_allclose(private.utilities, values, rtol=1e-12)
-    np.testing.assert_allclose(np.ravel(done.diagnostics.info.utility), values, rtol=1e-12)
+    np.testing.assert_allclose(np.ravel(done.diagnostics.info.raw["utility"]), values, rtol=1e-12)
     np.testing.assert_allclose(private.posterior.mean, mean, atol=1e-7)
     assert int(done.release.row) == rows[np.argmax(values)]
     assert done.guarantee.notion == "none"

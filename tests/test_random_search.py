@@ -56,7 +56,7 @@ def test_users_without_a_finite_loss_do_not_vote():
         run=drivers.Execution(key=jax.random.key(2)),
     )
     np.testing.assert_array_equal(run.release.point, others.release.point)
-    assert np.all(np.isfinite(run.diagnostics.info.mean_loss))
+    assert np.all(np.isfinite(run.diagnostics.info.raw["mean_loss"]))
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from jaxdpbo.guarantee import composed_guarantee, guarantees
 from jaxdpbo.noise import calibration, clipping, guard, private_mean, private_scale, totals, wide_integers
 from jaxdpbo.separable import ByPerson
 from jaxdpbo.surrogate import descent
-from jaxdpbo.types import Algorithm, ArrayLike, Bounds, Memory, Objective, Query, State
+from jaxdpbo.types import Algorithm, ArrayLike, Bounds, Info, Memory, Objective, Query, State
 
 __all__ = [
     "Config",
@@ -183,22 +183,6 @@ class Public(NamedTuple):
     path: jax.Array
 
 
-class Info(NamedTuple):
-    """Raw diagnostics of one step, NOT PRIVATE.
-
-    Attributes:
-      gradient: ``(d,)``, the mean clipped gradient before noise.
-      clipped_share: ``()``, the share of users with a clipped gradient.
-      nonfinite_users: ``()``, number of users counted as zero because their gradient was not finite.
-      factorisation_failed: None: there is no covariance.
-    """
-
-    gradient: jax.Array
-    clipped_share: jax.Array
-    nonfinite_users: jax.Array
-    factorisation_failed: None
-
-
 class Release(NamedTuple):
     """Everything you may publish.
 
@@ -232,13 +216,6 @@ class Work(NamedTuple):
     """Public inputs of ``contribute``: the ``clip_norm ()``."""
 
     clip_norm: jax.Array
-
-
-class Facts(NamedTuple):
-    """Raw sums over users: the number ``clipped ()``, and the number counted as zero, ``nonfinite ()``."""
-
-    clipped: jax.Array
-    nonfinite: jax.Array
 
 
 def ask(key: jax.Array, config: Config, state: State) -> Query:
@@ -278,7 +255,7 @@ def contribute(
     """
     gradients, radius = _gradients(config, query, values, present), calibration.grid(config.budget)
     total, clipped, nonfinite = clipping.clip_and_sum(gradients, _clip_norm(config, query), radius, present)
-    return totals.UserTotal(total, Facts(clipped, nonfinite)), memory
+    return totals.UserTotal(total, {"clipped": clipped, "nonfinite": nonfinite}), memory
 
 
 def survey(
@@ -336,10 +313,15 @@ def tell(config: Config, state: State, query: Query, released: totals.UserSum) -
 
 
 def inform(config: Config, query: Query, total: totals.UserTotal) -> Info:
-    """Compute diagnostics of one step. NOT PRIVATE."""
+    """Compute diagnostics of one step. NOT PRIVATE.
+
+    ``gradient (d,)``, the mean clipped gradient before noise; ``clipped_share ()`` of users; ``nonfinite_users ()``,
+    the number counted as zero because their gradient was not finite.
+    """
     raw = private_mean.skip_noise(config.budget, total.whole)
     mean = private_mean.mean_of_vectors(config.budget, raw, _clip_norm(config, query))
-    return Info(mean, total.facts.clipped / config.users, total.facts.nonfinite, None)
+    clipped, nonfinite = total.facts["clipped"], total.facts["nonfinite"]
+    return Info({"gradient": mean, "clipped_share": clipped / config.users, "nonfinite_users": nonfinite})
 
 
 def release(key: jax.Array, config: Config, state: State) -> Release:

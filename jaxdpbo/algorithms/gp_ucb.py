@@ -22,7 +22,7 @@ from jaxdpbo.guarantee import guarantees
 from jaxdpbo.space import Space
 from jaxdpbo.surrogate import box_search, gp, gp_fit, kernels, preprocessing
 from jaxdpbo.surrogate.acquisition import beta_of_box, beta_of_candidates, ucb, upper_bound
-from jaxdpbo.types import Algorithm, ArrayLike, Bounds, Kernel, KernelParams, Query, State
+from jaxdpbo.types import Algorithm, ArrayLike, Bounds, Info, Kernel, KernelParams, Query, State
 
 __all__ = [
     "Config",
@@ -172,21 +172,6 @@ class Raw(NamedTuple):
     values: jax.Array
 
 
-class Info(NamedTuple):
-    """Diagnostics, NOT PRIVATE.
-
-    Attributes:
-      value: ``(1,)``, the mean loss over users with a finite loss (inf where there is none), or the utility.
-      learnt: ``(1,)``, whether the point entered the posterior: False where the point was masked, after the last step,
-        or where its covariance with the other points could not be factored.
-      factorisation_failed: None: the points depend on the values, and raw values must not raise; see ``tell``.
-    """
-
-    value: jax.Array
-    learnt: jax.Array
-    factorisation_failed: None
-
-
 class Release(NamedTuple):
     """Best point evaluated, by raw values or their posterior mean: carries no privacy guarantee.
 
@@ -269,7 +254,8 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
       values: ``(1,)``, the utility; with users ``(1, n)``, every user's loss.
 
     Returns:
-      The state after the step, and raw diagnostics.
+      The state after the step, and ``Info``, NOT PRIVATE: ``value (1,)``, the mean loss over users with a finite loss
+      (inf where there is none), or the utility; ``learnt (1,)``, whether the point entered the posterior.
 
     Raises:
       ValueError: ``values`` is of another shape, at trace time.
@@ -294,7 +280,7 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     if config.refit_every:
         due = active & ((step + 1) % config.refit_every == 0)
         after = jax.lax.cond(due, lambda raw: _refit(key, config, raw), lambda raw: raw, after)
-    return State(Public(jnp.where(active, step + 1, step), None), after), Info(value, learnt[None], None)
+    return State(Public(jnp.where(active, step + 1, step), None), after), Info({"value": value, "learnt": learnt[None]})
 
 
 def release(key: jax.Array, config: Config, state: State) -> Release:

@@ -22,7 +22,7 @@ from jaxdpbo import arrays, checks, namespace, transforms
 from jaxdpbo.guarantee import guarantees
 from jaxdpbo.surrogate import box_search, finite_gp, gp, noisy_inputs, preprocessing
 from jaxdpbo.surrogate.acquisition import beta_of_candidates
-from jaxdpbo.types import Algorithm, Query, State
+from jaxdpbo.types import Algorithm, Info, Query, State
 
 __all__ = [
     "Config",
@@ -139,16 +139,6 @@ class Raw(NamedTuple):
     utilities: jax.Array
 
 
-class Info(NamedTuple):
-    """``utility (1,)`` as observed by the model, in the output's own units: finite. Raw.
-
-    ``factorisation_failed`` is None: the rows depend on the outputs, and raw outputs must not raise.
-    """
-
-    utility: jax.Array
-    factorisation_failed: None
-
-
 class Release(NamedTuple):
     """Answer of the modeler: ``row ()`` of the largest output, also as a ``point (1,)``."""
 
@@ -185,6 +175,9 @@ def ask(key: jax.Array, config: Config, state: State) -> Query:
 def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax.Array) -> tuple[State, Info]:
     """Learn one output (Algorithm 2, line 6). ``key`` is unused.
 
+    ``Info`` holds, raw, the ``utility (1,)`` as observed by the model, in the output's own units: finite. It has no
+    flag: the rows depend on the outputs, and raw outputs must not raise.
+
     =====================================  ===================================================================
     case                                   result
     =====================================  ===================================================================
@@ -219,9 +212,8 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
         rows=gp.write(raw.rows, query.rows, step, active),
         utilities=gp.write(raw.utilities, utility, step, active),
     )
-    return State(Public(jnp.where(active, step + 1, step), None), after), Info(
-        config.centre + config.scale * utility, None
-    )
+    observed = Info({"utility": config.centre + config.scale * utility})
+    return State(Public(jnp.where(active, step + 1, step), None), after), observed
 
 
 def release(key: jax.Array, config: Config, state: State) -> Release:

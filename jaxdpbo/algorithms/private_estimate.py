@@ -15,7 +15,7 @@ from jaxdpbo import arrays, checks, namespace, types
 from jaxdpbo.guarantee import composed_guarantee, guarantees
 from jaxdpbo.noise import calibration, guard, private_mean, totals, wide_integers
 from jaxdpbo.space import Space
-from jaxdpbo.types import Algorithm, ArrayLike, Memory, Query, State
+from jaxdpbo.types import Algorithm, ArrayLike, Info, Memory, Query, State
 
 __all__ = [
     "Config",
@@ -122,17 +122,10 @@ class Work(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """Parts of the ``inner`` algorithm and of the ``loss (1,)``: of a total, of its facts, or of a release."""
+    """Parts of the ``inner`` algorithm and of the ``loss (1,)``: of a total, or of a release."""
 
     inner: Any
     loss: Any
-
-
-class Info(NamedTuple):
-    """Diagnostics, NOT PRIVATE: ``mean_loss (b,)`` over users; ``factorisation_failed``: the inner algorithm's."""
-
-    mean_loss: jax.Array
-    factorisation_failed: jax.Array | None
 
 
 class Release(NamedTuple):
@@ -234,7 +227,7 @@ def _contribute(
     values = values.astype(config.low.dtype)
     losses, _ = private_mean.sum_clipped_losses(config.budget, values[:1], config.low, config.high, present)
     present_losses = values if present is None else jnp.where(present[None], values, 0)
-    facts = Pair(total.facts, jnp.sum(present_losses, axis=1))
+    facts = {"inner": total.facts, "losses": jnp.sum(present_losses, axis=1)}
     return totals.UserTotal(_paid(query, Pair(total.whole, losses)), facts), memory
 
 
@@ -280,8 +273,8 @@ def _tell(inner: Algorithm, config: Config, state: State, query: Query, released
 
 
 def _inform(inner: Algorithm, config: Config, query: Query, total: totals.UserTotal) -> Info:
-    info = inner.inform(config.inner, _inner_query(query), totals.UserTotal(total.whole.inner, total.facts.inner))
-    return Info(total.facts.loss / config.users, info.factorisation_failed)
+    info = inner.inform(config.inner, _inner_query(query), totals.UserTotal(total.whole.inner, total.facts["inner"]))
+    return Info({"mean_loss": total.facts["losses"] / config.users}, info.factorisation_failed)
 
 
 def _release(inner: Algorithm, key: jax.Array, config: Config, state: State) -> Release:

@@ -11,7 +11,7 @@ from jaxdpbo import space as spaces
 from jaxdpbo.guarantee import guarantees
 from jaxdpbo.space import Space
 from jaxdpbo.surrogate import preprocessing
-from jaxdpbo.types import Algorithm, Bounds, Query, State
+from jaxdpbo.types import Algorithm, Bounds, Info, Query, State
 
 __all__ = [
     "Config",
@@ -69,16 +69,6 @@ class Raw(NamedTuple):
     loss: jax.Array
 
 
-class Info(NamedTuple):
-    """Diagnostics, NOT PRIVATE: ``mean_loss (b,)`` over users at each point, inf where no user's loss was finite.
-
-    ``factorisation_failed`` is None: there is no covariance.
-    """
-
-    mean_loss: jax.Array
-    factorisation_failed: None
-
-
 class Release(NamedTuple):
     """``point (d,)``, chosen on raw losses: carries no privacy guarantee. ``row`` is None: there are no candidates.
 
@@ -112,6 +102,8 @@ def ask(key: jax.Array, config: Config, state: State) -> Query:
 def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax.Array) -> tuple[State, Info]:
     """Keep the point of least mean loss, over users with a finite loss. ``key`` is unused.
 
+    ``Info`` holds, raw, the ``mean_loss (b,)`` over users at each point, inf where no user's loss was finite.
+
     Raises:
       ValueError: ``values`` is not ``(b, n)``, at trace time.
     """
@@ -125,7 +117,7 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
         jnp.where(better, query.points[best], state.raw.point),
         jnp.where(better, means[best], state.raw.loss),
     )
-    return State(Public(jnp.minimum(state.public.step + 1, config.steps), None), raw), Info(means, None)
+    return State(Public(jnp.minimum(state.public.step + 1, config.steps), None), raw), Info({"mean_loss": means})
 
 
 def release(key: jax.Array, config: Config, state: State) -> Release:

@@ -178,8 +178,9 @@ def expect_no_mean(name: str, shape: tuple[int, ...], users: int | None) -> None
 
 
 def check_info(info: Info) -> Info:
-    """Return ``info``. Raise a TypeError at trace time, before any draw, if a field of the drivers is missing."""
-    _require("the Info", info, Info)
+    """Return ``info``. Raise a TypeError at trace time, before any draw, if an algorithm returned anything else."""
+    if not isinstance(info, Info):
+        raise TypeError(f"diagnostics of an algorithm must be types.Info(raw by name, flag), got {type(info).__name__}")
     return info
 
 

@@ -24,11 +24,11 @@ class UserTotal(NamedTuple):
     Attributes:
       whole: a pytree, the only part passed to ``perturb``: ``wide_integers.Wide`` if the noise is exact, otherwise
         floats.
-      facts: a pytree of sums over the same users for diagnostics, such as how many were clipped.
+      facts: sums over the same users for diagnostics, by name, such as how many were clipped.
     """
 
     whole: Any
-    facts: Any
+    facts: dict[str, Any]
 
 
 def add(first: Tree, second: Tree) -> Tree:

@@ -100,8 +100,8 @@ def run(inputs, records):
         "loss": jax.vmap(mean_loss)(path),
         "gap": jax.vmap(mean_loss)(path) - mean_loss(best),
         "distance": jnp.linalg.norm(path - best, axis=1),
-        "surrogate_bias": jnp.linalg.norm(info.gradient - jax.vmap(clipped_gradient)(path[:-1]), axis=1),
-        "noise": jnp.linalg.norm(moved - info.gradient, axis=1),
+        "surrogate_bias": jnp.linalg.norm(info.raw["gradient"] - jax.vmap(clipped_gradient)(path[:-1]), axis=1),
+        "noise": jnp.linalg.norm(moved - info.raw["gradient"], axis=1),
     }
 
 

@@ -154,7 +154,7 @@ def path_quantities(config, path, info, data, best):
         "distance_to_true": jnp.linalg.norm(path - truth[None], axis=1),
         "true": jnp.linalg.norm(jax.vmap(jax.grad(mean_loss))(path[:-1]), axis=1),
         "estimated": jnp.linalg.norm((path[:-1] - path[1:]) / config.step_size[None], axis=1),
-        "surrogate": jnp.linalg.norm(info.gradient, axis=1),
+        "surrogate": jnp.linalg.norm(info.raw["gradient"], axis=1),
     }
 
 

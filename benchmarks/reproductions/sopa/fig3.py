@@ -255,7 +255,7 @@ def run_search(s: Any, problem: Problem, pool: Executor, label: str) -> np.ndarr
         run=drivers.Execution(key=key, executor=pool, progress=True, diagnostics=True),
     )
     assert run.diagnostics is not None
-    means = np.asarray(run.diagnostics.info.mean_loss)
+    means = np.asarray(run.diagnostics.info.raw["mean_loss"])
     return np.minimum.accumulate([means[0, 0], *means.min(axis=1)])
 
 

@@ -132,7 +132,7 @@ def run_ucb(inputs, drawn):
     """``curve (T,)``: the least mean loss so far."""
     key, config = inputs
     _, _, info = drivers.pure_run(gp_ucb.algorithm, gp_regression.loss, key, config, drawn[0])
-    return {"curve": jnp.minimum.accumulate(info.value[:, 0])}
+    return {"curve": jnp.minimum.accumulate(info.raw["value"][:, 0])}
 
 
 def default_losses(s, draw, seeds):

@@ -94,7 +94,7 @@ def run_gibo(inputs, drawn):
     return {
         "curve": mean_losses(points.reshape(-1, points.shape[-1]), records).reshape(points.shape[:2]),
         "reach": jnp.mean(jnp.linalg.norm(asked, axis=2)),
-        "clipped_share": jnp.mean(info.clipped_share),
+        "clipped_share": jnp.mean(info.raw["clipped_share"]),
     }
 
 

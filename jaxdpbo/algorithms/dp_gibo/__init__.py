@@ -22,7 +22,7 @@ starts, paths and answers are always in the parameters' own units.
 
 from jaxdpbo import namespace
 from jaxdpbo.algorithms.dp_gibo.configs import Config, config
-from jaxdpbo.algorithms.dp_gibo.run import Info, Public, Release, algorithm, remask, set_start
+from jaxdpbo.algorithms.dp_gibo.run import Public, Release, algorithm, remask, set_start
 
 __all__ = [
     "Config",

@@ -31,14 +31,6 @@ class Work(NamedTuple):
     kept: jax.Array | None
 
 
-class Facts(NamedTuple):
-    """Raw sums over users: their ``losses (b,)``, the number ``clipped ()``, and the number ``nonfinite ()``."""
-
-    losses: jax.Array
-    clipped: jax.Array
-    nonfinite: jax.Array
-
-
 def remember(config: Config, users: int) -> Memory:
     """Make the memory: losses ``(m, s)`` of ``s`` users at every evaluated point; ``()`` with memory "none"."""
     return () if config.memory == "none" else jnp.zeros((config.capacity, users), config.theta0.dtype)
@@ -85,7 +77,7 @@ def contribute(
         remembered = losses if config.memory == "none" else jnp.concatenate([memory[work.kept], losses])
         total, clipped, nonfinite = clipped_sum(work.weights, remembered)
     present_losses = losses if present is None else jnp.where(present[None], losses, 0)
-    facts = Facts(jnp.sum(present_losses, axis=1), clipped, nonfinite)
+    facts = {"losses": jnp.sum(present_losses, axis=1), "clipped": clipped, "nonfinite": nonfinite}
     return totals.UserTotal(total, facts), memory
 
 

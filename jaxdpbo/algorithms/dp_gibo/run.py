@@ -12,7 +12,7 @@ from jaxdpbo.guarantee import composed_guarantee, guarantees
 from jaxdpbo.noise import calibration, guard, private_mean, totals
 from jaxdpbo.surrogate import descent, gp, gradient_design
 from jaxdpbo.surrogate import gradient as _gradient
-from jaxdpbo.types import Algorithm, Query, State
+from jaxdpbo.types import Algorithm, Info, Query, State
 
 
 class Public(NamedTuple):
@@ -44,26 +44,6 @@ class Public(NamedTuple):
     whitening: jax.Array | None
     path: jax.Array
     trace: jax.Array
-
-
-class Info(NamedTuple):
-    """Diagnostics of one step. Never publish them: NOT PRIVATE, except the two flags.
-
-    Attributes:
-      mean_loss: ``(b,)`` over users, at each point of the query.
-      gradient: ``(d,)``, the mean clipped gradient before noise.
-      clipped_share: ``()``, the share of users with a clipped gradient.
-      nonfinite_users: ``()``, number of users counted as zero because their gradient was not finite.
-      batch_capped: ``()``, Algorithm 2 needed more than ``batch`` points: the trace is still above the tolerance.
-      factorisation_failed: ``()``, the covariance of the evaluated points could not be factored.
-    """
-
-    mean_loss: jax.Array
-    gradient: jax.Array
-    clipped_share: jax.Array
-    nonfinite_users: jax.Array
-    batch_capped: jax.Array
-    factorisation_failed: jax.Array
 
 
 class Release(NamedTuple):
@@ -195,17 +175,23 @@ def tell(config: Config, state: State, query: Query, released: totals.UserSum) -
 
 
 def inform(config: Config, query: Query, total: totals.UserTotal) -> Info:
-    """Compute diagnostics of one step. NOT PRIVATE, except the two flags."""
+    """Compute diagnostics of one step. NOT PRIVATE, except the two flags.
+
+    ``mean_loss (b,)`` over users, at each point of the query; ``gradient (d,)``, the mean clipped gradient before
+    noise; ``clipped_share ()`` of users; ``nonfinite_users ()``, the number counted as zero because their gradient was
+    not finite; ``batch_capped ()``: Algorithm 2 needed more than ``batch`` points, the trace is still too large.
+    """
     facts, local = total.facts, query.local
-    raw = private_mean.skip_noise(config.budget, total.whole)
-    return Info(
-        mean_loss=facts.losses / config.users,
-        gradient=private_mean.mean_of_vectors(config.budget, raw, contribution.current_clip_norm(config, query)),
-        clipped_share=facts.clipped / config.users,
-        nonfinite_users=facts.nonfinite,
-        batch_capped=config.adaptive & jnp.all(query.mask) & (local.trace > config.tolerance),
-        factorisation_failed=query.active & ~jnp.all(jnp.isfinite(local.rows)),
-    )
+    unnoised = private_mean.skip_noise(config.budget, total.whole)
+    clip_norm = contribution.current_clip_norm(config, query)
+    raw = {
+        "mean_loss": facts["losses"] / config.users,
+        "gradient": private_mean.mean_of_vectors(config.budget, unnoised, clip_norm),
+        "clipped_share": facts["clipped"] / config.users,
+        "nonfinite_users": facts["nonfinite"],
+        "batch_capped": config.adaptive & jnp.all(query.mask) & (local.trace > config.tolerance),
+    }
+    return Info(raw, query.active & ~jnp.all(jnp.isfinite(local.rows)))
 
 
 def release(key: jax.Array, config: Config, state: State) -> Release:

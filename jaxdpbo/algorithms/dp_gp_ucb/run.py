@@ -14,7 +14,7 @@ from jaxdpbo.noise import calibration, choice, mechanisms, wide_integers
 from jaxdpbo.noise.mechanisms import tables
 from jaxdpbo.surrogate import acquisition, box_search, finite_gp, gp, preprocessing
 from jaxdpbo.surrogate.acquisition import ucb
-from jaxdpbo.types import Algorithm, Query, State
+from jaxdpbo.types import Algorithm, Info, Query, State
 
 
 class Terms(NamedTuple):
@@ -49,16 +49,6 @@ class Raw(NamedTuple):
     posterior: Any  # finite_gp.Posterior, gp.Factorization or None
     utilities: jax.Array
     scores: wide_integers.Wide | None
-
-
-class Info(NamedTuple):
-    """Diagnostics, NOT PRIVATE: ``utility (1,)`` as observed by the model, in the utility's units: finite, and clipped.
-
-    ``factorisation_failed`` is None: the points depend on the utilities, and raw values must not raise.
-    """
-
-    utility: jax.Array
-    factorisation_failed: None
 
 
 class Release(NamedTuple):
@@ -141,7 +131,8 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
       values: ``(1,)``, the utility; for Algorithm 3 ``(1, n)``, every user's gain.
 
     Returns:
-      The state after the step, and raw diagnostics.
+      The state after the step, and ``Info``, NOT PRIVATE: ``utility (1,)`` as observed by the model, in the utility's
+      units, finite and clipped. It has no flag: the points depend on the utilities, and raw values must not raise.
 
     Raises:
       ValueError: ``values`` is of another shape, at trace time.
@@ -176,7 +167,7 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
         posterior = gp.append(config.model, raw.posterior, query.points, query.mask, when=active)
     after = Raw(posterior, gp.write(raw.utilities, utility, step, active), scored)
     public = state.public._replace(step=jnp.where(active, step + 1, step))
-    return State(public, after), Info(config.centre + config.scale * utility, None)
+    return State(public, after), Info({"utility": config.centre + config.scale * utility})
 
 
 def release(key: jax.Array, config: Config, state: State) -> Release:

@@ -23,7 +23,6 @@ from jaxdpbo.algorithms.dpareto.run import (
     BAD_ERROR,
     UNMEASURED,
     USABLE,
-    Info,
     Public,
     Raw,
     Release,

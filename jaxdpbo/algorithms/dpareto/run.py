@@ -9,7 +9,7 @@ from jaxdpbo.algorithms.dpareto import surrogates
 from jaxdpbo.algorithms.dpareto.configs import Config, to_points, to_units
 from jaxdpbo.guarantee import guarantees
 from jaxdpbo.surrogate import batched_gp, gp, pareto
-from jaxdpbo.types import Algorithm, Query, State
+from jaxdpbo.types import Algorithm, Info, Query, State
 
 REFIT_EVERY = 16  # steps between refits, from MANY settings on
 MANY = 64
@@ -39,20 +39,6 @@ class Raw(NamedTuple):
     failed: jax.Array
     models: tuple[gp.GPModel, gp.GPModel]
     whitening: jax.Array
-
-
-class Info(NamedTuple):
-    """Diagnostics, NOT PRIVATE.
-
-    Attributes:
-      failed: ``(b,)``, why a setting counts for nothing; ``USABLE`` if it counts.
-      hypervolume: ``()``, between the front so far and the reference.
-      factorisation_failed: None, since the measured points depend on raw values.
-    """
-
-    failed: jax.Array
-    hypervolume: jax.Array
-    factorisation_failed: None
 
 
 class Release(NamedTuple):
@@ -133,7 +119,8 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
       values: ``(b, 2)``, epsilon and error.
 
     Returns:
-      The state after the step, and raw diagnostics.
+      The state after the step, and ``Info``, NOT PRIVATE: ``failed (b,)``, why a setting counts for nothing, ``USABLE``
+      if it counts; ``hypervolume ()``, between the front so far and the reference.
 
     Raises:
       ValueError: ``values`` is of another shape, at trace time.
@@ -169,7 +156,8 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     posterior = _posterior(started, measured, jnp.where(due, 0, start))
     whitening = batched_gp.extend(posterior, jnp.where(active, count, 0)).whitening
     after = after._replace(models=models, whitening=whitening)
-    return State(Public(jnp.where(active, step + 1, step), None), after), Info(failed, _volume(config, after), None)
+    info = Info({"failed": failed, "hypervolume": _volume(config, after)})
+    return State(Public(jnp.where(active, step + 1, step), None), after), info
 
 
 def release(key: jax.Array, config: Config, state: State) -> Release:

@@ -11,7 +11,7 @@ from jaxdpbo.algorithms.private_evaluations.configs import Config
 from jaxdpbo.guarantee import composed_guarantee, guarantees
 from jaxdpbo.noise import calibration, guard, private_mean, private_scale, totals, wide_integers
 from jaxdpbo.surrogate import gp
-from jaxdpbo.types import Algorithm, Memory, Query, State
+from jaxdpbo.types import Algorithm, Info, Memory, Query, State
 
 
 class Public(NamedTuple):
@@ -83,26 +83,6 @@ class NoisyEvaluation(NamedTuple):
     means: totals.UserSum
     high: jax.Array | None
     key: jax.Array
-
-
-class Facts(NamedTuple):
-    """Raw sums over users: the number of clipped losses ``(b,)``."""
-
-    clipped: jax.Array
-
-
-class Info(NamedTuple):
-    """Diagnostics, NOT PRIVATE.
-
-    Attributes:
-      mean_loss: ``(b,)`` over users, clipped, before the noise.
-      clipped: ``(b,)``, number of users with a clipped loss, losses that are not finite included.
-      factorisation_failed: None: the inner algorithms have no such flag.
-    """
-
-    mean_loss: jax.Array
-    clipped: jax.Array
-    factorisation_failed: None
 
 
 class Release(NamedTuple):
@@ -261,7 +241,8 @@ def contribute(
         )
         values = values - memory.reference[None]
     means, clipped = private_mean.sum_clipped_losses(config.budget, values, *_range(config, query), present)
-    return totals.UserTotal(EvaluationTotal(totals.only_if(query.work.learning, means), counts), Facts(clipped)), memory
+    whole = EvaluationTotal(totals.only_if(query.work.learning, means), counts)
+    return totals.UserTotal(whole, {"clipped": clipped}), memory
 
 
 def perturb(key: jax.Array, config: Config, query: Query, whole: EvaluationTotal) -> NoisyEvaluation:
@@ -285,9 +266,13 @@ def perturb(key: jax.Array, config: Config, query: Query, whole: EvaluationTotal
 
 
 def inform(config: Config, query: Query, total: totals.UserTotal) -> Info:
-    """Compute diagnostics of one step. NOT PRIVATE."""
+    """Compute diagnostics of one step. NOT PRIVATE.
+
+    ``mean_loss (b,)`` over users, clipped, before the noise; ``clipped (b,)``, the number of users with a clipped loss.
+    """
     raw = private_mean.skip_noise(config.budget, total.whole.means)
-    return Info(private_mean.mean_of_losses(config.budget, raw, *_range(config, query)), total.facts.clipped, None)
+    means = private_mean.mean_of_losses(config.budget, raw, *_range(config, query))
+    return Info({"mean_loss": means, "clipped": total.facts["clipped"]})
 
 
 def privacy(config: Config) -> guarantees.Guarantee:

@@ -14,7 +14,7 @@ Notation: ``m`` points in all, ``b`` in a step, ``n`` users, ``d`` parameters.
 
 from jaxdpbo import namespace
 from jaxdpbo.algorithms.private_search.configs import DESIGN_CHOICE, LAST_CHOICE, Config, Round, config
-from jaxdpbo.algorithms.private_search.run import Info, Public, Release, make_algorithm
+from jaxdpbo.algorithms.private_search.run import Public, Release, make_algorithm
 
 __all__ = [
     "Config",

@@ -51,13 +51,6 @@ class Parts(NamedTuple):
     inner: Any
 
 
-class Facts(NamedTuple):
-    """Raw sums over users: their ``losses (b,)``, and the facts of the inner algorithm."""
-
-    losses: jax.Array
-    inner: Any
-
-
 def remember(inner: Algorithm | None, config: Config, users: int) -> Memory:
     """Make the memory of ``users`` before any evaluation."""
     count, dtype = config.steps * config.batch, config.width.dtype
@@ -102,14 +95,14 @@ def contribute(
     branches = [make_choice(end, budget) for end, budget in zip(choice_ends(config), config.choices, strict=True)]
     nobody = totals.make_zeros(branches[-1], losses)
     chosen = jax.lax.switch(work.number, [lambda losses: nobody, *branches], losses)
-    total, inside = totals.UserTotal((), ()), memory.inner
+    total, inside = totals.UserTotal((), {}), memory.inner
     if inner is not None:
         assert inner.contribute is not None
         contributes = partial(inner.contribute, config.inner, inner_query(query), memory.inner, values, present)
         nothing = totals.make_zeros(contributes)[0], memory.inner
         total, inside = jax.lax.cond(is_searching(config, query), contributes, lambda: nothing)
     present_losses = values if present is None else jnp.where(present[None], values, 0)
-    facts = Facts(jnp.sum(present_losses, axis=1), total.facts)
+    facts = {"losses": jnp.sum(present_losses, axis=1), "inner": total.facts}
     return totals.UserTotal(Parts(chosen, total.whole), facts), UserMemory(losses, inside)
 
 

@@ -17,7 +17,7 @@ from jaxdpbo.ledger import fingerprints
 from jaxdpbo.noise import calibration, guard, totals
 from jaxdpbo.noise import choice as _choice
 from jaxdpbo.surrogate import gp
-from jaxdpbo.types import Algorithm, Query, State
+from jaxdpbo.types import Algorithm, Info, Query, State
 
 PAYS = "an algorithm that pays for every step, such as dp_gibo.algorithm"
 
@@ -40,13 +40,6 @@ class Public(NamedTuple):
     points: jax.Array
     evaluated: jax.Array
     chosen: jax.Array
-
-
-class Info(NamedTuple):
-    """Diagnostics, NOT PRIVATE: ``mean_loss (b,)`` over users; ``factorisation_failed``: the inner algorithm's."""
-
-    mean_loss: jax.Array
-    factorisation_failed: jax.Array | None
 
 
 class Release(NamedTuple):
@@ -194,10 +187,10 @@ def _tell(
 def _inform(inner: Algorithm | None, config: Config, query: Query, total: totals.UserTotal) -> Info:
     failed = None
     if inner is not None:
-        inside = totals.UserTotal(total.whole.inner, total.facts.inner)
+        inside = totals.UserTotal(total.whole.inner, total.facts["inner"])
         failed = inner.inform(config.inner, contribution.inner_query(query), inside).factorisation_failed
         failed = None if failed is None else failed & contribution.is_searching(config, query)
-    return Info(total.facts.losses / config.users, failed)
+    return Info({"mean_loss": total.facts["losses"] / config.users}, failed)
 
 
 def _release(inner: Algorithm | None, key: jax.Array, config: Config, state: State) -> Release:

@@ -61,9 +61,7 @@ def main() -> None:
     parser.add_argument("--problems", nargs="+", help="search and private_tuning: problems to run; all by default")
     parser.add_argument("--methods", nargs="+", help="search and private_tuning: methods to compare")
     parser.add_argument(
-        "--budgets",
-        nargs="+",
-        help="search: such as 'epsilon 1' or 'mu inf'; private_tuning: epsilons",
+        "--budgets", nargs="+", help="search: such as 'epsilon 1' or 'mu inf'; private_tuning: epsilons"
     )
     parser.add_argument("--seeds", type=int, help="comparisons of losses: number of seeds")
     arguments = parser.parse_args()

@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 
+STARTED = time.perf_counter()
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results"
 STORED = ROOT / "docs" / "results"
@@ -116,6 +118,17 @@ def write_json(path: Path, content: Any, announce: bool = True) -> None:
         print(f"wrote {_display_path(path)}")
 
 
+def json_value(value: Any) -> Any:
+    """What JSON can hold: lists, strings for keys and for infinity, seven digits."""
+    if isinstance(value, dict):
+        return {f"{k:g}" if isinstance(k, float) else str(k): json_value(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return [json_value(v) for v in value]
+    if isinstance(value, (float, np.floating)):
+        return float(f"{value:.7g}") if np.isfinite(value) else str(value)
+    return value.item() if isinstance(value, np.generic) else value
+
+
 def save_figure(figure: Any, path: Path) -> None:
     """Write a matplotlib figure, and say where."""
     figure.savefig(path, dpi=120, bbox_inches="tight")
@@ -130,6 +143,7 @@ def write_bench(
     chosen: dict[str, Any],
     printed: dict[str, Any] | None = None,
     figures: dict[str, Any] | None = None,
+    started: float = STARTED,
     **provenance: Any,
 ) -> None:
     """Write ``results/bench/NAME.json`` and its figures; names of a quick run end in ``_quick``: it replaces no result.
@@ -141,11 +155,13 @@ def write_bench(
       chosen: settings that were chosen here.
       printed: settings that the paper prints.
       figures: of matplotlib, by the name of the file.
+      started: ``time.perf_counter()`` at the start, by default of the process, which has one measurement.
       provenance: all else that ``write_result`` takes.
     """
     ending = "_quick" * quick
     settings = {"printed in the paper": printed or {}, "chosen here": chosen, "quick": quick}
-    write_result(folder("bench") / f"{name}{ending}.json", measurements, settings=settings, **provenance)
+    path = folder("bench") / f"{name}{ending}.json"
+    write_result(path, json_value(measurements), settings=settings, started=started, **provenance)
     for stem, figure in (figures or {}).items():
         save_figure(figure, folder("bench") / f"{stem}{ending}.png")
 

@@ -1,7 +1,7 @@
 """Differentially private Bayesian optimisation in JAX.
 
-The packages ``integrations``, ``outsourcing``, ``problems``, ``theory``, ``training`` and ``tuning``, and ``plotting``,
-are imported on first use.
+The packages ``integrations``, ``outsourcing``, ``problems``, ``training`` and ``tuning``, and ``plotting``, are
+imported on first use.
 """
 
 from typing import TYPE_CHECKING
@@ -57,7 +57,7 @@ from jaxdpbo.space import Space
 from jaxdpbo.surrogate import kernels
 
 if TYPE_CHECKING:
-    from jaxdpbo import integrations, outsourcing, plotting, problems, silos, theory, training, tuning
+    from jaxdpbo import integrations, outsourcing, plotting, problems, silos, training, tuning
 
 __version__ = "0.1.0"
 __all__ = [
@@ -108,7 +108,6 @@ __all__ = [
     "surrogate",
     "sweep",
     "tables",
-    "theory",
     "training",
     "transforms",
     "tuning",
@@ -116,6 +115,6 @@ __all__ = [
 ]
 
 __getattr__ = namespace.import_on_first_use(
-    __name__, "integrations", "outsourcing", "plotting", "problems", "silos", "theory", "training", "tuning"
+    __name__, "integrations", "outsourcing", "plotting", "problems", "silos", "training", "tuning"
 )
 __dir__ = namespace.list_public(__name__)

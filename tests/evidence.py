@@ -1,7 +1,9 @@
 """The counts of ``--full``: rows under results/, kept between runs, and docs/evidence.md, a line for each test."""
 
+import datetime
 import json
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,12 @@ each test with a count, the number of cases, the least count of a case, and the 
 LINE = re.compile(r"^\| (\S+::\w+) \| (\d+) \| ([\d,]+) \| ([\d-]+) \| (\w+) \|$", re.MULTILINE)
 SECTION = re.compile(r"^## (.+?)\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 CONFORMANCE, MUTANTS = "What is drawn is what is charged", "Mutants"
+
+
+def today() -> dict[str, str]:
+    """The date and the commit of a run."""
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    return {"date": datetime.datetime.now(datetime.UTC).date().isoformat(), "commit": head}
 
 
 def record(rows: list[dict[str, Any]], path: Path = ROWS, page: Path = PAGE) -> None:
@@ -91,8 +99,15 @@ def sections_of(page: Path) -> dict[str, str]:
     return {found[1]: found[0] for found in SECTION.finditer(page.read_text())} if page.exists() else {}
 
 
+def is_left_out(path: Path) -> bool:
+    """Whether a file is of the benchmarks, in an archive without them."""
+    benchmarks = ROOT / "benchmarks"
+    return path.resolve().is_relative_to(benchmarks) and not benchmarks.exists()
+
+
 def is_defined(nodeid: str) -> bool:
-    """Whether the file of a test id still defines its function."""
+    """Whether the file of a test id still defines its function, or imports it in a list of names."""
     file, _, name = nodeid.partition("::")
     path, function = ROOT / file, name.partition("[")[0]
-    return path.is_file() and f"\ndef {function}(" in path.read_text()
+    text = path.read_text() if path.is_file() else ""
+    return f"\ndef {function}(" in text or f"\n    {function},\n" in text

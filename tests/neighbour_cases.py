@@ -598,11 +598,9 @@ WITHOUT: dict[str, dict[str, str]] = {
         "noise.keys": "key_from_bytes",
         "ledger.ledger_file": "charge expect_charge find_charge note store_release",
         "problems._kernel_svr": "kernel_svr_bounds kernel_svr_split",
-        "problems._splits": "divide_rows",
         "surrogate.gp": "extend jitter mask_rows stage_index write",
         "surrogate.kernels": "matern32 matern52 polynomial rbf",
         "surrogate.noisy_inputs": "make_kernel named_cells number_rows product_rbf noisy_rbf",
-        "theory.po_gp_ucb": "rank_for_distances",
         "training.models": "linear_svm logistic_regression mlp regression",
     },
     "for whoever holds the records: what they say is not released": {

@@ -7,6 +7,7 @@ import pkgutil
 import re
 from pathlib import Path
 
+import evidence
 import pytest
 
 import jaxdpbo
@@ -95,7 +96,10 @@ KNOWN = vocabulary()
 
 @pytest.mark.parametrize("path", PAGES, ids=[str(path.relative_to(ROOT)) for path in PAGES])
 def test_names_on_a_page_resolve(path):
-    assert sorted({name for name in quoted(path.read_text()) if unresolved(name, KNOWN)}) == []
+    found = {name for name in quoted(path.read_text()) if unresolved(name, KNOWN)}
+    if evidence.is_left_out(ROOT / "benchmarks"):
+        found = {name for name in found if name.split(".")[0] in ROOMS}
+    assert sorted(found) == []
 
 
 def docstrings(path):

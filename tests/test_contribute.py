@@ -2,6 +2,7 @@
 
 import functools
 
+import contributions
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,7 +13,6 @@ from jax.interpreters import partial_eval
 from oracles import integers
 from protocol_cases import CASES, USERS, records
 
-from benchmarks import contributions
 from jaxdpbo.algorithms import dp_gibo
 from jaxdpbo.drivers import compiled_run, compiled_steps, result
 from jaxdpbo.noise import totals

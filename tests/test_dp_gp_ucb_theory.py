@@ -10,11 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.papers import datasets, logistic_regression
 from jaxdpbo import dp_gp_ucb, kernels, sensitivity
 from jaxdpbo.accounting import prior_averaged_constants
 from jaxdpbo.surrogate import gp, information_gain
-from jaxdpbo.theory import dp_gp_ucb as theory
 
 COUNT, STEPS, DELTA, CORRELATION, NOISE = 60, 20, 0.1, 0.9, 0.04
 CANDIDATES = np.linspace(0.0, 1.0, COUNT)[:, None]
@@ -88,8 +86,7 @@ def test_the_printed_and_the_corrected_widths_by_hand():
     assert alone < 0.82 * 13.930
 
 
-@pytest.fixture(scope="module")
-def pairs():
+def draw_pairs():
     """Draws of two neighbouring utilities ``(p, 2, c)`` and the noises of their runs ``(p, 2, T)``."""
     rng = np.random.default_rng(0)
     covariance = np.exp(-0.5 * ((CANDIDATES - CANDIDATES.T) / LENGTHSCALE) ** 2) + 1e-10 * np.eye(COUNT)
@@ -97,6 +94,11 @@ def pairs():
     common, first, second = draws[..., 0].transpose(1, 0, 2)
     both = math.sqrt(CORRELATION) * common[:, None] + math.sqrt(1 - CORRELATION) * np.stack([first, second], axis=1)
     return both, math.sqrt(NOISE) * rng.normal(size=(2000, 2, 100))
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    return draw_pairs()
 
 
 @functools.partial(jax.jit, static_argnames="steps")
@@ -194,54 +196,6 @@ def test_with_as_many_steps_as_candidates_nothing_is_left_to_regret():
     assert prior_averaged_constants.exact_regret(30.0, 59, 60, lambda noise: 10.0, skip_threshold=0.0) > 1
 
 
-def test_the_utility_of_the_released_point(pairs):
-    """Theorem 2, corrected: coverage on draws, at a budget where it says something."""
-    failure, epsilon = 0.05, 2000.0
-    chosen = config(epsilon=epsilon, release="point")
-    means, _, _ = runs(chosen, *map(jnp.asarray, pairs), steps=STEPS)
-    keys = jax.random.split(jax.random.key(1), 4000)
-    drawn = jax.vmap(
-        lambda key, scores: jax.random.categorical(key, chosen.epsilon_point * scores / 2 / chosen.point_sensitivity)
-    )(keys, means.reshape(-1, COUNT))
-    utilities = pairs[0].reshape(-1, COUNT)
-    released = np.take_along_axis(utilities, np.asarray(drawn)[:, None], axis=1)[:, 0]
-    share = prior_averaged_constants.shares(DELTA, "point", exact=False)
-    bound = theory.point_shortfall(
-        candidates=COUNT, beta=prior_averaged_constants.confidence_beta(COUNT, STEPS + 1, share.confidence),
-        sensitivity=float(chosen.point_sensitivity), epsilon=epsilon, failure=failure,
-    )  # fmt: skip
-    shortfall = utilities.max(axis=1) - released
-    assert np.mean(shortfall > bound) <= share.confidence + failure
-    assert np.max(shortfall) > 0.01
-    scores = means.reshape(-1, COUNT)
-    missed = scores.max(axis=1) - np.take_along_axis(np.asarray(scores), np.asarray(drawn)[:, None], axis=1)[:, 0]
-    allowed = theory.selection_shortfall(COUNT, float(chosen.point_sensitivity), epsilon, failure)
-    assert np.mean(missed > allowed) <= failure
-
-
-@pytest.mark.parametrize("variance", [NOISE, 0.0])
-def test_the_utility_of_the_released_value(pairs, variance):
-    """Theorem 4, and theorem 6 for exact observations."""
-    failure, epsilon, exact = 0.05, 50.0, variance == 0
-    chosen = config(epsilon=epsilon, release="value", noise_variance=variance)
-    _, values, _ = runs(chosen, *map(jnp.asarray, (pairs[0], pairs[1] * (not exact))), steps=STEPS)
-    scale = float(chosen.value_sensitivity) / epsilon
-    released = np.max(values, axis=2) + np.random.default_rng(2).laplace(scale=scale, size=(2000, 2))
-    share = prior_averaged_constants.shares(DELTA, "value", exact=exact)
-    q = 0.0 if exact else prior_averaged_constants.noise_gap(math.sqrt(variance), STEPS, share.noise)
-    regret = float(chosen.value_sensitivity) - q - sensitivity.utilities(COUNT, CORRELATION, share.gap)
-    bound = theory.value_error(
-        regret=regret, noise_gap=q, sensitivity=float(chosen.value_sensitivity), epsilon=epsilon, failure=failure
-    )
-    missed = np.abs(released - pairs[0].max(axis=2))
-    assert np.mean(missed > bound) <= share.confidence + share.noise / 2 + failure
-    laplace_part = theory.value_error(
-        regret=0.0, noise_gap=0.0, sensitivity=float(chosen.value_sensitivity), epsilon=epsilon, failure=failure
-    )
-    noise = np.abs(released - np.max(values, axis=2))  # theorem 8 is about this alone, and is sharp
-    assert np.mean(noise > laplace_part) == pytest.approx(failure, abs=0.015)
-
-
 def test_the_decay_of_de_freitas_is_used_where_it_decays():
     for dimension in (1, 4, 8, 10):
         first = max(2, math.ceil(math.exp(dimension / 4)))
@@ -307,38 +261,6 @@ def gain_bounds(users, first, second, gain_lipschitz, loss_lipschitz, largest_ga
     smallest, largest = sorted((first, second))
     one_user = sensitivity.mean_gain(users, largest_gain=largest_gain, smallest=smallest, **slopes)
     return one_user + sensitivity.regularisation(smallest=smallest, largest=largest, **slopes)
-
-
-def test_theorem_7_holds_on_real_records(trials):
-    """Two regularisations, one user replaced: never more than both terms, and at least .9 of them at worst.
-
-    The user's record lies along the model, with the label the model gets right, and then the other. Half the pairs have
-    one regularisation, where the bound is of the user alone; at small ones the largest gain is what it is.
-    """
-    data = logistic_regression.split(datasets.load("breast_cancer"), 0, train=100, validation=60)
-    low, high = logistic_regression.bounds()[:, 0]
-    fit = jax.jit(logistic_regression.fit)
-    rng, closest = np.random.default_rng(1), {"one regularisation": 0.0, "two": 0.0, "large": 0.0}
-    for number in range(trials("theorem 7 on logistic regressions", 60, 300, 1)):
-        kind = ("one regularisation", "two", "large")[number % 3]
-        first = rng.uniform(low, high) if kind != "large" else rng.uniform(0, 4)
-        second = first + (rng.uniform(0, 0.02) if kind == "two" else 0.0)
-        one, other = (np.asarray(fit(np.array([at]), data)) for at in (first, second))
-        user = rng.integers(60)
-        inputs, labels = data.validation.copy(), data.validation_targets.copy()
-        inputs[user] = rng.choice([1, -1]) * one / np.linalg.norm(one)
-        labels[user] = np.sign(inputs[user] @ one)
-        flipped = np.where(np.arange(60) == user, -labels, labels)
-        before = np.clip((1 + labels * (inputs @ one)) / 2, 0, 1).mean()
-        after = np.clip((1 + flipped * (inputs @ other)) / 2, 0, 1).mean()
-        bound = gain_bounds(
-            60, *np.exp((first, second)), logistic_regression.GAIN_LIPSCHITZ, logistic_regression.LOSS_LIPSCHITZ, 1.0
-        )
-        assert abs(before - after) <= bound * (1 + 1e-12)
-        closest[kind] = max(closest[kind], abs(before - after) / bound)
-    assert closest["one regularisation"] > 0.99
-    assert closest["two"] > 0.5
-    assert closest["large"] > 1 / 4  # the term without g*, of which a logistic slope of at most 1/2 leaves half
 
 
 def hinge_gain(regularisation, length, label):

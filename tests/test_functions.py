@@ -3,12 +3,12 @@
 import re
 import warnings
 
+import functions
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from benchmarks import functions
 from jaxdpbo import separable
 from jaxdpbo.separable import separability_check
 
@@ -129,6 +129,6 @@ def test_the_page_says_what_is_refused_and_why(trials):
 
 
 def test_the_page_names_every_release_that_is_supported():
-    text = (functions.report.ROOT / "pyproject.toml").read_text()
+    text = (functions.ROOT / "pyproject.toml").read_text()
     (lowest, limit) = re.search(r'"jax>=0\.(\d+)\.\d+,<0\.(\d+)"', text).groups()
     assert list(functions.read_entries()) == [f"0.{minor}" for minor in range(int(lowest), int(limit))]

@@ -12,7 +12,7 @@ PACKAGE = ROOT / "jaxdpbo"
 FLOORS = {
     "arrays": 0, "checks": 0, "files": 0, "input_noise": 0, "namespace": 0, "rounding": 0, "sensitivity": 0,
     "silence": 0, "space": 0, "types": 0, "user_values": 0, "accounting": 1, "separable": 1, "surrogate": 1,
-    "theory": 1, "ledger": 2, "noise": 2, "guarantee": 3, "audit": 4, "tables": 4, "training": 4, "transforms": 4,
+    "ledger": 2, "noise": 2, "guarantee": 3, "audit": 4, "tables": 4, "training": 4, "transforms": 4,
     "algorithms": 5, "report": 5, "drivers": 6, "outsourcing": 6, "problems": 6, "plotting": 7, "silos": 7,
     "tuning": 7, "integrations": 8, "commands": 9, "__init__": 10, "__main__": 10,
 }  # fmt: skip
@@ -23,8 +23,8 @@ EXTRAS = {
     "cryptography", "pyarrow", "dask", "ray", "pyspark", "apache_beam", "cloudpickle",
 }  # fmt: skip
 TOP_LEVEL = {
-    "pyproject.toml", "README.md", "jaxdpbo", "tests", "benchmarks", "scripts", "docs", "LICENSE", "CHANGELOG.md",
-    "CONTRIBUTING.md", "SECURITY.md", "CITATION.cff",
+    "pyproject.toml", "conftest.py", "README.md", "jaxdpbo", "tests", "benchmarks", "scripts", "docs", "LICENSE",
+    "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "CITATION.cff",
 }  # fmt: skip
 
 
@@ -81,11 +81,23 @@ def test_imports_point_downward(path):
         ("algorithms.dp_gibo", "from jaxdpbo import drivers"),
         ("algorithms.dp_gibo", "from jaxdpbo.algorithms import random_search"),
         ("algorithms.dp_gp_ucb.run", "from jaxdpbo.algorithms.dp_gibo import config"),
-        ("theory.dp_gibo", "def f():\n    import jaxdpbo.surrogate.gp"),
+        ("training.models", "def f():\n    import jaxdpbo.drivers"),
     ],
 )
 def test_the_check_sees_a_wrong_import(name, source):
     assert list(faults(name, source))
+
+
+def needs_benchmarks(source):
+    return any(imported.split(".")[0] == "benchmarks" for imported, _ in imports_of(source))
+
+
+def test_the_package_and_its_tests_import_no_benchmark():
+    """An archive has none, and ``benchmarks/tests`` run elsewhere."""
+    files = [ROOT / "conftest.py", *modules(), *(ROOT / "tests").rglob("*.py")]
+    assert [str(path) for path in files if needs_benchmarks(path.read_text())] == []
+    assert needs_benchmarks("def f():\n    from benchmarks import report")
+    assert needs_benchmarks("import benchmarks.papers.location")
 
 
 def cycles(sources):
@@ -138,7 +150,6 @@ def test_importing_the_package_needs_no_extra_and_changes_no_configuration():
         f"for extra in {sorted(EXTRAS)}: sys.modules[extra] = None\n"
         "import jax\nbefore = dict(jax.config.values)\n"
         "import jaxdpbo, jaxdpbo.drivers, jaxdpbo.problems._datasets, jaxdpbo.problems._kernel_svr\n"
-        "import jaxdpbo.theory.dp_gibo, jaxdpbo.theory.dp_gp_ucb, jaxdpbo.theory.po_gp_ucb\n"
         "import jaxdpbo.audit, jaxdpbo.outsourcing, jaxdpbo.problems._gp_draws\n"
         "import jaxdpbo.training.oracles, jaxdpbo.training.permutation_sgd, jaxdpbo.training.spaces\n"
         "assert dict(jax.config.values) == before\n"

@@ -1,6 +1,5 @@
-"""PO-GP-UCB: the picks of a dense oracle, a kernel that knows the noise does better, and the regret theory by hand."""
+"""PO-GP-UCB: the picks of a dense oracle, a kernel that knows the noise does better."""
 
-import inspect
 import math
 
 import jax
@@ -12,7 +11,6 @@ from oracles import kernels as kernel_oracle
 from oracles.ucb import beta_of_candidates
 
 from jaxdpbo import drivers, po_gp_ucb, transforms
-from jaxdpbo.theory import po_gp_ucb as theory
 
 SIDE = 15
 GRID = np.stack(np.meshgrid(np.linspace(0, 7.5, SIDE), np.linspace(0, 7.5, SIDE)), -1).reshape(-1, 2)
@@ -122,80 +120,6 @@ def test_the_best_rank_is_the_largest_whose_threshold_the_data_reach():
     assert transforms.largest_rank(1.0, 1.0, 1e-5) == 0
 
 
-def test_distances_keep_within_lemma_1_and_theorem_2():
-    rng = np.random.default_rng(0)
-    inputs = rng.normal(size=(30, 3)) @ np.diag([1.0, 2.0, 0.5])
-    rank = theory.rank_for_distances(30, 0.4, 0.1)
-    assert rank == math.ceil(8 * math.log(9000) / 0.16)
-    apart = np.triu_indices(30, 1)
-
-    def squared(rows):
-        return np.sum((rows[apart[0]] - rows[apart[1]]) ** 2, axis=1)
-
-    for epsilon in (1e9, 2e3):
-        chosen = transforms.random_projection(dimension=3, projected=rank, epsilon=epsilon, delta=1e-5)
-        smallest = np.linalg.svd(inputs - inputs.mean(axis=0), compute_uv=False).min()
-        low, high = theory.distance_factors(0.4, smallest, chosen.threshold)
-        assert (high > 1.4) == (smallest < chosen.threshold) == (epsilon < 1e9)
-        for seed in range(20):
-            ratios = squared(np.asarray(transforms.curate(jax.random.key(seed), chosen, inputs).z)) / squared(inputs)
-            assert low <= ratios.min()
-            assert ratios.max() <= high
-
-
-def test_a_smaller_rank_allows_a_larger_distortion_and_a_larger_failure_alone():
-    """Remark 1, by the bound of lemma 1: the least distortion at rank r is the root of 8 log(n^2 / mu) / r."""
-    distortions = np.linspace(0.1, 0.49, 40)
-    ranks = [theory.rank_for_distances(100, distortion, 0.05) for distortion in distortions]
-    assert np.all(np.diff(ranks) < 0)
-    np.testing.assert_allclose(np.sqrt(8 * np.log(100**2 / 0.05) / np.array(ranks)), distortions, rtol=1e-2)
-    failing = [theory.rank_for_distances(100, 0.3, failure) for failure in (0.01, 0.05, 0.2, 0.9)]
-    assert np.all(np.diff(failing) < 0)
-
-
-def test_epsilon_enters_the_regret_by_the_threshold_alone():
-    """Remark 4: where the data reach it nothing depends on epsilon; below it theorem 2's factor does, through it."""
-    rank, delta, smallest = 11, 1e-5, 1000.0
-    least = transforms.threshold(rank, 1.0, delta) / smallest  # the threshold falls as 1 / epsilon
-
-    def factors(epsilon):
-        return theory.distance_factors(0.4, smallest, transforms.threshold(rank, epsilon, delta))
-
-    assert {factors(share * least) for share in (1.001, 2.0, 100.0)} == {(0.6, 1.4)}
-    below = np.array([factors(share * least) for share in (0.999, 0.5, 0.1)])
-    np.testing.assert_allclose(below[:, 1], 1.4 * (1 + 1 / np.array([0.999, 0.5, 0.1]) ** 2))
-    np.testing.assert_array_equal(below[:, 0], 0.6)
-    for bound in (theory.simple_regret_bound, theory.distortion_for_regret, theory.rank_for_distances):
-        assert not {"epsilon", "threshold"} & set(inspect.signature(bound).parameters)
-
-
-def test_diagonal_dominance_and_the_regret_bound_by_hand():
-    assert theory.diagonally_dominant(np.eye(5))
-    assert theory.diagonally_dominant([[1.0, 0.5], [0.5, 1.0]])
-    assert not theory.diagonally_dominant([[1.0, 0.51], [0.51, 1.0]])
-    assert theory.distortion_for_regret(0.1, 2.0, 3.0) == pytest.approx(0.1 / (2 * math.sqrt(3) * 12))
-    assert theory.distortion_for_regret(1e9, 10.0, 3.0) == pytest.approx(0.02)
-    bound = theory.simple_regret_bound(
-        regret=0.1, steps=50, beta=4.0, information=3.0, noise_variance=0.5, first_constant=0.2, second_constant=0.3
-    )
-    expected = 0.01 + 24 * 0.49 * math.log(50) / 50 + 24 / math.log(3) * 12 / 50
-    assert bound == pytest.approx(math.sqrt(expected))
-
-
-def test_no_answer_that_is_private_for_any_replacement_beats_the_floor():
-    """By hand; and beside a modeler who knows the function, of rows that named their cell by randomised response."""
-    assert theory.replace_one_regret_floor([3.0, 0.0, 1.0, 2.0], 1, math.log(2)) == pytest.approx(0.5)
-    assert theory.replace_one_regret_floor([0.0, 5.0], 1, 1e4) == 0
-    rng, epsilon, steps, values = np.random.default_rng(0), 1.0, 3, np.arange(20.0)
-    floor = theory.replace_one_regret_floor(values, steps, epsilon)
-    truth, found = math.exp(epsilon) / (math.exp(epsilon) + 19), []
-    for _ in range(2000):
-        cells = rng.integers(0, 20, 400)
-        answers = np.where(rng.uniform(size=400) < truth, cells, (cells + rng.integers(1, 20, 400)) % 20)
-        found.append(values[cells[np.argsort(answers)[:steps]]].min())  # the rows that named the best cells
-    assert 0.5 < floor < np.mean(found) < values[rng.integers(0, 20, (2000, steps))].min(axis=1).mean()
-
-
 def test_a_kernel_that_knows_the_cells_searches_better():
     """Rows that named the same cell are not the same row, as a kernel of places has it."""
     cells, count = np.stack(np.meshgrid([1.25, 3.75, 6.25], [1.25, 3.75, 6.25]), -1).reshape(-1, 2), 100
@@ -220,8 +144,6 @@ def test_a_kernel_that_knows_the_cells_searches_better():
         (lambda: config(curated(), noise_variance=1e-14), "noise_variance must be at least"),
         (lambda: config(curated(), delta=1.0), "delta must lie strictly"),
         (lambda: config(curated(), scale=-1.0), "scale must be positive"),
-        (lambda: theory.rank_for_distances(5, 0.5, 0.1), "distortion must lie strictly"),
-        (lambda: theory.rank_for_distances(5, 0.4, 1.0), "failure must lie strictly"),
     ],
 )
 def test_bad_configurations_are_named(call, message):

@@ -3,9 +3,8 @@
 import ast
 from pathlib import Path
 
+import prose
 import pytest
-
-from benchmarks import prose
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = sorted((ROOT / "jaxdpbo").rglob("*.py"))

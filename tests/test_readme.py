@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import evidence
 import jax
 import numpy as np
 
@@ -107,6 +108,8 @@ def test_every_link_and_command_exists():
         for target in re.findall(r"\]\((?!http)([^)]+)\)", page.read_text()):
             path, _, anchor = target.partition("#")
             linked = page.parent / path if path else page
+            if evidence.is_left_out(linked):
+                continue
             assert linked.exists(), f"{page.name} links to {target}"
             assert not anchor or anchor in anchors(linked), f"{page.name} links to {target}"
     for command in set(re.findall(r"scripts/\w+", README)):

@@ -15,10 +15,8 @@ from jax.interpreters import batching
 from option_groups import group_options
 from tolerances import rtol
 
-from benchmarks.papers import gp_regression, huber_regression, kernel_svm, location, logistic_regression, noisy
 from jaxdpbo import Execution, dp_gd, drivers, ledger, minimize, per_user, separable
 from jaxdpbo.guarantee import assumptions
-from jaxdpbo.problems import _kernel_svr, _splits
 from jaxdpbo.separable import equations, primitives, separability_check
 
 USERS, WIDTH = 7, 3
@@ -630,69 +628,3 @@ def test_replay_says_what_it_cannot_do(arguments, said):
     given = {"objective": PYTHON["mean"], "points": [POINT], "data": DATA, "users": USERS} | arguments
     with pytest.raises(ValueError, match=said):
         separable.audit_separable(**given)
-
-
-# The problems of the papers.
-
-
-def split(users=USERS):
-    """Records for a model that is trained on others."""
-    rng = np.random.default_rng(1)
-    inputs, labels = rng.normal(size=(12 + users, 10)), np.sign(rng.normal(size=12 + users))
-    return _splits.Split(inputs[:12], labels[:12], inputs[12:], labels[12:])
-
-
-PAIRS = DATA, DATA[:, 0].copy()
-PROBLEMS = {
-    "location": (location.loss, np.ones(3), DATA, 0),
-    "huber_regression": (huber_regression.loss, np.ones(3), PAIRS, 0),
-    "logistic_regression": (logistic_regression.loss, np.zeros(1), split(), _splits.OF_USERS),
-    "logistic_regression, gains": (logistic_regression.gains, np.zeros(1), split(), _splits.OF_USERS),
-    "noisy": (
-        noisy.objective(location.loss), np.ones(3), noisy.Data(DATA, jax.random.key(0), np.array(0.1), np.array(True)),
-        noisy.Data(0, None, None, None),
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", PROBLEMS)
-def test_a_problem_that_jax_traces_keeps_users_apart(name):
-    objective, point, data, axes = PROBLEMS[name]
-    run = separable.check_separable(objective, point, jax.tree.map(jnp.asarray, data), axes)
-    assert run.axis == 0
-    np.testing.assert_allclose(run(point, data), objective(jnp.asarray(point), data), rtol=rtol(1e-12))
-
-
-OF_ONE_PERSON = {
-    "location": location, "huber_regression": huber_regression, "logistic_regression": logistic_regression,
-    "gp_regression": gp_regression,
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", OF_ONE_PERSON)
-def test_a_problem_written_for_one_person_is_the_same(name):
-    module = OF_ONE_PERSON[name]
-    _, point, data, axes = PROBLEMS.get(name, (None, np.full(10, 2.0), split(), _splits.OF_USERS))
-    found = per_user(module.loss_of_one, axes)(jnp.asarray(point), jax.tree.map(jnp.asarray, data))
-    np.testing.assert_allclose(found, module.loss(jnp.asarray(point), data), rtol=rtol(1e-9))
-
-
-def test_a_problem_whose_users_go_in_chunks_is_not_shown_to_and_replays_as_if_it_did():
-    """Its users' axis is divided among chunks, which the analysis does not follow."""
-    data, point = split(), np.ones(10)
-    with pytest.raises(separable.NotSeparable, match=r"takes a part of the users at .*gp_regression\.py"):
-        separable.check_separable(gp_regression.loss, point, split(300), _splits.OF_USERS)
-    assert separable.audit_separable(gp_regression.loss, [point], data, USERS, replace=replaced)
-
-
-@pytest.mark.parametrize(("loss", "parameters"), [(kernel_svm.loss, 2), (_kernel_svr.kernel_svr_loss, 13)])
-def test_a_problem_in_python_replays_as_if_it_kept_users_apart(loss, parameters):
-    point = np.full(parameters, 0.5)
-    assert separable.audit_separable(loss, [point], split(), USERS, replace=replaced)
-
-
-def replaced(data, row):
-    """A user far away, with the other label."""
-    inputs, labels = data.validation.copy(), data.validation_targets.copy()
-    inputs[row], labels[row] = 50.0, -labels[row]
-    return data._replace(validation=inputs, validation_targets=labels)

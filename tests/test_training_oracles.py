@@ -13,7 +13,6 @@ import pytest
 from oracles import training as oracle
 from scipy.stats import expon, kstest, laplace, norm, truncnorm, uniform
 
-from benchmarks.papers import classification, datasets
 from jaxdpbo import accounting, drivers
 from jaxdpbo.algorithms import dpareto
 from jaxdpbo.surrogate import box_search
@@ -318,21 +317,3 @@ def test_random_settings_have_the_printed_laws(name):
         assert kstest(distribution.cdf(settings[:, column]) / share, "uniform").pvalue > 1e-3
     assert len(spaces.grid_settings(space, 3)) == 243
     np.testing.assert_array_equal(np.unique(spaces.grid_settings(space, 3)[:, 3]), np.linspace(0.1, 16, 3))
-
-
-def test_adult_is_encoded_in_123_columns(monkeypatch):
-    row = ["39", "State-gov", "77516", "Bachelors", "13", "Never-married", "Adm-clerical", "Not-in-family", "White",
-           "Male", "2174", "0", "40", "United-States", "<=50K"]  # fmt: skip
-    other = ["50", "?", "83311", "HS-grad", "9", "Divorced", "Sales", "Wife", "Black", "Female", "0", "5", "13", "Cuba",
-             ">50K"]  # fmt: skip
-    monkeypatch.setattr(datasets, "table", lambda name: [row, other] * 10)
-    loaded = classification.load("adult", test=4)
-    # Two values of each of the other categories, one known workclass, four continuous in five parts, two gains in two.
-    assert loaded.train[0].shape == (16, 4 * 5 + 2 * 2 + 7 * 2 + 1)
-    assert set(np.unique(loaded.train[0])) <= {0.0, 1.0}
-    assert set(loaded.train[1]) <= {0, 1}
-    assert (loaded.classes, len(loaded.test[1])) == (2, 4)
-    with pytest.raises(ValueError, match="name must be one of"):
-        classification.load("iris")
-    with pytest.raises(ValueError, match="test must leave records"):
-        classification.load("adult", test=20)

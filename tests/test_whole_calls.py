@@ -27,15 +27,12 @@ from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.model_selection import PredefinedSplit
 
 import jaxdpbo
-from benchmarks import tuning_peers
-from benchmarks.tuning_peers import trainings
 from jaxdpbo import (
     Execution,
     blocks,
     by_person,
     drivers,
     ledger,
-    private_search,
     training,
     transforms,
     tuning,
@@ -579,18 +576,6 @@ def test_every_entry_point_for_users_values_is_played():
     assert entered - PLAYED == {name for names in UNPLAYED.values() for name in names.split()}
 
 
-def test_a_peers_blocks_state_the_variation_of_their_search(fresh):
-    """Beside a training in floats, which has none."""
-    recording, rows = fresh(), examples(HUGE)[0]
-    found, draws = recording.record(
-        lambda: tuning_peers.tune_and_train(
-            trainings.DPSGD(training.regression(2), noise="float"), rows, SETTINGS, route="blocks", k=2, **TUNED, **KEY
-        )
-    )
-    assert sum(map(variation_of, draws)) == 2.0**-128
-    assert found.guarantees[0].total_variation >= 2.0**-128
-
-
 def draw_floats(monkeypatch):
     """Exact noise of DP-SGD drawn as floats, and rounded."""
     monkeypatch.setattr(
@@ -613,19 +598,6 @@ def halve_noise(monkeypatch):
     )  # fmt: skip
 
 
-def drop_variation(monkeypatch):
-    """A search states none."""
-    real = private_search.make_algorithm
-
-    def make_algorithm(*arguments):
-        algorithm = real(*arguments)
-        return algorithm._replace(
-            privacy=lambda config: dataclasses.replace(algorithm.privacy(config), total_variation=0.0)
-        )
-
-    monkeypatch.setattr(private_search, "make_algorithm", make_algorithm)
-
-
 PLANTS = {
     "float noise in exact DP-SGD": (
         draw_floats, lambda fresh: check_training("exact", fresh)
@@ -635,9 +607,6 @@ PLANTS = {
     ),
     "half of the noise of each evaluation": (
         halve_noise, lambda fresh: check(CALLS["PrivateObjective"], fresh)
-    ),
-    "blocks without the variation of the search": (
-        drop_variation, test_a_peers_blocks_state_the_variation_of_their_search
     ),
 }  # fmt: skip
 

@@ -1,7 +1,7 @@
 """Claims against attacks: every mechanism and every private algorithm, on the worst pair of neighbours known.
 
 A row is a claim, a pair of neighbours and an attack. ``measure_row`` runs it and says what was found. Run by
-``scripts/audit``; tests/test_audits.py runs the same rows with fewer trials.
+``scripts/audit``; benchmarks/tests/test_audits.py runs the same rows with fewer trials.
 """
 
 from benchmarks.audits import (

@@ -6,6 +6,7 @@ alone are blind. The page: docs/results/reproduction.md.
 """
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.papers import measures, rules
@@ -70,7 +71,13 @@ def terms(result: str) -> dict[str, dict[str, object]]:
 
 def settle(item: str, says: str, verdict: str, why: str = "", *tests: str) -> Claim:
     """A row that no run decides."""
-    return Claim(item, says, verdict=verdict, why=why, tests=tuple(f"tests/{test}" for test in tests))
+    return Claim(item, says, verdict=verdict, why=why, tests=tuple(map(_path, tests)))
+
+
+def _path(test: str) -> str:
+    """Of a test of the benchmarks, or of the package."""
+    own = Path(__file__).parent.parent / "tests" / test.partition("::")[0]
+    return f"benchmarks/tests/{test}" if own.exists() else f"tests/{test}"
 
 
 def _fig4_row(first: str, second: str, margin: float, item: str, says: str) -> Claim:
@@ -204,14 +211,14 @@ KUSNER = (
            "delta is a probability over the prior for a fixed pair of data sets: DP is about the worst pair",
            "test_dp_gp_ucb.py::test_a_worst_pair_breaks_corollaries_1_to_3"),
     settle("theorem 2", "the point is near-optimal, with high probability", MENDED, "with corrected constants",
-           "test_dp_gp_ucb_theory.py::test_the_utility_of_the_released_point"),
+           "test_theory.py::test_the_utility_of_the_released_point"),
     settle("theorem 3", "the largest observation moves by at most Omega + c + q with probability 1 - delta", FALSE,
            "the step of the largest observation is chosen for its noise",
            "test_dp_gp_ucb_theory.py::test_the_one_gaussian_bound_of_the_printed_theorem_3_fails"),
     settle("corollary 2", "the value of algorithm 1 is (epsilon, delta)-DP", FALSE, "as corollary 1",
            "test_dp_gp_ucb.py::test_a_worst_pair_breaks_corollaries_1_to_3"),
     settle("theorem 4", "the released value is near the largest one", MENDED, "with theorem 3's corrected constants",
-           "test_dp_gp_ucb_theory.py::test_the_utility_of_the_released_value"),
+           "test_theory.py::test_the_utility_of_the_released_value"),
     settle("section 3.2", "point and value together are (2 epsilon, 2 delta)-DP", FALSE, "as corollary 1",
            "test_dp_gp_ucb.py::test_a_worst_pair_breaks_corollaries_1_to_3"),
     settle("theorem 5", "theorem 3 for exact observations", FALSE,
@@ -221,7 +228,7 @@ KUSNER = (
            "test_dp_gp_ucb.py::test_a_worst_pair_breaks_corollaries_1_to_3"),
     settle("theorem 6", "theorem 4 for exact observations", PROVED, "given a bound on the regret",
            "test_dp_gp_ucb_theory.py::test_regret_is_within_its_bounds",
-           "test_dp_gp_ucb_theory.py::test_the_utility_of_the_released_value"),
+           "test_theory.py::test_the_utility_of_the_released_value"),
     settle("theorem 7", "one user moves the gain of one model by at most L^2 / lambda", FALSE,
            "a hinge loss and a flipped label move it by 2 L^2 / lambda",
            "test_dp_gp_ucb_theory.py::test_theorem_7_is_attained_by_hinge_losses_and_a_smaller_bound_is_exceeded"),
@@ -304,28 +311,28 @@ def _panel_rows(panel: str, what: str, gaps: tuple[float, ...], largest: float) 
 
 KHARKOVSKII = (
     settle("lemma 1", "a projection on r columns keeps all squared distances within 1 +- nu", PROVED, "",
-           "test_po_gp_ucb.py::test_distances_keep_within_lemma_1_and_theorem_2"),
+           "test_theory.py::test_distances_keep_within_lemma_1_and_theorem_2"),
     settle("remark 1", "a smaller r means a larger distortion", PROVED, "of the bound of lemma 1",
-           "test_po_gp_ucb.py::test_a_smaller_rank_allows_a_larger_distortion_and_a_larger_failure_alone"),
+           "test_theory.py::test_a_smaller_rank_allows_a_larger_distortion_and_a_larger_failure_alone"),
     settle("algorithm 1", "the curator's transform", BUILT, "",
            "test_transforms.py::test_the_published_transform_is_algorithm_1"),
     settle("theorem 1", "algorithm 1 is (epsilon, delta)-DP", FALSE, "the supports of neighbours are disjoint",
            "test_transform_attacks.py::test_the_attack_tells_neighbours_of_the_published_transform_apart"),
     settle("theorem 2", "distances after the transform, in both branches", PROVED,
            "where the singular values are not 0",
-           "test_po_gp_ucb.py::test_distances_keep_within_lemma_1_and_theorem_2"),
+           "test_theory.py::test_distances_keep_within_lemma_1_and_theorem_2"),
     settle("algorithm 2", "the modeler's search", BUILT, "", "test_po_gp_ucb.py::test_the_picks_are_the_oracles"),
     settle("theorem 3", "the regret under diagonal dominance", UNTRIED,
            "its constants are orders of magnitude (O(...)); the formula is there, to be read",
-           "test_po_gp_ucb.py::test_diagonal_dominance_and_the_regret_bound_by_hand"),
+           "test_theory.py::test_diagonal_dominance_and_the_regret_bound_by_hand"),
     settle("remark 2", "below the threshold the regret bound is looser", PROVED, "theorem 2 has a larger factor there",
-           "test_po_gp_ucb.py::test_distances_keep_within_lemma_1_and_theorem_2"),
+           "test_theory.py::test_distances_keep_within_lemma_1_and_theorem_2"),
     settle("remark 3", "Kusner et al. do not give any regret bound", FALSE,
            "their theorems 2, 4 and 6 bound how far the release is from the optimum",
-           "test_dp_gp_ucb_theory.py::test_the_utility_of_the_released_point"),
+           "test_theory.py::test_the_utility_of_the_released_point"),
     settle("remark 4", "the regret bound depends on epsilon through the threshold alone", PROVED,
            "where the data reach the threshold; below, theorem 2's factor has epsilon in the threshold (B.5 is lost)",
-           "test_po_gp_ucb.py::test_epsilon_enters_the_regret_by_the_threshold_alone"),
+           "test_theory.py::test_epsilon_enters_the_regret_by_the_threshold_alone"),
     settle("remark 6", "the regret bound below the threshold (cited in remark 2)", UNTRIED,
            "the text at hand has lost appendix B.5"),
     settle("footnote 7", "a larger epsilon than the rule needs changes nothing", PROVED,

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import cho_solve
 
-from jaxdpbo.problems import _splits
+from benchmarks.papers import splits
 
 DIMENSION = 10
 LENGTHSCALE = (0.0, 5.0)
@@ -36,7 +36,7 @@ def start(key: jax.Array) -> jax.Array:
     return jax.random.uniform(key, (DIMENSION,), minval=LENGTHSCALE[0], maxval=LENGTHSCALE[1])
 
 
-def sample(key: jax.Array, users: int = 4500, train: int = 500) -> tuple[_splits.Split, jax.Array]:
+def sample(key: jax.Array, users: int = 4500, train: int = 500) -> tuple[splits.Split, jax.Array]:
     """Records of one draw of the process, and its true lengthscales ``(10,)``, uniform on the box.
 
     The covariance of all ``users + train`` records is factored: 200 MB in float64 at the paper's size.
@@ -46,16 +46,16 @@ def sample(key: jax.Array, users: int = 4500, train: int = 500) -> tuple[_splits
     inputs = jax.random.normal(input_key, (train + users, DIMENSION))
     factor = _factor(inputs / jnp.maximum(lengthscales, MIN_LENGTHSCALE)[None])
     targets = jnp.matmul(factor, jax.random.normal(target_key, (train + users,)), precision="highest")
-    return _splits.Split(inputs[:train], targets[:train], inputs[train:], targets[train:]), lengthscales
+    return splits.Split(inputs[:train], targets[:train], inputs[train:], targets[train:]), lengthscales
 
 
-def loss(theta: jax.Array, data: _splits.Split) -> jax.Array:
+def loss(theta: jax.Array, data: splits.Split) -> jax.Array:
     """Squared errors ``(n,)`` at lengthscales ``theta (d,)``: entry ``i`` reads validation record ``i`` alone."""
     squared_error = _squared_error(theta, data)
     return jax.lax.map(squared_error, (data.validation, data.validation_targets), batch_size=CHUNK)
 
 
-def loss_of_one(theta: jax.Array, record: _splits.Split) -> jax.Array:
+def loss_of_one(theta: jax.Array, record: splits.Split) -> jax.Array:
     """The squared error ``()`` of one validation record: for ``per_user``, with ``splits.OF_USERS``."""
     return _squared_error(theta, record)((record.validation, record.validation_targets))
 

@@ -12,8 +12,9 @@ import math
 
 import numpy as np
 
+from benchmarks.papers import splits
 from jaxdpbo import checks
-from jaxdpbo.problems import Dataset, _kernel_svr, _splits
+from jaxdpbo.problems import Dataset, _kernel_svr
 from jaxdpbo.problems._datasets import SKLEARN_HINT
 
 C = (1e-2, 1e3)
@@ -28,7 +29,7 @@ def bounds() -> np.ndarray:
 
 def split(
     dataset: Dataset, seed: int, *, train: int, validation: int | None = None, positive: float = COVTYPE_CLASS
-) -> _splits.Split:
+) -> splits.Split:
     """Train and validation records, standardised by the training records alone.
 
     Args:
@@ -42,12 +43,10 @@ def split(
       ValueError: more records than there are.
     """
     labels = np.where(dataset.targets == checks.number("positive", positive), 1.0, -1.0)
-    first, second = _splits.divide_rows(len(labels), seed, train=train, validation=validation)
-    inputs = _splits.standardise(dataset.features, first)
-    return _splits.Split(inputs[first], labels[first], inputs[second], labels[second])
+    return splits.split_rows(dataset.features, labels, seed, train=train, validation=validation)
 
 
-def loss(point: np.ndarray, data: _splits.Split) -> np.ndarray:
+def loss(point: np.ndarray, data: splits.Split) -> np.ndarray:
     """Errors ``(n,)``, each 0 or 1: entry ``i`` reads validation record ``i`` alone."""
     try:
         from sklearn.svm import SVC

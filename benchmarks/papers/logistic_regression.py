@@ -10,7 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo.problems import Dataset, _splits
+from benchmarks.papers import splits
+from jaxdpbo.problems import Dataset
 
 REGULARISATION = (1e-3, 1.0)
 GAIN_LIPSCHITZ, LOSS_LIPSCHITZ, MAX_GAIN = 0.5, 1.0, 1.0
@@ -22,7 +23,7 @@ def bounds() -> np.ndarray:
     return np.log(np.asarray(REGULARISATION))[:, None]
 
 
-def split(dataset: Dataset, seed: int, *, train: int, validation: int | None = None) -> _splits.Split:
+def split(dataset: Dataset, seed: int, *, train: int, validation: int | None = None) -> splits.Split:
     """Records of two classes, standardised by the training records, each then divided by its length where above 1.
 
     Args:
@@ -38,13 +39,14 @@ def split(dataset: Dataset, seed: int, *, train: int, validation: int | None = N
     if len(classes) != 2:
         raise ValueError(f"dataset must have two classes, got {len(classes)}")
     labels = np.where(dataset.targets == classes[1], 1.0, -1.0)
-    first, second = _splits.divide_rows(len(labels), seed, train=train, validation=validation)
-    inputs = _splits.standardise(dataset.features, first)
-    inputs = inputs / np.maximum(1.0, np.linalg.norm(inputs, axis=1, keepdims=True))
-    return _splits.Split(inputs[first], labels[first], inputs[second], labels[second])
+    data = splits.split_rows(dataset.features, labels, seed, train=train, validation=validation)
+    train_inputs, inputs = (
+        each / np.maximum(1.0, np.linalg.norm(each, axis=1, keepdims=True)) for each in (data.train, data.validation)
+    )
+    return data._replace(train=train_inputs, validation=inputs)
 
 
-def fit(point: jax.Array, data: _splits.Split) -> jax.Array:
+def fit(point: jax.Array, data: splits.Split) -> jax.Array:
     """The exact minimiser ``w (p,)`` at ``point (1,)``, to rounding.
 
     Newton steps damped as generalised self-concordance wants it (Sun and Tran-Dinh 2019, equation 12, nu = 2).
@@ -65,18 +67,18 @@ def fit(point: jax.Array, data: _splits.Split) -> jax.Array:
     return jax.lax.scan(step, start, length=NEWTON_STEPS)[0]
 
 
-def gains(point: jax.Array, data: _splits.Split) -> jax.Array:
+def gains(point: jax.Array, data: splits.Split) -> jax.Array:
     """Gains ``(n,)`` in [0, 1]: entry ``i`` reads validation record ``i`` alone."""
     margins = data.validation_targets * (data.validation @ fit(point, data))
     return jnp.clip((1.0 + margins) / 2.0, 0.0, 1.0)
 
 
-def loss(point: jax.Array, data: _splits.Split) -> jax.Array:
+def loss(point: jax.Array, data: splits.Split) -> jax.Array:
     """``1 - gains``, to be minimised."""
     return 1.0 - gains(point, data)
 
 
-def loss_of_one(point: jax.Array, record: _splits.Split) -> jax.Array:
+def loss_of_one(point: jax.Array, record: splits.Split) -> jax.Array:
     """``1 - gain ()`` of one validation record: for ``per_user``, with ``splits.OF_USERS``."""
     margin = record.validation_targets * jnp.dot(record.validation, fit(point, record))
     return 1.0 - jnp.clip((1.0 + margin) / 2.0, 0.0, 1.0)

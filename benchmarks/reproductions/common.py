@@ -198,8 +198,8 @@ class Report:
             self.stem += f"_{seeds.start}-{seeds.stop}"
         self.started = time.perf_counter()
         self.summary: dict[str, Any] = {"figure": title, "data": source}
-        self.described = json_value(describe_settings(paper, item, quick, full))
-        print(f"{title}\ndata: {source}\nsettings: {json_value(vars(self.settings))}\n")
+        self.described = report.json_value(describe_settings(paper, item, quick, full))
+        print(f"{title}\ndata: {source}\nsettings: {report.json_value(vars(self.settings))}\n")
 
     def path(self, ending: str) -> Any:
         return report.folder(self.paper.PAPER) / f"{self.stem}.{ending}"
@@ -218,21 +218,10 @@ class Report:
     def write(self, *, seeds: Any, **results: Any) -> None:
         report.write_result(
             self.path("json"),
-            json_value(self.summary | results | {"claims": claims.terms(f"{self.paper.PAPER}_{self.item}")}),
-            seeds=json_value(seeds),
+            report.json_value(self.summary | results | {"claims": claims.terms(f"{self.paper.PAPER}_{self.item}")}),
+            seeds=report.json_value(seeds),
             noise=self.paper.NOISE[self.item],
             dtype=self.paper.DTYPE,
             settings=self.described,
             started=self.started,
         )
-
-
-def json_value(value: Any) -> Any:
-    """What JSON can hold: lists, strings for keys and for infinity, seven digits."""
-    if isinstance(value, dict):
-        return {f"{k:g}" if isinstance(k, float) else str(k): json_value(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple, np.ndarray)):
-        return [json_value(v) for v in value]
-    if isinstance(value, (float, np.floating)):
-        return float(f"{value:.7g}") if np.isfinite(value) else str(value)
-    return value.item() if isinstance(value, np.generic) else value

@@ -4,7 +4,6 @@ No search is run: a table of losses, settings by blocks, gives the law of a priv
 """
 
 import os
-import time
 import warnings
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -82,7 +81,6 @@ LEARNERS = {
 
 def measure_learner(cell: cells.Cell) -> dict[str, Any]:
     """The law of a choice by number of blocks and budget, rows a model of a block has, and the losses on all rows."""
-    started = time.perf_counter()
     learner = LEARNERS[cell.search]
     (X, y), (others, truth) = records(cell.problem, cell.seed)
     laws: dict[str, Any] = {}
@@ -98,13 +96,7 @@ def measure_learner(cell: cells.Cell) -> dict[str, Any]:
             }
         values = learner.measured[learner.measured <= len(y) / 2] if learner.is_count else learner.measured
         whole = [loss(learner, value, (X, y), (others, truth)) for value in values]
-    return {
-        "rows": len(y),
-        "blocks": laws,
-        "values": values.tolist(),
-        "losses": whole,
-        "seconds": round(time.perf_counter() - started, 2),
-    }
+    return {"rows": len(y), "blocks": laws, "values": values.tolist(), "losses": whole}
 
 
 def counts(name: str) -> list[int]:

@@ -4,7 +4,6 @@ Regret is a difference of losses on held-out rows, of the learner fitted to all 
 with the best setting. Regret is an expectation over the private choice, which has no other randomness.
 """
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,17 +24,15 @@ USUAL = 100  # blocks, that others are compared with
 
 
 def main(quick: bool, *, seeds: int | None = None) -> None:
-    started = time.perf_counter()
     names, learners = (QUICK, ("ridge regression", "decision tree")) if quick else (tuple(ROWS), tuple(LEARNERS))
     most = seeds or (2 if quick else SEEDS)
-    folder = report.folder("search")
     all_cells = [
         cells.Cell(name, learner, np.inf, FIRST_SEED + seed)
         for seed in range(most)
         for learner in learners
         for name in names
     ]
-    runs = cells.run(folder / "blocks.jsonl", all_cells, folder / "programs", block_losses.measure_learner)
+    runs = cells.run("blocks", all_cells, block_losses.measure_learner)
     of_cells = {cell: regret(LEARNERS[cell.search], runs[cell]) for cell in all_cells}
     regrets = {
         (name, learner): np.array(
@@ -66,7 +63,7 @@ def main(quick: bool, *, seeds: int | None = None) -> None:
     _show(results)
     report.write_bench(
         "blocks",
-        common.json_value(results),
+        results,
         quick=quick,
         seeds=[FIRST_SEED, FIRST_SEED + most],
         noise="none",
@@ -77,7 +74,6 @@ def main(quick: bool, *, seeds: int | None = None) -> None:
             "exponents": list(EXPONENTS),
             "rows, and held out": {name: list(ROWS[name]) for name in names},
         },
-        started=started,
         figures={"blocks": _picture(results)},
     )
 

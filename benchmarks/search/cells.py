@@ -7,6 +7,7 @@ of the code do not count.
 import json
 import multiprocessing
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
@@ -28,17 +29,17 @@ class Cell(NamedTuple):
     seed: int
 
 
-def run(
-    path: Path, cells: Sequence[Cell], programs: Path, evaluate: Callable[[Cell], dict[str, Any]]
-) -> dict[Cell, dict[str, Any]]:
-    """What each cell found: from ``path`` where it is there, and run where it is not, one process a core.
+def run(name: str, cells: Sequence[Cell], evaluate: Callable[[Cell], dict[str, Any]]) -> dict[Cell, dict[str, Any]]:
+    """What each cell found, and its seconds: from the lines where it is there, else run, a process a core.
+
+    The processes share their compiled programs.
 
     Args:
-      path: of the lines.
+      name: of the file of lines.
       cells: in the order in which they are run.
-      programs: a folder of compiled programs that the processes share.
-      evaluate: what a cell finds, "seconds" among it; of a module, since processes are told its name.
+      evaluate: what a cell finds; of a module, since processes are told its name.
     """
+    path, programs = report.folder("search") / f"{name}.jsonl", report.folder("search", "programs")
     results = {cell: result for cell, result in _stored_runs(path) if cell in set(cells)}
     missing = [cell for cell in cells if cell not in results]
     print(f"{len(results)} runs are there, {len(missing)} to go{_estimate(results, missing)}\n")
@@ -56,7 +57,7 @@ def run(
             path.open("a") as lines,
             tqdm(total=len(missing), unit="run", mininterval=5.0) as bar,
         ):
-            futures = {pool.submit(evaluate, cell): cell for cell in missing}
+            futures = {pool.submit(_timed, evaluate, cell): cell for cell in missing}
             try:
                 for future in as_completed(futures):
                     cell, result = futures[future], future.result()
@@ -71,6 +72,11 @@ def run(
         for name, value in before.items():
             os.environ.pop(name) if value is None else os.environ.update({name: value})
     return results
+
+
+def _timed(evaluate: Callable[[Cell], dict[str, Any]], cell: Cell) -> dict[str, Any]:
+    started = time.perf_counter()
+    return evaluate(cell) | {"seconds": round(time.perf_counter() - started, 2)}
 
 
 def _stored_runs(path: Path) -> Iterator[tuple[Cell, dict[str, Any]]]:

@@ -6,7 +6,6 @@ each table and epsilon. A regret is 0 for the best setting of the grid and 1 for
 """
 
 import itertools
-import time
 from typing import Any
 
 import jax
@@ -15,7 +14,6 @@ from tqdm import tqdm
 
 from benchmarks import report
 from benchmarks.papers import mixed_tables
-from benchmarks.reproductions import common
 from jaxdpbo import accounting
 from jaxdpbo.integrations.sklearn import columns, layered_training
 from jaxdpbo.tuning import fitting
@@ -31,7 +29,6 @@ NORMS = {False: (0.3, 1.0), True: (0.03, 0.1, 0.3)}
 
 
 def main(quick: bool) -> None:
-    started = time.perf_counter()
     chosen, regrets = {}, {}
     for regression, names in ((False, CLASSIFICATIONS), (True, REGRESSIONS)):
         settings = grid(regression)[:: 11 if quick else 1]
@@ -48,13 +45,12 @@ def main(quick: bool) -> None:
         report.print_table((kind, "mean regret of the list so far"), rows)
     report.write_bench(
         "default_settings",
-        common.json_value({"chosen": chosen, "regrets": regrets}),
+        {"chosen": chosen, "regrets": regrets},
         quick=quick,
         seeds=[0, SEEDS],
         noise="exact",
         dtype="float32",
         chosen={"epsilons": EPSILONS, "delta": DELTA, "tables": [*CLASSIFICATIONS, *REGRESSIONS]},
-        started=started,
     )
 
 

@@ -4,14 +4,12 @@ Nothing is drawn and nothing is searched. The page looks up the cells; it comput
 """
 
 import itertools
-import time
 from typing import Any
 
 from tqdm import tqdm
 
 import jaxdpbo
 from benchmarks import report
-from benchmarks.reproductions import common
 from jaxdpbo import rounding, space
 from jaxdpbo.drivers import Search
 from jaxdpbo.drivers.previews import percent
@@ -34,7 +32,6 @@ SEPARATOR = "|"  # a cell of the table is one text, so that the JSON has one lin
 
 
 def main(quick: bool) -> None:
-    started = time.perf_counter()
     axes = {
         "space": list(SPACES)[:: 3 if quick else 1],
         "epsilon": EPSILONS[:: 6 if quick else 1],
@@ -52,13 +49,12 @@ def main(quick: bool) -> None:
     report.print_table(("space", "users", *FIELDS), rows)
     report.write_bench(
         "enough_users",
-        common.json_value({"axes": axes, "fields": FIELDS, "cells": cells}),
+        {"axes": axes, "fields": FIELDS, "cells": cells},
         quick=quick,
         seeds="none: nothing is drawn",
         noise="none",
         dtype="float32",
         chosen={"loss range": [0, 1]},
-        started=started,
     )
 
 

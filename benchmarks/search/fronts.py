@@ -7,7 +7,6 @@ training.
 """
 
 import os
-import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -31,12 +30,10 @@ WITHIN = (0.05, 0.1, 0.3, 1.0, 4.0)
 
 
 def main(quick: bool) -> None:
-    started = time.perf_counter()
     seeds, epsilons = (1, (2.0,)) if quick else (SEEDS, EPSILONS)
     ways = [(PRIVATE, epsilon) for epsilon in epsilons] + ([] if quick else [(UNPROTECTED, np.inf)])
     all_cells = [cells.Cell(PROBLEM, *way, FIRST_SEED + seed) for seed in range(seeds) for way in ways]
-    folder = report.folder("search")
-    runs = cells.run(folder / "fronts.jsonl", all_cells, folder / "programs", measure_front)
+    runs = cells.run("fronts", all_cells, measure_front)
     results = [_row(way, [runs[cells.Cell(PROBLEM, *way, FIRST_SEED + seed)] for seed in range(seeds)]) for way in ways]
     report.print_table(
         ("front", "epsilon of all", "trainings", *(f"within {epsilon:g}" for epsilon in WITHIN)),
@@ -48,7 +45,7 @@ def main(quick: bool) -> None:
     )  # fmt: skip
     report.write_bench(
         "fronts",
-        common.json_value({"fronts": results}),
+        {"fronts": results},
         quick=quick,
         seeds=[FIRST_SEED, FIRST_SEED + seeds],
         noise="exact",
@@ -59,16 +56,13 @@ def main(quick: bool) -> None:
             "settings": tunings.settings_of(PROBLEM),
             "levels, of epsilon": list(tuning.front.LEVELS),
         },
-        started=started,
         figures={"fronts": _picture(results)},
     )
 
 
 def measure_front(cell: cells.Cell) -> dict[str, Any]:
     """Epsilons of a front's trainings, errors as released, as measured on the validation rows, and on the test rows."""
-    started = time.perf_counter()
-    result = _unprotected_front(cell.seed) if cell.search == UNPROTECTED else _private_front(cell)
-    return result | {"seconds": round(time.perf_counter() - started, 2)}
+    return _unprotected_front(cell.seed) if cell.search == UNPROTECTED else _private_front(cell)
 
 
 def _private_front(cell: cells.Cell) -> dict[str, Any]:

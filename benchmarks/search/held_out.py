@@ -5,7 +5,6 @@ private. The noise has a seed, so that you can repeat a run.
 """
 
 import os
-import time
 from typing import Any
 
 os.environ.setdefault("JAX_ENABLE_X64", "1")
@@ -31,12 +30,10 @@ SPACE = {
 
 
 def main(quick: bool, *, seeds: int | None = None) -> None:
-    started = time.perf_counter()
     seeds = seeds or (2 if quick else SEEDS)
     names = ["breast_cancer"] if quick else list(ROWS)
     all_cells = [cells.Cell(name, SEARCH, EPSILON, FIRST_SEED + seed) for seed in range(seeds) for name in names]
-    folder = report.folder("search")
-    runs = cells.run(folder / "held_out.jsonl", all_cells, folder / "programs", measure_losses)
+    runs = cells.run("held_out", all_cells, measure_losses)
     results: dict[str, Any] = {}
     for name in names:
         own_runs = [runs[cell] for cell in all_cells if cell.problem == name]
@@ -57,13 +54,12 @@ def main(quick: bool, *, seeds: int | None = None) -> None:
     report.print_table(("records", "default", SEARCH, "difference (95 %)", "accuracy, default", SEARCH), rows)
     report.write_bench(
         "sklearn",
-        common.json_value({"data": results}),
+        {"data": results},
         quick=quick,
         seeds=[FIRST_SEED, FIRST_SEED + seeds],
         noise="exact",
         dtype="float64",
         chosen={"epsilon": EPSILON, "delta": DELTA, "n_iter": 60},
-        started=started,
     )
 
 
@@ -76,7 +72,6 @@ def measure_losses(cell: cells.Cell) -> dict[str, Any]:
     from jaxdpbo.integrations.sklearn import LOSSES, PrivateSearchCV, splits
     from jaxdpbo.integrations.sklearn import losses as _losses
 
-    started = time.perf_counter()
     features, labels = _records(cell.problem)
     rows, held_out = ROWS[cell.problem]
     order = np.random.default_rng(cell.seed).permutation(len(labels))[: rows + held_out]
@@ -100,7 +95,6 @@ def measure_losses(cell: cells.Cell) -> dict[str, Any]:
         "before": float(usual.score(others, truth)),
         "params": search.best_params_,
         "method": search.method_,
-        "seconds": round(time.perf_counter() - started, 2),
     }
 
 

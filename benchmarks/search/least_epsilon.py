@@ -37,7 +37,6 @@ LONGEST = 5000  # runs of a selection
 
 
 def main(quick: bool) -> None:
-    started = time.perf_counter()
     names, laws = (QUICK, LAWS[-2:]) if quick else (PROBLEMS, LAWS)
     trainings, seeds = (1, 2) if quick else (TRAININGS, SEEDS)
     results: dict[str, Any] = {}
@@ -53,13 +52,12 @@ def main(quick: bool) -> None:
     _show(results)
     report.write_bench(
         "least_epsilon",
-        common.json_value({"problems": results}),
+        {"problems": results},
         quick=quick,
         seeds=[FIRST_SEED, FIRST_SEED + seeds],
         noise="exact",
         dtype="float32",
         chosen={"epsilons": list(LEVELS), "delta": tunings.DELTA, "settings": tunings.SETTINGS, "fixed": FIXED},
-        started=started,
         figures={"least_epsilon": _picture(results)},
     )
 

@@ -5,15 +5,12 @@ run replaces the results of its problems alone, and each problem names its commi
 """
 
 import os
-import time
 from typing import Any
 
 os.environ.setdefault("JAX_ENABLE_X64", "1")
 
-import numpy as np
 
 from benchmarks import report
-from benchmarks.reproductions import common
 from benchmarks.search import cells, minimize, searches
 from benchmarks.search.budgets import Budget
 from benchmarks.search.problems import DEVELOPMENT, PROBLEMS
@@ -45,7 +42,6 @@ NEAR = {adaptive_name(rounds): rounds for rounds in ROUNDS}
 
 
 def main(quick: bool, *, problems: list[str] | None = None, seeds: int | None = None) -> None:
-    started = time.perf_counter()
     count = seeds or (2 if quick else SEEDS)
     compared = {name: ((minimize.FIRST, "mu inf"), (*NEAR, searches.RANDOM)) for name in SPACES}
     compared |= {name: (budgets, DESCENTS) for name, budgets in BOXES.items()}
@@ -57,39 +53,32 @@ def main(quick: bool, *, problems: list[str] | None = None, seeds: int | None = 
         for budget in compared[name][0]
         for search in (IN_ORDER, *compared[name][1])
     ]
-    folder = report.folder("search")
-    runs = cells.run(folder / "method_rule.jsonl", all_cells, folder / "programs", run_cell)
-    measured = {name: _compare(runs, name, *compared[name], count) for name in chosen}
-    rows = [
-        (ALL[name].title, budget, search, f"{result['mean']:.4f}", result["paired"]["verdict"])
-        for name, row in measured.items()
-        for budget, by_search in row.items()
-        for search, result in by_search.items()
-    ]
-    report.print_table(("problem", "budget", "search", "mean loss", f"beside {IN_ORDER}"), rows, flush=(0, 1, 2, 4))
+    runs = cells.run("method_rule", all_cells, run_cell)
+    measured = {
+        name: minimize.compare_searches(runs, name, budgets, (IN_ORDER, *others), range(FIRST_SEED, FIRST_SEED + count))
+        for name, (budgets, others) in compared.items()
+        if name in chosen
+    }
+    minimize.show_comparison(measured, ALL, IN_ORDER)
     before = {} if quick else report.find_result("bench_method_rule") or {}
     results = before.get("problems", {}) | measured
     commits = before.get("commits", dict.fromkeys(results, before.get("commit"))) | dict.fromkeys(chosen, report.COMMIT)
     report.write_bench(
         "method_rule",
-        common.json_value(
-            {
-                "problems": {name: results[name] for name in compared if name in results},
-                "commits": {name: commits[name] for name in compared if name in results},
-            }
-        ),
+        {
+            "problems": {name: results[name] for name in compared if name in results},
+            "commits": {name: commits[name] for name in compared if name in results},
+        },
         quick=quick,
         seeds=[FIRST_SEED, FIRST_SEED + count],
         noise="exact",
         dtype="float64",
         chosen={"delta of every epsilon": 1e-5, "rounds near the last choice": ROUNDS},
-        started=started,
     )
 
 
 def run_cell(cell: cells.Cell) -> dict[str, Any]:
     """One run."""
-    started = time.perf_counter()
     problem, budget = ALL[cell.problem], Budget.parse(cell.budget)
     if cell.search in NEAR:
         data = problem.draw(cell.seed)
@@ -97,28 +86,4 @@ def run_cell(cell: cells.Cell) -> dict[str, Any]:
         loss = problem.mean(run.release.point if problem.is_box else run.release.params, data)
     else:
         loss, _ = searches.loss_of(problem, cell.search, budget, cell.seed)
-    return {"loss": loss, "seconds": round(time.perf_counter() - started, 2)}
-
-
-def _compare(
-    runs: dict[cells.Cell, dict[str, Any]], name: str, budgets: tuple[str, ...], others: tuple[str, ...], count: int
-) -> dict[str, Any]:
-    """Mean losses by budget and search, and the difference of each from one choice in order."""
-    losses = {
-        budget: {
-            search: np.array(
-                [runs[cells.Cell(name, search, budget, FIRST_SEED + seed)]["loss"] for seed in range(count)]
-            )
-            for search in (IN_ORDER, *others)
-        }
-        for budget in budgets
-    }
-    means = [float(np.mean(values)) for row in losses.values() for values in row.values()]
-    scale = max(means) - min(means)
-    return {
-        budget: {
-            search: {"mean": np.mean(values), "paired": minimize.compare_losses(values, row[IN_ORDER], scale)}
-            for search, values in row.items()
-        }
-        for budget, row in losses.items()
-    }
+    return {"loss": loss}

@@ -6,7 +6,6 @@ losses on the first seeds, and each result names the commits of all its runs.
 """
 
 import os
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -40,14 +39,12 @@ def main(
     budgets: Sequence[str] | None = None,
     seeds: int | None = None,
 ) -> None:
-    started = time.perf_counter()
     chosen = list(problems or (QUICK if quick else PROBLEMS))
     asked = tuple(Budget.parse(label).label for label in budgets or ((FIRST,) if quick else BUDGETS))
     most = seeds or (2 if quick else SEEDS)
     if unknown := set(chosen) - PROBLEMS.keys():
         raise SystemExit(f"problems are {', '.join(PROBLEMS)}, got {', '.join(sorted(unknown))}")
     methods = tuple(methods or searches.NAMES)
-    folder = report.folder("search")
     before = {} if quick else (report.find_result("bench_search") or {}).get("problems", {})
     all_cells = dict.fromkeys(
         _cell(name, search, budget, seed)
@@ -60,7 +57,7 @@ def main(
     print(f"{len(chosen)} problems, {most} seeds, {', '.join(asked)}")
 
     def run_cells(missing: Iterable[cells.Cell]) -> dict[cells.Cell, dict[str, Any]]:
-        return cells.run(folder / "cells.jsonl", list(missing), folder / "programs", searches.run_cell)
+        return cells.run("cells", list(missing), searches.run_cell)
 
     runs = run_cells(cell for cell in all_cells if _number(cell) < CHECKED)
     old_runs = {cell: run for cell, run in _unchanged_runs(before, runs) if cell in all_cells}
@@ -78,7 +75,7 @@ def main(
     _show(tables, levels)
     report.write_bench(
         "search",
-        common.json_value({"problems": tables, "totals": _totals(tables)}),
+        {"problems": tables, "totals": _totals(tables)},
         quick=quick,
         seeds={
             name: [row["first seed"], row["first seed"] + max(row["seeds"].values())] for name, row in tables.items()
@@ -86,7 +83,6 @@ def main(
         noise="exact",
         dtype="float64",
         chosen={"searches": list(methods), "budgets": levels, "delta of every epsilon": 1e-5, "defaults": "all"},
-        started=started,
         figures={"search": _picture(tables, levels[0])},
     )
 
@@ -236,6 +232,39 @@ def compare_losses(first: np.ndarray, second: np.ndarray, scale: float) -> dict[
     clear = abs(middle) > max(reach, WORSE * scale)
     verdict = "no different" if not clear else "better" if middle < 0 else "worse"
     return {"mean difference": middle, "95%": [middle - reach, middle + reach], "of": count, "verdict": verdict}
+
+
+def compare_searches(
+    runs: dict[cells.Cell, dict[str, Any]], name: str, budgets: Sequence[str], names: Sequence[str], seeds: range
+) -> dict[str, Any]:
+    """Mean losses by budget and search, and the difference of each from the first search."""
+    losses = {
+        budget: {
+            search: np.array([runs[cells.Cell(name, search, budget, seed)]["loss"] for seed in seeds])
+            for search in names
+        }
+        for budget in budgets
+    }
+    means = [float(np.mean(values)) for row in losses.values() for values in row.values()]
+    scale = max(means) - min(means)
+    return {
+        budget: {
+            search: {"mean": np.mean(values), "paired": compare_losses(values, row[names[0]], scale)}
+            for search, values in row.items()
+        }
+        for budget, row in losses.items()
+    }
+
+
+def show_comparison(results: dict[str, Any], titles: dict[str, Any], beside: str) -> None:
+    """A line for each problem, budget and search."""
+    rows = [
+        (titles[name].title, budget, search, f"{result['mean']:.4f}", result["paired"]["verdict"])
+        for name, row in results.items()
+        for budget, by_search in row.items()
+        for search, result in by_search.items()
+    ]
+    report.print_table(("problem", "budget", "search", "mean loss", f"beside {beside}"), rows, flush=(0, 1, 2, 4))
 
 
 def _totals(tables: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,6 @@ from tqdm import tqdm
 
 from benchmarks import report
 from benchmarks.papers import mixed_tables
-from benchmarks.reproductions import common
 from jaxdpbo import Execution
 from jaxdpbo.integrations.sklearn import PrivateClassifier, columns
 from jaxdpbo.space import Categorical
@@ -63,7 +61,6 @@ print(json.dumps([[C, errors] for C, errors in errors_by_c.items()]))
 
 
 def main(quick: bool, *, seeds: int | None = None) -> None:
-    started = time.perf_counter()
     most = seeds or (1 if quick else SEEDS)
     numbers = range(FIRST_SEED, FIRST_SEED + most)
     train, test = mixed_tables.load("adult"), mixed_tables.load("adult_test")
@@ -86,7 +83,7 @@ def main(quick: bool, *, seeds: int | None = None) -> None:
     results = {"errors": errors, "mean": means, "settings of PrivateClassifier": settings, "rows": len(train.labels)}
     report.write_bench(
         "private_models",
-        common.json_value(results),
+        results,
         quick=quick,
         seeds=[numbers.start, numbers.stop],
         noise="exact",
@@ -95,7 +92,6 @@ def main(quick: bool, *, seeds: int | None = None) -> None:
             "epsilon": EPSILON, "delta": DELTA, f"{OPACUS}, default": USUAL, f"{OPACUS}, tuned": best,
             f"{DIFFPRIVLIB}, tuned": {"C": best_c},
         },
-        started=started,
     )  # fmt: skip
 
 

@@ -1,7 +1,6 @@
 """``scripts/bench private_tuning``: test errors of models tuned AND trained under one epsilon, in hours."""
 
 import os
-import time
 from typing import Any
 
 os.environ.setdefault("JAX_ENABLE_X64", "1")
@@ -22,11 +21,9 @@ REFUSED = {("mnist", 8.0)}  # 25,450 parameters: what their exact noise is from 
 def main(
     quick: bool, *, seeds: int | None = None, problems: Any = None, methods: Any = None, budgets: Any = None
 ) -> None:
-    started = time.perf_counter()
     most = seeds or (1 if quick else SEEDS)
     names = tuple(problems or (tunings.PROBLEMS[:1] if quick else tunings.PROBLEMS))
     asked, epsilons = tuple(methods or tunings.METHODS), tuple(map(float, budgets or ((2.0,) if quick else EPSILONS)))
-    folder = report.folder("search")
     all_cells = [
         cells.Cell(name, method, epsilon, FIRST_SEED + seed)
         for seed in range(most)
@@ -35,12 +32,12 @@ def main(
         for method in asked
         if seed < seeds_of(name, epsilon, most)
     ]
-    runs = cells.run(folder / "private_tuning.jsonl", all_cells, folder / "programs", tunings.errors)
+    runs = cells.run("private_tuning", all_cells, tunings.errors)
     results = {name: _row(runs, name, asked, budgets_of(name, epsilons), most) for name in names}
     _show(results)
     report.write_bench(
         "private_tuning",
-        common.json_value({"problems": results}),
+        {"problems": results},
         quick=quick,
         seeds=[FIRST_SEED, FIRST_SEED + most],
         noise="exact",
@@ -51,7 +48,6 @@ def main(
             "settings": {name: tunings.settings_of(name) for name in names},
             "default": tunings.USUAL,
         },
-        started=started,
         figures={"private_tuning": _picture(results)},
     )
 

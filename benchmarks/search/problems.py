@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from benchmarks.papers import classification, datasets, gp_regression, kernel_svm, logistic_regression
+from benchmarks.papers import classification, datasets, gp_regression, kernel_svm, logistic_regression, splits
 from benchmarks.search import table_problems as tables
 from jaxdpbo import Space, space
-from jaxdpbo.problems import _kernel_svr, _splits
+from jaxdpbo.problems import _kernel_svr
 
 MOST_LOG_LOSS = 4.0  # of a record, whatever a model says: its public range has an end
 MNIST_SIDE = 10  # pixels, after means over cells
@@ -100,19 +100,18 @@ def _compile(loss: Callable[..., Any]) -> Callable[..., Any]:
     return jax.jit(loss)
 
 
-def training_rows(data: _splits.Split, multiple: int = 1) -> _splits.Split:
+def training_rows(data: splits.Split, multiple: int = 1) -> splits.Split:
     """Two thirds of the training rows to fit to, and one third, a multiple of ``multiple``, to measure."""
     rows = np.random.default_rng(0).permutation(len(data.train))
     held = len(rows) // 3 // multiple * multiple
     inputs, targets = np.asarray(data.train), np.asarray(data.train_targets)
-    return _splits.Split(inputs[rows[held:]], targets[rows[held:]], inputs[rows[:held]], targets[rows[:held]])
+    return splits.Split(inputs[rows[held:]], targets[rows[held:]], inputs[rows[:held]], targets[rows[:held]])
 
 
 def _svr(name: str, train: int, users: int, features: int, ordered: bool, steps: int, title: str) -> Problem:
-    def draw(seed: int) -> _splits.Split:
-        return _kernel_svr.kernel_svr_split(
-            load_dataset(name), seed, train=train, validation=users, ordered=ordered, features=features
-        )
+    def draw(seed: int) -> splits.Split:
+        sizes = {"train": train, "validation": users, "features": features}
+        return splits.split_for_svr(load_dataset(name), seed, ordered=ordered, **sizes)
 
     return Problem(
         title,
@@ -133,66 +132,61 @@ def load_dataset(name: str) -> datasets.Dataset:
     return datasets.load(name)
 
 
-def _draw_simulated_lengthscales(seed: int) -> _splits.Split:
+def _draw_simulated_lengthscales(seed: int) -> splits.Split:
     return _sample(jax.random.key(seed))
 
 
 _sample = jax.jit(lambda key: gp_regression.sample(key, 4500, 500)[0])
 
 
-def _draw_real_lengthscales(name: str, train: int, users: int, features: int | None, seed: int) -> _splits.Split:
-    dataset = load_dataset(name)
-    chosen = None if features is None else features
-    return _kernel_svr.kernel_svr_split(dataset, seed, train=train, validation=users, features=chosen)
+def _draw_real_lengthscales(name: str, train: int, users: int, features: int | None, seed: int) -> splits.Split:
+    return splits.split_for_svr(load_dataset(name), seed, train=train, validation=users, features=features)
 
 
-def _pixels(seed: int) -> _splits.Split:
+def _pixels(seed: int) -> splits.Split:
     """Even digits from odd ones, by the means of 10 by 10 cells of their pixels."""
     dataset = load_dataset("mnist")
     images = dataset.features.reshape(-1, 28, 28)[:, 4:24, 4:24] / 255.0
     cells = images.reshape(-1, MNIST_SIDE, 2, MNIST_SIDE, 2).mean(axis=(2, 4)).reshape(len(images), -1)
     targets = np.where(dataset.targets % 2 == 0, 1.0, -1.0)
-    first, second = _splits.divide_rows(len(targets), seed, train=300, validation=3000)
-    inputs = _splits.standardise(cells, first)
-    return _splits.Split(inputs[first], targets[first], inputs[second], targets[second])
+    return splits.split_rows(cells, targets, seed, train=300, validation=3000)
 
 
-def _adult(seed: int) -> _splits.Split:
+def _adult(seed: int) -> splits.Split:
     (features, labels), _, _, _ = classification.load("adult", seed=0)
-    first, second = _splits.divide_rows(len(labels), seed, train=2000, validation=10_000)
-    return _splits.Split(features[first], labels[first], features[second], labels[second])
+    first, second = splits.divide_rows(len(labels), seed, train=2000, validation=10_000)
+    return splits.Split(features[first], labels[first], features[second], labels[second])
 
 
-def _log_losses(model: Any, data: _splits.Split) -> np.ndarray:
+def _log_losses(model: Any, data: splits.Split) -> np.ndarray:
     chances = model.fit(data.train, data.train_targets).predict_proba(data.validation)
     right = chances[np.arange(len(chances)), data.validation_targets.astype(int)]
     return -np.log(np.maximum(right, math.exp(-MOST_LOG_LOSS)))
 
 
-def forest_loss(params: dict[str, Any], data: _splits.Split) -> np.ndarray:
+def forest_loss(params: dict[str, Any], data: splits.Split) -> np.ndarray:
     from sklearn.ensemble import RandomForestClassifier
 
     return _log_losses(RandomForestClassifier(random_state=0, **params), data)
 
 
-def boosting_loss(params: dict[str, Any], data: _splits.Split) -> np.ndarray:
+def boosting_loss(params: dict[str, Any], data: splits.Split) -> np.ndarray:
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     return _log_losses(HistGradientBoostingClassifier(random_state=0, early_stopping=False, **params), data)
 
 
-def _covtype(seed: int) -> _splits.Split:
+def _covtype(seed: int) -> splits.Split:
     return kernel_svm.split(load_dataset("covtype"), seed, train=1000, validation=4000)
 
 
-def _cancer(seed: int) -> _splits.Split:
+def _cancer(seed: int) -> splits.Split:
     return logistic_regression.split(load_dataset("breast_cancer"), seed, train=200, validation=369)
 
 
-def _chicago(train: int) -> Callable[[int], _splits.Split]:
-    return partial(
-        _kernel_svr.kernel_svr_split, load_dataset("chicago"), train=train, validation=2849, ordered=True, features=30
-    )
+def _chicago(train: int) -> Callable[[int], splits.Split]:
+    sizes = {"train": train, "validation": 2849, "features": 30}
+    return partial(splits.split_for_svr, load_dataset("chicago"), ordered=True, **sizes)
 
 
 PROBLEMS: dict[str, Problem] = {
@@ -259,16 +253,16 @@ PROBLEMS: dict[str, Problem] = {
 
 
 def _lengthscales(title: str, load: Callable[[], datasets.Dataset], train: int, users: int, features: int) -> Problem:
-    def draw(seed: int) -> _splits.Split:
-        return _kernel_svr.kernel_svr_split(load(), seed, train=train, validation=users, features=features)
+    def draw(seed: int) -> splits.Split:
+        return splits.split_for_svr(load(), seed, train=train, validation=users, features=features)
 
     steps = 25 if features <= 12 else 10
     box = np.array([gp_regression.LENGTHSCALE] * features).T
     return Problem(title, box, gp_regression.loss, draw, users, (0.0, 4.0), steps, True, None, training_rows)
 
 
-def _house_svr(seed: int) -> _splits.Split:
-    return _kernel_svr.kernel_svr_split(_houses(), seed, train=300, validation=1000, features=10)
+def _house_svr(seed: int) -> splits.Split:
+    return splits.split_for_svr(_houses(), seed, train=300, validation=1000, features=10)
 
 
 @lru_cache

@@ -9,7 +9,6 @@ three restarts       three searches of a third of the evaluations each, and a th
 """
 
 import os
-import time
 from collections.abc import Callable
 from typing import Any
 from unittest import mock
@@ -19,7 +18,6 @@ os.environ.setdefault("JAX_ENABLE_X64", "1")
 import numpy as np
 
 from benchmarks import report
-from benchmarks.reproductions import common
 from benchmarks.search import cells, minimize, searches
 from benchmarks.search.budgets import Budget
 from benchmarks.search.problems import PROBLEMS
@@ -35,7 +33,7 @@ propose, candidates = _proposals.propose, _proposals._candidates
 
 
 def main(quick: bool, *, problems: list[str] | None = None, seeds: int | None = None) -> None:
-    started, count = time.perf_counter(), seeds or (2 if quick else SEEDS)
+    count = seeds or (2 if quick else SEEDS)
     chosen = problems or (["gp_diabetes"] if quick else list(WIDE))
     names = (searches.PUBLIC, REGION, RESTARTS)
     all_cells = [
@@ -45,55 +43,23 @@ def main(quick: bool, *, problems: list[str] | None = None, seeds: int | None = 
         for budget in BUDGETS
         for search in names
     ]
-    folder = report.folder("search")
-    runs = cells.run(folder / "public_rows.jsonl", all_cells, folder / "programs", run_cell)
-    results: dict[str, Any] = {}
-    for name in chosen:
-        losses = {
-            (budget, search): np.array(
-                [runs[cells.Cell(name, search, budget, FIRST_SEED + seed)]["loss"] for seed in range(count)]
-            )
-            for budget in BUDGETS
-            for search in names
-        }
-        means = [float(np.mean(values)) for values in losses.values()]
-        results[name] = {
-            budget: {
-                search: {
-                    "mean": np.mean(losses[budget, search]),
-                    "paired": minimize.compare_losses(
-                        losses[budget, search], losses[budget, searches.PUBLIC], max(means) - min(means)
-                    ),
-                }
-                for search in names
-            }
-            for budget in BUDGETS
-        }
-    report.print_table(
-        ("problem", "budget", "proposals", "mean loss", "beside the default"),
-        [
-            (PROBLEMS[name].title, budget, search, f"{result['mean']:.4f}", result["paired"]["verdict"])
-            for name, row in results.items()
-            for budget, by_search in row.items()
-            for search, result in by_search.items()
-        ],
-        flush=(0, 1, 2, 4),
-    )
+    runs = cells.run("public_rows", all_cells, run_cell)
+    seeds_run = range(FIRST_SEED, FIRST_SEED + count)
+    results = {name: minimize.compare_searches(runs, name, BUDGETS, names, seeds_run) for name in chosen}
+    minimize.show_comparison(results, PROBLEMS, "the default")
     report.write_bench(
         "public_rows",
-        common.json_value({"problems": results}),
+        {"problems": results},
         quick=quick,
         seeds=[FIRST_SEED, FIRST_SEED + count],
         noise="exact",
         dtype="float64",
         chosen={"first side": FIRST_SIDE, "batches in a row": PATIENCE, "restarts": PARTS},
-        started=started,
     )
 
 
 def run_cell(cell: cells.Cell) -> dict[str, Any]:
     """One run."""
-    started = time.perf_counter()
     patches: dict[str, dict[str, Callable[..., Any]]] = {
         searches.PUBLIC: {},
         REGION: {"_candidates": _Region()},
@@ -101,7 +67,7 @@ def run_cell(cell: cells.Cell) -> dict[str, Any]:
     }
     with mock.patch.multiple(_proposals, **patches[cell.search]) if patches[cell.search] else mock.MagicMock():
         loss, _ = searches.loss_of(PROBLEMS[cell.problem], searches.PUBLIC, Budget.parse(cell.budget), cell.seed)
-    return {"loss": loss, "seconds": round(time.perf_counter() - started, 2)}
+    return {"loss": loss}
 
 
 class _Region:

@@ -5,7 +5,6 @@ these trainings thousands of times. The seeds differ from those of ``scripts/ben
 """
 
 import os
-import time
 from typing import Any
 
 os.environ.setdefault("JAX_ENABLE_X64", "1")
@@ -15,7 +14,6 @@ import numpy as np
 from tqdm import tqdm
 
 from benchmarks import report
-from benchmarks.reproductions import common
 from benchmarks.search import tunings
 from jaxdpbo import accounting, tuning
 
@@ -27,7 +25,6 @@ LONGEST = 2000  # runs of a selection
 
 
 def main(quick: bool) -> None:
-    started = time.perf_counter()
     names = QUICK if quick else PROBLEMS
     epsilons, trainings = (EPSILONS[:1], 1) if quick else (EPSILONS, TRAININGS)
     results = {
@@ -37,7 +34,7 @@ def main(quick: bool) -> None:
     _show(results)
     report.write_bench(
         "repetitions",
-        common.json_value({"problems": results}),
+        {"problems": results},
         quick=quick,
         seeds=[FIRST_SEED, FIRST_SEED + trainings],
         noise="exact",
@@ -48,7 +45,6 @@ def main(quick: bool) -> None:
             "delta": tunings.DELTA,
             "selections": SELECTIONS,
         },
-        started=started,
     )
 
 

@@ -4,7 +4,6 @@ Runs are Gaussian mechanisms; nothing is trained. A price is an epsilon divided 
 delta.
 """
 
-import time
 from functools import partial
 from typing import Any
 
@@ -12,7 +11,6 @@ import numpy as np
 from tqdm import tqdm
 
 from benchmarks import report
-from benchmarks.reproductions import common
 from jaxdpbo import accounting, tuning
 from jaxdpbo import accounting as _accounting
 
@@ -23,7 +21,6 @@ PASSING = 0.3  # the probability that one run reaches an error, for the reach of
 
 
 def main(quick: bool) -> None:
-    started = time.perf_counter()
     laws = [_law(*law) for law in tqdm(LAWS[:: 5 if quick else 1], unit="law")]
     report.print_table(
         ("eta", "mean", *(f"price at {level:g}" for level in LEVELS), "nothing", f"reach at {PASSING:g}", "gap"),
@@ -38,13 +35,12 @@ def main(quick: bool) -> None:
     )  # fmt: skip
     report.write_bench(
         "selection_prices",
-        common.json_value({"laws": laws}),
+        {"laws": laws},
         quick=quick,
         seeds="none: nothing is drawn",
         noise="none",
         dtype="float64",
         chosen={"epsilons": list(LEVELS), "delta": DELTA, "passing": PASSING},
-        started=started,
     )
 
 

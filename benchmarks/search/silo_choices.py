@@ -18,7 +18,6 @@ a random setting           the mean over all settings
 
 import os
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,6 @@ from tqdm import tqdm
 
 from benchmarks import report
 from benchmarks.papers import classification
-from benchmarks.reproductions import common
 from jaxdpbo import accounting, ledger, private_evaluations, random_search, silos
 from jaxdpbo.types import Query
 
@@ -46,7 +44,7 @@ SUMS, VOTES, ALONE, EXACT, RANDOM = "sums", "votes", "each silo alone", "no priv
 
 
 def main(quick: bool, *, seeds: int | None = None) -> None:
-    started, count = time.perf_counter(), seeds or (2 if quick else SEEDS)
+    count = seeds or (2 if quick else SEEDS)
     accuracies: dict[str, dict[str, list[float]]] = {f"epsilon {epsilon:g}": {} for epsilon in EPSILONS}
     for seed in tqdm(range(FIRST_SEED, FIRST_SEED + count), unit="seed"):
         wrong, accuracy = _measure(seed)
@@ -67,7 +65,7 @@ def main(quick: bool, *, seeds: int | None = None) -> None:
     )
     report.write_bench(
         "silo_choices",
-        common.json_value({"accuracies": accuracies, "summary": summary}),
+        {"accuracies": accuracies, "summary": summary},
         quick=quick,
         seeds=[FIRST_SEED, FIRST_SEED + count],
         noise="both",
@@ -76,7 +74,6 @@ def main(quick: bool, *, seeds: int | None = None) -> None:
             "silos": SILOS, "users of a silo": USERS, "public rows": PUBLIC, "test rows": TEST, "delta": DELTA,
             "learning rates": list(RATES), "momenta": list(MOMENTA), "hidden units": HIDDEN, "epochs": EPOCHS,
         },
-        started=started,
     )  # fmt: skip
 
 

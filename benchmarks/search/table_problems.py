@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.papers import datasets
+from benchmarks.papers import datasets, splits
 from jaxdpbo import Space, space
-from jaxdpbo.problems import _splits
 
 HOUSES = 5  # of a list
 MOST_LOG_LOSS = 4.0
@@ -99,17 +98,15 @@ def _encode(column: tuple[str, ...]) -> np.ndarray:
         return np.eye(len(values))[codes]
 
 
-def draw_houses(seed: int) -> _splits.Split:
+def draw_houses(seed: int) -> splits.Split:
     features, prices = _ames()
-    first, second = _splits.divide_rows(len(prices), seed, train=930, validation=2000)
-    return _splits.Split(features[first], prices[first], features[second], prices[second])
+    first, second = splits.divide_rows(len(prices), seed, train=930, validation=2000)
+    return splits.Split(features[first], prices[first], features[second], prices[second])
 
 
-def draw_loans(seed: int) -> _splits.Split:
+def draw_loans(seed: int) -> splits.Split:
     features, bad = _loans()
-    first, second = _splits.divide_rows(len(bad), seed, train=3000, validation=6000)
-    inputs = _splits.standardise(features, first)
-    return _splits.Split(inputs[first], bad[first], inputs[second], bad[second])
+    return splits.split_rows(features, bad, seed, train=3000, validation=6000)
 
 
 def draw_series(seed: int) -> Series:
@@ -120,7 +117,7 @@ def draw_series(seed: int) -> Series:
     return Series(dataset.targets[days], dataset.features[days, 20:46], 2000)
 
 
-def elastic_net_loss(params: dict[str, Any], data: _splits.Split) -> np.ndarray:
+def elastic_net_loss(params: dict[str, Any], data: splits.Split) -> np.ndarray:
     """Absolute error of the logarithm of a price."""
     from sklearn.linear_model import ElasticNet
     from sklearn.pipeline import make_pipeline
@@ -137,7 +134,7 @@ def elastic_net_loss(params: dict[str, Any], data: _splits.Split) -> np.ndarray:
     return np.abs(fitted.predict(data.validation) - np.log(data.validation_targets))
 
 
-def perceptron_loss(params: dict[str, Any], data: _splits.Split) -> np.ndarray:
+def perceptron_loss(params: dict[str, Any], data: splits.Split) -> np.ndarray:
     """Log loss of a loan."""
     from sklearn.neural_network import MLPClassifier
 
@@ -148,7 +145,7 @@ def perceptron_loss(params: dict[str, Any], data: _splits.Split) -> np.ndarray:
     return -np.log(np.maximum(right, np.exp(-MOST_LOG_LOSS)))
 
 
-def ranking_loss(params: dict[str, Any], data: _splits.Split) -> np.ndarray:
+def ranking_loss(params: dict[str, Any], data: splits.Split) -> np.ndarray:
     """Share of the pairs in a list of five houses that are in the wrong order: a user is a list."""
     from sklearn.ensemble import HistGradientBoostingRegressor
 
@@ -175,6 +172,6 @@ def forecast_loss(params: dict[str, Any], data: Series) -> np.ndarray:
         columns.append(data.weather[days])
     inputs, past = np.concatenate(columns, axis=1), days < data.first
     weights = 0.5 ** ((data.first - days[past]) / params["half_life"])
-    centred = _splits.standardise(inputs, np.flatnonzero(past))
+    centred = splits.standardise(inputs, np.flatnonzero(past))
     model = Ridge(params["alpha"]).fit(centred[past], rides[days[past]], sample_weight=weights)
     return np.abs(model.predict(centred[~past]) - rides[days[~past]]) / 10.0

@@ -14,7 +14,6 @@ from typing import Any
 from tqdm import tqdm
 
 from benchmarks import report
-from benchmarks.reproductions import common
 
 FOLDER = report.ROOT / "docs" / "tutorials" / "tasks"
 TASKS = (
@@ -24,7 +23,6 @@ KIB_A_GIB = 2**20
 
 
 def main(quick: bool) -> None:
-    started = time.perf_counter()
     tasks = {name: run(name) for name in tqdm(TASKS[4:5] if quick else TASKS, unit="task")}
     report.print_table(
         ("task", "seconds", "peak GiB", "prints"),
@@ -32,13 +30,12 @@ def main(quick: bool) -> None:
     )
     report.write_bench(
         "tasks",
-        common.json_value({"tasks": tasks}),
+        {"tasks": tasks},
         quick=quick,
         seeds="of the operating system",
         noise="exact",
         dtype="float32",
         chosen={"tasks": list(tasks)},
-        started=started,
     )
 
 

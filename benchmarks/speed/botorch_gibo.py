@@ -85,9 +85,5 @@ def loss(point: torch.Tensor, data: torch.Tensor) -> torch.Tensor:
     return (1 + (data - point).square().sum(-1)).sqrt() - 1
 
 
-def version() -> str:
-    return f"BoTorch {botorch.__version__}, PyTorch {torch.__version__}"
-
-
 if __name__ == "__main__":
-    serve(run, version)
+    serve(run, version=f"BoTorch {botorch.__version__}, PyTorch {torch.__version__}")

@@ -54,9 +54,5 @@ def _model(points: np.ndarray, values: list[float], before: SingleTaskGP | None)
     return model
 
 
-def version() -> str:
-    return f"BoTorch {botorch.__version__}"
-
-
 if __name__ == "__main__":
-    serve(run, version)
+    serve(run, version=f"BoTorch {botorch.__version__}")

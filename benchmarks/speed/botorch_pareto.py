@@ -52,9 +52,5 @@ def run(seed: int, proposals: int, threads: int) -> dict:
     return {"seconds": sum(steps), "steps": steps, "volume": problem.volume(values)}
 
 
-def version() -> str:
-    return f"BoTorch {botorch.__version__}"
-
-
 if __name__ == "__main__":
-    serve(run, version)
+    serve(run, version=f"BoTorch {botorch.__version__}")

@@ -5,20 +5,17 @@ runs on two host devices by ``policy="shard"`` unless a row says otherwise. Neit
 batches, so the cautious default of ``drivers.distribute`` is not needed.
 """
 
-import os
 import statistics
 from contextlib import ExitStack
-
-os.environ.setdefault("JAX_ENABLE_X64", "1")
 
 from tqdm import tqdm
 
 from benchmarks.speed import gibo_problem as problem
 from benchmarks.speed import rows
+from benchmarks.speed.sweeps import TWO
 from benchmarks.speed.worker import Worker
 
 OURS, PEER = "benchmarks.speed.ours_gibo", "benchmarks.speed.botorch_gibo"
-TWO = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
 THREADS = (1, 2)
 BUDGETS = 20
 OVER_TWO = "over two host devices: "
@@ -51,9 +48,8 @@ def whole_runs(quick: bool) -> list[dict]:
             for threads in THREADS:
                 runs[threads].append(peer("run", seed=turn, threads=threads))
         versions = ours("version"), peer("version")
-    medians = {threads: statistics.median(run["seconds"] for run in runs[threads]) for threads in THREADS}
-    faster = min(medians, key=medians.__getitem__)
-    seconds = statistics.median(sweep["seconds"] for sweep in swept) / seeds
+    faster, peer_s = rows.faster(runs)
+    seconds = rows.median(swept) / seeds
     losses = [loss for sweep in swept for loss in sweep["loss"]]
     peers = [run["loss"] for run in runs[1] + runs[2]]
     traces = [trace for sweep in swept for trace in sweep["trace"]]
@@ -61,16 +57,14 @@ def whole_runs(quick: bool) -> list[dict]:
         rows.row(
             f"one run of a sweep of {seeds} seeds",
             seconds,
-            medians[faster],
+            peer_s,
             f"{versions[1]}, {faster} thread(s)",
-            medians[faster] / seconds,
-            first - seconds * seeds,
-            "float64",
+            compile_s=first - seconds * seeds,
             problem=f"d={problem.DIMENSION}, n={problem.USERS}, T={problem.STEPS}, b={problem.BATCH}, {problem.LOSS}",
             settings=problem.SETTINGS,
             ours=versions[0],
-            peer_seconds={str(threads): [run["seconds"] for run in runs[threads]] for threads in THREADS},
-            ours_seconds=[sweep["seconds"] for sweep in swept],
+            peer_seconds={str(threads): rows.seconds(runs[threads]) for threads in THREADS},
+            ours_seconds=rows.seconds(swept),
             ours_final_loss=rows.spread(losses),
             peer_final_loss=rows.spread(peers),
             mean_trace=f"ours {statistics.mean(traces):.4f}, peer "
@@ -88,9 +82,7 @@ def cold_runs(quick: bool) -> list[dict]:
         with Worker(PEER) as worker:
             peers.append(worker("run", seed=turn, threads=2)["seconds"])
     ours_s, peer_s = statistics.median(ours), statistics.median(peers)
-    return [
-        rows.row("one cold run, compiled", ours_s, peer_s, "BoTorch, new process", peer_s / ours_s, None, "float64")
-    ]
+    return [rows.row("one cold run, compiled", ours_s, peer_s, "BoTorch, new process")]
 
 
 def step_parts(quick: bool) -> list[dict]:
@@ -100,7 +92,7 @@ def step_parts(quick: bool) -> list[dict]:
     inside = taken.pop("gradients")
     whole = sum(taken.values())
     return [
-        rows.row(f"{PART}{label}", seconds, whole, "a step", seconds / whole, None, "float64")
+        rows.row(f"{PART}{label}", seconds, whole, "a step", ratio=seconds / whole)
         for label, seconds in (
             ("where to evaluate", taken["ask"]),
             ("the losses of all users", taken["losses"]),
@@ -133,10 +125,7 @@ def devices(quick: bool) -> list[dict]:
                     seconds[name].append(taken / count)
     medians = {name: statistics.median(values) for name, values in seconds.items()}
     shard = medians.pop("two devices, shard")
-    return [
-        rows.row("two devices, shard, per seed", shard, other, name, other / shard, None, "float64")
-        for name, other in medians.items()
-    ]
+    return [rows.row("two devices, shard, per seed", shard, other, name) for name, other in medians.items()]
 
 
 def memory(quick: bool) -> list[dict]:
@@ -156,9 +145,7 @@ def memory(quick: bool) -> list[dict]:
             swept[many]["seconds"],
             swept[few]["seconds"],
             f"{few} seeds",
-            swept[many]["seconds"] / swept[few]["seconds"],
-            None,
-            "float64",
+            ratio=swept[many]["seconds"] / swept[few]["seconds"],
             seeds_per_second=round(many / swept[many]["seconds"], 2),
             peak_memory_mb={str(runs): round(peak) for runs, peak in peaks.items()},
             failed_factorisations=swept[many]["failed"],
@@ -182,7 +169,7 @@ def clipped_gradient(quick: bool) -> list[dict]:
                 seconds = result.pop("seconds")
                 name = f"{where}per-user gradients, n={count}, d={dimension}, 275 points"
                 more = {key: result[key] for key in SHOWN}
-                measured.append(rows.row(name, seconds, roof, ceiling, roof / seconds, None, dtype, **more))
+                measured.append(rows.row(name, seconds, roof, ceiling, dtype=dtype, **more))
     return measured
 
 
@@ -200,9 +187,7 @@ def per_user_solve(quick: bool) -> list[dict]:
                             result["ours"],
                             result[plan],
                             label,
-                            result[plan] / result["ours"],
-                            None,
-                            dtype,
+                            dtype=dtype,
                             largest_difference=result["difference"],
                         )
                     )

@@ -10,7 +10,7 @@ from tqdm import tqdm
 
 from benchmarks.speed import rows
 from benchmarks.speed import sgd_problem as problem
-from benchmarks.speed.dp_gibo import TWO
+from benchmarks.speed.sweeps import TWO
 from benchmarks.speed.worker import Worker
 
 OURS, PEER = "benchmarks.speed.ours_sgd", "benchmarks.speed.opacus_sgd"
@@ -33,7 +33,7 @@ def main(quick: bool) -> None:
         name: statistics.median(run["examples"] / run["seconds"] for run in side_runs)
         for name, side_runs in runs.items()
     }
-    seconds = {name: statistics.median(run["seconds"] for run in side_runs) for name, side_runs in runs.items()}
+    seconds = {name: rows.median(side_runs) for name, side_runs in runs.items()}
     compiled = first["ours"]["seconds"] - seconds["ours"] * first["ours"]["examples"] / runs["ours"][0]["examples"]
     rows.finish(
         "dp_sgd",
@@ -45,9 +45,9 @@ def main(quick: bool) -> None:
                 seconds["ours"],
                 seconds["padded"],
                 f"every batch padded to {problem.LARGEST}",
-                rates["ours"] / rates["padded"],
-                compiled,
-                "float32",
+                ratio=rates["ours"] / rates["padded"],
+                compile_s=compiled,
+                dtype="float32",
                 ours=version,
                 useful_examples_per_second={name: f"{rate / 1e6:.2f} million" for name, rate in rates.items()},
                 large_compilations={name: run["compilations"] for name, run in first.items()},
@@ -74,18 +74,16 @@ def compare_with_opacus(quick: bool) -> list[dict]:
                 own.append(ours("train", seed=seed, **asked))
                 for threads in THREADS:
                     others[threads].append(peer("train", seed=seed, threads=threads, **asked))
-            seconds = statistics.median(run["seconds"] for run in own)
-            medians = {threads: statistics.median(run["seconds"] for run in runs) for threads, runs in others.items()}
-            faster = min(medians, key=medians.__getitem__)
+            seconds = rows.median(own)
+            faster, peer_s = rows.faster(others)
             results.append(
                 rows.row(
                     f"{steps} steps of batch {batch}, one training",
                     seconds,
-                    medians[faster],
+                    peer_s,
                     f"{peer('version')}, {faster} thread(s)",
-                    medians[faster] / seconds,
-                    compiled - seconds if batch == LOTS[0] else None,
-                    "float32",
+                    compile_s=compiled - seconds if batch == LOTS[0] else None,
+                    dtype="float32",
                     ours=ours("version"),
                     accuracy={
                         "ours": statistics.median(run["accuracy"] for run in own),
@@ -110,9 +108,7 @@ def compare_with_float_noise(quick: bool) -> list[dict]:
                     first.setdefault(noise, run)
                     if run is not first[noise]:
                         noise_runs.append(run)
-            seconds = {
-                noise: statistics.median(run["seconds"] for run in noise_runs) for noise, noise_runs in runs.items()
-            }
+            seconds = {noise: rows.median(noise_runs) for noise, noise_runs in runs.items()}
             model = f"{HIDDEN} hidden units" if hidden else "logistic regression"
             results.append(
                 rows.row(
@@ -120,9 +116,9 @@ def compare_with_float_noise(quick: bool) -> list[dict]:
                     seconds["exact"],
                     seconds["float"],
                     "noise in floats",
-                    seconds["exact"] / seconds["float"],
-                    first["exact"]["seconds"] - seconds["exact"],
-                    "float32",
+                    ratio=seconds["exact"] / seconds["float"],
+                    compile_s=first["exact"]["seconds"] - seconds["exact"],
+                    dtype="float32",
                     ours=ours("version"),
                     accuracy={
                         noise: statistics.median(run["accuracy"] for run in noise_runs)

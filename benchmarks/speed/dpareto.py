@@ -28,9 +28,8 @@ def main(quick: bool) -> None:
             for threads in THREADS:
                 peers[threads].append(peer("run", seed=seed, proposals=few, threads=threads))
         versions = ours("version"), peer("version")
-    medians = {threads: statistics.median(run["seconds"] for run in runs) for threads, runs in peers.items()}
-    faster = min(medians, key=medians.__getitem__)
-    first, all_of = (statistics.median(run["seconds"] for run in runs) for runs in (short, long))
+    faster, peer_s = rows.faster(peers)
+    first, all_of = rows.median(short), rows.median(long)
     volumes = [run["volume"] for run in long]
     rows.finish(
         "dpareto",
@@ -38,13 +37,11 @@ def main(quick: bool) -> None:
             rows.row(
                 f"{problem.SEEDS} seeds and {few} proposals, d={problem.DIMENSION}",
                 first,
-                medians[faster],
+                peer_s,
                 f"{versions[1]}, analytic EHVI, {faster} thread(s)",
-                medians[faster] / first,
-                compiled[few] - first,
-                "float64",
+                compile_s=compiled[few] - first,
                 ours=versions[0],
-                peer_seconds={str(threads): [run["seconds"] for run in runs] for threads, runs in peers.items()},
+                peer_seconds={str(threads): rows.seconds(runs) for threads, runs in peers.items()},
                 hypervolume={
                     "ours": [run["volume"] for run in short],
                     "peer": [run["volume"] for run in peers[faster]],
@@ -55,10 +52,9 @@ def main(quick: bool) -> None:
                 all_of,
                 first,
                 f"{few} proposals, ours",
-                all_of / first,
-                compiled[many] - all_of,
-                "float64",
-                seconds=[run["seconds"] for run in long],
+                ratio=all_of / first,
+                compile_s=compiled[many] - all_of,
+                seconds=rows.seconds(long),
                 hypervolume=volumes,
                 spread_of_hypervolume=(max(volumes) - min(volumes)) / statistics.mean(volumes),
                 largest_difference_of_values=max(run["largest_difference"] for run in long),

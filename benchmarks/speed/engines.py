@@ -1,9 +1,8 @@
 """``scripts/bench engines``: a scan by each engine beside NumPy's sums of the same columns in the same process."""
 
-import statistics
 import tempfile
 
-from benchmarks.speed import rows, table_problem
+from benchmarks.speed import rows, table_problem, tables
 from benchmarks.speed.worker import Worker
 
 USERS = 10**7
@@ -26,19 +25,5 @@ def main(quick: bool) -> None:
                 for _ in range(1 if quick else REPEATS):
                     scans.append(worker("search", steps=steps)["seconds"] / steps)
                     sums.append(worker("numpy_sums", folder=folder)["seconds"])
-            scan, numpy = statistics.median(scans), statistics.median(sums)
-            results.append(
-                rows.row(
-                    f"{engine}: a scan of {users:,} users, {table_problem.COLUMNS} columns",
-                    scan,
-                    numpy,
-                    "NumPy's sums of the columns",
-                    scan / numpy,
-                    max(first - steps * scan, 0.0),
-                    "float32",
-                    engine=engine,
-                    users=users,
-                    users_a_second=round(users / scan),
-                )
-            )
+            results.append(tables.scan_row(f"{engine}: a scan", users, scans, sums, first, engine=engine))
     rows.finish("engines", results, quick)

@@ -98,10 +98,10 @@ def main(quick: bool, against: Path | None = None) -> None:
         ours, before = least[part]["ours"], least[part].get("before")
         more = {"over_import": ours / base, "ours_seconds": taken[part]["ours"]}
         if before is None:
-            results.append(rows.row(part, ours, base, IMPORT, ours / base, None, "float32", **more))
+            results.append(rows.row(part, ours, base, IMPORT, ratio=ours / base, dtype="float32", **more))
         else:
             more["peer_seconds"] = taken[part]["before"]
-            results.append(rows.row(part, ours, before, "before", before / ours, None, "float32", **more))
+            results.append(rows.row(part, ours, before, "before", dtype="float32", **more))
     report.print_table(
         ("what", *checkouts, "ours / import"),
         [

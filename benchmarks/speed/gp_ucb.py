@@ -18,7 +18,7 @@ from tqdm import tqdm
 from benchmarks.reproductions import common
 from benchmarks.speed import gp_ucb_problem as problem
 from benchmarks.speed import rows
-from benchmarks.speed.dp_gp_ucb import THREADS
+from benchmarks.speed.sweeps import THREADS
 from benchmarks.speed.worker import Worker
 
 OURS = "benchmarks.speed.ours_gp_ucb"
@@ -97,9 +97,7 @@ def _row(
         ours_s,
         peer_s,
         peer,
-        peer_s / ours_s,
-        first - ours_s * suggestions,
-        "float64",
+        compile_s=first - ours_s * suggestions,
         ours=versions[OURS],
         version=f"{versions[PEERS[peer][0]]}, {faster}",
         threads=faster,
@@ -128,9 +126,8 @@ def _cold_rows(evaluations: int, processes: int, warm: list[dict[str, Any]]) -> 
         medians = {side: statistics.median(values) for side, values in seconds.items()}
         results += [
             rows.row(
-                f"a first run, {name}", medians["ours"], medians[peer], peer, medians[peer] / medians["ours"], None,
-                "float64", threads=threads[peer], ours_seconds=seconds["ours"],
-                peer_seconds={threads[peer]: seconds[peer]},
+                f"a first run, {name}", medians["ours"], medians[peer], peer, threads=threads[peer],
+                ours_seconds=seconds["ours"], peer_seconds={threads[peer]: seconds[peer]},
             )
             for peer in PEERS
         ]  # fmt: skip

@@ -85,4 +85,4 @@ def botorch_front(proposals: int) -> tuple[float, str]:
 
     torch.set_default_device("cuda")
     peer.run(0, 2, threads=1)  # what a first call sets up
-    return peer.run(0, proposals, threads=1)["seconds"], peer.version()
+    return peer.run(0, proposals, threads=1)["seconds"], f"BoTorch {peer.botorch.__version__}"

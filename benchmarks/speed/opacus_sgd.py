@@ -52,9 +52,5 @@ def train(batch: int, steps: int, seed: int, threads: int) -> dict:
     return {"seconds": seconds, "accuracy": accuracy}
 
 
-def version() -> str:
-    return f"Opacus {opacus.__version__}, torch {torch.__version__}"
-
-
 if __name__ == "__main__":
-    serve(train, version)
+    serve(train, version=f"Opacus {opacus.__version__}, torch {torch.__version__}")

@@ -37,9 +37,5 @@ def run(function: str, seed: int, evaluations: int) -> dict:
     return {"seconds": time.perf_counter() - start, "values": values}
 
 
-def version() -> str:
-    return f"Optuna {optuna.__version__}"
-
-
 if __name__ == "__main__":
-    serve(run, version)
+    serve(run, version=f"Optuna {optuna.__version__}")

@@ -1,9 +1,5 @@
 """Our side of ``scripts/bench dp_gibo``, one function a measurement; each returns plain numbers."""
 
-import os
-
-os.environ.setdefault("JAX_ENABLE_X64", "1")
-
 import resource
 import time
 from fractions import Fraction
@@ -140,10 +136,6 @@ def peak_memory() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def version() -> str:
-    return f"jax {jax.__version__}, {jax.local_device_count()} device(s)"
-
-
 def clipped_gradient(users: int, dimension: int, dtype: str, repeats: int) -> dict:
     """The per-user gradient step at 275 points, and the ceilings of the machine, interleaved; seconds, and bytes.
 
@@ -257,4 +249,4 @@ def _median_seconds(calls, repeats: int) -> dict:
 
 
 if __name__ == "__main__":
-    serve(run, sweep, step_parts, peak_memory, version, clipped_gradient, per_user_solve, draws)
+    serve(run, sweep, step_parts, peak_memory, clipped_gradient, per_user_solve, draws)

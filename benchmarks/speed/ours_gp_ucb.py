@@ -1,9 +1,5 @@
 """Our side of ``scripts/bench gp_ucb``: the function is called from Python, step by step."""
 
-import os
-
-os.environ.setdefault("JAX_ENABLE_X64", "1")
-
 import time
 
 import jax
@@ -41,9 +37,5 @@ def run(function: str, seed: int, evaluations: int) -> dict:
     return {"seconds": time.perf_counter() - start, "values": values}
 
 
-def version() -> str:
-    return f"jax {jax.__version__}"
-
-
 if __name__ == "__main__":
-    serve(run, version)
+    serve(run)

@@ -1,9 +1,5 @@
 """Our side of ``scripts/bench po_gp_ucb``: the modeler, the same with its posterior recomputed, and the ceiling."""
 
-import os
-
-os.environ.setdefault("JAX_ENABLE_X64", "1")
-
 import time
 from functools import cache
 
@@ -109,9 +105,5 @@ def stream(megabytes: int) -> dict:
     return {"seconds": time.perf_counter() - start, "bytes": block.nbytes}
 
 
-def version() -> str:
-    return f"jax {jax.__version__}, {jax.local_device_count()} device(s)"
-
-
 if __name__ == "__main__":
-    serve(sweep, stream, version)
+    serve(sweep, stream)

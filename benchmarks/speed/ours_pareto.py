@@ -1,9 +1,5 @@
 """Our side of ``scripts/bench dpareto``: the whole search in one program."""
 
-import os
-
-os.environ.setdefault("JAX_ENABLE_X64", "1")
-
 import time
 
 import jax
@@ -42,9 +38,5 @@ def run(seed: int, proposals: int) -> dict:
     }
 
 
-def version() -> str:
-    return f"jax {jax.__version__}"
-
-
 if __name__ == "__main__":
-    serve(run, version)
+    serve(run)

@@ -1,9 +1,5 @@
 """Our side of ``scripts/bench dp_sgd``: the random settings of table 4, and every batch padded to the largest."""
 
-import os
-
-os.environ.setdefault("JAX_ENABLE_X64", "1")
-
 import time
 from functools import cache, partial
 
@@ -96,9 +92,5 @@ def _train(key, model, shared, settings, noise):
     return dp_optim.train(key, model, shared, settings, largest=problem.LARGEST, noise=noise)
 
 
-def version() -> str:
-    return f"jax {jax.__version__}, {jax.local_device_count()} device(s)"
-
-
 if __name__ == "__main__":
-    serve(sweep, train, version)
+    serve(sweep, train)

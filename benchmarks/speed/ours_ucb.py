@@ -1,9 +1,5 @@
 """Our side of ``scripts/bench dp_gp_ucb``."""
 
-import os
-
-os.environ.setdefault("JAX_ENABLE_X64", "1")
-
 import time
 
 import jax
@@ -50,9 +46,5 @@ def sweep(first: int, seeds: int, policy: str | None = None) -> dict:
     return {"seconds": time.perf_counter() - start, "values": np.asarray(values).tolist()}
 
 
-def version() -> str:
-    return f"jax {jax.__version__}, {jax.local_device_count()} device(s)"
-
-
 if __name__ == "__main__":
-    serve(sweep, version)
+    serve(sweep)

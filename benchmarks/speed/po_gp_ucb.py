@@ -10,9 +10,8 @@ import statistics
 from tqdm import tqdm
 
 from benchmarks.speed import outsourced_problem as problem
-from benchmarks.speed import rows
-from benchmarks.speed.dp_gibo import TWO
-from benchmarks.speed.dp_gp_ucb import THREADS
+from benchmarks.speed import rows, sweeps
+from benchmarks.speed.sweeps import TWO
 from benchmarks.speed.worker import Worker
 
 OURS, PEER = "benchmarks.speed.ours_outsourced", "benchmarks.speed.sklearn_outsourced"
@@ -37,8 +36,7 @@ def compare_with_ceilings(quick: bool) -> list[dict]:
             again.append(ours("sweep", plan="recomputed", count=count, first=0, runs=few, policy="shard"))
         every = ours("sweep", plan="recomputed", count=count, first=0, runs=runs, policy="shard")["picks"]
         version = ours("version")
-    seconds = statistics.median(sweep["seconds"] for sweep in swept) / runs
-    peer = statistics.median(sweep["seconds"] for sweep in again) / few
+    seconds, peer = rows.median(swept) / runs, rows.median(again) / few
     rate = statistics.median(reading["bytes"] / reading["seconds"] for reading in read)
     # Float64: the whitened rows so far, each once a step; the rows of Z once a step; the new whitened row, written.
     needed = 8 * count * (sum(range(problem.STEPS)) + problem.STEPS * problem.DIMENSION + problem.STEPS)
@@ -50,22 +48,17 @@ def compare_with_ceilings(quick: bool) -> list[dict]:
             seconds,
             peer,
             "the posterior recomputed at every step",
-            peer / seconds,
-            first - seconds * runs,
-            "float64",
+            compile_s=first - seconds * runs,
             ours=version,
             same_picks=f"{equal} of {runs} runs",
-            ours_seconds=[sweep["seconds"] for sweep in swept],
-            peer_seconds=[sweep["seconds"] for sweep in again],
+            ours_seconds=rows.seconds(swept),
+            peer_seconds=rows.seconds(again),
         ),
         rows.row(
             f"the same, {needed / 1e6:.0f} MB read or written",
             seconds,
             needed / rate,
             f"ceiling (reading on all cores, {rate / 1e9:.1f} GB/s)",
-            needed / rate / seconds,
-            None,
-            "float64",
             note="above 1 where a part of them stays in a cache",
             gb_per_s=[reading["bytes"] / reading["seconds"] / 1e9 for reading in read],
         ),
@@ -75,37 +68,9 @@ def compare_with_ceilings(quick: bool) -> list[dict]:
 def compare_with_sklearn(quick: bool) -> list[dict]:
     """The same loop on ``GaussianProcessRegressor``, interleaved."""
     count, runs, rounds = (2000, 4, 2) if quick else (10_000, 50, 10)
-    share = runs // rounds
-    with Worker(OURS, **TWO) as ours:
-        peers = {name: Worker(PEER, **environment) for name, environment in THREADS.items()}
-        first = ours("sweep", plan="incremental", count=count, first=100, runs=runs, policy="shard")["seconds"]
-        for peer in peers.values():
-            peer("run", count=count, seed=100)
-        swept, seen = [], {name: [] for name in peers}
-        for turn in tqdm(range(rounds), unit="round"):
-            swept.append(ours("sweep", plan="incremental", count=count, first=0, runs=runs, policy="shard"))
-            for seed in range(turn * share, (turn + 1) * share):
-                for name, peer in peers.items():
-                    seen[name].append(peer("run", count=count, seed=seed))
-        versions = ours("version"), peers[next(iter(peers))]("version")
-        for peer in peers.values():
-            peer.__exit__()
-    medians = {name: statistics.median(run["seconds"] for run in peer_runs) for name, peer_runs in seen.items()}
-    faster = min(medians, key=medians.__getitem__)
-    seconds = statistics.median(sweep["seconds"] for sweep in swept) / runs
-    equal, close = rows.count_equal_runs(swept[0]["picks"], seen[faster], "picks")
-    return [
-        rows.row(
-            f"one run of a sweep of {runs}, n={count}, r={problem.DIMENSION}, T={problem.STEPS}",
-            seconds,
-            medians[faster],
-            f"{versions[1]}, {faster}",
-            medians[faster] / seconds,
-            first - seconds * runs,
-            "float64",
-            ours=versions[0],
-            same_picks=f"{equal} of {len(seen[faster])} runs, {close} of the others after a tie within {rows.CLOSE:g}",
-            peer_seconds={name: [run["seconds"] for run in peer_runs] for name, peer_runs in seen.items()},
-            ours_seconds=[sweep["seconds"] for sweep in swept],
-        )
-    ]
+    row = sweeps.compare(
+        OURS, PEER, "picks", "runs", f", n={count}, r={problem.DIMENSION}, T={problem.STEPS}",
+        runs=runs, rounds=rounds, warming=100, run={"count": count},
+        sweep={"plan": "incremental", "count": count, "runs": runs, "policy": "shard"},
+    )  # fmt: skip
+    return [row]

@@ -12,10 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 from tqdm import tqdm
 
-from benchmarks.papers import gp_regression, huber_regression, location, logistic_regression
+from benchmarks.papers import gp_regression, huber_regression, location, logistic_regression, splits
 from benchmarks.speed import rows
 from jaxdpbo import per_user
-from jaxdpbo.problems import _splits
 from jaxdpbo.separable import check_separable
 
 USERS, TRAIN, FEATURES = 100_000, 2_000, 30
@@ -27,13 +26,13 @@ def cases(quick):
     rng = np.random.default_rng(0)
     inputs, labels = rng.normal(size=(TRAIN + users, FEATURES)), np.sign(rng.normal(size=TRAIN + users))
     inputs /= np.maximum(1.0, np.linalg.norm(inputs, axis=1, keepdims=True))
-    classified = _splits.Split(inputs[:TRAIN], labels[:TRAIN], inputs[TRAIN:], labels[TRAIN:])
+    classified = splits.Split(inputs[:TRAIN], labels[:TRAIN], inputs[TRAIN:], labels[TRAIN:])
     process, lengthscales = gp_regression.sample(key, *((450, 50) if quick else ()))
     return {
         f"location, n={users}": (location, jnp.zeros(5), location.sample(key, users), 0),
         f"huber_regression, n={users}": (huber_regression, jnp.zeros(4), huber_regression.sample(key, users), 0),
-        f"logistic_regression, n={users}": (logistic_regression, jnp.zeros(1), classified, _splits.OF_USERS),
-        f"gp_regression, n={len(process.validation)}": (gp_regression, lengthscales, process, _splits.OF_USERS),
+        f"logistic_regression, n={users}": (logistic_regression, jnp.zeros(1), classified, splits.OF_USERS),
+        f"gp_regression, n={len(process.validation)}": (gp_regression, lengthscales, process, splits.OF_USERS),
     }
 
 
@@ -54,8 +53,10 @@ def main(quick: bool) -> None:
                 seen[side].append(time_call(loss, point, data)[0])
         ours, others = (statistics.median(seen[side]) for side in sides)
         results.append(
-            rows.row(name, ours, others, "one array program", ours / others, first["one person"] - ours, "float64",
-                     check_s=check_seconds(module.loss, point, data, axes))
+            rows.row(
+                name, ours, others, "one array program", ratio=ours / others, compile_s=first["one person"] - ours,
+                check_s=check_seconds(module.loss, point, data, axes),
+            )
         )  # fmt: skip
     rows.finish("problems", results, quick)
 

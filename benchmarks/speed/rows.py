@@ -2,27 +2,37 @@
 
 import importlib
 import statistics
-import time
+from collections.abc import Iterable
 from typing import Any
 
 from benchmarks import report
 from benchmarks.speed import ABOUT
 
 CLOSE = 1e-9
-STARTED = time.perf_counter()  # one measurement a process
 
 
-def row(name, ours_s, peer_s, peer, ratio, compile_s, dtype, **more: Any) -> dict[str, Any]:
-    return {
-        "name": name,
-        "ours_s": ours_s,
-        "peer_s": peer_s,
-        "ratio": ratio,
-        "peer": peer,
-        "compile_s": compile_s,
-        "dtype": dtype,
-        "more": more,
-    }
+def row(
+    name: str, ours_s: float, peer_s: float, peer: str, *,
+    ratio: float | None = None, compile_s: float | None = None, dtype: str = "float64", **more: Any,
+) -> dict[str, Any]:  # fmt: skip
+    """By default the ratio is the peer's time over ours."""
+    ratio = peer_s / ours_s if ratio is None else ratio
+    shown = {"name": name, "ours_s": ours_s, "peer_s": peer_s, "ratio": ratio, "peer": peer}
+    return shown | {"compile_s": compile_s, "dtype": dtype, "more": more}
+
+
+def seconds(runs: Iterable[dict[str, Any]]) -> list[float]:
+    return [run["seconds"] for run in runs]
+
+
+def median(runs: Iterable[dict[str, Any]]) -> float:
+    return statistics.median(seconds(runs))
+
+
+def faster(by_threads: dict[Any, list[dict[str, Any]]]) -> tuple[Any, float]:
+    """The number of threads of least median seconds, and these."""
+    medians = {threads: median(runs) for threads, runs in by_threads.items()}
+    return min(medians.items(), key=lambda pair: pair[1])
 
 
 def spread(values: list[float]) -> str:
@@ -63,14 +73,7 @@ def finish(name: str, rows: list[dict[str, Any]], quick: bool) -> None:
     problem = vars(importlib.import_module(f"benchmarks.speed.{about.problem}"))
     chosen = {constant: value for constant, value in problem.items() if constant.isupper()}
     report.write_bench(
-        name,
-        {"rows": rows},
-        quick=quick,
-        seeds=about.seeds,
-        noise=about.noise,
-        dtype=about.dtype,
-        chosen=chosen,
-        started=STARTED,
+        name, {"rows": rows}, quick=quick, seeds=about.seeds, noise=about.noise, dtype=about.dtype, chosen=chosen
     )
 
 

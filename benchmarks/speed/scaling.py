@@ -27,7 +27,6 @@ BUILD = {name: getattr(scaling_programs, name) for name in NAMES}
 
 def main(quick: bool) -> None:
     """Measure, print and write. Quick: the first variable of each algorithm at small sizes, and one of what fits."""
-    started = time.perf_counter()
     jax.config.update("jax_enable_x64", False)
     series = {name: curves[:1] if quick else curves for name, curves in SERIES.items()}
     fits = FITS[-1:] if quick else FITS
@@ -46,13 +45,12 @@ def main(quick: bool) -> None:
     about = ABOUT["scaling"]
     report.write_bench(
         "scaling",
-        {"growth": common.json_value(growth), "largest": room, "limit_bytes": problem.LIMIT},
+        {"growth": growth, "largest": room, "limit_bytes": problem.LIMIT},
         quick=quick,
         seeds=about.seeds,
         noise=about.noise,
         dtype=about.dtype,
         chosen={"runs": problem.REPEATS, "seconds of a run, at least": problem.SHORTEST},
-        started=started,
         figures={f"scaling_{name}": picture(name, curves) for name, curves in growth.items()},
     )
 

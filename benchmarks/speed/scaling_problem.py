@@ -168,10 +168,7 @@ _GIBO = {"parameters": 10, "steps": 25, "memory": "all", "noise": "float"}
 FITS = (
     ("gibo", Largest("users", 10**6, _GIBO | {"memory": "all"}, 'users, d = 10, T = 25, memory="all", float noise')),
     ("gibo", Largest("users", 10**7, _GIBO | {"memory": "none"}, 'users, d = 10, T = 25, memory="none", float noise')),
-    (
-        "gibo",
-        Largest("users", 10**6, _GIBO | {"noise": "exact"}, "users, d = 10, T = 25, mu = 1, exact noise"),
-    ),
+    ("gibo", Largest("users", 10**6, _GIBO | {"noise": "exact"}, "users, d = 10, T = 25, mu = 1, exact noise")),
     ("ucb", Largest("candidates", 10**6, {"steps": 100}, "candidates in 3 dimensions, T = 100")),
     ("outsourced", Largest("rows", 10**6, {"steps": 100}, "rows of 10 coordinates, T = 100")),
     ("front", Largest("proposals", 2_000, {}, "proposals in 5 dimensions")),

@@ -4,13 +4,12 @@ The peer is our own floating-point noise with JAX's default keys, on the problem
 alternating in the same process on two host devices.
 """
 
-import statistics
-
 from tqdm import tqdm
 
 from benchmarks.speed import gibo_problem as problem
 from benchmarks.speed import rows
-from benchmarks.speed.dp_gibo import OURS, TWO
+from benchmarks.speed.dp_gibo import OURS
+from benchmarks.speed.sweeps import TWO
 from benchmarks.speed.worker import Worker
 
 SIDES = {  # noise, generator
@@ -37,28 +36,25 @@ def main(quick: bool) -> None:
                 seen[side].append(run_sweep(side, 0))
         draws = {count: ours("draws", count=count, repeats=repeats) for count in (problem.DIMENSION, 1000)}
         version = ours("version")
-    medians = {side: statistics.median(run["seconds"] for run in runs) / seeds for side, runs in seen.items()}
+    medians = {side: rows.median(runs) / seeds for side, runs in seen.items()}
     results = [
         rows.row(
             f"one run of a sweep of {seeds} seeds: {side}",
             medians[side],
             medians[PEER],
             PEER,
-            medians[side] / medians[PEER],
-            cold[side] - medians[side] * seeds,
-            "float64",
+            ratio=medians[side] / medians[PEER],
+            compile_s=cold[side] - medians[side] * seeds,
             final_loss=rows.spread(seen[side][0]["loss"]),
             ours=version,
-            ours_seconds=[run["seconds"] for run in seen[side]],
+            ours_seconds=rows.seconds(seen[side]),
         )
         for side in SIDES
     ]
     for count, times in draws.items():
         base = times["float Gaussian, threefry"]
         results += [
-            rows.row(
-                f"{count} draws: {name}", seconds, base, "float Gaussian, threefry", seconds / base, None, "float64"
-            )
+            rows.row(f"{count} draws: {name}", seconds, base, "float Gaussian, threefry", ratio=seconds / base)
             for name, seconds in times.items()
         ]
     rows.finish("secure", results, quick)

@@ -29,9 +29,5 @@ def run(count: int, seed: int) -> dict:
     return {"seconds": seconds, "picks": picks, "margins": [0.0, *(best - second).tolist()]}
 
 
-def version() -> str:
-    return f"scikit-learn {sklearn.__version__}"
-
-
 if __name__ == "__main__":
-    serve(run, version)
+    serve(run, version=f"scikit-learn {sklearn.__version__}")

@@ -31,9 +31,5 @@ def run(seed: int) -> dict:
     return {"seconds": seconds, "values": utilities[rows].tolist(), "margins": (best - second).tolist()}
 
 
-def version() -> str:
-    return f"scikit-learn {sklearn.__version__}"
-
-
 if __name__ == "__main__":
-    serve(run, version)
+    serve(run, version=f"scikit-learn {sklearn.__version__}")

@@ -10,7 +10,7 @@ def main(quick: bool) -> None:
         seen = worker("run", users=users)
     name, ratio = f"a step of {streamed_problem.STEPS}, {users:,} users", seen["step"] / seen["drawing"]
     row = rows.row(
-        name, seen["step"], seen["drawing"], "drawing the users", ratio, None, "float32",
+        name, seen["step"], seen["drawing"], "drawing the users", ratio=ratio, dtype="float32",
         users=users, peak_gib=round(seen["peak_gib"], 2), bits=seen["bits"], point=seen["point"],
     )  # fmt: skip
     rows.finish("streamed", [row], quick)

@@ -2,6 +2,7 @@
 
 import statistics
 import tempfile
+from typing import Any
 
 from benchmarks.speed import rows, table_problem
 from benchmarks.speed.worker import Worker
@@ -11,7 +12,6 @@ REPEATS = 3
 
 def main(quick: bool) -> None:
     users, steps = table_problem.USERS // (100 if quick else 1), table_problem.STEPS
-    results = []
     with tempfile.TemporaryDirectory() as folder, Worker("benchmarks.speed.ours_tables", JAX_ENABLE_X64="0") as worker:
         size = worker("write", folder=folder, users=users)
         with Worker("benchmarks.speed.ours_tables", JAX_ENABLE_X64="0") as reader:
@@ -21,25 +21,18 @@ def main(quick: bool) -> None:
                 seen = reader("search", folder=folder, steps=steps)
                 scans.append(seen["seconds"] / steps)
                 sums.append(reader("numpy_sums", folder=folder)["seconds"])
-        scan, numpy = statistics.median(scans), statistics.median(sums)
-        compile_s = max(first["seconds"] - steps * scan, 0.0)
-        name = f"a scan of {users:,} users, {table_problem.COLUMNS} columns"
-        results.append(
-            rows.row(
-                name,
-                scan,
-                numpy,
-                "NumPy's sums of the columns",
-                scan / numpy,
-                compile_s,
-                "float32",
-                users=users,
-                gib=round(size, 2),
-                peak_gib=round(seen["peak_gib"], 2),
-                users_a_second=round(users / scan),
-                points=table_problem.COLUMNS + 1,
-                epsilon=seen["epsilon"],
-                point=seen["point"],
-            )
-        )
-    rows.finish("tables", results, quick)
+    row = scan_row(
+        "a scan", users, scans, sums, first["seconds"], gib=round(size, 2), peak_gib=round(seen["peak_gib"], 2),
+        points=table_problem.COLUMNS + 1, epsilon=seen["epsilon"], point=seen["point"],
+    )  # fmt: skip
+    rows.finish("tables", [row], quick)
+
+
+def scan_row(name: str, users: int, scans: list[float], sums: list[float], first: float, **more: Any) -> dict[str, Any]:
+    """Seconds of scans beside those of NumPy's sums; ``first``: of a whole search, compilation included."""
+    scan, numpy = statistics.median(scans), statistics.median(sums)
+    return rows.row(
+        f"{name} of {users:,} users, {table_problem.COLUMNS} columns", scan, numpy, "NumPy's sums of the columns",
+        ratio=scan / numpy, compile_s=max(first - table_problem.STEPS * scan, 0.0), dtype="float32",
+        users=users, users_a_second=round(users / scan), **more,
+    )  # fmt: skip

@@ -19,14 +19,14 @@ LIMIT = 900.0  # seconds for one answer: a process that hangs must not hang the 
 class Worker:
     """``python -m MODULE`` in a process of its own; ``worker(name, **arguments)`` calls one of its functions.
 
-    ``folder``: of another checkout, whose module it is then.
+    ``folder``: of another checkout, whose module it is then. JAX is in float64 unless the environment says otherwise.
     """
 
     def __init__(self, module: str, folder: Path | None = None, **environment: str):
         here = ["benchmarks.speed.worker"] if folder is None else []  # another checkout's may be older
         self._process = subprocess.Popen(
             [sys.executable, "-m", *here, module],
-            env=os.environ | environment,
+            env={"JAX_ENABLE_X64": "1"} | os.environ | environment,
             cwd=folder,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -71,14 +71,24 @@ def run_module(module: str) -> None:
         print(json.dumps({MISSING: error.name}), file=answers)
 
 
-def serve(*functions: Callable[..., Any]) -> None:
-    """The worker's side: answer on what was standard output; anything else printed goes to standard error."""
+def serve(*functions: Callable[..., Any], version: str | None = None) -> None:
+    """The worker's side: answer on what was standard output; anything else printed goes to standard error.
+
+    ``version``: of the peer, or else of JAX.
+    """
     answers, sys.stdout = sys.stdout, sys.stderr
     named = {function.__name__: function for function in functions}
+    named["version"] = _jax_version if version is None else lambda: version
     print(json.dumps("imported"), file=answers, flush=True)
     for line in sys.stdin:
         name, arguments = json.loads(line)
         print(json.dumps(named[name](**arguments)), file=answers, flush=True)
+
+
+def _jax_version() -> str:
+    import jax
+
+    return f"jax {jax.__version__}, {jax.local_device_count()} device(s)"
 
 
 if __name__ == "__main__":

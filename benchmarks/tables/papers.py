@@ -24,10 +24,7 @@ TRANSFORMS = {
     "planar Laplace": ("planar Laplace, kernel aware of it", "metric, for one unit of a ball 50 across"),
     "Gaussian": ("Gaussian, kernel aware of it", "the same, by GDP"),
     "replace-one: planar Laplace": ("planar Laplace, replace-one", "for any two places"),
-    "replace-one: randomised response, 4 cells": (
-        "randomised response of 4 cells, replace-one",
-        "for any two places",
-    ),
+    "replace-one: randomised response, 4 cells": ("randomised response of 4 cells, replace-one", "for any two places"),
     "replace-one: no method below": ("lower bound for pure epsilon-DP transforms, replace-one", "proved"),
     "random rows": ("random rows", "reads no row"),
 }
@@ -369,11 +366,7 @@ def audit() -> str:
     return table(
         ("", "guaranteed", "measured"),
         [
-            (
-                "DP-GIBO, DP-GD, private evaluations, exact",
-                f"mu = {claimed[private[0]]}",
-                measured_levels(*private),
-            ),
+            ("DP-GIBO, DP-GD, private evaluations, exact", f"mu = {claimed[private[0]]}", measured_levels(*private)),
             ("DP-GP-UCB in order: point, value, both", f"epsilon = {claimed[ordered[0]]}", measured_levels(*ordered)),
             (
                 "curator: product Laplace, planar Laplace, randomised response",

@@ -94,11 +94,7 @@ def bench_gradient() -> str:
             sizes = [float(more[name]) / 1e6 for name in ("temporary_bytes", "n_by_d_bytes")]
             rows.append(
                 (f"{users:,}", dimension, dtype, time_of(row["ours_s"], 3 if row["ours_s"] > 0.1 else 2), ceiling)
-                + (
-                    f"{row['ratio']:.2f}",
-                    f"{spread['ratio']:.2f}",
-                    *(f"{figures(size, 2)} MB" for size in sizes),
-                )
+                + (f"{row['ratio']:.2f}", f"{spread['ratio']:.2f}", *(f"{figures(size, 2)} MB" for size in sizes))
             )
     header = (
         "users",

@@ -6,10 +6,11 @@ on them, and the paper takes them as public. scikit-learn fits the machine, so t
 ``run_loop``, not traceable.
 """
 
+from typing import Any, NamedTuple
+
 import numpy as np
 
 from jaxdpbo import checks
-from jaxdpbo.problems import _splits
 from jaxdpbo.problems._datasets import SKLEARN_HINT, Dataset
 
 LOG_LENGTHSCALE = (-2.0, 2.0)
@@ -18,33 +19,49 @@ C = (0.1, 3.0)
 GAMMA = (0.01, 5.0)
 
 
-def kernel_svr_split(
-    dataset: Dataset,
-    seed: int,
-    *,
-    train: int,
-    validation: int | None = None,
-    ordered: bool = False,
-    features: int | None = None,
-) -> _splits.Split:
-    """Split a data set into training and validation records, standardised by the TRAINING records alone.
+class Split(NamedTuple):
+    """The training records of a model, and the users' validation records.
+
+    Attributes:
+      train: ``(N, p)``.
+      train_targets: ``(N,)`` responses, or labels of 1 and -1.
+      validation: ``(n, p)``.
+      validation_targets: ``(n,)``.
+    """
+
+    train: Any
+    train_targets: Any
+    validation: Any
+    validation_targets: Any
+
+
+def kernel_svr_split(dataset: Dataset, seed: int, *, train: int) -> Split:
+    """Split a data set into training records and users, standardised by the TRAINING records alone.
 
     Args:
       dataset: numeric records.
-      seed: the seed of the permutation and of the features.
-      train: the number of training records.
-      validation: the number of users; by default, all other records.
-      ordered: True for no permutation: the first records train, later ones validate (a time series).
-      features: the number of features, drawn at random without reading records; by default all. Appendix C.4 draws 30.
+      seed: the seed of the permutation.
+      train: the number of training records; all others are users.
 
     Raises:
-      ValueError: more records or features than the data set has, or a size below 1.
+      ValueError: ``train`` is below 1, or leaves no user.
     """
-    first, second = _splits.divide_rows(len(dataset.targets), seed, train=train, validation=validation, ordered=ordered)
-    if features is not None:
-        dataset = dataset._replace(features=dataset.features[:, _columns(dataset.features.shape[1], features, seed)])
-    inputs, targets = _splits.standardise(dataset.features, first), _splits.standardise(dataset.targets, first)
-    return _splits.Split(inputs[first], targets[first], inputs[second], targets[second])
+    if checks.size("train", train) >= len(dataset.targets):
+        raise ValueError(f"train must be below the number of records, {len(dataset.targets)}, got {train}")
+    order = np.random.default_rng(checks.size("seed", seed, minimum=0)).permutation(len(dataset.targets))
+    first, second = order[:train], order[train:]
+    inputs, targets = standardise(dataset.features, first), standardise(dataset.targets, first)
+    return Split(inputs[first], targets[first], inputs[second], targets[second])
+
+
+def standardise(values: np.ndarray, train: np.ndarray) -> np.ndarray:
+    """Standardise ``values (N + n, ...)`` by the mean and standard deviation of the ``train`` rows alone.
+
+    With the mean and deviation of validation records, a user could move another user's loss, against the guarantee. A
+    column constant in the ``train`` rows is centred only.
+    """
+    mean, deviation = values[train].mean(axis=0), values[train].std(axis=0)
+    return (values - mean) / np.where(deviation == 0, 1.0, deviation)
 
 
 def kernel_svr_bounds(features: int) -> np.ndarray:
@@ -57,7 +74,7 @@ def kernel_svr_bounds(features: int) -> np.ndarray:
     return np.array([LOG_LENGTHSCALE] * checks.size("features", features) + [EPSILON, C, GAMMA]).T
 
 
-def kernel_svr_loss(point: np.ndarray, data: _splits.Split) -> np.ndarray:
+def kernel_svr_loss(point: np.ndarray, data: Split) -> np.ndarray:
     """Squared errors ``(n,)`` of the validation records: entry ``i`` reads validation record ``i`` alone.
 
     >>> from types import SimpleNamespace
@@ -81,13 +98,6 @@ def kernel_svr_loss(point: np.ndarray, data: _splits.Split) -> np.ndarray:
         kernel = correlations(gamma, data.validation / lengthscales, train[machine.support_])
         predictions = kernel @ machine.dual_coef_[0] + machine.intercept_[0]
         return np.square(predictions - data.validation_targets)
-
-
-def _columns(total: int, features: int, seed: int) -> np.ndarray:
-    """Draw ``features`` of ``total`` column numbers, ascending, by another random stream than the permutation's."""
-    if checks.size("features", features) > total:
-        raise ValueError(f"features must be at most {total}, got {features}")
-    return np.sort(np.random.default_rng([seed, 1]).choice(total, features, replace=False))
 
 
 def correlations(gamma: float, xs: np.ndarray, ys: np.ndarray) -> np.ndarray:

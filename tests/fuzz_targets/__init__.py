@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fuzz_targets.algorithms import configs, protocols
+from fuzz_targets.constants import constants
 from fuzz_targets.drivers import runners
 from fuzz_targets.integrations import studies
 from fuzz_targets.ledger import ledgers
@@ -17,7 +18,6 @@ from fuzz_targets.privacy import accountants, compositions, groupings, noises, s
 from fuzz_targets.surrogate import surrogates
 from fuzz_targets.tables import users_tables
 from fuzz_targets.target import Target
-from fuzz_targets.theory import proofs
 from fuzz_targets.training import trainings
 from fuzz_targets.transforms import curators
 from fuzz_targets.tuning import tunings
@@ -27,7 +27,7 @@ def table(folder: Path) -> dict[str, Target]:
     """Every row; ``folder`` is for files."""
     return together(
         accountants(), selections(), compositions(), statements(), groupings(), noises(), curators(), ledgers(folder),
-        parties(folder), proofs(), surrogates(), configs(), runners(folder), protocols(), trainings(), studies(),
+        parties(folder), constants(), surrogates(), configs(), runners(folder), protocols(), trainings(), studies(),
         tunings(), users_tables(folder),
     )  # fmt: skip
 

@@ -254,9 +254,8 @@ EXEMPT: dict[str, dict[str, str]] = {
     "runs what it is given": {"audit": "replay", "training.oracles": "training_errors"},
     "an objective, its data or where they are: what `sample`, `split` and `load` return": {
         "algorithms.dp_gd": "gradient_objective",
-        "problems._kernel_svr": "kernel_svr_loss correlations",
+        "problems._kernel_svr": "kernel_svr_loss correlations standardise",
         "problems._gp_draws": "gp_draws",
-        "problems._splits": "standardise",
     },
     "files: tests/test_outsourcing.py": {"outsourcing.curator": "frame"},
     "pure arithmetic, beside Python's: tests/test_wide_integers.py": {

@@ -10,7 +10,7 @@ from protocol_cases import CANDIDATES
 
 from fuzz_targets.target import Target, at_least_zero, finite, whole
 from fuzz_targets.valid_values import any_float, count, either, few, floats_of, just, positive, probability, small
-from jaxdpbo.problems import _datasets, _gp_draws, _kernel_svr, _splits
+from jaxdpbo.problems import _datasets, _gp_draws, _kernel_svr
 from jaxdpbo.training import dp_optim, models, objectives, oracles, permutation_sgd, sampling, spaces
 
 
@@ -43,7 +43,6 @@ def trainings() -> dict[str, Target]:
     made = st.builds(dp_optim.settings, **settings | {"learning_rate": small, "clip_norm": small})
     any_rows = floats_of(8, 2, elements=any_float).map(jnp.asarray)
     dataset = _datasets.Dataset(CANDIDATES, np.arange(9.0) % 2, "nine rows")
-    splitting = {"dataset": just(dataset), "seed": few, "train": few, "validation": st.none() | few}
     return {
         "logistic_regression": Target(models.logistic_regression, {"features": few}),
         "linear_svm": Target(models.linear_svm, {"features": few}),
@@ -96,13 +95,8 @@ def trainings() -> dict[str, Target]:
             spaces.grid_settings, {"space": either(*spaces.SPACES.values()), "size": few}, fixed=("space",),
             tame=("size",)
         ),
-        "splits.divide": Target(
-            _splits.divide_rows, {"total": st.integers(8, 50), "seed": few, "train": few, "validation": st.none() | few,
-                             "ordered": st.booleans()},
-            tame=("total",),
-        ),
         "kernel_svr.split": Target(_kernel_svr.kernel_svr_split,
-            splitting | {"ordered": st.booleans(), "features": st.none() | just(1)}, fixed=("dataset",)),
+            {"dataset": just(dataset), "seed": few, "train": few}, fixed=("dataset",)),
         "kernel_svr.bounds": Target(_kernel_svr.kernel_svr_bounds, {"features": few}, tame=("features",)),
         "datasets.load": Target(_datasets.load_dataset, {"name": just("diabetes")}, weight=0.2),
         "gp_draws.grid": Target(_gp_draws.gp_grid, {"side": positive, "points": few}, tame=("points",)),

@@ -16,7 +16,6 @@ A test that fails without any change kills nobody: at the end, each killing test
 import argparse
 import ast
 import contextlib
-import datetime
 import hashlib
 import json
 import os
@@ -49,6 +48,7 @@ USUAL = (
 FIRST = 12  # tests in a first process: most mutants die there
 STORED = 150  # tests a function in the map
 CHEAP = 0.05  # seconds of a test that is always worth running
+FOLDERS = ("tests", "benchmarks/tests")
 FILES = 6  # test files, where the map has nothing
 # Times and prose: what a change in the package should not decide, or so slow that others decide it sooner.
 APART = ("first_answer", "speed", "scripts", "layers", "readme", "docs", "mutants", "benchmarks", "packaging", "typing")
@@ -240,7 +240,7 @@ def importing(module: str, root: Path = ROOT) -> list[str]:
 
 
 def files_of_tests(root: Path) -> list[str]:
-    paths = sorted((root / "tests").glob("test_*.py"))
+    paths = [path for folder in FOLDERS for path in sorted((root / folder).glob("test_*.py"))]
     return [
         path.relative_to(root).as_posix()
         for path in paths
@@ -319,7 +319,7 @@ def write_map(entered: dict[str, dict[str, Any]], path: Path, inside: set[str] |
 def tree_hash(root: Path = ROOT) -> str:
     """Of the package and its tests."""
     digest = hashlib.sha256()
-    for folder in ("jaxdpbo", "tests"):
+    for folder in ("jaxdpbo", *FOLDERS):
         for path in sorted((root / folder).rglob("*.py")):
             digest.update(path.as_posix().encode() + path.read_bytes())
     return digest.hexdigest()[:12]
@@ -345,7 +345,7 @@ class Results:
             else:
                 self.controls.pop(line["control"], None)
         else:
-            if line["status"] == "killed" and line["test"].startswith("tests/"):
+            if line["status"] == "killed" and line["test"].startswith(FOLDERS):
                 self.unproved.add(line["test"])
             self.mutants[tuple(line[name] for name in ("module", "function", "change", "source"))] = line
 
@@ -527,9 +527,8 @@ def main(arguments: list[str] | None = None) -> int:
         judge_all([one for one in sample if one.name not in same], given.again, known, results, slots)
     packages = report(sample, same, results)
     if given.count >= COUNT and not given.only and not any(counts["none"] for counts in packages.values()):
-        commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
         command = f"scripts/test --mutants {given.count} --seed {given.seed}"
-        evidence.record_mutants(packages, command, datetime.date.today().isoformat(), commit)
+        evidence.record_mutants(packages, command, **evidence.today())
     return 0
 
 

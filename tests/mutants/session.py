@@ -30,7 +30,7 @@ def preload(root: Path) -> None:
     """Import what the tests and the package import from elsewhere."""
     own = {path.stem for path in (root / "tests").iterdir()} | set(LOCAL)
     names = {*NEEDED, "_pytest.assertion.rewrite", "_hypothesis_pytestplugin", "jax.experimental", "jax.monitoring"}
-    for path in (*(root / "tests").rglob("*.py"), *(root / "jaxdpbo").rglob("*.py")):
+    for path in (one for folder in ("jaxdpbo", "tests", "benchmarks/tests") for one in (root / folder).rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_bytes())):
             if isinstance(node, ast.Import):
                 names |= {alias.name for alias in node.names}

@@ -29,7 +29,7 @@ jaxdpbo.outsourcing.publish, jaxdpbo.training.train, jaxdpbo.problems.kernel_svr
 
 
 # Tests that read files of the tree, or import what only tests do. All tests take half an hour on a core.
-FILES = "counts prose numbers surface functions files readme scripts layers registration packaging traps building"
+FILES = "counts prose evidence surface functions files readme scripts layers registration packaging traps building"
 
 
 class Published(NamedTuple):
@@ -69,6 +69,7 @@ def test_the_tests_pass_from_the_source_distribution(published, tmp_path):
         names = {name.split("/", 1)[1] for name in packed.getnames()}
         packed.extractall(tmp_path, filter="data")
     assert {"pyproject.toml", "README.md", "LICENSE", "CITATION.cff", "jaxdpbo/py.typed"} <= names
+    assert not [name for name in names if name.startswith("benchmarks")]
     (tree,) = tmp_path.iterdir()
     variables = environments.unoptimised(sys.executable) | {
         "PYTHONPATH": str(tree),

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks import report
-from benchmarks.reproductions import common
 from benchmarks.reproductions.avent import searches, tasks
 from jaxdpbo.training import spaces
 
@@ -113,7 +112,7 @@ def load_or_measure(
 ) -> Points:
     """From results/avent/points, or measured by ``measure``, which may keep what is done in a file, and put there."""
     digest = hashlib.sha256(
-        json.dumps([common.json_value(asked), report.REVISION], sort_keys=True).encode()
+        json.dumps([report.json_value(asked), report.REVISION], sort_keys=True).encode()
     ).hexdigest()[:12]
     path = report.folder("avent", "points") / f"{name}-{kind}-{digest}.npz".replace(" ", "_")
     if path.exists():

@@ -16,10 +16,10 @@ import numpy as np
 from tqdm import tqdm
 
 from benchmarks import report
+from benchmarks.papers import theory
 from benchmarks.reproductions import common
 from benchmarks.reproductions.kharkovskii import searches, settings
 from jaxdpbo import transforms
-from jaxdpbo.theory import po_gp_ucb as theory
 
 FREE, PAPER, RANDOM = "not private", "random projection, as published", "random rows"
 LAPLACE, NAIVE, GAUSSIAN = "planar Laplace", "planar Laplace, kernel unaware of the noise", "Gaussian"

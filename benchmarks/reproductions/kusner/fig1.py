@@ -61,10 +61,7 @@ def main(seeds: range | None = None, quick: bool = False) -> None:
         moved[size] = float(np.abs(accuracies - neighbours).max())
     within = correlations <= max(s.correlations)
     best = {
-        size: {
-            "to 0.95": correlations[within][np.argmax(curve[within])],
-            "extended": correlations[np.argmax(curve)],
-        }
+        size: {"to 0.95": correlations[within][np.argmax(curve[within])], "extended": correlations[np.argmax(curve)]}
         for size, curve in curves.items()
     }
     report.print_table(

@@ -18,11 +18,10 @@ from scipy.stats import qmc
 from tqdm import tqdm
 
 from benchmarks import report
-from benchmarks.papers import datasets, gp_regression, kernel_svm, logistic_regression
+from benchmarks.papers import datasets, gp_regression, kernel_svm, logistic_regression, splits
 from benchmarks.reproductions import common
 from benchmarks.reproductions.kusner import settings
 from jaxdpbo import accounting, dp_gibo, dp_gp_ucb, drivers, gp_ucb, private_evaluations
-from jaxdpbo.problems import _kernel_svr
 
 GP_UCB_PRIVATE, IN_ORDER, EVALUATIONS = "DP-GP-UCB", "all candidates, Algorithm 3", "private evaluations"
 GIBO, CHOICE, FREE = "DP-GIBO", "random choice", "GP-UCB"
@@ -72,7 +71,7 @@ def problems(s) -> dict[str, Problem]:
         return logistic_regression.split(cancer, seed, **sizes("logistic", cancer))
 
     def diabetes_split(seed):
-        return _kernel_svr.kernel_svr_split(diabetes, seed, **sizes("lengthscales", diabetes))
+        return splits.split_for_svr(diabetes, seed, **sizes("lengthscales", diabetes))
 
     def forest_split(seed):
         return kernel_svm.split(forest, seed, positive=positive, **sizes("svm", forest))
@@ -207,12 +206,7 @@ def candidate_methods(s, problem, candidates, users):
     ]
     ordered = [
         dp_gp_ucb.in_order_config(
-            noise="float",
-            candidates=candidates,
-            users=users,
-            epsilon=epsilon,
-            largest_gain=high - low,
-            release="point",
+            noise="float", candidates=candidates, users=users, epsilon=epsilon, largest_gain=high - low, release="point"
         )
         for epsilon in s.epsilons
     ]

@@ -12,10 +12,7 @@ DTYPE = "float64"
 NOISE = {"fig1": "none", "regret": "float"}
 DELTA = 1e-5
 
-PRINTED: dict[str, dict[str, Any]] = {
-    "fig1": {"sets": 100},
-    "regret": {},
-}
+PRINTED: dict[str, dict[str, Any]] = {"fig1": {"sets": 100}, "regret": {}}
 
 REMEMBERED: dict[str, dict[str, Any]] = {
     "fig1": {"train": 36_603, "sizes": (1000, 2000, 3000, 5000, 15_000), "models": 100},

@@ -17,11 +17,11 @@ import numpy as np
 import optax
 
 from benchmarks import report
-from benchmarks.papers import datasets
+from benchmarks.papers import datasets, splits
 from benchmarks.reproductions import common
 from benchmarks.reproductions.sopa import settings
 from jaxdpbo import Execution, Search, dp_gibo, drivers, minimize, random_search
-from jaxdpbo.problems import _kernel_svr, _splits
+from jaxdpbo.problems import _kernel_svr
 from jaxdpbo.surrogate import descent
 
 SEARCH, DEFAULT = "random search", "minimize, mu=1"
@@ -45,9 +45,9 @@ def load_dataset(dataset: str) -> datasets.Dataset:
 
 
 @lru_cache(maxsize=1)
-def records(problem: Problem) -> _splits.Split:
+def records(problem: Problem) -> splits.Split:
     """A worker keeps the last one: a run evaluates one problem 500 times."""
-    return _kernel_svr.kernel_svr_split(
+    return splits.split_for_svr(
         load_dataset(problem.dataset),
         problem.seed,
         train=problem.train,
@@ -69,12 +69,7 @@ def main(seeds: range | None = None, quick: bool = False) -> None:
     s = common.settings_of(settings, "fig3", quick)
     dataset = load_dataset(s.dataset)
     out = common.Report(
-        settings,
-        "fig3",
-        "Fig. 3, example 4.4: kernel support vector regression",
-        quick,
-        dataset.source,
-        seeds=seeds,
+        settings, "fig3", "Fig. 3, example 4.4: kernel support vector regression", quick, dataset.source, seeds=seeds
     )
     features = min(s.features, dataset.features.shape[1])
     seeds = seeds or range(s.replications)
@@ -116,7 +111,7 @@ def main(seeds: range | None = None, quick: bool = False) -> None:
                 if str(seed) in runs:
                     continue
                 curve = run(method, real._replace(seed=seed), f"{method}, seed {seed}")
-                runs[str(seed)] = common.json_value(np.asarray(curve))
+                runs[str(seed)] = report.json_value(np.asarray(curve))
                 out.write(seeds=reported, **done)
 
     curves = {method: np.array([done["runs"][method][str(seed)] for seed in seeds]) for method in shown}
@@ -154,7 +149,7 @@ def resume(out: common.Report, problem: Problem) -> dict[str, Any]:
     if not path.exists():
         return fresh
     written = json.loads(path.read_text())
-    asked = common.json_value(out.summary) | {"settings": out.described, "commit": report.REVISION, "modified": False}
+    asked = report.json_value(out.summary) | {"settings": out.described, "commit": report.REVISION, "modified": False}
     if any(written.get(name) != value for name, value in asked.items()):
         return fresh
     previous = {name: written[name] for name in fresh}
@@ -177,7 +172,7 @@ def tune(s: Any, method: str, mu: float, small: Problem, pool: Executor) -> dict
         scores.append(np.mean(ends, axis=0))
     options = [update | {"output": output} for update in tried for output in descent.OUTPUTS]
     _, record = common.choose(f"{method} by mean final loss", options, np.ravel(scores), seeds)
-    return common.json_value(record | {"train": small.train, "users": small.users, "mu": mu})
+    return report.json_value(record | {"train": small.train, "users": small.users, "mu": mu})
 
 
 def published_config(s: Any, problem: Problem, mu: float, options: dict[str, Any]) -> dp_gibo.Config:

@@ -9,7 +9,7 @@ evaluated so far, ``theta`` the iterate. Each step evaluates every user's loss a
 forms every user's posterior-mean gradient at ``theta``, clips each to norm ``B``, and moves along their mean plus
 Gaussian noise of standard deviation ``2 B sqrt(T) / (n mu)``.
 
-The convergence bounds of theorems 3.2 and 3.3 and corollaries 3.4 and 3.6 are in ``jaxdpbo.theory.dp_gibo``.
+The convergence bounds of theorems 3.2 and 3.3 and corollaries 3.4 and 3.6 are in ``benchmarks/papers/theory.py``.
 Theorem B.2 (any suboptimality, for a stationary kernel and searching a finite cover first, at
 ``T = Omega(d^(d+1))``) is existential and has no counterpart in code.
 

@@ -1,9 +1,10 @@
-"""One strict configuration, the counts that ``--full`` raises, and skips that must be listed."""
+"""Of all tests: one strict configuration, the counts that ``--full`` raises, and skips that must be listed."""
 
-import datetime
 import gc
+import importlib
 import os
 import platform
+import sys
 from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,7 +44,9 @@ LISTED_SKIPS: dict[str, str] = {
         for minor in (11, 12, 13)
     },
     **{
-        f"tests/test_benchmarks.py::{name}": "with --full only: a figure's whole program, half a minute to compile"
+        f"benchmarks/tests/test_benchmarks.py::{name}": (
+            "with --full only: a figure's whole program, half a minute to compile"
+        )
         for name in (
             "test_figure_3_may_be_stopped_and_started",
             "test_the_comparison_runs_every_method_on_every_problem",
@@ -73,7 +76,7 @@ LISTED_SKIPS: dict[str, str] = {
         "needs optuna-dashboard, of the extra docs, and Chromium"
     ),
     **{
-        f"tests/test_enough_users.py::{name}": "needs Chromium"
+        f"benchmarks/tests/test_enough_users.py::{name}": "needs Chromium"
         for name in (
             *(
                 f"test_a_browser_shows_the_numbers_of_preview[{setting}]"
@@ -223,6 +226,22 @@ def file_size_limit():
 
 
 @pytest.fixture
+def plant(tmp_path, monkeypatch):
+    """A module of a package that no file of the repository has."""
+
+    def planted(package, name, source):
+        (tmp_path / f"{name}.py").write_text(source)
+        monkeypatch.setattr(package, "__path__", [*package.__path__, str(tmp_path)])
+        importlib.invalidate_caches()
+        full = f"{package.__name__}.{name}"
+        monkeypatch.setitem(sys.modules, full, None)
+        del sys.modules[full]  # and gone again after the test
+        monkeypatch.setattr(package, name, None, raising=False)
+
+    return planted
+
+
+@pytest.fixture
 def float32():
     """The test runs with x64 off."""
     with jax.enable_x64(False):
@@ -244,17 +263,10 @@ def pytest_sessionfinish(session, exitstatus):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
     if session.config.getoption("--full"):  # a row is of a test that passed, whatever another does
         machine = f"{platform.machine()}, {os.cpu_count()} cores, {jax.default_backend()}, jax {jax.__version__}"
-        evidence.record([row | {"machine": machine} | _of_today() for row in _evidence])
+        today = evidence.today()
+        evidence.record([row | {"machine": machine} | today for row in _evidence])
         if _conformance:
-            today = _of_today()
-            evidence.record_conformance(_conformance, today["date"], today["commit"])
-
-
-def _of_today() -> dict:
-    from benchmarks import report
-
-    commit, modified = report.commit_state()
-    return {"commit": commit, "modified": modified, "date": datetime.datetime.now(datetime.UTC).date().isoformat()}
+            evidence.record_conformance(_conformance, **today)
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -3,7 +3,6 @@
 import json
 import re
 
-import evidence
 import pytest
 
 from benchmarks import bench, numbers, report, reproductions
@@ -44,33 +43,6 @@ def test_a_result_of_code_that_was_not_committed_is_refused(tmp_path, monkeypatc
 
 def test_no_result_is_of_code_that_was_not_committed():
     assert not [path.stem for path in RESULTS if json.loads(path.read_text())["modified"]]
-
-
-def test_evidence_keeps_the_counts_of_tests_that_are_there(tmp_path):
-    rows, page = tmp_path / "results" / "rows.json", tmp_path / "page.md"
-    known = "tests/test_numbers.py::test_a_changed_number_is_seen"
-    today = {"date": "2026-01-02", "commit": "0123456789abcdef"}
-    evidence.record([{"test": f"{known}[{n}]", "count": 1000 * n} | today for n in (3, 2)], rows, page)
-    evidence.record([{"test": "tests/test_numbers.py::test_that_is_gone", "count": 9} | today], rows, page)
-    counts = {"drawn": 12, "killed": 8, "time": 1, "survived": 1, "equivalent": 2}
-    evidence.record_mutants({"privacy": counts}, "scripts/test --mutants 12", **today, page=page)
-    parts = [{"route": "a", "draws": "2 choice", "neighbours": 9}, {"route": "a", "charged": "dp 1.0000"}]
-    evidence.record_conformance(parts, **today, page=page)
-    rows.unlink()  # as in a fresh clone
-    evidence.record([{"test": known, "count": 5} | today], rows, page)
-    text = page.read_text()
-    assert f"| {known} | 1 | 5 | 2026-01-02 | 01234567 |" in text
-    assert "gone" not in text
-    assert text.count("(2026-01-02, 01234567)") == 2
-    assert "| a | 2 choice | 9 |  |  | dp 1.0000 |" in text
-    assert "| all | 12 | 8 | 1 | 1 | 2 | 90.0% |" in text
-    assert not evidence.is_defined("tests/test_gone.py::test_a_changed_number_is_seen")
-
-
-def test_every_line_of_the_evidence_page_is_of_a_test_that_is_there():
-    tests = [line[1] for line in evidence.LINE.finditer(evidence.PAGE.read_text())]
-    assert len(tests) > 50
-    assert [test for test in tests if not evidence.is_defined(test)] == []
 
 
 def test_a_changed_number_is_seen(tmp_path, monkeypatch):

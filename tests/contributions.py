@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import Any, NamedTuple
 
 os.environ.setdefault("JAX_ENABLE_X64", "1")
@@ -19,7 +20,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks import report
 from jaxdpbo import (
     algorithms,
     dp_gd,
@@ -32,7 +32,7 @@ from jaxdpbo import (
 from jaxdpbo.noise import wide_integers
 from jaxdpbo.types import Algorithm, Query
 
-PAGE = report.ROOT / "docs" / "contributions.md"
+PAGE = Path(__file__).parent.parent / "docs" / "contributions.md"
 USERS, STEPS, DIMENSION, MU = 10_000, 25, 3, 1.0
 BATCH = DIMENSION + 1
 BOX = {"low": [-1.0] * DIMENSION, "high": [1.0] * DIMENSION}

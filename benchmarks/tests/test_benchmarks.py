@@ -241,7 +241,7 @@ def test_an_interval_covers_as_often_as_it_says():
 
 def test_options_are_tried_in_every_combination():
     assert common.grid(a=(1, 2), b=("x", "y")) == [{"a": a, "b": b} for a in (1, 2) for b in "xy"]
-    assert common.json_value({0.5: np.array([1, np.inf]), "n": np.int64(3)}) == {"0.5": [1.0, "inf"], "n": 3}
+    assert report.json_value({0.5: np.array([1, np.inf]), "n": np.int64(3)}) == {"0.5": [1.0, "inf"], "n": 3}
 
 
 def test_a_table_lines_up(capsys):

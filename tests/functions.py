@@ -14,6 +14,7 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 os.environ.setdefault("JAX_ENABLE_X64", "1")
@@ -22,10 +23,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks import report
 from jaxdpbo import separable
 
-PAGE, ENTRIES = report.ROOT / "docs" / "functions.md", report.ROOT / "docs" / "functions.json"
+ROOT = Path(__file__).parent.parent
+PAGE, ENTRIES = ROOT / "docs" / "functions.md", ROOT / "docs" / "functions.json"
 MODULES = (
     "jax.numpy", "jax.numpy.linalg", "jax.numpy.fft", "jax.nn", "jax.lax", "jax.lax.linalg", "jax.scipy.special",
     "jax.scipy.linalg", "jax.scipy.signal", "jax.scipy.fft", "jax.scipy.integrate", "jax.scipy.stats", "jax.random",

@@ -5,14 +5,14 @@ import importlib.util
 import itertools
 import json
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
 
+from benchmarks import report
 from benchmarks.search import enough_users
 
-DOCS = Path(__file__).parent.parent / "docs"
+DOCS = report.ROOT / "docs"
 TABLE = json.loads((DOCS / "results" / "bench_enough_users.json").read_text())
 SETTINGS = [*itertools.product(*TABLE["axes"].values())]
 SAMPLE = np.random.default_rng(0).choice(len(SETTINGS), 12, replace=False).tolist()

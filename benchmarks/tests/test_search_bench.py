@@ -37,13 +37,14 @@ PROBLEM = Problem("mixed", MIXED, _mixed, _draw, 4000, (0.0, 2.0), 8, False, {"x
 
 def test_lines_of_other_code_and_lines_cut_off_are_run_again(tmp_path, monkeypatch):
     monkeypatch.setattr(report, "REVISION", "now")
-    path = tmp_path / "cells.jsonl"
+    monkeypatch.setattr(report, "RESULTS", tmp_path)
+    path = report.folder("search") / "it.jsonl"
     cell = cells.Cell("mixed", searches.DEFAULT, "mu inf", 3)
     said = {"loss": 0.25, "method": "choice: why", "seconds": 2.0}
     lines = [json.dumps(cell._asdict() | said | {"revision": of}) for of in ("now", "before")]
     path.write_text("\n".join([*lines, lines[0][:-9]]))
     assert dict(cells._stored_runs(path)) == {cell: said}
-    assert cells.run(path, [cell], tmp_path, searches.run_cell) == {cell: said}
+    assert cells.run("it", [cell], searches.run_cell) == {cell: said}
     assert "about 0.0 hours for 1 of them" in cells._estimate({cell: said}, [cell, cell._replace(search="other")])
 
 

@@ -29,7 +29,7 @@ def run_small(folder, end):
     program = folder / "program.py"
     program.write_text(PROGRAM)
     environment = os.environ | UNOPTIMISED | {
-        "PYTHONPATH": str(report.ROOT), "JAX_PLATFORMS": "cpu", "NPROC": "16",
+        "PYTHONPATH": str(report.ROOT), "JAX_PLATFORMS": "cpu", "NPROC": "16", "JAX_ENABLE_X64": "0",
         "XLA_FLAGS": f"{UNOPTIMISED['XLA_FLAGS']} --xla_force_host_platform_device_count=4",
     }  # fmt: skip
     done = subprocess.run(

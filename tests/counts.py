@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks import prose, report
+import prose
 
 ROOT = Path(__file__).parent.parent
 BOUNDS = ("clip_norm", "radius", "gradient_bound")  # twice one of these is what replacing one user moves
@@ -252,8 +252,10 @@ def main() -> None:
     columns = {"here": counts(ROOT)}
     if arguments.checkout is not None:
         columns = {"there": counts(arguments.checkout.resolve())} | columns
-    rows = [[name, *(str(column[name]) for column in columns.values())] for name in columns["here"]]
-    report.print_table(["", *columns], rows)
+    width = max(map(len, columns["here"]))
+    print(f"{'':{width}}", *(f"{name:>8}" for name in columns))
+    for name in columns["here"]:
+        print(f"{name:{width}}", *(f"{column[name]:>8}" for column in columns.values()))
 
 
 if __name__ == "__main__":

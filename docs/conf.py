@@ -33,8 +33,7 @@ ROOT_PAGES = {"README": "index", "CHANGELOG": "changelog", "CONTRIBUTING": "cont
 FULL = {  # scripts/docs --full: a tutorial is run with more than it shows
     "tutorials/sklearn": ("n_iter=12", "n_iter=60"),
     "tutorials/optuna": ("evaluations=12", "evaluations=60"),
-    "tutorials/torch": ("steps=8", "steps=25"),
-    "tutorials/two_parties": ("steps=20", "steps=50"),
+    "many_users": ("steps=20", "steps=50"),
 }
 
 

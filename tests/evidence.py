@@ -1,4 +1,4 @@
-"""The counts of ``--full``: rows under results/, kept between runs, and docs/evidence.md, a line for each test."""
+"""The counts of ``--full``: rows under results/, kept between runs, and docs/test_counts.md, a line for each test."""
 
 import datetime
 import json
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
-ROWS, PAGE = ROOT / "results" / "evidence.json", ROOT / "docs" / "evidence.md"
+ROWS, PAGE = ROOT / "results" / "evidence.json", ROOT / "docs" / "test_counts.md"
 HEAD = """# Counts of the tests
 
 Read this page to see how often each statistical test repeated its trial. `scripts/test --full` writes the page: for

@@ -20,8 +20,8 @@ run_blocks = _load()
 
 
 def first_block(page: str, word: str) -> str:
-    """The source of the first block of a tutorial that holds a word."""
-    path = SOURCE.parent / "tutorials" / f"{page}.md"
+    """The source of the first block of a page that holds a word."""
+    path = SOURCE.parent / f"{page}.md"
     return next(block.source for block in run_blocks.blocks(path) if word in block.source)
 
 

@@ -15,7 +15,6 @@ import jaxdpbo
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "jaxdpbo"
 PAGES = sorted([*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "tutorials").glob("*.md"), *ROOT.glob("*.md")])
-PAGES.remove(ROOT / "CHANGELOG.md")  # says what names were
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 QUOTED = re.compile(r"(?<!`)(`{1,2})(?!`)([^`\n]+)\1(?!`)")
 NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*(\(.*\))?")

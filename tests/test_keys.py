@@ -291,8 +291,8 @@ except ModuleNotFoundError as error:
 del sys.modules["jaxdpbo"]
 key = pickle.loads(stored)
 import jax
-from jaxdpbo.privacy import _keys
-print(_keys.is_secret_kind(key), jax.random.bits(key, (2,), "uint32").tolist())
+from jaxdpbo.noise import keys
+print(keys.is_secret_kind(key), jax.random.bits(key, (2,), "uint32").tolist())
 """
     done = subprocess.run([sys.executable, "-c", source], cwd=ROOT, capture_output=True, text=True, check=True)
     missing, found = done.stdout.splitlines()

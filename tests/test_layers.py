@@ -23,7 +23,7 @@ EXTRAS = {
     "cryptography", "pyarrow", "dask", "ray", "pyspark", "apache_beam", "cloudpickle",
 }  # fmt: skip
 TOP_LEVEL = {
-    "pyproject.toml", "conftest.py", "README.md", "jaxdpbo", "tests", "benchmarks", "scripts", "docs", "LICENSE",
+    "pyproject.toml", "README.md", "jaxdpbo", "tests", "benchmarks", "scripts", "docs", "LICENSE",
     "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "CITATION.cff",
 }  # fmt: skip
 
@@ -94,7 +94,7 @@ def needs_benchmarks(source):
 
 def test_the_package_and_its_tests_import_no_benchmark():
     """An archive has none, and ``benchmarks/tests`` run elsewhere."""
-    files = [ROOT / "conftest.py", *modules(), *(ROOT / "tests").rglob("*.py")]
+    files = [*modules(), *(ROOT / "tests").rglob("*.py")]
     assert [str(path) for path in files if needs_benchmarks(path.read_text())] == []
     assert needs_benchmarks("def f():\n    from benchmarks import report")
     assert needs_benchmarks("import benchmarks.papers.location")

@@ -41,7 +41,7 @@ def test_an_oracle_imports_nothing_of_the_package(path):
         ("import jax.numpy as np", "jax"),
         ("from . import gp", "."),
         ("import importlib", "importlib"),
-        ("clipping = __import__('jaxdpbo').privacy.clipping", "__import__"),
+        ("clipping = __import__('jaxdpbo').noise.clipping", "__import__"),
         ("exec('import jaxdpbo')", "exec"),
     ],
 )

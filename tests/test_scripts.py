@@ -38,7 +38,7 @@ def test_an_unknown_device_is_refused_before_anything_runs(script, device):
 def test_an_unlisted_skip_fails_the_run(tmp_path, body, passes):
     (tmp_path / "test_it.py").write_text(f"import pytest\n\ndef test_it():\n    {body}\n")
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "conftest", "-c", os.devnull, "--rootdir", tmp_path, tmp_path],
+        [sys.executable, "-m", "pytest", "-p", "suite", "-c", os.devnull, "--rootdir", tmp_path, tmp_path],
         capture_output=True,
         text=True,
         env=os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"},

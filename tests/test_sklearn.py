@@ -163,7 +163,7 @@ def test_the_loss_is_chosen_by_what_the_estimator_can_do():
         losses.resolve_loss("auto", StandardScaler())
     with pytest.raises(ValueError, match="loss must be one of"):
         losses.resolve_loss("brier", MODEL)
-    with pytest.raises(ValueError, match=r"got the scorer 'roc_auc': docs/tutorials/scorers.md"):
+    with pytest.raises(ValueError, match=r"got the scorer 'roc_auc': docs/tutorials/sklearn.md"):
         losses.resolve_loss("roc_auc", MODEL)
     with pytest.raises(ValueError, match="loss_range must be given"):
         search(Ridge(), {"alpha": space.real(0.1, 1.0)}).fit(X, X[:, 0])

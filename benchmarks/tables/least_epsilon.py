@@ -55,13 +55,6 @@ def comparison() -> str:
     return table(HEADS, rows)
 
 
-def runs() -> str:
-    """The calls alone."""
-    problems = load_result(RESULT)["problems"]
-    rows = [_row(name, problem, way, summary) for name, problem in problems.items() for way, summary in _ways(problem)]
-    return table(HEADS, rows)
-
-
 def _ways(problem: dict) -> list[tuple[str, dict]]:
     names = {"least_epsilon": "`least_epsilon`"}
     return [(names.get(way, way), summary) for way, summary in problem["summary"].items() if "reached" in summary]
@@ -77,5 +70,4 @@ BLOCKS = {
     "bench_selection_prices": prices,
     "bench_selection_bounds": bounds,
     "bench_least_epsilon": comparison,
-    "bench_least_epsilon_runs": runs,
 }

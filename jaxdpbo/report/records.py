@@ -100,7 +100,7 @@ class Report:
         return self
 
     def registry(self, **entry: object) -> str:
-        """An entry in YAML for a registry of deployments, tier 3, see docs/tutorials/record.md.
+        """An entry in YAML for a registry of deployments, tier 3, see docs/budget.md.
 
         Args:
           entry: what the library cannot know: ``name``, ``data_curators`` (a list), ``intended_use``,

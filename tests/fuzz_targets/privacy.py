@@ -1,4 +1,4 @@
-"""Rows of ``jaxdpbo.privacy``: accounting, statements, keys and mechanisms."""
+"""Rows of accounting, guarantees, keys and mechanisms."""
 
 from fractions import Fraction
 from functools import partial

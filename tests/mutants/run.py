@@ -4,7 +4,7 @@
 command runs the tests that enter the changed function. It prints the survivors and the counts by package, and appends
 results to ``results/mutants/mutants.jsonl``. A mutant with a result runs again only after its function has changed.
 
-    scripts/test --mutants                     300 mutants; counts go to docs/evidence.md when all have a result
+    scripts/test --mutants                     300 mutants; counts go to docs/test_counts.md when all have a result
     scripts/test --mutants 300 --seed 7        300 others
     scripts/test --mutants 20 --only gdp       20 mutants of modules or functions with "gdp" in the name
     scripts/test --mutants --again             run survivors again, after you have added tests

@@ -424,4 +424,4 @@ def test_the_blocks_of_the_page_run(engines):
     blocks = run_blocks.blocks(page)
     for block in blocks:
         run_blocks.run(page, block)
-    assert len(blocks) == len(ENGINES) + 1
+    assert len(blocks) == len(ENGINES)

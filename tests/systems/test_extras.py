@@ -8,12 +8,13 @@ import page_blocks
 import pytest
 
 ROOT = Path(__file__).parent.parent.parent
-PAGES = {  # extra -> its tutorial, and a word of the first block about it
-    "beam": ("engines", "tables.beam"), "dask": ("engines", "tables.dask"), "demo": ("sklearn", "PrivateSearchCV"),
-    "diffprivlib": ("libraries", "diffprivlib"), "jax-privacy": ("libraries", "jax_privacy"),
-    "optuna": ("optuna", "private_study"), "plotting": ("first", "plotting"), "ray": ("engines", "tables.ray"),
-    "registry": ("record", "registry("), "silos": ("silos", "silos."), "sklearn": ("sklearn", "PrivateSearchCV"),
-    "spark": ("engines", "tables.spark"), "table": ("tables", "parquet"),
+ENGINES, SKLEARN = "tutorials/engines", ("tutorials/sklearn", "PrivateSearchCV")
+PAGES = {  # extra -> its page, and a word of the first block about it
+    "beam": (ENGINES, "tables.beam"), "dask": (ENGINES, "tables.dask"), "demo": SKLEARN,
+    "diffprivlib": ("tutorials/libraries", "diffprivlib"), "jax-privacy": ("tutorials/libraries", "jax_privacy"),
+    "optuna": ("tutorials/optuna", "private_study"), "plotting": ("start", "plotting"), "ray": (ENGINES, "tables.ray"),
+    "registry": ("budget", "registry("), "silos": ("tutorials/silos", "silos."), "sklearn": SKLEARN,
+    "spark": (ENGINES, "tables.spark"), "table": ("tutorials/tables", "parquet"),
 }  # fmt: skip
 EXAMPLES = {extra: page_blocks.first_block(*place) for extra, place in PAGES.items()} | {
     "accounting": "from jaxdpbo import accounting; print(accounting.dp_event(0.5, steps=4))",
@@ -41,9 +42,6 @@ ELSEWHERE = {
 }
 
 
-BESIDE = {"silos": "registry"}  # what a page has installed with its extra
-
-
 @pytest.fixture(scope="module")
 def base(tmp_path_factory):
     """The newest Python with the package alone."""
@@ -58,7 +56,6 @@ def test_every_extra_has_an_example():
 def test_a_user_of_an_extra_runs_what_its_page_shows(extra, base, tmp_path):
     if extra == "spark" and shutil.which("java") is None:
         pytest.skip("Spark needs Java")
-    extras = ",".join(filter(None, (extra, BESIDE.get(extra))))
-    python = environments.create(tmp_path / "venv", f"{ROOT}[{extras}]", python=base, beside=True)
+    python = environments.create(tmp_path / "venv", f"{ROOT}[{extra}]", python=base, beside=True)
     environments.run(python, "-c", EXAMPLES[extra], cwd=tmp_path, **environments.unoptimised(python))
     shutil.rmtree(tmp_path / "venv")  # some take gigabytes

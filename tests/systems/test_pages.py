@@ -1,6 +1,6 @@
 """Every Python block of README and of the pages runs alone, in a process for each page.
 
-Compiled without optimisations, since this is about names, arguments and errors. ``scripts/docs`` runs the tutorials as
+Compiled without optimisations, since this is about names, arguments and errors. ``scripts/docs`` runs the notebooks as
 their readers do.
 """
 
@@ -24,4 +24,4 @@ def test_the_blocks_of_a_page_run(path):
 
 
 def test_there_are_pages():
-    assert len(PAGES) > 15
+    assert len(PAGES) > 10

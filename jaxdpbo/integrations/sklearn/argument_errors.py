@@ -56,7 +56,7 @@ def _advice(name: str, value: Any) -> str:
     if name != "scoring":
         return ADVICE.get(name, "see help(PrivateSearchCV) for its arguments")
     loss = LOSS_OF.get(value) if isinstance(value, str) else None
-    usual = "loss=, by name or as (estimator, X, y) -> losses (n,), see docs/tutorials/scorers.md"
+    usual = "loss=, by name or as (estimator, X, y) -> losses (n,), see docs/tutorials/sklearn.md"
     spelling = usual if loss is None else f"loss={loss!r}"
     return f"a score is of all records at once, and each record needs a loss of its own: give {spelling}"
 

@@ -103,7 +103,7 @@ def resolve_loss(loss: type_aliases.Loss, estimator: Estimator) -> type_aliases.
     if loss in get_scorer_names():
         raise ValueError(
             f"loss must be {', '.join(map(repr, (AUTO, *LOSSES)))} or a function, got the scorer {loss!r}: "
-            "docs/tutorials/scorers.md lists losses for common scorers"
+            "docs/tutorials/sklearn.md lists losses for common scorers"
         )
     if checks.one_of("loss", loss, (AUTO, *LOSSES)) != AUTO:
         return loss

@@ -158,7 +158,7 @@ _skipped: list[str] = []
 
 
 def pytest_addoption(parser):
-    parser.addoption("--full", action="store_true", help="every count at its full size; writes docs/evidence.md")
+    parser.addoption("--full", action="store_true", help="every count at its full size; writes docs/test_counts.md")
 
 
 def pytest_ignore_collect(collection_path, config):

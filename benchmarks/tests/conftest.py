@@ -1,0 +1,3 @@
+"""The tests of the benchmarks, under the same rules as those of the package."""
+
+pytest_plugins = ["suite"]

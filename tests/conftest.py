@@ -1,0 +1,3 @@
+"""The tests of the package."""
+
+pytest_plugins = ["suite"]

@@ -109,7 +109,7 @@ def largest_move():
     """Replay on neighbours without noise: how far the mean gradient moves, over ``2 B / n``."""
     chosen = config(mu=np.inf)
     snapshot = compiled_steps.begin(dp_gd.algorithm, key(), chosen)
-    query = dp_gd.ask(key(), chosen, snapshot.state)
+    query = dp_gd.algorithm.ask(key(), chosen, snapshot.state)
     learn = jax.jit(lambda values: compiled_run.learn(dp_gd.algorithm, key(), chosen, snapshot, query, values))
     rng = np.random.default_rng(3)
     base = rng.normal(size=(1, DIMENSION, USERS))
@@ -150,7 +150,7 @@ def test_a_planted_clipping_bug_is_caught(monkeypatch, bug):
 def test_a_step_under_another_budget_releases_nothing():
     chosen = config()
     snapshot = compiled_steps.begin(dp_gd.algorithm, key(), chosen)
-    query = dp_gd.ask(key(), chosen, snapshot.state)
+    query = dp_gd.algorithm.ask(key(), chosen, snapshot.state)
     values = jnp.ones((1, DIMENSION, USERS))
     after, _ = compiled_run.learn(dp_gd.algorithm, key(), config(mu=MU / 2), snapshot, query, values)
     jax.tree.map(np.testing.assert_array_equal, after, snapshot)

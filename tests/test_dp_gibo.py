@@ -253,7 +253,7 @@ def test_users_with_bad_losses_count_as_zero_and_the_run_goes_on():
         np.asarray(seen[-1][0].state.public.theta),
         CLIP_NORM,
     )
-    np.testing.assert_allclose(seen[-1][5].gradient, expected, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(seen[-1][5].raw["gradient"], expected, rtol=1e-8, atol=1e-10)
 
 
 def test_infinite_budget_is_exactly_no_noise():
@@ -418,7 +418,9 @@ def test_adagrad_reads_the_private_gradients_alone_and_keeps_the_level():
     before, *_, after, info = steps_of(plain, records())[0]
     released = (before.state.public.theta - after.state.public.theta) / STEP_SIZE
     noise = deviation * jax.random.normal(seen[0][3], (DIMENSION,))
-    np.testing.assert_allclose(released, seen[0][5].gradient + noise, rtol=1e-8)  # before the optimizer: the same
+    np.testing.assert_allclose(
+        released, seen[0][5].raw["gradient"] + noise, rtol=1e-8
+    )  # before the optimizer: the same
 
 
 def test_a_long_float32_run_stays_finite(float32):

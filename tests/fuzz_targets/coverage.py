@@ -56,6 +56,9 @@ EXEMPT: dict[str, dict[str, str]] = {
     },
     "inside the rows of the drivers": {
         "drivers.execution": "check_execution set_options",
+        "drivers.loop": "loop_prepared options_for",
+        "drivers.scan": "scan_prepared",
+        "noise.guard": "guard_budget",
     },
     "inside the rows of the selections": {
         "accounting.selection": "exponent generating_function",
@@ -120,7 +123,7 @@ EXEMPT: dict[str, dict[str, str]] = {
             "begin_record begin_once begin_with_file note_step store_state record_release load_release make_subject "
             "expect_same_loss"
         ),
-        "drivers.methods": "make_problem sobol levels add_estimate has_private_range",
+        "drivers.methods": "sobol levels add_estimate has_private_range",
         "drivers.previews": "step_deviation few_users_note percent",
         "drivers.public_search": "propose",
         "drivers.proposals": "propose",

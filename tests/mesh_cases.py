@@ -6,7 +6,6 @@ Prints a line of JSON.
 import json
 import re
 import sys
-from importlib import import_module
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +16,7 @@ from option_groups import group_options
 from oracles import integers
 
 from jaxdpbo import drivers
-from jaxdpbo.drivers import sharding
+from jaxdpbo.drivers import scan, sharding
 from jaxdpbo.guarantee import assumptions
 from jaxdpbo.noise import clipping, keys
 
@@ -74,9 +73,9 @@ def at_default():
 def moved(data):
     """What passes from device to device in a run: shapes and operations."""
     case, data = protocol_cases.CASES["dp_gibo"], sharding.place_users(data)
-    run = import_module("jaxdpbo.drivers.scan")._scan  # its function hides the module
+    run = scan._scan
     with sharding.use_mesh(sharding.find_mesh(data)):
-        program = run.lower(case.algorithm, case.objective, key(), case.config(1.0), data).compile()
+        program = run.lower(case.algorithm, case.objective, data, case.config(1.0), key()).compile()
     return MOVED.findall(program.as_text())
 
 

@@ -87,7 +87,7 @@ def noises_of_whole_runs(count):
     @jax.jit
     @jax.vmap
     def run(one):
-        released, _, info = drivers.pure_run(dp_gd.algorithm, dp_gd.gradient_objective(loss), one, chosen, data)
+        released, _, info = drivers.pure_run(dp_gd.algorithm, dp_gd.gradient_objective(loss), data, chosen, one)
         return -jnp.diff(released.path, axis=0) / 1e-3 - info.raw["gradient"]
 
     return np.asarray(run(jax.random.split(key(5), count)))

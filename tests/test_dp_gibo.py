@@ -140,7 +140,7 @@ def measured_mu(count, noise):
     @jax.jit
     @functools.partial(jax.vmap, in_axes=(0, None))
     def total(one, slope):
-        path = drivers.pure_run(dp_gibo.algorithm, slope_times_place, one, chosen, jnp.stack([slope, 0.0 * slope]))[
+        path = drivers.pure_run(dp_gibo.algorithm, slope_times_place, jnp.stack([slope, 0.0 * slope]), chosen, one)[
             0
         ].path
         return (path[0, 0] - path[-1, 0]) / step_size
@@ -481,7 +481,7 @@ def test_example_4_1_reaches_the_maximum_likelihood_estimate(trials):
     def distance(seed, one):
         data_key, run_key = jax.random.split(jax.random.key(seed))
         data = 1 + jax.random.normal(data_key, (50, 5))
-        release, *_ = drivers.pure_run(dp_gibo.algorithm, half_square, run_key, one, data)
+        release, *_ = drivers.pure_run(dp_gibo.algorithm, half_square, data, one, run_key)
         minimiser = jnp.mean(data, axis=0)
         return jnp.linalg.norm(release.point - minimiser), jnp.linalg.norm(minimiser)
 

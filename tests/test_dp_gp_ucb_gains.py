@@ -218,7 +218,7 @@ def test_the_maximum_along_any_two_paths_is_within_the_bound():
             weight = weights @ (jnp.abs(jnp.asarray(lambdas[:, 0]) - point[0]) < 1e-6).astype(float)
             return jnp.clip((1 + weight * records) / 2, 0, 1)
 
-        state = drivers.pure_run(dp_gp_ucb.algorithm, gains, jax.random.key(0), chosen, records)[1].state
+        state = drivers.pure_run(dp_gp_ucb.algorithm, gains, records, chosen, jax.random.key(0))[1].state
         return jnp.max(state.raw.scores.low[0]), state.raw.utilities
 
     parted = 0

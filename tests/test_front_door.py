@@ -351,7 +351,7 @@ def test_a_preview_is_of_the_noise_that_a_run_has():
     """Steps of users without a gradient are noise alone: turned back, they have the deviation that was said."""
     config = local(USERS, SIDE, 0.5, 2)
     keys = jax.random.split(jax.random.key(0), 2000)
-    paths = jax.lax.map(lambda key: drivers.pure_run(dp_gibo.algorithm, nothing, key, config, RECORDS)[0].path, keys)
+    paths = jax.lax.map(lambda key: drivers.pure_run(dp_gibo.algorithm, nothing, RECORDS, config, key)[0].path, keys)
     moved = np.diff(np.asarray(paths)[:, :2, 0], axis=1)[:, 0] / 3.0
     inside = np.abs(moved) < 0.999
     gradients = np.sqrt(0.1) * moved[inside] / np.sqrt(1 - moved[inside] ** 2)

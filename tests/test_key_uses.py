@@ -239,7 +239,7 @@ def test_a_release_key_that_a_traced_function_closes_over_is_refused(trace):
 
 
 def test_a_key_that_is_an_argument_gives_fresh_noise_in_every_call():
-    release = jax.jit(lambda key, data: drivers.pure_run(ALGORITHM, OBJECTIVE, key, CONFIG, data)[0].point)
+    release = jax.jit(lambda key, data: drivers.pure_run(ALGORITHM, OBJECTIVE, data, CONFIG, key)[0].point)
     first, second, again = (release(key, DATA) for key in (KEY, keys.secret_key(), KEY))
     np.testing.assert_array_equal(first, again)
     assert np.any(np.asarray(first) != np.asarray(second))
@@ -271,7 +271,7 @@ STATE = ALGORITHM.init(KEY, CONFIG)
 TRAINED = models.logistic_regression(2), models.examples(jnp.asarray(DATA), jnp.arange(6) % 2)
 SETTINGS = dp_optim.settings(steps=2, batch=2, learning_rate=0.1, noise_multiplier=1.0, clip_norm=1.0)
 COMPILED = {
-    "scan": lambda key: scan._scan.trace(ALGORITHM, OBJECTIVE, key, CONFIG, DATA),
+    "scan": lambda key: scan._scan.trace(ALGORITHM, OBJECTIVE, DATA, CONFIG, key),
     "begin": lambda key: compiled_steps.begin.trace(
         CASES["random_search"].algorithm, key, CASES["random_search"].config(1.0)
     ),

@@ -88,7 +88,7 @@ def test_a_kernel_that_knows_the_noise_searches_better(trials):
 
 def search(given, config):
     key, table = given
-    return drivers.pure_run(po_gp_ucb.algorithm, output, key, config, table)[0].row
+    return drivers.pure_run(po_gp_ucb.algorithm, output, table, config, key)[0].row
 
 
 @pytest.mark.parametrize("junk", [np.nan, np.inf, -np.inf, 1e308])

@@ -54,7 +54,7 @@ def test_it_is_the_clipped_mean_and_gaussian_noise():
     inner = dp_gibo.config(users=USERS, steps=2, mu=jnp.inf, bounds=BOX, batch=2, noise="none", polish_steps=0)
     chosen = private_estimate.config(inner, users=USERS, mu=0.5, loss_range=(0.0, 0.3))
     algorithm = private_estimate.make_algorithm(dp_gibo.algorithm)
-    found = jax.jit(jax.vmap(lambda key: drivers.pure_run(algorithm, loss, key, chosen, RECORDS)[0]))(
+    found = jax.jit(jax.vmap(lambda key: drivers.pure_run(algorithm, loss, RECORDS, chosen, key)[0]))(
         jax.random.split(jax.random.key(1), 2000)
     )
     assert np.ptp(np.asarray(found.point), axis=0) == pytest.approx(0)

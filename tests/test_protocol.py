@@ -183,7 +183,7 @@ def maps_over_configs_and_keys(case, transform):
     data = jax.tree.map(jnp.asarray, RECORDS)
 
     def one(pair):
-        return drivers.pure_run(case.algorithm, case.objective, pair[0], pair[1], data)[0]
+        return drivers.pure_run(case.algorithm, case.objective, data, pair[1], pair[0])[0]
 
     mapped = jax.jit(transform(one))((keys, configs))
     for i, (seed, scale) in enumerate(zip(seeds, scales, strict=True)):
@@ -318,7 +318,7 @@ def test_no_value_of_any_user_makes_a_run_raise_or_release_nan(case, trials):
     for seed in range(trials("runs of an algorithm on values of any pattern", 64, 2048, 0)):
         table = jnp.asarray(of_any_pattern(rng, STEPS + 2, USERS))
         data = {"rows": rows, "table": table, "use_table": jnp.asarray(True)}
-        found, _, _ = scan._scan(case.algorithm, case.objective, key(seed), config, data)
+        found, _, _ = scan._scan(case.algorithm, case.objective, data, config, key(seed))
         if case.releases_values:
             found = found._replace(values=jnp.zeros(()))  # as measured
         assert not any(map(holds_nan, jax.tree.leaves(found)))

@@ -60,7 +60,7 @@ def _descent(name, module, objective, noise, clip_norm=0.5):
     )  # fmt: skip
 
     def total(key, slopes):
-        path = drivers.pure_run(module.algorithm, objective, key, chosen, slopes)[0].path
+        path = drivers.pure_run(module.algorithm, objective, slopes, chosen, key)[0].path
         return path[0, 0] - path[-1, 0]
 
     return Row(name, module.algorithm.privacy(chosen), lambda trials: simulate(total, *WORST, trials))
@@ -74,7 +74,7 @@ def _evaluations(noise):
 
     def total(key, losses):
         algorithm = private_evaluations.make_algorithm(gp_ucb.algorithm)
-        return jnp.sum(drivers.pure_run(algorithm, either_end, key, chosen, losses)[0].values)
+        return jnp.sum(drivers.pure_run(algorithm, either_end, losses, chosen, key)[0].values)
 
     def scores(trials):
         return simulate(total, np.array([9.0, 0.5]), np.array([-9.0, 0.5]), trials)
@@ -92,7 +92,7 @@ def _private_range():
 
     def total(key, slopes):
         algorithm = private_evaluations.make_algorithm(gp_ucb.algorithm)
-        released = drivers.pure_run(algorithm, slope_times_place, key, chosen, slopes)[0]
+        released = drivers.pure_run(algorithm, slope_times_place, slopes, chosen, key)[0]
         return jnp.sum(released.values) / released.high
 
     return Row(
@@ -130,7 +130,7 @@ def _gains(release):
     data = (np.ones((2, 2)), np.array([[0.0, 0.0], [1.0, 1.0]])) if release == "value" else GAINS
 
     def draw_release(key, gains):
-        result = drivers.pure_run(dp_gp_ucb.algorithm, gains_of_row, key, chosen, gains)[0]
+        result = drivers.pure_run(dp_gp_ucb.algorithm, gains_of_row, gains, chosen, key)[0]
         return {"row": result.row, "value": result.value}
 
     def ratio(outputs):
@@ -167,7 +167,7 @@ def _search(noise, shares, label=""):
     algorithm = private_search.make_algorithm(dp_gibo.algorithm, dp_gibo.set_start)
 
     def draw_release(key, slopes):
-        result = drivers.pure_run(algorithm, slope_times_place, key, chosen, slopes)[0]
+        result = drivers.pure_run(algorithm, slope_times_place, slopes, chosen, key)[0]
         low, high = jnp.min(result.points), jnp.max(result.points)
         return {
             "start": -jnp.sign(result.start[0]),
@@ -200,7 +200,7 @@ def _estimate():
     algorithm = private_estimate.make_algorithm(inner)
 
     def ratio(key, slopes):
-        result = drivers.pure_run(algorithm, slope_from_afar, key, chosen, slopes)[0]
+        result = drivers.pure_run(algorithm, slope_from_afar, slopes, chosen, key)[0]
         moved = (result.inner.path[0, 0] - result.inner.path[-1, 0]) / STEP_SIZE
         apart, deviation = 2 * 0.5 / USERS, 2 * 0.5 * math.sqrt(STEPS) / (USERS * mu)
         return moved * apart / deviation**2 + result.loss / USERS / private_estimate.estimate_deviation(chosen) ** 2

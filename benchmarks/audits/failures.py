@@ -51,7 +51,7 @@ def _worst_pair(number, variance):
     )  # fmt: skip
 
     def row_of(key, utilities):
-        return drivers.pure_run(dp_gp_ucb.algorithm, utility_of_row, key, chosen, utilities)[0].row
+        return drivers.pure_run(dp_gp_ucb.algorithm, utility_of_row, utilities, chosen, key)[0].row
 
     def scores(trials):
         drawn = simulate(row_of, np.array([900.0, -900.0]), np.array([-900.0, 900.0]), trials, together=False)
@@ -73,7 +73,7 @@ def _half_of_what_moves():
     )  # fmt: skip
 
     def value(key, gains):
-        return drivers.pure_run(dp_gp_ucb.algorithm, algorithms.either_end, key, chosen, gains)[0].value
+        return drivers.pure_run(dp_gp_ucb.algorithm, algorithms.either_end, gains, chosen, key)[0].value
 
     def scores(trials):
         return simulate(value, np.full(1, 1.25), np.full(1, 0.75), trials)
@@ -100,7 +100,7 @@ def _random_search_scores(trials):
     chosen = random_search.config(users=2, steps=4, bounds=[[0.0], [1.0]])
 
     def point(key, slopes):
-        return drivers.pure_run(random_search.algorithm, algorithms.slope_times_place, key, chosen, slopes)[0].point[0]
+        return drivers.pure_run(random_search.algorithm, algorithms.slope_times_place, slopes, chosen, key)[0].point[0]
 
     return simulate(point, np.array([-9.0, 1.0]), np.array([9.0, 1.0]), trials)
 
@@ -110,7 +110,7 @@ def _gp_ucb_scores(trials):
     chosen = gp_ucb.config(steps=3, noise_variance=0.01, candidates=algorithms.LINE)
 
     def point(key, gains):
-        released = drivers.pure_run(gp_ucb.algorithm, mean_gain_of_row, key, chosen, gains)[0]
+        released = drivers.pure_run(gp_ucb.algorithm, mean_gain_of_row, gains, chosen, key)[0]
         return released.point[0]
 
     drawn = simulate(point, np.array([[1.0, 0.0], [0.0, 0.5]]), np.array([[0.0, 1.0], [0.0, 0.5]]), trials)

@@ -32,7 +32,7 @@ def utility(point, data):
 
 def run(inputs, shared):
     (key, table), (config, candidates) = inputs, shared
-    release, end, _ = drivers.pure_run(dp_gp_ucb.algorithm, utility, key, config, (candidates, table))
+    release, end, _ = drivers.pure_run(dp_gp_ucb.algorithm, utility, (candidates, table), config, key)
     return release, end.state.raw.utilities
 
 

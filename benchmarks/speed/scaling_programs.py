@@ -213,9 +213,9 @@ def _scan_program(algorithm, objective, config, data, seeds=0):
     """One run, the program of ``run_scan``; with ``seeds`` so many, one after the other, as ``sweep`` has them."""
     run = partial(drivers.pure_run, algorithm, objective)
     if not seeds:
-        return Program(jax.jit(run), (jax.random.key(0), config, data))
+        return Program(jax.jit(run), (data, config, jax.random.key(0)))
 
-    def run_all(keys, config, data):
-        return jax.lax.map(lambda key: run(key, config, data)[0], keys)
+    def run_all(data, config, keys):
+        return jax.lax.map(lambda key: run(data, config, key)[0], keys)
 
-    return Program(jax.jit(run_all), (jax.random.split(jax.random.key(0), seeds), config, data))
+    return Program(jax.jit(run_all), (data, config, jax.random.split(jax.random.key(0), seeds)))

@@ -434,7 +434,7 @@ def test_trap_29_the_same_noise_on_two_releases(monkeypatch, noise):
     config = twice(noise)
 
     def difference(key, slopes):
-        path = drivers.pure_run(dp_gd.algorithm, turning, key, config, slopes)[0].path[:, 0]
+        path = drivers.pure_run(dp_gd.algorithm, turning, slopes, config, key)[0].path[:, 0]
         return path[0] - 2 * path[1] + path[2]
 
     row = audits.Row(

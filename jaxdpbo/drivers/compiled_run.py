@@ -71,7 +71,7 @@ def _total(
 
 
 def pure_run(
-    algorithm: Algorithm, objective: Objective, key: jax.Array, config: Config, data: Data
+    algorithm: Algorithm, objective: Objective, data: Data, config: Config, key: jax.Array
 ) -> tuple[Any, result.Snapshot, Any]:
     """Run an algorithm as a pure function: for ``jax.jit``, ``jax.vmap`` and ``jax.lax.map`` over keys, configs, data.
 
@@ -84,7 +84,7 @@ def pure_run(
     ...     return jnp.square(data - point[0])
     >>> config = random_search.config(users=3, steps=2, batch=1, bounds=[(0.0, 1.0)])
     >>> def point(key):
-    ...     return drivers.pure_run(random_search.algorithm, losses, key, config, jnp.ones(3))[0].point
+    ...     return drivers.pure_run(random_search.algorithm, losses, jnp.ones(3), config, key)[0].point
     >>> jax.vmap(point)(jax.random.split(jax.random.key(0), 4)).shape
     (4, 1)
 

@@ -125,7 +125,7 @@ def expect_host(driver: str, key: Any) -> None:
     if isinstance(key, Tracer):
         raise RuntimeError(
             f"{driver} runs on the host and cannot be traced: under jit, vmap or grad call "
-            "drivers.pure_run(algorithm, objective, key, config, data)"
+            "drivers.pure_run(algorithm, objective, data, config, key)"
         )
     keys.refuse_trace("the key of a run")
 

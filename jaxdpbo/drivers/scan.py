@@ -108,7 +108,7 @@ def scan_prepared(
     if ledger is not None:
         ledger = check_recording(ledger)
         with sharding.use_mesh(devices):  # a failed trace costs nothing
-            like, _, _ = _scan.eval_shape(algorithm, objective, key, config, data)
+            like, _, _ = _scan.eval_shape(algorithm, objective, data, config, key)
         subject = recorded_run.make_subject(objective, data, config.users)
         charge = _charge(ledger, algorithm, config, guarantee, subject, checkpointed)
         stored = recorded_run.load_release(charge, like)
@@ -117,7 +117,7 @@ def scan_prepared(
             return result.Run(result.name_params(result.to_numpy(stored), config), guarantee, note=note)
     with sharding.use_mesh(devices):
         if checkpointed is None:
-            released, end, info = _scan(algorithm, objective, key, config, data)
+            released, end, info = _scan(algorithm, objective, data, config, key)
         else:
             released, end, info = checkpoints.finish(checkpointed, algorithm, objective, config, data)
     result.raise_on_failed_factorisation(info, end if ledger is None else None)

@@ -193,7 +193,7 @@ def _one_run(algorithm: Algorithm, objective: Objective) -> Callable[[Any, Any],
     def run(pair, shared):
         (row, key), (configs, data) = pair, shared
         config = jax.tree.map(lambda leaf: leaf[row], configs)
-        release, _, info = compiled_run.pure_run(algorithm, objective, key, config, data)
+        release, _, info = compiled_run.pure_run(algorithm, objective, data, config, key)
         failed = info.factorisation_failed
         return release, jnp.zeros((), bool) if failed is None else jnp.any(failed)
 

@@ -142,7 +142,7 @@ def _block_regrets(s, problem, chosen, aware, keys, start):
 def simple_regret(inputs: Any, shared: None) -> jax.Array:
     """The simple regret ``(T,)`` of one run."""
     key, config, truth, seen = inputs
-    _, end, _ = drivers.pure_run(po_gp_ucb.algorithm, curator_tables.output, key, config, seen)
+    _, end, _ = drivers.pure_run(po_gp_ucb.algorithm, curator_tables.output, seen, config, key)
     return jnp.max(truth) - jax.lax.cummax(truth[end.state.raw.rows])
 
 

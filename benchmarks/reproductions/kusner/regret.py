@@ -257,7 +257,7 @@ def release_function(algorithm, objective):
 
     def run(inputs, shared):
         (key, table), (config, candidates) = inputs, shared
-        return drivers.pure_run(algorithm, objective, key, config, (candidates, table))[0].row
+        return drivers.pure_run(algorithm, objective, (candidates, table), config, key)[0].row
 
     return run
 
@@ -301,7 +301,7 @@ def descents(s, name, problem, splits, keys, users):
 def descent(loss):
     def run(inputs, config):
         key, data = inputs
-        point = drivers.pure_run(dp_gibo.algorithm, loss, key, config, data)[0].point
+        point = drivers.pure_run(dp_gibo.algorithm, loss, data, config, key)[0].point
         return jnp.mean(loss(point, data))
 
     return run

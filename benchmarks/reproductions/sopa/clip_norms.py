@@ -105,7 +105,7 @@ def regret(loss: Any, box: np.ndarray, inputs: Any, data: Any) -> dict[str, jax.
     def mean_loss(theta):
         return jnp.mean(loss(theta, data))
 
-    release = drivers.pure_run(dp_gibo.algorithm, loss, key, config, data)[0]
+    release = drivers.pure_run(dp_gibo.algorithm, loss, data, config, key)[0]
     best = lowest_loss(mean_loss, box, config.theta0)
     return {"regret": (mean_loss(release.point) - best) / (mean_loss(config.theta0) - best)}
 

@@ -83,7 +83,7 @@ def main(seeds: range | None = None, quick: bool = False) -> None:
 def run(inputs, records):
     """One run and the raw quantities of the figure (the records are simulated)."""
     key, config = inputs
-    release, _, info = drivers.pure_run(dp_gibo.algorithm, location.loss, key, config, records)
+    release, _, info = drivers.pure_run(dp_gibo.algorithm, location.loss, records, config, key)
     best = location.minimiser(records)
     path = release.path
 

@@ -128,14 +128,14 @@ def draw_records(key, users):
 def run_gibo(inputs, drawn):
     key, config = inputs
     (data, best), loss = drawn, huber_regression.loss
-    release, _, info = drivers.pure_run(dp_gibo.algorithm, loss, key, config, data)
+    release, _, info = drivers.pure_run(dp_gibo.algorithm, loss, data, config, key)
     return path_quantities(config, release.path, info, data, best)
 
 
 def run_descent(inputs, drawn):
     key, config = inputs
     (data, best), gradients = drawn, dp_gd.gradient_objective(huber_regression.loss)
-    release, _, info = drivers.pure_run(dp_gd.algorithm, gradients, key, config, data)
+    release, _, info = drivers.pure_run(dp_gd.algorithm, gradients, data, config, key)
     return path_quantities(config, release.path, info, data, best)
 
 

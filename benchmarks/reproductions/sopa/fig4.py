@@ -131,7 +131,7 @@ def main(seeds: range | None = None, quick: bool = False) -> None:
 def run_ucb(inputs, drawn):
     """``curve (T,)``: the least mean loss so far."""
     key, config = inputs
-    _, _, info = drivers.pure_run(gp_ucb.algorithm, gp_regression.loss, key, config, drawn[0])
+    _, _, info = drivers.pure_run(gp_ucb.algorithm, gp_regression.loss, drawn[0], config, key)
     return {"curve": jnp.minimum.accumulate(info.raw["value"][:, 0])}
 
 

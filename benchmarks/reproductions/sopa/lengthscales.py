@@ -88,7 +88,7 @@ def run_gibo(inputs, drawn):
     noise_key, key = jax.random.split(key)
     data = noisy.Data(records, noise_key, *noise)
     config = dataclasses.replace(config, theta0=start)
-    release, end, info = drivers.pure_run(dp_gibo.algorithm, OBJECTIVE, key, config, data)
+    release, end, info = drivers.pure_run(dp_gibo.algorithm, OBJECTIVE, data, config, key)
     points = common.answers(release.path)
     asked = end.state.public.points.reshape(config.steps, config.batch, -1) - release.path[:-1, None]
     return {

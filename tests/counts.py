@@ -1,84 +1,66 @@
-"""`scripts/counts [CHECKOUT]`: size and plainness of the package, in this checkout and, optionally, in another."""
+"""`scripts/counts [CHECKOUT]`: the package by room, and how far a loss and a step of DP-GIBO travel in it.
+
+Also of another checkout, such as an older commit's.
+"""
 
 import argparse
 import ast
+import io
 import json
-import statistics
 import subprocess
 import sys
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
-import prose
-
 ROOT = Path(__file__).parent.parent
 BOUNDS = ("clip_norm", "radius", "gradient_bound")  # twice one of these is what replacing one user moves
-# Which files of the package a call of minimize enters before the noise; and, of these, which users' losses pass:
-# those on the stack where the objective is evaluated for the run, and those entered from there on. Its walk: the files
-# of the functions called from there on, one stay for all calls in a row of one file.
-ENTERED = """
+WATCH = """
 import json, sys
 from pathlib import Path
+import jax
 import jax.numpy as jnp
 import jaxdpbo
-package, entered, passed, walk, drawn = Path(jaxdpbo.__file__).parent, set(), set(), [], []
-def enter(frame, *places):
-    if frame.f_code.co_filename.startswith(str(package)):
-        for files in places:
-            files.add(frame.f_code.co_filename)
+package, walk = str(Path(jaxdpbo.__file__).parent), []
 def watch(frame, event, _):
-    if event == "call" and not drawn:
-        enter(frame, entered, passed)
-        file = frame.f_code.co_filename
-        if file.startswith(str(package)) and walk[-1:] != [file]:
+    file = frame.f_code.co_filename
+    if event == "call" and walk[-1:] != ["noise is drawn"]:
+        if file.startswith(package) and walk[-1:] != [file]:
             walk.append(file)
-        drawn.extend(["now"] if frame.f_code.co_name in ("rounded_gaussian", "discrete_gaussian") else [])
+        if frame.f_code.co_name in STOP:
+            walk.append("noise is drawn")
+"""
+# From where the objective of a run is evaluated to the noise; a stay is all calls in a row of one file.
+LOSS = """
+STOP = "rounded_gaussian", "discrete_gaussian"
 def loss(point, data):
-    if not drawn:
-        passed.clear()
+    if walk[-1:] != ["noise is drawn"]:
         walk.clear()
-        frame = sys._getframe()
-        while frame := frame.f_back:
-            enter(frame, passed)
     return jnp.sum((data - point) ** 2, axis=1)
 sys.setprofile(watch)
 jaxdpbo.minimize(loss, jnp.ones((50, 3)), [[0, 0, 0], [6, 6, 6]], mu=1.0)
 sys.setprofile(None)
-print(json.dumps([len(entered), len(passed), len(walk), len(set(walk))]))
+print(json.dumps([len(walk) - 1, len(set(walk)) - 1]))
 """
-
-# Past participles that a function's name may end in, but none that is an imperative as well, such as "read" and "cut"
-WORDS = """
-added agreed allowed answered applied asked begun bounded built calibrated called carried changed charged checked chosen
-clipped closed computed conditioned converted counted curated decoded described designed divided dominated done
-drained drawn encoded entered estimated evaluated exhausted expected explained failed filled finished fitted fixed
-floored folded found framed gained given grouped guarded held hidden indexed inferred joined kept known located
-locked logged looked lost made marked masked measured mixed moved named noised noted numbered observed opened
-projected ordered padded parsed perturbed placed planned predicted prepared proposed published quantised ranked reached
-rebuilt recorded reduced refined refitted refused refuted rejected released repaired replayed responded resumed
-returned rewritten rounded routed scored searched seeded seen selected sent served shared shown signed silenced
-snapped sorted spent squared staged standardised standardized started stated stored suggested summed swapped taken told
-traced trained transformed tuned turned typed unbounded undominated unsatisfied unseen used verified whitened
-wrapped written
+STEP = """
+STOP = ()
+algorithm = jaxdpbo.dp_gibo.algorithm
+config = jaxdpbo.dp_gibo.config(users=50, steps=3, mu=1.0, bounds=[(0, 6)] * 3)
+def step(key):
+    state, memory = algorithm.init(key, config), algorithm.remember(config, 50)
+    query = algorithm.ask(key, config, state)
+    total, _ = algorithm.contribute(config, query, memory, jnp.ones((len(query.points), 50), query.points.dtype))
+    return algorithm.tell(config, state, query, algorithm.perturb(key, config, query, total.whole))
+sys.setprofile(watch)
+jax.eval_shape(step, jax.random.key(0))
+sys.setprofile(None)
+print(json.dumps([len(walk), len(set(walk))]))
 """
-PARTICIPLES = frozenset(WORDS.split())
-PREPOSITIONS = ("of", "over", "beside", "under", "within", "at", "from", "by", "on", "with", "to")
-CONVERSIONS = ("to", "from")  # `to_X` and `from_X` are Python's own words for a conversion
-PREDICATES = ("is", "has", "are")  # `is_checked` asks a question
-KEPT = ("by_person",)  # an entry point
 
 
 def functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     """All of a module, nested ones included."""
     return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
-
-
-def length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    """Lines, without the docstring."""
-    first = function.body[0]
-    documented = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
-    docstring_lines = (first.end_lineno or 0) - first.lineno + 1 if documented else 0
-    return (function.end_lineno or 0) - function.lineno + 1 - docstring_lines
 
 
 BRANCHES = (
@@ -97,55 +79,6 @@ def complexity(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     return 1 + sum(isinstance(node, BRANCHES) for node in nodes) + operands
 
 
-def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.arg]:
-    """Without ``self``."""
-    arguments = function.args
-    starred = [argument for argument in (arguments.vararg, arguments.kwarg) if argument is not None]
-    every = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *starred)
-    return [argument for argument in every if argument.arg not in ("self", "cls")]
-
-
-def public_functions(tree: ast.Module) -> Iterator[ast.FunctionDef]:
-    """Public functions and methods, ``__init__`` and ``__call__`` included; not functions inside a function."""
-    waiting = list(tree.body)
-    while waiting:
-        node = waiting.pop(0)
-        if isinstance(node, ast.ClassDef):
-            waiting += node.body
-        elif isinstance(node, ast.FunctionDef) and (not node.name.startswith("_") or node.name.startswith("__")):
-            yield node
-
-
-def any_names(trees: list[ast.Module]) -> set[str]:
-    """``Any``, and every alias of it: ``Name: TypeAlias = Any``, of an alias too."""
-    names, before = {"Any"}, 0
-    pairs = [
-        (node.target, node.value) if isinstance(node, ast.AnnAssign) else (node.targets[0], node.value)
-        for tree in trees
-        for node in tree.body
-        if isinstance(node, ast.Assign | ast.AnnAssign)
-    ]
-    while len(names) > before:
-        before = len(names)
-        for target, value in pairs:
-            if isinstance(target, ast.Name) and isinstance(value, ast.Name) and value.id in names:
-                names.add(target.id)
-    return names
-
-
-def any_share(package: Path) -> float:
-    """The share of parameters of public functions that are annotated ``Any``, alone or in a union, or by an alias."""
-    trees = [ast.parse(path.read_text()) for path in package.rglob("*.py")]
-    names = any_names(trees)
-    annotations = [
-        ast.unparse(parameter.annotation) if parameter.annotation else "Any"
-        for tree in trees
-        for function in public_functions(tree)
-        for parameter in parameters(function)
-    ]
-    return sum(bool(names & set(text.strip("'").split(" | "))) for text in annotations) / len(annotations)
-
-
 def doubles_a_bound(node: ast.AST) -> bool:
     """Whether it is twice a bound on one user, such as ``2.0 * config.clip_norm``: a sensitivity written out."""
     if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
@@ -162,100 +95,57 @@ def computes_a_sensitivity(tree: ast.Module) -> bool:
     return named or any(map(doubles_a_bound, ast.walk(tree)))
 
 
-def is_participle(name: str) -> bool:
-    """Whether a function's name ends in a past participle: ``shown``, ``given_back``; ``is_shown`` does not count."""
-    words = name.strip("_").split("_")
-    if words[0] in PREDICATES:
-        return False
-    if len(words) > 1 and words[-1] in (*PREPOSITIONS, "back", "out", "off", "once", "down"):
-        words = words[:-1]
-    return words[-1] in PARTICIPLES
+def lines(text: str) -> tuple[int, int, int]:
+    """Lines of code, of docstrings, and with a comment; blank lines count nowhere."""
+    documented: set[int] = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
+            first = node.body[0]
+            documented |= set(range(first.lineno, (first.end_lineno or 0) + 1))
+    tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
+    comments = {token.start[0] for token in tokens if token.type == tokenize.COMMENT}
+    blank = (tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER, tokenize.COMMENT)
+    code = {number for token in tokens if token.type not in blank for number in range(token.start[0], token.end[0] + 1)}
+    return len(code - documented), len(documented), len(comments)
 
 
-def is_prepositional(name: str) -> bool:
-    """Whether a name begins or ends with a preposition: ``costs_of``, ``over``; the conversion ``to_jax`` does not."""
-    words = name.strip("_").split("_")
-    if name in KEPT or words[0] in PREDICATES:
-        return False
-    conversion = len(words) > 1 and words[0] in CONVERSIONS
-    return words[-1] in PREPOSITIONS or (words[0] in PREPOSITIONS and not conversion)
+def rooms(root: Path) -> dict[str, list[int]]:
+    """Files, lines of code, docstrings and comments of each room, the largest first; and of all."""
+    found: dict[str, list[int]] = {}
+    for file in (root / "jaxdpbo").rglob("*.py"):
+        room = file.relative_to(root / "jaxdpbo").parts[0].removesuffix(".py")
+        for name in ("all", room):
+            row = (1, *lines(file.read_text()))
+            found[name] = [sum(pair) for pair in zip(found.get(name, [0] * 4), row, strict=True)]
+    return dict(sorted(found.items(), key=lambda item: -item[1][1]))
 
 
-def quantile(values: list[int], share: float) -> int:
-    """The least of ``values`` that at least this share of them does not exceed."""
-    return sorted(values)[min(int(share * len(values)), len(values) - 1)]
+def walked(root: Path, code: str) -> tuple[int, int]:
+    """Stays and files of a watched program, in a process of its own."""
+    done = subprocess.run([sys.executable, "-c", WATCH + code], cwd=root, check=True, capture_output=True, text=True)
+    stays, files = json.loads(done.stdout)
+    return stays, files
 
 
-def counts(root: Path) -> dict[str, object]:
-    """Of the checkout at ``root``."""
-    files = sorted((root / "jaxdpbo").rglob("*.py"))
-    trees = {file: ast.parse(file.read_text()) for file in files}
-    lines = [len(file.read_text().splitlines()) for file in files]
-    all_functions = [function for tree in trees.values() for function in functions(tree)]
-    lengths, many = list(map(length, all_functions)), [len(parameters(function)) for function in all_functions]
-    paths = list(map(complexity, all_functions))
-    alone = [sys.executable, "-c", ENTERED]
-    done = subprocess.run(alone, cwd=root, check=True, capture_output=True, text=True)
-    entered, passed, stays, places = json.loads(done.stdout)
-    pages = prose.rates(path.read_text() for path in prose.pages(root))
-    documented = prose.rates(map(prose.docstrings, files))
-    return {
-        "modules": len(files),
-        "modules of at most 400 lines, %": round(100 * sum(count <= 400 for count in lines) / len(files), 1),
-        "longest module, lines": max(lines),
-        "functions": len(all_functions),
-        "lines of a function: median": statistics.median(lengths),
-        "lines of a function: 90th percentile": quantile(lengths, 0.9),
-        "lines of a function: most": max(lengths),
-        "functions over 80 lines": sum(count > 80 for count in lengths),
-        "functions of complexity over 15": sum(count > 15 for count in paths),
-        "complexity: most": max(paths),
-        "parameters: median": statistics.median(many),
-        "parameters: most": max(many),
-        "functions of more than 12 parameters": sum(count > 12 for count in many),
-        "Any, % of public parameters, aliases resolved": round(100 * any_share(root / "jaxdpbo"), 1),
-        "functions named by a participle": sum(is_participle(function.name) for function in all_functions),
-        "functions named by a preposition": sum(is_prepositional(function.name) for function in all_functions),
-        "pages: words": pages[0],
-        "pages: it, that, which, what, one, whose, per thousand": round(pages[1], 1),
-        "pages: you, per thousand": round(pages[2], 1),
-        "docstrings: words": documented[0],
-        "docstrings: it, that, which, what, one, whose, per thousand": round(documented[1], 1),
-        "lines of executable examples": sum(file.read_text().count(">>> ") for file in files),
-        "lines of README.md": len((root / "README.md").read_text().splitlines()),
-        "files that compute a sensitivity": sum(map(computes_a_sensitivity, trees.values())),
-        "files that minimize enters before the noise": entered,
-        "of these, files that users' losses pass": passed,
-        "walk of users' losses to the noise: stays": stays,
-        "walk of users' losses to the noise: files": places,
-        "walk of users' losses to the noise: returns": stays - places,
-    }
+def print_counts(root: Path) -> None:
+    """Print the table of a checkout."""
+    print(f"{'room':20} {'files':>6} {'code':>7} {'docstrings':>11} {'comments':>9}")
+    for name, (files, code, documented, comments) in rooms(root).items():
+        print(f"{name:20} {files:6} {code:7} {documented:11} {comments:9}")
+    stays, files = walked(root, LOSS)
+    print(f"a user's loss, to the noise: {stays} stays, {files} rooms and files, {stays - files} returns")
+    print(f"a step of DP-GIBO: {walked(root, STEP)[1]} files")
 
 
 def main() -> None:
-    """Print both."""
+    """Print the counts of this checkout, after those of another."""
     parser = argparse.ArgumentParser(prog="scripts/counts", description=__doc__)
-    parser.add_argument(
-        "checkout", nargs="?", type=Path, help="another checkout to compare with, such as an older commit's"
-    )
-    parser.add_argument("--names", action="store_true", help="list functions with a participle or preposition as name")
-    parser.add_argument("--prose", action="store_true", help='list the rates of pointing words and of "you", by file')
+    parser.add_argument("checkout", nargs="?", type=Path, help="another checkout")
     arguments = parser.parse_args()
-    if arguments.prose:
-        return prose.print_rates(ROOT)
-    if arguments.names:
-        for file in sorted((ROOT / "jaxdpbo").rglob("*.py")):
-            for function in functions(ast.parse(file.read_text())):
-                if is_participle(function.name) or is_prepositional(function.name):
-                    print(f"{file.relative_to(ROOT)}:{function.lineno}: {function.name}")
-        return
-    columns = {"here": counts(ROOT)}
-    if arguments.checkout is not None:
-        columns = {"there": counts(arguments.checkout.resolve())} | columns
-    width = max(map(len, columns["here"]))
-    print(f"{'':{width}}", *(f"{name:>8}" for name in columns))
-    for name in columns["here"]:
-        print(f"{name:{width}}", *(f"{column[name]:>8}" for column in columns.values()))
+    for root in (arguments.checkout, ROOT):
+        if root is not None:
+            print(root.resolve())
+            print_counts(root.resolve())
 
 
 if __name__ == "__main__":

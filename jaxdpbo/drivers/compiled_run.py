@@ -54,6 +54,7 @@ def _total(
     """The total of all users, its (refined) query, the users' memory, and the key for the noise."""
     types.check_values(values, *jnp.shape(values)[:-1], users=config.users)
     if query.survey is not None:
+        # In every step, with a survey or not: the program alone knows which, and no key may serve two draws.
         key, refine_key = jax.random.split(key)
 
         def refine() -> Query:

@@ -195,21 +195,21 @@ def _run_on_record(
     for t in _steps(setup, before):
         ask_key, tell_key = compiled_steps.step_keys(setup.loop_key, t)
         replayed = t < len(record.publics)
-        if replayed and not jax.tree.leaves((before.state.raw, before.memory)):
+        if replayed and not jax.tree.leaves((before.state.raw, before.memory)):  # the record holds all of the step
             before = _replay_step(before, record.publics[t])
             continue
         try:
             query = compiled_steps.ask(algorithm, ask_key, config, before.state)
             values = users.evaluate(tell_key, before, query)
-            if replayed and algorithm.contribute is not None:  # a released step draws no noise again
+            if replayed and algorithm.contribute is not None:  # users remember again; released, so no noise is drawn
                 memory = users.recall(before, query, values)
                 before = _replay_step(before._replace(memory=memory), record.publics[t])
                 continue
-            if not replayed:
+            if not replayed:  # on disk before any noise is drawn: a crash from here on ends the run
                 record = recorded_run.note_step(record, f"step {t}")
             after, info = users.learn(tell_key, before, query, values)
             result.raise_on_failed_factorisation(info, None)
-            if replayed:
+            if replayed:  # raw values are learnt again, without noise; what is public comes from the record
                 after = _replay_step(after, record.publics[t])
             else:
                 record = recorded_run.store_state(record, before.state.public if t else None, after.state.public)

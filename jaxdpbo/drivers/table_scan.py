@@ -82,7 +82,7 @@ class TableUsers:
         """Add noise to the total and update the state. A step with a survey scans the table once more."""
         algorithm, config = self._algorithm, self._config
         if query.survey is not None:
-            key, refine_key = jax.random.split(key)
+            key, refine_key = jax.random.split(key)  # as ``compiled_run`` splits: releases are equal to the bit
             if _surveys(query):
                 query = _refine(algorithm, refine_key, config, query, whole)
                 whole = self._scan_after_draw(self._queries(before, query))

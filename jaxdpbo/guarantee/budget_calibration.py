@@ -97,6 +97,8 @@ def _calibrate(
     guarantee = guarantee.to_dp(delta)
     if all(kind == "gaussian" for _, kind, _ in guarantee.stages):  # the implied level is the whole epsilon
         return config, guarantee
+    # The grid of exact noise rounds each part of a budget, so epsilon need not rise with the level. A config is kept
+    # only if its own guarantee is within the budget; where epsilon is not monotone, some budget is left unspent.
     low, high = budget.mu, math.inf  # the highest level tried that fits, and the lowest that does not
     for _ in range(MAX_TRIALS):
         level = 2 * low if math.isinf(high) else math.sqrt(low * high)

@@ -107,6 +107,8 @@ def quantise(vectors: jax.Array, clip_norm: jax.Array, radius: jax.Array) -> jax
 
 def reach(radius: Real, dimension: int, dtype: DTypeLike) -> Real:
     """Return the radius ``()`` to scale vectors to before rounding to integers of norm at most ``radius``."""
+    # Rounding moves each coordinate by half at most, so a vector by sqrt(d) / 2; float32 errs in the norm and in the
+    # product by less than 2^-16. Without either margin a vector could end beyond the radius that the noise pays for.
     return (radius.astype(dtype) - dimension**0.5 / 2) * (1 - 2.0**-16)
 
 

@@ -86,7 +86,7 @@ def sum_clipped_losses(
     moved = parts != losses
     if budget.noise == "exact":
         scaled = jnp.rint((parts - middle) / half * jnp.asarray(budget.radius, half.dtype)).astype(jnp.int32)
-        parts = jnp.clip(scaled, -budget.radius, budget.radius)
+        parts = jnp.clip(scaled, -budget.radius, budget.radius)  # floats may round a unit beyond; noise pays for none
     if present is not None:
         parts, moved = jnp.where(present[None], parts, 0), moved & present[None]
     clipped = jnp.sum(moved, axis=1)

@@ -268,12 +268,6 @@ def is_wide(leaf: Any) -> bool:
     return isinstance(leaf, wide_integers.Wide)
 
 
-class Flag(NamedTuple):
-    """The only public field of an ``Info``."""
-
-    factorisation_failed: Any
-
-
 def _surveys(query: Query) -> bool:
     return query.survey is not None and bool(query.survey)
 
@@ -323,7 +317,7 @@ _refine = jax.jit(
 
 @partial(jax.jit, static_argnums=0)
 def _finish(algorithm: Algorithm, key: jax.Array, config: Any, state: Any, query: Query, whole: Any) -> Any:
-    """The state after a step, and the only field of its ``Info`` that is public."""
+    """The state after a step, and its ``Info`` without what is raw."""
     assert algorithm.perturb is not None
     after = algorithm.tell(config, state, query, algorithm.perturb(key, config, query, whole.whole))
-    return after, Flag(result.check_info(algorithm.inform(config, query, whole)).factorisation_failed)
+    return after, result.check_info(algorithm.inform(config, query, whole))._replace(raw={})

@@ -255,4 +255,4 @@ def _learn(algorithm: Algorithm, key: jax.Array, config: Any, state: Any, query:
     noised = iter(jax.tree.leaves(total.whole, is_leaf=table_scan.is_wide))
     leaves = [next(noised) if table_scan.is_wide(leaf) else leaf for leaf in leaves]
     after = algorithm.tell(config, state, query, jax.tree.unflatten(tree, leaves))
-    return after, table_scan.Flag(result.check_info(algorithm.inform(config, query, total)).factorisation_failed)
+    return after, result.check_info(algorithm.inform(config, query, total))._replace(raw={})

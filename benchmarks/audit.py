@@ -4,6 +4,7 @@ docs/results/audit.json has all rows with 100,000 trials, and the time they took
 """
 
 import argparse
+import math
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -91,9 +92,13 @@ def _record(result: audits.Found) -> dict[str, Any]:
         "distance": row.distance,
         "claimed": row.claimed_level,
         "measured": result.measured_level,
-        "audit": {name: report.json_value(value) for name, value in audit._asdict().items()},
+        "audit": {name: _json_value(value) for name, value in audit._asdict().items()},
         "verdict": result.verdict,
     }
+
+
+def _json_value(value: Any) -> Any:
+    return value if math.isfinite(value) else str(value)
 
 
 def _plot(results: list[audits.Found], path: Any) -> None:

@@ -597,7 +597,7 @@ WITHOUT: dict[str, dict[str, str]] = {
         "ledger.fingerprints": "checksum",
         "noise.keys": "key_from_bytes",
         "ledger.ledger_file": "charge expect_charge find_charge note store_release",
-        "problems._kernel_svr": "kernel_svr_bounds kernel_svr_split",
+        "problems._kernel_svr": "kernel_svr_bounds",
         "surrogate.gp": "extend jitter mask_rows stage_index write",
         "surrogate.kernels": "matern32 matern52 polynomial rbf",
         "surrogate.noisy_inputs": "make_kernel named_cells number_rows product_rbf noisy_rbf",

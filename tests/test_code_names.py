@@ -25,7 +25,7 @@ LIBRARIES = {
 }  # fmt: skip
 OF_OTHERS = {  # words of other programs and libraries, and of formulas
     "ssh", "mpirun", "srun", "restrict", "authorized_keys", "secure_mode", "RandomizedSearchCV", "GridSearchCV",
-    "cross_val_score",
+    "cross_val_score", "min_samples_leaf", "n_neighbors", "tau",
     "best_score_", "cv_results_", "step__param", "jax_debug_nans", "jax_debug_infs", "lambda", "Phi", "Tr", "r_geom",
     "epsilon_ucb", "RAY_USE_TLS", "RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT",
     "object_spilling_directory", "from_map", "persist",

@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.speed import gpu_problem as problem
 from benchmarks.speed import ours_pareto, ours_sgd
-from benchmarks.speed.gpu_checks import loss
+from benchmarks.speed.ours_gibo import loss
 from jaxdpbo import dp_gibo, drivers
 from jaxdpbo.noise import clipping
 

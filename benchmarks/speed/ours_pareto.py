@@ -12,6 +12,7 @@ from jaxdpbo import dpareto, drivers
 
 
 def oracle(point, data):
+    """Epsilon, which falls with the first coordinate, and an error that rises with it."""
     squared = jnp.sum(jnp.square(point[1:] - data))
     log_epsilon, logit = problem.log_epsilon_and_logit(point, squared)
     return jnp.stack([jnp.exp(log_epsilon), jax.nn.sigmoid(logit)])

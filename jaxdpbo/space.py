@@ -35,6 +35,7 @@ __dir__ = namespace.list_public(__name__)
 Coordinate = float | np.ndarray | jax.Array  # in [0, 1]; the value of a category is its row
 Scalar = bool | int | float | str | None  # the types of categories, and of released parameters
 MAX_INTEGER, MAX_LEVELS = 2**31 - 1, 2**24  # limits of an integer dimension: 32 bits, and the precision of float32
+MAX_FLOAT32_LOG_INTEGER = 2**18  # from 2^20 on, the exponential of a float32 misses the whole number
 CONDITIONAL = (
     "conditional dimensions are not supported: give every dimension a value and ignore it where it does not apply, "
     "or search each branch on its own"
@@ -61,6 +62,7 @@ class Real:
 
     def decode(self, place: Coordinate, library: ModuleType) -> Any:
         """The value at a coordinate in [0, 1]; ``library`` is ``numpy`` or ``jax.numpy``."""
+        _expect_float_range(self, place, library)
         if not self.log:
             return library.clip(self.low + place * (self.high - self.low), self.low, self.high)
         low, high = math.log(self.low), math.log(self.high)
@@ -95,6 +97,11 @@ class Integer:
         """The value at a coordinate in [0, 1]; ``library`` is ``numpy`` or ``jax.numpy``."""
         if not self.log:
             return _floor(place, self.levels, library) + self.low
+        if self.high > MAX_FLOAT32_LOG_INTEGER and _is_float32(place, library):
+            raise ValueError(
+                f"high must be at most {MAX_FLOAT32_LOG_INTEGER} with log=True where JAX traces the objective in "
+                f"float32, got {self.high}: give traceable=False, or enable x64"
+            )
         low, high = math.log(self.low - 0.5), math.log(self.high + 0.5)
         whole = library.rint(library.exp(low + place * (high - low)))
         return library.clip(whole, self.low, self.high).astype(library.int32)
@@ -153,7 +160,7 @@ def real(low: float, high: float, *, log: bool = False) -> Real:
     """Make a dimension of real numbers between ``low`` and ``high``; ``log`` searches in the logarithm, above 0.
 
     Raises:
-      ValueError: ends not finite, not in order, or not positive with ``log``.
+      ValueError: ends not finite, not in order, too far apart for a float, or not positive with ``log``.
       TypeError: an argument of the wrong type.
 
     >>> from jaxdpbo import space
@@ -161,6 +168,8 @@ def real(low: float, high: float, *, log: bool = False) -> Real:
     Real(low=0.001, high=1000.0, log=True)
     """
     low, high = (checks.vector(name, [value], 1).item() for name, value in (("low", low), ("high", high)))
+    if not math.isfinite(high - low):
+        raise ValueError(f"high - low must be a float, got {low}, {high}: choose nearer ends")
     return Real(*_check_order(low, high, log))
 
 
@@ -367,6 +376,27 @@ def place(space: Space | None, point: ArrayLike) -> Any:
 def _floor(place: Any, levels: int, library: Any) -> Any:
     """The number of a coordinate's interval among ``levels`` equal intervals."""
     return library.clip(library.floor(place * levels), 0, levels - 1).astype(library.int32)
+
+
+def _is_float32(place: Any, library: ModuleType) -> bool:
+    return library is not np and place.dtype == jnp.float32
+
+
+def _expect_float_range(dimension: Real, place: Any, library: ModuleType) -> None:
+    """Raise at trace time where float32 cannot hold the range: values would be infinite, zero or outside.
+
+    Raises:
+      ValueError: the range is too wide, or with ``log`` too near to zero.
+    """
+    if not _is_float32(place, library):
+        return
+    largest, tiny = (float(end) for end in (np.finfo(np.float32).max, np.finfo(np.float32).tiny))
+    widest = max(abs(dimension.low), abs(dimension.high), dimension.high - dimension.low)
+    if widest > largest or (dimension.log and dimension.low < tiny):
+        raise ValueError(
+            f"low and high must be floats of 32 bits where JAX traces the objective in float32, got {dimension.low}, "
+            f"{dimension.high}: give traceable=False, or enable x64"
+        )
 
 
 def _snap(dimension: Dimension, name: str, column: np.ndarray) -> np.ndarray:

@@ -64,7 +64,7 @@ def to_data(data: Tree) -> Any:
 
 
 def to_jax(data: Tree) -> Any:
-    """Convert data with ``to_data``, then to JAX arrays. Python integers are clipped to the range of JAX's integers.
+    """Convert data with ``to_data``, then to JAX arrays. Integers are clipped to the range of JAX's integers.
 
     Raises:
       TypeError: the tree holds a list, or a leaf other than an array or a number.
@@ -146,6 +146,10 @@ def _to_jax(leaf: Any) -> jax.Array:
     if isinstance(leaf, int) and not isinstance(leaf, bool):
         largest = int(jnp.iinfo(jnp.result_type(int)).max)
         leaf = min(max(leaf, -largest - 1), largest)
+    if isinstance(leaf, (np.ndarray, np.generic)) and leaf.dtype.kind in "iu":  # without x64 JAX wraps 64 bits to 32
+        narrow = jax.dtypes.canonicalize_dtype(leaf.dtype)
+        if narrow != leaf.dtype:
+            leaf = np.clip(leaf, np.iinfo(narrow).min, np.iinfo(narrow).max).astype(narrow)
     if isinstance(leaf, (np.ndarray, np.generic)) and leaf.dtype.char in "gG":  # extended precision
         leaf = leaf.astype(np.float64 if leaf.dtype.char == "g" else np.complex128)
     return jnp.asarray(leaf)

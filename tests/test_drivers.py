@@ -639,3 +639,15 @@ def test_minimize_finds_a_minimum_where_noise_is_small():
 def test_minimize_names_what_it_refuses(changes, error, message):
     with pytest.raises(error, match=message):
         minimize(**changes)
+
+
+@pytest.mark.usefixtures("float32")
+@pytest.mark.parametrize("dtype", [np.int64, np.uint64])
+def test_wide_integers_end_where_narrow_ones_do(dtype):
+    """JAX would wrap them: three billion cents would be a negative number."""
+    ends = np.iinfo(dtype)
+    values = np.array([ends.min, 0, 3, 3_000_000_000, ends.max], dtype)
+    found = np.asarray(user_values.to_jax(values))
+    narrow = np.iinfo(found.dtype)
+    assert found.dtype.itemsize == 4
+    np.testing.assert_array_equal(found, np.clip(values, narrow.min, narrow.max))

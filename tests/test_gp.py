@@ -13,7 +13,7 @@ from scipy.linalg import solve_triangular
 from scipy.stats import multivariate_normal
 
 from jaxdpbo import kernels
-from jaxdpbo.surrogate import gp, gp_fit
+from jaxdpbo.surrogate import gp, gp_fit, gradient
 
 CAPACITY, BATCH, DIMENSION, NOISE = 24, 4, 3, 1e-6
 
@@ -433,3 +433,34 @@ def test_the_nearest_points_are_those_of_largest_correlation_not_of_largest_cova
     expected = np.argsort(np.where(mask, -correlation, np.inf), kind="stable")
     assert set(expected[:3]) != set(np.argsort(-covariance)[:3])
     np.testing.assert_array_equal(gp.nearest(made.model(), points, mask, theta, 9), expected)
+
+
+@pytest.mark.parametrize("filling", [np.nan, np.inf, 1e300])
+def test_what_stands_in_masked_rows_changes_nothing(filling):
+    """Not in a value, and not in a gradient: a mask after the kernel would leave its NaN there."""
+    made, points, mask, _, values, new = scene("matern52")
+    model = gp.GPModel(made.kernel, made.params, jnp.asarray(NOISE))
+    filled = np.where(mask[:, None], points, filling)
+    odd = np.where(mask[:, None], values, filling)
+
+    def of(points, values):
+        slope = jax.grad(lambda model: gp.log_marginal_likelihood(model, points, values[:, 0], jnp.asarray(mask)))
+        first = gp.condition(model, points[:20], jnp.asarray(mask[:20]))
+        room = gp.Factorization(
+            jnp.zeros_like(points).at[:20].set(first.points),
+            jnp.zeros(CAPACITY, bool).at[:20].set(first.mask),
+            jnp.eye(CAPACITY).at[:20, :20].set(first.whitening), jnp.asarray(20),
+        )  # fmt: skip
+        appended = gp.append(model, room, points[20:], jnp.asarray(mask[20:]))
+        whole = gp.condition(model, points, jnp.asarray(mask))
+        mean, variance = gp.predict(model, whole, values, new)
+        found = gradient.gradient_posterior(model, whole, new[0])
+        moves = jax.grad(
+            lambda x: jnp.sum(gp.predict(model, gp.condition(model, x, jnp.asarray(mask)), values, new)[0])
+        )
+        fitted = gp_fit.fit(jax.random.key(0), model, points, values[:, 0], jnp.asarray(mask), num_restarts=1, steps=3)
+        return slope(model), appended, mean, variance, found.weights, moves(points)[mask], fitted
+
+    expected = jax.tree.leaves(of(jnp.asarray(np.where(mask[:, None], points, 0.0)), jnp.asarray(values)))
+    for left, right in zip(expected, jax.tree.leaves(of(jnp.asarray(filled), jnp.asarray(odd))), strict=True):
+        np.testing.assert_array_equal(left, right)

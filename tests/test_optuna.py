@@ -513,3 +513,28 @@ def test_the_record_of_a_study_names_its_best_setting_and_no_raw_value(tmp_path)
         truth = float(np.mean(losses(trial.params, RECORDS)))
         assert repr(truth)[:8] not in page
     assert found._repr_html_().startswith("<style>")
+
+
+@pytest.mark.parametrize("failure", [float("nan"), RuntimeError])
+def test_failing_points_are_not_unexplored_land(failure):
+    """Failed trials count as the worst value so far, in both samplers."""
+
+    def fail(trial, *values):
+        if trial.suggest_float("x", 0, 1) <= 0.5:
+            return values
+        if failure is RuntimeError:
+            raise failure
+        return tuple(failure for _ in values)
+
+    def one(trial):
+        return fail(trial, (trial.suggest_float("x", 0, 1) - 0.4) ** 2)[0]
+
+    def two(trial):
+        return fail(trial, trial.suggest_float("x", 0, 1), 1 - trial.suggest_float("x", 0, 1))
+
+    study = optuna.create_study(sampler=GPUCBSampler(seed=0))
+    study.optimize(one, n_trials=25, catch=RuntimeError)
+    assert sum(trial.params["x"] > 0.5 for trial in study.trials[15:]) <= 2
+    front = optuna.create_study(directions=["minimize"] * 2, sampler=DParetoSampler(seed=0, startup_trials=5))
+    front.optimize(two, n_trials=25, catch=RuntimeError)
+    assert sum(trial.params["x"] > 0.5 for trial in front.trials[15:]) <= 3

@@ -219,6 +219,36 @@ def test_classes_are_public_and_listed():
         classifier(classes=("1", "1.0")).fit(FRAME, LABELS)
 
 
+def test_bytes_are_text_in_utf_8():
+    """SciPy reads ARFF files so."""
+    column = pandas.DataFrame({"c": np.array([b"f", b" m", "\u00e4".encode(), b"\xff", b"3"], object)})
+    text = pandas.DataFrame({"c": np.array(["f", " m", "\u00e4", "\ufffd", "3"], object)})
+    for dimension in (space.categorical("f", "m", "\u00e4"), space.real(0, 4)):
+        np.testing.assert_array_equal(encoded(column, {"c": dimension}), encoded(text, {"c": dimension}))
+    assert _columns.category_numbers(("f", "m"), column["c"]).tolist() == [0, 1, -1, -1, -1]
+
+
+SPELLINGS = {
+    "bytes": ((b"no", b"yes"), lambda yes: np.where(yes, b"yes", b"no")),
+    "bytes for text": (("no", "yes"), lambda yes: np.where(yes, b"yes", b"no").astype(object)),
+    "spaces": (("no", "yes"), lambda yes: np.where(yes, " yes", "no ")),
+    "text for numbers": ((0, 1), lambda yes: np.where(yes, "1", "0")),
+    "numbers for text": (("0", "1"), lambda yes: yes.astype(int)),
+    "floats": ((0, 1), lambda yes: yes.astype(float)),
+    "text for booleans": ((False, True), lambda yes: np.where(yes, "True", "False")),
+}
+
+
+@pytest.mark.parametrize(("classes", "spell"), SPELLINGS.values(), ids=SPELLINGS)
+def test_labels_are_read_once_to_train_and_to_score(classes, spell, fitted):
+    yes = LABELS == "yes"
+    model = classifier(classes=classes).fit(FRAME, spell(yes))
+    right = model.predict(FRAME) == np.asarray(classes)[yes.astype(int)]
+    assert model.score(FRAME, spell(yes)) == np.mean(right) == fitted.score(FRAME, LABELS)
+    assert model.score(FRAME, spell(yes), sample_weight=np.arange(ROWS)) == np.average(right, weights=np.arange(ROWS))
+    assert model.predict(FRAME).dtype.kind == np.asarray(classes).dtype.kind
+
+
 # -- Models -----------------------------------------------------------------------------------------------------------
 
 

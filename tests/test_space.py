@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from jaxdpbo import Space, space
+from jaxdpbo import Search, Space, minimize, space
 
 MIXED = Space(
     {
@@ -171,3 +171,42 @@ def test_a_dict_of_dimensions_is_a_space_and_one_of_ends_is_a_box():
     assert space.box({"low": space.real(0, 1), "high": [1, 2]})[1].names == ("low", "high")
     for ends in ({"low": [0, 1], "high": [2, 3]}, {"lower": [0, 1], "upper": [2, 3]}, {"low": [0]}, {}):
         assert space.box(ends) == (ends, None)  # which says what is wrong with them
+
+
+@pytest.mark.parametrize("ends", [(-1e308, 1e308), (-1.7e308, 1e307)])
+def test_a_range_too_wide_for_a_float_is_refused(ends):
+    with pytest.raises(ValueError, match="high - low must be a float"):
+        space.real(*ends)
+    low, high = -8e307, 8e307
+    found = Space({"x": space.real(low, high)})
+    assert [found.params([place])["x"] for place in (0.0, 0.5, 1.0)] == [low, 0.0, high]
+
+
+@pytest.mark.usefixtures("float32")
+@pytest.mark.parametrize(
+    "dimension",
+    [space.real(-3e38, 3e38), space.real(1e-45, 1.0, log=True), space.real(0, 1e39), space.integer(1, 2**20, log=True)],
+)
+def test_a_range_that_float32_cannot_hold_is_refused_under_a_trace_and_right_in_python(dimension):
+    """``minimize`` then calls the loss from Python, where values are of 64 bits."""
+    found = Space({"x": dimension})
+    with pytest.raises(ValueError, match="float32"):
+        jax.jit(found.params)(jnp.zeros(1))
+    for place in (0.0, 0.1, 0.5, 1.0):
+        value = found.params([place])["x"]
+        assert dimension.low <= value <= dimension.high
+        assert dimension.levels or math.isclose(found.point({"x": value})[0], place, abs_tol=1e-5)
+    run = minimize(
+        lambda params, records: np.abs(records - (params["x"] > 10)), np.zeros(400), found, loss_range=(0, 1), mu=2.0,
+        search=Search(method="in_order", steps=2, batch=2),
+    )  # fmt: skip
+    assert dimension.low <= run.release.params["x"] <= dimension.high
+
+
+@pytest.mark.usefixtures("float32")
+def test_whole_numbers_in_the_logarithm_come_back_under_a_trace():
+    largest = 2**18
+    found = Space({"x": space.integer(1, largest, log=True)})
+    whole = np.unique(np.concatenate([np.arange(1, 2000), np.arange(largest - 2000, largest + 1)]))
+    places = jnp.asarray([found.point({"x": int(number)}) for number in whole], jnp.float32)
+    np.testing.assert_array_equal(jax.jit(jax.vmap(lambda place: found.params(place)["x"]))(places), whole)

@@ -91,6 +91,7 @@ def extend(posterior: Posterior, used: jax.Array | int) -> Posterior:
 
 def covariance(model: GPModel, points: jax.Array, mask: jax.Array) -> jax.Array:
     """Covariance of one process as in ``gp.covariance``, by ``kernels.gram_of_many``."""
+    points = gp.mask_rows(mask, points)
     both = mask[:, None] & mask[None, :]
     noiseless = jnp.where(both, kernels.gram_of_many(model.kernel, model.params, points, points), 0.0)
     return noiseless + jnp.diag(jnp.where(mask, gp.noise(model, points), 1.0))

@@ -58,7 +58,7 @@ class Factorization(NamedTuple):
 
     Attributes:
       points: ``(m, d)``, rows from ``used`` on are unused.
-      mask: ``(m,)``, True at rows of evaluated points.
+      mask: ``(m,)``, True at rows of evaluated points. What stands in other rows, NaN included, changes nothing.
       whitening: ``(m, m)``, ``L^-1`` for the lower Cholesky factor ``L``; rows of the identity where ``mask`` is False.
       used: ``()``, number of rows used, masked ones included.
     """
@@ -111,12 +111,14 @@ def condition(model: GPModel, points: jax.Array, mask: jax.Array) -> Factorizati
     >>> print(np.asarray(mean).round(2), np.asarray(variance).round(2))
     [0.99 0.64] [0.01 0.19]
     """
+    points = mask_rows(mask, points)
     whitening = inverse_factor(covariance(model, points, mask))
     return Factorization(points, mask, whitening, jnp.asarray(points.shape[0], jnp.int32))
 
 
 def covariance(model: GPModel, points: jax.Array, mask: jax.Array) -> jax.Array:
     """Covariance ``K + diag(noise)`` where ``mask`` is True, the identity elsewhere."""
+    points = mask_rows(mask, points)  # before the kernel: the gradient of a masked NaN is NaN
     both = mask[:, None] & mask[None, :]
     noiseless = jnp.where(both, _gram(model, points, points), 0.0)
     return noiseless + jnp.diag(jnp.where(mask, noise(model, points), 1.0))
@@ -154,6 +156,7 @@ def append(
     Raises:
       ValueError: ``b`` above the capacity, at trace time.
     """
+    points = mask_rows(mask, points)
     return extend(factorization, points, mask, extension(model, factorization, points, mask), when=when)
 
 

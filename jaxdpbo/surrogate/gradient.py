@@ -126,6 +126,7 @@ def information_gain_and_gradient(
 
 def _blocks(model, posterior, points, mask):
     """The three blocks that depend on the points: ``(b, d)``, ``(b, b)``, ``(b, m)``."""
+    points = gp.mask_rows(mask, points)
 
     def point_blocks(others, others_mask):
         gram = kernels.gram_around(model.kernel, model.params, posterior.theta, points, others)

@@ -31,7 +31,11 @@ Distributions = dict[str, BaseDistribution]
 
 
 class _Modelled(BaseSampler):
-    """Suggest by a model of the complete trials, or at random before ``startup_trials``."""
+    """Suggest by a model of the ended trials, or at random before ``startup_trials``.
+
+    A trial that failed, or with a value that is not finite, counts as the worst value so far, so the next suggestions
+    keep away from it.
+    """
 
     def __init__(self, *, startup_trials: int, seed: int | None):
         self._startup_trials = checks.size("startup_trials", startup_trials)
@@ -49,13 +53,12 @@ class _Modelled(BaseSampler):
         """Suggest parameters by the model; none before ``startup_trials``."""
         del trial
         self._expect(study)
-        trials = [
-            past
-            for past in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-            if search_space.keys() <= past.params.keys() and np.all(np.isfinite(past.values))
-        ]
-        if not search_space or len(trials) < self._startup_trials:
+        ended = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE, TrialState.FAIL))
+        trials = [past for past in ended if search_space.keys() <= past.params.keys()]
+        costs = _costs(study, trials)
+        if not search_space or np.sum(np.isfinite(costs[:, 0])) < self._startup_trials:
             return {}
+        worst = np.max(costs, axis=0, where=np.isfinite(costs), initial=-np.inf)
         points = np.array(
             [
                 [coordinates.encode(distribution, past.params[name]) for name, distribution in search_space.items()]
@@ -63,7 +66,7 @@ class _Modelled(BaseSampler):
             ]
         )
         key = jax.random.key(int(self._rng.integers(2**31)))
-        place = self._propose(key, study, points, trials)
+        place = self._propose(key, points, np.where(np.isfinite(costs), costs, worst), trials)
         return {
             name: coordinates.decode(distribution, coordinate)
             for (name, distribution), coordinate in zip(search_space.items(), place, strict=True)
@@ -84,7 +87,10 @@ class _Modelled(BaseSampler):
     def _expect(self, study: Study) -> None:
         raise NotImplementedError
 
-    def _propose(self, key: jax.Array, study: Study, points: np.ndarray, done: Sequence[FrozenTrial]) -> np.ndarray:
+    def _propose(
+        self, key: jax.Array, points: np.ndarray, costs: np.ndarray, trials: Sequence[FrozenTrial]
+    ) -> np.ndarray:
+        """The next point ``(d,)``, from finite ``costs (n, objectives)`` at ``points (n, d)``."""
         raise NotImplementedError
 
 
@@ -113,12 +119,14 @@ class GPUCBSampler(_Modelled):
     def _expect(self, study: Study) -> None:
         self._raise_error_if_multi_objective(study)
 
-    def _propose(self, key: jax.Array, study: Study, points: np.ndarray, done: Sequence[FrozenTrial]) -> np.ndarray:
-        sign = -1.0 if study.direction == StudyDirection.MINIMIZE else 1.0
-        utilities = sign * np.array([trial.value for trial in done], float)
+    def _propose(
+        self, key: jax.Array, points: np.ndarray, costs: np.ndarray, trials: Sequence[FrozenTrial]
+    ) -> np.ndarray:
         config, padded = _pad(points)
-        deviation = jnp.asarray(noise_deviation(done, self._deviation))
-        point = _suggest(key, config, padded, jnp.asarray(_fill(utilities, len(padded))), len(done), deviation)
+        measured = [trial for trial in trials if trial.state == TrialState.COMPLETE]
+        deviation = jnp.asarray(noise_deviation(measured, self._deviation))
+        utilities = jnp.asarray(_fill(-costs[:, 0], len(padded)))
+        point = _suggest(key, config, padded, utilities, len(points), deviation)
         return np.asarray(point, float)
 
 
@@ -148,12 +156,13 @@ class DParetoSampler(_Modelled):
         if len(study.directions) != 2:
             raise ValueError(f"DParetoSampler needs a study of two objectives, got {len(study.directions)}")
 
-    def _propose(self, key: jax.Array, study: Study, points: np.ndarray, done: Sequence[FrozenTrial]) -> np.ndarray:
-        signs = np.array([1.0 if direction == StudyDirection.MINIMIZE else -1.0 for direction in study.directions])
-        values = signs * np.array([trial.values for trial in done], float)
-        low, scale = values.mean(axis=0), np.maximum(values.std(axis=0), 1e-12)
-        standard = (values - low) / scale
-        size = _room(len(done))
+    def _propose(
+        self, key: jax.Array, points: np.ndarray, costs: np.ndarray, trials: Sequence[FrozenTrial]
+    ) -> np.ndarray:
+        del trials
+        low, scale = costs.mean(axis=0), np.maximum(costs.std(axis=0), 1e-12)
+        standard = (costs - low) / scale
+        size = _room(len(points))
         config = dpareto.config(
             bounds={"low": np.zeros(points.shape[1]), "high": np.ones(points.shape[1])},
             initial_design=np.full((1, points.shape[1]), 0.5),
@@ -165,10 +174,18 @@ class DParetoSampler(_Modelled):
             config,
             jnp.asarray(_fill(points, size)),
             jnp.asarray(_fill(standard, size)),
-            len(done),
+            len(points),
             jnp.asarray(standard.max(axis=0) + 0.1),
         )
         return np.asarray(point, float)
+
+
+def _costs(study: Study, trials: Sequence[FrozenTrial]) -> np.ndarray:
+    """Values to minimise ``(n, objectives)``; a row is NaN where a trial failed or has a value that is not finite."""
+    signs = np.array([1.0 if direction == StudyDirection.MINIMIZE else -1.0 for direction in study.directions])
+    rows = [np.nan * signs if trial.values is None else signs * np.array(trial.values, float) for trial in trials]
+    costs = np.array(rows).reshape(len(trials), len(signs))
+    return np.where(np.all(np.isfinite(costs), axis=1, keepdims=True), costs, np.nan)
 
 
 def noise_deviation(done: Sequence[FrozenTrial], otherwise: float | None) -> float:

@@ -182,7 +182,9 @@ def _code(value: Any) -> str | float | None:
 
 
 def _number_or_text(value: Any) -> str | float | None:
-    """A number as a float, and text without spaces at its ends; ``MISSING`` for everything else."""
+    """A number as a float, and text without spaces at its ends, bytes in UTF-8 too; ``MISSING`` for everything else."""
+    if issubclass(type(value), bytes):  # as SciPy reads ARFF files
+        value = bytes.decode(value, errors="replace")
     if issubclass(type(value), str):  # neither this nor str.strip calls a method of a user's object
         text = str.strip(value)
         if text in BOOLEAN_TEXT:

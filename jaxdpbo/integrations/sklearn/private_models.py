@@ -202,9 +202,18 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
 
     def predict(self, X: Rows) -> np.ndarray:
         """The most probable class of each row, ``(n,)``."""
+        return self.classes_[self._indices(X)]
+
+    def _indices(self, X: Rows) -> np.ndarray:
+        """The position of the most probable class of each row, ``(n,)``."""
         scores = self._scores(X)
-        indices = scores[:, 0] > 0 if scores.shape[1] == 1 else np.argmax(scores, axis=1)
-        return self.classes_[indices.astype(int)]
+        return (scores[:, 0] > 0 if scores.shape[1] == 1 else np.argmax(scores, axis=1)).astype(int)
+
+    def score(self, X: Rows, y: Targets, sample_weight: ArrayLike | None = None) -> float:
+        """The share of right predictions. NOT PRIVATE for protected rows. Labels are read as ``fit`` reads them."""
+        numbers = _columns.category_numbers(self.classes_.tolist(), _read_targets(self, y))
+        weights: Any = sample_weight
+        return float(np.average(numbers == self._indices(X), weights=weights))
 
     def predict_proba(self, X: Rows) -> np.ndarray:
         """The probability of each class, ``(n, k)``."""
@@ -314,9 +323,8 @@ def _check_classes(classes: Any) -> list[Any]:
     if classes is None or isinstance(classes, str) or not isinstance(classes, Iterable):
         raise TypeError(f"classes must list all labels, such as classes=('no', 'yes'), got {classes!r}")
     labels = list(classes)
-    label_types = {
-        str if isinstance(label, str) else bool if isinstance(label, (bool, np.bool_)) else float for label in labels
-    }
+    kinds = {str: (str, bytes), bool: (bool, np.bool_)}
+    label_types = {next((kind for kind in kinds if isinstance(label, kinds[kind])), float) for label in labels}
     if len(labels) < 2 or len(label_types) > 1 or any(np.ndim(label) for label in labels):
         raise ValueError(f"classes must be two labels or more, all text or all numbers, got {labels!r}")
     _columns.check_choices("classes", labels)

@@ -124,6 +124,26 @@ def test_no_budget_target_or_estimator_is_assumed(tmp_path, capsys, missing):
     assert f"the following arguments are required: {missing}" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["SVC", "sklearn.nope.SVC", "sklearn.svm.Nope"])
+def test_an_estimator_that_cannot_be_imported_is_named(tmp_path, capsys, name):
+    words = [
+        "--target",
+        "bought",
+        "--estimator",
+        name,
+        "--space",
+        "C=real:0.1:1.0",
+        "--epsilon",
+        "1",
+        "--delta",
+        "1e-5",
+    ]
+    with pytest.raises(SystemExit) as end:
+        commands.main(["tune", str(table(tmp_path / "a.csv")), *words])
+    assert end.value.code == 2
+    assert f"estimator must be an import path such as sklearn.svm.SVC, got '{name}'" in capsys.readouterr().err
+
+
 def test_a_file_becomes_a_space(tmp_path):
     path = tmp_path / "space.toml"
     path.write_text(

@@ -164,9 +164,10 @@ def _numbers(cells: np.ndarray) -> np.ndarray:
 
 def _estimator(name: str, fixed: list[str]) -> Any:
     module, _, kind = name.rpartition(".")
-    if not module:
-        raise ValueError(f"estimator must be an import path such as sklearn.svm.SVC, got {name!r}")
-    estimator = getattr(importlib.import_module(module), kind)()
+    try:
+        estimator = getattr(importlib.import_module(module), kind)()
+    except (AttributeError, ImportError, ValueError) as error:
+        raise ValueError(f"estimator must be an import path such as sklearn.svm.SVC, got {name!r}: {error}") from None
     return estimator.set_params(**{key: _value(value) for key, value in map(_pair, fixed)})
 
 

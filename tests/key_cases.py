@@ -424,6 +424,7 @@ ENTERED = {
     "dp_gibo, recent, private clip": ("algorithms.dp_gibo.contribution.refine",),
     "dp_gd": (
         *_of("algorithms.dp_gd", *FUNCTIONS), "noise.private_mean.perturb_vectors", "drivers.scan.run_scan",
+        "drivers.scan.scan_prepared",
         *_of("drivers.compiled_run", "begin", "learn", "pure_run", "run_steps"), "drivers.result.expect_host",
     ),
     "dpareto": (
@@ -471,7 +472,7 @@ KEY_CASES = {
     "run_loop": Case(
         _protocol(CASES["dp_gd"], drivers.run_loop),
         (
-            *_of("drivers.loop", "run_loop"),
+            *_of("drivers.loop", "run_loop", "loop_prepared"),
             *_of("drivers.compiled_steps", "run_keys", "step_keys", "ask", "release"),
         ),
     ),

@@ -470,7 +470,8 @@ def tuned_csv(of_labels: bool):
     return enter
 
 
-LOOP, SCAN = ("drivers.loop.run_loop",), ("drivers.scan.run_scan", "drivers.result.to_arrays")
+LOOP = "drivers.loop.run_loop", "drivers.loop.loop_prepared"
+SCAN = "drivers.scan.run_scan", "drivers.scan.scan_prepared", "drivers.result.to_arrays"
 OBJECTIVE = ("drivers.private_objective.PrivateObjective",)
 CLASSIFIER = ("integrations.sklearn.private_models.PrivateClassifier.fit",)
 REGRESSOR = ("integrations.sklearn.private_models.PrivateRegressor.fit",)
@@ -588,6 +589,7 @@ WITHOUT: dict[str, dict[str, str]] = {
         "algorithms.dp_gp_ucb.previews": "preview_release",
         "commands.tables": "print_table",
         "drivers.execution": "check_execution set_options",
+        "drivers.loop": "options_for",
         "drivers.user_losses": "ArrayLosses make_losses",
         "accounting.noise_shares": "share_total_variation",
         "silos.agreement": "Agreement agree",
@@ -608,7 +610,7 @@ WITHOUT: dict[str, dict[str, str]] = {
         "separable.separability_check": "check_separable",
         "separable.separability_audit": "audit_separable",
         "integrations.sklearn.private_models": (
-            "PrivateClassifier.predict PrivateClassifier.predict_proba PrivateRegressor.predict"
+            "PrivateClassifier.predict PrivateClassifier.predict_proba PrivateClassifier.score PrivateRegressor.predict"
         ),
         "commands.demo": "run_evaluations run_gibo run_seed describe_privacy publication run_random_search",
     },

@@ -155,7 +155,7 @@ def running() -> Iterator[Callable[[], Tape]]:
 
 def _replacements(note) -> Iterator[tuple[Any, str, Any]]:
     """What stands in the places of the mechanisms."""
-    real = {name: getattr(mechanisms, name) for name in mechanisms.__all__}
+    real = {name: value for name, value in vars(mechanisms).items() if callable(value)}
 
     def chosen(name, mechanism, rate_of):
         def choose(key, scores, *scale):

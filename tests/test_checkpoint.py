@@ -100,7 +100,7 @@ def test_diagnostics_of_a_resumed_run_are_of_every_step(path, monkeypatch):
     stopped(path, monkeypatch, **options)
     resumed, whole = (run(path, **options).diagnostics.info for _ in range(2))
     jax.tree.map(np.testing.assert_array_equal, resumed, whole)
-    assert len(resumed.gradient) == CASE.config(1.0).steps
+    assert len(resumed.raw["gradient"]) == CASE.config(1.0).steps
 
 
 def words(path):

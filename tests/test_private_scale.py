@@ -296,7 +296,7 @@ def one_step(algorithm, key, config, snapshot):
     return compiled_steps.learn(algorithm, key, config, snapshot, query, values)[0]
 
 
-def test_a_user_without_a_first_loss_counts_as_the_middle():
+def test_a_user_without_a_first_loss_counts_as_the_upper_end():
     offsets = np.zeros(300)
     offsets[7] = np.nan
     spoiled = search(evaluations(mu=np.inf, noise="none"), offsets, 1.0).release
@@ -305,7 +305,7 @@ def test_a_user_without_a_first_loss_counts_as_the_middle():
     high = float(clean.high)
     assert float(spoiled.high) == high
     own = np.clip((PARABOLA[7] - np.asarray(clean.points)[:, 0]) ** 2 - (PARABOLA[7] + 1) ** 2, -high, high)
-    np.testing.assert_allclose(spoiled.values[0], clean.values[0] - own[0] / 300, rtol=1e-9)
+    np.testing.assert_allclose(spoiled.values[0], clean.values[0] + (high - own[0]) / 300, rtol=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -82,12 +82,12 @@ def test_a_mean_of_losses(low, high, noise):
     assert moved == pytest.approx(sensitivity.mean_loss(low, high, USERS), rel=1e-12)
 
 
-def test_a_loss_that_is_no_number_counts_as_the_middle():
+def test_a_loss_that_is_not_finite_counts_as_the_upper_end():
     budget = calibration.budget(math.inf, "none", users=2, steps=1, dimension=1, dtype=float)
-    low, high, losses = jnp.asarray(5.0), jnp.asarray(7.0), jnp.asarray([[jnp.nan, jnp.nan], [5.0, jnp.nan]])
+    low, high, losses = jnp.asarray(5.0), jnp.asarray(7.0), jnp.asarray([[jnp.nan, -jnp.inf], [5.0, jnp.inf]])
     mean = private_mean.noisy_mean_loss(jax.random.key(0), budget, losses, low, high)
     _, clipped = private_mean.sum_clipped_losses(budget, losses, low, high)
-    np.testing.assert_array_equal(mean, [6.0, 5.5])
+    np.testing.assert_array_equal(mean, [7.0, 6.0])
     np.testing.assert_array_equal(clipped, [2, 1])
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from copy import copy, deepcopy
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import numpy as np
@@ -202,7 +202,8 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
 
     def predict(self, X: Rows) -> np.ndarray:
         """The most probable class of each row, ``(n,)``."""
-        return self.classes_[self._indices(X)]
+        indices = self._indices(X)  # first: an estimator without a fit says so
+        return self.classes_[indices]
 
     def _indices(self, X: Rows) -> np.ndarray:
         """The position of the most probable class of each row, ``(n,)``."""
@@ -211,9 +212,9 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
 
     def score(self, X: Rows, y: Targets, sample_weight: ArrayLike | None = None) -> float:
         """The share of right predictions. NOT PRIVATE for protected rows. Labels are read as ``fit`` reads them."""
+        indices, weights = self._indices(X), cast(Any, sample_weight)
         numbers = _columns.category_numbers(self.classes_.tolist(), _read_targets(self, y))
-        weights: Any = sample_weight
-        return float(np.average(numbers == self._indices(X), weights=weights))
+        return float(np.average(numbers == indices, weights=weights))
 
     def predict_proba(self, X: Rows) -> np.ndarray:
         """The probability of each class, ``(n, k)``."""

@@ -364,7 +364,7 @@ def bench_draws() -> str:
 
 def bench_first_answer() -> str:
     return table(
-        ("in a fresh process, nothing cached", "time", "over the import of JAX and optax"),
+        ("in a fresh process", "time", "over the import of JAX and optax"),
         [
             (row["name"], time_of(row["ours_s"], 2), f"{row['more']['over_import']:.1f}")
             for row in load_result("bench_first_answer")["rows"]

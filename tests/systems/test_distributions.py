@@ -29,7 +29,7 @@ jaxdpbo.outsourcing.publish, jaxdpbo.training.train, jaxdpbo.problems.kernel_svr
 
 
 # Tests that read files of the tree, or import what only tests do. All tests take half an hour on a core.
-FILES = "counts prose evidence surface functions files readme scripts layers registration packaging traps building"
+FILES = "counts evidence surface functions files readme scripts layers registration packaging traps building"
 
 
 class Published(NamedTuple):

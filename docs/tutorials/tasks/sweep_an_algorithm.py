@@ -10,7 +10,7 @@ import numpy as np
 
 import jaxdpbo
 from jaxdpbo import private_evaluations
-from jaxdpbo.types import Algorithm, Facts, Query, State
+from jaxdpbo.types import Algorithm, Info, Query, State
 
 
 @jax.tree_util.register_dataclass
@@ -50,7 +50,7 @@ def tell(key, config, state, query, values):
     step, _, point, value = state.public
     better = values[0] > value
     public = Public(step + 1, None, jnp.where(better, query.points[0], point), jnp.where(better, values[0], value))
-    return State(public), Facts(())
+    return State(public), Info({})
 
 
 def release(key, config, state):

@@ -86,7 +86,7 @@ def replayed(algorithm, config, wild, values_at=evaluated):
                 algorithm, tell_key, config, snapshot, query, values_at(query.points, data)
             )
             state = snapshot.state
-            raw = getattr(info, "gradient", None)
+            raw = info.raw.get("gradient")
             moved = info.raw["mean_loss"] if raw is None else raw
             statistic.append(moved / declared(config) if of_one_mechanism(config) else np.zeros(moved.shape))
             seen.append((query, {name: leaf for name, leaf in state.public._asdict().items() if name not in STEERED}))

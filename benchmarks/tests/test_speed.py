@@ -176,7 +176,7 @@ def test_on_a_single_device_the_sum_over_all_is_its_own(float32):
 def test_a_loss_that_mixes_users_and_one_that_iterates_are_seen(monkeypatch, float32):
     squares, eigenvalues, ranks = (gpu_checks.LOSSES[name][0] for name in ("squares", "eigenvalues", "ranks"))
     assert [int(gpu_checks.moved(loss, 12)) for loss in (squares, ranks)] == [0, gpu_checks.REFUSED]
-    monkeypatch.setattr(gpu_checks.privacy, "check_separable", lambda loss, *_, **__: loss)
+    monkeypatch.setattr(gpu_checks.separable, "check_separable", lambda loss, *_, **__: loss)
     assert int(gpu_checks.moved(ranks, 12)) > 0
     monkeypatch.undo()
     monkeypatch.setattr(separability_check.backend, "backends", lambda: {"cpu": None, "cuda": None})

@@ -140,7 +140,7 @@ def run_seed(
     losses[EVALUATED] = mean_loss(released.point), [untuned, *map(mean_loss, best_so_far(released))]
     run = run_random_search(loss, data, bounds, key)
     assert run.diagnostics is not None
-    batches = np.asarray(run.diagnostics.info.mean_loss).min(axis=1)
+    batches = np.asarray(run.diagnostics.info.raw["mean_loss"]).min(axis=1)
     losses[SEARCH] = mean_loss(run.release.point), np.minimum.accumulate([untuned, *batches])
     return losses
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import jaxdpbo
-from jaxdpbo import commands, ledger
+from jaxdpbo import commands, ledger, types
 from jaxdpbo.commands import demo
 
 ROOT = Path(__file__).parent.parent
@@ -116,7 +116,7 @@ def test_no_text_advises_to_install_by_a_name_that_no_index_has():
 
 def test_the_demo_draws_random_search_as_the_best_loss_so_far(monkeypatch):
     """Each step of random search is a batch of two points; before the first step stands the untuned loss."""
-    batches = SimpleNamespace(mean_loss=[[5.0, 3.0], [4.0, 6.0], [1.0, 9.0]])
+    batches = types.Info({"mean_loss": [[5.0, 3.0], [4.0, 6.0], [1.0, 9.0]]})
     found = SimpleNamespace(
         release=SimpleNamespace(point=0.5, path=[0.0, 0.5], values=[2.0], points=np.array([0.5])),
         diagnostics=SimpleNamespace(info=batches),

@@ -261,7 +261,7 @@ def pytest_sessionfinish(session, exitstatus):
         return
     if not LISTED_SKIPS.keys() >= set(_skipped) and exitstatus == 0:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
-    if session.config.getoption("--full"):  # a row is of a test that passed, whatever another does
+    if session.config.getoption("--full"):  # a row is of a test that passed, even when another fails
         machine = f"{platform.machine()}, {os.cpu_count()} cores, {jax.default_backend()}, jax {jax.__version__}"
         today = evidence.today()
         evidence.record([row | {"machine": machine} | today for row in _evidence])

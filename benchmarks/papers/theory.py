@@ -10,8 +10,8 @@ printed bound does not follow from its own proof, the proof's stands here, and t
 - Corollary 3.4 prints ``sqrt(F_T / tau)``; tau-strong convexity gives ``sqrt(2 F_T / tau)``. On ``tau theta^2 / 2``
   with a small step the printed bound fails.
 
-Bounds of Kusner et al. (2015) hold where the events of ``accounting.prior_averaged_constants`` do, whose sensitivities
-they take, in units of the prior's standard deviation. Theorem 2's proof bounds the largest posterior mean by an
+Bounds of Kusner et al. (2015) hold where the events of ``accounting.prior_averaged_constants`` do. They take its
+sensitivities, in units of the prior's standard deviation. Theorem 2's proof bounds the largest posterior mean by an
 observation; the bound here goes through the confidence bounds, and is about the utility of the released point rather
 than its posterior mean.
 

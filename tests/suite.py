@@ -32,6 +32,14 @@ OF_EVERY_LIBRARY = (
     "test_several_classes_are_learnt",
 )
 OF_SEEDED_LIBRARIES = "test_the_block_of_the_page_runs", "test_a_seed_of_noise_counts_in_full_width"
+# An example -> the package it needs; tests/systems/engines.py and flower.py run it.
+EXAMPLES_THAT_NEED = {
+    "jaxdpbo.tables.ray_table.ray": "ray",
+    "jaxdpbo.tables.spark_table.spark": "pyspark",
+    "jaxdpbo.tables.beam_table.beam": "apache_beam",
+    "jaxdpbo.integrations.flower.apps.client_app": "flwr",
+    "jaxdpbo.integrations.flower.apps.run_on_grid": "flwr",
+}
 # Test id (as pytest prints it) -> why it may be skipped. Any other skip fails the run.
 LISTED_SKIPS: dict[str, str] = {
     "tests/test_peers.py::test_clipped_sums_are_jax_privacys": "jax-privacy is not on a lent machine",
@@ -58,16 +66,8 @@ LISTED_SKIPS: dict[str, str] = {
         )
     },
     **{
-        f"tests/test_examples.py::test_an_example_does_as_it_says[jaxdpbo.tables._{engine}.{engine}]": (
-            "needs an engine: tests/systems/engines.py runs it"
-        )
-        for engine in ("ray", "spark", "beam")
-    },
-    **{
-        f"tests/test_examples.py::test_an_example_does_as_it_says[jaxdpbo.integrations.flower.apps.{name}]": (
-            "needs Flower: tests/systems/flower.py runs it"
-        )
-        for name in ("client_app", "run_on_grid")
+        f"tests/test_examples.py::test_an_example_does_as_it_says[{name}]": f"needs {package}: tests/systems runs it"
+        for name, package in EXAMPLES_THAT_NEED.items()
     },
     "tests/systems/test_engines.py::test_every_engine_releases_what_arrays_release": "Spark needs Java",
     "tests/systems/test_extras.py::test_a_user_of_an_extra_runs_what_its_page_shows[spark]": "Spark needs Java",

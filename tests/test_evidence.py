@@ -1,6 +1,7 @@
 """docs/evidence.md keeps the counts of tests that exist."""
 
 import evidence
+from suite import LISTED_SKIPS
 
 
 def test_evidence_keeps_the_counts_of_tests_that_are_there(tmp_path):
@@ -29,3 +30,7 @@ def test_a_line_is_of_a_test_that_is_there():
     assert len(tests) > 50
     gone = [test for test in tests if not evidence.is_defined(test)]
     assert [test for test in gone if not evidence.is_left_out(evidence.ROOT / test)] == []
+
+
+def test_a_listed_skip_is_of_a_test_that_is_there():
+    assert [test for test in LISTED_SKIPS if not evidence.is_defined(test)] == []

@@ -8,6 +8,7 @@ import pkgutil
 import jax
 import pytest
 import registration
+from suite import EXAMPLES_THAT_NEED
 
 import jaxdpbo
 
@@ -49,20 +50,15 @@ def as_a_user(tmp_path, monkeypatch, float32):
         yield
 
 
-NEEDS = {  # tests/systems/engines.py and flower.py run these
-    "jaxdpbo.tables.ray_table.ray": "ray",
-    "jaxdpbo.tables.spark_table.spark": "pyspark",
-    "jaxdpbo.tables.beam_table.beam": "apache_beam",
-    "jaxdpbo.integrations.flower.apps.client_app": "flwr",
-    "jaxdpbo.integrations.flower.apps.run_on_grid": "flwr",
-}
-
-
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_does_as_it_says(name, as_a_user):
-    if name in NEEDS:
-        pytest.importorskip(NEEDS[name])
+    if name in EXAMPLES_THAT_NEED:
+        pytest.importorskip(EXAMPLES_THAT_NEED[name])
     assert faults(EXAMPLES[name]) == ""
+
+
+def test_every_example_that_needs_a_package_is_there():
+    assert EXAMPLES.keys() >= EXAMPLES_THAT_NEED.keys()
 
 
 def has_example(function):

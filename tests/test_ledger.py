@@ -839,15 +839,15 @@ def test_links_are_the_same_file(tmp_path, link):
 
 
 def put_back(path, content):
-    """Delete a file and restore it from a copy: a file system may give it the inode that it had."""
-    inode = path.stat().st_ino
+    """Delete a file and restore it from a copy with the inode that it had.
+
+    A file system may give a freed inode again, unless another process takes it first: a second name keeps it here.
+    """
+    kept = path.with_name("kept")
+    kept.hardlink_to(path)
     path.unlink()
-    for number in range(50):
-        path.write_bytes(content)
-        if path.stat().st_ino == inode:
-            return
-        path.rename(path.with_name(f"spare {number}"))
-    pytest.fail("this file system gives no inode again")
+    kept.write_bytes(content)
+    kept.rename(path)
 
 
 @pytest.fixture

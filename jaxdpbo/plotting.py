@@ -5,7 +5,7 @@ Plots show the contents of a result: releases, guarantees and public numbers. Ne
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -55,7 +55,7 @@ def plot_path(
       ValueError: no runs, or a release without a path.
     """
     listed = [runs] if isinstance(runs, Run) else list(runs)
-    paths = [_find_path(run.release) for run in listed]
+    paths = [getattr(run.release, "path", None) for run in listed]
     if not paths or any(path is None for path in paths):
         raise ValueError("runs must be runs of a descent, with a path in the release")
     stacked = np.stack([np.asarray(path, float) for path in paths if path is not None])
@@ -231,12 +231,6 @@ def plot_budget(guarantee: Guarantee, *, axes: "Axes | None" = None) -> "Axes":
     drawn.set_yticks(places, [what for what, _ in parts])
     drawn.invert_yaxis()
     return _name_params(drawn, f"share of mu^2, mu = {rounding.shorten_up(total, 3)}", "", legend=False)
-
-
-def _find_path(release: Any) -> Any:
-    """The path of a release, or of the search inside the release."""
-    path = getattr(release, "path", None)
-    return path if path is not None or not hasattr(release, "inner") else _find_path(release.inner)
 
 
 def _axes(axes: "Axes | None") -> "Axes":

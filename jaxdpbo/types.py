@@ -199,11 +199,14 @@ def history(algorithm: Algorithm, config: Config, state: "State", query: "Query"
     Raises:
       ValueError: the memory must be kept.
     """
-    if algorithm.history is not None:
-        return algorithm.history(config, state, query)
-    if jax.tree.leaves(algorithm.remember(config, 1)):
+    expect_history(algorithm, config)
+    return (query,) if algorithm.history is None else algorithm.history(config, state, query)
+
+
+def expect_history(algorithm: Algorithm, config: Config) -> None:
+    """Raise a ValueError if users must remember something between steps."""
+    if algorithm.history is None and jax.tree.leaves(algorithm.remember(config, 1)):
         raise ValueError("users of a table remember nothing between steps: give memory='none', or arrays in memory")
-    return (query,)
 
 
 def bind(function: Callable[..., Any], *first: Any) -> Callable[..., Any]:

@@ -25,9 +25,10 @@ from jaxdpbo import (
     dp_gd,
     dp_gibo,
     gp_ucb,
+    phases,
+    private_choice,
     private_estimate,
     private_evaluations,
-    private_search,
 )
 from jaxdpbo.noise import wide_integers
 from jaxdpbo.types import Algorithm, Query
@@ -37,7 +38,7 @@ USERS, STEPS, DIMENSION, MU = 10_000, 25, 3, 1.0
 BATCH = DIMENSION + 1
 BOX = {"low": [-1.0] * DIMENSION, "high": [1.0] * DIMENSION}
 SUMMED, SURVEYED = "contribute", "survey"
-CHOOSING, DESCENDING = "steps that end with a choice", "steps of the descent"
+DESCENDING = "steps of the descent"
 NORMS: dict[str, Callable[[Any], float]] = {
     "length": lambda part: math.sqrt(sum(int(number) ** 2 for number in part)),
     "each": lambda part: max(abs(int(number)) for number in part),
@@ -83,8 +84,24 @@ def _flags_part(pick: Callable[[Any], Any], function: str, threshold: str) -> Pa
     )
 
 
-def _losses(words: str, pick: Callable[[Any], Any], when: str = "each step") -> Part:
-    return Part(words, when, SUMMED, pick, "each", lambda config: int(config.budget.radius))
+def _losses(
+    words: str,
+    pick: Callable[[Any], Any],
+    when: str = "each step",
+    budget: Callable[[Any], Any] = lambda config: config.budget,
+) -> Part:
+    return Part(words, when, SUMMED, pick, "each", lambda config: int(budget(config).radius))
+
+
+def _choice_part(number: int) -> Part:
+    """Of the choice that is a phase of this number."""
+
+    def bound(config: Any) -> int:
+        budget = config.phases[number].budget
+        return int(budget.units) * int(budget.digits)
+
+    words, when = "losses at the points so far, minus the user's least loss", "a step that ends with a choice"
+    return Part(words, when, SUMMED, lambda whole: whole[number], "each", bound)
 
 
 def _whole(whole: Any) -> Any:
@@ -100,8 +117,7 @@ def rows() -> list[Row]:
     gibo = dp_gibo.config(**descent, batch=BATCH)
     candidates = np.linspace(-1, 1, 12).reshape(BATCH, DIMENSION)
     evaluated = gp_ucb.config(steps=STEPS, bounds=BOX)
-    design = private_search.Round(candidates, 0 * candidates, np.zeros(candidates.shape, bool))
-    around = {"bounds": BOX, "loss_range": (0, 1), "rounds": [design], "batch": BATCH, "users": USERS}
+    around = {"bounds": BOX, "loss_range": (0, 1), "batch": BATCH, "users": USERS}
     half = dp_gibo.config(**descent | {"mu": MU / 2}, batch=BATCH)
     return [
         Row("dp_gd", dp_gd.algorithm, dp_gd.config(**descent), (own,)),
@@ -134,33 +150,32 @@ def rows() -> list[Row]:
             ),
         ),
         Row(
-            "private_search", private_search.make_algorithm(), private_search.config(**around, choice_mu=[MU]),
+            "private_choice", phases.make_algorithm(private_choice.design),
+            phases.config(private_choice.design_config(**around, points=candidates, mu=MU)), (_choice_part(0),),
+        ),
+        Row(
+            "private_choice before and after dp_gibo",
+            phases.make_algorithm(private_choice.design, dp_gibo.from_point, private_choice.at_answers),
+            phases.config(
+                private_choice.design_config(**around, points=candidates, mu=MU / 2), half,
+                private_choice.answers_config(**around, mu=MU / 2),
+            ),
             (
-                Part(
-                    "losses at the points of a choice, minus the user's least loss", CHOOSING, SUMMED,
-                    lambda whole: whole.choice, "each",
-                    lambda config: int(config.choices[0].units) * int(config.choices[0].digits),
-                ),
+                _choice_part(0),
+                _gradient_part(lambda whole: whole[1], lambda config: config.phases[1].budget, DESCENDING),
+                _choice_part(2),
             ),
         ),
         Row(
-            "private_search around dp_gibo", private_search.make_algorithm(dp_gibo.algorithm, dp_gibo.set_start),
-            private_search.config(**around, choice_mu=[MU / 2, MU / 2], inner_config=half),
+            "private_estimate after dp_gibo",
+            phases.make_algorithm(phases.Phase(dp_gibo.algorithm), private_estimate.at_answer),
+            phases.config(half, private_estimate.config(users=USERS, mu=MU / 2, bounds=BOX, loss_range=(0, 1))),
             (
-                Part(
-                    "losses at the points of a choice, minus the user's least loss", CHOOSING, SUMMED,
-                    lambda whole: whole.choice, "each",
-                    lambda config: int(config.choices[0].units) * int(config.choices[0].digits),
+                _gradient_part(lambda whole: whole[0], lambda config: config.phases[0].budget, DESCENDING),
+                _losses(
+                    "a clipped loss at the answer", lambda whole: whole[1], "the last step",
+                    lambda config: config.phases[1].budget,
                 ),
-                _gradient_part(lambda whole: whole.inner, lambda config: config.inner.budget, DESCENDING),
-            ),
-        ),
-        Row(
-            "private_estimate of dp_gibo", private_estimate.make_algorithm(dp_gibo.algorithm),
-            private_estimate.config(half, users=USERS, mu=MU / 2, loss_range=(0, 1)),
-            (
-                _gradient_part(lambda whole: whole.inner, lambda config: config.inner.budget, DESCENDING),
-                _losses("a clipped loss at the answer", lambda whole: whole.loss, "the last step"),
             ),
         ),
     ]  # fmt: skip

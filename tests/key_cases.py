@@ -439,7 +439,8 @@ ENTERED = {
         *_of("algorithms.private_evaluations.run", "perturb", "NoisyEvaluation"),
         "noise.private_mean.perturb_losses"
     ),
-    "private search": ("algorithms.private_search.contribution.perturb", "noise.choice.draw"),
+    "private choices": ("noise.choice.draw",),
+    "DP-GIBO, then an estimate": _of("algorithms.private_estimate", *FUNCTIONS),
     "po_gp_ucb": _of("algorithms.po_gp_ucb", *TOLD),
     "random_search": _of("algorithms.random_search", *TOLD),
 }  # fmt: skip
@@ -461,9 +462,8 @@ KEY_CASES = {
     "dp_gd, private clip": Case(
         _protocol(CASES["dp_gd"]._replace(config=_seeking_gradients)), ("algorithms.dp_gd.refine",)
     ),
-    "private search, private clip": Case(
-        _protocol(CASES["private search, DP-GIBO"]._replace(config=_searched(_seeking_descent))),
-        ("algorithms.private_search.contribution.refine",),
+    "choices around DP-GIBO, private clip": Case(
+        _protocol(CASES["choices around DP-GIBO"]._replace(config=_searched(_seeking_descent))), ()
     ),
     **{name: Case(_protocol(case), ENTERED.get(name, ())) for name, case in CASES.items()},
     "run_scan, in parts": Case(

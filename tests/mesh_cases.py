@@ -23,8 +23,14 @@ from jaxdpbo.noise import clipping, keys
 RANK, WORLD, PORT = map(int, sys.argv[1:4])
 USERS = protocol_cases.USERS = 8 * clipping.CHUNK  # in chunks of one size, on whatever devices
 RECORDS = np.random.default_rng(0).normal(size=(USERS, protocol_cases.DIMENSION))
-FEW = {"dp_gibo": (0, 2, 8), "private search, DP-GIBO": (0, 8)}  # 0: no mesh
-MORE = ("dp_gd", "dp_gibo, nearest", "dp_gibo, recent, private clip", "private evaluations", "private estimate")
+FEW = {"dp_gibo": (0, 2, 8), "choices around DP-GIBO": (0, 8)}  # 0: no mesh
+MORE = (
+    "dp_gd",
+    "dp_gibo, nearest",
+    "dp_gibo, recent, private clip",
+    "private evaluations",
+    "DP-GIBO, then an estimate",
+)
 MOVED = re.compile(r"= (\S+) (all-gather|all-to-all|collective-permute|all-reduce)\(")
 
 

@@ -13,10 +13,11 @@ from jaxdpbo import (
     dp_gp_ucb,
     dpareto,
     gp_ucb,
+    phases,
     po_gp_ucb,
+    private_choice,
     private_estimate,
     private_evaluations,
-    private_search,
     random_search,
     transforms,
 )
@@ -160,17 +161,16 @@ def _searched(inner=None):
     """Four points, two near the chosen one; with DP-GIBO two, a step and its answers."""
 
     def config(scale: float):
-        fresh = CANDIDATES[:2] * scale
-        rounds = [private_search.Round(fresh, 0 * fresh, np.zeros(fresh.shape, bool))]
+        fresh, kept = CANDIDATES[:2] * scale, np.array([[True, False], [False, True]])
+        each = _part(scale, STEPS if inner is None else 3)
+        around = {
+            "users": USERS, "bounds": low_high(BOUNDS * scale), "loss_range": (0.0, 3.0 * scale), "batch": 2, "mu": each
+        }  # fmt: skip
+        first = private_choice.design_config(points=fresh, **around)
         if inner is None:
-            near = private_search.Round(fresh, 0.1 * fresh, np.array([[True, False], [False, True]]))
-            rounds += [near] * (STEPS - 1)
-        each = _part(scale, len(rounds) + 2 * (inner is not None))
-        return private_search.config(
-            users=USERS, bounds=low_high(BOUNDS * scale), loss_range=(0.0, 3.0 * scale), rounds=rounds, batch=2,
-            choice_mu=[each] * (len(rounds) + (inner is not None)),
-            inner_config=inner and inner(scale, STEPS - 2, each),
-        )  # fmt: skip
+            near = private_choice.near_config(points=np.where(kept, 0.1 * fresh, fresh), kept=kept, **around)
+            return phases.config(first, *[near] * (STEPS - 1))
+        return phases.config(first, inner(scale, STEPS - 2, each), private_choice.answers_config(**around))
 
     return config
 
@@ -182,7 +182,10 @@ def _descent(scale: float, steps: int, mu: float):
 def _estimated(scale: float):
     half = _part(scale, 2)
     inner = _descent(scale, STEPS - 1, half)
-    return private_estimate.config(inner, users=USERS, mu=half, loss_range=(0.0, 3.0 * scale))
+    return phases.config(
+        inner,
+        private_estimate.config(users=USERS, mu=half, bounds=low_high(BOUNDS * scale), loss_range=(0.0, 3.0 * scale)),
+    )
 
 
 def _outsourced(scale: float):
@@ -250,11 +253,18 @@ CASES = {
     "private evaluations, private range": Case(
         private_evaluations.make_algorithm(random_search.algorithm), _private_range, "gdp"
     ),
-    "private search": Case(private_search.make_algorithm(), _searched(), "gdp", False),
-    "private search, DP-GIBO": Case(
-        private_search.make_algorithm(dp_gibo.algorithm, dp_gibo.set_start), _searched(_descent), "gdp", False
+    "private choices": Case(
+        phases.make_algorithm(private_choice.design, *[private_choice.near] * (STEPS - 1)), _searched(), "gdp", False
     ),
-    "private estimate": Case(private_estimate.make_algorithm(dp_gibo.algorithm), _estimated, "gdp"),
+    "choices around DP-GIBO": Case(
+        phases.make_algorithm(private_choice.design, dp_gibo.from_point, private_choice.at_answers),
+        _searched(_descent),
+        "gdp",
+        False,
+    ),
+    "DP-GIBO, then an estimate": Case(
+        phases.make_algorithm(phases.Phase(dp_gibo.algorithm), private_estimate.at_answer), _estimated, "gdp"
+    ),
     "po_gp_ucb": Case(
         po_gp_ucb.algorithm, _outsourced, "dp", False, **LATE | {"objective": utility_of_row, "box": ROWS}
     ),

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 import jaxdpbo
-from jaxdpbo import algorithms, transforms
+from jaxdpbo import algorithms, phases, transforms
 from jaxdpbo.ledger import ledger_file
 from jaxdpbo.noise import mechanisms
 
@@ -21,21 +21,31 @@ UNAUDITED = {"po_gp_ucb": "it pays in a transform, which has a row: a run only p
 
 
 def algorithm_modules() -> dict[str, ModuleType]:
-    """Every module of ``jaxdpbo.algorithms`` with an ``algorithm``, or with ``make_algorithm``."""
+    """Every module of ``jaxdpbo.algorithms`` with an ``algorithm``, with ``make_algorithm``, or with phases."""
     names = [module.name for module in pkgutil.iter_modules(algorithms.__path__)]
     found = {name: importlib.import_module(f"{algorithms.__name__}.{name}") for name in names}
-    return {name: each for name, each in found.items() if hasattr(each, "algorithm") or hasattr(each, "make_algorithm")}
+    return {name: each for name, each in found.items() if _has_an_algorithm(each)}
 
 
-def module_of(algorithm: Any) -> str:
-    """The name that ``algorithm_modules`` has for it, or "" where it is not of the package."""
-    parts = inspect.unwrap(algorithm.ask).__module__.split(".")
-    return parts[2] if parts[:2] == algorithms.__name__.split(".") else ""
+def _has_an_algorithm(module: ModuleType) -> bool:
+    phased = any(isinstance(value, phases.Phase) for value in vars(module).values())
+    return phased or hasattr(module, "algorithm") or hasattr(module, "make_algorithm")
+
+
+def modules_of(case: Any) -> set[str]:
+    """The names that ``algorithm_modules`` has for the algorithm of a case, or for those of its phases."""
+    config = case.config(1.0)
+    if isinstance(config, phases.Config):
+        modules = [type(each).__module__ for each in config.phases]
+    else:
+        modules = [inspect.unwrap(case.algorithm.ask).__module__]
+    parts = [module.split(".") for module in modules]
+    return {part[2] for part in parts if part[:2] == algorithms.__name__.split(".")}
 
 
 def without_a_case(cases: Mapping[str, Any]) -> set[str]:
     """Algorithms that no protocol case runs."""
-    return algorithm_modules().keys() - {module_of(case.algorithm) for case in cases.values()}
+    return algorithm_modules().keys() - set().union(*map(modules_of, cases.values()))
 
 
 def drawing_mechanisms() -> dict[str, Callable[..., Any]]:
@@ -66,9 +76,9 @@ def without_an_audit(cases: Mapping[str, Any], families: Mapping[str, Iterable[A
     """
     holds = {name: [row.name for row in rows if row.holds] for name, rows in families.items()}
     fails = [row.name for row in families["failures"]]
-    private = {
-        module_of(case.algorithm) for case in cases.values() if case.private and case.notion != "prior_averaged_dp"
-    }
+    private = set().union(
+        *(modules_of(case) for case in cases.values() if case.private and case.notion != "prior_averaged_dp")
+    )
     return {
         *(name for name in drawing_mechanisms() if not _named(name.removesuffix("_from_table"), holds["mechanisms"])),
         *(name for name in transform_makers() if not _named(name, [*holds["transforms"], *fails])),

@@ -20,7 +20,7 @@ import tape
 from oracles import conformance
 from protocol_cases import CASES
 
-from jaxdpbo import Recording, ledger, transforms
+from jaxdpbo import Recording, ledger, phases, private_choice, transforms
 from jaxdpbo.drivers import compiled_steps
 from jaxdpbo.guarantee import assumptions, guarantees
 from jaxdpbo.guarantee import recording as _recording
@@ -278,10 +278,11 @@ def releases_forgotten(case, monkeypatch):
 
 
 def first_choice_alone(case):
-    """Of several rounds of a search only the first is charged."""
+    """Of several choices only the first is charged."""
+    alone = phases.make_algorithm(private_choice.design)
 
     def privacy(config):
-        return case.algorithm.privacy(replace(config, choices=config.choices[:1]))
+        return alone.privacy(replace(config, phases=config.phases[:1]))
 
     return case._replace(algorithm=case.algorithm._replace(privacy=privacy))
 
@@ -294,8 +295,8 @@ PLANTS = {
     "half of the noise": ("dp_gd", half_the_noise, MORE),
     "noise in floats": ("dp_gibo", noise_in_floats, "float Gaussian"),
     "releases are forgotten": ("private evaluations, random search", releases_forgotten, MORE),
-    "a round is charged of several": (
-        "private search",
+    "a choice is charged of several": (
+        "private choices",
         lambda case, _: first_choice_alone(case),
         MORE,
     ),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from protocol_cases import CASES, records
 
-from jaxdpbo import dp_gibo, drivers, ledger, private_estimate, private_evaluations, private_search, tables
+from jaxdpbo import dp_gibo, drivers, ledger, phases, private_estimate, private_evaluations, tables
 from jaxdpbo.algorithms import random_search
 from jaxdpbo.drivers import compiled_steps, result
 from jaxdpbo.guarantee import assumptions
@@ -17,10 +17,6 @@ from jaxdpbo.types import Config, Info, PublicState, missing_fields
 
 CASE = CASES["dp_gd"]
 DRIVERS = {"scan": drivers.run_scan, "loop": drivers.run_loop}
-
-
-def private_search_of(inner):
-    return private_search.make_algorithm(inner, lambda config, state, theta0: state)
 
 
 def renamed(value: NamedTuple, field: str):
@@ -144,8 +140,8 @@ def guarantees_of(driver, run):
     if driver == "sweep":
         return drivers.sweep(SILENT, absolute, rows, [config], seeds=1, run=run).guarantees
     if driver == "estimate":
-        algorithm = private_estimate.make_algorithm(SILENT)
-        config = private_estimate.config(config, users=500, mu=1.0, loss_range=(0, 1))
+        algorithm = phases.make_algorithm(phases.Phase(SILENT), private_estimate.at_answer)
+        config = phases.config(config, private_estimate.config(users=500, mu=1.0, bounds=[(0, 1)], loss_range=(0, 1)))
         return (drivers.run_scan(algorithm, absolute, rows, config, run=run).guarantee,)
     return (DRIVERS[driver](SILENT, absolute, rows, config, run=run).guarantee,)
 
@@ -209,10 +205,8 @@ def test_an_inner_algorithm_with_a_flag_is_refused():
         )
 
 
-@pytest.mark.parametrize(
-    "make", [private_evaluations.make_algorithm, private_search_of, private_estimate.make_algorithm]
-)
-def test_an_inner_algorithm_of_the_other_kind_is_refused(make):
-    inner = CASE.algorithm if make is private_evaluations.make_algorithm else random_search.algorithm
+def test_an_algorithm_of_the_other_kind_is_refused():
     with pytest.raises(ValueError, match="inner must be an algorithm that"):
-        make(inner)
+        private_evaluations.make_algorithm(CASE.algorithm)
+    with pytest.raises(ValueError, match="a phase must be an algorithm that"):
+        phases.make_algorithm(phases.Phase(random_search.algorithm))

@@ -215,15 +215,15 @@ def test_a_step_that_is_not_left_releases_nothing(name):
 
 
 def test_an_estimate_is_released_once():
-    """The inner algorithm's steps hold no mean loss, and the step of the estimate no sum of the inner algorithm."""
-    case = CASES["private estimate"]
+    """The descent's steps hold no mean loss, and the step of the estimate no sum of the descent."""
+    case = CASES["DP-GIBO, then an estimate"]
     for step in range(case.config(1.0).steps):
-        _, config, snapshot, query, values = begun("private estimate", step)
+        _, config, snapshot, query, values = begun("DP-GIBO, then an estimate", step)
         total, _ = case.algorithm.contribute(config, query, snapshot.memory, values)
         released = case.algorithm.perturb(KEY, config, query, total.whole)
         last = step == config.steps - 1
-        assert is_zero(total.whole.loss) == is_zero(released.loss) == (not last)
-        assert is_zero(total.whole.inner) == is_zero(released.inner) == last
+        assert is_zero(total.whole[1]) == is_zero(released[1]) == (not last)
+        assert is_zero(total.whole[0]) == is_zero(released[0]) == last
 
 
 def test_a_design_releases_no_means():
@@ -236,7 +236,9 @@ def test_a_design_releases_no_means():
         assert is_zero(total.whole.means) or step >= config.design_steps
 
 
-@pytest.mark.parametrize("name", ["dp_gibo", "dp_gibo, recent, private clip", "private search", "private estimate"])
+@pytest.mark.parametrize(
+    "name", ["dp_gibo", "dp_gibo, recent, private clip", "private choices", "DP-GIBO, then an estimate"]
+)
 def test_a_memory_of_other_users_is_refused(name):
     case, config, snapshot, query, values = begun(name)
     one = values[..., :1]
@@ -256,7 +258,9 @@ def test_nobody_adds_nothing(name):
     assert is_zero(total.whole)
 
 
-@pytest.mark.parametrize("name", ["dp_gd", "dp_gibo", "private search", "private estimate", "private evaluations"])
+@pytest.mark.parametrize(
+    "name", ["dp_gd", "dp_gibo", "private choices", "DP-GIBO, then an estimate", "private evaluations"]
+)
 def test_a_step_is_not_told_under_another_budget(name):
     case, _, snapshot, query, values = begun(name)
     other = case.config(0.5)

@@ -8,7 +8,7 @@ import pytest
 
 matplotlib.use("Agg")
 
-from jaxdpbo import audit, dpareto, plotting, preview, private_estimate, private_search
+from jaxdpbo import audit, dpareto, phases, plotting, preview
 from jaxdpbo.algorithms.dp_gibo import Release
 from jaxdpbo.drivers import Run
 from jaxdpbo.guarantee import composed_guarantee, guarantees
@@ -34,9 +34,8 @@ def test_a_path_is_drawn_once_a_parameter_and_several_with_bands():
         plotting.plot_path(Run(None, GDP))
 
 
-def test_an_estimates_search_is_looked_into():
-    inner = private_search.Release(np.zeros(2), np.zeros(2), walk(0).release.path, np.zeros((3, 2)))
-    run = Run(private_estimate.Release(np.zeros(2), np.asarray(0.3), inner), GDP)
+def test_the_path_of_a_plan_is_drawn():
+    run = Run(phases.Release(np.zeros(2), np.asarray(0.3), walk(0).release.path, None, ()), GDP)
     np.testing.assert_array_equal(plotting.plot_path(run).lines[0].get_ydata(), walk(0).release.path[:, 0])
 
 

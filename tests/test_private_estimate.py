@@ -7,8 +7,7 @@ import pytest
 from option_groups import group_options
 
 import jaxdpbo
-from jaxdpbo import Space, accounting, dp_gd, dp_gibo, dp_gp_ucb, drivers, space
-from jaxdpbo.algorithms import private_estimate, private_search
+from jaxdpbo import Space, accounting, dp_gibo, drivers, phases, private_choice, private_estimate, space
 from jaxdpbo.drivers import methods
 from jaxdpbo.guarantee import budget_calibration, composed_guarantee, guarantees
 from jaxdpbo.guarantee.composed_guarantee import RELEASES
@@ -17,6 +16,7 @@ USERS = 400
 RECORDS = np.random.default_rng(0).normal([1.0, 2.0], 0.2, (USERS, 2))
 BOX = [(0.0, 4.0), (1.0, 3.0), (-1.0, 1.0)]
 RANGE = (0.0, 4.0)
+AFTER = phases.make_algorithm(phases.Phase(dp_gibo.algorithm), private_estimate.at_answer)
 SEEDED = {"key": jax.random.key(0), "insecure_key": True}
 GIVEN = {"users": USERS, "steps": 6, "batch": 2, "mu": 2.0, "loss_range": RANGE, "noise": "float", **SEEDED}
 
@@ -36,7 +36,7 @@ def test_a_share_is_spent_on_the_loss_at_the_answer(method):
     true = float(np.mean(np.clip(loss(run.release.point, RECORDS), *RANGE)))
     deviation = 4 / USERS / levels[private_estimate.ESTIMATE]
     assert 0 < abs(float(run.release.loss) - true) < 4 * deviation
-    np.testing.assert_array_equal(run.release.inner.point, run.release.point)
+    np.testing.assert_array_equal(run.release.phases[-2].point, run.release.point)
     forecast = jaxdpbo.preview(
         users=USERS,
         space=BOX,
@@ -52,14 +52,14 @@ def test_a_share_is_spent_on_the_loss_at_the_answer(method):
 def test_it_is_the_clipped_mean_and_gaussian_noise():
     """Many runs of the same search, which has no noise: what differs is the noise of the estimate."""
     inner = dp_gibo.config(users=USERS, steps=2, mu=jnp.inf, bounds=BOX, batch=2, noise="none", polish_steps=0)
-    chosen = private_estimate.config(inner, users=USERS, mu=0.5, loss_range=(0.0, 0.3))
-    algorithm = private_estimate.make_algorithm(dp_gibo.algorithm)
+    estimate = private_estimate.config(users=USERS, mu=0.5, bounds=BOX, loss_range=(0.0, 0.3))
+    algorithm, chosen = AFTER, phases.config(inner, estimate)
     found = jax.jit(jax.vmap(lambda key: drivers.pure_run(algorithm, loss, RECORDS, chosen, key)[0]))(
         jax.random.split(jax.random.key(1), 2000)
     )
     assert np.ptp(np.asarray(found.point), axis=0) == pytest.approx(0)
     clipped = np.mean(np.clip(loss(found.point[0], RECORDS), 0.0, 0.3))
-    deviation = private_estimate.estimate_deviation(chosen)
+    deviation = private_estimate.deviation(estimate)
     assert deviation == pytest.approx(0.3 / USERS / 0.5, rel=0.05)
     standard = (np.asarray(found.loss) - clipped) / deviation
     assert abs(np.mean(standard)) < 4 / np.sqrt(2000)
@@ -74,7 +74,7 @@ def test_the_search_is_what_it_is_without_an_estimate():
     )
     found = jaxdpbo.minimize(loss, RECORDS, BOX, **group_options(method="local", estimate_share=0.3, **(GIVEN | {
         "mu": jnp.inf, "noise": "exact"})))  # fmt: skip
-    np.testing.assert_array_equal(found.release.inner.path, alone.release.path)
+    np.testing.assert_array_equal(found.release.path, alone.release.path)
     assert float(found.release.loss) == pytest.approx(float(jnp.mean(loss(found.release.point, RECORDS))), rel=1e-5)
     assert found.note == alone.note == ""  # without noise no number of users is too few
 
@@ -95,17 +95,17 @@ def test_from_python_a_masked_point_is_not_asked_for():
 
 def test_its_parts_are_named():
     inner = dp_gibo.config(users=USERS, steps=2, mu=0.6, bounds=BOX)
-    chosen = private_estimate.config(inner, users=USERS, mu=0.8, loss_range=RANGE)
-    stated = private_estimate.make_algorithm(dp_gibo.algorithm).privacy(chosen)
+    estimate = private_estimate.config(users=USERS, mu=0.8, bounds=BOX, loss_range=RANGE)
+    stated = AFTER.privacy(phases.config(inner, estimate))
     assert [name for name, _ in stated.parts] == [RELEASES, private_estimate.ESTIMATE]
     assert 0.95 < stated.level <= 1.0
     assert stated.total_variation > dp_gibo.algorithm.privacy(inner).total_variation
 
 
-ESTIMATE, DESIGN = private_estimate.ESTIMATE, private_search.DESIGN_CHOICE
+ESTIMATE, DESIGN = private_estimate.ESTIMATE, private_choice.DESIGN_CHOICE
 PARTS = {
     "local": [composed_guarantee.FIND_SCALE, RELEASES, ESTIMATE],
-    "start_then_local": [DESIGN, RELEASES, private_search.LAST_CHOICE, ESTIMATE],
+    "start_then_local": [DESIGN, RELEASES, private_choice.LAST_CHOICE, ESTIMATE],
     "choice": [DESIGN, ESTIMATE],
     "in_order": [DESIGN, ESTIMATE],
     "evaluations": [RELEASES, ESTIMATE],
@@ -155,22 +155,12 @@ def test_a_share_that_can_not_be_is_refused(changes, said):
         jaxdpbo.minimize(loss, RECORDS, BOX, **group_options(**(GIVEN | changes)))
 
 
-def test_an_inner_config_of_other_users_is_refused():
-    inner = dp_gibo.config(users=5, steps=2, mu=0.6, bounds=BOX)
-    with pytest.raises(ValueError, match="inner_config must be of 6 users, got 5"):
-        private_estimate.config(inner, users=6, mu=0.8, loss_range=RANGE)
-
-
-def test_an_inner_algorithm_must_be_gdp_step_by_step():
-    gains = dp_gp_ucb.in_order_config(
-        candidates=[[0.0], [1.0]], users=6, epsilon=1.0, largest_gain=1.0, release="point"
-    )
-    chosen = private_estimate.config(gains, users=6, mu=0.8, loss_range=RANGE)
-    with pytest.raises(ValueError, match="pays for every step"):
-        private_estimate.make_algorithm(dp_gp_ucb.algorithm)
-    algorithm = private_estimate.make_algorithm(dp_gd.algorithm._replace(privacy=dp_gp_ucb.algorithm.privacy))
-    with pytest.raises(ValueError, match="inner must be GDP for its level to compose, got dp 1"):
-        algorithm.privacy(chosen)
-    algorithm = private_estimate.make_algorithm(dp_gd.algorithm._replace(init=dp_gp_ucb.algorithm.init))
-    with pytest.raises(ValueError, match="pays for every step"):
-        algorithm.init(jax.random.key(0), chosen)
+def test_alone_it_measures_at_a_public_point():
+    given = {"users": USERS, "mu": jnp.inf, "bounds": BOX, "loss_range": RANGE, "noise": "none"}
+    for point in (None, [1.0, 2.0, 0.5]):
+        run = drivers.run_scan(private_estimate.algorithm, loss, RECORDS, private_estimate.config(point=point, **given))
+        where = jnp.asarray([2.0, 2.0, 0.0] if point is None else point)
+        np.testing.assert_allclose(run.release.point, where)
+        assert float(run.release.loss) == pytest.approx(float(jnp.mean(loss(where, RECORDS))), rel=1e-5)
+    with pytest.raises(ValueError, match="point must lie inside"):
+        private_estimate.config(point=[9.0, 2.0, 0.5], **given)

@@ -304,11 +304,12 @@ def test_points_that_are_replaced_leave_the_budget_as_it_was():
         search = Search(steps=6, estimate_share=share)
         task = {"users": USERS, "budget": requested, "space": MIXED, "loss_range": (0, 4), "public": True}
         plan = methods.plan(methods.make_problem(search, **task))
-        after = plan.with_proposals(np.full(plan.search.fresh.shape, 0.5))
+        after = plan.with_proposals(np.full(plan.config.phases[0].points.shape, 0.5))
         assert after.algorithm.privacy(after.config) == plan.algorithm.privacy(plan.config)
-        assert np.all(np.asarray(after.search.proposals) == 0.5)
+        chosen, before = after.config.phases[0], plan.config.phases[0]
+        assert np.all(np.asarray(chosen.proposals) == 0.5)
         unlike = [
-            name.name for name in dataclasses.fields(after.search)
-            if not np.array_equal(getattr(after.search, name.name), getattr(plan.search, name.name))
+            name.name for name in dataclasses.fields(chosen)
+            if not np.array_equal(getattr(chosen, name.name), getattr(before, name.name))
         ]  # fmt: skip
         assert unlike == ["proposals"]

@@ -23,11 +23,11 @@ def test_an_algorithm_without_a_case_is_named(plant):
 
 
 def test_a_case_that_is_taken_out_is_missed():
-    fewer = {name: case for name, case in CASES.items() if registration.module_of(case.algorithm) != "dp_gd"}
+    fewer = {name: case for name, case in CASES.items() if registration.modules_of(case) != {"dp_gd"}}
     assert registration.without_a_case(fewer) == {"dp_gd"}
 
 
 def test_what_pays_elsewhere_states_a_guarantee():
     """A name that is gone, or that states none, may not stand among the exceptions."""
-    private = {registration.module_of(case.algorithm) for case in CASES.values() if case.private}
+    private = set().union(*(registration.modules_of(case) for case in CASES.values() if case.private))
     assert registration.UNAUDITED.keys() <= private

@@ -1135,7 +1135,7 @@ def gradients():
 
 
 def choice():
-    case = CASES["private search"]
+    case = CASES["private choices"]
     return case.algorithm, case.config(1.0)
 
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.audits.rows import Row, claim, score_both, simulate
-from jaxdpbo import audit, dp_gp_ucb, drivers, gp_ucb, kernels, private_search
+from jaxdpbo import audit, dp_gp_ucb, drivers, gp_ucb, kernels, phases, private_choice
 from jaxdpbo.algorithms import dp_gd, dp_gibo, private_estimate, private_evaluations
 from jaxdpbo.noise import choice as _choice
 
@@ -160,30 +160,30 @@ def _search(noise, shares, label=""):
         users=USERS, steps=STEPS, mu=middle, bounds=[(-2.0, 2.0)], box_units=False, step_size=STEP_SIZE, batch=2,
         clip_norm=0.5, noise=noise, kernel_params=kernels.stationary(1.0, 1), polish_steps=0,
     )  # fmt: skip
-    chosen = private_search.config(
-        users=USERS, bounds=[(-2.0, 2.0)], loss_range=(0.0, 1.0), batch=2, choice_mu=[first, last], noise=noise,
-        rounds=[private_search.Round(ends, 0 * ends, np.zeros(ends.shape, bool))], inner_config=inner,
-    )  # fmt: skip
-    algorithm = private_search.make_algorithm(dp_gibo.algorithm, dp_gibo.set_start)
+    around = {"users": USERS, "bounds": [(-2.0, 2.0)], "loss_range": (0.0, 1.0), "batch": 2, "noise": noise}
+    start = private_choice.design_config(points=ends, mu=first, **around)
+    answer = private_choice.answers_config(mu=last, **around)
+    chosen = phases.config(start, inner, answer)
+    algorithm = phases.make_algorithm(private_choice.design, dp_gibo.from_point, private_choice.at_answers)
 
     def draw_release(key, slopes):
         result = drivers.pure_run(algorithm, slope_times_place, slopes, chosen, key)[0]
         low, high = jnp.min(result.points), jnp.max(result.points)
         return {
-            "start": -jnp.sign(result.start[0]),
+            "start": -jnp.sign(result.phases[0].point[0]),
             "moved": (result.path[0, 0] - result.path[-1, 0]) / STEP_SIZE,
             "answer": (result.point[0] == low).astype(float) - (result.point[0] == high).astype(float),
         }
 
     def ratio(outputs):
         """The logarithm of the likelihood ratio, but for the prior of the answer."""
-        of_start, of_answer = (_choice.pure_level(choice) for choice in chosen.choices)
+        of_start, of_answer = (_choice.pure_level(choice.budget) for choice in (start, answer))
         clipped, deviation = 0.5 / USERS, 2 * 0.5 * math.sqrt(STEPS) / (USERS * middle)
         moved = 2 * clipped * outputs["moved"] / deviation**2
         return of_start / 2 * outputs["start"] + moved + of_answer / 2 * outputs["answer"]
 
     return Row(
-        f"private_search, {noise}{label}",
+        f"private_choice around dp_gibo, {noise}{label}",
         algorithm.privacy(chosen),
         lambda trials: score_both(ratio, simulate(draw_release, *WORST, trials)),
     )
@@ -191,18 +191,19 @@ def _search(noise, shares, label=""):
 
 def _estimate():
     """User 0 pushes the descent one way, and the loss at its end to one end of the range."""
-    mu, inner = math.sqrt(0.5), dp_gibo.algorithm
+    mu = math.sqrt(0.5)
     descent = dp_gibo.config(
         users=USERS, steps=STEPS, mu=mu, bounds=[[-np.inf], [np.inf]], theta0=[0.0], step_size=STEP_SIZE,
         clip_norm=0.5, batch=2, kernel_params=kernels.stationary(1.0, 1), polish_steps=0,
     )  # fmt: skip
-    chosen = private_estimate.config(descent, users=USERS, mu=mu, loss_range=(0.0, 1.0))
-    algorithm = private_estimate.make_algorithm(inner)
+    estimate = private_estimate.config(users=USERS, mu=mu, bounds=[(-1e3, 1e3)], loss_range=(0.0, 1.0))
+    chosen = phases.config(descent, estimate)
+    algorithm = phases.make_algorithm(phases.Phase(dp_gibo.algorithm), private_estimate.at_answer)
 
     def ratio(key, slopes):
         result = drivers.pure_run(algorithm, slope_from_afar, slopes, chosen, key)[0]
-        moved = (result.inner.path[0, 0] - result.inner.path[-1, 0]) / STEP_SIZE
+        moved = (result.path[0, 0] - result.path[-1, 0]) / STEP_SIZE
         apart, deviation = 2 * 0.5 / USERS, 2 * 0.5 * math.sqrt(STEPS) / (USERS * mu)
-        return moved * apart / deviation**2 + result.loss / USERS / private_estimate.estimate_deviation(chosen) ** 2
+        return moved * apart / deviation**2 + result.loss / USERS / private_estimate.deviation(estimate) ** 2
 
     return Row("private_estimate, exact", algorithm.privacy(chosen), lambda trials: simulate(ratio, *WORST, trials))

@@ -411,7 +411,7 @@ CHOICES = {
 def test_a_dishonest_choice_in_the_default_search_is_seen(monkeypatch, trials, bug):
     """A start, descent, an answer. Few trials see it where the choices have most of the budget; --full, as it is."""
     count = trials(f"the default search attacked: {bug}", QUICK, 100_000, 0)
-    row = ROWS["private_search, exact" + ", mostly choices" * (count == QUICK)]
+    row = ROWS["private_choice around dp_gibo, exact" + ", mostly choices" * (count == QUICK)]
     for name, planted in CHOICES[bug].items():
         monkeypatch.setattr(choice, name, planted)
     assert audits.measure_row(row, count).verdict == "EXCEEDED"

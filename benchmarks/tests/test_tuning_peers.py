@@ -31,7 +31,7 @@ from training_cases import Trivial
 from benchmarks import tuning_peers
 from benchmarks.tuning_peers import blocks, trials
 from benchmarks.tuning_peers.trainings import DPSGD, InBlocks, Reaching
-from jaxdpbo import Recording, accounting, ledger, private_search
+from jaxdpbo import Recording, accounting, ledger, phases
 from jaxdpbo.accounting import stage
 from jaxdpbo.guarantee import guarantees
 from jaxdpbo.training import dp_optim, models
@@ -222,7 +222,7 @@ def test_blocks_state_the_variation_of_their_search():
 
 def test_a_search_without_its_variation_is_seen(monkeypatch):
     """Planted: a search that states none."""
-    real = private_search.make_algorithm
+    real = phases.make_algorithm
 
     def make_algorithm(*arguments):
         algorithm = real(*arguments)
@@ -230,6 +230,6 @@ def test_a_search_without_its_variation_is_seen(monkeypatch):
             privacy=lambda config: dataclasses.replace(algorithm.privacy(config), total_variation=0.0)
         )
 
-    monkeypatch.setattr(private_search, "make_algorithm", make_algorithm)
+    monkeypatch.setattr(phases, "make_algorithm", make_algorithm)
     drawn, stated = variations()
     assert drawn > stated

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from benchmarks.tuning_peers.trainings import InBlocks
-from jaxdpbo import Execution, accounting, private_search, separable, silence
+from jaxdpbo import Execution, accounting, phases, private_choice, separable, silence
 from jaxdpbo.accounting import stage
 from jaxdpbo.drivers import run_loop
 from jaxdpbo.guarantee import assumptions, composed_guarantee, guarantees, release_key
@@ -29,17 +29,18 @@ def tune(asked: fitting.TuningArguments, rows: Rows, k: int | None = None) -> fi
     count = separable.usual_count(records) if k is None else k
     separable.cut(records, count)  # what it refuses, it refuses before anything is charged
     points = np.arange(len(asked.settings), dtype=float)[:, None]
-    design = private_search.Round(points, 0 * points, np.zeros(points.shape, bool))
-    config = private_search.config(
-        users=count,
-        bounds={"low": [-0.5], "high": [len(points) - 0.5]},
-        loss_range=(0.0, 1.0),
-        rounds=[design],
-        choice_mu=[float(of_search)],
-        batch=1,
-        noise=fitting.NOISE,
+    config = phases.config(
+        private_choice.design_config(
+            users=count,
+            bounds={"low": [-0.5], "high": [len(points) - 0.5]},
+            loss_range=(0.0, 1.0),
+            points=points,
+            mu=float(of_search),
+            batch=1,
+            noise=fitting.NOISE,
+        )
     )
-    algorithm = private_search.make_algorithm()
+    algorithm = phases.make_algorithm(private_choice.design)
     search = algorithm.privacy(config)
 
     def stages(costs: Sequence[stage.Stage]) -> list[stage.Stage]:

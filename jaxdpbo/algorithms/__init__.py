@@ -12,9 +12,9 @@ from jaxdpbo.algorithms import (
     dpareto,
     gp_ucb,
     po_gp_ucb,
+    private_choice,
     private_estimate,
     private_evaluations,
-    private_search,
     random_search,
 )
 
@@ -25,9 +25,9 @@ __all__ = [
     "dpareto",
     "gp_ucb",
     "po_gp_ucb",
+    "private_choice",
     "private_estimate",
     "private_evaluations",
-    "private_search",
     "random_search",
 ]
 __dir__ = namespace.list_public(__name__)

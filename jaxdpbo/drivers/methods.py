@@ -22,8 +22,8 @@ method                search                                                    
                       "start_then_local", or "choice" where a dimension is not real
 ====================  ===========================================================  =====================================
 
-"in_order" is ``private_search`` with a single round, on a design of its own. To choose among your own candidates, use
-``dp_gp_ucb.in_order_config``, a different mechanism.
+A method is a list of phases, see ``MAKERS``. To choose among your own candidates, use ``dp_gp_ucb.in_order_config``, a
+different mechanism than "in_order".
 
 ``noise.choice_sharpness`` measures how well a private choice works. A choice among a few points of a design needs the
 fewest users. Descent needs more, and a start and an answer chosen privately need the most.
@@ -38,11 +38,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from jaxdpbo import arrays, checks
+from jaxdpbo import arrays, checks, phases
 from jaxdpbo import space as spaces
-from jaxdpbo.algorithms import dp_gibo, gp_ucb, private_estimate, private_evaluations, private_search
+from jaxdpbo.algorithms import dp_gibo, gp_ucb, private_choice, private_estimate, private_evaluations
 from jaxdpbo.guarantee import budget_calibration, guarantees
 from jaxdpbo.noise import calibration, choice, private_scale
+from jaxdpbo.phases import Phase
 from jaxdpbo.types import Algorithm, ArrayLike, Bounds
 
 LOCAL, START, CHOICE, EVALUATIONS, IN_ORDER = "local", "start_then_local", "choice", "evaluations", "in_order"
@@ -58,9 +59,7 @@ ROUNDS, FIRST_SHARE, LAST_SHARE = 1, 0.4, 0.25  # of "choice": rounds near the c
 ROUNDS_WITHOUT_NOISE = 4  # each further choice costs a share of the budget, and measured gains do not pay for it
 MAX_EVALUATIONS = 60  # of "evaluations": more evaluations add noise to each
 SCALE_EVALUATIONS = 10  # of these, at most a fifth, compare losses if loss_range="private"
-CHOICE_ALGORITHM = private_search.make_algorithm()
-START_ALGORITHM = private_search.make_algorithm(dp_gibo.algorithm, dp_gibo.set_start)
-EVALUATION_ALGORITHM = private_evaluations.make_algorithm(gp_ucb.algorithm)
+EVALUATION = Phase(private_evaluations.make_algorithm(gp_ucb.algorithm))
 AUTO = "auto"
 SHARP = 20.0  # least sharpness of a choice for CHOICE_SHARE at which "auto" chooses a start
 NOISY = 0.35  # clipping norms: the most noise of a gradient at which "auto" descends without a start
@@ -89,8 +88,7 @@ class Search:
         dimensions or more and enough users for the budget (71 at ``mu = 1``); otherwise a quarter of the width of the
         loss range, or 1 without a range. A number is ignored by methods without a descent.
       estimate_share: the share of ``mu^2``, in [0, 1), spent on a private estimate of the mean loss at the answer. One
-        of the steps evaluates the answer, losses are clipped to the loss range, and the release is then a
-        ``private_estimate.Release``, with the search's own release in ``inner``.
+        of the steps evaluates the answer, losses are clipped to the loss range, and ``release.loss`` is the estimate.
       noise: "exact", or "float" for research sweeps.
     """
 
@@ -146,7 +144,7 @@ class Problem(NamedTuple):
         return not isinstance(self.space, spaces.Space) or bool(np.all(self.space.real_axes))
 
 
-Make = Callable[[Problem], tuple[Algorithm, Any]]
+Phases = list[tuple[Phase, Any]]  # with their configs
 
 
 class Plan(NamedTuple):
@@ -177,24 +175,19 @@ class Plan(NamedTuple):
 
     def with_proposals(self, points: np.ndarray) -> "Plan":
         """The plan with these proposals ``(m, d)``, as many as the points of its design."""
-        search = replace(self.search, proposals=arrays.to_device(points, self.search.fresh.dtype))
-        config = search if self.search is self.config else replace(self.config, inner=search)
-        return self._replace(config=config)
+        first, *others = self.config.phases
+        proposed = replace(first, proposals=arrays.to_device(points, first.points.dtype))
+        return self._replace(config=replace(self.config, phases=(proposed, *others)))
 
-    @property
-    def search(self) -> Any:
-        """The config without the estimate."""
-        return self.config.inner if isinstance(self.config, private_estimate.Config) else self.config
+    def find(self, kind: type) -> Any:
+        """The config of the last phase of this kind, such as ``private_estimate.Config``; None without one."""
+        found = [each for each in getattr(self.config, "phases", (self.config,)) if isinstance(each, kind)]
+        return found[-1] if found else None
 
     @property
     def descent(self) -> dp_gibo.Config | None:
         """The config of DP-GIBO; None for a method without a descent."""
-        inner = getattr(self.search, "inner", self.search)
-        return inner if isinstance(inner, dp_gibo.Config) else None
-
-    def search_release(self, release: Any) -> Any:
-        """The search's own release, without the estimate."""
-        return release.inner if isinstance(release, private_estimate.Release) else release
+        return self.find(dp_gibo.Config)
 
 
 def make_problem(
@@ -257,7 +250,10 @@ def plan(problem: Problem, *, as_gdp: bool = False) -> Plan:
         raise ValueError("estimate_share needs a loss_range of two numbers, and two steps or more")
 
     def make(level: float) -> tuple[Algorithm, Any]:
-        return add_estimate(problem._replace(mu=level), MAKERS[method])
+        found, configs = zip(*add_estimate(problem._replace(mu=level), MAKERS[method]), strict=True)
+        if len(found) == 1 and not found[0].reads_book:
+            return found[0].algorithm, configs[0]
+        return phases.make_algorithm(*found), phases.config(*configs)
 
     def privacy(made: tuple[Algorithm, Any]) -> guarantees.Guarantee:
         return made[0].privacy(made[1])
@@ -349,17 +345,20 @@ def levels(problem: Problem, shares: list[float]) -> list[float]:
     return calibration.split_levels(problem.mu, shares, jnp.result_type(float))
 
 
-def add_estimate(problem: Problem, make: Make) -> tuple[Algorithm, Any]:
-    """The search that ``make`` makes, with an estimate for its share of ``mu^2``."""
+def add_estimate(problem: Problem, make: Callable[[Problem], Phases]) -> Phases:
+    """The phases that ``make`` makes, and an estimate for its share of ``mu^2``."""
     share = problem.estimate_share
     if not share:
         return make(problem)
     of_estimate, of_search = levels(problem, [share, 1 - share])
-    algorithm, config = make(problem._replace(mu=of_search, steps=problem.steps - 1))
     estimate = private_estimate.config(
-        config, users=problem.users, mu=of_estimate, loss_range=problem.loss_range, noise=problem.noise
+        users=problem.users,
+        mu=of_estimate,
+        bounds=problem.space,
+        loss_range=problem.loss_range,
+        noise=problem.noise,
     )
-    return private_estimate.make_algorithm(algorithm), estimate
+    return [*make(problem._replace(mu=of_search, steps=problem.steps - 1)), (private_estimate.at_answer, estimate)]
 
 
 def _local_config(problem: Problem, usual_norm: float | str) -> dp_gibo.Config:
@@ -379,11 +378,11 @@ def _local_config(problem: Problem, usual_norm: float | str) -> dp_gibo.Config:
     )
 
 
-def _local(problem: Problem) -> tuple[Algorithm, Any]:
+def _local(problem: Problem) -> Phases:
     """With few users the private scale is mostly noise: a fixed norm then does better."""
     enough = problem.users >= private_scale.users_needed(problem.mu) and problem.box.shape[1] >= FEW_DIMENSIONS
     norm = private_scale.PRIVATE if enough or has_private_range(problem) else _usual_norm(problem)
-    return dp_gibo.algorithm, _local_config(problem, norm)
+    return [(Phase(dp_gibo.algorithm), _local_config(problem, norm))]
 
 
 def _usual_norm(problem: Problem) -> float:
@@ -393,41 +392,50 @@ def _usual_norm(problem: Problem) -> float:
     return CLIP_SHARE * (high - low)
 
 
-def _start_then_local(problem: Problem) -> tuple[Algorithm, Any]:
+def _start_then_local(problem: Problem) -> Phases:
     if problem.steps < 3:
         raise ValueError(f"steps must be at least 3 for method={START!r}, got {problem.steps}")
     first = max(1, round(DESIGN_SHARE * problem.steps))
     of_start, of_answer, of_descent = levels(problem, [CHOICE_SHARE, CHOICE_SHARE, 1 - 2 * CHOICE_SHARE])
+    of_start, of_answer = _carry_remainders([of_start, of_answer], problem.noise)
     rest = problem._replace(steps=problem.steps - first - 1, mu=of_descent)
-    descent = _local_config(rest, _usual_norm(problem))
-    return START_ALGORITHM, _search(problem, [_design(problem, first)], [of_start, of_answer], descent)
+    return [
+        (private_choice.design, _design(problem, first, of_start)),
+        (dp_gibo.from_point, _local_config(rest, _usual_norm(problem))),
+        (private_choice.at_answers, private_choice.answers_config(mu=of_answer, **_of_choices(problem))),
+    ]
 
 
-def _rounds_of_choices(problem: Problem) -> tuple[Algorithm, Any]:
+def _rounds_of_choices(problem: Problem) -> Phases:
     rounds = ROUNDS_WITHOUT_NOISE if math.isinf(problem.mu) else ROUNDS
     later = min(rounds, problem.steps - 1)
-    first = max(problem.steps - later * max(1, round((1 - FIRST_SHARE) * problem.steps / rounds)), 1)
-    steps = (problem.steps - first) // max(later, 1)
-    designs = [_design(problem, problem.steps - later * steps)]
-    designs += [_near(problem, steps, 0.5**number, number) for number in range(1, later + 1)]
     if not later:
-        return CHOICE_ALGORITHM, _search(problem, designs, [problem.mu])
+        return _in_order(problem)
+    first = max(problem.steps - later * max(1, round((1 - FIRST_SHARE) * problem.steps / rounds)), 1)
+    steps = (problem.steps - first) // later
     shares = [(1 - LAST_SHARE) / later] * later + [LAST_SHARE]
-    return CHOICE_ALGORITHM, _search(problem, designs, levels(problem, shares))
+    of_first, *of_later = _carry_remainders(levels(problem, shares), problem.noise)
+    return [
+        (private_choice.design, _design(problem, problem.steps - later * steps, of_first)),
+        *(
+            (private_choice.near, _near(problem, steps, 0.5**number, number, mu))
+            for number, mu in enumerate(of_later, start=1)
+        ),
+    ]
 
 
-def _in_order(problem: Problem) -> tuple[Algorithm, Any]:
-    return CHOICE_ALGORITHM, _search(problem, [_design(problem, problem.steps)], [problem.mu])
+def _in_order(problem: Problem) -> Phases:
+    return [(private_choice.design, _design(problem, problem.steps, problem.mu))]
 
 
-def _proposed(problem: Problem) -> tuple[Algorithm, Any]:
+def _proposed(problem: Problem) -> Phases:
     """A choice among points that ``Plan.with_proposals`` replaces: half of the evaluations are on public records."""
     if problem.steps < 2:
         raise ValueError(f"steps must be at least 2 for method={PROPOSED!r}, got {problem.steps}")
     return _in_order(problem._replace(steps=problem.steps - problem.steps // 2))
 
 
-def _evaluations(problem: Problem) -> tuple[Algorithm, Any]:
+def _evaluations(problem: Problem) -> Phases:
     box, design = problem.box, None
     count = min(problem.steps * problem.batch, MAX_EVALUATIONS)
     if has_private_range(problem):
@@ -437,7 +445,7 @@ def _evaluations(problem: Problem) -> tuple[Algorithm, Any]:
         count, design = count - compared, box[0] + (box[1] - box[0]) * sobol(compared, box.shape[1], 0)
     answer = "best_posterior_mean"
     inner = gp_ucb.config(steps=count, bounds=problem.space, refit_every=20, fit_steps=30, answer=answer)
-    return EVALUATION_ALGORITHM, private_evaluations.config(
+    means = private_evaluations.config(
         gp_ucb.algorithm,
         inner,
         users=problem.users,
@@ -446,9 +454,10 @@ def _evaluations(problem: Problem) -> tuple[Algorithm, Any]:
         design=design,
         noise=problem.noise,
     )
+    return [(EVALUATION, means)]
 
 
-MAKERS: dict[str, Make] = {
+MAKERS: dict[str, Callable[[Problem], Phases]] = {
     LOCAL: _local,
     START: _start_then_local,
     CHOICE: _rounds_of_choices,
@@ -458,18 +467,15 @@ MAKERS: dict[str, Make] = {
 }
 
 
-def _search(problem: Problem, rounds: list[private_search.Round], levels: list[float], inner: Any = None) -> Any:
-    return private_search.config(
-        users=problem.users,
-        bounds=problem.space,
-        loss_range=problem.loss_range,
-        rounds=rounds,
-        choice_mu=_carry_remainders(levels, problem.noise),
-        batch=problem.batch,
-        inner_config=inner,
-        proposals=rounds[0].fresh if problem.public else None,  # until ``Plan.with_proposals``
-        noise=problem.noise,
-    )
+def _of_choices(problem: Problem) -> dict[str, Any]:
+    """The settings of every choice."""
+    return {
+        "users": problem.users,
+        "bounds": problem.space,
+        "loss_range": problem.loss_range,
+        "batch": problem.batch,
+        "noise": problem.noise,
+    }
 
 
 def _carry_remainders(levels: list[float], noise: str) -> list[float]:
@@ -485,23 +491,26 @@ def _carry_remainders(levels: list[float], noise: str) -> list[float]:
     return totals
 
 
-def _design(problem: Problem, steps: int) -> private_search.Round:
-    """A round of the start and points of a Sobol sequence in the box."""
+def _design(problem: Problem, steps: int, mu: float) -> private_choice.Config:
+    """A choice among the start and points of a Sobol sequence in the box."""
     (low, high), count = problem.box, steps * problem.batch
     start = checks.middle(problem.box) if problem.start is None else problem.start
-    fresh = np.concatenate([start[None], low + (high - low) * sobol(count, len(low), 0)])[:count]
-    return private_search.Round(fresh, np.zeros_like(fresh), np.zeros(fresh.shape, bool))
+    points = np.concatenate([start[None], low + (high - low) * sobol(count, len(low), 0)])[:count]
+    return private_choice.design_config(  # points of public records come by ``Plan.with_proposals``
+        points=points, mu=mu, proposed=problem.public, **_of_choices(problem)
+    )
 
 
-def _near(problem: Problem, steps: int, reach: float, number: int) -> private_search.Round:
-    """A round near the last chosen point: half of the coordinates (at least 1) move by up to ``reach`` half sides."""
+def _near(problem: Problem, steps: int, reach: float, number: int, mu: float) -> private_choice.Config:
+    """Points near the last chosen point: half of the coordinates (at least 1) move by up to ``reach`` half sides."""
     (low, high), count = problem.box, steps * problem.batch
     rng = np.random.default_rng(number)
     offset = reach * (high - low) / 2 * (2 * sobol(count, len(low), number) - 1)
     moved = rng.random(offset.shape) < 0.5
     moved[np.arange(count), rng.integers(0, len(low), count)] = True
-    kept = np.ones(offset.shape, bool)
-    return private_search.Round(np.broadcast_to(low, offset.shape).copy(), np.where(moved, offset, 0.0), kept)
+    return private_choice.near_config(
+        points=np.where(moved, offset, 0.0), kept=np.ones(offset.shape, bool), mu=mu, **_of_choices(problem)
+    )
 
 
 def sobol(count: int, dimension: int, seed: int) -> np.ndarray:

@@ -131,7 +131,7 @@ def minimize(
     guarantee = replace(finished.guarantee, summary_delta=budget.summary_delta)
     notes = [finished.note, few_users_note(count, plan.guarantee)]
     if plan.descent is not None:
-        notes.append(path_note(plan.search_release(finished.release).path, plan.descent))
+        notes.append(path_note(finished.release.path, plan.descent))
     note, method = "; ".join(filter(None, notes)), f"{plan.method}: {plan.reason}"
     return finished._replace(guarantee=guarantee, note=note, method=method)
 

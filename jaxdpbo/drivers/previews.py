@@ -14,7 +14,7 @@ import numpy as np
 
 from jaxdpbo import checks, rounding, sensitivity
 from jaxdpbo.accounting import regret
-from jaxdpbo.algorithms import dp_gibo, private_estimate, private_evaluations
+from jaxdpbo.algorithms import dp_gibo, private_choice, private_estimate, private_evaluations
 from jaxdpbo.drivers import methods
 from jaxdpbo.drivers.methods import Search
 from jaxdpbo.guarantee import budget_calibration, guarantees
@@ -152,6 +152,7 @@ def preview(
     counts = relative if relative is not None else share
     assert counts is not None  # a method without a descent needs a range
     evaluations = plan.config.steps * plan.config.batch
+    estimate = plan.find(private_estimate.Config)
     level, text = {"mu": budget.mu}, f"{budget.mu:.12g}-GDP"
     if budget.epsilon is not None and budget.delta is not None:
         level = {"epsilon": budget.epsilon, "delta": budget.delta}
@@ -164,7 +165,7 @@ def preview(
         relative_noise=relative,
         wander=wander,
         loss_noise=share,
-        estimate_noise=None if plan.search is plan.config else private_estimate.estimate_deviation(plan.config),
+        estimate_noise=None if estimate is None else private_estimate.deviation(estimate),
         budget=text,
         regret_limit=regret.least_regret(max(2, evaluations), users, **level),
         users_for_percent=regret.users_for_regret(PERCENT, max(2, evaluations), **level),
@@ -180,13 +181,13 @@ def _loss_noise(plan: methods.Plan, loss_range: Any, deviation: float | None) ->
         return None
     # If the search finds the range, the noise of evaluations is in units of this range.
     low, high = (-1.0, 1.0) if isinstance(loss_range, str) else checks.interval("loss_range", loss_range)
-    config = plan.search
-    if isinstance(config, private_evaluations.Config):
-        return private_mean.loss_deviation(config.budget, low, high) / (high - low)
+    means = plan.find(private_evaluations.Config)
+    if means is not None:
+        return private_mean.loss_deviation(means.budget, low, high) / (high - low)
     if plan.descent is None:
-        mu = float(config.choices[-1].mu)
-        points = config.steps * config.batch
-        return 0.0 if math.isinf(mu) else math.log(points) / choice.choice_sharpness(mu, 1.0, config.users)
+        last = plan.find(private_choice.Config)
+        mu = float(last.budget.mu)
+        return 0.0 if math.isinf(mu) else math.log(last.end) / choice.choice_sharpness(mu, 1.0, last.users)
     if deviation is None or plan.descent.budget.scale is not None:
         return None
     return deviation * float(plan.descent.gradient_unit) * math.sqrt(plan.descent.bounds.shape[1]) / (high - low)

@@ -54,7 +54,7 @@ def propose(
     problem = plan.problem
     (low, high), space = problem.box, plan.config.space
     count = (problem.steps - plan.config.steps) * plan.config.batch  # what the private steps leave
-    proposals = plan.search.design_steps * plan.config.batch
+    proposals = len(plan.config.phases[0].points)
     bar = _progress.bar(progress)
     progress_bar = None if bar is None else bar(total=count, unit="public evaluation")
     loss_range = checks.interval("loss_range", problem.loss_range)

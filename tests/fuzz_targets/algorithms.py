@@ -38,9 +38,10 @@ from jaxdpbo import (
     dp_gp_ucb,
     drivers,
     kernels,
+    phases,
     po_gp_ucb,
+    private_choice,
     private_estimate,
-    private_search,
     random_search,
     space,
     transforms,
@@ -52,6 +53,9 @@ from jaxdpbo.drivers import compiled_steps
 from jaxdpbo.noise import keys
 from jaxdpbo.surrogate import box_search
 
+FIRST = private_choice.design_config(
+    users=5, bounds=low_high(BOUNDS), loss_range=(0.0, 1.0), batch=2, points=CANDIDATES[:2], mu=0.5
+)
 NO_NUMBERS = (
     np.array([[0j, 0], [1, 1]]), [[0j, 0.0], [1.0, 1.0]], [["0", "0"], ["1", "1"]], np.array([["0"], ["1"]]),
     [[b"0"], [b"1"]],
@@ -138,31 +142,54 @@ def configs() -> dict[str, Target]:
             fixed=("one", "other"),
             words=("choices",),
         ),
-        "private_search.config": Target(
-            lambda points, **options: private_search.config(
-                rounds=[private_search.Round(points, np.zeros(np.shape(points)), np.zeros(np.shape(points), bool))],
-                **options,
-            ),
+        "private_choice.design_config": Target(
+            lambda **options: phases.config(private_choice.design_config(**options)),
             {
                 "users": count,
                 "bounds": just(low_high(BOUNDS)),
                 "loss_range": just((0.0, 1.0)),
                 "batch": just(2),
                 "points": just(CANDIDATES[:2]),
-                "choice_mu": st.tuples(small),
+                "mu": small,
                 "noise": either("exact", "float"),
             },
             tame=("points",),
-            words=("rounds", "choice", "users", "mu"),
-            check=promises(private_search.make_algorithm()),
+            words=("points", "choice", "users", "mu"),
+            check=promises(phases.make_algorithm(private_choice.design)),
+        ),
+        "private_choice.near_config": Target(
+            lambda **options: phases.config(FIRST, private_choice.near_config(**options)),
+            {
+                "users": just(5),
+                "bounds": just(low_high(BOUNDS)),
+                "loss_range": just((0.0, 1.0)),
+                "batch": just(2),
+                "points": just(CANDIDATES[:2]),
+                "kept": either(np.ones((2, 2), bool), np.zeros((2, 2), bool)),
+                "mu": small,
+            },
+            tame=("points", "kept"),
+            words=("points", "choice", "users", "mu"),
+            check=promises(phases.make_algorithm(private_choice.design, private_choice.near)),
+            weight=0.5,
+        ),
+        "private_choice.answers_config": Target(
+            private_choice.answers_config,
+            {
+                "users": count,
+                "bounds": just(low_high(BOUNDS)),
+                "loss_range": just((0.0, 1.0)),
+                "batch": few,
+                "mu": small,
+            },
+            words=("choice", "users", "mu"),
+            weight=0.5,
         ),
         "private_estimate.config": Target(
-            lambda **options: private_estimate.config(
-                dp_gibo.config(users=5, steps=2, mu=1.0, bounds=low_high(BOUNDS)), **options
-            ),
-            evaluations | {"users": just(5)},
+            private_estimate.config,
+            evaluations | {"users": just(5), "bounds": just(low_high(BOUNDS))},
             words=("users", "mu"),
-            check=promises(private_estimate.make_algorithm(dp_gibo.algorithm)),
+            check=promises(private_estimate.algorithm),
             weight=0.5,
         ),
         "dp_gd.config": Target(dp_gd.config, descent, check=promises(dp_gd.algorithm), weight=2),

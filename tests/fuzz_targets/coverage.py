@@ -36,9 +36,9 @@ EXEMPT: dict[str, dict[str, str]] = {
         "algorithms.gp_ucb": "init ask tell release privacy",
         "algorithms.po_gp_ucb": "init ask tell release privacy",
         "algorithms.private_evaluations.run": "remember history contribute perturb inform privacy",
-        "algorithms.private_search.contribution": "remember contribute survey refine perturb",
+        "algorithms.private_estimate": "init ask contribute perturb tell inform release privacy",
         "algorithms.random_search": "init ask tell release privacy",
-        "types": "history",
+        "types": "history expect_history",
         "drivers.compiled_steps": "ask release run_keys step_keys",
     },
     "messages among silos, in tests/test_silos.py": {
@@ -66,7 +66,6 @@ EXEMPT: dict[str, dict[str, str]] = {
     "traced: arrays of a checked config, inside the rows of the drivers": {
         "algorithms.dp_gibo.contribution": "current_clip_norm",
         "algorithms.dp_gp_ucb.gains": "clip_gains score_gains round_gains unit largest_gain",
-        "algorithms.private_search.contribution": "choice_ends inner_query is_searching phase",
         "algorithms.dp_gp_ucb.run": "beta best scores terms",
         "algorithms.dpareto.configs": "snap to_units to_points",
         "algorithms.dpareto.surrogates": (
@@ -115,8 +114,8 @@ EXEMPT: dict[str, dict[str, str]] = {
         "algorithms.dp_gp_ucb.configs": "split_budget noise_assumptions unit_prior canonical_config",
         "algorithms.private_evaluations.configs": "check_loss_range",
         "algorithms.private_evaluations.run": "make_algorithm",
-        "algorithms.private_search.run": "make_algorithm",
-        "algorithms.private_estimate": "make_algorithm estimate_deviation",
+        "algorithms.private_estimate": "deviation",
+        "phases": "make_algorithm",
         "noise.choice": "level pure_level",
         "noise.private_scale": "level total_variation clip_norm users_needed is_scale",
         "drivers.recorded_run": (

@@ -17,18 +17,21 @@ In a box, the search is in BOX UNITS: kernel, clip norm and steps see ``[-1, 1]^
 because of its unit. With ``box_units=False`` they see the parameters themselves: Algorithm 1 as published. Points,
 starts, paths and answers are always in the parameters' own units.
 
+``from_point`` is the phase of a plan (``jaxdpbo.phases``) that begins at the point of the phase before.
+
 ``configs`` has the configuration, ``run`` the steps, ``contribution`` the sums over users.
 """
 
 from jaxdpbo import namespace
 from jaxdpbo.algorithms.dp_gibo.configs import Config, config
-from jaxdpbo.algorithms.dp_gibo.run import Public, Release, algorithm, remask, set_start
+from jaxdpbo.algorithms.dp_gibo.run import Public, Release, algorithm, from_point, remask, set_start
 
 __all__ = [
     "Config",
     "Release",
     "algorithm",
     "config",
+    "from_point",
     "set_start",
 ]
 __dir__ = namespace.list_public(__name__)

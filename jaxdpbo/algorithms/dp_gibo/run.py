@@ -10,6 +10,7 @@ from jaxdpbo.algorithms.dp_gibo import contribution
 from jaxdpbo.algorithms.dp_gibo.configs import Config
 from jaxdpbo.guarantee import composed_guarantee, guarantees
 from jaxdpbo.noise import calibration, guard, private_mean, totals
+from jaxdpbo.phases import Phase
 from jaxdpbo.surrogate import descent, gp, gradient_design
 from jaxdpbo.surrogate import gradient as _gradient
 from jaxdpbo.types import Algorithm, Info, Query, State
@@ -241,6 +242,14 @@ def set_start(config: Config, state: State, theta0: jax.Array) -> State:
         path=state.public.path.at[0].set(theta),
     )
     return State(public)
+
+
+def _start_at_point(config: Config, state: State, releases: list[Any]) -> State:
+    """Begin at the point of the phase before."""
+    return set_start(config, state, releases[-1].point)
+
+
+from_point = Phase(algorithm, start=_start_at_point)
 
 
 def _make_query(

@@ -17,7 +17,7 @@ algorithm    made by                             releases              rests on
 
 ``in_order_config`` and ``minimize(method="in_order")`` are two different mechanisms: they differ in releases and
 guarantee. ``in_order_config`` spends ``epsilon`` on the gains of your candidates, clipped to ``[0, g*]``, and can
-release the largest mean gain. ``minimize(method="in_order")`` is ``private_search`` with one round: it spends ``mu`` on
+release the largest mean gain. ``minimize(method="in_order")`` is ``private_choice`` on a design: it spends ``mu`` on
 a design of its own, in batches, uses only differences between a user's losses, and prefers the start. Both draw the
 point by ``mechanisms.exact_exponential``.
 

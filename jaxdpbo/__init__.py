@@ -35,6 +35,7 @@ from jaxdpbo.algorithms import (
     private_choice,
     private_estimate,
     private_evaluations,
+    private_linear,
     random_search,
 )
 from jaxdpbo.drivers import (
@@ -98,6 +99,7 @@ __all__ = [
     "private_choice",
     "private_estimate",
     "private_evaluations",
+    "private_linear",
     "problems",
     "random_search",
     "report",

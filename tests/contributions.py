@@ -29,6 +29,7 @@ from jaxdpbo import (
     private_choice,
     private_estimate,
     private_evaluations,
+    private_linear,
 )
 from jaxdpbo.noise import wide_integers
 from jaxdpbo.types import Algorithm, Query
@@ -40,8 +41,8 @@ BOX = {"low": [-1.0] * DIMENSION, "high": [1.0] * DIMENSION}
 SUMMED, SURVEYED = "contribute", "survey"
 DESCENDING = "steps of the descent"
 NORMS: dict[str, Callable[[Any], float]] = {
-    "length": lambda part: math.sqrt(sum(int(number) ** 2 for number in part)),
-    "each": lambda part: max(abs(int(number)) for number in part),
+    "length": lambda part: math.sqrt(sum(int(number) ** 2 for number in np.ravel(part))),
+    "each": lambda part: max(abs(int(number)) for number in np.ravel(part)),
 }
 
 
@@ -150,6 +151,24 @@ def rows() -> list[Row]:
             ),
         ),
         Row(
+            "private_linear", private_linear.algorithm,
+            private_linear.config(users=USERS, features=DIMENSION, mu=MU),
+            (
+                Part(
+                    "squares of the features", "the first step", SUMMED, lambda whole: whole.diagonal, "length",
+                    lambda config: int(config.radius) ** 2,
+                ),
+                Part(
+                    "products of two features", "the first step", SUMMED, lambda whole: whole.upper, "length",
+                    lambda config: math.isqrt(int(config.radius) ** 4 // 2) + 1,
+                ),
+                Part(
+                    "features times the residual", "later steps", SUMMED, lambda whole: whole.slope, "length",
+                    lambda config: int(config.radius) * int(config.residual_radius),
+                ),
+            ),
+        ),
+        Row(
             "private_choice", phases.make_algorithm(private_choice.design),
             phases.config(private_choice.design_config(**around, points=candidates, mu=MU)), (_choice_part(0),),
         ),
@@ -196,7 +215,8 @@ def first_query(row: Row) -> Query:
 
 def values_of(row: Row, query: Query, users: int) -> tuple[int, ...]:
     """The shape of the objective's values for this number of users."""
-    return (1, DIMENSION, users) if row.algorithm is dp_gd.algorithm else (len(query.mask), users)
+    per_user = {dp_gd.algorithm: DIMENSION, private_linear.algorithm: DIMENSION + 1}.get(row.algorithm)
+    return (len(query.mask), users) if per_user is None else (1, per_user, users)
 
 
 def users_total(row: Row, function: str, query: Query, memory: Any, values: jax.Array) -> Any:

@@ -18,6 +18,7 @@ from jaxdpbo import (
     private_choice,
     private_estimate,
     private_evaluations,
+    private_linear,
     random_search,
     transforms,
 )
@@ -42,6 +43,13 @@ def utility(point, data):
 def gains(point, data):
     """Per-user gains ``(n,)`` that touch only ``data[i]``."""
     return 9.0 - loss(point, data)
+
+
+def rows_of(point, data):
+    """Two features of a norm of 1 at most, and a target: ``(3, n)``; the point does not count."""
+    del point
+    features = jnp.asarray(data).T / 4
+    return jnp.concatenate([features, features[:1]])
 
 
 def utility_of_row(point, data):
@@ -116,6 +124,10 @@ def _gradient(scale: float):
         step_size=0.3 * scale,
         clip_norm=0.5 * scale,
     )
+
+
+def _linear(scale: float):
+    return private_linear.config(users=USERS, features=DIMENSION, mu=scale, clip_norms=(0.5 * scale,) * (STEPS - 1))
 
 
 def _dp_ucb(**static):
@@ -264,6 +276,9 @@ CASES = {
     ),
     "DP-GIBO, then an estimate": Case(
         phases.make_algorithm(phases.Phase(dp_gibo.algorithm), private_estimate.at_answer), _estimated, "gdp"
+    ),
+    "private_linear": Case(
+        private_linear.algorithm, _linear, "gdp", False, rows_of, (DIMENSION + 1, USERS), box=np.zeros((2, 1))
     ),
     "po_gp_ucb": Case(
         po_gp_ucb.algorithm, _outsourced, "dp", False, **LATE | {"objective": utility_of_row, "box": ROWS}

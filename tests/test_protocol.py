@@ -27,6 +27,7 @@ OF_TABLE = {
     (): objectives.utility_of_table,
     (2,): objectives.two_of_table,
     (2, USERS): objectives.gradient_of_table,
+    (3, USERS): objectives.features_of_table,
 }
 RECORDS = {"rows": records(), "table": np.full((STEPS + 2, USERS), SENTINEL), "use_table": np.array(False)}
 MARKED = RECORDS | {"use_table": np.array(True)}

@@ -8,7 +8,7 @@ import numpy as np
 
 from benchmarks.audits.rows import Row, claim, score_both, simulate
 from jaxdpbo import audit, dp_gp_ucb, drivers, gp_ucb, kernels, phases, private_choice
-from jaxdpbo.algorithms import dp_gd, dp_gibo, private_estimate, private_evaluations
+from jaxdpbo.algorithms import dp_gd, dp_gibo, private_estimate, private_evaluations, private_linear
 from jaxdpbo.noise import choice as _choice
 
 USERS, STEPS, STEP_SIZE = 2, 3, 1e-3
@@ -29,6 +29,7 @@ def rows() -> list[Row]:
         *(_search(noise, (0.1, 0.8, 0.1)) for noise in ("exact", "float")),
         _search("exact", (0.45, 0.1, 0.45), ", mostly choices"),
         _estimate(),
+        _linear(),
     ]
 
 
@@ -207,3 +208,27 @@ def _estimate():
         return moved * apart / deviation**2 + result.loss / USERS / private_estimate.deviation(estimate) ** 2
 
     return Row("private_estimate, exact", algorithm.privacy(chosen), lambda trials: simulate(ratio, *WORST, trials))
+
+
+def _linear():
+    """User 0 has one feature, and a target at one end or the other: every residual is clipped, the same way.
+
+    The other user has none. Two rows apart cannot move the Gram matrix and the steps the furthest at once: this pair
+    attacks the steps, which have the larger share.
+    """
+    norms = (0.5, 0.25, 0.25)
+    chosen = private_linear.config(users=USERS, features=1, mu=1.0, clip_norms=norms)
+
+    def features_and_target(point, rows):
+        del point
+        return rows.T
+
+    def ratio(key, rows):
+        public = drivers.pure_run(private_linear.algorithm, features_and_target, rows, chosen, key)[1].state.public
+        slopes = jnp.diff(public.path[:, 0, 0]) / public.inverse[0, 0]
+        units = jnp.stack([private_linear.slope_unit(chosen, chosen.clip_norms[step]) for step in range(len(norms))])
+        return 2 * jnp.sum(chosen.clip_norms * slopes / (units * private_linear.SIGMA) ** 2)
+
+    ends = tuple(np.array([[1.0, end], [0.0, 0.0]]) for end in (1.0, -1.0))
+    stated = private_linear.algorithm.privacy(chosen)
+    return Row("private_linear, exact", stated, lambda trials: simulate(ratio, *ends, trials))

@@ -15,6 +15,7 @@ from jaxdpbo.algorithms import (
     private_choice,
     private_estimate,
     private_evaluations,
+    private_linear,
     random_search,
 )
 
@@ -28,6 +29,7 @@ __all__ = [
     "private_choice",
     "private_estimate",
     "private_evaluations",
+    "private_linear",
     "random_search",
 ]
 __dir__ = namespace.list_public(__name__)

@@ -103,6 +103,11 @@ def shift_right(value: Wide, places: jax.Array) -> Wide:
     return Wide(shifted, jnp.where(few, high >> within, 0).astype(jnp.int32))
 
 
+def shift_left(value: Wide, places: int) -> Wide:
+    """Return ``value 2^places``, for places in ``[1, 31]``, static."""
+    return Wide(value.low << places, (value.high << places) | (value.low >> (32 - places)).astype(jnp.int32))
+
+
 def maximum(wide: Wide) -> Wide:
     """Return the largest element of ``Wide (m,)`` above ``-2^63``, as ``Wide ()``."""
     return negate(minimum(negate(wide)))

@@ -42,6 +42,7 @@ from jaxdpbo import (
     po_gp_ucb,
     private_choice,
     private_estimate,
+    private_linear,
     random_search,
     space,
     transforms,
@@ -191,6 +192,18 @@ def configs() -> dict[str, Target]:
             words=("users", "mu"),
             check=promises(private_estimate.algorithm),
             weight=0.5,
+        ),
+        "private_linear.config": Target(
+            private_linear.config,
+            {
+                "users": count,
+                "features": few,
+                "mu": small,
+                "link": either("identity", "logistic"),
+                "clip_norms": just((1.0, 0.5)),
+            },
+            words=("mu", "features"),
+            check=promises(private_linear.algorithm),
         ),
         "dp_gd.config": Target(dp_gd.config, descent, check=promises(dp_gd.algorithm), weight=2),
         "random_search.config": Target(

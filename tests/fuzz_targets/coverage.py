@@ -37,6 +37,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "algorithms.po_gp_ucb": "init ask tell release privacy",
         "algorithms.private_evaluations.run": "remember history contribute perturb inform privacy",
         "algorithms.private_estimate": "init ask contribute perturb tell inform release privacy",
+        "algorithms.private_linear": "init ask contribute perturb tell inform release privacy",
         "algorithms.random_search": "init ask tell release privacy",
         "types": "history expect_history",
         "drivers.compiled_steps": "ask release run_keys step_keys",
@@ -116,6 +117,8 @@ EXEMPT: dict[str, dict[str, str]] = {
         "algorithms.private_evaluations.run": "make_algorithm",
         "algorithms.private_estimate": "deviation",
         "phases": "make_algorithm",
+        "algorithms.private_linear": "level slope_unit",
+        "noise.integer_products": "sum_products",
         "noise.choice": "level pure_level",
         "noise.private_scale": "level total_variation clip_norm users_needed is_scale",
         "drivers.recorded_run": (
@@ -151,7 +154,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "noise.keys": "refuse_trace is_secret_kind generator",
         "ledger.fingerprints": "version",
         "accounting.requested_budget": "usual_delta",
-        "noise.wide_integers": "from_int64 to_int64",
+        "noise.wide_integers": "from_int64 to_int64 shift_left",
         "drivers.table_scan": (
             "can_trace expect_like expect_users flatten is_wide total_of_values unflatten zeros_of_shapes"
         ),

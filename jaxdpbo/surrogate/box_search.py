@@ -76,7 +76,8 @@ def ascend(
     Returns:
       The best point evaluated and its utility.
     """
-    adam = optax.scale_by_adam(b1=0.7, b2=0.8, nesterov=True)  # short memories for a short ascent
+    smallest = float(jnp.finfo(start.dtype).tiny)  # changes no update; without it, a slope of 0 has no derivative
+    adam = optax.scale_by_adam(b1=0.7, b2=0.8, eps_root=smallest, nesterov=True)  # short memories: a short ascent
     optimizer = optax.chain(adam, optax.scale_by_schedule(optax.cosine_decay_schedule(1.0, steps, alpha=0.2)))
     size = jnp.asarray(step_size, start.dtype)
 

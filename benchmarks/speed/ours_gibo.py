@@ -38,7 +38,7 @@ def config(mu: float = problem.SETTINGS["mu"], noise: str = "float") -> dp_gibo.
         clip_norm=problem.SETTINGS["clip_norm"],
         step_size=problem.SETTINGS["step_size"],
         optimizer=optax.adagrad,
-        kernel_params=kernels.stationary(problem.SETTINGS["lengthscale"], problem.DIMENSION),
+        kernel_params=kernels.stationary_params(problem.SETTINGS["lengthscale"], problem.DIMENSION),
         noise_variance=problem.SETTINGS["noise_variance"],
     )
 

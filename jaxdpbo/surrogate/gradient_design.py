@@ -77,7 +77,7 @@ def propose_points(
     posterior = gradient.gradient_posterior(model, searched, theta)
     variance = model.kernel(model.params, theta, theta)
     scale = jnp.sqrt(variance / jnp.diagonal(gradient.prior_covariance(model, theta)))
-    unknown = gradient.covariance(model, factorization, theta)
+    unknown = gradient.gradient_covariance(model, factorization, theta)
     axes = _eigenvectors(scale[:, None] * unknown * scale[None, :])[:, ::-1].T  # rows, least known first
     largest = jnp.take_along_axis(axes, jnp.argmax(jnp.abs(axes), axis=1)[:, None], axis=1)
     axes *= jnp.sign(largest)  # eigh leaves the sign open, and so the query

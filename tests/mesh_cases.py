@@ -66,7 +66,7 @@ def at_default():
     with jax.default_device(jax.devices()[3]):
         run = drivers.run_scan(*given, run=drivers.Execution(key=key(), diagnostics=True))
         done = [drivers.sweep(*given, keys=key()[None], policy=policy).release for policy in (None, "shard")]
-    places = {device.id for leaf in jax.tree.leaves((run.diagnostics.state, done)) for device in leaf.devices()}
+    places = {device.id for leaf in jax.tree.leaves(run.diagnostics.state) for device in leaf.devices()}
     return sorted(places), [leaves(run.release), *([leaf[0] for leaf in leaves(each)] for each in done)]
 
 

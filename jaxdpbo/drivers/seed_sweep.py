@@ -28,14 +28,14 @@ class Sweep(NamedTuple):
     """The releases of many runs. Leading axes are configs and keys ``(c, s)``, or ``(s,)`` for a single config.
 
     Attributes:
-      release: the releases, with the leading axes.
+      release: the releases, with the leading axes: NumPy arrays, with floats as float64, as from ``run_scan``.
       guarantees: the guarantee of a SINGLE run of each config. All releases together spend the composition.
       failed: True for a run if the covariance of evaluated points, a public quantity, could not be factored.
     """
 
     release: Any
     guarantees: tuple[_guarantee.Guarantee, ...]
-    failed: jax.Array
+    failed: np.ndarray
 
 
 @silence.debug_checks_off()
@@ -110,7 +110,7 @@ def sweep(
     release, failed = distribute(_one_run(algorithm, objective), pairs, shared, policy=policy)
     axes = (count,) if alone else (len(listed), count)
     release, failed = jax.tree.map(lambda leaf: leaf.reshape(axes + leaf.shape[1:]), (release, failed))
-    return Sweep(release, guarantees, failed)
+    return Sweep(result.to_numpy(release), guarantees, np.asarray(failed))
 
 
 def _expect_stackable(configs: tuple[Any, ...]) -> None:

@@ -195,11 +195,9 @@ def first_losses(point, data):
 
 
 def _sweep(key):
-    key, own = jax.random.split(key)
     configs = [CASES["dp_gd"].config(scale) for scale in (0.7, 1.0)]
     arguments = CASES["dp_gd"].algorithm, CASES["dp_gd"].objective, records(), configs
-    drivers.sweep(*arguments, seeds=2, run=drivers.Execution(key=own))
-    drivers.sweep(*arguments, keys=jax.random.split(key, (2, 2)))
+    drivers.sweep(*arguments, seeds=2, run=drivers.Execution(key=key))
 
 
 POINTS = np.array([[0.3, 1.0], [-0.7, 0.2], [1.5, -0.5]])

@@ -276,7 +276,7 @@ EXEMPT: dict[str, dict[str, str]] = {
     "where arrays lie: tests/test_sharding.py": {
         "drivers.sharding": (
             "place_users find_mesh local_devices use_mesh move_to_mesh gather_release expect_one_process "
-            "share_keys sum_over_users"
+            "refuse_explicit_axes share_keys sum_over_users"
         ),
     },
     "calls what it is given: tests/test_front_door.py": {"guarantee.budget_calibration": "configure calibrate"},

@@ -453,6 +453,37 @@ def test_q_log_expected_improvement_is_the_mean_over_draws():
     assert np.sum(far) > 0
 
 
+def test_q_log_expected_improvement_takes_equal_points_in_float32(float32):
+    """Whose covariance has no Cholesky factor: rounding makes a pivot negative."""
+    model = model_of("rbf", 1e-3)
+    points, values = jnp.asarray(POINTS, jnp.float32), jnp.asarray(VALUES, jnp.float32)
+    normals = jax.random.normal(jax.random.key(1), (256, 4), jnp.float32)
+
+    @jax.jit
+    def both(new):
+        known = surrogate.condition(model, points)
+
+        def value(new):
+            joint = surrogate.joint_posterior(model, known, values, new)
+            return surrogate.q_log_expected_improvement(*joint, jnp.max(values), normals)
+
+        covariance = surrogate.joint_posterior(model, known, values, new)[1]
+        return jax.value_and_grad(value)(new), jnp.linalg.cholesky(covariance)
+
+    failed = []
+    for new in (points[jnp.array([0, 0, 3, 3])], points[:4] + 1e-4, jnp.tile(points[:1] + 0.3, (4, 1))):
+        (value, slope), factor = both(new)
+        failed.append(bool(np.any(np.isnan(factor))))
+        assert np.isfinite(value)
+        assert np.all(np.isfinite(slope))
+    assert any(failed)
+    one = acquisition.log_expected_improvement(
+        *(array[0] for array in surrogate.predict(model, surrogate.condition(model, points), values, new[:1])),
+        jnp.max(values),
+    )
+    np.testing.assert_allclose(value, one, atol=0.2)  # four equal points are one
+
+
 def test_kernels_compose_by_their_formulas():
     one, other = case("rbf", 2), case("polynomial2", 1)
     x, y = POINTS[0], POINTS[1]

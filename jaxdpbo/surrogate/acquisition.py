@@ -16,6 +16,7 @@ from jax.scipy.stats import norm
 from jaxdpbo.surrogate import gp
 from jaxdpbo.surrogate.entry import expect_shapes
 from jaxdpbo.surrogate.pareto import Strips
+from jaxdpbo.surrogate.preprocessing import square_root
 
 TERMS = 8  # of the asymptotic series of the Mills ratio
 SMOOTH_GAIN, SMOOTH_MAXIMUM = 1e-6, 1e-2  # temperatures of qLogEI, in units of the values, and of logarithms
@@ -183,11 +184,24 @@ def q_log_expected_improvement(
       ValueError: a wrong shape, at trace time.
     """
     expect_shapes(mean=(mean, "q"), covariance=(covariance, "q q"), normals=(normals, "s q"))
-    floor = gp.jitter(covariance.dtype) * jnp.mean(jnp.diagonal(covariance)) + jnp.finfo(covariance.dtype).tiny
-    factor = jnp.linalg.cholesky(covariance + floor * jnp.eye(mean.shape[0], dtype=mean.dtype))
-    gains = mean[None] + gp.matmul(normals, factor.T) - best
+    gains = mean[None] + gp.matmul(normals, _root(covariance).T) - best
     logarithms = SMOOTH_MAXIMUM * logsumexp(_log_gain(gains) / SMOOTH_MAXIMUM, axis=1)
     return logsumexp(logarithms) - math.log(normals.shape[0])
+
+
+def _root(covariance):
+    """Cholesky factor ``(q, q)`` that exists for a covariance with rounding errors, such as that of two equal points.
+
+    A pivot that rounding made negative counts as 0, and a covariance is at most the product of the deviations.
+    """
+    columns, rest = [], covariance
+    for number in range(covariance.shape[0]):
+        deviation = square_root(jnp.diagonal(rest))
+        pivot = jnp.where(deviation[number] > 0, deviation[number], 1.0)
+        column = jnp.where(deviation[number] > 0, jnp.clip(rest[:, number] / pivot, -deviation, deviation), 0.0)
+        columns.append(column)
+        rest = rest - column[:, None] * column[None, :]
+    return jnp.stack(columns, axis=1)
 
 
 def _log_gain(gain):

@@ -204,6 +204,10 @@ def wrong_shapes():
         r"deviation must have shape \(2,\), got \(2, 1\)": lambda: surrogate.hvpoi(
             pair, pair[:, None], regions, pair[0]
         ),
+        r"best must have shape \(\) or the shape of mean, \(3,\), got \(1,": lambda: surrogate.expected_improvement(
+            mean, mean, mean[:1]
+        ),
+        r"gain must have shape \(\), got \(2,\)": lambda: surrogate.hvpoi(pair, pair, regions, pair),
         r"variance must have the shape of mean, \(3,\), got \(3, 1\)": lambda: surrogate.expected_improvement(
             mean, mean[:, None], mean[0]
         ),

@@ -94,18 +94,21 @@ def expected_improvement(mean: jax.Array, variance: jax.Array, best: jax.Array) 
     [0.4 0.7 0.5]
 
     Raises:
-      ValueError: ``mean`` and ``variance`` of two shapes, at trace time.
+      ValueError: ``mean``, ``variance`` and ``best`` of different shapes, at trace time; ``best`` may be one number.
     """
-    _expect_alike(mean, variance)
+    _expect_alike(mean, variance, best)
     gain = mean - best
     deviation = jnp.sqrt(jnp.where(variance > 0, variance, 1.0))
     z = gain / deviation
     return jnp.where(variance > 0, gain * norm.cdf(z) + deviation * norm.pdf(z), jnp.maximum(gain, 0.0))
 
 
-def _expect_alike(mean, variance):
-    if jnp.shape(mean) != jnp.shape(variance):
-        raise ValueError(f"variance must have the shape of mean, {jnp.shape(mean)}, got {jnp.shape(variance)}")
+def _expect_alike(mean, variance, best):
+    shape = jnp.shape(mean)
+    if jnp.shape(variance) != shape:
+        raise ValueError(f"variance must have the shape of mean, {shape}, got {jnp.shape(variance)}")
+    if jnp.shape(best) not in ((), shape):
+        raise ValueError(f"best must have shape () or the shape of mean, {shape}, got {jnp.shape(best)}")
 
 
 def log_expected_improvement(mean: jax.Array, variance: jax.Array, best: jax.Array) -> jax.Array:
@@ -127,9 +130,9 @@ def log_expected_improvement(mean: jax.Array, variance: jax.Array, best: jax.Arr
       best: the largest value so far.
 
     Raises:
-      ValueError: ``mean`` and ``variance`` of two shapes, at trace time.
+      ValueError: ``mean``, ``variance`` and ``best`` of different shapes, at trace time; ``best`` may be one number.
     """
-    _expect_alike(mean, variance)
+    _expect_alike(mean, variance, best)
     deviation = jnp.sqrt(jnp.maximum(variance, math.sqrt(jnp.finfo(jnp.result_type(float, variance)).tiny)))
     return _log_improvement((mean - best) / deviation) + jnp.log(deviation)
 
@@ -159,8 +162,8 @@ def q_log_expected_improvement(
     """``log E max_i max(f_i - best, 0)`` of ``q`` points together: qLogEI, a scalar, smoothed for its gradient.
 
     Ament et al. (2023), section 4.2 and appendix A: the gain and the maximum over the points are smoothed, with tails
-    that decay as a power, so that no gradient vanishes. Draw ``normals`` once and keep them while you move the points
-    (Balandat et al. 2020).
+    that decay as a power, so that no gradient vanishes. Bring the values to standard units first. Draw ``normals`` once
+    and keep them while you move the points (Balandat et al. 2020).
 
     >>> import jax
     >>> import jax.numpy as jnp
@@ -247,6 +250,7 @@ def hvpoi(mean: jax.Array, deviation: jax.Array, strips: Strips, gain: jax.Array
     >>> round(float(surrogate.hvpoi(mean, deviation, regions, jnp.asarray(0.25))), 2)
     0.25
     """
+    expect_shapes(gain=(gain, ""))
     return gain * probability_of_improvement(mean, deviation, strips)
 
 

@@ -11,7 +11,8 @@ Names: a kernel has the name of its formula, such as ``rbf``, and ``stationary_p
 the same arguments.
 
 A constant mean with a normal prior is a ``constant`` kernel added to yours, and a linear mean a ``polynomial`` one of
-degree 1: the posterior then integrates over the mean, exactly (section 2.7).
+degree 1: the posterior then integrates over the mean, exactly (section 2.7). Bring the values to standard units first:
+a vague prior raises the noise floor of ``surrogate.GPModel``, which is relative to ``k(x, x)``.
 """
 
 import functools

@@ -375,24 +375,8 @@ def inside(name: str, point: np.ndarray, bounds: np.ndarray) -> np.ndarray:
 
 def key(name: str, value: Unchecked) -> jax.Array:
     """Check a single typed JAX key; refuse integers, None and old-style uint32 keys."""
-    key = _check_typed_key(name, value)
-    if key.ndim != 0:
-        raise ValueError(f"{name} must be one key, got shape {key.shape}")
-    return key
-
-
-def keys(name: str, value: Unchecked) -> jax.Array:
-    """Check an array of typed JAX keys, at least one, no two equal; on the host."""
-    keys = _check_typed_key(name, value)
-    if not keys.ndim or not keys.size:
-        raise ValueError(f"{name} must be an array of at least one key, got shape {keys.shape}")
-    words = np.asarray(jax.random.key_data(keys)).reshape(keys.size, -1)
-    if len(np.unique(words, axis=0)) < len(words):
-        raise ValueError(f"{name} must be different keys, got equal ones among {keys.size}: equal keys, equal noise")
-    return keys
-
-
-def _check_typed_key(name: str, value: Unchecked) -> jax.Array:
     if not (isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)):
         raise TypeError(f"{name} must be a typed key such as jax.random.key(seed), got {type(value).__name__}")
+    if value.ndim != 0:
+        raise ValueError(f"{name} must be one key, got shape {value.shape}")
     return value

@@ -32,8 +32,8 @@ def case(name: str, dimension: int) -> Case:
     """Made when it is asked for: the parameters take the dtype of the moment."""
     if name in STATIONARY:
         scales = lengthscale(dimension)
-        params = kernels.stationary(scales, dimension, variance=VARIANCE)
+        params = kernels.stationary_params(scales, dimension, variance=VARIANCE)
         return Case(getattr(kernels, name), params, getattr(oracle, name)(scales, VARIANCE))
     degree = int(name.removeprefix("polynomial"))
-    params = kernels.polynomial_of_degree(degree, offset=OFFSET, variance=VARIANCE)
+    params = kernels.polynomial_params(degree, offset=OFFSET, variance=VARIANCE)
     return Case(kernels.polynomial, params, oracle.polynomial(OFFSET, VARIANCE, degree))

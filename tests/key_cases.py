@@ -30,7 +30,7 @@ from sklearn.dummy import DummyClassifier
 from training_cases import Trivial
 
 import jaxdpbo
-from jaxdpbo import dp_gd, dp_gibo, drivers, input_noise, outsourcing, space, transforms, tuning
+from jaxdpbo import dp_gd, dp_gibo, drivers, input_noise, kernels, outsourcing, space, surrogate, transforms, tuning
 from jaxdpbo.accounting import stage
 from jaxdpbo.algorithms import dpareto
 from jaxdpbo.algorithms.dpareto import predictions
@@ -195,11 +195,9 @@ def first_losses(point, data):
 
 
 def _sweep(key):
-    key, own = jax.random.split(key)
     configs = [CASES["dp_gd"].config(scale) for scale in (0.7, 1.0)]
     arguments = CASES["dp_gd"].algorithm, CASES["dp_gd"].objective, records(), configs
-    drivers.sweep(*arguments, seeds=2, run=drivers.Execution(key=own))
-    drivers.sweep(*arguments, keys=jax.random.split(key, (2, 2)))
+    drivers.sweep(*arguments, seeds=2, run=drivers.Execution(key=key))
 
 
 POINTS = np.array([[0.3, 1.0], [-0.7, 0.2], [1.5, -0.5]])
@@ -345,6 +343,7 @@ THIRDS = (Fraction(1, 3),) * 3
 CHOSEN = choice.budget(1.0, "exact", dtype=float)
 SOUGHT = private_scale.budget(1.0, "exact", dtype=float)
 NOISED = calibration.budget(1.0, "exact", users=5, steps=2, dimension=1, releases=2, dtype=float)
+PRIOR = surrogate.GPModel(kernels.rbf, kernels.stationary_params(1.0, 2), jnp.asarray(0.1))
 
 
 @jax.jit
@@ -371,6 +370,9 @@ def _pure(key):
         *(
             input_noise.draw_noise(next(fresh), input_noise.distribution(kind, 1.0, 2), 2)
             for kind in input_noise.KINDS
+        ),
+        surrogate.sample_posterior(
+            next(fresh), PRIOR, surrogate.condition(PRIOR, jnp.asarray(POINTS)), jnp.ones(3), jnp.zeros((1, 2)), count=1
         ),
         _gp_draws.gp_draws(next(fresh), 2, side=1.0, points=2, lengthscale=1.0),
         models.init_params(next(fresh), models.mlp(2, (3,), 2)),
@@ -531,6 +533,7 @@ KEY_CASES = {
             "noise.choice.choose_row",
             *_of("noise.private_scale", "median", "median_of_counts"),
             "noise.private_mean.noisy_mean_loss",
+            "surrogate.gp.sample_posterior",
             "problems._gp_draws.gp_draws",
             "input_noise.draw_noise",
             "training.models.init_params",

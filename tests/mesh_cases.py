@@ -60,8 +60,8 @@ def released(name, data, **options):
 
 def swept(data, policy):
     case = protocol_cases.CASES["dp_gibo"]
-    several = jnp.concatenate([key()[None], jax.random.split(key(), 3)])
-    done = drivers.sweep(case.algorithm, case.objective, data, case.config(1.0), keys=several, policy=policy)
+    options = {"seeds": 4, "policy": policy, "run": drivers.Execution(key=key())}
+    done = drivers.sweep(case.algorithm, case.objective, data, case.config(1.0), **options)
     return leaves(done.release)
 
 
@@ -70,9 +70,11 @@ def at_default():
     case = protocol_cases.CASES["random_search"]
     given = case.algorithm, case.objective, RECORDS, case.config(1.0)
     with jax.default_device(jax.devices()[3]):
-        run = drivers.run_scan(*given, run=drivers.Execution(key=key(), diagnostics=True))
-        done = [drivers.sweep(*given, keys=key()[None], policy=policy).release for policy in (None, "shard")]
-    places = {device.id for leaf in jax.tree.leaves((run.diagnostics.state, done)) for device in leaf.devices()}
+        of_run = jax.random.split(key(), (1, 1))[0, 0]
+        run = drivers.run_scan(*given, run=drivers.Execution(key=of_run, diagnostics=True))
+        options = {"seeds": 1, "run": drivers.Execution(key=key())}
+        done = [drivers.sweep(*given, policy=policy, **options).release for policy in (None, "shard")]
+    places = {device.id for leaf in jax.tree.leaves(run.diagnostics.state) for device in leaf.devices()}
     return sorted(places), [leaves(run.release), *([leaf[0] for leaf in leaves(each)] for each in done)]
 
 
@@ -142,6 +144,7 @@ def main():
             for name, counts in wanted.items()
         },
         "explicit": released("dp_gibo", spread(8, AxisType.Explicit), key=key()),
+        "first of a sweep": released("dp_gibo", RECORDS, key=jax.random.split(key(), (1, 4))[0, 0]),
         "sweeps": [swept(spread(8), "map"), swept(spread(4, copies=2), "shard")],
         "default": at_default(),
         "moved": moved(spread(8)),

@@ -99,8 +99,8 @@ def test_a_fit_is_that_of_gp_from_one_start(used):
     assert batched_gp.stages(capacity) == (70, 280)
     points, mask = jnp.asarray(rng.uniform(size=(capacity, 2))), jnp.arange(capacity) < used
     values = jnp.stack([jnp.sin(5 * points[:, 0]), points[:, 1] ** 2 + 0.1 * jnp.asarray(rng.normal(size=capacity))], 1)
-    middle = [gp.GPModel(kernels.matern52, kernels.stationary(0.7, 2), jnp.asarray(noise)) for noise in NOISE]
-    begun = [replace(model, params=kernels.stationary([0.9, 0.5], 2)) for model in middle]
+    middle = [gp.GPModel(kernels.matern52, kernels.stationary_params(0.7, 2), jnp.asarray(noise)) for noise in NOISE]
+    begun = [replace(model, params=kernels.stationary_params([0.9, 0.5], 2)) for model in middle]
     found = batched_gp.unstack(_fitted(middle, begun, points, values, mask, jnp.asarray(used, jnp.int32)))
     slow = jax.jit(partial(gp_fit.fit, num_restarts=1, steps=5))
     for place in (0, 1):

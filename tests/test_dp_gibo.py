@@ -29,7 +29,7 @@ def config(**changes):
         "users": USERS, "steps": STEPS, "batch": BATCH, "mu": MU, "bounds": low_high(BOUNDS), "step_size": STEP_SIZE,
         "clip_norm": CLIP_NORM, "noise_variance": NOISE_VARIANCE, "polish_steps": 2, "noise": "float",
         "box_units": False,
-        "kernel_params": kernels.stationary(LENGTHSCALE, DIMENSION),
+        "kernel_params": kernels.stationary_params(LENGTHSCALE, DIMENSION),
     }  # fmt: skip
     return dp_gibo.config(**(options | changes))
 
@@ -134,7 +134,7 @@ def measured_mu(count, noise):
     steps, users, clip_norm, step_size = 5, 2, 0.5, 1e-3
     chosen = dp_gibo.config(
         users=users, steps=steps, batch=2, mu=MU, bounds=[[-np.inf], [np.inf]], theta0=[0.0], step_size=step_size,
-        clip_norm=clip_norm, kernel_params=kernels.stationary(1.0, 1), polish_steps=0, noise=noise,
+        clip_norm=clip_norm, kernel_params=kernels.stationary_params(1.0, 1), polish_steps=0, noise=noise,
     )  # fmt: skip
 
     @jax.jit
@@ -444,7 +444,7 @@ def test_a_long_float32_run_stays_finite(float32):
     ("memory", "remembered", "most"), [("all", 0, 600), ("nearest", 200, 203), ("recent", 210, 213), ("none", 0, 3)]
 )
 def test_the_noise_variance_is_raised_for_the_points_of_a_step(float32, memory, remembered, most):
-    kernel_params = kernels.stationary(0.5, DIMENSION, variance=3.0)
+    kernel_params = kernels.stationary_params(0.5, DIMENSION, variance=3.0)
     sizes = {"steps": 200, "memory": memory, "remembered": remembered}
     chosen = config(**sizes, kernel_params=kernel_params, noise_variance=1e-9)
     least = 3.0 * max(1e-4, 8 * most * np.finfo(np.float32).eps)
@@ -469,7 +469,7 @@ def test_example_4_1_reaches_the_maximum_likelihood_estimate(trials):
     chosen = {
         mu: dp_gibo.config(
             users=50, steps=150, batch=3, mu=mu, bounds=[[-np.inf] * 5, [np.inf] * 5], theta0=np.zeros(5),
-            step_size=0.05, kernel=kernels.polynomial, kernel_params=kernels.polynomial_of_degree(2),
+            step_size=0.05, kernel=kernels.polynomial, kernel_params=kernels.polynomial_params(2),
         )
         for mu in (0.5, 2.0)
     }  # fmt: skip

@@ -25,14 +25,14 @@ def config(**changes):
     options = {
         "noise": "float",
         "steps": STEPS, "epsilon": 1.0, "delta": DELTA, "correlation": 0.95, "candidates": CANDIDATES,
-        "kernel_params": kernels.stationary(LENGTHSCALE, 2),
+        "kernel_params": kernels.stationary_params(LENGTHSCALE, 2),
     }  # fmt: skip
     return dp_gp_ucb.finite_config(**(options | changes))
 
 
 GAINS = {
     "candidates": CANDIDATES, "users": 50, "epsilon": 1.0, "largest_gain": 2.0, "noise": "float",
-    "kernel_params": kernels.stationary(LENGTHSCALE, 2),
+    "kernel_params": kernels.stationary_params(LENGTHSCALE, 2),
 }  # fmt: skip
 
 
@@ -313,7 +313,7 @@ GRID = np.stack(np.meshgrid(np.linspace(0, 1, 6), np.linspace(0, 1, 6)), -1).res
 def boxed(**changes):
     options = {
         "noise": "float", "steps": STEPS, "epsilon": 1.0, "delta": DELTA, "correlation": 0.95,
-        "kernel_params": kernels.stationary(LENGTHSCALE, 2),
+        "kernel_params": kernels.stationary_params(LENGTHSCALE, 2),
         "bounds": {"low": [0.0, 0.0], "high": [1.0, 1.0]}, "noise_variance": 0.01, "release": "both",
         "grid": GRID, "slope": (1.0, 5.0), "search": box_search.BoxSearch(50, 2, 10), "kernel": kernels.rbf,
     }  # fmt: skip
@@ -389,7 +389,7 @@ def test_a_hand_written_loop_that_runs_on_releases_nothing_more():
         ({"release": "all"}, ValueError, "release must be one of"),
         ({"constants": "printed"}, ValueError, "constants must be one of"),
         ({"point_share": 1.0}, ValueError, "point_share must lie strictly"),
-        ({"kernel_params": kernels.stationary(1.0, 2, variance=2.0)}, ValueError, "kernel must have variance 1"),
+        ({"kernel_params": kernels.stationary_params(1.0, 2, variance=2.0)}, ValueError, "kernel must have variance 1"),
         ({"decay": (1.0, 1.0), "noise_variance": 0.1}, ValueError, "decay must be None unless observations"),
         ({"release": "value", "constants": "paper"}, ValueError, "decay must be given"),
         ({"scale": 0.0}, ValueError, "scale must be positive"),

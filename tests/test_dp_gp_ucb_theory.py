@@ -24,7 +24,7 @@ def config(**changes):
         "noise": "float",
         "steps": STEPS, "epsilon": 1.0, "delta": DELTA, "correlation": CORRELATION, "candidates": CANDIDATES,
         "release": "both", "noise_variance": NOISE, "kernel": kernels.rbf,
-        "kernel_params": kernels.stationary(LENGTHSCALE, 1),
+        "kernel_params": kernels.stationary_params(LENGTHSCALE, 1),
     }  # fmt: skip
     return dp_gp_ucb.finite_config(**(options | changes))
 
@@ -173,7 +173,7 @@ def test_regret_is_within_its_bounds(pairs):
         chosen = config(noise_variance=noise)
         _, _, rows = runs(chosen, *map(jnp.asarray, (pairs[0], pairs[1] * (noise > 0))), steps=STEPS)
         reached = np.max(np.take_along_axis(pairs[0], np.asarray(rows), axis=2), axis=2)
-        model = gp.GPModel(kernels.rbf, kernels.stationary(LENGTHSCALE, 1), jnp.asarray(noise))
+        model = gp.GPModel(kernels.rbf, kernels.stationary_params(LENGTHSCALE, 1), jnp.asarray(noise))
         found = prior_averaged_constants.finite_constants(
             candidates=COUNT, dimension=1, steps=STEPS, delta=DELTA, correlation=CORRELATION, noise_variance=noise,
             release="value", skip_threshold=1e-10,

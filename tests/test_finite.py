@@ -19,7 +19,7 @@ KERNELS = {"rbf": (kernels.rbf, kernel_oracle.rbf), "matern52": (kernels.matern5
 
 
 def model(noise, name="matern52"):
-    return gp.GPModel(KERNELS[name][0], kernels.stationary(LENGTHSCALE, 2), jnp.asarray(noise))
+    return gp.GPModel(KERNELS[name][0], kernels.stationary_params(LENGTHSCALE, 2), jnp.asarray(noise))
 
 
 def best_posterior_mean(noise, rows, values, name="matern52", capacity=None):
@@ -78,7 +78,7 @@ def test_no_more_is_learnt_than_there_is_room_for_or_than_is_wanted():
 
 def test_the_belief_stays_finite_in_float32_where_points_crowd(float32):
     crowded = jnp.linspace(0.0, 0.01, 50)[:, None]
-    smooth = gp.GPModel(kernels.rbf, kernels.stationary(1.0, 1), jnp.asarray(0.0))
+    smooth = gp.GPModel(kernels.rbf, kernels.stationary_params(1.0, 1), jnp.asarray(0.0))
     posterior = _believe(smooth, crowded, jnp.arange(50) % 50, jnp.ones(50))
     assert posterior.mean.dtype == jnp.float32
     assert np.all(np.isfinite(posterior.mean))
@@ -125,7 +125,9 @@ def test_the_mean_is_computed_to_within_what_exact_noise_allows_for(bits, trials
                     drawn = (basis * np.sqrt(np.maximum(spread, 0))) @ rng.normal(size=60)
                     rows = rng.integers(0, 60, 50)
                     values = np.asarray(drawn[rows] + np.sqrt(noise) * rng.normal(size=50), dtype)
-                    smooth = gp.GPModel(kernels.rbf, kernels.stationary(lengthscale, 1), jnp.asarray(noise, dtype))
+                    smooth = gp.GPModel(
+                        kernels.rbf, kernels.stationary_params(lengthscale, 1), jnp.asarray(noise, dtype)
+                    )
                     posterior, learnt = scan(smooth, jnp.asarray(rows), jnp.asarray(values))
                     of = np.asarray(learnt)
                     variance = np.longdouble(np.asarray(noise, dtype))
@@ -161,7 +163,7 @@ def test_the_bound_on_the_information_holds_on_every_multiset(noise):
 
 def test_the_bound_over_a_box_holds_for_points_anywhere_in_it():
     bounds = np.array([[0.0, -1.0], [1.0, 1.0]])
-    smooth = gp.GPModel(kernels.rbf, kernels.stationary([0.4, 0.8], 2), jnp.asarray(0.05))
+    smooth = gp.GPModel(kernels.rbf, kernels.stationary_params([0.4, 0.8], 2), jnp.asarray(0.05))
     kernel = kernel_oracle.rbf(np.array([0.4, 0.8]), 1.0)
     rng = np.random.default_rng(3)
     for steps in (5, 40):
@@ -174,7 +176,7 @@ def test_the_bound_over_a_box_holds_for_points_anywhere_in_it():
         assert bound < 0.5 * steps * np.log1p(1 / 0.05) or steps == 5  # at 40 the net says more than the trivial bound
     with pytest.raises(ValueError, match="kernel must be stationary"):
         information_gain.gain_bound_of_box(
-            gp.GPModel(kernels.polynomial, kernels.polynomial_of_degree(2), jnp.asarray(0.1)), bounds, 3
+            gp.GPModel(kernels.polynomial, kernels.polynomial_params(2), jnp.asarray(0.1)), bounds, 3
         )
 
 

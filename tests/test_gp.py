@@ -188,7 +188,9 @@ def fit_scene():
 
 
 def prior_of(lengthscale, noise_variance, variance=1.0):
-    return gp.GPModel(kernels.rbf, kernels.stationary(lengthscale, 2, variance=variance), jnp.asarray(noise_variance))
+    return gp.GPModel(
+        kernels.rbf, kernels.stationary_params(lengthscale, 2, variance=variance), jnp.asarray(noise_variance)
+    )
 
 
 def test_fit_recovers_the_lengthscales_that_made_the_values():

@@ -24,7 +24,7 @@ SMALL = box_search.BoxSearch(raw_samples=100, ascent_steps=30)
 def config(**changes):
     options = {
         "steps": STEPS, "candidates": CANDIDATES, "noise_variance": NOISE, "delta": DELTA,
-        "kernel_params": kernels.stationary(LENGTHSCALE, 2),
+        "kernel_params": kernels.stationary_params(LENGTHSCALE, 2),
     }  # fmt: skip
     return gp_ucb.config(**(options | changes))
 
@@ -326,7 +326,7 @@ def test_a_box_is_searched_as_well_by_groups(samples, restarts):
         ),
         ({"search": box_search.BoxSearch(raw_samples=0)}, ValueError, "raw_samples must be at least 1, got 0"),
         ({"search": box_search.BoxSearch(ascent_steps=0.5)}, TypeError, "ascent_steps must be an integer"),
-        ({"search": (1000, 8, 50)}, TypeError, "search must be a maximize.Search, got tuple"),
+        ({"search": (1000, 8, 50)}, TypeError, "search must be a surrogate.BoxSearch, got tuple"),
         ({"answer": "best"}, ValueError, "answer must be one of"),
         ({"noise_variance": 0}, ValueError, "noise_variance must be positive"),
     ],

@@ -253,7 +253,7 @@ def test_padding_does_not_change_what_is_proposed():
 
 def test_without_earlier_points_pairs_reach_their_closed_form():
     """Per coordinate a pair at h leaves ``1 - 2 u e^-u / (1 - e^-2u + s)``, ``u = h^2``."""
-    params = kernels.stationary(1.0, DIMENSION)
+    params = kernels.stationary_params(1.0, DIMENSION)
     nothing = gp.empty(CAPACITY, DIMENSION, float)
     for relative_noise in (1e-6, 1e-4, 1e-2):
 
@@ -273,14 +273,14 @@ def test_without_earlier_points_pairs_reach_their_closed_form():
 @pytest.mark.parametrize("count", [DIMENSION + 1, 2 * DIMENSION])
 def test_without_noise_more_than_d_points_leave_a_trace_that_falls_with_their_distance(count):
     """Sopa et al., section 3.2, say 0 for b > d: 0 is the limit. Pairs have a closed form, which has no jitter."""
-    params = kernels.stationary(1.0, DIMENSION)
+    params = kernels.stationary_params(1.0, DIMENSION)
     model = gp.GPModel(kernels.rbf, params, jnp.asarray(0.0))
     pairs, simplex, _ = gradient_design.directions(count, CAPACITY, DIMENSION)
     design, distances = (pairs if count == 2 * DIMENSION else simplex), np.array([0.8, 0.4, 0.2, 0.1])
     found = []
     for distance in distances:
         factorization = condition(model, distance * design, np.arange(CAPACITY) < count)
-        found.append(float(jnp.trace(gradient.covariance(model, factorization, jnp.zeros(DIMENSION)))))
+        found.append(float(jnp.trace(gradient.gradient_covariance(model, factorization, jnp.zeros(DIMENSION)))))
     assert np.all(np.array(found) > 1e-5)
     assert np.all(np.diff(found) < 0)
     if count == 2 * DIMENSION:
@@ -326,7 +326,7 @@ def joint_search(model, factorization, theta, key, *, batch):
 def traces_along(path, keys, *, batch, joint):
     """The trace that each batch leaves, along a path, every batch joining what is known."""
     steps, dimension = path.shape
-    model = gp.GPModel(kernels.rbf, kernels.stationary(1.0, dimension), jnp.asarray(NOISE))
+    model = gp.GPModel(kernels.rbf, kernels.stationary_params(1.0, dimension), jnp.asarray(NOISE))
     bounds = jnp.stack([jnp.full(dimension, -10.0), jnp.full(dimension, 10.0)])
     mask = jnp.ones(batch, bool)
 

@@ -176,7 +176,7 @@ def test_gram_has_first_points_by_rows():
 
 
 def test_one_lengthscale_serves_every_coordinate():
-    params = kernels.stationary(0.7, 4, variance=2)
+    params = kernels.stationary_params(0.7, 4, variance=2)
     np.testing.assert_array_equal(params.lengthscale, np.full(4, 0.7))
     assert params.lengthscale.dtype == params.variance.dtype == jnp.float64
     assert params.variance.shape == ()
@@ -209,7 +209,7 @@ def test_each_coordinate_has_its_own_lengthscale(name):
 )
 def test_stationary_refuses_and_names(arguments, error, message):
     with pytest.raises(error, match=message):
-        kernels.stationary(**({"lengthscale": 1.0, "dimension": 2} | arguments))
+        kernels.stationary_params(**({"lengthscale": 1.0, "dimension": 2} | arguments))
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_stationary_refuses_and_names(arguments, error, message):
 )
 def test_polynomial_refuses_and_names(arguments, error, message):
     with pytest.raises(error, match=message):
-        kernels.polynomial_of_degree(**({"degree": 2} | arguments))
+        kernels.polynomial_params(**({"degree": 2} | arguments))
 
 
 def pair_of_values(params, x, y):
@@ -243,14 +243,24 @@ def test_check_accepts_what_fits():
     [
         (
             kernels.rbf,
-            kernels.polynomial_of_degree(2),
+            kernels.polynomial_params(2),
             ValueError,
             "kernel_params do not fit kernel rbf: got Polynomial",
         ),
-        (kernels.polynomial, kernels.stationary(1.0, 2), ValueError, "do not fit kernel polynomial: got Stationary"),
-        (kernels.rbf, kernels.stationary(1.0, 3), ValueError, "kernel_params do not fit kernel rbf"),
+        (
+            kernels.polynomial,
+            kernels.stationary_params(1.0, 2),
+            ValueError,
+            "do not fit kernel polynomial: got Stationary",
+        ),
+        (kernels.rbf, kernels.stationary_params(1.0, 3), ValueError, "kernel_params do not fit kernel rbf"),
         (kernels.rbf, None, ValueError, "kernel_params do not fit kernel rbf: got None"),
-        (pair_of_values, kernels.stationary(1.0, 2), ValueError, r"kernel must return a scalar .* got shape \(2,\)"),
+        (
+            pair_of_values,
+            kernels.stationary_params(1.0, 2),
+            ValueError,
+            r"kernel must return a scalar .* got shape \(2,\)",
+        ),
         (lambda params, x, y: x @ y, None, TypeError, "kernel must be a function defined once"),
         ("rbf", None, TypeError, "kernel must be a function, got 'rbf'"),
     ],

@@ -104,5 +104,5 @@ def test_a_response_between_fewer_than_two_cells_is_refused():
 def test_without_noise_worth_mentioning_it_is_the_kernel_itself():
     params = noisy_inputs.noisy_inputs(input_noise.distribution("gaussian", 1e-6, 2), 0.8)
     points = noisy_inputs.number_rows(np.random.default_rng(1).normal(size=(8, 2)))
-    plain = kernels.gram(kernels.rbf, kernels.stationary(0.8, 2), points[:, 1:], points[:, 1:])
+    plain = kernels.gram(kernels.rbf, kernels.stationary_params(0.8, 2), points[:, 1:], points[:, 1:])
     np.testing.assert_allclose(kernels.gram(noisy_inputs.noisy_rbf, params, points, points), plain, atol=1e-9)

@@ -65,7 +65,7 @@ def test_a_release_is_bit_identical_on_any_number_of_devices(devices, trials):
 def test_a_sweep_spreads_users_and_runs(devices):
     users, both = devices["sweeps"]
     assert users == both
-    alone, _ = devices["runs"]["dp_gibo"]["0"]
+    alone, _ = devices["first of a sweep"]
     assert [leaf[0] for leaf in users] == alone
     assert users[0][0] != users[0][1]
 
@@ -161,7 +161,7 @@ def test_a_mesh_of_one_device_is_a_run_as_any(kind):
     def runs(data, key):
         config = case.config(1.0)
         run = drivers.run_scan(*given, data, config, run=drivers.Execution(key=key)).release.point
-        swept = drivers.sweep(*given, data, config, keys=key[None]).release.point
+        swept = drivers.sweep(*given, data, config, seeds=1, run=drivers.Execution(key=key)).release.point
         return [np.asarray(run + 0), np.asarray(swept[0])]  # either can be gone on with
 
     alone = runs(records, key)

@@ -21,8 +21,8 @@ from jaxdpbo.noise import clipping
 sweep_module = import_module("jaxdpbo.drivers.seed_sweep")  # its function hides it
 CASE = CASES["dp_gibo"]
 SCALES = (0.7, 1.0, 1.6)
-KEYS = jax.random.split(jax.random.key(0), 4)
-GRID = jax.random.split(jax.random.key(0), (len(SCALES), 4))
+KEY = jax.random.key(0)
+GRID = jax.random.split(KEY, (len(SCALES), 4))
 
 
 def sweep(configs, **options):
@@ -32,7 +32,7 @@ def sweep(configs, **options):
 @pytest.mark.parametrize("policy", sweep_module.POLICIES)
 def test_a_sweep_is_the_runs_it_stands_for(policy):
     configs = [CASE.config(scale) for scale in SCALES]
-    swept = sweep(configs, keys=GRID, policy=policy)
+    swept = sweep(configs, seeds=4, key=KEY, policy=policy)
     for row, config in enumerate(configs):
         for column, key in enumerate(GRID[row]):
             alone = drivers.run_scan(
@@ -41,12 +41,12 @@ def test_a_sweep_is_the_runs_it_stands_for(policy):
             each = jax.tree.map(lambda leaf, at=(row, column): leaf[at], swept.release)
             jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-7), each, alone.release)
         assert swept.guarantees[row] == alone.guarantee
-    assert swept.failed.shape == (len(SCALES), len(KEYS))
+    assert swept.failed.shape == (len(SCALES), 4)
     assert not np.any(swept.failed)
 
 
 def test_one_config_has_no_axis_of_configs():
-    one, listed = (sweep(configs, keys=KEYS) for configs in (CASE.config(1.0), [CASE.config(1.0)]))
+    one, listed = (sweep(configs, seeds=4, key=KEY) for configs in (CASE.config(1.0), [CASE.config(1.0)]))
     jax.tree.map(lambda a, b: np.testing.assert_array_equal(a, b[0]), one.release, listed.release)
     assert assumptions.KEY_SECRET in one.guarantees[0].assumptions
 
@@ -65,7 +65,7 @@ def test_a_failed_factorisation_is_flagged_run_by_run():
     params = type(broken.model.params)(broken.model.params.lengthscale, variance)
     model = type(broken.model)(broken.model.kernel, params, broken.model.noise_variance)
     broken = type(broken)(**{**{name: getattr(broken, name) for name in broken.__dataclass_fields__}, "model": model})
-    failed = sweep([fine, broken], keys=GRID[:2, :2]).failed
+    failed = sweep([fine, broken], seeds=2, key=KEY).failed
     np.testing.assert_array_equal(failed, [[False, False], [True, True]])
 
 
@@ -122,25 +122,10 @@ TWO = [CASE.config(scale) for scale in (0.7, 1.0)]
     [
         ([], {"seeds": 4}, ValueError, "configs must be at least one"),
         ([TWO[0], CASES["random_search"].config(1.0)], {"seeds": 4}, ValueError, "a config of Config and Config"),
-        (TWO[0], {"keys": KEYS[0]}, ValueError, r"keys must be an array of at least one key, got shape \(\)"),
-        (TWO[0], {"keys": KEYS[:0]}, ValueError, r"keys must be an array of at least one key, got shape \(0,\)"),
-        (TWO[0], {"keys": np.arange(4)}, TypeError, "keys must be a typed key"),
-        (TWO[0], {"keys": GRID}, ValueError, r"keys must have shape \(1, s\), one for each run, got shape \(3, 4\)$"),
-        (TWO, {"keys": GRID}, ValueError, r"keys must have shape \(2, s\), one for each run, got shape \(3, 4\)$"),
-        (
-            TWO, {"keys": KEYS}, ValueError,
-            r"keys must have shape \(2, s\), one for each run, got shape \(4,\); common_random_numbers=True gives",
-        ),
-        (TWO, {"keys": jnp.stack([KEYS, KEYS])}, ValueError, "keys must be different keys, got equal ones among 8"),
-        (TWO[0], {"keys": KEYS[jnp.array([0, 1, 0])]}, ValueError, "keys must be different keys, got equal ones"),
-        (TWO, {"keys": GRID[:2], "common_random_numbers": True}, ValueError, r"shape \(s,\), got shape \(2, 4\)$"),
-        (TWO, {"keys": KEYS, "common_random_numbers": 1}, TypeError, "common_random_numbers must be True or False"),
-        (TWO, {}, ValueError, "seeds must be given, with or without key, or keys alone"),
-        (TWO, {"key": KEYS[0]}, ValueError, "seeds must be given"),
-        (TWO, {"seeds": 4, "keys": GRID[:2]}, ValueError, "seeds must be given"),
-        (TWO, {"key": KEYS[0], "keys": GRID[:2]}, ValueError, "seeds must be given"),
+        (TWO, {"seeds": 4, "common_random_numbers": 1}, TypeError, "common_random_numbers must be True or False"),
+        (TWO, {"seeds": None}, TypeError, "seeds must be an integer, got None"),
         (TWO, {"seeds": 0}, ValueError, "seeds must be at least 1, got 0"),
-        (TWO, {"seeds": 4, "key": KEYS}, ValueError, r"key must be one key, got shape \(4,\)"),
+        (TWO, {"seeds": 4, "key": GRID[0]}, ValueError, r"key must be one key, got shape \(4,\)"),
         (TWO, {"seeds": 4, "key": 0}, TypeError, "key must be a typed key"),
     ],
 )  # fmt: skip
@@ -176,7 +161,6 @@ def test_configs_that_cannot_be_stacked_are_told_which_field_differs(changes, sa
 # Trap 34: two budgets with one key. Exact noise is the same integers under every budget, and cancels.
 MUS, COUNT = (0.04, 0.1), 200
 DATA = np.random.default_rng(0).normal(size=COUNT)
-FIVE = jax.random.split(jax.random.key(1), 5)
 
 
 def squares(point, data):
@@ -207,7 +191,7 @@ def subtracted(whole, reach):
     return whole[1] - whole[0], np.sum(np.rint(CLIPPED * reach[1])) - np.sum(np.rint(CLIPPED * reach[0]))
 
 
-@pytest.mark.parametrize("key", [{}, {"key": KEYS[0]}], ids=["operating system", "one key"])
+@pytest.mark.parametrize("key", [{}, {"key": KEY}], ids=["operating system", "one key"])
 def test_two_budgets_of_a_sweep_share_no_noise(key, trials):
     """One key for both gave the sum of the clipped gradients to the last unit, in every trial (trap 34)."""
     seeds = trials("pairs of budgets of one sweep, subtracted", 5, 320, 0)
@@ -222,9 +206,9 @@ def test_two_budgets_of_a_sweep_share_no_noise(key, trials):
     assert all((assumptions.RANDOM_BITS in each.assumptions) != bool(key) for each in guarantees)
 
 
-@pytest.mark.parametrize("options", [{"seeds": 5}, {"seeds": 5, "key": KEYS[0]}, {"keys": FIVE}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"key": KEY}], ids=["operating system", "one key"])
 def test_common_random_numbers_are_an_attack_and_say_so(options):
-    whole, reach, guarantees = two_budgets(common_random_numbers=True, **options)
+    whole, reach, guarantees = two_budgets(seeds=5, common_random_numbers=True, **options)
     found, exact = subtracted(whole, reach)
     assert np.all(found == exact)
     np.testing.assert_allclose(found / (reach[1] - reach[0]), np.sum(CLIPPED), rtol=0.02)  # rounding to whole units
@@ -239,10 +223,10 @@ import jax.numpy as jnp
 from protocol_cases import CASES, loss, records
 from jaxdpbo import drivers
 assert jax.local_device_count() == 3
-case, keys = CASES["random_search"], jax.random.split(jax.random.key(0), (2, 4))
+case, run = CASES["random_search"], drivers.Execution(key=jax.random.key(0))
 def sweep(policy):
     configs = [case.config(s) for s in (0.7, 1.6)]
-    return drivers.sweep(case.algorithm, loss, records(), configs, keys=keys, policy=policy)
+    return drivers.sweep(case.algorithm, loss, records(), configs, seeds=4, run=run, policy=policy)
 spread, mapped = sweep("shard"), sweep("map")
 jax.tree.map(np.testing.assert_array_equal, spread.release, mapped.release)
 with jax.set_mesh(jax.make_mesh((3,), ("the caller's",))):

@@ -54,7 +54,9 @@ def gains_of_row(point, gains):
 
 def _descent(name, module, objective, noise, clip_norm=0.5):
     """Plain descent gives every privatised gradient away; the likelihood ratio of a run is monotone in their sum."""
-    options = {"batch": 2, "kernel_params": kernels.stationary(1.0, 1), "polish_steps": 0} if module is dp_gibo else {}
+    options = (
+        {"batch": 2, "kernel_params": kernels.stationary_params(1.0, 1), "polish_steps": 0} if module is dp_gibo else {}
+    )
     chosen = module.config(
         users=USERS, steps=STEPS, mu=1.0, bounds=[[-np.inf], [np.inf]], theta0=[0.0], step_size=STEP_SIZE,
         clip_norm=clip_norm, noise=noise, **options,
@@ -159,7 +161,7 @@ def _search(noise, shares, label=""):
     ends = np.array([[-1.0], [1.0]])
     inner = dp_gibo.config(
         users=USERS, steps=STEPS, mu=middle, bounds=[(-2.0, 2.0)], box_units=False, step_size=STEP_SIZE, batch=2,
-        clip_norm=0.5, noise=noise, kernel_params=kernels.stationary(1.0, 1), polish_steps=0,
+        clip_norm=0.5, noise=noise, kernel_params=kernels.stationary_params(1.0, 1), polish_steps=0,
     )  # fmt: skip
     around = {"users": USERS, "bounds": [(-2.0, 2.0)], "loss_range": (0.0, 1.0), "batch": 2, "noise": noise}
     start = private_choice.design_config(points=ends, mu=first, **around)
@@ -195,7 +197,7 @@ def _estimate():
     mu = math.sqrt(0.5)
     descent = dp_gibo.config(
         users=USERS, steps=STEPS, mu=mu, bounds=[[-np.inf], [np.inf]], theta0=[0.0], step_size=STEP_SIZE,
-        clip_norm=0.5, batch=2, kernel_params=kernels.stationary(1.0, 1), polish_steps=0,
+        clip_norm=0.5, batch=2, kernel_params=kernels.stationary_params(1.0, 1), polish_steps=0,
     )  # fmt: skip
     estimate = private_estimate.config(users=USERS, mu=mu, bounds=[(-1e3, 1e3)], loss_range=(0.0, 1.0))
     chosen = phases.config(descent, estimate)

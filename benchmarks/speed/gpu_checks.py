@@ -273,7 +273,7 @@ def gibo(users: int) -> Any:
 def gp_ucb(users: int) -> Any:
     config = dp_gp_ucb.finite_config(
         steps=10, epsilon=1e3, delta=1e-2, correlation=0.9, candidates=CANDIDATES, noise_variance=0.1, release="both",
-        kernel_params=kernels.stationary(1.0, 2),
+        kernel_params=kernels.stationary_params(1.0, 2),
     )  # fmt: skip
     return release_of(dp_gp_ucb.algorithm, utility, jnp.asarray(records(users)), config)
 

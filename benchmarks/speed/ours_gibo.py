@@ -3,7 +3,6 @@
 import resource
 import time
 from fractions import Fraction
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -38,7 +37,7 @@ def config(mu: float = problem.SETTINGS["mu"], noise: str = "float") -> dp_gibo.
         clip_norm=problem.SETTINGS["clip_norm"],
         step_size=problem.SETTINGS["step_size"],
         optimizer=optax.adagrad,
-        kernel_params=kernels.stationary(problem.SETTINGS["lengthscale"], problem.DIMENSION),
+        kernel_params=kernels.stationary_params(problem.SETTINGS["lengthscale"], problem.DIMENSION),
         noise_variance=problem.SETTINGS["noise_variance"],
     )
 
@@ -55,7 +54,7 @@ def run(seed: int) -> dict:
 def sweep(
     first: int, seeds: int, policy: str | None = None, budgets: int = 1, noise: str = "float", generator: str = "fry"
 ) -> dict:
-    """Seeds ``first ..`` under each of ``_calibration`` budgets, with the final losses of the first budget.
+    """``seeds`` runs from the seed ``first`` under each of ``_calibration`` budgets; final losses of the first budget.
 
     ``generator``: of the keys, "fry" or "chacha20".
     """
@@ -67,10 +66,10 @@ def sweep(
 
     jax.monitoring.register_event_duration_secs_listener(listen)
     start = time.perf_counter()
-    seeded = partial(jax.random.key, impl=chacha20_test if generator == "chacha20" else None)
-    keys = jax.vmap(seeded)(jnp.arange(first, first + seeds))  # nothing is released: budgets are compared
+    key = jax.random.key(first, impl=chacha20_test if generator == "chacha20" else None)
     configs = [config(mu, noise) for mu in np.linspace(problem.SETTINGS["mu"], 2.0, budgets)]
-    swept = drivers.sweep(dp_gibo.algorithm, loss, data, configs, keys=keys, common_random_numbers=True, policy=policy)
+    options = {"common_random_numbers": True, "policy": policy, "run": drivers.Execution(key=key)}
+    swept = drivers.sweep(dp_gibo.algorithm, loss, data, configs, seeds=seeds, **options)  # released nowhere
     point, trace = jax.block_until_ready((swept.release.point[0], swept.release.trace[0]))
     seconds = time.perf_counter() - start
     jax.monitoring.unregister_event_duration_listener(listen)

@@ -21,7 +21,7 @@ def config() -> dp_gp_ucb.Config:
         candidates=problem.candidates(),
         noise_variance=problem.NOISE_VARIANCE,
         release="both",
-        kernel_params=kernels.stationary(problem.LENGTHSCALE, problem.DIMENSION),
+        kernel_params=kernels.stationary_params(problem.LENGTHSCALE, problem.DIMENSION),
     )
 
 

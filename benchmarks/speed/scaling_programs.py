@@ -64,7 +64,7 @@ def ucb(array: Array, *, candidates: int, steps: int, seeds: int = 0) -> Program
         candidates=numbers((STAND_IN, DIMENSION)),
         noise_variance=1e-2,
         release="both",
-        kernel_params=kernels.stationary(0.3, DIMENSION),
+        kernel_params=kernels.stationary_params(0.3, DIMENSION),
     )
     config = replace(config, candidates=array((candidates, DIMENSION)))
     return _scan_program(dp_gp_ucb.algorithm, wave, config, jnp.float32(6.0), seeds)

@@ -123,7 +123,7 @@ def config(
     assert extent is not None
     dimension = extent.shape[1]
     if kernel_params is None:
-        kernel_params = kernels.stationary_from_box(extent)
+        kernel_params = kernels.stationary_params_from_box(extent)
     kernels.check(kernel, kernel_params, dimension)
     dtype = jnp.result_type(float)
 

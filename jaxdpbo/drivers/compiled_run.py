@@ -76,7 +76,8 @@ def pure_run(
 ) -> tuple[Any, result.Snapshot, Any]:
     """Run an algorithm as a pure function: for ``jax.jit``, ``jax.vmap`` and ``jax.lax.map`` over keys, configs, data.
 
-    ``run_scan`` compiles this function. If traced data are sharded, the axes of their mesh must be of kind ``Auto``.
+    ``run_scan`` compiles this function. To spread runs over devices, shard their keys or data along a mesh with axes of
+    kind ``Auto``: ``jax.make_mesh(shape, names, axis_types=(jax.sharding.AxisType.Auto,))``. The default kind is not.
 
     >>> import jax
     >>> import jax.numpy as jnp
@@ -91,11 +92,18 @@ def pure_run(
 
     Returns:
       ``(release, snapshot, info)``. Only the release may be published; ``info`` has a leading axis of steps.
+
+    Raises:
+      ValueError: data, config or key lie on a mesh of another kind, and JAX cannot trace the run there.
     """
     init_key, loop_key, release_key = jax.random.split(key, 3)
-    start = begin(algorithm, init_key, config)
-    end, info = run_steps(algorithm, objective, loop_key, config, data, start, jnp.arange(config.steps))
-    return algorithm.release(release_key, config, end.state), end, info
+    try:
+        start = begin(algorithm, init_key, config)
+        end, info = run_steps(algorithm, objective, loop_key, config, data, start, jnp.arange(config.steps))
+        return algorithm.release(release_key, config, end.state), end, info
+    except Exception as error:
+        sharding.refuse_explicit_axes((data, config, key), error)
+        raise
 
 
 def run_steps(

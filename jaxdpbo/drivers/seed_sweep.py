@@ -28,14 +28,14 @@ class Sweep(NamedTuple):
     """The releases of many runs. Leading axes are configs and keys ``(c, s)``, or ``(s,)`` for a single config.
 
     Attributes:
-      release: the releases, with the leading axes.
+      release: the releases, with the leading axes: NumPy arrays, with floats as float64, as from ``run_scan``.
       guarantees: the guarantee of a SINGLE run of each config. All releases together spend the composition.
       failed: True for a run if the covariance of evaluated points, a public quantity, could not be factored.
     """
 
     release: Any
     guarantees: tuple[_guarantee.Guarantee, ...]
-    failed: jax.Array
+    failed: np.ndarray
 
 
 @silence.debug_checks_off()
@@ -46,8 +46,7 @@ def sweep(
     configs: Config | Sequence[Config],
     *,
     user_axes: Tree = None,
-    seeds: int | None = None,
-    keys: jax.Array | None = None,
+    seeds: int,
     common_random_numbers: bool = False,
     policy: str | None = None,
     run: Execution | None = None,
@@ -73,18 +72,18 @@ def sweep(
       data: any pytree of arrays, shared by all runs.
       configs: a config, or a sequence of ``c`` configs; they may differ in traced numbers only.
       user_axes: as for ``run_scan``.
-      seeds: ``s``, the number of runs of each config; required unless you give ``keys``.
-      keys: typed keys ``(c, s)``, or ``(s,)`` for one config, all different, for tests and research. By default the
-        operating system draws the keys. Every generator is permitted, and the guarantees name the generator.
-      common_random_numbers: run every config with the same ``s`` keys, ``keys`` being ``(s,)``. Comparisons vary less,
-        and every guarantee is "none", since the difference of two releases reveals the data.
+      seeds: ``s``, the number of runs of each config.
+      common_random_numbers: run every config with the same ``s`` keys. Comparisons vary less, and every guarantee is
+        "none", since the difference of two releases reveals the data.
       policy: see ``distribute``.
-      run: ``Execution(key=...)``: a typed key ``()``, split into the keys of all runs; for tests.
+      run: ``Execution(key=...)``, for tests and research: the runs have the keys ``jax.random.split(key, (c, s))``, or
+        ``split(key, (s,))`` if common. Every generator is permitted, and the guarantees name the generator. By default
+        the operating system draws the keys.
 
     Raises:
-      TypeError: ``key`` or ``keys`` are not typed keys.
-      ValueError: ``configs`` are empty, or differ in a static field or a shape (names the field); ``keys`` have
-        another shape or are not all different; keys come in two ways or without ``seeds``; ``policy`` is unknown.
+      TypeError: ``key`` is not a typed key, or ``seeds`` is not an integer.
+      ValueError: ``configs`` are empty, or differ in a static field or a shape (names the field); ``seeds`` is below 1;
+        ``policy`` is unknown.
       separable.NotSeparable: see ``run_scan``.
       RuntimeError: under a trace.
     """
@@ -98,10 +97,10 @@ def sweep(
     objective, data = separability.prepare_objective(objective, data, user_axes)
     guarantees = tuple(separability.update_assumptions(guarantee, objective) for guarantee in guarantees)
     data = result.to_arrays(data)
-    run_keys, guarantees = sharding.share_keys(data, _keys_of_runs(len(listed), common, seeds, key, keys), *guarantees)
+    run_keys, guarantees = sharding.share_keys(data, _keys_of_runs(len(listed), common, seeds, key), *guarantees)
     if common:
         guarantees = tuple(_guarantee.no_guarantee(guarantee.protects, ONE_KEY) for guarantee in guarantees)
-    elif key is not None or keys is not None:
+    elif key is not None:
         guarantees = tuple(for_release(run_keys[0, 0], guarantee, insecure_key=True)[1] for guarantee in guarantees)
     count = run_keys.shape[1]
     pairs = jnp.repeat(jnp.arange(len(listed)), count), run_keys.reshape(-1)
@@ -110,7 +109,7 @@ def sweep(
     release, failed = distribute(_one_run(algorithm, objective), pairs, shared, policy=policy)
     axes = (count,) if alone else (len(listed), count)
     release, failed = jax.tree.map(lambda leaf: leaf.reshape(axes + leaf.shape[1:]), (release, failed))
-    return Sweep(release, guarantees, failed)
+    return Sweep(result.to_numpy(release), guarantees, np.asarray(failed))
 
 
 def _expect_stackable(configs: tuple[Any, ...]) -> None:
@@ -162,28 +161,12 @@ def _static_difference(name: str, first: Any, other: Any) -> str | None:
     return f"{name}={' and '.join(values)}"
 
 
-def _keys_of_runs(configs: int, common: bool, seeds: int | None, key: Any, keys: Any) -> jax.Array:
+def _keys_of_runs(configs: int, common: bool, seeds: int, key: Any) -> jax.Array:
     """Keys ``(c, s)``, all different, or with equal rows if ``common``."""
-    if (seeds is None) == (keys is None) or (key is not None and keys is not None):
-        raise ValueError("seeds must be given, with or without key, or keys alone")
-    rows = () if common else (configs,)
-    if keys is None:
-        shape = *rows, checks.size("seeds", seeds)
-        drawn = secret_key(shape) if key is None else jax.random.split(checks.key("key", key), shape)
-    else:
-        drawn = keys
-    return _arrange_keys(checks.keys("keys", drawn), configs, common)
-
-
-def _arrange_keys(keys: jax.Array, configs: int, common: bool) -> jax.Array:
-    """Arrange keys as ``(c, s)``; a row ``(s,)`` serves every config. Raise a ValueError for other shapes."""
-    if keys.ndim == 1 and (common or configs == 1):
-        return jnp.broadcast_to(keys[None], (configs, len(keys)))
-    if common or keys.ndim != 2 or len(keys) != configs:
-        shape = "(s,)" if common else f"({configs}, s), one for each run"
-        advice = "" if common or keys.ndim > 1 else "; common_random_numbers=True gives all configs the same noise"
-        raise ValueError(f"keys must have shape {shape}, got shape {keys.shape}{advice}")
-    return keys
+    count = checks.size("seeds", seeds)
+    shape = (count,) if common else (configs, count)
+    drawn = secret_key(shape) if key is None else jax.random.split(checks.key("key", key), shape)
+    return jnp.broadcast_to(drawn[None], (configs, count)) if common else drawn
 
 
 @cache

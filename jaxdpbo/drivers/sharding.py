@@ -11,6 +11,7 @@ along which the data are not sharded. Every device sums over its own users (``su
 over devices, so their order makes no difference.
 """
 
+import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
@@ -19,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.experimental import multihost_utils
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from jaxdpbo import user_values
 from jaxdpbo.guarantee import assumptions
@@ -123,6 +124,24 @@ def sum_over_users(function: Callable[..., tuple[Any, Any]], public: Tree, own: 
         axis_names={USERS_AXIS}, check_vma=False,
     )  # fmt: skip
     return spread(public, own)
+
+
+def refuse_explicit_axes(traced: Tree, error: Exception) -> None:
+    """Raise from an ``error`` about shardings if a leaf lies on a mesh with an axis that is not of kind ``Auto``.
+
+    Raises:
+      ValueError: says which mesh works.
+    """
+    if not re.search("sharding|mesh|replicated", str(error)):
+        return
+    meshes = [jax.typeof(leaf).sharding.mesh for leaf in jax.tree.leaves(traced) if isinstance(leaf, jax.Array)]
+    for mesh in meshes:
+        if any(kind is not AxisType.Auto for kind in mesh.axis_types):
+            names = "".join(f"{name!r}, " for name in mesh.axis_names)
+            raise ValueError(
+                "key and data must lie on a mesh with axes of kind Auto: make it by jax.make_mesh(shape, "
+                f"({names.strip()}), axis_types=(jax.sharding.AxisType.Auto,) * {len(mesh.axis_names)}), or call sweep"
+            ) from error
 
 
 def expect_one_process(what: str, data: Tree) -> None:

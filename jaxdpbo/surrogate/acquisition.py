@@ -1,16 +1,25 @@
 """Acquisition functions: upper confidence bounds, expected improvement, and hypervolume improvement of a Pareto front.
 
-All are to be maximised. A front has two minimised objectives, independent normals of ``mean (2,)`` and
+All are to be maximised. Expected improvement is 0, without a gradient, on plateaus of most of a box: prefer its
+logarithm. A front has two minimised objectives, independent normals of ``mean (2,)`` and
 ``deviation (2,)``; pass the front as ``surrogate.strips``. Its acquisition functions are exact, and 0 where no
 improvement is possible.
 """
 
+import math
+
 import jax
 import jax.numpy as jnp
+from jax.scipy.special import log_ndtr, logsumexp
 from jax.scipy.stats import norm
 
 from jaxdpbo.surrogate import gp
+from jaxdpbo.surrogate.entry import expect_shapes
 from jaxdpbo.surrogate.pareto import Strips
+from jaxdpbo.surrogate.preprocessing import square_root
+
+TERMS = 8  # of the asymptotic series of the Mills ratio
+SMOOTH_GAIN, SMOOTH_MAXIMUM = 1e-6, 1e-2  # temperatures of qLogEI, in units of the values, and of logarithms
 
 
 def ucb(
@@ -30,7 +39,7 @@ def ucb(
     >>> import jax.numpy as jnp
     >>> import numpy as np
     >>> from jaxdpbo import kernels, surrogate
-    >>> model = surrogate.GPModel(kernels.rbf, kernels.stationary(0.5, dimension=1), noise_variance=jnp.asarray(0.01))
+    >>> model = surrogate.GPModel(kernels.rbf, kernels.stationary_params(0.5, 1), noise_variance=jnp.asarray(0.01))
     >>> factorization = surrogate.condition(model, jnp.array([[0.0], [1.0]]), jnp.ones(2, bool))
     >>> points = jnp.array([[0.0], [0.25]])
     >>> print(np.asarray(surrogate.ucb(model, factorization, jnp.array([1.0, -1.0]), points, beta=4.0)).round(1))
@@ -83,11 +92,125 @@ def expected_improvement(mean: jax.Array, variance: jax.Array, best: jax.Array) 
     >>> means, variances = jnp.array([0.0, 0.5, 0.5]), jnp.array([1.0, 1.0, 0.0])
     >>> print(np.asarray(surrogate.expected_improvement(means, variances, jnp.asarray(0.0))).round(2))
     [0.4 0.7 0.5]
+
+    Raises:
+      ValueError: ``mean``, ``variance`` and ``best`` of different shapes, at trace time; ``best`` may be one number.
     """
+    _expect_alike(mean, variance, best)
     gain = mean - best
     deviation = jnp.sqrt(jnp.where(variance > 0, variance, 1.0))
     z = gain / deviation
     return jnp.where(variance > 0, gain * norm.cdf(z) + deviation * norm.pdf(z), jnp.maximum(gain, 0.0))
+
+
+def _expect_alike(mean, variance, best):
+    shape = jnp.shape(mean)
+    if jnp.shape(variance) != shape:
+        raise ValueError(f"variance must have the shape of mean, {shape}, got {jnp.shape(variance)}")
+    if jnp.shape(best) not in ((), shape):
+        raise ValueError(f"best must have shape () or the shape of mean, {shape}, got {jnp.shape(best)}")
+
+
+def log_expected_improvement(mean: jax.Array, variance: jax.Array, best: jax.Array) -> jax.Array:
+    """``log expected_improvement``, elementwise, with a useful gradient where the improvement underflows.
+
+    Ament, Daulton, Eriksson, Balandat and Bakshy (2023), "Unexpected improvements to expected improvement for Bayesian
+    optimization", section 4.1. A variance of 0 counts as the root of the smallest normal number.
+
+    >>> import jax.numpy as jnp
+    >>> import numpy as np
+    >>> from jaxdpbo import surrogate
+    >>> means, variances = jnp.array([0.0, -10.0, -100.0]), jnp.ones(3)
+    >>> print(np.asarray(surrogate.log_expected_improvement(means, variances, jnp.asarray(0.0))).round(1))
+    [-9.0000e-01 -5.5600e+01 -5.0101e+03]
+
+    Args:
+      mean: of the latent function.
+      variance: of the shape of ``mean``.
+      best: the largest value so far.
+
+    Raises:
+      ValueError: ``mean``, ``variance`` and ``best`` of different shapes, at trace time; ``best`` may be one number.
+    """
+    _expect_alike(mean, variance, best)
+    deviation = jnp.sqrt(jnp.maximum(variance, math.sqrt(jnp.finfo(jnp.result_type(float, variance)).tiny)))
+    return _log_improvement((mean - best) / deviation) + jnp.log(deviation)
+
+
+def _log_improvement(z):
+    """``log(phi(z) + z Phi(z))``, by three formulas; each branch sees only arguments where it is finite.
+
+    Below -1 the sum cancels: it is ``phi(z) (1 - |z| Phi(z) / phi(z))``, with the Mills ratio by its logarithm, and far
+    out, where the difference cancels too, by its asymptotic series.
+    """
+    far = -18.0 if z.dtype == jnp.float64 else -7.0
+    near, outside = jnp.where(z > -1.0, z, 0.0), jnp.where(z > -1.0, -1.0, z)
+    low = jnp.where(z < far, -1.0, outside)
+    density = -0.5 * jnp.square(outside) - 0.5 * math.log(2 * math.pi)
+    ratio = -low * jnp.exp(log_ndtr(low) + 0.5 * jnp.square(low) + 0.5 * math.log(2 * math.pi))
+    inverse = 1.0 / jnp.square(jnp.where(z < far, z, far))
+    series = jnp.ones_like(z)
+    for term in range(TERMS, 0, -1):  # 1/z^2 (1 - 3/z^2 (1 - 5/z^2 (...)))
+        series = 1.0 - (2 * term + 1) * inverse * series
+    below = density + jnp.where(z < far, jnp.log(inverse * series), jnp.log1p(-ratio))
+    return jnp.where(z > -1.0, jnp.log(norm.pdf(near) + near * norm.cdf(near)), below)
+
+
+def q_log_expected_improvement(
+    mean: jax.Array, covariance: jax.Array, best: jax.Array, normals: jax.Array
+) -> jax.Array:
+    """``log E max_i max(f_i - best, 0)`` of ``q`` points together: qLogEI, a scalar, smoothed for its gradient.
+
+    Ament et al. (2023), section 4.2 and appendix A: the gain and the maximum over the points are smoothed, with tails
+    that decay as a power, so that no gradient vanishes. Bring the values to standard units first. Draw ``normals`` once
+    and keep them while you move the points (Balandat et al. 2020).
+
+    >>> import jax
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo import kernels, surrogate
+    >>> model = surrogate.GPModel(kernels.rbf, kernels.stationary_params(1.0, 1), jnp.asarray(0.1))
+    >>> factorization, values = surrogate.condition(model, jnp.array([[0.0], [1.0]])), jnp.array([0.0, 1.0])
+    >>> normals = jax.random.normal(jax.random.key(0), (128, 2))
+    >>> def log_gain(points):
+    ...     return surrogate.q_log_expected_improvement(
+    ...         *surrogate.joint_posterior(model, factorization, values, points), jnp.max(values), normals)
+    >>> jax.grad(log_gain)(jnp.array([[0.5], [2.0]])).shape
+    (2, 1)
+
+    Args:
+      mean: ``(q,)``, from ``joint_posterior``.
+      covariance: ``(q, q)``.
+      best: the largest value so far.
+      normals: ``(s, q)`` standard normal numbers.
+
+    Raises:
+      ValueError: a wrong shape, at trace time.
+    """
+    expect_shapes(mean=(mean, "q"), covariance=(covariance, "q q"), normals=(normals, "s q"))
+    gains = mean[None] + gp.matmul(normals, _root(covariance).T) - best
+    logarithms = SMOOTH_MAXIMUM * logsumexp(_log_gain(gains) / SMOOTH_MAXIMUM, axis=1)
+    return logsumexp(logarithms) - math.log(normals.shape[0])
+
+
+def _root(covariance):
+    """Cholesky factor ``(q, q)`` that exists for a covariance with rounding errors, such as that of two equal points.
+
+    A pivot that rounding made negative counts as 0, and a covariance is at most the product of the deviations.
+    """
+    columns, rest = [], covariance
+    for number in range(covariance.shape[0]):
+        deviation = square_root(jnp.diagonal(rest))
+        pivot = jnp.where(deviation[number] > 0, deviation[number], 1.0)
+        column = jnp.where(deviation[number] > 0, jnp.clip(rest[:, number] / pivot, -deviation, deviation), 0.0)
+        columns.append(column)
+        rest = rest - column[:, None] * column[None, :]
+    return jnp.stack(columns, axis=1)
+
+
+def _log_gain(gain):
+    """Logarithm of a smooth ``max(gain, 0)``, which decays as a power."""
+    scaled = gain / SMOOTH_GAIN
+    return jnp.log(SMOOTH_GAIN * (jax.nn.softplus(scaled) + 0.1 / (1.0 + jnp.square(scaled))))
 
 
 def probability_of_improvement(mean: jax.Array, deviation: jax.Array, strips: Strips) -> jax.Array:
@@ -127,6 +250,7 @@ def hvpoi(mean: jax.Array, deviation: jax.Array, strips: Strips, gain: jax.Array
     >>> round(float(surrogate.hvpoi(mean, deviation, regions, jnp.asarray(0.25))), 2)
     0.25
     """
+    expect_shapes(gain=(gain, ""))
     return gain * probability_of_improvement(mean, deviation, strips)
 
 
@@ -164,6 +288,7 @@ def _log(value):
 
 def _edge_values(function, mean, deviation, strips):
     """Evaluate ``function`` at right edges of the first objective and at heights of the second, in one call."""
+    expect_shapes(mean=(mean, "2"), deviation=(deviation, "2"), right=(strips.right, "n"), height=(strips.height, "n"))
     edges = jnp.stack([strips.right, strips.height])
     return function(edges, mean[:, None], deviation[:, None])
 

@@ -99,6 +99,7 @@ def covariance(model: GPModel, points: jax.Array, mask: jax.Array) -> jax.Array:
 
 def _cross(model, evaluated, mask, points):
     """Cross-covariance ``k(D, points)`` of each process ``(p, m, k)``, with zero rows where nothing was evaluated."""
+    evaluated = gp.mask_rows(mask, evaluated)
     cross = jax.vmap(lambda single: kernels.gram_of_many(single.kernel, single.params, evaluated, points))(model)
     return jnp.where(mask[None, :, None], cross, 0.0)
 

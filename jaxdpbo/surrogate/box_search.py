@@ -6,8 +6,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
+from jax.tree_util import Partial
 
 from jaxdpbo import checks
+from jaxdpbo.surrogate.entry import compiled, expect_shapes
 
 
 class BoxSearch(NamedTuple):
@@ -27,24 +29,40 @@ class BoxSearch(NamedTuple):
 def best_candidate(utility: Callable[[jax.Array], jax.Array], candidates: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Find the candidate ``(c, ...)`` of largest utility.
 
+    Compile once for all calls by passing a ``jax.tree_util.Partial``, as for ``search_box``.
+
     Returns:
-      The candidate's index and utility. Among candidates within rounding of the largest the first wins, so equal
-      candidates give the same choice on every backend. A NaN utility counts as -inf.
+      The candidate's index and utility. Among candidates within rounding of the largest (``2e-13`` of it in float64,
+      ``1e-5`` in float32) the first wins, so equal candidates give the same choice on every backend. A NaN utility
+      counts as -inf.
 
     >>> import jax.numpy as jnp
     >>> from jaxdpbo import surrogate
     >>> row, utility = surrogate.best_candidate(lambda point: -jnp.sum(point**2), jnp.array([[2.0], [0.5], [-3.0]]))
     >>> int(row), float(utility)
     (1, -0.25)
+
+    Raises:
+      ValueError: ``utility`` does not return a scalar, at trace time.
     """
-    return first_of_largest(jax.vmap(utility)(candidates))
+    return (_best_candidate_compiled if isinstance(utility, Partial) else _best_candidate)(utility, candidates)
+
+
+def _best_candidate(utility, candidates):
+    utilities = jax.vmap(utility)(candidates)
+    if utilities.ndim != 1:
+        raise ValueError(f"utility must return a scalar, got shape {utilities.shape[1:]}")
+    return first_of_largest(utilities)
+
+
+_best_candidate_compiled = compiled()(_best_candidate)
 
 
 def first_of_largest(utilities: jax.Array, start: jax.Array | int = 0) -> tuple[jax.Array, jax.Array]:
     """Compute ``best_candidate`` of given utilities ``(c,)``: the first from ``start`` on, then from the beginning."""
     utilities = jnp.where(jnp.isnan(utilities), -jnp.inf, utilities)
     largest = jnp.max(utilities)
-    slack = jnp.where(jnp.isfinite(largest), 1e3 * jnp.finfo(utilities.dtype).eps * jnp.abs(largest), 0.0)
+    slack = jnp.where(jnp.isfinite(largest), tie_tolerance(utilities.dtype) * jnp.abs(largest), 0.0)
     count = utilities.shape[0]
     start = jnp.asarray(start, jnp.int32)
     places = jnp.arange(count, dtype=jnp.int32) - start
@@ -52,6 +70,11 @@ def first_of_largest(utilities: jax.Array, start: jax.Array | int = 0) -> tuple[
     nearest = jnp.min(jnp.where(utilities >= largest - slack, places, count))
     best = (nearest + start) % count
     return best, utilities[best]
+
+
+def tie_tolerance(dtype: jax.typing.DTypeLike) -> float:
+    """Relative difference within which utilities count as equal: rounding, and at most the fifth digit."""
+    return min(1e3 * float(jnp.finfo(dtype).eps), 1e-5)
 
 
 def ascend(
@@ -76,7 +99,8 @@ def ascend(
     Returns:
       The best point evaluated and its utility.
     """
-    adam = optax.scale_by_adam(b1=0.7, b2=0.8, nesterov=True)  # short memories for a short ascent
+    smallest = float(jnp.finfo(start.dtype).tiny)  # changes no update; without it, a slope of 0 has no derivative
+    adam = optax.scale_by_adam(b1=0.7, b2=0.8, eps_root=smallest, nesterov=True)  # short memories: a short ascent
     optimizer = optax.chain(adam, optax.scale_by_schedule(optax.cosine_decay_schedule(1.0, steps, alpha=0.2)))
     size = jnp.asarray(step_size, start.dtype)
 
@@ -268,23 +292,39 @@ def search_box(
     samples form as many groups as there are restarts, half uniform each, and each ascent starts from the best of a
     group, without a sort.
 
+    Compile once for all calls by passing the arrays of your utility in a ``jax.tree_util.Partial``. With any other
+    function a call from Python compiles anew, since the function may read arrays that have changed.
+
     >>> import jax
     >>> import jax.numpy as jnp
     >>> import numpy as np
     >>> from jaxdpbo import surrogate
-    >>> def utilities(points):
-    ...     return -jnp.sum(jnp.square(points - 0.3), axis=1)
-    >>> point, _ = surrogate.search_box(
-    ...     jax.random.key(0), utilities, jnp.zeros(2), jnp.ones(2), incumbent=jnp.full(2, 0.5),
-    ...     search=surrogate.BoxSearch(raw_samples=16, num_restarts=2, ascent_steps=30),
-    ... )
-    >>> print(np.asarray(point).round(1))
+    >>> def utilities(middle, points):
+    ...     return -jnp.sum(jnp.square(points - middle), axis=1)
+    >>> for middle in (0.3, 0.6):  # compiles once
+    ...     point, _ = surrogate.search_box(
+    ...         jax.random.key(0), jax.tree_util.Partial(utilities, middle), jnp.zeros(2), jnp.ones(2),
+    ...         incumbent=jnp.full(2, 0.5), search=surrogate.BoxSearch(raw_samples=16, num_restarts=2, ascent_steps=30),
+    ...     )
+    ...     print(np.asarray(point).round(1))
     [0.3 0.3]
+    [0.6 0.6]
+
+    Raises:
+      ValueError: a wrong shape, or ``utilities`` of another shape than ``(k,)``, at trace time.
     """
+    run = _search_box_compiled if isinstance(utilities, Partial) else _search_box
+    return run(key, utilities, lower, upper, incumbent=incumbent, search=search, step_size=step_size)
+
+
+def _search_box(key, utilities, lower, upper, *, incumbent, search, step_size):
+    expect_shapes(lower=(lower, "d"), upper=(upper, "d"), incumbent=(incumbent, "d"))
     width = upper - lower
 
     def unit_utilities(units):
-        return utilities(lower[None] + width[None] * units)
+        heights = utilities(lower[None] + width[None] * units)
+        expect_shapes(points=(units, "k d"), utilities=(heights, "k"))
+        return heights
 
     def ascent(unit):
         of_one = jax.value_and_grad(lambda at: unit_utilities(at[None])[0])
@@ -305,6 +345,9 @@ def search_box(
     return jnp.clip(lower + width * points[winner], lower, upper), value
 
 
+_search_box_compiled = compiled("search")(_search_box)
+
+
 def make_search(search: BoxSearch) -> BoxSearch:
     """Check a ``BoxSearch``; return Python integers.
 
@@ -317,7 +360,7 @@ def make_search(search: BoxSearch) -> BoxSearch:
       ValueError: a number below 1, or ``num_restarts`` above ``raw_samples``.
     """
     if not isinstance(search, BoxSearch):
-        raise TypeError(f"search must be a maximize.Search, got {type(search).__name__}")
+        raise TypeError(f"search must be a surrogate.BoxSearch, got {type(search).__name__}")
     checked = BoxSearch(*(checks.size(name, value) for name, value in zip(BoxSearch._fields, search, strict=True)))
     if checked.num_restarts > checked.raw_samples:
         raise ValueError(

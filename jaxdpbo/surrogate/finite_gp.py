@@ -44,7 +44,7 @@ def prior(model: gp.GPModel, candidates: jax.Array, capacity: int) -> Posterior:
     >>> import numpy as np
     >>> from jaxdpbo import kernels, surrogate
     >>> from jaxdpbo.surrogate import finite_gp
-    >>> model = surrogate.GPModel(kernels.rbf, kernels.stationary(0.5, dimension=1), noise_variance=jnp.asarray(0.0))
+    >>> model = surrogate.GPModel(kernels.rbf, kernels.stationary_params(0.5, 1), noise_variance=jnp.asarray(0.0))
     >>> posterior = finite_gp.prior(model, jnp.array([[0.0], [0.5], [1.0]]), capacity=2)
     >>> posterior = finite_gp.observe(model, posterior, row=jnp.asarray(1), value=jnp.asarray(2.0))
     >>> print(np.asarray(posterior.mean).round(2), np.asarray(posterior.variance).round(2))

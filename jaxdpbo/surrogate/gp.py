@@ -9,24 +9,26 @@ backend and which no thread contention slows. Against triangular solves the inve
 kernels, up to two for rank-deficient polynomial ones (tests/test_gradient.py); updating the inverse of the covariance
 itself would cost four, and fails in float32.
 
-The factored matrix is ``K + diag(noise)``. ``noise_i`` is ``noise_variance``, raised to ``jitter(dtype) k(x_i, x_i)``
-if lower: the one jitter rule of the library. A noise variance at or above the floor is used exactly as given. A caller
-who expects many crowded points knows their number, and passes a larger noise variance.
+The factored matrix is ``K + diag(noise)``. ``noise_i`` is the noise variance of observation ``i``, raised to
+``jitter(dtype) k(x_i, x_i)`` if lower: the one jitter rule of the library. A noise variance at or above the floor is
+used exactly as given. A caller who expects many crowded points knows their number, and passes a larger noise variance.
 
 Rasmussen and Williams (2006), section 2.2 and algorithm 2.1.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 from jax.scipy.linalg import solve_triangular
 
 from jaxdpbo.surrogate import kernels
+from jaxdpbo.surrogate.entry import compiled, expect_shapes
 from jaxdpbo.types import Kernel, KernelParams, Tree
 
 STAGES = 2  # capacities a step is compiled for: 1 stage costs 1.6 times the arithmetic, 4 cost .75; each is compiled
@@ -42,15 +44,21 @@ matmul = partial(jnp.matmul, precision="highest")
 class GPModel:
     """A zero-mean Gaussian process and its observation noise.
 
+    A noise variance below ``noise_floor k(x, x)`` is raised to this floor: by default ``1e-4 k(x, x)`` in float32 and
+    ``1e-10 k(x, x)`` in float64. You can lower ``noise_floor`` where points lie far apart. Where they do not, the
+    covariance has no Cholesky factor, and posterior and likelihood are NaN.
+
     Attributes:
       kernel: a function of one pair of points, static.
       params: the kernel's parameters, traced.
       noise_variance: ``()`` of one observation, traced.
+      noise_floor: static; None for the default.
     """
 
     kernel: Kernel = field(metadata={"static": True})
     params: KernelParams
     noise_variance: jax.Array
+    noise_floor: float | None = field(default=None, metadata={"static": True})
 
 
 class Factorization(NamedTuple):
@@ -80,10 +88,14 @@ def jitter(dtype: jax.typing.DTypeLike, rows: int = 1) -> float:
     return max(1e-4 if info.bits <= 32 else 1e-10, 8 * rows * float(info.eps))
 
 
-def noise(model: GPModel, points: jax.Array) -> jax.Array:
-    """Diagonal ``(b,)`` added to the covariance of ``points (b, d)``, by the module's jitter rule."""
-    floor = jitter(points.dtype) * kernels.diagonal(model.kernel, model.params, points)
-    return jnp.maximum(model.noise_variance, floor)
+def noise(model: GPModel, points: jax.Array, variances: jax.Array | None = None) -> jax.Array:
+    """Diagonal ``(b,)`` added to the covariance of ``points (b, d)``, by the module's jitter rule.
+
+    The noise variances are ``variances (b,)``, or the model's.
+    """
+    relative = jitter(points.dtype) if model.noise_floor is None else model.noise_floor
+    floor = relative * kernels.diagonal(model.kernel, model.params, points)
+    return jnp.maximum(model.noise_variance if variances is None else variances, floor)
 
 
 def empty(capacity: int, dimension: int, dtype: jax.typing.DTypeLike) -> Factorization:
@@ -96,32 +108,69 @@ def empty(capacity: int, dimension: int, dtype: jax.typing.DTypeLike) -> Factori
     )
 
 
-def condition(model: GPModel, points: jax.Array, mask: jax.Array) -> Factorization:
+@compiled("capacity")
+def condition(
+    model: GPModel,
+    points: jax.Array,
+    mask: jax.Array | None = None,
+    *,
+    noise_variances: jax.Array | None = None,
+    capacity: int | None = None,
+) -> Factorization:
     """Condition on ``points (m, d)`` where ``mask (m,)`` is True, by one full factorisation, O(m^3).
 
     A failed factorisation does not raise; ``whitening`` is then NaN.
 
+    Args:
+      model: the process before any evaluation.
+      points: where values were observed.
+      mask: None if all rows count.
+      noise_variances: ``(m,)``, of each observation; None for the model's. Lower ones are raised to the floor of
+        ``GPModel``.
+      capacity: number of rows of the result, static; None for ``m``. Rows after the last True one are free for
+        ``append``.
+
     >>> import jax.numpy as jnp
     >>> import numpy as np
     >>> from jaxdpbo import kernels, surrogate
-    >>> model = surrogate.GPModel(kernels.rbf, kernels.stationary(0.5, dimension=1), noise_variance=jnp.asarray(0.01))
+    >>> model = surrogate.GPModel(kernels.rbf, kernels.stationary_params(0.5, 1), noise_variance=jnp.asarray(0.01))
     >>> points, values = jnp.array([[0.0], [1.0]]), jnp.array([1.0, -1.0])
-    >>> factorization = surrogate.condition(model, points, jnp.ones(2, bool))
+    >>> factorization = surrogate.condition(model, points)
     >>> mean, variance = surrogate.predict(model, factorization, values, jnp.array([[0.0], [0.25]]))
     >>> print(np.asarray(mean).round(2), np.asarray(variance).round(2))
     [0.99 0.64] [0.01 0.19]
+
+    Raises:
+      ValueError: a wrong shape, or ``capacity`` below ``m``; at trace time.
     """
-    points = mask_rows(mask, points)
-    whitening = inverse_factor(covariance(model, points, mask))
-    return Factorization(points, mask, whitening, jnp.asarray(points.shape[0], jnp.int32))
+    points, mask, variances = _observations(points, mask, noise_variances)
+    count = points.shape[0]
+    room = (count if capacity is None else capacity) - count
+    if room < 0:
+        raise ValueError(f"capacity must be at least the number of points, {count}, got {capacity}")
+    points, mask = jnp.pad(points, ((0, room), (0, 0))), jnp.pad(mask, (0, room))
+    variances = None if variances is None else jnp.pad(variances, (0, room))
+    whitening = inverse_factor(covariance(model, points, mask, variances))
+    after = jnp.arange(1, count + room + 1, dtype=jnp.int32)
+    return Factorization(points, mask, whitening, jnp.max(jnp.where(mask, after, 0), initial=0))
 
 
-def covariance(model: GPModel, points: jax.Array, mask: jax.Array) -> jax.Array:
+def _observations(points, mask, variances):
+    """Check shapes; return points and noise variances with zeros in masked rows, and a mask."""
+    shapes = {"points": (points, "m d"), "mask": (mask, "m"), "noise_variances": (variances, "m")}
+    expect_shapes(**{name: pair for name, pair in shapes.items() if pair[0] is not None})
+    mask = jnp.ones(points.shape[0], bool) if mask is None else mask
+    return mask_rows(mask, points), mask, None if variances is None else mask_rows(mask, variances)
+
+
+def covariance(
+    model: GPModel, points: jax.Array, mask: jax.Array, noise_variances: jax.Array | None = None
+) -> jax.Array:
     """Covariance ``K + diag(noise)`` where ``mask`` is True, the identity elsewhere."""
     points = mask_rows(mask, points)  # before the kernel: the gradient of a masked NaN is NaN
     both = mask[:, None] & mask[None, :]
     noiseless = jnp.where(both, _gram(model, points, points), 0.0)
-    return noiseless + jnp.diag(jnp.where(mask, noise(model, points), 1.0))
+    return noiseless + jnp.diag(jnp.where(mask, noise(model, points, noise_variances), 1.0))
 
 
 def _gram(model, xs, ys):
@@ -137,30 +186,63 @@ def inverse_factor(matrix: jax.Array) -> jax.Array:
 
 
 def append(
-    model: GPModel, factorization: Factorization, points: jax.Array, mask: jax.Array, *, when: jax.Array | bool = True
+    model: GPModel,
+    factorization: Factorization,
+    points: jax.Array,
+    mask: jax.Array | None = None,
+    *,
+    noise_variances: jax.Array | None = None,
+    when: jax.Array | bool = True,
 ) -> Factorization:
     """Condition on ``points (b, d)`` as well, where ``mask (b,)`` is True: a block of rows, O(m^2 b).
 
-    Uses ``b`` rows, masked ones included. Returns the posterior unchanged where fewer rows are free or ``when`` is
-    False.
+    Uses ``b`` rows, masked ones included. Returns the posterior unchanged where ``when`` is False, and under a trace
+    also where fewer rows are free: no traced program can raise.
 
     >>> import jax.numpy as jnp
     >>> from jaxdpbo import kernels, surrogate
-    >>> model = surrogate.GPModel(kernels.rbf, kernels.stationary(1.0, 1), jnp.asarray(0.1))
-    >>> points, mask = jnp.array([[0.0], [1.0]]), jnp.ones(2, bool)
-    >>> first = surrogate.condition(model, points, jnp.array([True, False]))._replace(used=jnp.asarray(1))
-    >>> both = surrogate.append(model, first, points[1:], mask[1:])
+    >>> model = surrogate.GPModel(kernels.rbf, kernels.stationary_params(1.0, 1), jnp.asarray(0.1))
+    >>> first = surrogate.condition(model, jnp.array([[0.0]]), capacity=2)
+    >>> both = surrogate.append(model, first, jnp.array([[1.0]]))
     >>> both.mask.tolist()
     [True, True]
 
+    Args:
+      model: the process before any evaluation.
+      factorization: from ``condition`` with a ``capacity``, or with a mask whose last rows are False.
+      points: where more values were observed.
+      mask: None if all rows count.
+      noise_variances: ``(b,)``, of each observation; None for the model's.
+      when: False to change nothing.
+
     Raises:
-      ValueError: ``b`` above the capacity, at trace time.
+      ValueError: a wrong shape, or ``b`` above the capacity, at trace time; outside a trace, too few free rows.
     """
-    points = mask_rows(mask, points)
-    return extend(factorization, points, mask, extension(model, factorization, points, mask), when=when)
+    batch, capacity = jnp.shape(points)[:1], factorization.points.shape[0]
+    if not isinstance(factorization.used, Tracer) and not isinstance(when, Tracer):
+        free = capacity - int(factorization.used)
+        if when and batch and free < batch[0] <= capacity:
+            raise ValueError(
+                f"points must fit the free rows, {free}, got {batch[0]}: pass a larger capacity to condition"
+            )
+    return _append(model, factorization, points, mask, noise_variances, when)
 
 
-def extension(model: GPModel, factorization: Factorization, points: jax.Array, mask: jax.Array) -> jax.Array:
+@compiled()
+def _append(model, factorization, points, mask, noise_variances, when):
+    expect_shapes(evaluated=(factorization.points, "m d"), points=(points, "b d"))
+    points, mask, variances = _observations(points, mask, noise_variances)
+    rows = extension(model, factorization, points, mask, variances)
+    return extend(factorization, points, mask, rows, when=when)
+
+
+def extension(
+    model: GPModel,
+    factorization: Factorization,
+    points: jax.Array,
+    mask: jax.Array,
+    noise_variances: jax.Array | None = None,
+) -> jax.Array:
     """Rows ``(b, m)`` by which ``points (b, d)`` extend the whitening; NaN where the factorisation fails.
 
     Raises:
@@ -171,7 +253,7 @@ def extension(model: GPModel, factorization: Factorization, points: jax.Array, m
         raise ValueError(f"points must be at most the capacity {capacity}, got {batch}")
     cross = jnp.where(mask[None, :], cross_covariance(model, factorization, points), 0.0)
     below = whiten(factorization, cross)  # (m, b): L^-1 k(D, z)
-    remaining = covariance(model, points, mask) - matmul(below.T, below)
+    remaining = covariance(model, points, mask, noise_variances) - matmul(below.T, below)
     block = inverse_factor(remaining)
     rows = -matmul(block, matmul(below.T, factorization.whitening))
     start = factorization.used
@@ -250,7 +332,8 @@ def mask_rows(mask: jax.Array, rows: jax.Array) -> jax.Array:
 
 def cross_covariance(model: GPModel, factorization: Factorization, points: jax.Array) -> jax.Array:
     """Cross-covariance ``k(D, points)``, shape ``(m, k)``, with zero rows where nothing was evaluated."""
-    return mask_rows(factorization.mask, _gram(model, factorization.points, points))
+    evaluated = mask_rows(factorization.mask, factorization.points)
+    return mask_rows(factorization.mask, _gram(model, evaluated, points))
 
 
 def nearest(model: GPModel, points: jax.Array, mask: jax.Array, theta: jax.Array, count: int) -> jax.Array:
@@ -265,11 +348,11 @@ def nearest(model: GPModel, points: jax.Array, mask: jax.Array, theta: jax.Array
 
 def room_for(model: GPModel, points: jax.Array, mask: jax.Array, batch: int) -> Factorization:
     """Compute ``condition`` with room for ``batch`` points more; all given rows count as used."""
-    room = jnp.zeros((batch, points.shape[1]), points.dtype)
-    extended = jnp.concatenate([points, room]), jnp.concatenate([mask, jnp.zeros(batch, bool)])
-    return condition(model, *extended)._replace(used=jnp.asarray(points.shape[0], jnp.int32))
+    count = points.shape[0]
+    return condition(model, points, mask, capacity=count + batch)._replace(used=jnp.asarray(count, jnp.int32))
 
 
+@compiled()
 def predict(
     model: GPModel, factorization: Factorization, values: jax.Array, points: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
@@ -277,9 +360,8 @@ def predict(
 
     >>> import jax.numpy as jnp
     >>> from jaxdpbo import kernels, surrogate
-    >>> model = surrogate.GPModel(kernels.rbf, kernels.stationary(1.0, 1), jnp.asarray(0.1))
-    >>> points, mask = jnp.array([[0.0], [1.0]]), jnp.ones(2, bool)
-    >>> factorization = surrogate.condition(model, points, mask)
+    >>> model = surrogate.GPModel(kernels.rbf, kernels.stationary_params(1.0, 1), jnp.asarray(0.1))
+    >>> factorization = surrogate.condition(model, jnp.array([[0.0], [1.0]]))
     >>> mean, variance = surrogate.predict(model, factorization, jnp.array([0.0, 1.0]), jnp.array([[0.5]]))
     >>> mean.shape, variance.shape
     ((1,), (1,))
@@ -292,11 +374,104 @@ def predict(
 
     Returns:
       The mean ``(k,)`` or ``(k, n)``, and the variance ``(k,)``, which depends on no value.
+
+    Raises:
+      ValueError: a wrong shape, at trace time.
     """
-    cross = whiten(factorization, cross_covariance(model, factorization, points))
-    mean = matmul(cross.T, whiten(factorization, mask_rows(factorization.mask, values)))
+    mean, cross = _mean_and_cross(model, factorization, values, points)
     variance = kernels.diagonal(model.kernel, model.params, points) - jnp.sum(jnp.square(cross), axis=0)
     return mean, jnp.maximum(variance, 0.0)
+
+
+def _mean_and_cross(model, factorization, values, points):
+    """The posterior mean, and ``L^-1 k(D, points)``, ``(m, k)``."""
+    of_values = "m n" if jnp.ndim(values) == 2 else "m"
+    expect_shapes(evaluated=(factorization.points, "m d"), values=(values, of_values), points=(points, "k d"))
+    cross = whiten(factorization, cross_covariance(model, factorization, points))
+    return matmul(cross.T, whiten(factorization, mask_rows(factorization.mask, values))), cross
+
+
+def predict_outputs(
+    models: Sequence[GPModel], factorizations: Sequence[Factorization], values: jax.Array, points: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Predict ``p`` independent outputs, each with a model and a kernel of its own: two arrays ``(k, p)``.
+
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo import kernels, surrogate
+    >>> params = kernels.stationary_params(1.0, 1)
+    >>> models = [surrogate.GPModel(kernel, params, jnp.asarray(0.1)) for kernel in (kernels.rbf, kernels.matern52)]
+    >>> points, values = jnp.array([[0.0], [1.0]]), jnp.array([[0.0, 5.0], [1.0, 4.0]])
+    >>> factorizations = [surrogate.condition(model, points) for model in models]
+    >>> mean, variance = surrogate.predict_outputs(models, factorizations, values, jnp.array([[0.5], [0.6], [0.7]]))
+    >>> mean.shape, variance.shape
+    ((3, 2), (3, 2))
+
+    Args:
+      models: of the ``p`` outputs.
+      factorizations: of each output.
+      values: ``(m, p)``; rows that an output masks are ignored there.
+      points: ``(k, d)``.
+
+    Raises:
+      ValueError: other numbers of outputs, or a wrong shape, at trace time.
+    """
+    counts = len(models), len(factorizations)
+    if jnp.ndim(values) != 2 or counts != (values.shape[1],) * 2:
+        raise ValueError(f"values must have a column for each of {counts[0]} models, got shape {jnp.shape(values)}")
+    each = [predict(*output, points) for output in zip(models, factorizations, values.T, strict=True)]
+    mean, variance = zip(*each, strict=True)
+    return jnp.stack(mean, axis=1), jnp.stack(variance, axis=1)
+
+
+@compiled()
+def joint_posterior(
+    model: GPModel, factorization: Factorization, values: jax.Array, points: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Posterior mean and covariance ``(k, k)`` of the latent function at ``points (k, d)`` together.
+
+    Rasmussen and Williams (2006), equations 2.25 and 2.26. The arguments are those of ``predict``.
+
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo import kernels, surrogate
+    >>> model = surrogate.GPModel(kernels.rbf, kernels.stationary_params(1.0, 1), jnp.asarray(0.1))
+    >>> factorization = surrogate.condition(model, jnp.array([[0.0], [1.0]]))
+    >>> values, points = jnp.array([0.0, 1.0]), jnp.array([[0.5], [0.6], [3.0]])
+    >>> mean, covariance = surrogate.joint_posterior(model, factorization, values, points)
+    >>> mean.shape, covariance.shape
+    ((3,), (3, 3))
+
+    Raises:
+      ValueError: a wrong shape, at trace time.
+    """
+    mean, cross = _mean_and_cross(model, factorization, values, points)
+    return mean, _gram(model, points, points) - matmul(cross.T, cross)
+
+
+@compiled("count")
+def sample_posterior(
+    key: jax.Array, model: GPModel, factorization: Factorization, values: jax.Array, points: jax.Array, count: int
+) -> jax.Array:
+    """Draw ``count`` functions from the posterior at ``points (k, d)``, for Thompson sampling: ``(count, k)``.
+
+    The covariance is that of ``joint_posterior`` with the noise floor of ``GPModel`` added to its diagonal.
+
+    >>> import jax
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo import kernels, surrogate
+    >>> model = surrogate.GPModel(kernels.rbf, kernels.stationary_params(1.0, 1), jnp.asarray(0.1))
+    >>> factorization = surrogate.condition(model, jnp.array([[0.0], [1.0]]))
+    >>> values, points = jnp.array([0.0, 1.0]), jnp.array([[0.5], [0.6], [3.0]])
+    >>> surrogate.sample_posterior(jax.random.key(0), model, factorization, values, points, count=5).shape
+    (5, 3)
+
+    Raises:
+      ValueError: ``values`` are not ``(m,)``, or another wrong shape, at trace time.
+    """
+    expect_shapes(evaluated=(factorization.points, "m d"), values=(values, "m"))
+    mean, covariance = joint_posterior(model, factorization, values, points)
+    floor = noise(model, points, jnp.zeros(points.shape[0], mean.dtype))
+    factor = jnp.linalg.cholesky(covariance + jnp.diag(floor))
+    return mean[None] + matmul(jax.random.normal(key, (count, points.shape[0]), mean.dtype), factor.T)
 
 
 def predictor(
@@ -304,9 +479,10 @@ def predictor(
 ) -> Callable[[jax.Array], tuple[jax.Array, jax.Array]]:
     """Return ``predict`` as a function of points ``(k, d)``, for ``values (m,)`` and many calls; equal to rounding."""
     weights = whiten(factorization, mask_rows(factorization.mask, values))
+    evaluated = mask_rows(factorization.mask, factorization.points)
 
     def predict_points(points: jax.Array) -> tuple[jax.Array, jax.Array]:
-        shared = kernels.gram_of_many(model.kernel, model.params, factorization.points, points)
+        shared = kernels.gram_of_many(model.kernel, model.params, evaluated, points)
         cross = whiten(factorization, mask_rows(factorization.mask, shared))
         variance = kernels.diagonal(model.kernel, model.params, points) - jnp.sum(jnp.square(cross), axis=0)
         return matmul(weights, cross), jnp.maximum(variance, 0.0)
@@ -314,11 +490,14 @@ def predictor(
     return predict_points
 
 
+@compiled()
 def log_marginal_likelihood(
     model: GPModel,
     points: jax.Array,
     values: jax.Array,
-    mask: jax.Array,
+    mask: jax.Array | None = None,
+    *,
+    noise_variances: jax.Array | None = None,
 ) -> jax.Array:
     """Log marginal likelihood ``log p(values | points)``, a scalar, over the rows where ``mask (m,)`` is True.
 
@@ -326,13 +505,25 @@ def log_marginal_likelihood(
 
     >>> import jax.numpy as jnp
     >>> from jaxdpbo import kernels, surrogate
-    >>> model = surrogate.GPModel(kernels.rbf, kernels.stationary(1.0, 1), jnp.asarray(0.1))
-    >>> points, mask = jnp.array([[0.0], [1.0]]), jnp.ones(2, bool)
-    >>> surrogate.log_marginal_likelihood(model, points, jnp.array([0.0, 1.0]), mask).shape
+    >>> model = surrogate.GPModel(kernels.rbf, kernels.stationary_params(1.0, 1), jnp.asarray(0.1))
+    >>> surrogate.log_marginal_likelihood(model, jnp.array([[0.0], [1.0]]), jnp.array([0.0, 1.0])).shape
     ()
+
+    Args:
+      model: the process before any evaluation.
+      points: ``(m, d)``.
+      values: ``(m,)``; masked rows are ignored.
+      mask: None if all rows count.
+      noise_variances: ``(m,)``, of each observation; None for the model's.
+
+    Raises:
+      ValueError: a wrong shape, at trace time.
     """
+    expect_shapes(points=(points, "m d"), values=(values, "m"))
+    points, mask, variances = _observations(points, mask, noise_variances)
     count = jnp.sum(mask, dtype=values.dtype)
-    return log_density(covariance(model, points, mask), mask_rows(mask, values)) - 0.5 * count * math.log(2 * math.pi)
+    height = log_density(covariance(model, points, mask, variances), mask_rows(mask, values))
+    return height - 0.5 * count * math.log(2 * math.pi)
 
 
 @jax.custom_jvp

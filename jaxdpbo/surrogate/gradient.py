@@ -28,6 +28,7 @@ import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve, solve_triangular
 
 from jaxdpbo.surrogate import gp, kernels
+from jaxdpbo.surrogate.entry import compiled, expect_shapes
 
 
 def cross(model: gp.GPModel, theta: jax.Array, points: jax.Array) -> jax.Array:
@@ -45,7 +46,14 @@ def weights(model: gp.GPModel, factorization: gp.Factorization, theta: jax.Array
 
     ``W.T @ values`` is the posterior mean of the gradient at ``theta (d,)``, for values ``(m,)`` or ``(m, n)``.
     """
-    return gp.solve(factorization, gp.mask_rows(factorization.mask, cross(model, theta, factorization.points)))
+    return gp.solve(factorization, _cross_evaluated(model, factorization, theta))
+
+
+def _cross_evaluated(model, factorization, theta):
+    """``cross`` with the evaluated points ``(m, d)``; zero rows where nothing was evaluated."""
+    expect_shapes(evaluated=(factorization.points, "m d"), theta=(theta, "d"))
+    evaluated = gp.mask_rows(factorization.mask, factorization.points)
+    return gp.mask_rows(factorization.mask, cross(model, theta, evaluated))
 
 
 def mean_gradients(
@@ -55,9 +63,22 @@ def mean_gradients(
     return gp.matmul(weights(model, gp.condition(model, points, mask), theta).T, values)
 
 
-def covariance(model: gp.GPModel, factorization: gp.Factorization, theta: jax.Array) -> jax.Array:
-    """Posterior covariance of the gradient at ``theta``, shape ``(d, d)``. Depends on no value."""
-    half = gp.whiten(factorization, gp.mask_rows(factorization.mask, cross(model, theta, factorization.points)))
+@compiled()
+def gradient_covariance(model: gp.GPModel, factorization: gp.Factorization, theta: jax.Array) -> jax.Array:
+    """Posterior covariance ``(d, d)`` of the gradient at ``theta (d,)``. Depends on no value.
+
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo import kernels, surrogate
+    >>> model = surrogate.GPModel(kernels.rbf, kernels.stationary_params(1.0, 2), jnp.asarray(0.1))
+    >>> factorization = surrogate.condition(model, jnp.array([[0.0, 0.0], [1.0, 0.0]]))
+    >>> covariance = surrogate.gradient_covariance(model, factorization, jnp.zeros(2))
+    >>> covariance.shape, bool(covariance[0, 0] < covariance[1, 1])  # the points differ in the first coordinate
+    ((2, 2), True)
+
+    Raises:
+      ValueError: a wrong shape, at trace time.
+    """
+    half = gp.whiten(factorization, _cross_evaluated(model, factorization, theta))
     return prior_covariance(model, theta) - gp.matmul(half.T, half)
 
 
@@ -68,13 +89,15 @@ def gradient_information(model: gp.GPModel, factorization: gp.Factorization, the
 
     >>> import jax.numpy as jnp
     >>> from jaxdpbo import kernels, surrogate
-    >>> model = surrogate.GPModel(kernels.rbf, kernels.stationary(1.0, 1), jnp.asarray(0.1))
-    >>> points, mask = jnp.array([[0.0], [1.0]]), jnp.ones(2, bool)
-    >>> factorization = surrogate.condition(model, points, mask)
+    >>> model = surrogate.GPModel(kernels.rbf, kernels.stationary_params(1.0, 1), jnp.asarray(0.1))
+    >>> factorization = surrogate.condition(model, jnp.array([[0.0], [1.0]]))
     >>> surrogate.gradient_information(model, factorization, jnp.zeros(1)).shape
     ()
+
+    Raises:
+      ValueError: a wrong shape, at trace time.
     """
-    return jnp.trace(covariance(model, factorization, theta))
+    return jnp.trace(gradient_covariance(model, factorization, theta))
 
 
 class GradientPosterior(NamedTuple):
@@ -85,17 +108,22 @@ class GradientPosterior(NamedTuple):
     weights: jax.Array
 
 
+@compiled()
 def gradient_posterior(model: gp.GPModel, factorization: gp.Factorization, theta: jax.Array) -> GradientPosterior:
-    """Compute everything that does not depend on the batch.
+    """Compute everything about the gradient at ``theta (d,)`` that does not depend on the values or on the next batch.
+
+    ``posterior.weights.T @ values`` is the posterior mean ``(d,)``, for values ``(m,)`` with zeros in masked rows.
 
     >>> import jax.numpy as jnp
     >>> from jaxdpbo import kernels, surrogate
-    >>> model = surrogate.GPModel(kernels.rbf, kernels.stationary(1.0, 1), jnp.asarray(0.1))
-    >>> points, mask = jnp.array([[0.0], [1.0]]), jnp.ones(2, bool)
-    >>> factorization = surrogate.condition(model, points, mask)
+    >>> model = surrogate.GPModel(kernels.rbf, kernels.stationary_params(1.0, 1), jnp.asarray(0.1))
+    >>> factorization = surrogate.condition(model, jnp.array([[0.0], [1.0]]))
     >>> posterior = surrogate.gradient_posterior(model, factorization, jnp.zeros(1))
-    >>> type(posterior).__name__
-    'GradientPosterior'
+    >>> (posterior.weights.T @ jnp.array([0.0, 1.0])).shape
+    (1,)
+
+    Raises:
+      ValueError: a wrong shape, at trace time.
     """
     return GradientPosterior(theta, factorization, weights(model, factorization, theta))
 
@@ -129,6 +157,7 @@ def _blocks(model, posterior, points, mask):
     points = gp.mask_rows(mask, points)
 
     def point_blocks(others, others_mask):
+        others = gp.mask_rows(others_mask, others)
         gram = kernels.gram_around(model.kernel, model.params, posterior.theta, points, others)
         return jnp.where(mask[:, None] & others_mask[None, :], gram, 0.0)
 

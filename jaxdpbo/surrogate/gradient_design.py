@@ -77,9 +77,8 @@ def propose_points(
     posterior = gradient.gradient_posterior(model, searched, theta)
     variance = model.kernel(model.params, theta, theta)
     scale = jnp.sqrt(variance / jnp.diagonal(gradient.prior_covariance(model, theta)))
-    unknown = gradient.covariance(model, factorization, theta)
-    _, axes = jnp.linalg.eigh(scale[:, None] * unknown * scale[None, :], symmetrize_input=True)
-    axes = axes[:, ::-1].T  # rows, least known first
+    unknown = gradient.gradient_covariance(model, factorization, theta)
+    axes = _eigenvectors(scale[:, None] * unknown * scale[None, :])[:, ::-1].T  # rows, least known first
     largest = jnp.take_along_axis(axes, jnp.argmax(jnp.abs(axes), axis=1)[:, None], axis=1)
     axes *= jnp.sign(largest)  # eigh leaves the sign open, and so the query
     relative = gp.noise(model, theta[None])[0] / variance
@@ -130,6 +129,22 @@ def propose_points(
     if searched is not factorization:
         gain = gradient.information_gain(model, gradient.gradient_posterior(model, factorization, theta), points, mask)
     return points, jnp.trace(unknown) - gain
+
+
+@jax.custom_jvp
+def _eigenvectors(matrix: jax.Array) -> jax.Array:
+    """Eigenvectors of a symmetric matrix ``(d, d)`` in columns, by growing eigenvalue."""
+    return jnp.linalg.eigh(matrix, symmetrize_input=True)[1]
+
+
+@_eigenvectors.defjvp
+def _(primals, tangents):
+    """Equal eigenvalues, as before any evaluation, have no eigenvectors to differentiate: these stay where they are."""
+    values, vectors = jnp.linalg.eigh(primals[0], symmetrize_input=True)
+    gaps = values[None, :] - values[:, None]
+    apart = jnp.abs(gaps) > values.shape[0] * jnp.finfo(values.dtype).eps * jnp.max(jnp.abs(values))
+    turned = gp.matmul(vectors.T, gp.matmul(tangents[0], vectors))
+    return vectors, gp.matmul(vectors, jnp.where(apart, turned / jnp.where(apart, gaps, 1.0), 0.0))
 
 
 def _near_points(model: gp.GPModel, factorization: gp.Factorization, theta: jax.Array) -> gp.Factorization:

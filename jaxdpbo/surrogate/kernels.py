@@ -4,10 +4,20 @@
 parameters are traced leaves of a dataclass, so a sweep over lengthscales never recompiles.
 
 Formulas: Rasmussen and Williams, Gaussian Processes for Machine Learning (2006), equations 4.9 (rbf), 4.17 (Matern)
-and section 4.2.2 (polynomial).
+section 4.2.2 (polynomial) and section 4.2.4 (sums and products).
+
+Names: a kernel has the name of its formula, such as ``rbf``, and ``stationary_params`` makes its parameters,
+``Stationary``. ``add``, ``multiply``, ``on_columns`` and ``warp`` make a kernel of kernels, always the same object for
+the same arguments.
+
+A constant mean with a normal prior is a ``constant`` kernel added to yours, and a linear mean a ``polynomial`` one of
+degree 1: the posterior then integrates over the mean, exactly (section 2.7). Bring the values to standard units first:
+a vague prior raises the noise floor of ``surrogate.GPModel``, which is relative to ``k(x, x)``.
 """
 
-from collections.abc import Callable
+import functools
+import operator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,19 +26,30 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo import arrays, checks, namespace
+from jaxdpbo.surrogate import preprocessing
+from jaxdpbo.surrogate.entry import compiled, expect_shapes
 from jaxdpbo.types import ArrayLike, Kernel, KernelParams
 
 __all__ = [
+    "Constant",
     "Polynomial",
     "Stationary",
+    "Warp",
+    "add",
+    "constant",
+    "constant_params",
     "gram",
     "matern32",
     "matern52",
+    "multiply",
+    "on_columns",
     "polynomial",
-    "polynomial_of_degree",
+    "polynomial_params",
     "rbf",
-    "stationary",
-    "stationary_from_box",
+    "stationary_params",
+    "stationary_params_from_box",
+    "warp",
+    "warp_params",
 ]
 __dir__ = namespace.list_public(__name__)
 
@@ -52,7 +73,25 @@ class Polynomial:
     degree: int = field(metadata={"static": True})
 
 
-def stationary(lengthscale: ArrayLike, dimension: int, *, variance: float = 1.0) -> Stationary:
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Constant:
+    """Parameters of a constant kernel: ``variance ()``, positive."""
+
+    variance: jax.Array
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Warp:
+    """Parameters of a kernel of ``warp``: those of the ``inner`` kernel, and ``a (d,)`` and ``b (d,)``, positive."""
+
+    inner: KernelParams
+    a: jax.Array
+    b: jax.Array
+
+
+def stationary_params(lengthscale: ArrayLike, dimension: int, *, variance: float = 1.0) -> Stationary:
     """Make parameters for ``rbf``, ``matern32`` and ``matern52``.
 
     Args:
@@ -66,7 +105,7 @@ def stationary(lengthscale: ArrayLike, dimension: int, *, variance: float = 1.0)
     >>> import jax.numpy as jnp
     >>> import numpy as np
     >>> from jaxdpbo import kernels
-    >>> params, points = kernels.stationary(0.5, dimension=2), jnp.array([[0.0, 0.0], [0.5, 0.0], [1.0, 0.0]])
+    >>> params, points = kernels.stationary_params(0.5, dimension=2), jnp.array([[0.0, 0.0], [0.5, 0.0], [1.0, 0.0]])
     >>> print(np.asarray(kernels.gram(kernels.rbf, params, points, points)).round(2))
     [[1.   0.61 0.14]
      [0.61 1.   0.61]
@@ -82,26 +121,29 @@ def stationary(lengthscale: ArrayLike, dimension: int, *, variance: float = 1.0)
     return Stationary(arrays.to_device(scales, dtype), arrays.to_device(checks.positive("variance", variance), dtype))
 
 
-def stationary_from_box(extent: np.ndarray) -> Stationary:
+stationary = stationary_params  # code written before the names had one pattern
+
+
+def stationary_params_from_box(extent: np.ndarray) -> Stationary:
     """Make lengthscales of ``sqrt(d) / 4`` of each side of ``extent (2, d)``: distances in a box grow as ``sqrt(d)``.
 
     The lengthscale is 1 along a side of no extent; the variance is 1.
 
     >>> import numpy as np
     >>> from jaxdpbo import kernels
-    >>> kernels.stationary_from_box(np.array([[0.0, 0.0], [1.0, 2.0]])).lengthscale.shape
+    >>> kernels.stationary_params_from_box(np.array([[0.0, 0.0], [1.0, 2.0]])).lengthscale.shape
     (2,)
     """
     sides, dimension = extent[1] - extent[0], extent.shape[1]
-    return stationary(np.where(sides > 0, sides * dimension**0.5 / 4, 1.0), dimension)
+    return stationary_params(np.where(sides > 0, sides * dimension**0.5 / 4, 1.0), dimension)
 
 
-def polynomial_of_degree(degree: int, *, offset: float = 1.0, variance: float = 1.0) -> Polynomial:
+def polynomial_params(degree: int, *, offset: float = 1.0, variance: float = 1.0) -> Polynomial:
     """Make parameters for ``polynomial``: degree at least 1, offset and variance positive.
 
     >>> import jax.numpy as jnp
     >>> from jaxdpbo import kernels
-    >>> float(kernels.polynomial(kernels.polynomial_of_degree(2), jnp.ones(2), jnp.ones(2)))
+    >>> float(kernels.polynomial(kernels.polynomial_params(2), jnp.ones(2), jnp.ones(2)))
     9.0
     """
     dtype = jnp.result_type(float)
@@ -110,6 +152,33 @@ def polynomial_of_degree(degree: int, *, offset: float = 1.0, variance: float = 
         arrays.to_device(checks.positive("variance", variance), dtype),
         checks.size("degree", degree),
     )
+
+
+def constant_params(variance: float = 1.0) -> Constant:
+    """Make parameters for ``constant``.
+
+    >>> from jaxdpbo import kernels
+    >>> float(kernels.constant_params(4.0).variance)
+    4.0
+
+    Raises:
+      ValueError: a variance that is not positive and finite.
+    """
+    return Constant(arrays.to_device(checks.positive("variance", variance), jnp.result_type(float)))
+
+
+def warp_params(inner: KernelParams, dimension: int) -> Warp:
+    """Make parameters for a kernel of ``warp``, without a warp to begin with: ``a = b = 1``.
+
+    >>> from jaxdpbo import kernels
+    >>> kernels.warp_params(kernels.stationary_params(0.3, 2), dimension=2).a.tolist()
+    [1.0, 1.0]
+
+    Raises:
+      ValueError: a dimension below 1.
+    """
+    ones = arrays.to_device(np.ones(checks.size("dimension", dimension)), jnp.result_type(float))
+    return Warp(inner, ones, ones)
 
 
 def check(kernel: Kernel, params: KernelParams, dimension: int) -> None:
@@ -134,7 +203,7 @@ def rbf(params: Stationary, x: jax.Array, y: jax.Array) -> jax.Array:
 
     >>> import jax.numpy as jnp
     >>> from jaxdpbo import kernels
-    >>> round(float(kernels.rbf(kernels.stationary(1.0, 1), jnp.zeros(1), jnp.ones(1))), 4)
+    >>> round(float(kernels.rbf(kernels.stationary_params(1.0, 1), jnp.zeros(1), jnp.ones(1))), 4)
     0.6065
     """
     return params.variance * _rbf_profile(_squared_distance(params, x, y))
@@ -145,7 +214,7 @@ def matern32(params: Stationary, x: jax.Array, y: jax.Array) -> jax.Array:
 
     >>> import jax.numpy as jnp
     >>> from jaxdpbo import kernels
-    >>> round(float(kernels.matern32(kernels.stationary(1.0, 1), jnp.zeros(1), jnp.ones(1))), 4)
+    >>> round(float(kernels.matern32(kernels.stationary_params(1.0, 1), jnp.zeros(1), jnp.ones(1))), 4)
     0.4834
     """
     return params.variance * _matern32_profile(_squared_distance(params, x, y))
@@ -156,7 +225,7 @@ def matern52(params: Stationary, x: jax.Array, y: jax.Array) -> jax.Array:
 
     >>> import jax.numpy as jnp
     >>> from jaxdpbo import kernels
-    >>> round(float(kernels.matern52(kernels.stationary(1.0, 1), jnp.zeros(1), jnp.ones(1))), 4)
+    >>> round(float(kernels.matern52(kernels.stationary_params(1.0, 1), jnp.zeros(1), jnp.ones(1))), 4)
     0.524
     """
     return params.variance * _matern52_profile(_squared_distance(params, x, y))
@@ -167,22 +236,135 @@ def polynomial(params: Polynomial, x: jax.Array, y: jax.Array) -> jax.Array:
 
     >>> import jax.numpy as jnp
     >>> from jaxdpbo import kernels
-    >>> params = kernels.polynomial_of_degree(2)
+    >>> params = kernels.polynomial_params(2)
     >>> float(kernels.polynomial(params, jnp.ones(1), jnp.ones(1)))
     4.0
     """
     return params.variance * (jnp.dot(x, y, precision="highest") + params.offset) ** params.degree
 
 
+def constant(params: Constant, x: jax.Array, y: jax.Array) -> jax.Array:
+    """``variance``: a constant with a normal prior.
+
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo import kernels
+    >>> float(kernels.constant(kernels.constant_params(4.0), jnp.zeros(1), jnp.ones(1)))
+    4.0
+    """
+    expect_shapes(x=(x, "d"), y=(y, "d"))
+    return params.variance
+
+
+@functools.cache
+def add(*kernels: Kernel) -> Kernel:
+    """Add ``kernels``: the kernel of a sum of independent processes. Its parameters are a tuple, one for each.
+
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo import kernels
+    >>> with_mean = kernels.add(kernels.rbf, kernels.constant)
+    >>> params = kernels.stationary_params(1.0, 1), kernels.constant_params(4.0)
+    >>> float(with_mean(params, jnp.zeros(1), jnp.zeros(1)))
+    5.0
+
+    Raises:
+      ValueError: no kernel; another number of parameters, at trace time.
+      TypeError: a kernel that is not a function defined once.
+    """
+    return _combine(operator.add, kernels)
+
+
+@functools.cache
+def multiply(*kernels: Kernel) -> Kernel:
+    """Multiply ``kernels``. The parameters are a tuple, one for each.
+
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo import kernels
+    >>> both = kernels.multiply(kernels.constant, kernels.constant)
+    >>> float(both((kernels.constant_params(4.0), kernels.constant_params(2.0)), jnp.zeros(1), jnp.zeros(1)))
+    8.0
+
+    Raises:
+      ValueError: no kernel; another number of parameters, at trace time.
+      TypeError: a kernel that is not a function defined once.
+    """
+    return _combine(operator.mul, kernels)
+
+
+def _combine(operation: Callable[[Any, Any], Any], kernels: tuple[Kernel, ...]) -> Kernel:
+    if not kernels:
+        raise ValueError("kernels must be at least one kernel, got 0")
+    for number, kernel in enumerate(kernels):
+        checks.function(f"kernels[{number}]", kernel)
+
+    def combination(params: Any, x: jax.Array, y: jax.Array) -> jax.Array:
+        if len(params) != len(kernels):
+            raise ValueError(f"params must be a tuple of {len(kernels)}, one for each kernel, got {len(params)}")
+        return functools.reduce(operation, (kernel(of, x, y) for kernel, of in zip(kernels, params, strict=True)))
+
+    return combination
+
+
+def on_columns(kernel: Kernel, columns: Sequence[int]) -> Kernel:
+    """Apply ``kernel`` to some ``columns`` of the points alone, in this order.
+
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo import kernels
+    >>> second = kernels.on_columns(kernels.rbf, [1])
+    >>> float(second(kernels.stationary_params(1.0, 1), jnp.array([0.0, 2.0]), jnp.array([9.0, 2.0])))
+    1.0
+
+    Raises:
+      ValueError: no column, or a negative one; a column beyond the points, at trace time.
+    """
+    chosen = tuple(checks.size("columns", column, minimum=0) for column in columns)
+    if not chosen:
+        raise ValueError("columns must be at least one column, got 0")
+    return _on_columns(checks.function("kernel", kernel), chosen)
+
+
+@functools.cache
+def _on_columns(kernel: Kernel, columns: tuple[int, ...]) -> Kernel:
+    def columns_kernel(params: Any, x: jax.Array, y: jax.Array) -> jax.Array:
+        expect_shapes(x=(x, "d"), y=(y, "d"))
+        if max(columns) >= x.shape[0]:
+            raise ValueError(f"columns must lie below d = {x.shape[0]}, got {max(columns)}")
+        return kernel(params, x[np.array(columns)], y[np.array(columns)])
+
+    return columns_kernel
+
+
+@functools.cache
+def warp(kernel: Kernel) -> Kernel:
+    """Apply ``kernel`` to points of the unit box warped by ``surrogate.warp_inputs``. Its parameters are ``Warp``.
+
+    ``surrogate.fit`` fits ``a`` and ``b`` too; a usual prior is ``priors={"a": (0.0, 0.75), "b": (0.0, 0.75)}``.
+
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo import kernels
+    >>> params = kernels.warp_params(kernels.stationary_params(1.0, 1), dimension=1)
+    >>> round(float(kernels.warp(kernels.rbf)(params, jnp.zeros(1), jnp.ones(1))), 4)
+    0.6065
+    """
+    checks.function("kernel", kernel)
+
+    def warped_kernel(params: Warp, x: jax.Array, y: jax.Array) -> jax.Array:
+        x, y = (preprocessing.warp_inputs(point, params.a, params.b) for point in (x, y))
+        return kernel(params.inner, x, y)
+
+    return warped_kernel
+
+
+@compiled("kernel")
 def gram(kernel: Kernel, params: KernelParams, xs: jax.Array, ys: jax.Array) -> jax.Array:
     """Gram matrix ``k(x_i, y_j)`` of points ``xs (p, d)`` and ``ys (q, d)``, shape ``(p, q)``.
 
     >>> import jax.numpy as jnp
     >>> from jaxdpbo import kernels
     >>> points = jnp.array([[0.0], [1.0]])
-    >>> kernels.gram(kernels.rbf, kernels.stationary(1.0, 1), points, points).shape
+    >>> kernels.gram(kernels.rbf, kernels.stationary_params(1.0, 1), points, points).shape
     (2, 2)
     """
+    expect_shapes(xs=(xs, "p d"), ys=(ys, "q d"))
     return jax.vmap(lambda x: jax.vmap(lambda y: kernel(params, x, y))(ys))(xs)
 
 
@@ -194,6 +376,7 @@ def row(kernel: Kernel, params: Any, x: jax.Array, columns: jax.Array) -> jax.Ar
     profile = _PROFILES.get(kernel)
     if profile is None:
         return gram(kernel, params, x[None], columns.T)[0]
+    expect_shapes(lengthscale=(params.lengthscale, "d"), x=(x, "d"), columns=(columns, "d q"))
     shrink = 1.0 / params.lengthscale
 
     def add(coordinate, squared):
@@ -211,6 +394,7 @@ def gram_of_many(kernel: Kernel, params: Any, xs: jax.Array, ys: jax.Array) -> j
     profile = _PROFILES.get(kernel)
     if profile is None:
         return gram(kernel, params, xs, ys)
+    expect_shapes(lengthscale=(params.lengthscale, "d"), xs=(xs, "p d"), ys=(ys, "q d"))
     shrink = 1.0 / params.lengthscale[None]
     return params.variance * profile(_squared_distances(xs * shrink, ys * shrink))
 
@@ -225,6 +409,7 @@ def gram_around(kernel: Kernel, params: Any, centre: jax.Array, xs: jax.Array, y
     profile = _PROFILES.get(kernel)
     if profile is None:
         return gram(kernel, params, xs, ys)
+    expect_shapes(lengthscale=(params.lengthscale, "d"), xs=(xs, "p d"), ys=(ys, "q d"))
     shrink = 1.0 / params.lengthscale[None]
     xs, ys = (xs - centre[None]) * shrink, (ys - centre[None]) * shrink
     lengths = jnp.sum(jnp.square(xs), axis=1)[:, None] + jnp.sum(jnp.square(ys), axis=1)[None, :]
@@ -266,6 +451,7 @@ def diagonal(kernel: Kernel, params: Any, xs: jax.Array) -> jax.Array:
 
 
 def _squared_distance(params: Stationary, x: jax.Array, y: jax.Array) -> jax.Array:
+    expect_shapes(lengthscale=(params.lengthscale, "d"), x=(x, "d"), y=(y, "d"))
     return jnp.sum(jnp.square((x - y) * (1.0 / params.lengthscale)))
 
 

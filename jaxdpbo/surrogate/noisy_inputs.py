@@ -54,7 +54,11 @@ def make_kernel(
       ValueError: a lengthscale that is not positive and finite.
     """
     if distribution is None:
-        return kernels.rbf, kernels.stationary(lengthscale, rows.shape[1]), jnp.asarray(rows, jnp.result_type(float))
+        return (
+            kernels.rbf,
+            kernels.stationary_params(lengthscale, rows.shape[1]),
+            jnp.asarray(rows, jnp.result_type(float)),
+        )
     if isinstance(distribution, input_noise.NoiseDistribution):
         kernel = product_rbf if distribution.kind == "product_laplace" else noisy_rbf
         return kernel, noisy_inputs(distribution, lengthscale), number_rows(rows)

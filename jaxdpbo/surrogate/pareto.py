@@ -8,6 +8,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from jaxdpbo.surrogate.entry import compiled, expect_shapes
+
 
 class Strips(NamedTuple):
     """Undominated region of two objectives below a reference point ``(2,)``, as ``n + 1`` rectangles open below.
@@ -25,23 +27,38 @@ class Strips(NamedTuple):
     height: jax.Array
 
 
-def is_non_dominated(values: jax.Array, mask: jax.Array) -> jax.Array:
-    """Mark the rows of ``values (n, p)`` that no other row dominates, ``(n,)``; False where not ``mask``.
+def is_non_dominated(values: jax.Array, mask: jax.Array | None = None) -> jax.Array:
+    """Mark the rows of ``values (n, p)`` that no other row dominates, ``(n,)``; False where not ``mask (n,)``.
+
+    Without a mask, all rows count.
 
     A row dominates another if all its objectives are at most as large and some objective is smaller: equal rows do not
     dominate each other.
 
     >>> import jax.numpy as jnp
     >>> from jaxdpbo import surrogate
-    >>> surrogate.is_non_dominated(jnp.array([[0.0, 1.0], [1.0, 1.0]]), jnp.ones(2, bool)).tolist()
+    >>> surrogate.is_non_dominated(jnp.array([[0.0, 1.0], [1.0, 1.0]])).tolist()
     [True, False]
+
+    Raises:
+      ValueError: a wrong shape, at trace time.
     """
+    mask = _mask_of(values, mask)
     smaller = jnp.all(values[:, None] <= values[None, :], axis=2) & jnp.any(values[:, None] < values[None, :], axis=2)
     return mask & ~jnp.any(smaller & mask[:, None], axis=0)
 
 
-def strips(values: jax.Array, mask: jax.Array, reference: jax.Array) -> Strips:
-    """Strips of ``values (n, 2)`` where ``mask``; only rows below ``reference (2,)`` in both objectives count.
+def _mask_of(values, mask, objectives="p", reference=None):
+    """Check shapes; return the mask, True throughout if it is None."""
+    arrays = {"values": (values, f"n {objectives}"), "mask": (mask, "n"), "reference": (reference, objectives)}
+    expect_shapes(**{name: pair for name, pair in arrays.items() if pair[0] is not None})
+    return jnp.ones(values.shape[0], bool) if mask is None else mask
+
+
+def strips(values: jax.Array, mask: jax.Array | None, reference: jax.Array) -> Strips:
+    """Strips of ``values (n, 2)`` where ``mask (n,)``; only rows below ``reference (2,)`` in both objectives count.
+
+    With None as the mask, all rows count.
 
     >>> import jax.numpy as jnp
     >>> from jaxdpbo import surrogate
@@ -49,7 +66,11 @@ def strips(values: jax.Array, mask: jax.Array, reference: jax.Array) -> Strips:
     >>> regions = surrogate.strips(front, jnp.ones(2, bool), jnp.array([2.0, 2.0]))
     >>> regions.left.shape
     (3,)
+
+    Raises:
+      ValueError: a wrong shape, at trace time.
     """
+    mask = _mask_of(values, mask, "2", reference)
     inside = mask & jnp.all(values < reference[None], axis=1)
     first = jnp.where(inside, values[:, 0], reference[0])
     order = jnp.argsort(first)
@@ -62,10 +83,11 @@ def strips(values: jax.Array, mask: jax.Array, reference: jax.Array) -> Strips:
     )
 
 
-def hypervolume(values: jax.Array, mask: jax.Array, reference: jax.Array) -> jax.Array:
+@compiled()
+def hypervolume(values: jax.Array, mask: jax.Array | None, reference: jax.Array) -> jax.Array:
     """Volume ``()`` between ``reference (p,)`` and the region dominated by ``values (n, p)``, for ``p`` of 2 or 3.
 
-    Points not below the reference in every objective add nothing.
+    Points not below the reference in every objective add nothing. With None as the mask, all rows count.
 
     >>> import jax.numpy as jnp
     >>> from jaxdpbo import surrogate
@@ -73,8 +95,9 @@ def hypervolume(values: jax.Array, mask: jax.Array, reference: jax.Array) -> jax
     3.0
 
     Raises:
-      ValueError: another ``p``, at trace time.
+      ValueError: another ``p``, or a wrong shape, at trace time.
     """
+    mask = _mask_of(values, mask, reference=reference)
     dimension = values.shape[1]
     if dimension not in (2, 3):
         raise ValueError(f"values must have 2 or 3 objectives, got {dimension}")

@@ -85,25 +85,31 @@ EXEMPT: dict[str, dict[str, str]] = {
         "noise.mechanisms.discrete_noise": "geometric_from_table discrete_laplace_from_table is_at_least",
         "transforms.curation": "project",
         "surrogate.acquisition": (
-            "ucb upper_bound expected_improvement probability_of_improvement gained_hypervolume hvpoi "
+            "ucb upper_bound expected_improvement log_expected_improvement q_log_expected_improvement "
+            "probability_of_improvement gained_hypervolume hvpoi "
             "log_hvpoi expected_hypervolume_improvement log_ehvi"
         ),
         "surrogate.descent": "move answer",
         "surrogate.finite_gp": "prior observe",
         "surrogate.gp": (
             "jitter noise empty covariance append extension extend stages apply_to_stage write whiten solve "
-            "mask_rows cross_covariance nearest room_for stage_index predict predictor log_marginal_likelihood "
-            "log_density inverse_factor"
+            "mask_rows cross_covariance nearest room_for stage_index predict predictor predict_outputs joint_posterior "
+            "sample_posterior log_marginal_likelihood log_density inverse_factor"
         ),
         "surrogate.gradient": (
-            "cross prior_covariance weights covariance gradient_information gradient_posterior "
+            "cross prior_covariance weights gradient_covariance gradient_information gradient_posterior "
             "information_gain information_gain_and_gradient mean_gradients"
         ),
         "surrogate.gradient_design": "directions propose_points propose_batch propose_fewest",
         "surrogate.kernels": (
-            "stationary_from_box matern32 matern52 polynomial gram gram_of_many gram_around row diagonal"
+            "stationary_params_from_box constant constant_params warp_params add multiply on_columns warp matern32 "
+            "matern52 polynomial gram gram_of_many gram_around row diagonal"
         ),
-        "surrogate.box_search": "best_candidate ascend multi_start sample_and_ascend ascend_from_best search_box",
+        "surrogate.entry": "compiled expect_shapes",
+        "surrogate.preprocessing": "square_root unstandardize warp_inputs",
+        "surrogate.box_search": (
+            "best_candidate tie_tolerance ascend multi_start sample_and_ascend ascend_from_best search_box"
+        ),
         "surrogate.noisy_inputs": "make_kernel noisy_rbf product_rbf named_cells number_rows",
         "surrogate.batched_gp": "stack unstack prior extend covariance whiten predict fit stages likelihood",
         "surrogate.two_task": "two_task_log_likelihood",
@@ -272,7 +278,7 @@ EXEMPT: dict[str, dict[str, str]] = {
     "where arrays lie: tests/test_sharding.py": {
         "drivers.sharding": (
             "place_users find_mesh local_devices use_mesh move_to_mesh gather_release expect_one_process "
-            "share_keys sum_over_users"
+            "refuse_explicit_axes share_keys sum_over_users"
         ),
     },
     "calls what it is given: tests/test_front_door.py": {"guarantee.budget_calibration": "configure calibrate"},

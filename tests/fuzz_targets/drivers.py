@@ -162,7 +162,7 @@ def runners(folder: Path) -> dict[str, Target]:
         ),
         "sweep": Target(
             lambda **options: drivers.sweep(dp_gibo.algorithm, **group_options(**options)).release,
-            shared | {"configs": just(config), "keys": one, "policy": st.none() | just("map"),
+            shared | {"configs": just(config), "seeds": just(1), "key": one, "policy": st.none() | just("map"),
                 "user_axes": either(None, 1)},
             odd=odd_data | axes | {"configs": either(None, [], (), 5, "ab", [config, 5], [None])},
             words=(*known, "user_axes"), **apart,

@@ -15,7 +15,7 @@ from jaxdpbo.surrogate import acquisition, box_search, gp, gp_fit, kernels, nois
 
 
 def surrogates() -> dict[str, Target]:
-    one = kernels.stationary(1.0, 2)
+    one = kernels.stationary_params(1.0, 2)
     fitting = {"kernel": just(kernels.rbf), "params": just(one), "dimension": just(2)}
     points, mask = floats_of(4, 2, elements=any_float).map(jnp.asarray), just(jnp.asarray([True, True, True, False]))
     values = floats_of(4, 2, elements=any_float).map(jnp.asarray)
@@ -30,13 +30,13 @@ def surrogates() -> dict[str, Target]:
         return finite(found[0], None) and np.all(np.linalg.norm(found[0], axis=0) <= given["clip_norm"] * (1 + 1e-9))
 
     return {
-        "kernels.stationary": Target(
-            kernels.stationary, {"lengthscale": positive | floats_of(2, elements=positive), "dimension": just(2),
+        "kernels.stationary_params": Target(
+            kernels.stationary_params, {"lengthscale": positive | floats_of(2, elements=positive), "dimension": just(2),
                 "variance": positive},
             tame=("dimension",),
         ),
-        "kernels.polynomial_of_degree": Target(
-            kernels.polynomial_of_degree, {"degree": few, "offset": positive, "variance": positive}
+        "kernels.polynomial_params": Target(
+            kernels.polynomial_params, {"degree": few, "offset": positive, "variance": positive}
         ),
         "kernels.check": Target(kernels.check, fitting, tame=("dimension",), words=("kernel_params",)),
         "noisy_inputs": Target(

@@ -88,7 +88,7 @@ def fit_table(s: SimpleNamespace, table: curator_tables.Table) -> Problem:
     standard = (table.inputs - table.inputs.mean(axis=0)) / table.inputs.std(axis=0)
     middle, spread = table.outputs[rows].mean(), table.outputs[rows].std()
     values = (table.outputs - middle) / spread
-    start = gp.GPModel(kernels.rbf, kernels.stationary(1.0, dimension), jnp.asarray(0.1))
+    start = gp.GPModel(kernels.rbf, kernels.stationary_params(1.0, dimension), jnp.asarray(0.1))
     model = _fit(jax.random.key(0), start, jnp.asarray(standard[rows]), jnp.asarray(values[rows]))
     isotropic = standard / np.asarray(model.params.lengthscale)
     factor = s.largest_norm / np.linalg.norm(isotropic, axis=1).max()

@@ -46,7 +46,9 @@ def main(seeds: range | None = None, quick: bool = False) -> None:
     print(f"accuracies from {right.mean(axis=1).min():.3f} to {right.mean(axis=1).max():.3f}\n")
 
     dtype = jnp.result_type(float)
-    model = gp.GPModel(kernels.matern52, kernels.stationary(s.lengthscale, 2), jnp.asarray(s.noise_variance, dtype))
+    model = gp.GPModel(
+        kernels.matern52, kernels.stationary_params(s.lengthscale, 2), jnp.asarray(s.noise_variance, dtype)
+    )
     correlations = np.array([*s.correlations, *(1.0 - 10.0**-k for k in s.exponents)])
     curves, moved, above = {}, {}, {}
     for size in s.sizes:

@@ -40,7 +40,7 @@ def main(seeds: range | None = None, quick: bool = False) -> None:
             theta0=np.full(s.dimension, s.theta0),
             step_size=step_size,
             kernel=kernels.polynomial,
-            kernel_params=kernels.polynomial_of_degree(2),
+            kernel_params=kernels.polynomial_params(2),
         )
 
     tuning, chosen = {}, {}

@@ -34,7 +34,7 @@ def main(seeds: range | None = None, quick: bool = False) -> None:
     }
 
     def gibo(step_size, lengthscale):
-        numbers = kernels.stationary(lengthscale, s.dimension)
+        numbers = kernels.stationary_params(lengthscale, s.dimension)
         return dp_gibo.config(mu=s.mu, batch=s.batch, step_size=step_size, kernel_params=numbers, **shared)
 
     def descent(mu, step_size):

@@ -48,7 +48,7 @@ def main(seeds: range | None = None, quick: bool = False) -> None:
             users=s.users,
             steps=total,
             bounds=gp_regression.bounds(),
-            kernel_params=kernels.stationary(lengthscale, s.dimension),
+            kernel_params=kernels.stationary_params(lengthscale, s.dimension),
             beta=beta,
             refit_every=s.refit_every,
         )

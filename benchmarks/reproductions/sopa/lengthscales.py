@@ -60,7 +60,7 @@ def gibo(s: Any, *, mu: float, step_size: float, lengthscale: float, noise_varia
         bounds=gp_regression.bounds(),
         step_size=step_size,
         optimizer=common.adagrad,
-        kernel_params=kernels.stationary(lengthscale, s.dimension),
+        kernel_params=kernels.stationary_params(lengthscale, s.dimension),
         noise_variance=noise_variance,
     )
 

@@ -171,7 +171,7 @@ def config(
     sizes = checks.step_size(step_size, searched)
     if kernel_params is None:
         lengthscale = checks.from_box("kernel_params", None, searched, checks.half_width)
-        kernel_params = kernels.stationary(lengthscale, dimension)
+        kernel_params = kernels.stationary_params(lengthscale, dimension)
     kernels.check(kernel, kernel_params, dimension)
     checks.optimizer("optimizer", optimizer, dimension)
 

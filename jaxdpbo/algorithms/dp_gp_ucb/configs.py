@@ -368,7 +368,7 @@ def unit_prior(kernel: Kernel, params: KernelParams, points: np.ndarray, noise: 
     """Make a model of prior variance 1 at each of ``points (k, d)``, or at the corners of a box."""
     dimension = points.shape[1]
     if params is None:
-        params = kernels.stationary_from_box(np.stack([points.min(axis=0), points.max(axis=0)]))
+        params = kernels.stationary_params_from_box(np.stack([points.min(axis=0), points.max(axis=0)]))
     kernels.check(kernel, params, dimension)
     dtype = jnp.result_type(float)
     variances = np.asarray(kernels.diagonal(kernel, params, arrays.to_device(points, dtype)))

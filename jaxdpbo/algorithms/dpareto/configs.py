@@ -120,7 +120,7 @@ def config(
     largest, worst = checks.vector("reference", reference, 2).tolist()
     worst = checks.positive("reference", largest), checks.probability("reference", worst)
     dtype = jnp.result_type(float)
-    params = kernels.stationary(0.5 * math.sqrt(dimension), dimension)
+    params = kernels.stationary_params(0.5 * math.sqrt(dimension), dimension)
     exact = gp.GPModel(kernels.matern52, params, arrays.to_device(max(1e-6, gp.jitter(dtype)), dtype))
     measured = gp.GPModel(kernels.matern52, params, arrays.to_device(1e-2, dtype))
     return Config(

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxdpbo.algorithms.dpareto.configs import Config, snap
-from jaxdpbo.surrogate import acquisition, batched_gp, box_search, gp, pareto
+from jaxdpbo.surrogate import acquisition, batched_gp, box_search, gp, pareto, preprocessing
 
 CLIP = 1e-4  # of an error: its logit at 0 and 1
 
@@ -58,7 +58,7 @@ def standardise_values(
     raw = transform_values(jnp.where(usable[:, None], values, 1.0))
     weight = usable.astype(raw.dtype)[:, None] / jnp.maximum(jnp.sum(usable.astype(raw.dtype)), 1)
     mean = jnp.sum(raw * weight, axis=0)
-    scale = jnp.sqrt(jnp.sum(jnp.square(raw - mean[None]) * weight, axis=0))
+    scale = preprocessing.square_root(jnp.sum(jnp.square(raw - mean[None]) * weight, axis=0))
     scale = jnp.where(scale > 1e-6, scale, 1.0)
     standard = (raw - mean[None]) / scale[None]
     worst = jnp.max(jnp.where(usable[:, None], standard, 1.0), axis=0)

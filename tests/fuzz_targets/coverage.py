@@ -220,7 +220,8 @@ EXEMPT: dict[str, dict[str, str]] = {
         "integrations.sklearn.argument_errors": "refuse_others expect_response",
     },
     "of a table that anybody may have written: tests/test_private_models.py": {
-        "integrations.sklearn.columns": "make_encoding encode category_numbers real_numbers check_choices",
+        "integrations.sklearn.columns": "make_encoding encode",
+        "cells": "category_numbers real_numbers are_missing check_choices",
         "integrations.sklearn.layered_training": "hidden_widths default_settings make_setting",
     },
     "of a guarantee, which has rows of its own: tests/test_report.py": {

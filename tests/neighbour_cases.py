@@ -585,6 +585,7 @@ WITHOUT: dict[str, dict[str, str]] = {
     },
     "odd values are in tests/test_people.py": {"tables.people": "to_persons"},
     "no users' values: shapes, counts, names, public rows, or released numbers": {
+        "tables.table": "note",
         "integrations.optuna.rehearsal": "rehearse",
         "algorithms.dp_gp_ucb.previews": "preview_release",
         "commands.tables": "print_table",

@@ -89,6 +89,7 @@ class Silo:
       agreement: the terms.
       name: of the silo.
       guarantee: ``agreement.guarantees.colluding``, with the assumptions on this silo's loss and table.
+      note: which columns lose digits on their way to the loss, by their declared types; "" for none.
     """
 
     def __init__(
@@ -126,7 +127,7 @@ class Silo:
         if not roster.is_signed(self._member, LABEL, roster.sign(folder, name, LABEL)):
             raise ValueError(f"the roster has another key for silo {name!r} than {folder}")
         objective, _ = separability.prepare_objective(objective, table, None)
-        self._table = table
+        self._table, self.note = table, _table.note(table)
         self._functions = engine.PickledOnce((agreement.algorithm, objective))
         self._traced = table_scan.can_trace(objective, table, agreement.config, must=False)
         guarantee = separability.update_assumptions(agreement.guarantees.colluding, objective)

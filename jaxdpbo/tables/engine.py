@@ -23,6 +23,8 @@ from jaxdpbo.tables import people as _people
 from jaxdpbo.tables import table
 from jaxdpbo.tables.table import Columns, Partial, Sum, TableError
 
+FULL_WIDTH = "compute what you need at full width in a column of the engine, such as end - start"
+
 
 class PartitionSum(NamedTuple):
     """The sum over the rows of a partition. NOT PRIVATE.
@@ -124,6 +126,11 @@ class EngineTable(table.Table):
     def assumptions(self) -> tuple[str, ...]:
         """Workers see rows and raw sums, and engines compute a partition again after a failure."""
         return _assumptions.WIRE, _assumptions.SAME_ROWS
+
+    @property
+    def note(self) -> str:
+        """That a loss sees 32 bits, for all columns: the types of an engine may have been inferred from rows."""
+        return table.narrowing_note(self._names, "may have 64 bits on the engine", FULL_WIDTH)
 
     def add(self, partial: Partial) -> Sum:
         """Sum ``partial`` over all batches, see ``Table``."""

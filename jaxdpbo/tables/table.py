@@ -16,6 +16,7 @@ from jaxdpbo import checks, silence, user_values
 from jaxdpbo.types import ArrayLike
 
 BATCH = 2**14  # users of a batch
+SHOWN = 3  # names of columns in a note
 Columns: TypeAlias = dict[str, np.ndarray]
 
 
@@ -91,6 +92,16 @@ class Table(ABC):
         """What a guarantee assumes about scans, see ``Guarantee.assumptions``; nothing by default."""
         return ()
 
+    @property
+    def definitions(self) -> dict[str, str]:
+        """How columns are computed, as text by name: a part of what a run is about; nothing by default."""
+        return {}
+
+    @property
+    def note(self) -> str:
+        """What a run says about the columns, from declared types alone; "" by default."""
+        return ""
+
     @abstractmethod
     def add(self, partial: Partial) -> Sum:
         """Sum ``partial`` over batches that hold every user once: 16,384 rows each, the last padded, see ``Batch``.
@@ -137,8 +148,9 @@ def arrays(columns: Mapping[str, ArrayLike]) -> ArrayTable:
     arrays(users=2, columns=['age', 'visits'])
 
     Args:
-      columns: arrays ``(n, ...)`` of numbers by name, or lists of ``n`` numbers. They become floats; an element other
-        than a number becomes NaN.
+      columns: arrays ``(n, ...)`` of numbers by name, or lists of ``n`` numbers. They become floats, of 32 bits unless
+        JAX's x64 is enabled: subtract long numbers before, such as times. An element other than a number becomes NaN; a
+        ``datetime64`` counts in seconds since 1970.
 
     Raises:
       ValueError: there is no column, or the columns have no common length above 0.
@@ -209,7 +221,8 @@ def select_names(columns: Sequence[str] | None, available: Sequence[str] | None)
     if columns is None and available is not None:
         columns = list(available)
     if not isinstance(columns, (list, tuple)) or not all(isinstance(name, str) for name in columns):
-        raise TypeError(f"columns must be a list of names, got {columns!r}")
+        computed = ": compute a column on the engine, and name it here" * isinstance(columns, Mapping)
+        raise TypeError(f"columns must be a list of names, got {columns!r}{computed}")
     if not columns or len(set(columns)) < len(columns):
         raise ValueError(f"columns must name one or more columns, each once, got {columns!r}")
     missing = [] if available is None else [name for name in columns if name not in available]
@@ -223,6 +236,22 @@ def batch_shapes(table: Table) -> Batch:
     dtype = jnp.result_type(float)
     columns = {name: jax.ShapeDtypeStruct((BATCH, *shape), dtype) for name, shape in table.columns.items()}
     return Batch(columns, jax.ShapeDtypeStruct((BATCH,), bool))  # pyright: ignore[reportArgumentType]
+
+
+def note(data: object) -> str:
+    """The note of a table; "" for other data, whose types may follow from their values."""
+    return data.note if isinstance(data, Table) else ""
+
+
+def narrowing_note(names: Sequence[str], have: str, remedy: str) -> str:
+    """The note that columns lose digits on their way to a loss; "" where JAX computes in 64 bits, or for no column."""
+    if not names or jnp.result_type(float) == jnp.float64:
+        return ""
+    shown = ", ".join(map(repr, names[:SHOWN])) + f" and {len(names) - SHOWN} more" * (len(names) > SHOWN)
+    return (
+        f"the columns {shown} {have} and reach the loss in 32, so numbers of more than 7 digits are rounded, such as "
+        f"times since 1970 to about 128 seconds: {remedy}, or enable JAX's x64"
+    )
 
 
 def describe(name: str, table: Table) -> str:

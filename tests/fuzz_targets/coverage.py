@@ -157,9 +157,11 @@ EXEMPT: dict[str, dict[str, str]] = {
             "can_trace expect_like expect_users flatten is_wide total_of_values unflatten zeros_of_shapes"
         ),
         "drivers.user_losses": "make_losses",
-        "tables.table": "add_batches batches batch_shapes call describe select_names",
+        "tables.table": "add_batches batches batch_shapes call describe narrowing_note note select_names",
+        "tables.sources": "check_sources partition_keys wide_columns",
         "tables.identity": "expect_files_once find_link find_repeated identify local_path",
-        "tables.arrow": "expect_integers is_integer row_shape shape_of to_columns to_people",
+        "tables.arrow": "expect_integers is_integer shape_of is_plain_number is_text is_wide to_columns to_people "
+        "to_persons to_numbers",
         "tables.people": "check_people expect_integers group_rows join ranges row_shapes split_rows to_persons",
         "tables.engine": "add_partitions",
         "noise.mechanisms.tables": "discrete_gaussian gaussian planar truth",

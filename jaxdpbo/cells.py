@@ -52,6 +52,8 @@ def real_numbers(column: Any, text: NumberText | None = None) -> np.ndarray:
 def are_missing(column: Any) -> np.ndarray:
     """True where a cell holds nothing, ``(n,)``: NaN, None, a blank text, and objects that are no text or number."""
     with silence.silence():
+        if isinstance(column, np.ndarray) and column.dtype.kind in NUMBERS:
+            return np.isnan(column) if column.dtype.kind == "f" else np.zeros(column.shape, bool)
         return np.array([_number_or_text(value, None) is MISSING for value in column], bool)
 
 

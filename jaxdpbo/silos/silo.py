@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from jaxdpbo import files, silence
-from jaxdpbo.drivers import recorded_run, separability, table_scan
+from jaxdpbo import files, not_private, silence
+from jaxdpbo.drivers import owner_check, recorded_run, separability, table_scan
 from jaxdpbo.guarantee import recording
 from jaxdpbo.ledger import ledger_file
 from jaxdpbo.noise import keys, mechanisms
@@ -139,6 +139,17 @@ class Silo:
         self._key_path = self._folder / f"{self.name}-{agreement.digest.hex()[:32]}.run"
         self._key = self._open_key()
         self._private = roster.decode_key("private", self._key.private)
+
+    def check(self) -> not_private.NotPrivateCheck:
+        """NOT PRIVATE: count what the run would leave out of this silo's rows, for their owner alone.
+
+        The cells and people of its table, and its losses at three points of the agreed box. Spends nothing, writes
+        nothing and sends nothing; no answer depends on it. A range or a list that you mend after looking at protected
+        rows is no longer public.
+        """
+        found, (_, objective) = self._table.check(), self._functions.objects
+        losses = owner_check.table_losses(objective, self._table, self.agreement.config, None)
+        return not_private.make_check(found.rows, found.findings, losses)
 
     def credential(self) -> Credential:
         """The public key of this silo for this run, signed."""

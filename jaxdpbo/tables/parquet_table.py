@@ -4,7 +4,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from jaxdpbo import checks
+import numpy as np
+
+from jaxdpbo import checks, not_private
 from jaxdpbo.tables import arrow, identity, sources, table
 from jaxdpbo.tables import people as _people
 from jaxdpbo.tables.table import BATCH, Columns, Partial, Sum, TableError, UnreadError
@@ -57,6 +59,25 @@ class ParquetTable(table.Table):
         """Sum ``partial`` over all batches, see ``Table``."""
         return table.add_batches(partial, table.batches(self._users_parts(self._open())))
 
+    def check(self) -> not_private.NotPrivateCheck:
+        """NOT PRIVATE: count the cells that the columns do not foresee, and the rows and people that are left out.
+
+        See ``Table.check``. Reads the files once.
+        """
+        parts, people = self._raw_parts(self._open()), self._people
+        found, rows = not_private.make_check(0), 0
+        held = np.zeros(0 if people is None else people.users, np.int64)
+        while (read := table.call("a file of the table could not be read", next, parts, None)) is not None:
+            part, keys = read
+            found = not_private.make_check(0, found.findings, self._sources.count_odd(part, keys))
+            rows += part.num_rows
+            if people is not None:
+                persons = arrow.to_persons(part.column(people.column))
+                known = persons[(persons >= 0) & (persons < people.users)]
+                held += np.bincount(known, minlength=people.users)
+        left_out = [] if people is None else _people.count_left_out(people, held, rows)
+        return not_private.make_check(rows, left_out, found.findings)
+
     def _open(self) -> Any:
         """The data set of a scan, of the same files as the table. Raise an UnreadError: no row is read yet."""
         try:
@@ -86,12 +107,17 @@ class ParquetTable(table.Table):
     def _read(self, dataset: Any) -> Iterator[Any]:
         """Read each file in its own types: a cast between integers and floats could fail for a single value."""
         read = self._sources.to_columns if self._people is None else self._sources.to_people
+        for part, keys in self._raw_parts(dataset):
+            yield read(part, keys)
+
+    def _raw_parts(self, dataset: Any) -> Iterator[tuple[Any, dict[str, str | None]]]:
+        """Parts of each file in its own types, with the columns that its path names."""
         for fragment in dataset.get_fragments():
             keys, schema = sources.partition_keys(fragment.path), fragment.physical_schema
             scanner = fragment.scanner(columns=self._sources.fields(schema), batch_size=PART, batch_readahead=2)
             for part in scanner.to_batches():
                 if part.num_rows:
-                    yield read(part, keys)
+                    yield part, keys
 
     def _expect_same(self, dataset: Any) -> None:
         if _files(dataset) != self._files:

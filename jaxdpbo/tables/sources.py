@@ -1,14 +1,14 @@
 """How each column of Parquet files is made: as it lies, computed at full width, or read by a public dimension."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from urllib.parse import unquote
 
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo import cells
+from jaxdpbo import cells, not_private
 from jaxdpbo.space import Categorical, Dimension, Integer, Real, Space
 from jaxdpbo.tables import arrow, table
 from jaxdpbo.tables import people as _people
@@ -81,6 +81,20 @@ class Sources(NamedTuple):
     def to_people(self, part: "pa.RecordBatch", keys: Mapping[str, str | None]) -> _people.Rows:
         """The columns of a record batch, with the person of each row."""
         return _people.Rows(arrow.to_persons(part.column(self.person)), self.to_columns(part, keys))
+
+    def count_odd(self, part: "pa.RecordBatch", keys: Mapping[str, str | None]) -> Iterator[not_private.Finding]:
+        """Count the cells of a record batch that the sources do not foresee. NOT PRIVATE."""
+        part = _with_keys(part, keys)
+        for name, source in self.by_name.items():
+            where = f"column {name!r}"
+            if _is_expression(source):
+                yield from not_private.count_cells(where, _compute(source, part).ravel())
+                continue
+            column: Any = part.column(name)
+            values = _texts(column) if arrow.is_text(column.type) else arrow.to_numbers(column).ravel()
+            yield from not_private.count_cells(where, values, source)
+            if source is None and isinstance(values, np.ndarray):
+                yield from not_private.count_narrowed(where, values, as_floats=True)
 
     def _column(self, name: str, part: "pa.RecordBatch", keys: Mapping[str, str | None], dtype: Any) -> np.ndarray:
         source = self.by_name[name]
@@ -199,11 +213,18 @@ def _each_once(column: Any, read: Any) -> np.ndarray:
     import pyarrow as pa
 
     coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-    values = coded.dictionary
-    if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
-        values = values.cast(pa.large_binary())  # its bytes may be no UTF-8, and would raise
-    numbers = np.append(read(values.to_pylist()), np.nan)
-    return numbers[coded.indices.fill_null(len(values)).to_numpy(zero_copy_only=False).astype(np.int64)]
+    numbers = np.append(read(_texts(coded.dictionary)), np.nan)
+    return numbers[coded.indices.fill_null(len(coded.dictionary)).to_numpy(zero_copy_only=False).astype(np.int64)]
+
+
+def _texts(column: Any) -> list[Any]:
+    """The values of a column, text as its bytes: they may be no UTF-8, and would raise."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+    return (column.cast(pa.large_binary()) if text else column).to_pylist()
 
 
 def _with_keys(part: "pa.RecordBatch", keys: Mapping[str, str | None]) -> "pa.RecordBatch":

@@ -157,12 +157,16 @@ EXEMPT: dict[str, dict[str, str]] = {
             "can_trace expect_like expect_users flatten is_wide total_of_values unflatten zeros_of_shapes"
         ),
         "drivers.user_losses": "make_losses",
+        "drivers.minimization": "count_users to_traceable",
+        "drivers.owner_check": "check points_of table_losses",
+        "transforms.curation": "check",
         "tables.table": "add_batches batches batch_shapes call describe narrowing_note note select_names",
         "tables.sources": "check_sources partition_keys wide_columns",
         "tables.identity": "expect_files_once find_link find_repeated identify local_path",
         "tables.arrow": "expect_integers is_integer shape_of is_plain_number is_text is_wide to_columns to_people "
         "to_persons to_numbers",
-        "tables.people": "check_people expect_integers group_rows join ranges row_shapes split_rows to_persons",
+        "tables.people": "check_people count_left_out expect_integers group_rows join ranges row_shapes "
+        "split_rows to_persons",
         "tables.engine": "add_partitions",
         "noise.mechanisms.tables": "discrete_gaussian gaussian planar truth",
         "transforms.configs": "step limit rounding_bound",
@@ -223,6 +227,7 @@ EXEMPT: dict[str, dict[str, str]] = {
     },
     "of a table that anybody may have written: tests/test_private_models.py": {
         "integrations.sklearn.columns": "make_encoding encode",
+        "not_private": "make_check count_cells count_narrowed count_losses loss_findings",
         "cells": "category_numbers real_numbers are_missing check_choices",
         "integrations.sklearn.layered_training": "hidden_widths default_settings make_setting",
     },

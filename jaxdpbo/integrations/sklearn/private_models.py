@@ -11,7 +11,7 @@ from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
-from jaxdpbo import cells, checks
+from jaxdpbo import cells, checks, not_private
 from jaxdpbo.drivers import Execution
 from jaxdpbo.drivers.previews import FEW_USERS
 from jaxdpbo.guarantee.recording import Recording
@@ -19,7 +19,7 @@ from jaxdpbo.integrations.sklearn import columns as _columns
 from jaxdpbo.integrations.sklearn import layered_training, losses
 from jaxdpbo.integrations.sklearn.private_estimator import READ_RAW, SEVERAL_ROWS, PrivateEstimator
 from jaxdpbo.integrations.sklearn.type_aliases import Rows, Targets
-from jaxdpbo.space import Dimension, Integer, NumberText, Real
+from jaxdpbo.space import Categorical, Dimension, Integer, NumberText, Real
 from jaxdpbo.tuning import fitting, joint_tuning
 from jaxdpbo.types import ArrayLike
 
@@ -74,6 +74,16 @@ class _PrivateModel(PrivateEstimator):
         self._keep_guarantee(result.guarantees[0], READ_RAW, SEVERAL_ROWS)
         self.public_ = {"users": len(labels), "settings": deepcopy(settings)}
         self.error_deviation_, self.note_ = result.error_deviation, self._join_notes(_few_rows_note(len(labels)))
+
+    def _check(self, X: Any, targets: Any, dimension: Dimension, what: str) -> not_private.NotPrivateCheck:
+        """Count the cells and targets that the public dimensions do not foresee."""
+        table = _read_table(X)
+        check_consistent_length(*table.columns, targets)
+        encoding = _columns.make_encoding(self.columns, table.names, table.dtypes)
+        found = [not_private.count_cells(what, targets, dimension)]
+        for position, of in zip(encoding.positions, encoding.dimensions, strict=True):
+            found.append(not_private.count_cells(f"column {table.names[position]!r}", table.columns[position], of))
+        return not_private.make_check(len(targets), *found)
 
     def _scores(self, X: Any) -> np.ndarray:
         """The scores ``(n, k)`` of the rows."""
@@ -203,6 +213,32 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
         self.classes_ = np.asarray(classes)
         return self
 
+    def check(self, X: Rows, y: Targets) -> not_private.NotPrivateCheck:
+        """NOT PRIVATE: count the labels and cells that ``fit`` would leave out, clip or not read. Needs no ``fit``.
+
+        For the owner of the rows alone. Spends nothing and writes nothing; ``fit`` does not call it. A range or a list
+        that you mend after looking at protected rows is no longer public: check public rows.
+
+        >>> import pandas
+        >>> from jaxdpbo import space
+        >>> from jaxdpbo.integrations.sklearn import PrivateClassifier
+        >>> columns = {"age": space.real(0, 120)}
+        >>> model = PrivateClassifier(columns, classes=("no", "yes"), epsilon=2, delta=1e-5)
+        >>> found = model.check(pandas.DataFrame({"age": [31, 540]}), ["yes", "Yes"])
+        >>> print(*(finding[:3] for finding in found.findings), sep="; ")
+        ('labels', "none of the listed ('no', 'yes')", 1); ("column 'age'", 'above 120.0', 1)
+
+        Args:
+          X: see ``fit``.
+          y: see ``fit``.
+
+        Raises:
+          ValueError: see ``fit``.
+          TypeError: see ``fit``.
+        """
+        classes = Categorical(tuple(_check_classes(self.classes)))
+        return self._check(X, _read_targets(self, y), classes, "labels")
+
     def predict(self, X: Rows) -> np.ndarray:
         """The most probable class of each row, ``(n,)``."""
         indices = self._indices(X)  # first: an estimator without a fit says so
@@ -305,6 +341,18 @@ class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
         self._tune(run, X, scaled, 0)
         self.target_range_ = low, high
         return self
+
+    def check(self, X: Rows, y: Targets) -> not_private.NotPrivateCheck:
+        """NOT PRIVATE: count the targets and cells that ``fit`` would leave out, clip or not read.
+
+        See ``PrivateClassifier.check``.
+
+        Args:
+          X: see ``fit``.
+          y: see ``fit``.
+        """
+        low, high, text = _check_target_range(self.target_range)
+        return self._check(X, _read_targets(self, y), Real(low, high, log=False, text=text), "targets")
 
     def predict(self, X: Rows) -> np.ndarray:
         """The prediction for each row, ``(n,)``, inside the range of targets."""

@@ -1,5 +1,6 @@
 """``check``, the owner's own look: right counts, one engine, and nothing that a run calls, spends or writes."""
 
+import argparse
 import ast
 import pickle
 import re
@@ -28,13 +29,14 @@ from jaxdpbo import (
     tables,
     transforms,
 )
+from jaxdpbo.commands import curator
 from jaxdpbo.integrations.sklearn import PrivateClassifier, PrivateRegressor
 from jaxdpbo.tuning import joint_tuning
 
 PACKAGE = Path(jaxdpbo.__file__).parent
 DOORS = {
-    "drivers.__init__", "drivers.owner_check", "integrations.sklearn.private_models", "silos.silo", "tables.engine",
-    "tables.parquet_table", "tables.people", "tables.sources", "tables.table", "transforms.curation",
+    "commands.curator", "drivers.__init__", "drivers.owner_check", "integrations.sklearn.private_models", "silos.silo",
+    "tables.engine", "tables.parquet_table", "tables.people", "tables.sources", "tables.table", "transforms.curation",
 }  # fmt: skip
 FUNCTIONS = {"jaxdpbo", "jaxdpbo.drivers", "jaxdpbo.drivers.owner_check", "jaxdpbo.transforms.curation"}
 AGES = [31, None, "x", 540, "12", -1]
@@ -227,6 +229,38 @@ def test_a_curator_counts_rows_that_move():
     assert counts(transforms.check(free, [[1e9, 0.0]])) == {}
     with pytest.raises(ValueError, match=r"shape \(n, 2\)"):
         transforms.check(free, np.zeros((3, 4)))
+
+
+def test_a_curator_of_a_csv_file_asks_its_command(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rows.csv").write_text("a,b,gain\n1,2,0.5\n,2,x\n9,9,1\n")
+    options = [
+        "--inputs",
+        "a,b",
+        "--output",
+        "gain",
+        "--centre",
+        "0,0",
+        "--unit",
+        "1",
+        "--radius",
+        "5",
+        "--epsilon",
+        "1",
+    ]
+    parser = argparse.ArgumentParser()
+    curator.add_arguments(parser)
+    curator.run(parser.parse_args(["rows.csv", *options, "--check"]), parser)
+    printed = capsys.readouterr().out
+    assert "NOT PRIVATE" in printed
+    for line in (
+        "rows: 1 of 3 with a coordinate that is no finite number", "rows: 1 of 3 outside of the radius 5.0",
+        "column 'a': 1 of 3 missing", "column 'gain': 1 of 3 no number",
+    ):  # fmt: skip
+        assert line in printed
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
+    with pytest.raises(SystemExit):
+        curator.run(parser.parse_args(["--epsilon", "1", "--check"]), parser)
 
 
 # -- What a check is not ----------------------------------------------------------------------------------------------

@@ -191,10 +191,10 @@ EXEMPT: dict[str, dict[str, str]] = {
     "a command's parts, behind argparse: tests/test_commands.py": {
         "commands": "main",
         "commands.curator": (
-            "add_arguments run parse_numbers example read_table load_function serve_all open_record "
+            "add_arguments run check parse_numbers example read_table load_function serve_all open_record "
             "choose_transform serve"
         ),
-        "commands.csv_rows": "parse to_numbers",
+        "commands.csv_rows": "parse",
         "commands.demo": (
             "add_arguments run compare run_seed run_gibo run_evaluations run_random_search show "
             "describe_privacy publication best_so_far plot"

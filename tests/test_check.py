@@ -145,6 +145,9 @@ def test_a_search_in_a_space_and_of_odd_data():
     assert counts(odd)["data", "missing"] == 1
     masked = np.ma.masked_array([1.0, 2.0], [True, False])
     assert counts(check(lambda point, data: data, masked, [(0, 1)]))["data", "missing"] == 1
+    listed = check(lambda point, data: [each * point[0] for each in data], [1.0, np.nan], [(0, 1)], users=2,
+                   traceable=False)  # fmt: skip
+    assert counts(listed)["at [0.5]", "losses that are no finite number"] == 1
     with pytest.raises(KeyError, match="agee"):  # the owner reads the loss's own error
         check(lambda point, data: data["agee"], tables.arrays({"age": [1.0]}), [(0, 1)])
 

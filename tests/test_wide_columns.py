@@ -269,6 +269,7 @@ def test_a_path_names_columns(tmp_path):
         pq.write_table(pa.table({"age": ages}), folder / "a.parquet")
     assert tables.parquet(tmp_path).columns == {"age": ()}
     np.testing.assert_array_equal(read(tables.parquet(tmp_path, ["year", "age"]))["year"], [2023, 2024, 2024])
+    np.testing.assert_array_equal(read(tables.parquet(tmp_path, ["year"]))["year"], [2023, 2024, 2024])
     columns = {"ward": ["far west", "east"], "later": pc.field("year").cast("int32") + 1, "age": space.real(0, 9)}
     found = read(tables.parquet(tmp_path, columns))
     np.testing.assert_array_equal(found["ward"], [1, 0, 0])

@@ -11,6 +11,7 @@ from jaxdpbo import checks, not_private, separable, user_values
 from jaxdpbo import space as spaces
 from jaxdpbo.algorithms import random_search
 from jaxdpbo.drivers import compiled_run, minimization, separability, table_scan
+from jaxdpbo.drivers.execution import AUTO
 from jaxdpbo.space import Space
 from jaxdpbo.tables import engine
 from jaxdpbo.tables import table as _table
@@ -27,6 +28,7 @@ def check(
     loss_range: ArrayLike | str | None = None,
     users: int | None = None,
     user_axes: Tree = None,
+    traceable: bool | str = AUTO,
 ) -> not_private.NotPrivateCheck:
     """NOT PRIVATE: count what ``minimize`` with these arguments would leave out, clip or not read.
 
@@ -56,6 +58,7 @@ def check(
       loss_range: see ``minimize``.
       users: see ``minimize``.
       user_axes: see ``minimize``.
+      traceable: see ``Execution``; False passes data of any type to the loss untouched.
 
     Raises:
       ValueError: an argument is out of range or has a wrong shape; names the argument.
@@ -66,12 +69,14 @@ def check(
         raise TypeError(f"loss must be a function of a point and data, got {type(loss).__name__}")
     ends = None if loss_range is None or isinstance(loss_range, str) else checks.interval("loss_range", loss_range)
     in_table = isinstance(data, _table.Table)
-    prepared = separability.prepare_objective(loss, data if in_table else user_values.to_data(data), user_axes)
+    untouched = in_table or traceable is False
+    prepared = separability.prepare_objective(loss, data if untouched else user_values.to_data(data), user_axes)
     config = random_search.config(users=minimization.count_users(users, prepared), steps=1, bounds=space)
     if isinstance(data, _table.Table):
         found = data.check()
         return not_private.make_check(found.rows, found.findings, table_losses(prepared.objective, data, config, ends))
-    traced = minimization.to_traceable(prepared, config, must=False)
+    trying = traceable is not False
+    traced = minimization.to_traceable(prepared, config, must=traceable is True) if trying else None
     names, points = points_of(config)
     losses = np.stack([*_evaluate(prepared if traced is None else traced, config, points, traced=traced is not None)])
     counted = not_private.count_losses(losses, ends)
@@ -146,8 +151,8 @@ def _cells(data: Any, *, traced: bool) -> list[not_private.Finding]:
     found = []
     leaves: list[tuple[Any, Any]] = jax.tree_util.tree_leaves_with_path(data)
     for path, leaf in leaves:
-        if not user_values.is_instance(leaf, np.ndarray) and not user_values.is_numeric(leaf):
-            continue
+        if not user_values.is_instance(leaf, np.ndarray, jax.Array) or jnp.issubdtype(leaf.dtype, jax.dtypes.extended):
+            continue  # a number alone is no column, nor are keys
         where = f"data{jax.tree_util.keystr(path)}"
         array = user_values.to_numbers(leaf) if np.ma.isMA(leaf) else np.asarray(leaf)
         found += not_private.count_cells(where, array.ravel())

@@ -161,6 +161,9 @@ def test_people_without_rows_are_counted():
 
 def test_numbers_that_32_bits_change_are_counted(tmp_path, float32):
     data = {"cents": np.array([3 * 10**9, 5, -(2**31)]), "time": np.array([1_700_000_001.0, 2.0, 2**25])}
+    dates = np.array(["2024-01-01T00:00:01", "NaT", "2024-01-01T00:00:00"], "datetime64[s]")
+    of_dates = check(lambda point, data: data * point[0], dates, [(0, 1)])
+    assert [each.found for each in of_dates.findings if each.what in (not_private.ROUNDED, "missing")] == [1, 1]
     found = counts(check(lambda point, data: data["time"] * point[0], data, [(0, 1)]))
     assert found["data['cents']", not_private.CLIPPED] == 1
     assert found["data['time']", not_private.ROUNDED] == 1

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo import checks, not_private, separable, user_values
+from jaxdpbo import checks, not_private, separable, silence, user_values
 from jaxdpbo import space as spaces
 from jaxdpbo.algorithms import random_search
 from jaxdpbo.drivers import compiled_run, minimization, separability, table_scan
@@ -154,7 +154,9 @@ def _cells(data: Any, *, traced: bool) -> list[not_private.Finding]:
         if not user_values.is_instance(leaf, np.ndarray, jax.Array) or jnp.issubdtype(leaf.dtype, jax.dtypes.extended):
             continue  # a number alone is no column, nor are keys
         where = f"data{jax.tree_util.keystr(path)}"
-        array = user_values.to_numbers(leaf) if np.ma.isMA(leaf) else np.asarray(leaf)
-        found += not_private.count_cells(where, array.ravel())
-        found += not_private.count_narrowed(where, array, as_floats=False) if traced else []
+        with silence.silence():
+            numbers = user_values.to_numbers(leaf)
+        cells = numbers if np.ma.isMA(leaf) else np.asarray(leaf)
+        found += not_private.count_cells(where, cells.ravel())
+        found += not_private.count_narrowed(where, numbers, as_floats=False) if traced else []
     return found

@@ -56,7 +56,7 @@ def test_epoch_seconds_are_noted_and_right_once_computed(tmp_path, float32):
 
     plain = minimize(loss, tables.parquet(path), [(0, 1)], **options)
     computed = minimize(loss, tables.parquet(path, {"stay": STAY}), [(0, 1)], **options)
-    assert "the columns 'start', 'end' have 64 bits in the files" in plain.note
+    assert "of 'start', 'end' the files hold 64 bits" in plain.note
     assert 'columns={"stay": pc.field("end") - pc.field("start")}' in repr(plain)
     assert computed.note == ""
     assert abs(computed.release.point[0] - 0.195) < 0.05
@@ -108,7 +108,7 @@ def test_no_type_of_an_engine_moves_a_note(float32):
     assert len(notes) == 1
     with pytest.raises(TypeError, match="compute a column on the engine"):
         tables.dask(dask.from_pandas(pandas.DataFrame({"x": whole}), npartitions=1), columns={"x": STAY})
-    assert "the columns 'x' may have 64 bits on the engine" in notes.pop()
+    assert "of 'x' the engine may hold 64 bits" in notes.pop()
 
 
 def test_every_driver_of_a_table_says_it_once(tmp_path, float32):

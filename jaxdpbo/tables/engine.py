@@ -131,7 +131,7 @@ class EngineTable(table.Table):
     @property
     def note(self) -> str:
         """That a loss sees 32 bits, for all columns: the types of an engine may have been inferred from rows."""
-        return table.narrowing_note(self._names, "may have 64 bits on the engine", FULL_WIDTH)
+        return table.narrowing_note(self._names, "the engine may hold 64 bits", FULL_WIDTH)
 
     def add(self, partial: Partial) -> Sum:
         """Sum ``partial`` over all batches, see ``Table``."""

@@ -53,7 +53,7 @@ class ParquetTable(table.Table):
     @property
     def note(self) -> str:
         """Which columns lie in the files in 64 bits and reach a loss in 32; "" for none."""
-        return table.narrowing_note(self._wide, "have 64 bits in the files", sources.FULL_WIDTH)
+        return table.narrowing_note(self._wide, "the files hold 64 bits", sources.FULL_WIDTH)
 
     def add(self, partial: Partial) -> Sum:
         """Sum ``partial`` over all batches, see ``Table``."""

@@ -283,8 +283,8 @@ def narrowing_note(names: Sequence[str], have: str, remedy: str) -> str:
         return ""
     shown = ", ".join(map(repr, names[:SHOWN])) + f" and {len(names) - SHOWN} more" * (len(names) > SHOWN)
     return (
-        f"the columns {shown} {have} and reach the loss in 32, so numbers of more than 7 digits are rounded, such as "
-        f"times since 1970 to about 128 seconds: {remedy}, or enable JAX's x64"
+        f"of {shown} {have}, and the loss sees 32: numbers of more than 7 digits are rounded, such as times since 1970 "
+        f"to about 128 seconds; {remedy}, or enable JAX's x64"
     )
 
 

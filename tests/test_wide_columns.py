@@ -2,6 +2,7 @@
 
 import datetime
 import pickle
+import shutil
 
 import jax.numpy as jnp
 import numpy as np
@@ -240,9 +241,10 @@ def test_dates_in_memory_are_those_of_files(tmp_path):
     "column",
     [
         TEXT, TEXT.dictionary_encode(), TEXT.cast(pa.large_string()), TEXT.cast(pa.binary()),
+        TEXT.cast(pa.binary()).cast(pa.string_view()),
         pa.array([b"a", b"b", b"\xff", b"\xfe", b"1"]), TEXT.cast(pa.binary()).dictionary_encode(),
     ],
-    ids=["text", "coded", "large", "bytes", "no UTF-8", "coded bytes"],
+    ids=["text", "coded", "large", "bytes", "view", "no UTF-8", "coded bytes"],
 )  # fmt: skip
 def test_a_category_is_its_position_in_the_public_list(column, tmp_path):
     if not pa.types.is_dictionary(column.type) and column[2].as_py() == b"\xff":
@@ -274,6 +276,13 @@ def test_a_path_names_columns(tmp_path):
     found = read(tables.parquet(tmp_path, columns))
     np.testing.assert_array_equal(found["ward"], [1, 0, 0])
     np.testing.assert_array_equal(found["later"], [2024, 2025, 2025])
+    folder = tmp_path / "both" / "age=7" / "t=1"
+    folder.mkdir(parents=True)
+    lists = pa.FixedSizeListArray.from_arrays(pa.array([1.0, 2.0]), 2)
+    pq.write_table(pa.table({"age": [1.0], "t": lists}), folder / "a.parquet")
+    both = read(tables.parquet(tmp_path / "both", ["age", "t"]))
+    assert (both["age"].tolist(), both["t"].tolist()) == ([1.0], [[1.0, 2.0]])
+    shutil.rmtree(tmp_path / "both")
     (tmp_path / "z").mkdir()
     pq.write_table(pa.table({"age": [1.0]}), tmp_path / "z" / "z.parquet")
     with pytest.raises(ValueError, match="must have a column 'year'"):

@@ -76,7 +76,7 @@ class Sources(NamedTuple):
     def to_columns(self, part: "pa.RecordBatch", keys: Mapping[str, str | None]) -> Columns:
         """The columns of a record batch as JAX's default float, ``(rows, ...)``; NaN where a value is missing."""
         part, dtype = _with_keys(part, keys), jnp.result_type(float)
-        return {name: self._column(name, part, keys, dtype).astype(dtype) for name in self.by_name}
+        return {name: self._column(name, part, dtype).astype(dtype) for name in self.by_name}
 
     def to_people(self, part: "pa.RecordBatch", keys: Mapping[str, str | None]) -> _people.Rows:
         """The columns of a record batch, with the person of each row."""
@@ -86,24 +86,30 @@ class Sources(NamedTuple):
         """Count the cells of a record batch that the sources do not foresee. NOT PRIVATE."""
         part = _with_keys(part, keys)
         for name, source in self.by_name.items():
-            where = f"column {name!r}"
-            if _is_expression(source):
-                yield from not_private.count_cells(where, _compute(source, part).ravel())
-                continue
-            column: Any = part.column(name)
-            values = _texts(column) if arrow.is_text(column.type) else arrow.to_numbers(column).ravel()
-            yield from not_private.count_cells(where, values, source)
-            if source is None and isinstance(values, np.ndarray):
+            where, dimension = f"column {name!r}", source if isinstance(source, Dimension) else None
+            values = self._raw_values(name, part)
+            yield from not_private.count_cells(where, values, dimension)
+            if isinstance(values, np.ndarray) and dimension is None and _bare_field(name, source, part.schema):
                 yield from not_private.count_narrowed(where, values, as_floats=True)
 
-    def _column(self, name: str, part: "pa.RecordBatch", keys: Mapping[str, str | None], dtype: Any) -> np.ndarray:
+    def _raw_values(self, name: str, part: "pa.RecordBatch") -> Any:
+        """The values of a column as they lie, or as computed, at full width: numbers ``(n,)``, or a list of texts."""
+        source = self.by_name[name]
+        if _is_expression(source):
+            return _compute(source, part).ravel()
+        column: Any = part.column(name)
+        return _texts(column) if arrow.is_text(column.type) else arrow.to_numbers(column).ravel()
+
+    def _column(self, name: str, part: "pa.RecordBatch", dtype: Any) -> np.ndarray:
         source = self.by_name[name]
         if _is_expression(source):
             return _compute(source, part)
         column = part.column(name)
-        if source is None:
-            return _each_once(column, cells.real_numbers) if name in keys else arrow.to_numbers(column, dtype)
-        return _read_by(source, column)
+        if isinstance(source, Dimension):
+            return _read_by(source, column)
+        if arrow.is_text(column.type):  # of a path, which has no types
+            return _each_once(column, cells.real_numbers)
+        return arrow.to_numbers(column, dtype)
 
 
 def check_sources(
@@ -223,8 +229,7 @@ def _texts(column: Any) -> list[Any]:
 
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
-    text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
-    return (column.cast(pa.large_binary()) if text else column).to_pylist()
+    return (column.cast(pa.large_binary()) if arrow.is_text(column.type) else column).to_pylist()
 
 
 def _with_keys(part: "pa.RecordBatch", keys: Mapping[str, str | None]) -> "pa.RecordBatch":

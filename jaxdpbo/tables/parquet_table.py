@@ -68,8 +68,8 @@ class ParquetTable(table.Table):
         found, rows = not_private.make_check(0), 0
         held = np.zeros(0 if people is None else people.users, np.int64)
         while (read := table.call("a file of the table could not be read", next, parts, None)) is not None:
-            part, keys = read
-            found = not_private.make_check(0, found.findings, self._sources.count_odd(part, keys))
+            part, of_path = read
+            found = not_private.make_check(0, found.findings, self._sources.count_odd(part, of_path))
             rows += part.num_rows
             if people is not None:
                 persons = arrow.to_persons(part.column(people.column))
@@ -107,17 +107,17 @@ class ParquetTable(table.Table):
     def _read(self, dataset: Any) -> Iterator[Any]:
         """Read each file in its own types: a cast between integers and floats could fail for a single value."""
         read = self._sources.to_columns if self._people is None else self._sources.to_people
-        for part, keys in self._raw_parts(dataset):
-            yield read(part, keys)
+        for part, of_path in self._raw_parts(dataset):
+            yield read(part, of_path)
 
     def _raw_parts(self, dataset: Any) -> Iterator[tuple[Any, dict[str, str | None]]]:
         """Parts of each file in its own types, with the columns that its path names."""
         for fragment in dataset.get_fragments():
-            keys, schema = sources.partition_keys(fragment.path), fragment.physical_schema
+            of_path, schema = sources.columns_of_path(fragment.path), fragment.physical_schema
             scanner = fragment.scanner(columns=self._sources.fields(schema), batch_size=PART, batch_readahead=2)
             for part in scanner.to_batches():
                 if part.num_rows:
-                    yield part, keys
+                    yield part, of_path
 
     def _expect_same(self, dataset: Any) -> None:
         if _files(dataset) != self._files:
@@ -191,11 +191,11 @@ def parquet(
         raise ValueError(f"source must be Parquet files: {error}") from None
     people = _people.check_people(person, max_rows, users)
     fragments = list(dataset.get_fragments())
-    keys = sources.partition_keys(fragments[0].path) if fragments else {}
-    read = sources.check_sources(columns, dataset.schema.names, list(keys), person)
+    of_path = sources.columns_of_path(fragments[0].path) if fragments else {}
+    read = sources.check_sources(columns, dataset.schema.names, list(of_path), person)
     if not any(rows for rows, *_ in files.values()):
         raise ValueError("source must hold one row or more")
-    shapes = {name: read.shape("the first file", name, dataset.schema, keys) for name in read.by_name}
+    shapes = {name: read.shape("the first file", name, dataset.schema, of_path) for name in read.by_name}
     wide: dict[str, None] = {}
     for fragment in fragments:
         _expect_schema(fragment, shapes, people, read)
@@ -207,9 +207,9 @@ def _expect_schema(
     fragment: Any, shapes: dict[str, tuple[int, ...]], people: _people.People | None, read: sources.Sources
 ) -> None:
     """Raise a ValueError if a file has other columns than the first."""
-    schema, keys = fragment.physical_schema, sources.partition_keys(fragment.path)
+    schema, of_path = fragment.physical_schema, sources.columns_of_path(fragment.path)
     for name, shape in shapes.items():
-        if read.shape(fragment.path, name, schema, keys) != shape:
+        if read.shape(fragment.path, name, schema, of_path) != shape:
             raise ValueError(f"column {name!r} of {fragment.path} must have the shape {shape}, as in other files")
     if people is not None:
         arrow.expect_integers(fragment.path, schema, people.column)

@@ -47,7 +47,7 @@ class Sources(NamedTuple):
         """How columns are made that do not lie in the files as they are, as text."""
         return {name: str(source) for name, source in self.by_name.items() if source is not None}
 
-    def shape(self, where: str, name: str, schema: "pa.Schema", keys: Mapping[str, str | None]) -> tuple[int, ...]:
+    def shape(self, where: str, name: str, schema: "pa.Schema", of_path: Mapping[str, str | None]) -> tuple[int, ...]:
         """The shape of a row of a column, from the types and the path of a file alone.
 
         Raises:
@@ -56,11 +56,11 @@ class Sources(NamedTuple):
         source = self.by_name[name]
         position = schema.get_field_index(name)
         if _is_expression(source):
-            return arrow.shape_of(where, name, _computed_type(where, name, source, schema, keys))
-        if position < 0 and name in keys:
+            return arrow.shape_of(where, name, _computed_type(where, name, source, schema, of_path))
+        if position < 0 and name in of_path:
             return ()
         if position < 0:
-            raise ValueError(f"{where} must have a column {name!r}, got {', '.join([*schema.names, *keys])}")
+            raise ValueError(f"{where} must have a column {name!r}, got {', '.join([*schema.names, *of_path])}")
         kind = schema.field(position).type
         if source is None:
             return arrow.shape_of(where, name, kind, READ_TEXT.format(name=name))
@@ -73,18 +73,18 @@ class Sources(NamedTuple):
         used = {*self.by_name, self.person}
         return [name for name in schema.names if name in used or any(name in text for text in texts)]
 
-    def to_columns(self, part: "pa.RecordBatch", keys: Mapping[str, str | None]) -> Columns:
+    def to_columns(self, part: "pa.RecordBatch", of_path: Mapping[str, str | None]) -> Columns:
         """The columns of a record batch as JAX's default float, ``(rows, ...)``; NaN where a value is missing."""
-        part, dtype = _with_keys(part, keys), jnp.result_type(float)
+        part, dtype = _with_path(part, of_path), jnp.result_type(float)
         return {name: self._column(name, part, dtype).astype(dtype) for name in self.by_name}
 
-    def to_people(self, part: "pa.RecordBatch", keys: Mapping[str, str | None]) -> _people.Rows:
+    def to_people(self, part: "pa.RecordBatch", of_path: Mapping[str, str | None]) -> _people.Rows:
         """The columns of a record batch, with the person of each row."""
-        return _people.Rows(arrow.to_persons(part.column(self.person)), self.to_columns(part, keys))
+        return _people.Rows(arrow.to_persons(part.column(self.person)), self.to_columns(part, of_path))
 
-    def count_odd(self, part: "pa.RecordBatch", keys: Mapping[str, str | None]) -> Iterator[not_private.Finding]:
+    def count_odd(self, part: "pa.RecordBatch", of_path: Mapping[str, str | None]) -> Iterator[not_private.Finding]:
         """Count the cells of a record batch that the sources do not foresee. NOT PRIVATE."""
-        part = _with_keys(part, keys)
+        part = _with_path(part, of_path)
         for name, source in self.by_name.items():
             where, dimension = f"column {name!r}", source if isinstance(source, Dimension) else None
             values = self._raw_values(name, part)
@@ -113,14 +113,14 @@ class Sources(NamedTuple):
 
 
 def check_sources(
-    columns: Selection | None, available: Sequence[str], keys: Sequence[str], person: str | None
+    columns: Selection | None, available: Sequence[str], of_path: Sequence[str], person: str | None
 ) -> Sources:
     """Check the argument ``columns`` of a table of files.
 
     Args:
       columns: names, or sources by name; None for all that is available.
       available: the names in the files.
-      keys: the names in the files' paths.
+      of_path: the names in the files' paths.
       person: the name of the column with each row's person.
 
     Raises:
@@ -129,25 +129,32 @@ def check_sources(
     """
     others = [name for name in available if name != person]
     if not isinstance(columns, Mapping):
-        chosen = table.select_names(columns, others if columns is None else [*others, *keys])
+        chosen = table.select_names(columns, others if columns is None else [*others, *of_path])
         return Sources(dict.fromkeys(chosen), person)
-    if not columns or not all(isinstance(name, str) for name in columns):
-        raise TypeError(f"columns must be a list of names, or a dict by name, got {columns!r}")
     if person in columns:
         raise ValueError(f"columns must not name the column of the person, got {person!r}")
-    spelled = {name: source for name, source in columns.items() if not _is_expression(source)}
+    return Sources(_check_selected(columns), person)
+
+
+def _check_selected(columns: Mapping[str, Any]) -> dict[str, Source]:
+    """Check sources by name; a list is a category, as in a ``Space``."""
+    if not columns or not all(isinstance(name, str) for name in columns):
+        raise TypeError(f"columns must be a list of names, or a dict by name, got {columns!r}")
     for name, source in columns.items():
         if source is None or isinstance(source, str):
-            raise TypeError(f'columns[{name!r}] must be an expression, such as pc.field("{source or name}"), or a '
-                            f"dimension, such as space.real(0, 120), got {source!r}")  # fmt: skip
+            raise TypeError(
+                f'columns[{name!r}] must be an expression, such as pc.field("{source or name}"), or a dimension, such '
+                f"as space.real(0, 120), got {source!r}"
+            )
+    spelled = {name: source for name, source in columns.items() if not _is_expression(source)}
     dimensions = dict(zip(spelled, Space(spelled).dimensions if spelled else (), strict=True))
     for name, dimension in dimensions.items():
         if isinstance(dimension, Categorical):
             cells.check_choices(f"columns[{name!r}]", dimension.choices)
-    return Sources({name: dimensions.get(name, source) for name, source in columns.items()}, person)
+    return {name: dimensions.get(name, source) for name, source in columns.items()}
 
 
-def partition_keys(path: str) -> dict[str, str | None]:
+def columns_of_path(path: str) -> dict[str, str | None]:
     """The columns that a path names, as Hive and Spark write them: ``year=2024/`` in each file below."""
     found = re.findall("(?:^|/)([^/=]+)=([^/]*)(?=/)", path)
     return {unquote(name): None if value == NO_PARTITION else unquote(value) for name, value in found}
@@ -232,18 +239,18 @@ def _texts(column: Any) -> list[Any]:
     return (column.cast(pa.large_binary()) if arrow.is_text(column.type) else column).to_pylist()
 
 
-def _with_keys(part: "pa.RecordBatch", keys: Mapping[str, str | None]) -> "pa.RecordBatch":
+def _with_path(part: "pa.RecordBatch", of_path: Mapping[str, str | None]) -> "pa.RecordBatch":
     """A record batch with the columns of its file's path, as text."""
     import pyarrow as pa
 
-    for name, value in keys.items():
+    for name, value in of_path.items():
         if name not in part.schema.names:
             part = part.append_column(name, pa.array([value] * part.num_rows, pa.string()))
     return part
 
 
 def _computed_type(
-    where: str, name: str, expression: Any, schema: "pa.Schema", keys: Mapping[str, str | None]
+    where: str, name: str, expression: Any, schema: "pa.Schema", of_path: Mapping[str, str | None]
 ) -> "pa.DataType":
     """The type of a computed column, from a row of missing values.
 
@@ -255,7 +262,7 @@ def _computed_type(
     if "random(" in str(expression):
         raise ValueError(f"columns[{name!r}] must be the same in every scan, got {expression}")
     row = pa.RecordBatch.from_arrays([pa.nulls(1, field.type) for field in schema], names=schema.names)
-    row = _with_keys(row, dict.fromkeys(keys))
+    row = _with_path(row, dict.fromkeys(of_path))
     try:
         return _evaluate(expression, row).type
     except (pa.ArrowException, TypeError, ValueError) as error:  # the row holds no value that the text could quote

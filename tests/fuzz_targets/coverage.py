@@ -161,7 +161,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "drivers.owner_check": "check points_of table_losses",
         "transforms.curation": "check",
         "tables.table": "add_batches batches batch_shapes call describe narrowing_note note select_names",
-        "tables.sources": "check_sources partition_keys wide_columns",
+        "tables.sources": "check_sources columns_of_path wide_columns",
         "tables.identity": "expect_files_once find_link find_repeated identify local_path",
         "tables.arrow": "expect_integers is_integer shape_of is_plain_number is_text is_wide to_columns to_people "
         "to_persons to_numbers",

@@ -616,7 +616,7 @@ WITHOUT: dict[str, dict[str, str]] = {
         "separable.separability_audit": "audit_separable",
         "integrations.sklearn.private_models": (
             "PrivateClassifier.predict PrivateClassifier.predict_proba PrivateClassifier.score "
-            "PrivateRegressor.predict PrivateClassifier.check PrivateRegressor.check"
+            "PrivateRegressor.predict PrivateRegressor.score PrivateClassifier.check PrivateRegressor.check"
         ),
         "commands.demo": "run_evaluations run_gibo run_seed describe_privacy publication run_random_search",
     },

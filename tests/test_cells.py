@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pandas
 import pytest
+from sklearn import metrics
 
 from jaxdpbo import Space, cells, minimize, space
 from jaxdpbo.integrations.sklearn import PrivateRegressor
@@ -92,6 +93,17 @@ def test_targets_are_read_as_columns_are():
     refused = PrivateRegressor(space.real(0, 1), target_range=space.real(1, 2, log=True), epsilon=1, delta=1e-5)
     with pytest.raises(ValueError, match="without log"):
         refused.fit(pandas.DataFrame({"x": [1.0] * 300}), [1.0] * 300)
+
+
+def test_targets_are_read_once_to_train_and_to_score(monkeypatch):
+    model = PrivateRegressor(space.real(0, 1), target_range=space.real(0, 9, decimal=","), epsilon=1, delta=1e-5)
+    monkeypatch.setattr(PrivateRegressor, "predict", lambda self, X: np.asarray(X)[:, 0])
+    X, y = np.array([[1.0], [2.0], [4.0], [5.0]]), np.array([1.5, 2.0, 3.5, np.nan])
+    expected = metrics.r2_score(y[:3], X[:3, 0])
+    for spelled in (y, ["1,5", "2", "3,5", None], ["1,5", "2", "3,5", "3.5"]):
+        assert model.score(X, spelled) == expected
+    weights = np.array([1.0, 3.0, 2.0, 9.0])
+    assert model.score(X, y, weights) == metrics.r2_score(y[:3], X[:3, 0], sample_weight=weights[:3])
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ class Sources(NamedTuple):
     def to_columns(self, part: "pa.RecordBatch", of_path: Mapping[str, str | None]) -> Columns:
         """The columns of a record batch as JAX's default float, ``(rows, ...)``; NaN where a value is missing."""
         part, dtype = _with_path(part, of_path), jnp.result_type(float)
-        return {name: self._column(name, part, dtype).astype(dtype) for name in self.by_name}
+        return {name: self._column(name, part, dtype).astype(dtype, copy=False) for name in self.by_name}
 
     def to_people(self, part: "pa.RecordBatch", of_path: Mapping[str, str | None]) -> _people.Rows:
         """The columns of a record batch, with the person of each row."""

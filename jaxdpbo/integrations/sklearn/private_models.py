@@ -9,6 +9,7 @@ import numpy as np
 from scipy.sparse import issparse
 from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
 from jaxdpbo import cells, checks, not_private
@@ -358,6 +359,17 @@ class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
         """The prediction for each row, ``(n,)``, inside the range of targets."""
         scores, (low, high) = self._scores(X), self.target_range_
         return low + (high - low) * np.clip(TARGET_OFFSET + scores[:, 0], 0.0, 1.0)
+
+    def score(self, X: Rows, y: Targets, sample_weight: ArrayLike | None = None) -> float:
+        """The coefficient of determination, R2. NOT PRIVATE for protected rows. Targets are read as ``fit`` reads them.
+
+        Rows without a target do not count.
+        """
+        predicted = self.predict(X)  # first: an estimator without a fit says so
+        targets = cells.real_numbers(_read_targets(self, y), _check_target_range(self.target_range)[2])
+        known = np.isfinite(targets)
+        weights = None if sample_weight is None else np.asarray(sample_weight)[known]
+        return float(r2_score(targets[known], predicted[known], sample_weight=weights))
 
 
 def _few_rows_note(rows: int) -> str:

@@ -6,6 +6,7 @@ import pickle
 import re
 from pathlib import Path
 
+import dask.dataframe
 import jax.numpy as jnp
 import numpy as np
 import pandas
@@ -215,8 +216,7 @@ def test_files_count_rows_and_people_that_are_left_out(tmp_path):
 
 
 def test_an_engine_counts_in_its_workers():
-    dask = pytest.importorskip("dask.dataframe")
-    frame = dask.from_pandas(pandas.DataFrame(ROWS), npartitions=2)
+    frame = dask.dataframe.from_pandas(pandas.DataFrame(ROWS), npartitions=2)
     table = tables.dask(frame, person="who", users=4, max_rows=2)
     found = check(lambda point, batch: jnp.nanmean(batch["x"], axis=1), table, [(0, 1)])
     assert counts(found)["column 'x'", "users without a number"] == 3

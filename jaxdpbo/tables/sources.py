@@ -1,5 +1,7 @@
 """How each column of Parquet files is made: as it lies, computed at full width, or read by a public dimension."""
 
+import hashlib
+import pickle
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -44,8 +46,17 @@ class Sources(NamedTuple):
 
     @property
     def definitions(self) -> dict[str, str]:
-        """How columns are made that do not lie in the files as they are, as text."""
-        return {name: str(source) for name, source in self.by_name.items() if source is not None}
+        """How columns are made that do not lie in the files as they are, as text.
+
+        An expression has a hash beside its text, in which pyarrow leaves out the middle of long lists.
+        """
+        made = {name: source for name, source in self.by_name.items() if source is not None}
+        return {
+            name: f"{source} {hashlib.sha256(pickle.dumps(source)).hexdigest()}"
+            if _is_expression(source)
+            else str(source)
+            for name, source in made.items()
+        }
 
     def shape(self, where: str, name: str, schema: "pa.Schema", of_path: Mapping[str, str | None]) -> tuple[int, ...]:
         """The shape of a row of a column, from the types and the path of a file alone.

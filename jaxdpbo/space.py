@@ -48,12 +48,26 @@ ENDS = {"low", "high", "lower", "upper", "lb", "ub", "min", "max"}  # names of t
 
 
 @dataclass(frozen=True)
+class NumberText:
+    """How text spells the numbers of a column: "1.234,50 kr" has the decimal ",", the thousands ".", the unit "kr"."""
+
+    decimal: str
+    thousands: str
+    unit: str
+
+
+@dataclass(frozen=True)
 class Real:
     """Real numbers in ``[low, high]``; made by ``real``."""
 
     low: float
     high: float
     log: bool
+    text: NumberText | None = None
+
+    def __repr__(self) -> str:
+        """Show the ends, and how text spells the numbers where you gave this."""
+        return _describe_range(self)
 
     @property
     def levels(self) -> None:
@@ -87,6 +101,11 @@ class Integer:
     low: int
     high: int
     log: bool
+    text: NumberText | None = None
+
+    def __repr__(self) -> str:
+        """Show the ends, and how text spells the numbers where you gave this."""
+        return _describe_range(self)
 
     @property
     def levels(self) -> int:
@@ -156,28 +175,49 @@ class Categorical:
 Dimension = Real | Integer | Categorical
 
 
-def real(low: float, high: float, *, log: bool = False) -> Real:
+def real(
+    low: float, high: float, *, log: bool = False, decimal: str | None = None, thousands: str = "", unit: str = ""
+) -> Real:
     """Make a dimension of real numbers between ``low`` and ``high``; ``log`` searches in the logarithm, above 0.
-
-    Raises:
-      ValueError: ends not finite, not in order, too far apart for a float, or not positive with ``log``.
-      TypeError: an argument of the wrong type.
 
     >>> from jaxdpbo import space
     >>> space.real(1e-3, 1e3, log=True)
     Real(low=0.001, high=1000.0, log=True)
+
+    For a column of a table, say how text spells the numbers. This reads "1.234,50 kr" as 1234.5:
+
+    >>> space.real(0, 1e6, decimal=",", thousands=".", unit="kr")
+    Real(low=0.0, high=1000000.0, log=False, decimal=',', thousands='.', unit='kr')
+
+    Args:
+      low: the lower end.
+      high: the upper end.
+      log: search in the logarithm.
+      decimal: the mark before the fraction, "." or ",". A search takes none of these last three.
+      thousands: the mark between groups of digits, one of ``. , ' _`` or a space. A text with a mark in another place
+        is no number.
+      unit: what may stand before or after the number, such as "$".
+
+    Raises:
+      ValueError: ends not finite, not in order, too far apart for a float, or not positive with ``log``; or a mark that
+        is none of these.
+      TypeError: an argument of the wrong type.
     """
     low, high = (checks.vector(name, [value], 1).item() for name, value in (("low", low), ("high", high)))
     if not math.isfinite(high - low):
         raise ValueError(f"high - low must be a float, got {low}, {high}: choose nearer ends")
-    return Real(*_check_order(low, high, log))
+    return Real(*_check_order(low, high, log), _number_text(decimal, thousands, unit))
 
 
-def integer(low: int, high: int, *, log: bool = False) -> Integer:
+def integer(
+    low: int, high: int, *, log: bool = False, decimal: str | None = None, thousands: str = "", unit: str = ""
+) -> Integer:
     """Make a dimension of whole numbers from ``low`` to ``high``; ``log`` searches in the logarithm, above 0.
 
+    The last three arguments are those of ``real``.
+
     Raises:
-      ValueError: ends not in order, too far apart, or not positive with ``log``.
+      ValueError: ends not in order, too far apart, or not positive with ``log``; or a mark as of ``real``.
       TypeError: an argument of the wrong type.
 
     >>> from jaxdpbo import space
@@ -185,7 +225,7 @@ def integer(low: int, high: int, *, log: bool = False) -> Integer:
     10
     """
     low, high = (checks.size(name, value, minimum=-MAX_INTEGER) for name, value in (("low", low), ("high", high)))
-    dimension = Integer(*_check_order(low, high, log))
+    dimension = Integer(*_check_order(low, high, log), _number_text(decimal, thousands, unit))
     if high > (MAX_LEVELS if log else MAX_INTEGER) or dimension.levels > MAX_LEVELS:
         raise ValueError(f"high must be at most 2^31 - 1, with log 2^24, and within 2^24 of low, got {low}, {high}")
     return dimension
@@ -362,6 +402,9 @@ def box(bounds: Unchecked, space: Unchecked = None) -> tuple[Any, Space | None]:
     if isinstance(bounds, Mapping) and not _is_named_box(bounds):
         bounds = Space(bounds)
     if isinstance(bounds, Space):
+        for name, dimension in bounds._items():
+            if not isinstance(dimension, Categorical) and dimension.text is not None:
+                raise ValueError(f"{name} must have no decimal, thousands or unit, which are for columns of a table")
         return checks.low_high(bounds.bounds), bounds
     if not isinstance(space, Space | None):
         raise TypeError(f"space must be a Space, got {type(space).__name__}")
@@ -402,6 +445,37 @@ def _expect_float_range(dimension: Real, place: Any, library: ModuleType) -> Non
 def _snap(dimension: Dimension, name: str, column: np.ndarray) -> np.ndarray:
     values = dimension.decode(np.clip(column, 0.0, 1.0), np)
     return np.array([dimension.encode(name, dimension.plain(value)) for value in values.ravel()]).reshape(column.shape)
+
+
+def _number_text(decimal: str | None, thousands: str, unit: str) -> NumberText | None:
+    """How text spells numbers; None if the caller says nothing.
+
+    Raises:
+      ValueError: a mark that is none, two equal marks, or a unit that could be part of a number.
+      TypeError: an argument is no text.
+    """
+    if decimal is None and thousands == unit == "":
+        return None
+    text = NumberText("." if decimal is None else decimal, thousands, unit)
+    for name, value in vars(text).items():
+        if not isinstance(value, str):
+            raise TypeError(f"{name} must be text, got {value!r}")
+    if text.decimal not in (".", ",") or text.thousands not in ("", ".", ",", "'", "_", " "):
+        raise ValueError(
+            f"decimal must be '.' or ',', and thousands one of . , ' _ or a space, got {text.decimal!r}, "
+            f"{text.thousands!r}"
+        )
+    if text.decimal == text.thousands:
+        raise ValueError(f"thousands must differ from decimal, got {text.thousands!r} for both: give decimal=")
+    if unit != unit.strip() or any(mark.isdigit() or mark in "+-\u2212" for mark in unit):
+        raise ValueError(f"unit must be text without digits, signs and spaces at its ends, got {unit!r}")
+    return text
+
+
+def _describe_range(dimension: "Real | Integer") -> str:
+    fields = {"low": dimension.low, "high": dimension.high, "log": dimension.log}
+    fields |= {} if dimension.text is None else vars(dimension.text)
+    return f"{type(dimension).__name__}({', '.join(f'{name}={value!r}' for name, value in fields.items())})"
 
 
 def _check_order(low: Any, high: Any, log: Any) -> tuple[Any, Any, bool]:

@@ -4,9 +4,11 @@ A loss or a leaf of data may hold any object. NumPy derives a common dtype: a si
 string turns every element into an object or a string, a list prevents the array, and NumPy's error quotes the values.
 The functions of this module accept any value. They raise only because of container types and shapes, which are public.
 The dtype of a numeric array is public too (``assumptions.PUBLIC_CONFIG``), and stays the same. All other arrays become
-float64, element by element; elements other than numbers become NaN.
+float64, element by element; elements other than numbers become NaN. A date or a time counts in seconds since 1970, in
+UTC; a NumPy duration counts in the unit of its dtype.
 """
 
+import datetime
 from collections import Counter
 from collections.abc import Sequence
 from decimal import Decimal
@@ -22,6 +24,9 @@ from jaxdpbo import silence
 from jaxdpbo.types import DTypeLike, Tree, Unchecked
 
 LEVELS = 4  # depth of nested lists; deeper lists are NaN, so a list inside itself ends
+EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+FRACTIONS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9, "ps": 10**12, "fs": 10**15, "as": 10**18}  # of a second
+MULTIPLES = {"m": 60, "h": 3600, "D": 86400}
 PLAIN = {bool, int, float, np.bool_, *(np.dtype(code).type for code in "bhilqBHILQefd")}
 LISTS = (
     "data must not hold lists, since their types follow from their values: numpy.asarray(data) makes one array, "
@@ -184,6 +189,8 @@ def _from_array(values: np.ndarray, shape: tuple[int, ...] | None, levels: int) 
         return np.asarray(values)
     if is_numeric(values):  # bfloat16 and other extension dtypes
         return values.astype(np.float64)
+    if kind == "M":
+        return _to_seconds(values)
     if kind == "m":  # NumPy turns integers beside a timedelta into timedeltas: keep the integer
         return np.where(np.isnat(values), np.nan, values.astype(np.int64).astype(np.float64))
     if kind == "O" and shape is not None and shape[1:] and values.shape == shape[:1]:  # objects that are rows
@@ -229,6 +236,10 @@ def _to_float(value: Any) -> float:
     try:
         if isinstance(value, np.timedelta64):  # as in _from_array
             return np.nan if np.isnat(value) else float(value.astype(np.int64))
+        if isinstance(value, np.datetime64):
+            return float(_to_seconds(np.asarray(value)))
+        if isinstance(value, datetime.date):
+            return _seconds_of_date(value)
         if isinstance(value, (str, bytes, Real, Decimal)):
             return float(value)
         number = np.asarray(value)  # NumPy's and JAX's scalars
@@ -244,6 +255,24 @@ def _to_float(value: Any) -> float:
         raise
     except BaseException:
         return np.nan
+
+
+def _to_seconds(dates: np.ndarray) -> np.ndarray:
+    """Seconds since 1970, NaN for no date: a count in the unit of the dtype would change with one value's unit."""
+    unit, step = np.datetime_data(dates.dtype)
+    if unit in ("Y", "M", "W"):
+        dates, unit, step = dates.astype("datetime64[D]"), "D", 1
+    counts = dates.astype(np.int64).astype(np.float64) * (step * MULTIPLES.get(unit, 1)) / FRACTIONS.get(unit, 1)
+    return np.where(np.isnat(dates), np.nan, counts)
+
+
+def _seconds_of_date(value: datetime.date) -> float:
+    """Seconds since 1970 of a date, or of a time, which is in UTC if it names no zone."""
+    if not isinstance(value, datetime.datetime):
+        value = datetime.datetime.combine(value, datetime.time())
+    if value.tzinfo is None:
+        value = value.replace(tzinfo=datetime.UTC)
+    return (value - EPOCH).total_seconds()
 
 
 def _signed_infinity(value: Any) -> float:

@@ -585,6 +585,7 @@ WITHOUT: dict[str, dict[str, str]] = {
     },
     "odd values are in tests/test_people.py": {"tables.people": "to_persons"},
     "no users' values: shapes, counts, names, public rows, or released numbers": {
+        "tables.table": "note",
         "integrations.optuna.rehearsal": "rehearse",
         "algorithms.dp_gp_ucb.previews": "preview_release",
         "commands.tables": "print_table",
@@ -607,10 +608,15 @@ WITHOUT: dict[str, dict[str, str]] = {
     },
     "for whoever holds the records: what they say is not released": {
         "audit": "replay",
+        "drivers.owner_check": "check",
+        "not_private": "make_check count_losses count_narrowed",
+        "tables.people": "count_left_out",
+        "transforms.curation": "check",
         "separable.separability_check": "check_separable",
         "separable.separability_audit": "audit_separable",
         "integrations.sklearn.private_models": (
-            "PrivateClassifier.predict PrivateClassifier.predict_proba PrivateClassifier.score PrivateRegressor.predict"
+            "PrivateClassifier.predict PrivateClassifier.predict_proba PrivateClassifier.score "
+            "PrivateRegressor.predict PrivateRegressor.score PrivateClassifier.check PrivateRegressor.check"
         ),
         "commands.demo": "run_evaluations run_gibo run_seed describe_privacy publication run_random_search",
     },

@@ -1,5 +1,6 @@
 """What one record may be: Python and NumPy objects, each with the number that it must count as, NaN if none."""
 
+import datetime
 import logging
 import os
 import sys
@@ -106,7 +107,7 @@ ZOO: list[Odd] = [
         nan=lambda: NAN, none=lambda: None, text=lambda: SECRET + "x", empty_text=lambda: "", zero_byte=lambda: "\x00",
         surrogate=lambda: "\ud800", bytes=lambda: b"\xff" * 8, complex=lambda: 1j, complex_nan=lambda: complex("nan"),
         numpy_complex=lambda: np.complex128(1 + 1j), decimal_nan=lambda: Decimal("NaN"),
-        signalling_nan=lambda: Decimal("sNaN"), date=lambda: np.datetime64("2020-01-01"), no_date=lambda:
+        signalling_nan=lambda: Decimal("sNaN"), no_date=lambda:
         np.datetime64("NaT"), no_time=lambda: np.timedelta64("NaT"), masked=lambda: np.ma.masked,
         all_masked=lambda: np.ma.masked_all(2), empty_list=lambda: [], two=lambda: [1.0, 2.0],
         ragged=lambda: [[1.0], [2.0, 3.0]], texts=lambda: ["a", "b"], pair=lambda: (0.5, 0.5), dict=lambda: {"a": 1.0},
@@ -139,6 +140,10 @@ ZOO: list[Odd] = [
         brain_float=lambda: jnp.bfloat16(0.5),
     ),
     *_odd(0.75, loud=Loud),
+    *_odd(
+        1_577_836_800.0, date=lambda: np.datetime64("2020-01-01"), day=lambda: datetime.date(2020, 1, 1), moment=lambda:
+        datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC),
+    ),
     *_odd(2.0**40, large_integer=lambda: 2**40),
     *_odd(2.0**63, larger_integer=lambda: 2**63, numpy_integer=lambda: np.uint64(2**63)),
     *_odd(1e30, largest_integer=lambda: 10**30),

@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import check_estimator
 
-from jaxdpbo import Execution, Recording, Search, ledger, minimize, secret_key, space, tuning
+from jaxdpbo import Execution, Recording, Search, cells, ledger, minimize, secret_key, space, tuning
 from jaxdpbo.guarantee import assumptions, guarantees
 from jaxdpbo.integrations.sklearn import PrivateClassifier, PrivateRegressor, layered_training
 from jaxdpbo.integrations.sklearn import columns as _columns
@@ -119,7 +119,7 @@ def test_a_column_that_one_value_turned_into_text_has_the_same_features():
 
 def test_fractions_are_compared_in_the_precision_of_a_column():
     column = pandas.DataFrame({"x": np.array([0.1, 0.2, 0.3], np.float32)})
-    np.testing.assert_array_equal(_columns.category_numbers((0.1, 0.2), column["x"].to_numpy()), [0, 1, -1])
+    np.testing.assert_array_equal(cells.category_numbers((0.1, 0.2), column["x"].to_numpy()), [0, 1, -1])
     with pytest.raises(ValueError, match="must hold choices that differ"):
         encoded(column, {"x": [0.1, 0.1 + 1e-12]})
 
@@ -132,7 +132,7 @@ class Text(str):
 
 
 def test_text_of_a_subclass_is_text():
-    np.testing.assert_array_equal(_columns.category_numbers(("f", "m"), [Text("f"), Text(" m"), "x"]), [0, 1, -1])
+    np.testing.assert_array_equal(cells.category_numbers(("f", "m"), [Text("f"), Text(" m"), "x"]), [0, 1, -1])
 
 
 class Metaclass(type):
@@ -158,8 +158,8 @@ def test_conversions_are_silent_and_stop_at_nothing(capfd):
     values = [1, Loud(1), Metaclass("Odd", (), {})(), 0]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        np.testing.assert_array_equal(_columns.category_numbers((0, 1), values)[[0, 2, 3]], [1, -2, 0])
-        np.testing.assert_array_equal(_columns.real_numbers(values)[[0, 3]], [1.0, 0.0])
+        np.testing.assert_array_equal(cells.category_numbers((0, 1), values)[[0, 2, 3]], [1, -2, 0])
+        np.testing.assert_array_equal(cells.real_numbers(values)[[0, 3]], [1.0, 0.0])
     assert capfd.readouterr() == ("", "")
 
 
@@ -225,7 +225,7 @@ def test_bytes_are_text_in_utf_8():
     text = pandas.DataFrame({"c": np.array(["f", " m", "\u00e4", "\ufffd", "3"], object)})
     for dimension in (space.categorical("f", "m", "\u00e4"), space.real(0, 4)):
         np.testing.assert_array_equal(encoded(column, {"c": dimension}), encoded(text, {"c": dimension}))
-    assert _columns.category_numbers(("f", "m"), column["c"]).tolist() == [0, 1, -1, -1, -1]
+    assert cells.category_numbers(("f", "m"), column["c"]).tolist() == [0, 1, -1, -1, -1]
 
 
 SPELLINGS = {
@@ -304,7 +304,7 @@ def test_a_row_with_another_label_does_not_train_and_moves_nothing_else(label, f
     model = classifier().fit(FRAME, labels)
     other = classifier().fit(FRAME, labels.tolist())
     np.testing.assert_array_equal(model.model_[0].weights, other.model_[0].weights)
-    kept = _columns.category_numbers(("no", "yes"), labels)
+    kept = cells.category_numbers(("no", "yes"), labels)
     np.testing.assert_array_equal(np.delete(kept, 5), np.delete((LABELS == "yes").astype(int), 5))
     assert kept[5] < 0
 

@@ -17,7 +17,7 @@ import jaxdpbo
 PAGES = Path(__file__).parent.parent / "docs" / "api"
 DIRECTIVE = re.compile(r"^\.\. auto(?:function|class|data):: (\w+)$", re.MULTILINE)
 PARALLEL = {  # names that several modules have by design: each algorithm's, each library's, and each kind of noise's
-    "Config", "DPSGD", "Release", "algorithm", "config", "make_algorithm", "gaussian", "planar_laplace",
+    "Config", "DPSGD", "check", "Release", "algorithm", "config", "make_algorithm", "gaussian", "planar_laplace",
 }  # fmt: skip
 
 

@@ -391,7 +391,7 @@ def test_an_error_of_parquet_quotes_no_row(fault, tmp_path, monkeypatch):
         raise ValueError("Ann Smith, 17")
 
     if fault.startswith("to_"):
-        monkeypatch.setattr(parquet_table.arrow, fault, fail)
+        monkeypatch.setattr(parquet_table.sources.Sources, fault, fail)
     elif fault == "files":
         monkeypatch.setattr(parquet_table.identity, "identify", fail)
     else:

@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from benchmarks import report
 from benchmarks.papers import mixed_tables
-from jaxdpbo import accounting
+from jaxdpbo import accounting, cells
 from jaxdpbo.integrations.sklearn import columns, layered_training
 from jaxdpbo.tuning import fitting
 from jaxdpbo.tuning import training as _training
@@ -92,7 +92,7 @@ def encode(table: mixed_tables.Table) -> tuple[np.ndarray, np.ndarray, int]:
     encoding = columns.make_encoding(table.columns, list(table.frame.columns), list(table.frame.dtypes))
     X = columns.encode(encoding, [np.asarray(table.frame[name]) for name in table.frame.columns])
     if table.classes:
-        return X, columns.category_numbers(table.classes, table.labels), encoding.width
+        return X, cells.category_numbers(table.classes, table.labels), encoding.width
     low, high = table.target_range
     return X, np.clip((table.labels - low) / (high - low), 0, 1).astype(np.float32) - np.float32(0.5), encoding.width
 

@@ -59,11 +59,6 @@ def parse(name: str, content: bytes) -> Table:
     return Table(names, cells)
 
 
-def to_numbers(cells: np.ndarray) -> np.ndarray:
-    """Convert cells to floats; other text becomes NaN."""
-    return np.array([_to_number(cell) for cell in cells], float)
-
-
 def _split(line: str, most: int) -> list[str]:
     """The cells of a line, at most one more than ``most``, in time and memory linear in its length."""
     if '"' not in line:
@@ -90,10 +85,3 @@ def _closing_quote(line: str, start: int) -> int:
     while line.startswith('""', quote):
         quote = line.find('"', quote + 2)
     return quote if line[quote + 1 : quote + 2] in ("", ",") else -1
-
-
-def _to_number(cell: str) -> float:
-    try:
-        return float(cell)
-    except ValueError:
-        return np.nan

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from jaxdpbo import files, outsourcing, transforms
+from jaxdpbo import cells, files, not_private, outsourcing, transforms
 from jaxdpbo.commands import csv_rows
 from jaxdpbo.commands.streams import Channel, take_streams
 from jaxdpbo.guarantee import guarantees
@@ -77,6 +77,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--queries", type=int, default=50, help="the number of queries to answer (default %(default)s)")
     parser.add_argument(
+        "--check",
+        action="store_true",
+        help="NOT PRIVATE: print how many rows the transform would move, and how many cells are no number, for the "
+        "owner alone; publish and write nothing",
+    )
+    parser.add_argument(
         "--folder", type=Path, default=FOLDER, help="the folder for the curator's files (default %(default)s)"
     )
 
@@ -89,6 +95,11 @@ def run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
                 parser.error(f"--{name} must be given with a table: it is public, and never estimated from the table")
         if (arguments.output is None) == (arguments.function is None):
             parser.error("give either --output or --function with a table")
+    if arguments.check:
+        if arguments.table is None:
+            parser.error("--check needs a table")
+        print(check(arguments))
+        return
     log = arguments.folder / "curator.log"
     with ExitStack() as streams:
         try:
@@ -107,6 +118,15 @@ def run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
             return
         channel.say(message)
         sys.exit(message)
+
+
+def check(arguments: argparse.Namespace) -> not_private.NotPrivateCheck:
+    """NOT PRIVATE: count the rows that the transform would move, and the cells that are no number."""
+    table, held = csv_rows.parse(str(arguments.table), arguments.table.read_bytes()), read_table(arguments)
+    names = dict.fromkeys(filter(None, [*arguments.inputs.split(","), arguments.output]))
+    found = [not_private.count_cells(f"column {name!r}", table.cells[:, table.column(name)]) for name in names]
+    moved = transforms.check(choose_transform(arguments, held.inputs.shape[1]), held.inputs)
+    return not_private.make_check(moved.rows, moved.findings, *found)
 
 
 def parse_numbers(text: str) -> list[float]:
@@ -129,7 +149,7 @@ def read_table(arguments: argparse.Namespace) -> PrivateSide:
     names = arguments.inputs.split(",")
     numbers = {}
     for name in dict.fromkeys(filter(None, [*names, arguments.output])):
-        numbers[name] = csv_rows.to_numbers(table.cells[:, table.column(name)])
+        numbers[name] = cells.real_numbers(table.cells[:, table.column(name)])
         if not np.any(np.isfinite(numbers[name])):  # rows decide this: it is the owner's to read, in the log
             print(f"{arguments.table} has no number in column {name}")
     inputs = np.stack([numbers[name] for name in names], axis=1)

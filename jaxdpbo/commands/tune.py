@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from jaxdpbo import checks, space
+from jaxdpbo.cells import real_numbers
 from jaxdpbo.commands import csv_rows
 from jaxdpbo.space import Dimension, Space
 
@@ -158,7 +159,7 @@ def _is_numeric(cells: np.ndarray) -> bool:
 
 def _numbers(cells: np.ndarray) -> np.ndarray:
     """Convert cells to finite floats; all else becomes NaN."""
-    numbers = csv_rows.to_numbers(cells.ravel()).reshape(cells.shape)
+    numbers = real_numbers(cells.ravel()).reshape(cells.shape)
     return np.where(np.isfinite(numbers), numbers, np.nan)
 
 

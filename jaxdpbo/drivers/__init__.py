@@ -10,18 +10,22 @@ from jaxdpbo.drivers.execution import Execution
 from jaxdpbo.drivers.loop import run_loop
 from jaxdpbo.drivers.methods import Search
 from jaxdpbo.drivers.minimization import minimize
+from jaxdpbo.drivers.owner_check import check
 from jaxdpbo.drivers.previews import Preview, preview
 from jaxdpbo.drivers.private_objective import BudgetExhausted, Evaluation, PrivateObjective
 from jaxdpbo.drivers.result import Diagnostics, ObjectiveError, Run, RunInterrupted, Snapshot
 from jaxdpbo.drivers.scan import run_scan
 from jaxdpbo.drivers.seed_sweep import Sweep, distribute, sweep
 from jaxdpbo.guarantee.recording import Recording
+from jaxdpbo.not_private import Finding, NotPrivateCheck
 
 __all__ = [
     "BudgetExhausted",
     "Diagnostics",
     "Evaluation",
     "Execution",
+    "Finding",
+    "NotPrivateCheck",
     "ObjectiveError",
     "Preview",
     "PrivateObjective",
@@ -31,6 +35,7 @@ __all__ = [
     "Search",
     "Snapshot",
     "Sweep",
+    "check",
     "distribute",
     "minimize",
     "preview",

@@ -131,7 +131,7 @@ def loop_prepared(
     fresh = users.begin(init_key)
     start = fresh if run.resume is None else run.resume
     _check_snapshot(start, fresh)
-    setup = _Setup(algorithm, users, config, bar, loop_key, release_key, run.diagnostics)
+    setup = _Setup(algorithm, users, config, bar, loop_key, release_key, run.diagnostics, table.note(data))
     if ledger is not None:
         subject = recorded_run.make_subject(objective, data, config.users)
         return _run_on_record(setup, guarantee, start, ledger, subject)
@@ -150,6 +150,7 @@ class _Setup(NamedTuple):
     loop_key: jax.Array
     release_key: jax.Array
     diagnostics: bool
+    note: str  # of the data's declared types
 
 
 def _run_plain(setup: _Setup, guarantee: guarantees.Guarantee, before: result.Snapshot) -> result.Run:
@@ -276,6 +277,7 @@ def _finish(
 ) -> result.Run:
     """Build the ``Run``. A release read from the record has no ``end``, so it has no diagnostics."""
     diagnostics = result.Diagnostics(end.state, end.memory, info) if setup.diagnostics and end is not None else None
+    note = "; ".join(filter(None, (note, setup.note)))
     return result.Run(result.name_params(result.to_numpy(released), setup.config), guarantee, diagnostics, note)
 
 

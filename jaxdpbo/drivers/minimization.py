@@ -109,7 +109,7 @@ def minimize(
     if run.traceable and not in_table:
         data = user_values.to_data(data)
     prepared = separability.prepare_objective(loss, data, user_axes)
-    count = _users(users, prepared)
+    count = count_users(users, prepared)
     if public is not None and not in_table:
         separable.expect_apart(public, original, count)
     budget = budget_calibration.check_budget(mu, epsilon, delta, users=count, dtype=jnp.result_type(float))
@@ -170,7 +170,7 @@ def _run_plan(
         option = "checkpoint" if run.checkpoint is not None else "traceable"
         raise ValueError(f"{option} needs a learner that JAX can trace: give blocks(..., traceable=True)")
     trying = must or (run.traceable == AUTO and not _stepwise_options(run) and not opaque)
-    traced = _to_traceable(prepared, plan.config, must=must) if trying else None
+    traced = to_traceable(prepared, plan.config, must=must) if trying else None
     run = replace(run, traceable=AUTO)
     if traced is not None:
         result.expect_host("minimize", run.key)
@@ -188,7 +188,7 @@ def _stepwise_options(run: Execution) -> list[str]:
     return [name for name in set_options(run) if name in STEPWISE and getattr(run, name)]
 
 
-def _users(users: int | None, prepared: separability.Prepared) -> int:
+def count_users(users: int | None, prepared: separability.Prepared) -> int:
     """The number of users: as given, of ``by_person`` or ``blocks``, or the leading length of all leaves."""
     loss, data = prepared
     if users is not None:
@@ -206,7 +206,7 @@ def _users(users: int | None, prepared: separability.Prepared) -> int:
     return checks.size("users", max(shape[0] for shape in leading if shape))
 
 
-def _to_traceable(prepared: separability.Prepared, config: Any, *, must: bool) -> separability.Prepared | None:
+def to_traceable(prepared: separability.Prepared, config: Any, *, must: bool) -> separability.Prepared | None:
     """The data as JAX arrays, or None if JAX cannot trace the loss. Reads types and shapes alone.
 
     Raises:

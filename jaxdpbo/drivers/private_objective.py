@@ -95,8 +95,8 @@ class PrivateObjective:
     Attributes:
       deviation: the standard deviation of the noise of a value.
       guarantee: the guarantee of all evaluations together.
-      note: how many evaluations come from the ledger and who charged them, and if the loss could not be compared; ""
-        otherwise.
+      note: how many evaluations come from the ledger and who charged them, if the loss could not be compared, and which
+        columns of a table lose digits; "" otherwise.
     """
 
     @silence.debug_checks_off()
@@ -181,7 +181,7 @@ class PrivateObjective:
         self._process, self._lock, self._in_flight, self._record = os.getpid(), threading.Lock(), 0, _Record()
         self._refusal: Exception | None = None
         self._charged: ledgers.Charge | None = None
-        self.note = ""
+        self.note = table.note(data)
         if self._recording is not None:
             design_text = () if design is None else (json.dumps([_to_json(point) for point in design]),)
             self._pay(self._recording, recorded_run.make_subject(loss, data, self._users), *design_text)
@@ -301,7 +301,7 @@ class PrivateObjective:
         self._charged, self._loss = charged, subject.loss
         self._read(charged)
         origin = recordings.describe_origin(charged, self._record.charged, "evaluation")
-        self.note = subject.add_limits(origin)
+        self.note = "; ".join(filter(None, (subject.add_limits(origin), self.note)))
 
     def _note(self, line: Callable[[], dict[str, Any]], point: Any = None) -> None:
         """Write a public line to the ledger, before the caller acts on it; raise what ``line()`` raises.

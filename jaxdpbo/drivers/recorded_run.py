@@ -97,7 +97,8 @@ def _describe_data(data: Any, rows: int | None) -> Any:
     """
     frame: Any = getattr(sys.modules.get("pandas"), "DataFrame", None)
     if is_instance(data, table.Table):
-        return "table", data.users, sorted(data.columns.items())
+        computed = [sorted(data.definitions.items())] if data.definitions else []
+        return "table", data.users, sorted(data.columns.items()), *computed
     if is_instance(data, frame):
         return ("frame", list(map(str, data.columns))) if len(data) == rows else ()
     if is_instance(data, np.ndarray, jax.Array):

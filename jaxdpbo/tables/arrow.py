@@ -8,33 +8,67 @@ import numpy as np
 from jaxdpbo import silence, user_values
 from jaxdpbo.tables import people as _people
 from jaxdpbo.tables.table import Columns
+from jaxdpbo.types import DTypeLike
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def row_shape(source: str, schema: "pa.Schema", name: str) -> tuple[int, ...]:
-    """The shape of a row: ``()``, or ``(length,)`` for lists. Raise a ValueError for other types."""
-    position = schema.get_field_index(name)
-    if position < 0:
-        raise ValueError(f"{source} must have a column {name!r}, got {', '.join(schema.names)}")
-    return shape_of(source, name, schema.field(position).type)
+PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+DAY = 86400
+LEAVE_OUT = "leave it out by columns=, or encode it"
 
 
-def shape_of(source: str, name: str, kind: object) -> tuple[int, ...]:
-    """The shape of a row of a type of Arrow. Raise a ValueError for types without numbers."""
+def shape_of(source: str, name: str, kind: object, remedy: str = LEAVE_OUT) -> tuple[int, ...]:
+    """The shape of a row of a type of Arrow: ``()``, or ``(length,)`` for lists.
+
+    Raises:
+      ValueError: the type has no numbers.
+    """
     import pyarrow as pa
 
     lists: Any = kind if isinstance(kind, pa.FixedSizeListType) else None
     number = kind if lists is None else lists.value_type
-    numeric = isinstance(number, pa.DataType) and (
-        pa.types.is_integer(number) or pa.types.is_floating(number) or pa.types.is_boolean(number)
-    )
-    if not numeric:
-        raise ValueError(
-            f"column {name!r} of {source} must hold numbers, got {kind}: leave it out by columns=, or encode it"
-        )
+    if not (is_plain_number(number) or _is_time(number)):
+        raise ValueError(f"column {name!r} of {source} must hold numbers, got {kind}: {remedy}")
     return () if lists is None else (lists.list_size,)
+
+
+def is_plain_number(kind: Any) -> bool:
+    """True for numbers, decimals and Booleans, also as a dictionary; False for what is no type of Arrow."""
+    import pyarrow as pa
+
+    if isinstance(kind, pa.DictionaryType):
+        kind = kind.value_type
+    tests = pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal
+    return isinstance(kind, pa.DataType) and any(test(kind) for test in tests)
+
+
+def is_text(kind: Any) -> bool:
+    """True for text and bytes, also as a dictionary."""
+    import pyarrow as pa
+
+    if isinstance(kind, pa.DictionaryType):
+        kind = kind.value_type
+    names = "string", "large_string", "string_view", "binary", "large_binary", "binary_view", "fixed_size_binary"
+    return any(getattr(pa.types, f"is_{name}")(kind) for name in names)
+
+
+def is_wide(kind: Any) -> bool:
+    """True for types, and lists of types, that hold numbers of more digits than 32 bits."""
+    import pyarrow as pa
+
+    if isinstance(kind, (pa.DictionaryType, pa.FixedSizeListType)):
+        kind = kind.value_type
+    tests = pa.types.is_int64, pa.types.is_uint64, pa.types.is_float64, pa.types.is_decimal, pa.types.is_timestamp
+    return any(test(kind) for test in tests)
+
+
+def _is_time(kind: Any) -> bool:
+    import pyarrow as pa
+
+    tests = pa.types.is_timestamp, pa.types.is_duration, pa.types.is_date, pa.types.is_time
+    return isinstance(kind, pa.DataType) and any(test(kind) for test in tests)
 
 
 def expect_integers(source: str, schema: "pa.Schema", name: str) -> None:
@@ -53,15 +87,15 @@ def is_integer(kind: object) -> bool:
 def to_columns(part: "pa.RecordBatch", names: list[str]) -> Columns:
     """The columns of a record batch as JAX's default float, ``(rows, ...)``; NaN where a value is missing."""
     dtype = jnp.result_type(float)
-    return {name: _to_numbers(part.column(name), dtype) for name in names}
+    return {name: to_numbers(part.column(name), dtype) for name in names}
 
 
 def to_people(part: "pa.RecordBatch", names: list[str], people: _people.People) -> _people.Rows:
     """The columns of a record batch, with the person of each row."""
-    return _people.Rows(_to_persons(part.column(people.column)), to_columns(part, names))
+    return _people.Rows(to_persons(part.column(people.column)), to_columns(part, names))
 
 
-def _to_persons(column: Any) -> np.ndarray:
+def to_persons(column: Any) -> np.ndarray:
     """The number of each row's person, -1 for nobody. An engine may infer another type for a part."""
     import pyarrow as pa
 
@@ -71,7 +105,8 @@ def _to_persons(column: Any) -> np.ndarray:
         return _people.to_persons(user_values.to_numbers(column.to_pylist(), (len(column),)))
 
 
-def _to_numbers(column: Any, dtype: Any) -> np.ndarray:
+def to_numbers(column: Any, dtype: DTypeLike = np.float64) -> np.ndarray:
+    """The numbers of a column as floats, ``(rows, ...)``; a date or a time counts in seconds, since 1970 in UTC."""
     import pyarrow as pa
 
     target = pa.from_numpy_dtype(dtype)
@@ -84,8 +119,25 @@ def _to_numbers(column: Any, dtype: Any) -> np.ndarray:
 
 def _to_floats(values: Any, target: Any) -> np.ndarray:
     """Floats of numbers; an engine may infer another type for a part, and then each element is converted."""
+    import pyarrow as pa
+
     try:
+        if pa.types.is_dictionary(values.type):
+            values = values.dictionary_decode()
+        if _is_time(values.type):
+            return _to_seconds(values).astype(target.to_pandas_dtype())
         return values.cast(target, safe=False).to_numpy(zero_copy_only=False)
     except Exception:
         with silence.silence():
             return user_values.to_numbers(values.to_pylist(), (len(values),)).astype(target.to_pandas_dtype())
+
+
+def _to_seconds(values: Any) -> np.ndarray:
+    import pyarrow as pa
+
+    kind = values.type
+    whole = values.cast(pa.int32() if kind.bit_width == 32 else pa.int64())
+    counts = whole.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    if pa.types.is_date32(kind):
+        return counts * DAY
+    return counts / PER_SECOND["ms" if pa.types.is_date64(kind) else kind.unit]

@@ -17,11 +17,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo import checks, silence
+from jaxdpbo import checks, not_private, silence
 from jaxdpbo.guarantee import assumptions as _assumptions
 from jaxdpbo.tables import people as _people
 from jaxdpbo.tables import table
 from jaxdpbo.tables.table import Columns, Partial, Sum, TableError
+
+LEFT_OUT = "rows of nobody, beyond max_rows of a person, or without a number"
+FULL_WIDTH = "compute what you need at full width in a column of the engine, such as end - start"
 
 
 class PartitionSum(NamedTuple):
@@ -125,6 +128,11 @@ class EngineTable(table.Table):
         """Workers see rows and raw sums, and engines compute a partition again after a failure."""
         return _assumptions.WIRE, _assumptions.SAME_ROWS
 
+    @property
+    def note(self) -> str:
+        """That a loss sees 32 bits, for all columns: the types of an engine may have been inferred from rows."""
+        return table.narrowing_note(self._names, "the engine may hold 64 bits", FULL_WIDTH)
+
     def add(self, partial: Partial) -> Sum:
         """Sum ``partial`` over all batches, see ``Table``."""
         task = Task(partial)
@@ -132,6 +140,16 @@ class EngineTable(table.Table):
             return add_partitions(self._run("scan", self._sums, task))
         split = Split(self._people, self._names)
         return add_partitions(self._run("scan", self._sums_of_people, split, PeopleTask(task, self._people)))
+
+    def check(self) -> not_private.NotPrivateCheck:
+        """NOT PRIVATE: see ``Table.check``; with ``person``, also the rows that no person's slots hold."""
+        found = super().check()
+        if self._people is None:
+            return found
+        filled = int(self.add(functools.partial(_count_filled, self._names)).total[0])
+        rows = self._run("count the rows of", self._count)
+        lost = not_private.Finding("rows", LEFT_OUT, rows - filled, rows)
+        return not_private.make_check(rows, [lost], found.findings)
 
     @abstractmethod
     def _sums(self, task: Task) -> list[PartitionSum]:
@@ -148,6 +166,12 @@ class EngineTable(table.Table):
     def _run(self, what: str, function: Any, *args: Any) -> Any:
         """Call the engine, see ``table.call``."""
         return table.call(f"{self.engine} could not {what} the table", function, *args)
+
+
+def _count_filled(names: list[str], batch: table.Batch) -> np.ndarray:
+    """How many slots of people hold a row with a number."""
+    numbers = np.stack([~np.isnan(batch.columns[name][batch.present]) for name in names])
+    return np.array([np.sum(np.any(numbers, axis=0))], np.int64)
 
 
 def add_partitions(sums: Iterable[PartitionSum]) -> Sum:

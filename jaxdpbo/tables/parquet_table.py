@@ -4,8 +4,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from jaxdpbo import checks
-from jaxdpbo.tables import arrow, identity, table
+import numpy as np
+
+from jaxdpbo import checks, not_private
+from jaxdpbo.tables import arrow, identity, sources, table
 from jaxdpbo.tables import people as _people
 from jaxdpbo.tables.table import BATCH, Columns, Partial, Sum, TableError, UnreadError
 
@@ -18,9 +20,16 @@ class ParquetTable(table.Table):
     """Parquet files as a table, made by ``parquet``. A pickle holds paths and no rows."""
 
     def __init__(
-        self, source: list[str], columns: dict[str, tuple[int, ...]], files: Files, people: _people.People | None
+        self,
+        source: list[str],
+        columns: dict[str, tuple[int, ...]],
+        files: Files,
+        people: _people.People | None,
+        read: sources.Sources,
+        wide: Sequence[str],
     ) -> None:
         self._source, self._columns, self._files, self._people = source, columns, files, people
+        self._sources, self._wide = read, tuple(wide)
 
     def __repr__(self) -> str:
         """Show names and the number of users."""
@@ -36,9 +45,38 @@ class ParquetTable(table.Table):
         """The shape of a user's row in each column."""
         return _people.row_shapes(self._columns, self._people)
 
+    @property
+    def definitions(self) -> dict[str, str]:
+        """The columns that are computed, or read by a dimension, as text."""
+        return self._sources.definitions
+
+    @property
+    def note(self) -> str:
+        """Which columns lie in the files in 64 bits and reach a loss in 32; "" for none."""
+        return table.narrowing_note(self._wide, "the files hold 64 bits", sources.FULL_WIDTH)
+
     def add(self, partial: Partial) -> Sum:
         """Sum ``partial`` over all batches, see ``Table``."""
         return table.add_batches(partial, table.batches(self._users_parts(self._open())))
+
+    def check(self) -> not_private.NotPrivateCheck:
+        """NOT PRIVATE: count the cells that the columns do not foresee, and the rows and people that are left out.
+
+        See ``Table.check``. Reads the files once.
+        """
+        parts, people = self._raw_parts(self._open()), self._people
+        found, rows = not_private.make_check(0), 0
+        held = np.zeros(0 if people is None else people.users, np.int64)
+        while (read := table.call("a file of the table could not be read", next, parts, None)) is not None:
+            part, of_path = read
+            found = not_private.make_check(0, found.findings, self._sources.count_odd(part, of_path))
+            rows += part.num_rows
+            if people is not None:
+                persons = arrow.to_persons(part.column(people.column))
+                known = persons[(persons >= 0) & (persons < people.users)]
+                held += np.bincount(known, minlength=people.users)
+        left_out = [] if people is None else _people.count_left_out(people, held, rows)
+        return not_private.make_check(rows, left_out, found.findings)
 
     def _open(self) -> Any:
         """The data set of a scan, of the same files as the table. Raise an UnreadError: no row is read yet."""
@@ -68,13 +106,18 @@ class ParquetTable(table.Table):
 
     def _read(self, dataset: Any) -> Iterator[Any]:
         """Read each file in its own types: a cast between integers and floats could fail for a single value."""
-        names, people = list(self._columns), self._people
-        selected = names if people is None else [people.column, *names]
+        read = self._sources.to_columns if self._people is None else self._sources.to_people
+        for part, of_path in self._raw_parts(dataset):
+            yield read(part, of_path)
+
+    def _raw_parts(self, dataset: Any) -> Iterator[tuple[Any, dict[str, str | None]]]:
+        """Parts of each file in its own types, with the columns that its path names."""
         for fragment in dataset.get_fragments():
-            scanner = fragment.scanner(columns=selected, batch_size=PART, batch_readahead=2)
+            of_path, schema = sources.columns_of_path(fragment.path), fragment.physical_schema
+            scanner = fragment.scanner(columns=self._sources.fields(schema), batch_size=PART, batch_readahead=2)
             for part in scanner.to_batches():
                 if part.num_rows:
-                    yield arrow.to_columns(part, names) if people is None else arrow.to_people(part, names, people)
+                    yield part, of_path
 
     def _expect_same(self, dataset: Any) -> None:
         if _files(dataset) != self._files:
@@ -83,7 +126,7 @@ class ParquetTable(table.Table):
 
 def parquet(
     source: Source,
-    columns: Sequence[str] | None = None,
+    columns: sources.Selection | None = None,
     *,
     users: int | None = None,
     person: str | None = None,
@@ -102,12 +145,31 @@ def parquet(
     >>> tables.parquet(path)
     parquet(users=3, columns=['age', 'visits'])
 
+    Give ``columns`` as a dict to compute a column at full width, before it becomes a float, or to read text:
+
+    >>> import pyarrow.compute as pc
+    >>> from jaxdpbo import space
+    >>> stays = pa.table({"start": [1_700_000_000], "end": [1_700_000_009], "ward": ["east"], "paid": ["1.234,50"]})
+    >>> pyarrow.parquet.write_table(stays, path)
+    >>> columns = {
+    ...     "stay": pc.field("end") - pc.field("start"),
+    ...     "ward": space.categorical("west", "east"),
+    ...     "paid": space.real(0, 1e6, decimal=",", thousands="."),
+    ... }
+    >>> tables.parquet(path, columns).add(lambda batch: [int(sum(batch.columns[name])) for name in columns]).total
+    array([   9,    1, 1234])
+
     Args:
       source: a file, a folder of files, a list of files, or an address such as "s3://bucket/folder" that pyarrow opens.
         Each file once: on this machine two names of one file are seen by device and inode, elsewhere as text. A copy of
         a file is not seen, and counts its users again.
-      columns: the names of the columns to read; all by default. Each holds numbers, Booleans, or lists of numbers of
-        one fixed length. They become floats; a missing value becomes NaN.
+      columns: the names of the columns to read; by default all that lie in the files. Each holds numbers, decimals,
+        Booleans, dates, times, or lists of these of one fixed length. They become floats; a missing value becomes NaN.
+        A date or a timestamp counts in seconds since 1970 in UTC, a duration in seconds. The folder ``year=2024`` gives
+        its files a column "year", which you must name. Or a dict by name, each value a ``pyarrow.compute.Expression``
+        of a row's own columns, where a row that fails is NaN; or a dimension: ``space.categorical`` or a list gives the
+        position in the list, and NaN for all that is not listed, ``space.real`` and ``space.integer`` the nearest
+        number in the range, of text too if they say how it spells numbers.
       users: with ``person``, the number of people, public. Otherwise the number of rows is the number of users.
       person: the column with the number of each row's person, an integer in ``[0, users)``, if a user has several
         rows. Rows with other numbers are left out. Columns then have the shape ``(people, max_rows, ...)``, NaN in
@@ -117,8 +179,8 @@ def parquet(
 
     Raises:
       TypeError: ``source`` or ``columns`` are of another type.
-      ValueError: there is no file, row or column; a file lacks a column, or holds another type of values in it; a file
-        has two names, or a folder holds a symbolic link.
+      ValueError: there is no file, row or column; a file lacks a column, or holds another type of values in it; an
+        expression does not fit the types; a file has two names, or a folder holds a symbolic link.
       ImportError: pyarrow is missing.
     """
     where = _checked_paths(source)
@@ -128,22 +190,29 @@ def parquet(
     except TableError as error:
         raise ValueError(f"source must be Parquet files: {error}") from None
     people = _people.check_people(person, max_rows, users)
-    names = table.select_names(columns, [name for name in dataset.schema.names if name != person])
+    fragments = list(dataset.get_fragments())
+    of_path = sources.columns_of_path(fragments[0].path) if fragments else {}
+    read = sources.check_sources(columns, dataset.schema.names, list(of_path), person)
     if not any(rows for rows, *_ in files.values()):
         raise ValueError("source must hold one row or more")
-    shapes = {name: arrow.row_shape("the first file", dataset.schema, name) for name in names}
-    for fragment in dataset.get_fragments():
-        _expect_schema(fragment, shapes, people)
-    return ParquetTable(where, shapes, files, people)
+    shapes = {name: read.shape("the first file", name, dataset.schema, of_path) for name in read.by_name}
+    wide: dict[str, None] = {}
+    for fragment in fragments:
+        _expect_schema(fragment, shapes, people, read)
+        wide |= dict.fromkeys(sources.wide_columns(read, fragment.physical_schema))
+    return ParquetTable(where, shapes, files, people, read, list(wide))
 
 
-def _expect_schema(fragment: Any, shapes: dict[str, tuple[int, ...]], people: _people.People | None) -> None:
+def _expect_schema(
+    fragment: Any, shapes: dict[str, tuple[int, ...]], people: _people.People | None, read: sources.Sources
+) -> None:
     """Raise a ValueError if a file has other columns than the first."""
+    schema, of_path = fragment.physical_schema, sources.columns_of_path(fragment.path)
     for name, shape in shapes.items():
-        if arrow.row_shape(fragment.path, fragment.physical_schema, name) != shape:
+        if read.shape(fragment.path, name, schema, of_path) != shape:
             raise ValueError(f"column {name!r} of {fragment.path} must have the shape {shape}, as in other files")
     if people is not None:
-        arrow.expect_integers(fragment.path, fragment.physical_schema, people.column)
+        arrow.expect_integers(fragment.path, schema, people.column)
 
 
 def _checked_paths(source: Source) -> list[str]:

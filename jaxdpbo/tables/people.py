@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo import checks
+from jaxdpbo import checks, not_private
 from jaxdpbo.tables.table import BATCH, Columns
 
 SLOTS = 256 * BATCH  # rows in memory while the rows of people are put together
@@ -142,3 +142,13 @@ def row_shapes(shapes: dict[str, tuple[int, ...]], people: People | None) -> dic
     if people is None:
         return dict(shapes)
     return {name: (people.max_rows, *shape) for name, shape in shapes.items()}
+
+
+def count_left_out(people: People, held: np.ndarray, rows: int) -> list[not_private.Finding]:
+    """The rows and people that a scan leaves out, from the number of rows ``held (users,)`` of each. NOT PRIVATE."""
+    nobody, beyond = rows - int(np.sum(held)), int(np.sum(np.maximum(held - people.max_rows, 0)))
+    return [
+        not_private.Finding("rows", f"rows of nobody, with a {people.column!r} outside of [0, users)", nobody, rows),
+        not_private.Finding("rows", f"rows beyond the first {people.max_rows} of a person", beyond, rows),
+        not_private.Finding("people", "people without a row", int(np.sum(held == 0)), people.users),
+    ]

@@ -4,6 +4,7 @@ Every batch has one shape: XLA may round differently in programs of different sh
 depend on the number of other rows in a batch.
 """
 
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
@@ -12,10 +13,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo import checks, silence, user_values
+from jaxdpbo import checks, not_private, silence, user_values
 from jaxdpbo.types import ArrayLike
 
 BATCH = 2**14  # users of a batch
+EMPTY = "users without a number"
+SHOWN = 3  # names of columns in a note
 Columns: TypeAlias = dict[str, np.ndarray]
 
 
@@ -91,6 +94,16 @@ class Table(ABC):
         """What a guarantee assumes about scans, see ``Guarantee.assumptions``; nothing by default."""
         return ()
 
+    @property
+    def definitions(self) -> dict[str, str]:
+        """How columns are computed, as text by name: a part of what a run is about; nothing by default."""
+        return {}
+
+    @property
+    def note(self) -> str:
+        """What a run says about the columns, from declared types alone; "" by default."""
+        return ""
+
     @abstractmethod
     def add(self, partial: Partial) -> Sum:
         """Sum ``partial`` over batches that hold every user once: 16,384 rows each, the last padded, see ``Batch``.
@@ -99,6 +112,29 @@ class Table(ABC):
           UnreadError: no row was read, and no row decided this.
           TableError: rows could not be read, or are not those of the table when it was opened.
         """
+
+    def check(self) -> not_private.NotPrivateCheck:
+        """NOT PRIVATE: count the users without a number in a column, in one scan. Spends nothing, and writes nothing.
+
+        For the owner of the rows, before a run. No run calls it. A range or a list that you mend after looking at
+        protected rows is no longer public.
+
+        >>> import numpy as np
+        >>> from jaxdpbo import tables
+        >>> tables.arrays({"age": np.array([31.0, np.nan])}).check().findings
+        (Finding(where="column 'age'", what='users without a number', found=1, total=2),)
+
+        Raises:
+          TableError: see ``add``.
+        """
+        names, users = list(self.columns), self.users
+        counted = self.add(functools.partial(_count_empty, names)).total
+        found = [
+            not_private.Finding(f"column {name!r}", EMPTY, count, users)
+            for name, count in zip(names, counted.tolist(), strict=False)
+        ]
+        anywhere = [not_private.Finding("all columns", EMPTY, int(counted[-1]), users)] if len(names) > 1 else []
+        return not_private.make_check(users, found, anywhere)
 
 
 class ArrayTable(Table):
@@ -137,8 +173,9 @@ def arrays(columns: Mapping[str, ArrayLike]) -> ArrayTable:
     arrays(users=2, columns=['age', 'visits'])
 
     Args:
-      columns: arrays ``(n, ...)`` of numbers by name, or lists of ``n`` numbers. They become floats; an element other
-        than a number becomes NaN.
+      columns: arrays ``(n, ...)`` of numbers by name, or lists of ``n`` numbers. They become floats, of 32 bits unless
+        JAX's x64 is enabled: subtract long numbers before, such as times. An element other than a number becomes NaN; a
+        ``datetime64`` counts in seconds since 1970.
 
     Raises:
       ValueError: there is no column, or the columns have no common length above 0.
@@ -209,7 +246,8 @@ def select_names(columns: Sequence[str] | None, available: Sequence[str] | None)
     if columns is None and available is not None:
         columns = list(available)
     if not isinstance(columns, (list, tuple)) or not all(isinstance(name, str) for name in columns):
-        raise TypeError(f"columns must be a list of names, got {columns!r}")
+        computed = ": compute a column on the engine, and name it here" * isinstance(columns, Mapping)
+        raise TypeError(f"columns must be a list of names, got {columns!r}{computed}")
     if not columns or len(set(columns)) < len(columns):
         raise ValueError(f"columns must name one or more columns, each once, got {columns!r}")
     missing = [] if available is None else [name for name in columns if name not in available]
@@ -223,6 +261,31 @@ def batch_shapes(table: Table) -> Batch:
     dtype = jnp.result_type(float)
     columns = {name: jax.ShapeDtypeStruct((BATCH, *shape), dtype) for name, shape in table.columns.items()}
     return Batch(columns, jax.ShapeDtypeStruct((BATCH,), bool))  # pyright: ignore[reportArgumentType]
+
+
+def _count_empty(names: Sequence[str], batch: Batch) -> np.ndarray:
+    """How many users have no number in each column, and in all of them."""
+    empty = [
+        np.isnan(batch.columns[name][batch.present]).reshape(int(np.sum(batch.present)), -1).all(axis=1)
+        for name in names
+    ]
+    return np.array([np.sum(rows) for rows in (*empty, np.all(empty, axis=0))], np.int64)
+
+
+def note(data: object) -> str:
+    """The note of a table; "" for other data, whose types may follow from their values."""
+    return data.note if isinstance(data, Table) else ""
+
+
+def narrowing_note(names: Sequence[str], have: str, remedy: str) -> str:
+    """The note that columns lose digits on their way to a loss; "" where JAX computes in 64 bits, or for no column."""
+    if not names or jnp.result_type(float) == jnp.float64:
+        return ""
+    shown = ", ".join(map(repr, names[:SHOWN])) + f" and {len(names) - SHOWN} more" * (len(names) > SHOWN)
+    return (
+        f"of {shown} {have}, and the loss sees 32: numbers of more than 7 digits are rounded, such as times since 1970 "
+        f"to about 128 seconds; {remedy}, or enable JAX's x64"
+    )
 
 
 def describe(name: str, table: Table) -> str:

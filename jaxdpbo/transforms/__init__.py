@@ -40,12 +40,13 @@ from jaxdpbo.transforms.configs import (
     randomised_response,
     threshold,
 )
-from jaxdpbo.transforms.curation import CuratedRows, Metadata, curate, project
+from jaxdpbo.transforms.curation import CuratedRows, Metadata, check, curate, project
 
 __all__ = [
     "Config",
     "CuratedRows",
     "Metadata",
+    "check",
     "curate",
     "gaussian",
     "planar_laplace",

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from jaxdpbo import input_noise, sensitivity, silence, user_values
+from jaxdpbo import input_noise, not_private, sensitivity, silence, user_values
 from jaxdpbo.guarantee import guarantees, release_key
 from jaxdpbo.guarantee import recording as recordings
 from jaxdpbo.ledger import ledger_file as ledgers
@@ -164,6 +164,37 @@ def _release(draw_key, noise_key, raw, config):
         return _to_default_dtype(rows) + input_noise.draw_noise(noise_key, distribution, len(rows)), projection
     cells = np.floor(np.clip(rows / stretch, -configs.END, configs.END)).astype(np.int32)
     return _to_default_dtype((_add_noise(noise_key, cells, config) + 0.5) * (config.cell * stretch)), projection
+
+
+def check(config: Config, inputs: ArrayLike) -> not_private.NotPrivateCheck:
+    """NOT PRIVATE: count the rows that ``curate`` would move before it adds noise, for their owner alone.
+
+    A row with a number that is not finite counts as the centre, and a row outside of ``radius`` as its nearest point in
+    the ball. Spends nothing and writes nothing; ``curate`` does not call it. A centre, a unit or a radius that you mend
+    after looking at protected rows is no longer public.
+
+    >>> from jaxdpbo import transforms
+    >>> chosen = transforms.product_laplace(centre=[0.0, 0.0], scale=1.0, epsilon=1.0, radius=2.0)
+    >>> print(*(found[1:3] for found in transforms.check(chosen, [[0.5, 1.0], [30.0, 0.0], ["x", 1.0]]).findings))
+    ('with a coordinate that is no finite number', 1) ('outside of the radius 2.0', 1)
+
+    Args:
+      config: of a transform.
+      inputs: ``(n, d)``, see ``curate``.
+
+    Raises:
+      ValueError: ``inputs`` is not ``(n, d)``.
+    """
+    rows = _to_rows(inputs, len(config.centre)).astype(np.float64)
+    if rows.ndim != 2 or rows.shape[1] != len(config.centre):
+        raise ValueError(f"inputs must have shape (n, {len(config.centre)}), got {rows.shape}")
+    unread = ~np.all(np.isfinite(rows), axis=1)
+    with np.errstate(all="ignore"):
+        distances = np.linalg.norm((rows - np.asarray(config.centre)) / config.scale, axis=1)
+    outside = ~unread & (distances > config.radius)
+    words = {"with a coordinate that is no finite number": unread, f"outside of the radius {config.radius}": outside}
+    found = [not_private.Finding("rows", what, int(np.sum(odd)), len(rows)) for what, odd in words.items()]
+    return not_private.make_check(len(rows), found)
 
 
 def _shapes(config: Config, shape: tuple[int, ...]) -> tuple[Any, Any]:

@@ -165,10 +165,16 @@ EXEMPT: dict[str, dict[str, str]] = {
             "can_trace expect_like expect_users flatten is_wide total_of_values unflatten zeros_of_shapes"
         ),
         "drivers.user_losses": "make_losses",
-        "tables.table": "add_batches batches batch_shapes call describe select_names",
+        "drivers.minimization": "count_users to_traceable",
+        "drivers.owner_check": "check points_of table_losses",
+        "transforms.curation": "check",
+        "tables.table": "add_batches batches batch_shapes call describe narrowing_note note select_names",
+        "tables.sources": "check_sources columns_of_path wide_columns",
         "tables.identity": "expect_files_once find_link find_repeated identify local_path",
-        "tables.arrow": "expect_integers is_integer row_shape shape_of to_columns to_people",
-        "tables.people": "check_people expect_integers group_rows join ranges row_shapes split_rows to_persons",
+        "tables.arrow": "expect_integers is_integer shape_of is_plain_number is_text is_wide to_columns to_people "
+        "to_persons to_numbers",
+        "tables.people": "check_people count_left_out expect_integers group_rows join ranges row_shapes "
+        "split_rows to_persons",
         "tables.engine": "add_partitions",
         "noise.mechanisms.tables": "discrete_gaussian gaussian planar truth",
         "transforms.configs": "step limit rounding_bound",
@@ -193,10 +199,10 @@ EXEMPT: dict[str, dict[str, str]] = {
     "a command's parts, behind argparse: tests/test_commands.py": {
         "commands": "main",
         "commands.curator": (
-            "add_arguments run parse_numbers example read_table load_function serve_all open_record "
+            "add_arguments run check parse_numbers example read_table load_function serve_all open_record "
             "choose_transform serve"
         ),
-        "commands.csv_rows": "parse to_numbers",
+        "commands.csv_rows": "parse",
         "commands.demo": (
             "add_arguments run compare run_seed run_gibo run_evaluations run_random_search show "
             "describe_privacy publication best_so_far plot"
@@ -228,7 +234,9 @@ EXEMPT: dict[str, dict[str, str]] = {
         "integrations.sklearn.argument_errors": "refuse_others expect_response",
     },
     "of a table that anybody may have written: tests/test_private_models.py": {
-        "integrations.sklearn.columns": "make_encoding encode category_numbers real_numbers check_choices",
+        "integrations.sklearn.columns": "make_encoding encode",
+        "not_private": "make_check count_cells count_narrowed count_losses loss_findings",
+        "cells": "category_numbers real_numbers are_missing check_choices",
         "integrations.sklearn.layered_training": "hidden_widths default_settings make_setting",
     },
     "of a guarantee, which has rows of its own: tests/test_report.py": {

@@ -12,13 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxdpbo import silence, user_values
+from jaxdpbo import cells
 from jaxdpbo.space import Categorical, Dimension, Integer, Real, Space
 
 KNOTS = 6
-BOOLEAN_TEXT = dict.fromkeys(("True", "TRUE", "true"), 1.0) | dict.fromkeys(("False", "FALSE", "false"), 0.0)
-MISSING = None  # the code of a value that is missing; other codes are text and floats
-NUMBERS = "biuf"  # kinds of NumPy's dtypes
 UNSUPPORTED_DTYPES = (
     "complex",
     "date",
@@ -82,7 +79,7 @@ def make_encoding(columns: Any, names: Sequence[Any], dtypes: Sequence[Any]) -> 
     space = Space({f"columns[{names[position]!r}]": by_name[names[position]] for position in used})  # in any spelling
     for position, name, dimension in zip(used, space.names, space.dimensions, strict=True):
         if isinstance(dimension, Categorical):
-            check_choices(name, dimension.choices)
+            cells.check_choices(name, dimension.choices)
         elif str(dtypes[position]).lower().startswith(UNSUPPORTED_DTYPES):
             raise ValueError(
                 f"{name} needs a column of numbers, got {dtypes[position]}: convert the column, such as to days since "
@@ -113,37 +110,6 @@ def encode(encoding: Encoding, columns: Sequence[Any]) -> np.ndarray:
     return np.concatenate([_encode_column(dimension, columns[position]) for position, dimension in pairs], axis=1)
 
 
-def category_numbers(choices: Sequence[Any], column: Any) -> np.ndarray:
-    """The position of each value in ``choices``: ``(n,)``, -1 for others, -2 for missing values.
-
-    Text that spells a number or a boolean equals this number, and spaces at its ends do not count: a table reader
-    decides by all values of a column if they become text. Fractions are compared in float32.
-    """
-    table = {_code(choice): number for number, choice in enumerate(choices)}
-    table[MISSING] = -2
-    with silence.silence():
-        return np.array([table.get(_code(value), -1) for value in column], np.int32)
-
-
-def real_numbers(column: Any) -> np.ndarray:
-    """Convert each value to a float64 number: ``(n,)``, NaN for values that are not numbers; text as for categories."""
-    with silence.silence():
-        if isinstance(column, np.ndarray) and column.dtype.kind in NUMBERS:
-            return column.astype(float)
-        values = map(_number_or_text, column)
-        return np.array([value if isinstance(value, float) else np.nan for value in values], float)
-
-
-def check_choices(name: str, choices: Sequence[Any]) -> None:
-    """Raise ValueError if two choices have the same code, such as 1 and "1", or if one means a missing value."""
-    codes = [_code(choice) for choice in choices]
-    if len(set(codes)) < len(codes) or MISSING in codes:
-        raise ValueError(
-            f'{name} must hold choices that differ, none missing: 1, "1", "1.0" and True are the same, '
-            f"got {tuple(choices)!r}"
-        )
-
-
 def _join(names: Sequence[Any]) -> str:
     return ", ".join(map(repr, names))
 
@@ -155,13 +121,15 @@ def _width(dimension: Dimension) -> int:
 def _encode_column(dimension: Dimension, column: Any) -> np.ndarray:
     if isinstance(dimension, Categorical):
         count = len(dimension.choices)
-        return np.eye(count + 2, dtype=np.float32)[category_numbers(dimension.choices, column)]  # -1 and -2 are last
+        return np.eye(count + 2, dtype=np.float32)[
+            cells.category_numbers(dimension.choices, column)
+        ]  # -1 and -2 are last
     return _encode_numbers(dimension, column)
 
 
 @np.errstate(all="ignore")  # where your process makes underflow an error, one value would raise it
 def _encode_numbers(dimension: Real | Integer, column: Any) -> np.ndarray:
-    values = real_numbers(column)
+    values = cells.real_numbers(column, dimension.text)
     missing = np.isnan(values)
     low, high = float(dimension.low), float(dimension.high)
     clipped = np.clip(np.where(missing, low, values), low, high)
@@ -171,28 +139,3 @@ def _encode_numbers(dimension: Real | Integer, column: Any) -> np.ndarray:
     basis = np.maximum(0.0, 1.0 - np.abs(scaled[:, None] * (KNOTS - 1) - np.arange(KNOTS)))
     features = np.where(missing[:, None], 0.0, np.column_stack([scaled, basis]))
     return np.column_stack([features, missing]).astype(np.float32)
-
-
-def _code(value: Any) -> str | float | None:
-    """A number or text, to compare: fractions in float32, since a column may have that dtype."""
-    code = _number_or_text(value)
-    if isinstance(code, float) and math.isfinite(code) and not code.is_integer():
-        return float(np.float32(code))
-    return code
-
-
-def _number_or_text(value: Any) -> str | float | None:
-    """A number as a float, and text without spaces at its ends, bytes in UTF-8 too; ``MISSING`` for everything else."""
-    if issubclass(type(value), bytes):  # as SciPy reads ARFF files
-        value = bytes.decode(value, errors="replace")
-    if issubclass(type(value), str):  # neither this nor str.strip calls a method of a user's object
-        text = str.strip(value)
-        if text in BOOLEAN_TEXT:
-            return BOOLEAN_TEXT[text]
-        try:
-            number = float(text)
-        except ValueError:
-            return text or MISSING
-    else:
-        number = float(user_values.to_numbers([value], (1,))[0])
-    return MISSING if math.isnan(number) else number

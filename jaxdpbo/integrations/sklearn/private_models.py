@@ -9,9 +9,10 @@ import numpy as np
 from scipy.sparse import issparse
 from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
-from jaxdpbo import checks
+from jaxdpbo import cells, checks, not_private
 from jaxdpbo.drivers import Execution
 from jaxdpbo.drivers.previews import FEW_USERS
 from jaxdpbo.guarantee.recording import Recording
@@ -19,7 +20,7 @@ from jaxdpbo.integrations.sklearn import columns as _columns
 from jaxdpbo.integrations.sklearn import layered_training, losses
 from jaxdpbo.integrations.sklearn.private_estimator import READ_RAW, SEVERAL_ROWS, PrivateEstimator
 from jaxdpbo.integrations.sklearn.type_aliases import Rows, Targets
-from jaxdpbo.space import Dimension
+from jaxdpbo.space import Categorical, Dimension, Integer, NumberText, Real
 from jaxdpbo.tuning import fitting, joint_tuning
 from jaxdpbo.types import ArrayLike
 
@@ -74,6 +75,16 @@ class _PrivateModel(PrivateEstimator):
         self._keep_guarantee(result.guarantees[0], READ_RAW, SEVERAL_ROWS)
         self.public_ = {"users": len(labels), "settings": deepcopy(settings)}
         self.error_deviation_, self.note_ = result.error_deviation, self._join_notes(_few_rows_note(len(labels)))
+
+    def _check(self, X: Any, targets: Any, dimension: Dimension, what: str) -> not_private.NotPrivateCheck:
+        """Count the cells and targets that the public dimensions do not foresee."""
+        table = _read_table(X)
+        check_consistent_length(*table.columns, targets)
+        encoding = _columns.make_encoding(self.columns, table.names, table.dtypes)
+        found = [not_private.count_cells(what, targets, dimension)]
+        for position, of in zip(encoding.positions, encoding.dimensions, strict=True):
+            found.append(not_private.count_cells(f"column {table.names[position]!r}", table.columns[position], of))
+        return not_private.make_check(len(targets), *found)
 
     def _scores(self, X: Any) -> np.ndarray:
         """The scores ``(n, k)`` of the rows."""
@@ -130,7 +141,10 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
       columns: for each column of ``X``, by name (of an array, by number): its dimension (``space.real``,
         ``space.integer``, ``space.categorical`` or a list of choices), or None to leave the column out; or one
         dimension for all columns. Write ranges and choices down without looking at the rows. Numbers outside of a range
-        count as its ends. Missing values and other categories have features of their own.
+        count as its ends. Missing values and other categories have features of their own. Text that is no number, such
+        as "1,234", counts as missing, unless the dimension says how it spells numbers:
+        ``space.real(0, 1e6, thousands=",", unit="$")``. Read such a column as text, or the reader may take "1.234" for
+        a fraction.
       classes: all labels, text or numbers. Rows with other labels do not train. ``predict_proba`` and ``classes_`` have
         them in sorted order.
       epsilon: the budget, for the settings and the model, with ``delta``.
@@ -195,10 +209,36 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
           ledger.LedgerError: the budget does not suffice, or the name was used before.
         """
         run, classes = self._begin_fit(), _check_classes(self.classes)
-        numbers = _columns.category_numbers(classes, _read_targets(self, y))
+        numbers = cells.category_numbers(classes, _read_targets(self, y))
         self._tune(run, X, np.maximum(numbers, -1), len(classes))
         self.classes_ = np.asarray(classes)
         return self
+
+    def check(self, X: Rows, y: Targets) -> not_private.NotPrivateCheck:
+        """NOT PRIVATE: count the labels and cells that ``fit`` would leave out, clip or not read. Needs no ``fit``.
+
+        For the owner of the rows alone. Spends nothing and writes nothing; ``fit`` does not call it. A range or a list
+        that you mend after looking at protected rows is no longer public: check public rows.
+
+        >>> import pandas
+        >>> from jaxdpbo import space
+        >>> from jaxdpbo.integrations.sklearn import PrivateClassifier
+        >>> columns = {"age": space.real(0, 120)}
+        >>> model = PrivateClassifier(columns, classes=("no", "yes"), epsilon=2, delta=1e-5)
+        >>> found = model.check(pandas.DataFrame({"age": [31, 540]}), ["yes", "Yes"])
+        >>> print(*(finding[:3] for finding in found.findings), sep="; ")
+        ('labels', "none of the listed ('no', 'yes')", 1); ("column 'age'", 'above 120.0', 1)
+
+        Args:
+          X: see ``fit``.
+          y: see ``fit``.
+
+        Raises:
+          ValueError: see ``fit``.
+          TypeError: see ``fit``.
+        """
+        classes = Categorical(tuple(_check_classes(self.classes)))
+        return self._check(X, _read_targets(self, y), classes, "labels")
 
     def predict(self, X: Rows) -> np.ndarray:
         """The most probable class of each row, ``(n,)``."""
@@ -213,7 +253,7 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
     def score(self, X: Rows, y: Targets, sample_weight: ArrayLike | None = None) -> float:
         """The share of right predictions. NOT PRIVATE for protected rows. Labels are read as ``fit`` reads them."""
         indices, weights = self._indices(X), cast(Any, sample_weight)
-        numbers = _columns.category_numbers(self.classes_.tolist(), _read_targets(self, y))
+        numbers = cells.category_numbers(self.classes_.tolist(), _read_targets(self, y))
         return float(np.average(numbers == indices, weights=weights))
 
     def predict_proba(self, X: Rows) -> np.ndarray:
@@ -243,8 +283,8 @@ class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
 
     Args:
       columns: see ``PrivateClassifier``.
-      target_range: ``(low, high)``, chosen without the data. Targets outside count as its ends. Rows without a target
-        do not train.
+      target_range: ``(low, high)``, chosen without the data; or ``space.real(low, high, decimal=",", ...)``, which also
+        says how text spells the targets. Targets outside count as its ends. Rows without a target do not train.
       epsilon: the budget, for the settings and the model, with ``delta``.
       delta: in (0, 1), far below 1 over the number of rows.
       settings: see ``PrivateClassifier``.
@@ -270,7 +310,7 @@ class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
         self,
         columns: Columns,
         *,
-        target_range: ArrayLike,
+        target_range: ArrayLike | Real | Integer,
         epsilon: float,
         delta: float,
         settings: Sequence[dict[str, Any]] | None = None,
@@ -295,18 +335,41 @@ class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
           X: a data frame, or an array ``(n, d)``.
           y: a number for each row.
         """
-        run, (low, high) = self._begin_fit(), checks.interval("target_range", self.target_range)
-        targets = _columns.real_numbers(_read_targets(self, y))
+        run, (low, high, text) = self._begin_fit(), _check_target_range(self.target_range)
+        targets = cells.real_numbers(_read_targets(self, y), text)
         with np.errstate(all="ignore"):  # as ``_columns`` does
             scaled = (np.clip((targets - low) / (high - low), 0.0, 1.0) - TARGET_OFFSET).astype(np.float32)
         self._tune(run, X, scaled, 0)
         self.target_range_ = low, high
         return self
 
+    def check(self, X: Rows, y: Targets) -> not_private.NotPrivateCheck:
+        """NOT PRIVATE: count the targets and cells that ``fit`` would leave out, clip or not read.
+
+        See ``PrivateClassifier.check``.
+
+        Args:
+          X: see ``fit``.
+          y: see ``fit``.
+        """
+        low, high, text = _check_target_range(self.target_range)
+        return self._check(X, _read_targets(self, y), Real(low, high, log=False, text=text), "targets")
+
     def predict(self, X: Rows) -> np.ndarray:
         """The prediction for each row, ``(n,)``, inside the range of targets."""
         scores, (low, high) = self._scores(X), self.target_range_
         return low + (high - low) * np.clip(TARGET_OFFSET + scores[:, 0], 0.0, 1.0)
+
+    def score(self, X: Rows, y: Targets, sample_weight: ArrayLike | None = None) -> float:
+        """The coefficient of determination, R2. NOT PRIVATE for protected rows. Targets are read as ``fit`` reads them.
+
+        Rows without a target do not count.
+        """
+        predicted = self.predict(X)  # first: an estimator without a fit says so
+        targets = cells.real_numbers(_read_targets(self, y), _check_target_range(self.target_range)[2])
+        known = np.isfinite(targets)
+        weights = None if sample_weight is None else np.asarray(sample_weight)[known]
+        return float(r2_score(targets[known], predicted[known], sample_weight=weights))
 
 
 def _few_rows_note(rows: int) -> str:
@@ -328,8 +391,17 @@ def _check_classes(classes: Any) -> list[Any]:
     label_types = {next((kind for kind in kinds if isinstance(label, kinds[kind])), float) for label in labels}
     if len(labels) < 2 or len(label_types) > 1 or any(np.ndim(label) for label in labels):
         raise ValueError(f"classes must be two labels or more, all text or all numbers, got {labels!r}")
-    _columns.check_choices("classes", labels)
+    cells.check_choices("classes", labels)
     return np.unique(np.asarray(labels)).tolist()
+
+
+def _check_target_range(target_range: Any) -> tuple[float, float, NumberText | None]:
+    """The ends of the range of targets, and how text spells them."""
+    if not isinstance(target_range, (Real, Integer)):
+        return *checks.interval("target_range", target_range), None
+    if target_range.log:
+        raise ValueError(f"target_range must be without log, got {target_range}: give y as its logarithm")
+    return float(target_range.low), float(target_range.high), target_range.text
 
 
 def _read_targets(estimator: Any, y: Targets) -> Any:

@@ -1,0 +1,117 @@
+"""Cells of tables, each read as a number or as text: one reading for training, scoring, tables and ``check``.
+
+No cell raises, and none decides how another is read: a table reader turns a whole column into text for one cell, so
+text that spells a number or a Boolean equals it, and spaces at its ends do not count.
+"""
+
+import functools
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxdpbo import silence, user_values
+from jaxdpbo.space import NumberText
+
+BOOLEAN_TEXT = dict.fromkeys(("True", "TRUE", "true"), 1.0) | dict.fromkeys(("False", "FALSE", "false"), 0.0)
+MISSING = None  # the code of a value that is missing; other codes are text and floats
+UNLISTED, ABSENT = -1, -2  # in place of a category's position: of another value, and of a missing one
+NUMBERS = "biuf"  # kinds of NumPy's dtypes
+SPELLINGS = {" ": " \u00a0\u202f", "'": "'\u2019"}  # of a mark between thousands: the spaces and apostrophes in print
+MINUS = "\u2212"  # of print
+SIGN = f"[-+{MINUS}]?"
+
+
+def category_numbers(choices: Sequence[Any], column: Any) -> np.ndarray:
+    """The position of each value in ``choices``: ``(n,)``, -1 for others, -2 for missing values.
+
+    Fractions are compared in float32.
+    """
+    table = {_code(choice): number for number, choice in enumerate(choices)}
+    table[MISSING] = ABSENT
+    with silence.silence():
+        return np.array([table.get(_code(value), UNLISTED) for value in column], np.int32)
+
+
+def real_numbers(column: Any, text: NumberText | None = None) -> np.ndarray:
+    """Convert each value to a float64 number: ``(n,)``, NaN for values that are not numbers.
+
+    Args:
+      column: values ``(n,)``.
+      text: how text spells numbers; None for Python's own spelling.
+    """
+    with silence.silence():
+        if isinstance(column, np.ndarray) and column.dtype.kind in NUMBERS:
+            return column.astype(float)
+        codes = (_number_or_text(value, text) for value in column)
+        return np.array([code if isinstance(code, float) else np.nan for code in codes], float)
+
+
+def are_missing(column: Any) -> np.ndarray:
+    """True where a cell holds nothing, ``(n,)``: NaN, None, a blank text, and objects that are no text or number."""
+    with silence.silence():
+        if isinstance(column, np.ndarray) and column.dtype.kind in NUMBERS:
+            return np.isnan(column) if column.dtype.kind == "f" else np.zeros(column.shape, bool)
+        return np.array([_number_or_text(value, None) is MISSING for value in column], bool)
+
+
+def check_choices(name: str, choices: Sequence[Any]) -> None:
+    """Raise ValueError if two choices have the same code, such as 1 and "1", or if one means a missing value."""
+    codes = [_code(choice) for choice in choices]
+    if len(set(codes)) < len(codes) or MISSING in codes:
+        raise ValueError(
+            f'{name} must hold choices that differ, none missing: 1, "1", "1.0" and True are the same, '
+            f"got {tuple(choices)!r}"
+        )
+
+
+def _code(value: Any) -> str | float | None:
+    """A number or text, to compare: fractions in float32, since a column may have that dtype."""
+    code = _number_or_text(value, None)
+    if isinstance(code, float) and math.isfinite(code) and not code.is_integer():
+        return float(np.float32(code))
+    return code
+
+
+def _number_or_text(value: Any, spelling: NumberText | None) -> str | float | None:
+    """A number as a float, and text without spaces at its ends, bytes in UTF-8 too; ``MISSING`` for everything else."""
+    if issubclass(type(value), bytes):  # as SciPy reads ARFF files
+        value = bytes.decode(value, errors="replace")
+    if issubclass(type(value), str):  # neither this nor str.strip calls a method of a user's object
+        text = str.strip(value)
+        if text in BOOLEAN_TEXT:
+            return BOOLEAN_TEXT[text]
+        number = _spelled_number(text, spelling)
+        if number is None:
+            return text or MISSING
+    else:
+        number = float(user_values.to_numbers([value], (1,))[0])
+    return MISSING if math.isnan(number) else number
+
+
+def _spelled_number(text: str, spelling: NumberText | None) -> float | None:
+    """The number that a text spells; None for other text."""
+    if spelling is None:
+        try:
+            return float(text)
+        except ValueError:
+            return None
+    found = _pattern(spelling).fullmatch(text)
+    if found is None or len(sign := found["before"] + found["after"]) > 1:
+        return None
+    whole = "".join(filter(str.isdigit, found["whole"] or "0"))
+    magnitude = float(f"{whole}.{found['fraction'] or '0'}{found['power'] or ''}")
+    return -magnitude if sign in ("-", MINUS) else magnitude
+
+
+@functools.lru_cache(maxsize=64)
+def _pattern(spelling: NumberText) -> re.Pattern[str]:
+    """What a number looks like: strict, since "12.5" without a group of three digits is no 125."""
+    unit = rf"\s*(?:{re.escape(spelling.unit)})?\s*"
+    mark = f"[{re.escape(SPELLINGS.get(spelling.thousands, spelling.thousands))}]"
+    grouped = f"[0-9]{{1,3}}(?:{mark}[0-9]{{2,3}})*{mark}[0-9]{{3}}|" if spelling.thousands else ""  # lakh: two digits
+    number = f"(?P<whole>{grouped}[0-9]+)?(?:{re.escape(spelling.decimal)}(?P<fraction>[0-9]+)?)?"
+    signs = f"(?P<before>{SIGN}){unit}(?P<after>{SIGN})"
+    return re.compile(f"{signs}(?=[^0-9]?[0-9]){number}(?P<power>[eE][-+]?[0-9]+)?{unit}")

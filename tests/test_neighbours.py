@@ -21,11 +21,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas
 import pytest
-from neighbour_cases import CSV_POINTS, POINTS, USUAL, WITHOUT, Point, entry_points
+from neighbour_cases import CSV_POINTS, POINTS, USUAL, WITHOUT, Point, entry_points, told
 from odd_records import CELLS, SECRET, ZOO, Odd
 
-from jaxdpbo import drivers, silence, user_values
+from jaxdpbo import drivers, notes, silence, user_values
 
 PATTERNS: dict[str, Callable[[int], set[int]]] = {
     "one": lambda count: {count // 2},
@@ -205,6 +206,18 @@ def typed(records):
     return np.asarray(records).dtype.itemsize
 
 
+def notes_a_dtype(records):
+    return [notes.Note("few-rows", f"the column is of {pandas.Series(records).dtype}")]
+
+
+def notes_how_many_are_nan(kind):
+    def enter(records):
+        count = int(np.sum(np.isnan([record if isinstance(record, float) else np.nan for record in records])))
+        return told((notes.Note(kind, f"{count} losses are NaN"),))
+
+    return enter
+
+
 @pytest.mark.parametrize(
     ("plant", "seen"),
     [
@@ -219,6 +232,10 @@ def typed(records):
         (lambda records: np.asarray([record for record in records if isinstance(record, float)]), "kinds"),
         (lambda records: np.float32(1) if None in records else np.float64(1), "kinds"),
         (lambda records: str(sum(isinstance(record, str) for record in records)), "kinds"),
+        (notes_a_dtype, "kinds"),
+        (notes_how_many_are_nan("few-users"), "kinds"),
+        (notes_how_many_are_nan("path-like-noise"), "does not count as"),
+        (notes_how_many_are_nan("a new kind"), "kinds"),
         (writes, "files"),
         (compiles, "programs"),
         (lambda records: [0.0 if isinstance(r, str) else 1.0 for r in records], "does not count as"),

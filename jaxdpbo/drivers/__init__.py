@@ -16,12 +16,14 @@ from jaxdpbo.drivers.result import Diagnostics, ObjectiveError, Run, RunInterrup
 from jaxdpbo.drivers.scan import run_scan
 from jaxdpbo.drivers.seed_sweep import Sweep, distribute, sweep
 from jaxdpbo.guarantee.recording import Recording
+from jaxdpbo.notes import Note
 
 __all__ = [
     "BudgetExhausted",
     "Diagnostics",
     "Evaluation",
     "Execution",
+    "Note",
     "ObjectiveError",
     "Preview",
     "PrivateObjective",

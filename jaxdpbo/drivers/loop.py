@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxdpbo import notes as _notes
 from jaxdpbo import separable, silence
 from jaxdpbo.drivers import (
     compiled_steps,
@@ -190,7 +191,7 @@ def _run_on_record(
     record = recorded_run.begin_record(recording, algorithm, config, guarantee, before.state.public, subject)
     stored = recorded_run.load_release(record, like)
     if stored is not None:
-        return _finish(setup, guarantee, stored, note=record.note)
+        return _finish(setup, guarantee, stored, notes=record.notes)
     _check_recorded(recording, record, before.state.public.budget)
     for t in _steps(setup, before):
         ask_key, tell_key = compiled_steps.step_keys(setup.loop_key, t)
@@ -223,7 +224,7 @@ def _run_on_record(
     recorded_run.note_step(record, "the release")
     released = compiled_steps.release(algorithm, setup.release_key, config, before.state)
     released = recorded_run.record_release(record.recording, record.charge, released)
-    return _finish(setup, guarantee, released, before, info, record.note)
+    return _finish(setup, guarantee, released, before, info, record.notes)
 
 
 def _replay_step(before: result.Snapshot, public: Any) -> result.Snapshot:
@@ -272,11 +273,11 @@ def _finish(
     released: Any,
     end: result.Snapshot | None = None,
     info: Any = None,
-    note: str = "",
+    notes: _notes.Notes = (),
 ) -> result.Run:
     """Build the ``Run``. A release read from the record has no ``end``, so it has no diagnostics."""
     diagnostics = result.Diagnostics(end.state, end.memory, info) if setup.diagnostics and end is not None else None
-    return result.Run(result.name_params(result.to_numpy(released), setup.config), guarantee, diagnostics, note)
+    return result.Run(result.name_params(result.to_numpy(released), setup.config), guarantee, diagnostics, notes)
 
 
 def _steps(setup: _Setup, before: result.Snapshot) -> Iterable[int]:

@@ -6,13 +6,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jaxdpbo import checks, separable, user_values
+from jaxdpbo import checks, notes, separable, user_values
 from jaxdpbo import space as spaces
 from jaxdpbo.drivers import methods, progress, public_search, result, separability, sharding
 from jaxdpbo.drivers.execution import AUTO, Execution, check_execution, set_options
 from jaxdpbo.drivers.loop import loop_prepared, options_for
 from jaxdpbo.drivers.methods import Search
-from jaxdpbo.drivers.previews import few_users_note, path_note
+from jaxdpbo.drivers.previews import path_notes
 from jaxdpbo.drivers.scan import scan_prepared
 from jaxdpbo.guarantee import budget_calibration, guarantees, recording
 from jaxdpbo.guarantee.recording import Recording
@@ -88,8 +88,8 @@ def minimize(
 
     Returns:
       ``Run(release, guarantee)``. ``release.point (d,)`` is the answer in NumPy float64, and ``release.params`` its
-      parameters in a ``Space``. ``method`` names the method and the reason for the choice. ``note`` warns of too few
-      users, and if the released path is no different from noise, see ``previews.path_note``.
+      parameters in a ``Space``. ``method`` names the method and the reason for the choice. ``notes`` warn of too few
+      users, and if the released path is no different from noise, see ``previews.path_notes``.
 
     Raises:
       ValueError: an argument is out of range or has a wrong shape; names the argument.
@@ -129,11 +129,10 @@ def minimize(
         plan = public_search.propose(plan, prepared.objective, public, **how)
     finished = _run_plan(plan, prepared, ledger, run)
     guarantee = replace(finished.guarantee, summary_delta=budget.summary_delta)
-    notes = [finished.note, few_users_note(count, plan.guarantee)]
+    said = finished.notes + notes.few_users(count, private=plan.guarantee.notion != "none")
     if plan.descent is not None:
-        notes.append(path_note(plan.search_release(finished.release).path, plan.descent))
-    note, method = "; ".join(filter(None, notes)), f"{plan.method}: {plan.reason}"
-    return finished._replace(guarantee=guarantee, note=note, method=method)
+        said += path_notes(plan.search_release(finished.release).path, plan.descent)
+    return finished._replace(guarantee=guarantee, notes=notes.show(said), method=f"{plan.method}: {plan.reason}")
 
 
 def _check_tracing(run: Execution) -> None:

@@ -1,7 +1,7 @@
 """Predict the noise of ``minimize`` before you spend a budget.
 
 Everything here is computed from public numbers or from a release; nothing reads the users' losses. NaN losses, a
-refusal of all users and a flat loss are facts about the users' records, so no result may report these. ``path_note``
+refusal of all users and a flat loss are facts about the users' records, so no result may report these. ``path_notes``
 compares the released path with pure noise: everybody who sees the release can do the same.
 """
 
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo import checks, rounding, sensitivity
+from jaxdpbo import checks, notes, rounding, sensitivity
 from jaxdpbo.accounting import regret
 from jaxdpbo.algorithms import dp_gibo, private_estimate, private_evaluations
 from jaxdpbo.drivers import methods
@@ -22,15 +22,10 @@ from jaxdpbo.noise import choice, clipping, private_mean
 from jaxdpbo.space import Space
 from jaxdpbo.types import ArrayLike, Bounds
 
-FEW_USERS = 500  # with fewer, an epsilon of 1 leaves a choice among settings little better than a guess
 PERCENT = 0.01  # the regret of ``users_for_percent``
 TARGET = 0.25  # of noise over the largest gradient: a rule of thumb for ``users_needed``, not a theorem
 SUMMED = 1000  # steps in an exact sum; an integral covers the others
 ACCUMULATED = 0.1  # initial sum of squares of ``optax.adagrad``
-NO_DIFFERENT = (
-    "the released path is no different from noise alone: a flat loss, losses that are not finite, a start at a "
-    "minimum, or too few users for the budget (jaxdpbo.preview shows the noise before you spend a budget)"
-)
 
 
 class Preview(NamedTuple):
@@ -93,8 +88,8 @@ class Preview(NamedTuple):
             f"{percent(self.regret_limit, rounding.shorten_down)} % of the loss range"
             + (f"; 1 % takes {self.users_for_percent:,} users at least." if self.users_for_percent > 1 else ".")
         )
-        if few := few_users_note(self.users, self.guarantee):
-            sentences.append(f"{few}.")
+        for note in notes.few_users(self.users, private=self.guarantee.notion != "none"):
+            sentences.append(f"{note.text}.")
         if not self.helpful:
             sentences.append("NOT HELPFUL: expect little more than a random point.")
         if self.users < self.users_needed:
@@ -225,18 +220,8 @@ def percent(share: float, write: Callable[[float, int], str] = rounding.shorten_
     return write(float(f"{100 * share:.12g}"), 2)
 
 
-def few_users_note(users: int, guarantee: guarantees.Guarantee) -> str:
-    """The warning that so few users make an answer little better than a guess, with what would be better; or ""."""
-    if users >= FEW_USERS or guarantee.notion == "none":
-        return ""
-    return (
-        f"{users} users are fewer than {FEW_USERS}: unless the budget is large, expect an answer near a guess; collect "
-        "more users, measure the loss on more of your records, or keep the default parameters, which cost nothing"
-    )
-
-
-def path_note(path: ArrayLike, config: dp_gibo.Config) -> str:
-    """The warning that a released path is no different from noise alone, or "" if the path differs.
+def path_notes(path: ArrayLike, config: dp_gibo.Config) -> notes.Notes:
+    """The note that a released path is no different from noise alone; none if the path differs.
 
     Formal guarantee: the note spends no budget. The note is a function of the release and of public numbers.
 
@@ -257,4 +242,4 @@ def path_note(path: ArrayLike, config: dp_gibo.Config) -> str:
         sum_of_squares, total = sum_of_squares + squares, total + float(np.sum(squares))
     variance, freedom = step_deviation(config) ** 2, moved.size
     quantile = freedom * (1 - 2 / (9 * freedom) + 3.09 * math.sqrt(2 / (9 * freedom))) ** 3
-    return NO_DIFFERENT if total <= quantile * variance else ""
+    return notes.path_like_noise() if total <= quantile * variance else ()

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo import arrays, checks, silence
+from jaxdpbo import arrays, checks, notes, silence
 from jaxdpbo.algorithms import private_evaluations
 from jaxdpbo.drivers import recorded_run, separability, sharding, user_losses
 from jaxdpbo.drivers.execution import Execution, check_execution
@@ -95,8 +95,7 @@ class PrivateObjective:
     Attributes:
       deviation: the standard deviation of the noise of a value.
       guarantee: the guarantee of all evaluations together.
-      note: how many evaluations come from the ledger and who charged them, and if the loss could not be compared; ""
-        otherwise.
+      notes: how many evaluations come from the ledger and who charged them, and if the loss could not be compared.
     """
 
     @silence.debug_checks_off()
@@ -181,7 +180,7 @@ class PrivateObjective:
         self._process, self._lock, self._in_flight, self._record = os.getpid(), threading.Lock(), 0, _Record()
         self._refusal: Exception | None = None
         self._charged: ledgers.Charge | None = None
-        self.note = ""
+        self.notes: notes.Notes = ()
         if self._recording is not None:
             design_text = () if design is None else (json.dumps([_to_json(point) for point in design]),)
             self._pay(self._recording, recorded_run.make_subject(loss, data, self._users), *design_text)
@@ -300,8 +299,9 @@ class PrivateObjective:
         charged = recordings.charge_run(recording, what, self.guarantee, *public, *design_text, parts=schema)
         self._charged, self._loss = charged, subject.loss
         self._read(charged)
-        origin = recordings.describe_origin(charged, self._record.charged, "evaluation")
-        self.note = subject.add_limits(origin)
+        count = self._record.charged
+        origin = notes.resumed(charged.run, charged.who, charged.when, count, "evaluation")
+        self.notes = notes.show(subject.add_limits(origin))
 
     def _note(self, line: Callable[[], dict[str, Any]], point: Any = None) -> None:
         """Write a public line to the ledger, before the caller acts on it; raise what ``line()`` raises.
@@ -370,8 +370,9 @@ class PrivateObjective:
         return self._record.spent
 
     def __repr__(self) -> str:
-        """Show the guarantee and the counts, but no data."""
-        return f"PrivateObjective({self.guarantee.claim}; {self.remaining} of {self._evaluations} evaluations left)"
+        """Show the guarantee, the counts and the notes, but no data."""
+        counts = f"{self.remaining} of {self._evaluations} evaluations left"
+        return "; ".join([f"PrivateObjective({self.guarantee.claim}", counts, *notes.lines(self.notes)]) + ")"
 
     def __reduce__(self) -> Any:
         """Refuse to pickle."""

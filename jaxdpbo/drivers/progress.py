@@ -1,23 +1,14 @@
 """Progress on a terminal: a bar of steps, and a line while a compiled search runs. Neither shows data."""
 
 import contextlib
-import sys
 import threading
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 
-from jaxdpbo import checks
+from jaxdpbo import checks, terminal
 
 AUTO = "auto"
 PAUSE = 2.0  # seconds before the line
-
-
-def on_terminal() -> bool:
-    """True if standard error is a terminal."""
-    try:
-        return bool(cast(Any, sys.stderr).isatty())
-    except Exception:  # None, closed, or of another type than a file
-        return False
 
 
 def bar(progress: bool | str) -> Any:
@@ -28,7 +19,7 @@ def bar(progress: bool | str) -> Any:
     """
     if progress == AUTO:
         with contextlib.suppress(ImportError):
-            return checks.extra("tqdm", "progress", "progress=True").tqdm if on_terminal() else None
+            return checks.extra("tqdm", "progress", "progress=True").tqdm if terminal.is_there() else None
         return None
     return checks.extra("tqdm", "progress", "progress=True").tqdm if progress else None
 
@@ -39,19 +30,14 @@ def waiting(progress: bool | str, text: str) -> Iterator[None]:
 
     A terminal that fails never ends the body.
     """
-    if not progress or not on_terminal():
+    if not progress or not terminal.is_there():
         yield
         return
-    stream, visible = sys.stderr, threading.Event()
-
-    def write(line: str) -> None:
-        with contextlib.suppress(Exception):
-            stream.write(line)
-            stream.flush()
+    visible = threading.Event()
 
     def show() -> None:
         visible.set()
-        write(f"jaxdpbo: {text} ...")
+        terminal.write(f"jaxdpbo: {text} ...")
 
     timer = threading.Timer(PAUSE, show)
     timer.daemon = True
@@ -62,4 +48,4 @@ def waiting(progress: bool | str, text: str) -> Iterator[None]:
         timer.cancel()
         timer.join()
         if visible.is_set():
-            write("\r\033[K")
+            terminal.write("\r\033[K")

@@ -2,7 +2,6 @@
 
 import base64
 import math
-import re
 from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
@@ -226,26 +225,6 @@ def _level_for(path: str | Path, guarantee: guarantees.Guarantee) -> tuple[str, 
         if notion == "gdp" and math.isfinite(2 * levels["dp"]):
             return notion, max(accounting.bounded_range_mu(2 * levels["dp"]), guarantees.LEAST)
     return guarantee.notion, guarantee.level
-
-
-def release_note(charge: ledger_file.Charge) -> str:
-    """The note on a release that comes from the ledger: another team may have chosen the same name."""
-    return f"this is the release of {_describe_run(charge)}; nothing was charged"
-
-
-def describe_origin(charge: ledger_file.Charge, count: int, noun: str) -> str:
-    """The note on steps or evaluations that come from the ledger; "" for none."""
-    comes = f"{noun} comes" if count == 1 else f"{noun}s come"
-    return f"{count} {comes} from {_describe_run(charge)}" if count else ""
-
-
-def _describe_run(charge: ledger_file.Charge) -> str:
-    return f"run {charge.run!r}, which {charge.who} charged on {charge.when[:10]}"
-
-
-def hide_accounts(note: str) -> str:
-    """The note without the accounts that charged. An account may hold any text: rather hide too much."""
-    return re.sub(r", which .* charged on ", ", charged on ", note, flags=re.DOTALL)
 
 
 def charge_once(

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo import files, types
+from jaxdpbo import notes as _notes
 from jaxdpbo.drivers import compiled_steps, result, table_scan
 from jaxdpbo.ledger import ledger_file
 from jaxdpbo.report import records as reports
@@ -46,6 +47,15 @@ class SiloRun(NamedTuple):
     attempts: int
     agreement: Agreement
 
+    @property
+    def notes(self) -> _notes.Notes:
+        """Of few users, see ``jaxdpbo.notes``."""
+        return _notes.few_users(self.agreement.config.users, private=True)
+
+    def __repr__(self) -> str:
+        """Show the guarantees, the notes and the release."""
+        return "\n".join([*map(str, self.guarantees), *_notes.lines(self.notes), f"release: {self.release}"])
+
     def report(self, path: str | Path | None = None) -> reports.Report:
         """Make the record of this run, to sign; with a ``path`` that ends in ".html", also write the page and its JSON.
 
@@ -64,7 +74,9 @@ class SiloRun(NamedTuple):
             "against the server and no silo": server.claim,
             "if all masks are broken": broken.claim,
         }
-        made = reports.report("the answer of a search among silos", (colluding,), release=self.release, details=details)
+        made = reports.report(
+            "the answer of a search among silos", (colluding,), release=self.release, details=details, notes=self.notes
+        )
         return made if path is None else made.save(path)
 
 

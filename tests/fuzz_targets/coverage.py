@@ -124,7 +124,7 @@ EXEMPT: dict[str, dict[str, str]] = {
             "expect_same_loss"
         ),
         "drivers.methods": "sobol levels add_estimate has_private_range",
-        "drivers.previews": "step_deviation few_users_note percent",
+        "drivers.previews": "step_deviation percent",
         "drivers.public_search": "propose",
         "drivers.proposals": "propose",
         "drivers.result": (
@@ -146,8 +146,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         ),
         "ledger.ledger_file": "charge_all expect_charge find_charge mark_warning read_identity read_id",
         "guarantee.recording": (
-            "charge_once charge_together expect_first expect_run to_text notion is_released store_cost describe_origin "
-            "hide_accounts release_note"
+            "charge_once charge_together expect_first expect_run to_text notion is_released store_cost "
         ),
         "noise.keys": "refuse_trace is_secret_kind generator",
         "ledger.fingerprints": "version",
@@ -231,7 +230,16 @@ EXEMPT: dict[str, dict[str, str]] = {
         "report.records": "report ledger_report describe_epsilons detections_in_twenty",
         "ledger.ledger_file": "spends_table",
     },
-    "shows what a terminal takes: tests/test_drivers.py": {"drivers.progress": "on_terminal bar waiting"},
+    "shows what a terminal takes: tests/test_drivers.py": {
+        "drivers.progress": "bar waiting",
+        "terminal": "is_there write",
+    },
+    "writes sentences: tests/test_notes.py": {
+        "notes": (
+            "show lines hide_accounts few_users few_rows one_fit loss_without_code from_ledger resumed not_compared "
+            "path_like_noise epsilon_reached error_not_reached"
+        ),
+    },
     "draws what a result holds: tests/test_plotting.py": {
         "plotting": "plot_path plot_front plot_trade_off plot_audit plot_previews plot_budget"
     },

@@ -18,13 +18,14 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from jaxdpbo import report as reports
-from jaxdpbo import silence
-from jaxdpbo.drivers import Execution, ObjectiveError, progress
+from jaxdpbo import silence, terminal
+from jaxdpbo.drivers import Execution, ObjectiveError
 from jaxdpbo.drivers.private_objective import BudgetExhausted, PrivateObjective
 from jaxdpbo.guarantee.guarantees import Guarantee
 from jaxdpbo.guarantee.recording import Recording
 from jaxdpbo.integrations.optuna import coordinates, rehearsal
 from jaxdpbo.integrations.optuna.samplers import DEVIATION, noise_deviation, observation_posterior
+from jaxdpbo.notes import Notes
 from jaxdpbo.types import ArrayLike, Data
 
 GUARANTEE = "jaxdpbo:guarantee"  # attribute of a trial: the guarantee of all values of its budget together
@@ -74,7 +75,7 @@ class PrivateStudy:
       study: the Optuna study.
       guarantee: the guarantee of all values together.
       deviation: the standard deviation of the noise of a value.
-      note: see ``PrivateObjective``.
+      notes: see ``PrivateObjective``.
     """
 
     def __init__(self, study: Study, suggest: Suggest, losses: Losses, data: Data, options: dict[str, Any]):
@@ -85,7 +86,7 @@ class PrivateStudy:
         self._private = PrivateObjective(_TrialLosses(losses), data, **options)
         self.guarantee: Guarantee = self._private.guarantee
         self.deviation: float = self._private.deviation
-        self.note: str = self._private.note
+        self.notes: Notes = self._private.notes
 
     @property
     def remaining(self) -> int:
@@ -143,7 +144,7 @@ class PrivateStudy:
         On a terminal ``show_progress_bar`` is True by default. ``n_jobs`` threads share the evaluations. For processes,
         give each of them the same storage and the same ``ledger`` of ``private_study``.
         """
-        options.setdefault("show_progress_bar", progress.on_terminal())
+        options.setdefault("show_progress_bar", terminal.is_there())
         left = self.remaining if n_trials is None else min(n_trials, self.remaining)
         with warnings.catch_warnings():
             if n_jobs != 1:  # threads share the filters: restoring them in a thread would show another's warnings
@@ -171,7 +172,9 @@ class PrivateStudy:
                 best = self.best()
                 details |= {"best setting": best.params, "its posterior mean": best.value}
         release = [(json.dumps(evaluation.point, default=_to_plain), evaluation.value) for evaluation in spent]
-        record = reports.report("the values of a private study", (self.guarantee,), release=release, details=details)
+        record = reports.report(
+            "the values of a private study", (self.guarantee,), release=release, details=details, notes=self.notes
+        )
         return record if path is None else record.save(path)
 
     def _repr_html_(self) -> str:

@@ -11,9 +11,8 @@ from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
-from jaxdpbo import checks
+from jaxdpbo import checks, notes
 from jaxdpbo.drivers import Execution
-from jaxdpbo.drivers.previews import FEW_USERS
 from jaxdpbo.guarantee.recording import Recording
 from jaxdpbo.integrations.sklearn import columns as _columns
 from jaxdpbo.integrations.sklearn import layered_training, losses
@@ -39,7 +38,7 @@ class _PrivateModel(PrivateEstimator):
     """Base class of ``PrivateClassifier`` and ``PrivateRegressor``."""
 
     _released = ("model_",)
-    _described = ("setting_", "error_", "error_deviation_", "note_", "encoding_", "classes_", "target_range_")
+    _described = ("setting_", "error_", "error_deviation_", "encoding_", "classes_", "target_range_")
     columns: Any
     epsilon: float
     delta: float
@@ -73,7 +72,8 @@ class _PrivateModel(PrivateEstimator):
         self.setting_, self.error_ = result.setting, result.error
         self._keep_guarantee(result.guarantees[0], READ_RAW, SEVERAL_ROWS)
         self.public_ = {"users": len(labels), "settings": deepcopy(settings)}
-        self.error_deviation_, self.note_ = result.error_deviation, self._join_notes(_few_rows_note(len(labels)))
+        self.error_deviation_ = result.error_deviation
+        self._keep_notes(notes.few_rows(len(labels)))
 
     def _scores(self, X: Any) -> np.ndarray:
         """The scores ``(n, k)`` of the rows."""
@@ -152,7 +152,8 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
       error_: the share of wrong predictions on the rows held out, noised; the least of several, so a little below the
         error on new rows. A row with another label counts as wrong.
       error_deviation_: the standard deviation of the noise of each of these errors.
-      note_: a warning if the rows are few, and without a ledger, that the guarantee counts one fit; otherwise "".
+      notes_: sentences about public facts: of few rows, and without a ledger, that the guarantee counts one fit; see
+        ``jaxdpbo.notes``.
       model_: the layers, each ``(weights, bias)``.
       report_: the record of the model, to sign, see ``report.Report``.
       encoding_: the public dimensions of the columns.
@@ -258,7 +259,7 @@ class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
       error_: the mean squared error on the rows held out, over the square of the width of the range, noised. A row
         without a target counts as 0.5.
       error_deviation_: see ``PrivateClassifier``.
-      note_: see ``PrivateClassifier``.
+      notes_: see ``PrivateClassifier``.
       model_: the layers, each ``(weights, bias)``.
       report_: the record of the model, to sign, see ``report.Report``.
       encoding_: the public dimensions of the columns.
@@ -307,16 +308,6 @@ class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
         """The prediction for each row, ``(n,)``, inside the range of targets."""
         scores, (low, high) = self._scores(X), self.target_range_
         return low + (high - low) * np.clip(TARGET_OFFSET + scores[:, 0], 0.0, 1.0)
-
-
-def _few_rows_note(rows: int) -> str:
-    """A warning by the public number of rows, or ""."""
-    if rows >= FEW_USERS:
-        return ""
-    return (
-        f"{rows} rows are fewer than {FEW_USERS}: unless the budget is large, the model may predict no better than a "
-        "constant; compare error_ with the error of a constant, and collect more rows"
-    )
 
 
 def _check_classes(classes: Any) -> list[Any]:

@@ -1,0 +1,20 @@
+"""Write lines to a terminal, and to nothing else: a file or a pipe gets the output of your program alone."""
+
+import contextlib
+import sys
+from typing import Any, cast
+
+
+def is_there() -> bool:
+    """True if standard error is a terminal."""
+    try:
+        return bool(cast(Any, sys.stderr).isatty())
+    except Exception:  # None, closed, or of another type than a file
+        return False
+
+
+def write(text: str) -> None:
+    """Write to standard error. A terminal that fails never ends a run."""
+    with contextlib.suppress(Exception):
+        sys.stderr.write(text)
+        sys.stderr.flush()

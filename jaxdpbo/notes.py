@@ -28,6 +28,11 @@ SOURCES = {
     "resumed": LEDGER,
     "not-compared": LEDGER,
     "path-like-noise": RELEASE,
+    "values-like-noise": RELEASE,
+    "equal-points": RELEASE,
+    "best-within-noise": RELEASE,
+    "error-like-constant": RELEASE,
+    "wide-error": RELEASE,
     "epsilon-reached": RELEASE,
     "error-not-reached": RELEASE,
 }
@@ -145,6 +150,43 @@ def path_like_noise() -> Notes:
         "path-like-noise",
         "the released path is no different from noise alone: a flat loss, losses that are not finite, a start at a "
         "minimum, or too few users for the budget (jaxdpbo.preview shows the noise before you spend a budget)",
+    )
+
+
+def values_like_noise(count: int) -> Notes:
+    """Noise alone could be the difference between the best of the released values and the worst."""
+    return _note(
+        "values-like-noise",
+        f"the best of {count} released values is within noise of the worst: nothing tells their settings apart; "
+        "evaluate fewer settings, collect more users, or allow a larger budget",
+    )
+
+
+def equal_points(count: int) -> Notes:
+    """A search looked at one point alone."""
+    return _note("equal-points", f"all {count} points are equal: there was nothing to choose from")
+
+
+def best_within_noise(near: int, others: int) -> Notes:
+    """Many settings could be as good as the one named best."""
+    return _note("best-within-noise", f"{near} of {others} other settings are within noise of the best")
+
+
+def error_like_a_constant(error: float, constant: float) -> Notes:
+    """A model may predict no better than one that reads no features."""
+    return _note(
+        "error-like-constant",
+        f"an error of {error:.3g} is within noise of {constant:.3g}, the error of a constant: the model may have "
+        "learnt nothing; allow a larger epsilon, or collect more rows",
+    )
+
+
+def wide_error(deviation: float) -> Notes:
+    """The noise of an error hides how good the model is."""
+    return _note(
+        "wide-error",
+        f"the noise of the error has a standard deviation of {deviation:.2g}, so the error says little about the "
+        "model: allow a larger epsilon, or collect more rows",
     )
 
 

@@ -20,7 +20,8 @@ from jaxdpbo import Execution, arrays, dp_gibo, drivers, notes, random_search
 from jaxdpbo.accounting import requested_budget
 from jaxdpbo.checks import box, low_high
 from jaxdpbo.drivers import methods
-from jaxdpbo.drivers.previews import path_notes, step_deviation
+from jaxdpbo.drivers.previews import step_deviation
+from jaxdpbo.drivers.release_notes import path_notes
 from jaxdpbo.guarantee import budget_calibration, guarantees
 from jaxdpbo.ledger import ledger_file
 

@@ -12,7 +12,7 @@ from jaxdpbo.drivers import methods, progress, public_search, result, separabili
 from jaxdpbo.drivers.execution import AUTO, Execution, check_execution, set_options
 from jaxdpbo.drivers.loop import loop_prepared, options_for
 from jaxdpbo.drivers.methods import Search
-from jaxdpbo.drivers.previews import path_notes
+from jaxdpbo.drivers.release_notes import plan_notes
 from jaxdpbo.drivers.scan import scan_prepared
 from jaxdpbo.guarantee import budget_calibration, guarantees, recording
 from jaxdpbo.guarantee.recording import Recording
@@ -89,7 +89,7 @@ def minimize(
     Returns:
       ``Run(release, guarantee)``. ``release.point (d,)`` is the answer in NumPy float64, and ``release.params`` its
       parameters in a ``Space``. ``method`` names the method and the reason for the choice. ``notes`` warn of too few
-      users, and if the released path is no different from noise, see ``previews.path_notes``.
+      users, and if what was released is no different from noise, see ``drivers.release_notes``.
 
     Raises:
       ValueError: an argument is out of range or has a wrong shape; names the argument.
@@ -130,8 +130,7 @@ def minimize(
     finished = _run_plan(plan, prepared, ledger, run)
     guarantee = replace(finished.guarantee, summary_delta=budget.summary_delta)
     said = finished.notes + notes.few_users(count, private=plan.guarantee.notion != "none")
-    if plan.descent is not None:
-        said += path_notes(plan.search_release(finished.release).path, plan.descent)
+    said += plan_notes(plan, finished.release)
     return finished._replace(guarantee=guarantee, notes=notes.show(said), method=f"{plan.method}: {plan.reason}")
 
 

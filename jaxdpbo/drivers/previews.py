@@ -1,8 +1,7 @@
 """Predict the noise of ``minimize`` before you spend a budget.
 
-Everything here is computed from public numbers or from a release; nothing reads the users' losses. NaN losses, a
-refusal of all users and a flat loss are facts about the users' records, so no result may report these. ``path_notes``
-compares the released path with pure noise: everybody who sees the release can do the same.
+Everything here is computed from public numbers; nothing reads the users' losses. NaN losses, a refusal of all users and
+a flat loss are facts about the users' records, so no result may report these.
 """
 
 import math
@@ -218,28 +217,3 @@ def _wander(deviation: float, steps: int) -> float:
 def percent(share: float, write: Callable[[float, int], str] = rounding.shorten_up) -> str:
     """A share in percent, with two digits: by default rounded up."""
     return write(float(f"{100 * share:.12g}"), 2)
-
-
-def path_notes(path: ArrayLike, config: dp_gibo.Config) -> notes.Notes:
-    """The note that a released path is no different from noise alone; none if the path differs.
-
-    Formal guarantee: the note spends no budget. The note is a function of the release and of public numbers.
-
-    The rule of AdaGrad turns the steps back into noised gradients. For pure noise, the sum of their squares over the
-    variance of the noise has a chi-squared distribution with ``T d`` degrees of freedom. The note warns if the sum is
-    at most the quantile at 99.9 % (Wilson and Hilferty 1931). A coordinate stopped by the box counts with the
-    distance moved.
-
-    Args:
-      path: the released path ``(T + 1, d)``.
-      config: the config of the run's descent.
-    """
-    points, box = np.asarray(path, np.float64), np.asarray(config.bounds, np.float64)
-    moved = np.clip(np.abs(np.diff(points, axis=0)) / checks.half_width(box), 0.0, 1 - 1e-9)
-    sum_of_squares, total = np.full(points.shape[1], ACCUMULATED), 0.0
-    for share in np.square(moved):
-        squares = share * sum_of_squares / (1 - share)
-        sum_of_squares, total = sum_of_squares + squares, total + float(np.sum(squares))
-    variance, freedom = step_deviation(config) ** 2, moved.size
-    quantile = freedom * (1 - 2 / (9 * freedom) + 3.09 * math.sqrt(2 / (9 * freedom))) ** 3
-    return notes.path_like_noise() if total <= quantile * variance else ()

@@ -18,6 +18,7 @@ from jaxdpbo import arrays, checks, notes, silence
 from jaxdpbo.algorithms import private_evaluations
 from jaxdpbo.drivers import recorded_run, separability, sharding, user_losses
 from jaxdpbo.drivers.execution import Execution, check_execution
+from jaxdpbo.drivers.release_notes import point_notes, value_notes
 from jaxdpbo.guarantee import budget_calibration, release_key
 from jaxdpbo.guarantee import recording as recordings
 from jaxdpbo.ledger import ledger_file as ledgers
@@ -95,7 +96,6 @@ class PrivateObjective:
     Attributes:
       deviation: the standard deviation of the noise of a value.
       guarantee: the guarantee of all evaluations together.
-      notes: how many evaluations come from the ledger and who charged them, and if the loss could not be compared.
     """
 
     @silence.debug_checks_off()
@@ -180,7 +180,7 @@ class PrivateObjective:
         self._process, self._lock, self._in_flight, self._record = os.getpid(), threading.Lock(), 0, _Record()
         self._refusal: Exception | None = None
         self._charged: ledgers.Charge | None = None
-        self.notes: notes.Notes = ()
+        self._from_ledger: notes.Notes = ()
         if self._recording is not None:
             design_text = () if design is None else (json.dumps([_to_json(point) for point in design]),)
             self._pay(self._recording, recorded_run.make_subject(loss, data, self._users), *design_text)
@@ -301,7 +301,7 @@ class PrivateObjective:
         self._read(charged)
         count = self._record.charged
         origin = notes.resumed(charged.run, charged.who, charged.when, count, "evaluation")
-        self.notes = notes.show(subject.add_limits(origin))
+        self._from_ledger = notes.show(subject.add_limits(origin))
 
     def _note(self, line: Callable[[], dict[str, Any]], point: Any = None) -> None:
         """Write a public line to the ledger, before the caller acts on it; raise what ``line()`` raises.
@@ -353,6 +353,17 @@ class PrivateObjective:
         if self._recording is not None:
             with self._lock:
                 self._recall()
+
+    @property
+    def notes(self) -> notes.Notes:
+        """How many evaluations come from the ledger, and who charged them; if the loss could not be compared; and once
+        all evaluations are spent, if their values are no different from noise. See ``jaxdpbo.notes``.
+        """
+        if self.remaining or self._in_flight:
+            return self._from_ledger
+        values = [each.value for each in self._record.spent]
+        points = [repr(jax.tree.map(lambda leaf: np.asarray(leaf).tolist(), each.point)) for each in self._record.spent]
+        return self._from_ledger + point_notes(points) + value_notes(values, self.deviation)
 
     @property
     def loss_range(self) -> tuple[float, float]:

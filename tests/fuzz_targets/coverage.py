@@ -234,10 +234,12 @@ EXEMPT: dict[str, dict[str, str]] = {
         "drivers.progress": "bar waiting",
         "terminal": "is_there write",
     },
-    "writes sentences: tests/test_notes.py": {
+    "writes sentences: tests/test_notes.py and tests/test_release_notes.py": {
+        "drivers.release_notes": "plan_notes value_notes point_notes best_notes error_notes",
         "notes": (
             "show lines hide_accounts few_users few_rows one_fit loss_without_code from_ledger resumed not_compared "
-            "path_like_noise epsilon_reached error_not_reached"
+            "path_like_noise epsilon_reached error_not_reached values_like_noise equal_points best_within_noise "
+            "error_like_a_constant wide_error"
         ),
     },
     "draws what a result holds: tests/test_plotting.py": {

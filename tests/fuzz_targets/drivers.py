@@ -33,7 +33,7 @@ from fuzz_targets.valid_values import (
 from jaxdpbo import Space, dp_gd, drivers, gp_ucb, ledger, notes, separable, space
 from jaxdpbo.algorithms import dp_gibo
 from jaxdpbo.drivers import methods
-from jaxdpbo.drivers.previews import path_notes
+from jaxdpbo.drivers.release_notes import path_notes
 from jaxdpbo.guarantee import budget_calibration, guarantees
 
 SPACE = Space({"x": space.real(0.1, 10.0, log=True), "k": space.integer(1, 5), "c": space.categorical("a", "b")})

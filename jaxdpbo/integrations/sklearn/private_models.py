@@ -1,5 +1,6 @@
 """``PrivateClassifier`` and ``PrivateRegressor``: a private model of a table, its settings tuned under one epsilon."""
 
+import math
 from collections.abc import Iterable, Sequence
 from copy import copy, deepcopy
 from typing import Any, NamedTuple, cast
@@ -13,6 +14,7 @@ from sklearn.utils.validation import check_array, check_consistent_length, check
 
 from jaxdpbo import checks, notes
 from jaxdpbo.drivers import Execution
+from jaxdpbo.drivers.release_notes import error_notes
 from jaxdpbo.guarantee.recording import Recording
 from jaxdpbo.integrations.sklearn import columns as _columns
 from jaxdpbo.integrations.sklearn import layered_training, losses
@@ -23,6 +25,7 @@ from jaxdpbo.tuning import fitting, joint_tuning
 from jaxdpbo.types import ArrayLike
 
 TARGET_OFFSET = 0.5  # a regression begins at the middle of the range of targets
+MIDDLE_ERROR = 0.25  # of always predicting the middle, over the squared width of the range, for any targets
 Columns = dict[Any, Dimension | Sequence[Any] | None] | Dimension
 
 
@@ -46,8 +49,8 @@ class _PrivateModel(PrivateEstimator):
     cap: int | None
     ledger: Recording | None
 
-    def _tune(self, run: Execution, X: Any, labels: np.ndarray, classes: int) -> None:
-        """Encode, tune and train, and keep what you may publish, and nothing else."""
+    def _tune(self, run: Execution, X: Any, labels: np.ndarray, classes: int, constant: float) -> None:
+        """Encode, tune and train, and keep what you may publish, and nothing else; ``constant``: a constant's error."""
         table = _read_table(X)
         check_consistent_length(*table.columns, labels)
         if len(labels) < fitting.LEAST_ROWS:
@@ -73,7 +76,8 @@ class _PrivateModel(PrivateEstimator):
         self._keep_guarantee(result.guarantees[0], READ_RAW, SEVERAL_ROWS)
         self.public_ = {"users": len(labels), "settings": deepcopy(settings)}
         self.error_deviation_ = result.error_deviation
-        self._keep_notes(notes.few_rows(len(labels)))
+        said = error_notes(self.error_, self.error_deviation_, constant)
+        self._keep_notes(notes.few_rows(len(labels)) + said)
 
     def _scores(self, X: Any) -> np.ndarray:
         """The scores ``(n, k)`` of the rows."""
@@ -135,6 +139,8 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
         them in sorted order.
       epsilon: the budget, for the settings and the model, with ``delta``.
       delta: in (0, 1), far below 1 over the number of rows.
+      class_shares: the share of each class, in the order of ``classes``, from a census or another public source.
+        ``notes_`` then compare ``error_`` with the error of always predicting the commonest class.
       settings: a public list of settings to choose from: those of ``tuning.DPSGD``, and ``hidden``, the widths of
         hidden layers, ``()`` for logistic regression. By default a list for the number of rows.
       cap: always train this many models, so that the duration of ``fit`` does not reveal the random number of models
@@ -152,8 +158,8 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
       error_: the share of wrong predictions on the rows held out, noised; the least of several, so a little below the
         error on new rows. A row with another label counts as wrong.
       error_deviation_: the standard deviation of the noise of each of these errors.
-      notes_: sentences about public facts: of few rows, and without a ledger, that the guarantee counts one fit; see
-        ``jaxdpbo.notes``.
+      notes_: sentences about public facts and the release: of few rows, of an error that a constant has too, or that
+        noise hides, and without a ledger, that the guarantee counts one fit; see ``jaxdpbo.notes``.
       model_: the layers, each ``(weights, bias)``.
       report_: the record of the model, to sign, see ``report.Report``.
       encoding_: the public dimensions of the columns.
@@ -167,6 +173,7 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
         classes: Sequence[Any],
         epsilon: float,
         delta: float,
+        class_shares: Sequence[float] | None = None,
         settings: Sequence[dict[str, Any]] | None = None,
         cap: int | None = None,
         ledger: Recording | None = None,
@@ -177,6 +184,7 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
         self.classes = classes
         self.epsilon = epsilon
         self.delta = delta
+        self.class_shares = class_shares
         self.settings = settings
         self.cap = cap
         self.ledger = ledger
@@ -196,8 +204,9 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
           ledger.LedgerError: the budget does not suffice, or the name was used before.
         """
         run, classes = self._begin_fit(), _check_classes(self.classes)
+        constant = _constant_error(len(classes), self.class_shares)
         numbers = _columns.category_numbers(classes, _read_targets(self, y))
-        self._tune(run, X, np.maximum(numbers, -1), len(classes))
+        self._tune(run, X, np.maximum(numbers, -1), len(classes), constant)
         self.classes_ = np.asarray(classes)
         return self
 
@@ -300,7 +309,7 @@ class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
         targets = _columns.real_numbers(_read_targets(self, y))
         with np.errstate(all="ignore"):  # as ``_columns`` does
             scaled = (np.clip((targets - low) / (high - low), 0.0, 1.0) - TARGET_OFFSET).astype(np.float32)
-        self._tune(run, X, scaled, 0)
+        self._tune(run, X, scaled, 0, MIDDLE_ERROR)
         self.target_range_ = low, high
         return self
 
@@ -308,6 +317,16 @@ class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
         """The prediction for each row, ``(n,)``, inside the range of targets."""
         scores, (low, high) = self._scores(X), self.target_range_
         return low + (high - low) * np.clip(TARGET_OFFSET + scores[:, 0], 0.0, 1.0)
+
+
+def _constant_error(classes: int, shares: Any) -> float:
+    """The error of always predicting the commonest class, or without shares its largest value for so many classes."""
+    if shares is None:
+        return 1.0 - 1.0 / classes
+    checked = checks.vector("class_shares", shares, classes)
+    if min(checked) < 0 or not math.isclose(sum(checked), 1.0, abs_tol=1e-3):
+        raise ValueError(f"class_shares must be {classes} shares with a sum of 1, one for each class, got {shares!r}")
+    return 1.0 - max(checked)
 
 
 def _check_classes(classes: Any) -> list[Any]:

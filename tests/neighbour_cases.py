@@ -10,11 +10,13 @@ import importlib
 import inspect
 import pkgutil
 import shutil
+import sys
 import tempfile
 import zlib
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -40,6 +42,7 @@ from jaxdpbo import (
     per_user,
     silos,
     space,
+    terminal,
     transforms,
     tuning,
 )  # fmt: skip
@@ -160,6 +163,56 @@ def in_table(records):
     )
     table = jaxdpbo.tables.arrays({"x": objects(records)})
     return published(drivers.run_loop(dp_gibo.algorithm, first_column, table, config, **group_options(**SEEDED)))
+
+
+class FakeBar:
+    """A bar that writes all that it is told."""
+
+    def __init__(self, **options):
+        print(f"bar {sorted(options.items())}", file=sys.stderr)
+        self.n = 0
+
+    def update(self, users):
+        self.n += users
+        print(f"update {users}", file=sys.stderr)
+
+    def close(self):
+        print("close", file=sys.stderr)
+
+
+def tqdm_of_counts(steps, **options):
+    """A bar of steps, without times."""
+    for step in steps:
+        print(f"step {step} {sorted(options.items())}", file=sys.stderr)
+        yield step
+
+
+def on_a_terminal(tqdm, enter):
+    """The entry point on a terminal, where it shows its progress and its notes."""
+
+    def shown(records):
+        module = None if tqdm is None else SimpleNamespace(tqdm=tqdm)
+        with (
+            mock.patch.object(terminal, "is_there", return_value=True),
+            mock.patch.object(terminal, "width", return_value=80),
+            mock.patch.dict(sys.modules, {"tqdm": module}),
+            mock.patch.object(notes, "_shown", set(notes.path_like_noise())),  # shown or not by the release
+        ):
+            return enter(records)
+
+    return shown
+
+
+def evaluated_in_table(records):
+    table = jaxdpbo.tables.arrays({"x": objects(records)})
+    private = drivers.PrivateObjective(
+        first_of, table, users=len(records), mu=1.0, evaluations=2, loss_range=(0.0, 1.0), run=Execution(**SEEDED)
+    )
+    return [private(0.5), private(0.25)], private.guarantee
+
+
+def first_of(point, batch):
+    return np.square(np.asarray(batch["x"]) - point)
 
 
 def scanned(objective):
@@ -514,6 +567,12 @@ POINTS: dict[str, Point] = {
     "run_loop, losses in a list": Point(looped(given_back), LOOP),
     "run_loop, losses in an array of objects": Point(looped(given_back_as_objects), LOOP),
     "run_loop, a table": Point(in_table, LOOP),
+    "run_loop, a table with a bar": Point(on_a_terminal(FakeBar, in_table), LOOP, counts=(6,)),
+    "run_loop, a table with lines": Point(on_a_terminal(None, in_table), LOOP, counts=(6,)),
+    "minimize, Python, with a bar": Point(
+        on_a_terminal(tqdm_of_counts, minimized(in_numpy)), ("drivers.minimization.minimize",), counts=(6,)
+    ),
+    "PrivateObjective, a table with a bar": Point(on_a_terminal(FakeBar, evaluated_in_table), OBJECTIVE, counts=(6,)),
     "a run's identity": Point(identified, ("drivers.recorded_run.make_subject",)),
     "run_scan, data": Point(scanned(squares), SCAN),
     "run_scan, a checkpoint": Point(with_checkpoint, (
@@ -626,6 +685,8 @@ WITHOUT: dict[str, dict[str, str]] = {
         "commands.tables": "print_table",
         "drivers.execution": "check_execution set_options",
         "drivers.loop": "options_for",
+        "logs": "charged",
+        "notes": "few_rows from_ledger resumed",
         "drivers.user_losses": "ArrayLosses make_losses",
         "accounting.noise_shares": "share_total_variation",
         "silos.agreement": "Agreement agree",

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxdpbo import logs, separable, silence
 from jaxdpbo import notes as _notes
-from jaxdpbo import separable, silence
 from jaxdpbo.drivers import (
     compiled_steps,
     evaluation,
@@ -119,13 +119,13 @@ def loop_prepared(
     guarantee = separability.update_assumptions(
         guarantee, objective, traced=run.resume is None
     )  # steps before may be unchecked
-    bar = progress.bar(run.progress)
+    bar = progress.bar(run.progress)  # raises early
     if ledger is not None and (run.key is not None or run.resume is not None):
         raise ValueError("key and resume must not be given with a ledger: the same call resumes from the ledger")
     key, guarantee = _release_key.for_release(run.key, guarantee, run.insecure_key)
     init_key, loop_key, release_key = compiled_steps.run_keys(key)
     if isinstance(data, table.Table):
-        users, bar = table_scan.TableUsers(algorithm, objective, data, config, run.traceable, bar), None
+        users, bar = table_scan.TableUsers(algorithm, objective, data, config, run.traceable, run.progress), None
         guarantee = guarantee.assuming(*data.assumptions)
     else:
         users = evaluation.ArrayUsers(algorithm, objective, data, config, run.executor)
@@ -136,7 +136,8 @@ def loop_prepared(
     if ledger is not None:
         subject = recorded_run.make_subject(objective, data, config.users)
         return _run_on_record(setup, guarantee, start, ledger, subject)
-    if int(start.state.public.step):  # the source of the keys of earlier steps is unknown
+    if step := int(start.state.public.step):  # the source of the keys of earlier steps is unknown
+        logs.resumed(f"step {step + 1} of {config.steps}")
         guarantee = guarantee.assuming(assumptions.KEY_SECRET)
     return _run_plain(setup, guarantee, start)
 
@@ -171,6 +172,7 @@ def _run_plain(setup: _Setup, guarantee: guarantees.Guarantee, before: result.Sn
         infos.append(info)
     info = _stack(infos)
     released = compiled_steps.release(algorithm, setup.release_key, config, before.state)
+    logs.released(f"of {config.steps} steps")
     return _finish(setup, guarantee, released, before, info)
 
 

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo import arrays, checks, notes, silence
+from jaxdpbo import arrays, checks, logs, notes, silence
 from jaxdpbo.algorithms import private_evaluations
 from jaxdpbo.drivers import recorded_run, separability, sharding, user_losses
 from jaxdpbo.drivers.execution import Execution, check_execution
@@ -138,7 +138,7 @@ class PrivateObjective:
             crash, or to work in several processes at once, make the object again with the same ``Recording``: earlier
             values are in ``spent``, and earlier charges count. Give no ``key``. After the first evaluation another loss
             is refused. Data of other names or shapes are always refused.
-          run: ``Execution(key, insecure_key)``, for tests.
+          run: ``Execution(key, insecure_key)``, for tests; for a table also ``progress``.
 
         Raises:
           ledger.LedgerError: the budget does not suffice, or the ledger holds another run of this name.
@@ -146,7 +146,8 @@ class PrivateObjective:
             or the data lie on several processes.
           TypeError: ``key`` is not a typed key, or its generator has no security claim.
         """
-        run = check_execution("PrivateObjective", run, "key", "insecure_key")
+        bar = ("progress",) if isinstance(data, table.Table) else ()
+        run = check_execution("PrivateObjective", run, "key", "insecure_key", *bar)
         if run.key is None:
             keys.refuse_trace("the key of the evaluations")
         sharding.expect_one_process("PrivateObjective", data)
@@ -173,7 +174,7 @@ class PrivateObjective:
             self.deviation = self._deviation()
         if ledger is not None and run.key is not None:
             raise ValueError("key must not be given with a ledger: the operating system then draws the key")
-        self._losses = user_losses.make_losses(loss, data, self._config.budget)
+        self._losses = user_losses.make_losses(loss, data, self._config.budget, run.progress)
         guarantee = separability.update_assumptions(guarantee, loss).assuming(*self._losses.assumptions)
         self._key, self.guarantee = release_key.for_release(run.key, guarantee, run.insecure_key)
         self._recording = None if ledger is None else recordings.check_recording(ledger)
@@ -220,6 +221,7 @@ class PrivateObjective:
         value = float(_release_mean(jax.random.fold_in(self._key, number), total, *self._clip()))
         with self._lock:
             self._note(lambda: {"point": place, "value": value}, kept)
+        logs.released(f"evaluation {number + 1} of {self._evaluations}")
         return value
 
     def _attempt(self, point: Any) -> totals.UserSum | BaseException:
@@ -254,7 +256,9 @@ class PrivateObjective:
             except Exception as error:
                 self._refusal = error  # the loss is not called again
                 raise
-            return self._record.charged - 1
+            number = self._record.charged
+        logs.evaluation_charged(number, self._evaluations)
+        return number - 1
 
     def _next_charge(self) -> dict[str, Any]:
         if self._record.charged >= self._evaluations:

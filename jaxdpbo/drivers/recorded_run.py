@@ -21,8 +21,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxdpbo import logs, separable
 from jaxdpbo import notes as _notes
-from jaxdpbo import separable
 from jaxdpbo.guarantee import guarantees
 from jaxdpbo.guarantee import recording as recordings
 from jaxdpbo.ledger import ledger_file
@@ -230,6 +230,7 @@ def record_release(recording: recordings.Recording, charge: str, released: Tree)
     """Store a release in the ledger, under the charge with this hash, and return the stored release."""
     path, run, _ = recording
     stored = ledger_file.store_release(path, run, {"release": recordings.to_text(released)}, hash=charge)
+    logs.released(f"{path}, run {run!r}")
     return recordings.from_text(released, stored.get("release"))
 
 

@@ -2,7 +2,7 @@
 
 import jax
 
-from jaxdpbo import silence
+from jaxdpbo import logs, silence
 from jaxdpbo.drivers import checkpoint as checkpoints
 from jaxdpbo.drivers import compiled_run, recorded_run, result, separability, sharding
 from jaxdpbo.drivers.execution import Execution, check_execution
@@ -125,6 +125,8 @@ def scan_prepared(
     if ledger is not None:
         assert charge is not None
         released = recorded_run.record_release(ledger, charge.hash, released)
+    else:
+        logs.released(f"of {config.steps} steps")
     if checkpointed is not None:
         checkpoints.delete(checkpointed)
     diagnosed = result.Diagnostics(end.state, end.memory, info) if run.diagnostics else None

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo import accounting
+from jaxdpbo import accounting, logs
 from jaxdpbo.guarantee import assumptions, guarantees
 from jaxdpbo.ledger import ledger_file
 from jaxdpbo.ledger.fingerprints import fingerprint
@@ -120,7 +120,13 @@ def charge_run(
     """
     path, run, _ = check_recording(recording)
     spend = _spend(recording, guarantee)
-    return ledger_file.charge(path, run, what, spend, fingerprint=_join_hashes(public, parts), id=id)
+    charge = ledger_file.charge(path, run, what, spend, fingerprint=_join_hashes(public, parts), id=id)
+    if not charge.charged_before:
+        logs.charged(path, run, what)
+    else:
+        found = "released before" if charge.release is not None else f"charged before, {len(charge.steps)} lines"
+        logs.resumed(f"{path}, run {run!r}: {found}")
+    return charge
 
 
 def expect_run(
@@ -167,6 +173,8 @@ def charge_together(payments: Mapping[str, tuple[Recording, guarantees.Guarantee
             f"{path}: run {run!r} was charged before, and its draws may have been seen: give a new attempt its own "
             "name, with its own charge"
         )
+    for recording, _ in ordered.values():
+        logs.charged(recording.path, recording.run, what)
 
 
 def _join_hashes(public: tuple[object, ...], parts: Mapping[str, str] | None = None) -> str:

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo import files, types
+from jaxdpbo import files, logs, types
 from jaxdpbo import notes as _notes
 from jaxdpbo.drivers import compiled_steps, result, table_scan
 from jaxdpbo.ledger import ledger_file
@@ -196,6 +196,8 @@ def _run(agreement: Agreement, present: _Present, send: Send, book: _Record) -> 
         seed = [int(word) for word in np.random.SeedSequence().generate_state(2)]  # public: of the points to propose
         book.add(terms=agreement.digest.hex(), seed=seed)
     terms, seed = book.lines[0]["terms"], book.lines[0]["seed"]
+    if steps := len(book.find("total")):
+        logs.resumed(f"run {agreement.run!r} among silos: step {steps + 1}")
     if terms != agreement.digest.hex():
         raise ValueError("record must be of a run with the same terms")
     if len(seed) != 2 or not all(type(word) is int and 0 <= word < 2**32 for word in seed):
@@ -218,6 +220,7 @@ def _run(agreement: Agreement, present: _Present, send: Send, book: _Record) -> 
         result.raise_on_failed_factorisation(failed, None)
     released = compiled_steps.release(algorithm, release_key, config, state)
     answer = result.name_params(result.to_numpy(released), config)
+    logs.released(f"run {agreement.run!r} among silos")
     return SiloRun(answer, agreement.guarantees, len(book.find("attempt")), agreement)
 
 
@@ -243,6 +246,8 @@ def _ask_silos(
         if len(attempts) >= agreement.answers:
             raise SiloError(f"all {agreement.answers} answers of the silos are used, at step {step}")
         number = sum(line["step"] == step for line in attempts)
+        if number:
+            logs.retried(f"the sum of step {step + 1}, attempt {number + 1}, of {len(keys)} silos")
         request = Request(agreement.run, step, number, dict(sorted(keys.items())), write_leaves(stacked))
         book.add(step=step, attempt=number)
         answers = send(dict.fromkeys(keys, request.to_bytes()))

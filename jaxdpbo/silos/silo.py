@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from jaxdpbo import files, silence
+from jaxdpbo import files, logs, silence
 from jaxdpbo.drivers import recorded_run, separability, table_scan
 from jaxdpbo.guarantee import recording
 from jaxdpbo.ledger import ledger_file
@@ -302,6 +302,7 @@ class Silo:
 
     def _sum(self, queries: Any) -> np.ndarray:
         """The raw sum over this silo's users, int64 ``(k,)``."""
+        logs.scanned(f"a sum of silo {self.name}", self._member.users)
         total, users = self._table.add(self._contribution(queries))
         table_scan.expect_users(users, self._member.users)
         return total

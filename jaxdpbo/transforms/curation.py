@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from jaxdpbo import input_noise, sensitivity, silence, user_values
+from jaxdpbo import input_noise, logs, sensitivity, silence, user_values
 from jaxdpbo import notes as _notes
 from jaxdpbo.guarantee import guarantees, release_key
 from jaxdpbo.guarantee import recording as recordings
@@ -112,6 +112,7 @@ def curate(
             content = {"rows": recordings.to_text((released, projection))}
             stored = ledgers.store_release(ledger.path, ledger.run, content, hash=charged.hash)
             released, projection = recordings.from_text(_shapes(config, shape), stored.get("rows"))
+        logs.released(f"{shape[0]} rows by {config.kind}")
     metadata = Metadata(config.kind, _distribution(config, projection), projection, config.scale)
     return CuratedRows(released, metadata, guarantee, notes)
 

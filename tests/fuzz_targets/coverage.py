@@ -230,9 +230,10 @@ EXEMPT: dict[str, dict[str, str]] = {
         "report.records": "report ledger_report describe_epsilons detections_in_twenty",
         "ledger.ledger_file": "spends_table",
     },
-    "shows what a terminal takes: tests/test_drivers.py": {
-        "drivers.progress": "bar waiting",
-        "terminal": "is_there write",
+    "shows what a terminal or a log takes: tests/test_drivers.py and tests/test_logs.py": {
+        "drivers.progress": "bar scanning waiting",
+        "terminal": "is_there width write",
+        "logs": "charged evaluation_charged scanned retried released resumed",
     },
     "writes sentences: tests/test_notes.py and tests/test_release_notes.py": {
         "drivers.release_notes": "plan_notes value_notes point_notes best_notes error_notes",

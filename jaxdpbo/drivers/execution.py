@@ -116,7 +116,7 @@ def check_execution(driver: str, run: Execution | None, *usable: str) -> Executi
     if run is None:
         return Execution()
     if not isinstance(run, Execution):
-        raise TypeError(f"run must be an Execution, got {type(run).__name__}")
+        raise TypeError(f"run must be an Execution, got {type(run).__name__}: type run=Execution(progress=True)")
     silent = ("progress",) if isinstance(run.progress, (bool, np.bool_)) and not run.progress else ()
     unusable = [name for name in set_options(run) if name not in (*usable, *silent)]
     if unusable:

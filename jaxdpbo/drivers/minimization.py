@@ -1,6 +1,8 @@
 """Private minimisation in one call, with defaults that work."""
 
+from concurrent.futures import BrokenExecutor
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -21,10 +23,34 @@ from jaxdpbo.space import Space
 from jaxdpbo.tables import table
 from jaxdpbo.types import ArrayLike, Bounds, Data, Objective, Tree
 
+NOT_OF_LOSS = table.TableError, BrokenExecutor  # a reader, an engine or a worker failed, and not the loss
 STEPWISE = "executor", "progress", "resume"  # options for steps from Python
 OPTIONS = tuple(option.name for option in fields(Execution))
 
 
+SPELLINGS = {
+    "bounds": "space=",
+    "x0": "search=Search(start=...)",
+    "n_iter": "search=Search(steps=...)",
+    "n_trials": "search=Search(steps=...)",
+    "maxiter": "search=Search(steps=...)",
+    "seed": "no seed, which would tell the noise; run=Execution(key=...) is for tests",
+    "random_state": "no seed, which would tell the noise; run=Execution(key=...) is for tests",
+    "n_users": "users=",
+}  # as other libraries spell them
+
+
+def _advise(name: str, value: object) -> str:
+    """What to type in place of an argument that ``minimize`` does not take."""
+    del value
+    if name in SPELLINGS:
+        return f"type {SPELLINGS[name]}"
+    groups = {"search=Search": {option.name for option in fields(Search)}, "run=Execution": set(OPTIONS)}
+    typed = [f"{group}({name}=...)" for group, names in groups.items() if name in names]
+    return f"type {typed[0]}" if typed else "see help(jaxdpbo.minimize) for its arguments"
+
+
+@checks.refuse_others("minimize", _advise)
 def minimize(
     loss: Objective,
     data: Data,
@@ -101,8 +127,7 @@ def minimize(
     run = check_execution("minimize", run, *OPTIONS)
     if run.key is None:
         keys.refuse_trace("the key of a run")
-    if not callable(loss):
-        raise TypeError(f"loss must be a function of a point and data, got {type(loss).__name__}")
+    checks.takes_two("loss", loss, "point", "data")
     _check_tracing(run)
     original = data
     in_table = isinstance(data, table.Table)
@@ -197,10 +222,15 @@ def _users(users: int | None, prepared: separability.Prepared) -> int:
         return loss.persons
     if isinstance(loss, separable.Blocks):
         return loss.count
+    if isinstance(data, (str, Path)):
+        raise TypeError("data must be users' records, not a path: type tables.parquet(path) for files of Parquet")
     leading = {tuple(getattr(leaf, "shape", ()))[:1] for leaf in user_values.leaves(data)}
     if len(leading) != 1 or leading == {()}:
         lengths = ", ".join(sorted(str(length[0]) if length else "none" for length in leading)) or "no arrays"
-        raise ValueError(f"users must be given where the leaves of data share no leading length, got {lengths}")
+        raise ValueError(
+            f"users must be given where the leaves of data share no leading length, got {lengths}: type users=n, or "
+            "pass arrays with an entry for each user"
+        )
     return checks.size("users", max(shape[0] for shape in leading if shape))
 
 
@@ -251,7 +281,8 @@ def _run_in_python(
         failed = error.__cause__
         if not tried or error.step != 0 or not isinstance(failed, Exception):
             raise
-    failed.add_note(_describe_call(plan.config))
+    if not isinstance(failed, NOT_OF_LOSS):
+        failed.add_note(_describe_call(plan.config))
     raise failed from None
 
 

@@ -151,6 +151,7 @@ class PrivateObjective:
         if run.key is None:
             keys.refuse_trace("the key of the evaluations")
         sharding.expect_one_process("PrivateObjective", data)
+        checks.takes_two("loss", loss, "point", "data")
         loss, data = separability.prepare_objective(loss, data, user_axes)
         self._users, self._evaluations = checks.size("users", users), checks.size("evaluations", evaluations)
         low, high = private_evaluations.check_loss_range(loss_range)

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from jaxdpbo import checks, user_values
 from jaxdpbo import notes as _notes
-from jaxdpbo import user_values
 from jaxdpbo.accounting import requested_budget
 from jaxdpbo.drivers import sharding
 from jaxdpbo.guarantee import guarantees
@@ -140,8 +140,7 @@ def state_guarantee(
         raise TypeError(f"algorithm must be an Algorithm, such as dp_gibo.algorithm, got {type(algorithm).__name__}")
     if (algorithm.contribute is None) != (algorithm.perturb is None):
         raise TypeError("an algorithm must have both contribute and perturb, or neither")
-    if not callable(objective):
-        raise TypeError(f"objective must be a function of a point and data, got {type(objective).__name__}")
+    checks.takes_two("objective", objective, "point", "data")
     state = None
     try:
         operator.index(config.steps)

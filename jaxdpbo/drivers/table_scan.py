@@ -48,6 +48,7 @@ class TableUsers:
         self._algorithm, self._objective, self._table, self._config = algorithm, objective, table, config
         self._shown = shown  # ``Execution.progress``
         self._functions = engine.PickledOnce((algorithm, objective))
+        engine.expect_travels(table, self._functions)
         self._shapes: dict[bool, Any] = {}  # of the total of a survey, and of a step
         self._traced = traceable is not False and can_trace(objective, table, config, must=traceable is True)
 
@@ -206,16 +207,26 @@ def _itself(contribution: _table.Partial) -> _table.Partial:
 
 
 def can_trace(objective: Objective, table: _table.Table, config: Config, *, must: bool) -> bool:
-    """True if JAX can trace the objective on a batch; with ``must``, raise what the tracing raised. Reads no row."""
+    """True if JAX can trace the objective on a batch; with ``must``, raise what the tracing raised. Reads no row.
+
+    Raises:
+      ObjectiveError: the objective returns an array of another shape than a loss for each row.
+    """
     columns = _table.batch_shapes(table).columns
     point = jax.ShapeDtypeStruct((result.dimension(config),), jnp.result_type(float))
     place = partial(spaces.place, config.space)
     try:
-        jax.eval_shape(lambda point, columns: objective(place(point), columns), point, columns)
+        returned = jax.eval_shape(lambda point, columns: objective(place(point), columns), point, columns)
     except Exception:
         if must:
             raise
         return False
+    shape = getattr(returned, "shape", None)
+    if shape is not None and shape != (_table.BATCH,):
+        raise result.ObjectiveError(
+            f"objective must return one loss for each row of a batch, shape ({_table.BATCH},), got {shape}: leave out "
+            "the mean or the sum over rows"
+        )
     return True
 
 

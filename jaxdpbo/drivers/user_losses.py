@@ -72,6 +72,7 @@ class TableLosses:
 
     def __init__(self, loss: Loss, table: _table.Table, dtype: DTypeLike, shown: bool | str) -> None:
         self._loss, self._table, self._dtype, self._shown = engine.PickledOnce((loss,)), table, dtype, shown
+        engine.expect_travels(table, self._loss)
         self.assumptions = table.assumptions
         self._reference: tuple[object, ...] = ()  # the point, if any
 

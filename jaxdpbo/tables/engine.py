@@ -93,6 +93,7 @@ class EngineTable(table.Table):
     """A table with rows on an engine. Subclasses run a ``Task`` on each partition."""
 
     engine: str  # the name of the function that opens the table
+    pickles: bool = True  # its workers are always other processes
 
     def __init__(self, users: int | None, names: list[str], people: _people.People | None = None) -> None:
         """Count the rows if the caller gives no number of users.
@@ -168,6 +169,16 @@ def add_partitions(sums: Iterable[PartitionSum]) -> Sum:
     return Sum(total, users)
 
 
+def expect_pickled(function: Any, dump: Any, workers: str) -> None:
+    """Raise a TypeError, before anything is charged, if a function cannot be pickled for workers."""
+    failed = silence.catch(dump, function)
+    if isinstance(failed, silence.Failed):
+        raise TypeError(
+            f"loss must be pickled for {workers}, and cannot be ({failed.kind}): define it as a function of a module, "
+            "and open files, locks and connections inside of it"
+        )
+
+
 class PickledOnce:
     """Objects that all scans share. Each process loads one copy, so that JAX compiles a loss once in a worker.
 
@@ -184,6 +195,12 @@ class PickledOnce:
             name = "cloudpickle" if importlib.util.find_spec("cloudpickle") else "pickle"
             self._content = importlib.import_module(name).dumps(self.objects)
         return _load, (self._content,)
+
+
+def expect_travels(of: table.Table, functions: PickledOnce) -> None:
+    """Raise a TypeError if the workers of a table's engine are other processes, and functions cannot be pickled."""
+    if isinstance(of, EngineTable) and of.pickles:
+        expect_pickled(functions, PickledOnce.__reduce__, f"the workers of {of.engine}")
 
 
 _LOADING = threading.Lock()  # two threads of a worker must get the same copy

@@ -17,9 +17,9 @@ from optuna import TrialPruned
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, Trial, TrialState
 
+from jaxdpbo import checks, silence, terminal
 from jaxdpbo import notes as _notes
 from jaxdpbo import report as reports
-from jaxdpbo import silence, terminal
 from jaxdpbo.drivers import Execution, ObjectiveError
 from jaxdpbo.drivers.private_objective import BudgetExhausted, PrivateObjective
 from jaxdpbo.drivers.release_notes import best_notes, point_notes
@@ -337,6 +337,7 @@ def private_study(
         raise ValueError("study must minimise one objective: create it with direction='minimize'")
     if any(map(_is_raw, study.get_trials(deepcopy=False))):
         raise ValueError(RAW)
+    checks.takes_two("losses", losses, "dict of params", "data")
     if rehearse is not None:
         rehearsal.rehearse(suggest, losses, rehearse)
     options = {

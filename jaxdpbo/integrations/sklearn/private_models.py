@@ -1,7 +1,7 @@
 """``PrivateClassifier`` and ``PrivateRegressor``: a private model of a table, its settings tuned under one epsilon."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy, deepcopy
 from typing import Any, NamedTuple, cast
 
@@ -16,8 +16,8 @@ from jaxdpbo import checks, notes
 from jaxdpbo.drivers import Execution
 from jaxdpbo.drivers.release_notes import error_notes
 from jaxdpbo.guarantee.recording import Recording
+from jaxdpbo.integrations.sklearn import argument_errors, layered_training, losses
 from jaxdpbo.integrations.sklearn import columns as _columns
-from jaxdpbo.integrations.sklearn import layered_training, losses
 from jaxdpbo.integrations.sklearn.private_estimator import READ_RAW, SEVERAL_ROWS, PrivateEstimator
 from jaxdpbo.integrations.sklearn.type_aliases import Rows, Targets
 from jaxdpbo.space import Dimension
@@ -43,11 +43,23 @@ class _PrivateModel(PrivateEstimator):
     _released = ("model_",)
     _described = ("setting_", "error_", "error_deviation_", "encoding_", "classes_", "target_range_")
     columns: Any
-    epsilon: float
-    delta: float
+    epsilon: Any
+    delta: Any
     settings: Any
     cap: int | None
     ledger: Recording | None
+
+    def _expect_arguments(self, X: Any, *more: Callable[[], Any]) -> None:
+        """Check all that is public and wrong in a first call at once: a beginner mends it in one go."""
+        table = _read_table(X)
+        argument_errors.raise_together(
+            lambda: _columns.make_encoding(self.columns, table.names, table.dtypes),
+            *more,
+            lambda: argument_errors.expect_given("epsilon", self.epsilon, "epsilon=1, the budget of the whole fit"),
+            lambda: argument_errors.expect_given(
+                "delta", self.delta, "delta=1e-5, far below 1 over the number of rows"
+            ),
+        )
 
     def _tune(self, run: Execution, X: Any, labels: np.ndarray, classes: int, constant: float) -> None:
         """Encode, tune and train, and keep what you may publish, and nothing else; ``constant``: a constant's error."""
@@ -168,18 +180,18 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
 
     def __init__(
         self,
-        columns: Columns,
+        columns: Columns | None = None,
         *,
-        classes: Sequence[Any],
-        epsilon: float,
-        delta: float,
+        classes: Sequence[Any] | None = None,
+        epsilon: float | None = None,
+        delta: float | None = None,
         class_shares: Sequence[float] | None = None,
         settings: Sequence[dict[str, Any]] | None = None,
         cap: int | None = None,
         ledger: Recording | None = None,
         run: Execution | None = None,
     ):
-        """Keep the arguments; ``fit`` checks them."""
+        """Keep the arguments; ``fit`` checks them, and names all that are missing at once."""
         self.columns = columns
         self.classes = classes
         self.epsilon = epsilon
@@ -203,7 +215,9 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
           tuning.AllRunsFailed: every training failed; the budget is spent.
           ledger.LedgerError: the budget does not suffice, or the name was used before.
         """
-        run, classes = self._begin_fit(), _check_classes(self.classes)
+        run = self._begin_fit()
+        self._expect_arguments(X, lambda: _check_classes(self.classes))
+        classes = _check_classes(self.classes)
         constant = _constant_error(len(classes), self.class_shares)
         numbers = _columns.category_numbers(classes, _read_targets(self, y))
         self._tune(run, X, np.maximum(numbers, -1), len(classes), constant)
@@ -278,17 +292,17 @@ class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
 
     def __init__(
         self,
-        columns: Columns,
+        columns: Columns | None = None,
         *,
-        target_range: ArrayLike,
-        epsilon: float,
-        delta: float,
+        target_range: ArrayLike | None = None,
+        epsilon: float | None = None,
+        delta: float | None = None,
         settings: Sequence[dict[str, Any]] | None = None,
         cap: int | None = None,
         ledger: Recording | None = None,
         run: Execution | None = None,
     ):
-        """Keep the arguments; ``fit`` checks them."""
+        """Keep the arguments; ``fit`` checks them, and names all that are missing at once."""
         self.columns = columns
         self.target_range = target_range
         self.epsilon = epsilon
@@ -305,7 +319,9 @@ class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
           X: a data frame, or an array ``(n, d)``.
           y: a number for each row.
         """
-        run, (low, high) = self._begin_fit(), checks.interval("target_range", self.target_range)
+        run, example = self._begin_fit(), "target_range=(0, 100), known without the rows"
+        self._expect_arguments(X, lambda: argument_errors.expect_given("target_range", self.target_range, example))
+        low, high = checks.interval("target_range", self.target_range)
         targets = _columns.real_numbers(_read_targets(self, y))
         with np.errstate(all="ignore"):  # as ``_columns`` does
             scaled = (np.clip((targets - low) / (high - low), 0.0, 1.0) - TARGET_OFFSET).astype(np.float32)

@@ -135,7 +135,7 @@ class PrivateSearchCV(PrivateEstimator, MetaEstimatorMixin, BaseEstimator):
 
     _released, _described = ("release_",), ("best_params_", "best_loss_", "method_")
 
-    @argument_errors.refuse_others
+    @checks.refuse_others("PrivateSearchCV", argument_errors.advice)
     def __init__(
         self,
         estimator: Estimator,
@@ -284,7 +284,7 @@ class PrivateSearchCV(PrivateEstimator, MetaEstimatorMixin, BaseEstimator):
     def _checked_search(self) -> Search:
         search = Search() if self.search is None else self.search
         if not isinstance(search, Search):
-            raise TypeError(f"search must be a Search, got {type(search).__name__}")
+            raise TypeError(f"search must be a Search, got {type(search).__name__}: type search=Search(method=...)")
         if search.steps is not None:
             raise ValueError(f"search must not have steps, got steps={search.steps}: give n_iter to PrivateSearchCV")
         return search

@@ -163,6 +163,7 @@ def test_nothing_but_the_release_differs_between_neighbours(trials, caplog):
     count = trials("neighbouring pairs whose studies were compared", 5, 200, 2)
     caplog.set_level(logging.DEBUG)
     caplog.set_level(logging.INFO, logger="jax")  # whose lines are times
+    jax.devices()  # the first call logs
     rng = np.random.default_rng(2)
     start = RECORDS.copy()
     start[0] = 1e9  # its loss is clipped to 1, as that of all its replacements: the releases are equal

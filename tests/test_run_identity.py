@@ -245,7 +245,7 @@ def test_codes_of_losses_are_told_apart_through_all_that_wraps_them():
         lambda f: jaxdpbo.by_person(f, np.zeros(3, int), persons=1),
     ):
         assert fingerprint_code(wrap(absolute)) == fingerprint_code(wrap(absolute))
-        assert len({fingerprint_code(wrap(loss)) for loss in (absolute, squared, np.add, UNKNOWN.join)}) >= 3
+        assert len({fingerprint_code(wrap(loss)) for loss in (absolute, squared, np.add, UNKNOWN.replace)}) >= 3
 
 
 class Squared:

@@ -279,7 +279,8 @@ def _finish(
 ) -> result.Run:
     """Build the ``Run``. A release read from the record has no ``end``, so it has no diagnostics."""
     diagnostics = result.Diagnostics(end.state, end.memory, info) if setup.diagnostics and end is not None else None
-    return result.Run(result.name_params(result.to_numpy(released), setup.config), guarantee, diagnostics, notes)
+    named = result.name_params(result.to_numpy(released), setup.config)
+    return result.Run(named, guarantee, diagnostics, _notes.show(notes))
 
 
 def _steps(setup: _Setup, before: result.Snapshot) -> Iterable[int]:

@@ -3,6 +3,7 @@
 import jax
 
 from jaxdpbo import logs, silence
+from jaxdpbo import notes as _notes
 from jaxdpbo.drivers import checkpoint as checkpoints
 from jaxdpbo.drivers import compiled_run, recorded_run, result, separability, sharding
 from jaxdpbo.drivers.execution import Execution, check_execution
@@ -112,7 +113,7 @@ def scan_prepared(
         subject = recorded_run.make_subject(objective, data, config.users)
         charge = _charge(ledger, algorithm, config, guarantee, subject, checkpointed)
         stored = recorded_run.load_release(charge, like)
-        notes = subject.notes(charge)
+        notes = _notes.show(subject.notes(charge))
         if stored is not None:
             return result.Run(result.name_params(result.to_numpy(stored), config), guarantee, notes=notes)
     with sharding.use_mesh(devices):

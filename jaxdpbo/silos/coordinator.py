@@ -221,7 +221,9 @@ def _run(agreement: Agreement, present: _Present, send: Send, book: _Record) -> 
     released = compiled_steps.release(algorithm, release_key, config, state)
     answer = result.name_params(result.to_numpy(released), config)
     logs.released(f"run {agreement.run!r} among silos")
-    return SiloRun(answer, agreement.guarantees, len(book.find("attempt")), agreement)
+    run = SiloRun(answer, agreement.guarantees, len(book.find("attempt")), agreement)
+    _notes.show(run.notes)
+    return run
 
 
 def _ask_silos(

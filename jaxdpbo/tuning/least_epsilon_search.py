@@ -205,6 +205,7 @@ def least_epsilon(
     if fitting.TRAIN in recordings:
         release = {"epsilon": result.guarantees[0].level, "reached": result.reached}
         recording.store_cost(recordings[fitting.TRAIN], result.guarantees[0], release)
+    _notes.show(result.notes)
     return result
 
 

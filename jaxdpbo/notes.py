@@ -72,8 +72,13 @@ def show(notes: Notes) -> Notes:
         for note in notes:
             if note not in _shown:
                 _shown.add(note)
-                terminal.write(f"jaxdpbo: {note}\n")
+                terminal.write(f"jaxdpbo: {_printable(str(note))}\n")
     return notes
+
+
+def _printable(text: str) -> str:
+    """The text without what steers a terminal: the name of an account, in a ledger of others, may hold anything."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def lines(notes: Notes) -> list[str]:

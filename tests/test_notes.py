@@ -73,6 +73,14 @@ def test_a_terminal_shows_each_sentence_once_and_a_file_none(monkeypatch):
     assert all(line.endswith("[few-users]") for line in lines)
 
 
+def test_an_account_in_a_ledger_of_others_does_not_steer_the_terminal(monkeypatch):
+    monkeypatch.setattr(notes, "_shown", set())
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    notes.show(notes.from_ledger("march", "ada\x1b[2J\n", "2026-11-01"))
+    assert terminal.getvalue().startswith("jaxdpbo: this is the release of run 'march', which ada?[2J? charged on 2026")
+    assert terminal.getvalue().count("\n") == 1
+
+
 def absolute(point, data):
     return jnp.abs(data - point[0])
 

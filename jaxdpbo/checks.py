@@ -51,6 +51,31 @@ def takes(**checks: Callable[[str, Any], Any]) -> Callable[[Function], Function]
     return wrap
 
 
+def refuse_others(what: str, advice: Callable[[str, Any], str]) -> Callable[[Function], Function]:
+    """Decorate a function so that the ``TypeError`` for an unknown argument says what to type.
+
+    The decorated function keeps its signature, which scikit-learn reads.
+
+    Args:
+      what: the name of the function, for the message.
+      advice: what to type in place of an argument, by its name and value.
+    """
+
+    def wrap(function: Any) -> Any:
+        names = inspect.signature(function).parameters
+
+        @functools.wraps(function)
+        def call(*positional: Any, **named: Any) -> Any:
+            refused = [f"{name}: {advice(name, value)}" for name, value in named.items() if name not in names]
+            if refused:
+                raise TypeError(f"{what} takes no {'; no '.join(refused)}")
+            return function(*positional, **named)
+
+        return call
+
+    return wrap
+
+
 def size(name: str, value: Unchecked, *, minimum: int = 1) -> int:
     """Check an integer of at least ``minimum``; refuse booleans and floats."""
     if isinstance(value, (bool, np.bool_)):
@@ -171,6 +196,24 @@ def one_of(name: str, value: Unchecked, options: tuple[str, ...]) -> str:
     return value
 
 
+def takes_two(name: str, value: Unchecked, first: str, second: str) -> None:
+    """Check a function of two arguments before anything is charged: a call would fail only afterwards.
+
+    The message names parameters alone: their defaults may hold records.
+    """
+    if not callable(value):
+        raise TypeError(f"{name} must be a function of a {first} and {second}, got {type(value).__name__}")
+    try:
+        signature = inspect.signature(value)
+    except (TypeError, ValueError):  # some builtins have none
+        return
+    try:
+        signature.bind(None, None)
+    except TypeError:
+        found = ", ".join(signature.parameters) or "none"
+        raise TypeError(f"{name} must take a {first} and {second}, in this order, got the arguments {found}") from None
+
+
 def function(name: str, value: Unchecked) -> Callable[..., Any]:
     """Check a module-level function: a fresh lambda or partial would compile anew each time."""
     if not callable(value):
@@ -223,6 +266,8 @@ def vector(name: str, value: Unchecked, length: int | None = None) -> np.ndarray
 
 def interval(name: str, value: Unchecked, dtype: DTypeLike = np.float64) -> tuple[float, float]:
     """Check two finite numbers in order, with a width representable in ``dtype``."""
+    if np.ndim(reals(name, value)) != 1:
+        raise ValueError(f"{name} must be two numbers (low, high), got {value!r}")
     low, high = vector(name, value, 2).tolist()
     if not low < high:
         raise ValueError(f"{name} must have low < high, got {low}, {high}")

@@ -361,7 +361,9 @@ def _dimension(name: str, value: Any) -> Dimension:
         raise type(error)(f"{name}: {error}") from None
     if isinstance(value, (Space, Mapping)) or (callable(value) and not hasattr(value, "rvs")):
         raise TypeError(f"{name}: {CONDITIONAL}")
-    raise TypeError(f"{name} must be {SPELLINGS}, got {value!r}")
+    pair = isinstance(value, tuple) and len(value) == 2 and all(isinstance(end, (int, float)) for end in value)
+    typed = f": type space.real{value}, or space.integer{value} for whole numbers" if pair else ""
+    raise TypeError(f"{name} must be {SPELLINGS}, got {value!r}{typed}")
 
 
 def _from_scipy(value: Any) -> Dimension | None:

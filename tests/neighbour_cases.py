@@ -10,10 +10,13 @@ import importlib
 import inspect
 import pkgutil
 import shutil
+import sys
 import tempfile
+import zlib
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -21,13 +24,28 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optuna
+import pandas
 from option_groups import group_options
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import PredefinedSplit
 from training_cases import Trivial
 
 import jaxdpbo
-from jaxdpbo import Execution, Search, blocks, by_person, dp_gibo, drivers, per_user, silos, space, transforms, tuning
+from jaxdpbo import (
+    Execution,
+    Search,
+    blocks,
+    by_person,
+    dp_gibo,
+    drivers,
+    notes,
+    per_user,
+    silos,
+    space,
+    terminal,
+    transforms,
+    tuning,
+)  # fmt: skip
 from jaxdpbo.accounting import stage
 from jaxdpbo.commands import curator, tune
 from jaxdpbo.drivers import recorded_run
@@ -96,8 +114,14 @@ def spread(point, train, held_out):
 
 
 def published(run: drivers.Run) -> Any:
-    """What leaves but for the note, which follows from the released path."""
-    return run.release, run.guarantee, run.method
+    """All that leaves."""
+    return run.release, run.guarantee, run.method, told(run.notes)
+
+
+def told(said: notes.Notes) -> tuple[list[notes.Note], float]:
+    """Notes that are the same beside any records, and those that follow from a release as a number, like a release."""
+    of_release = [note for note in said if notes.SOURCES.get(note.id) == notes.RELEASE]
+    return [note for note in said if note not in of_release], float(zlib.crc32(str(of_release).encode()))
 
 
 def descent(users: int) -> Any:
@@ -139,6 +163,56 @@ def in_table(records):
     )
     table = jaxdpbo.tables.arrays({"x": objects(records)})
     return published(drivers.run_loop(dp_gibo.algorithm, first_column, table, config, **group_options(**SEEDED)))
+
+
+class FakeBar:
+    """A bar that writes all that it is told."""
+
+    def __init__(self, **options):
+        print(f"bar {sorted(options.items())}", file=sys.stderr)
+        self.n = 0
+
+    def update(self, users):
+        self.n += users
+        print(f"update {users}", file=sys.stderr)
+
+    def close(self):
+        print("close", file=sys.stderr)
+
+
+def tqdm_of_counts(steps, **options):
+    """A bar of steps, without times."""
+    for step in steps:
+        print(f"step {step} {sorted(options.items())}", file=sys.stderr)
+        yield step
+
+
+def on_a_terminal(tqdm, enter):
+    """The entry point on a terminal, where it shows its progress and its notes."""
+
+    def shown(records):
+        module = None if tqdm is None else SimpleNamespace(tqdm=tqdm)
+        with (
+            mock.patch.object(terminal, "is_there", return_value=True),
+            mock.patch.object(terminal, "width", return_value=80),
+            mock.patch.dict(sys.modules, {"tqdm": module}),
+            mock.patch.object(notes, "_shown", set(notes.path_like_noise())),  # shown or not by the release
+        ):
+            return enter(records)
+
+    return shown
+
+
+def evaluated_in_table(records):
+    table = jaxdpbo.tables.arrays({"x": objects(records)})
+    private = drivers.PrivateObjective(
+        first_of, table, users=len(records), mu=1.0, evaluations=2, loss_range=(0.0, 1.0), run=Execution(**SEEDED)
+    )
+    return [private(0.5), private(0.25)], private.guarantee
+
+
+def first_of(point, batch):
+    return np.square(np.asarray(batch["x"]) - point)
 
 
 def scanned(objective):
@@ -185,7 +259,7 @@ def evaluated(objective, make, **options):
     def enter(records):
         chosen = {"users": len(records), "mu": 1.0, "evaluations": 2, "loss_range": (0.0, 1.0)} | SEEDED | options
         private = drivers.PrivateObjective(objective, make(records), **group_options(Execution, **chosen))
-        return [private(np.array([0.5])), private(np.array([0.25]))], private.guarantee
+        return [private(np.array([0.5])), private(np.array([0.25]))], private.guarantee, told(private.notes)
 
     return enter
 
@@ -259,7 +333,7 @@ def studied(records):
         **group_options(users=len(records), mu=1.0, evaluations=2, loss_range=(0.0, 1.0), **SEEDED),
     )
     private.optimize()
-    return [trial.value for trial in private.study.trials], private.guarantee
+    return [trial.value for trial in private.study.trials], private.guarantee, told(private.notes)
 
 
 def of_persons(records):
@@ -287,7 +361,7 @@ CURATED = {
 def curated(name, rows):
     def enter(records):
         found = transforms.curate(SEEDED["key"], CURATED[name], rows(records), insecure_key=True)
-        return np.asarray(found.z), found.guarantee
+        return np.asarray(found.z), found.guarantee, told(found.notes)
 
     return enter
 
@@ -321,7 +395,8 @@ def searched(of_labels: bool, estimator=None, **options):
         found = PrivateSearchCV(model, {name: space.real(0.1, 1.0)}, **group_options(**(chosen | options))).fit(
             rows, labels
         )
-        return found.best_params_, found.guarantee_, getattr(found.best_estimator_, "classes_", None)
+        classes = getattr(found.best_estimator_, "classes_", None)
+        return found.best_params_, found.guarantee_, classes, told(found.notes_)
 
     return enter
 
@@ -341,11 +416,20 @@ def searched_in_blocks(records):
         run=Execution(**SEEDED),
     )
     found = search.fit(features, np.linspace(0, 1, len(records)))
-    return found.best_params_, found.guarantee_
+    return found.best_params_, found.guarantee_, told(found.notes_)
 
 
 ONE_SETTING = [{"hidden": (), "learning_rate": 1.0, "batch": 32, "epochs": 1, "clip_norm": 1.0}]
 MODEL = {"settings": ONE_SETTING, "epsilon": 5.0, "delta": 1e-3, "run": Execution(**SEEDED)}
+
+
+def as_read(records: list[Any]) -> pandas.Series:
+    """A column whose dtype a reader chose by the records."""
+    try:
+        read = pandas.Series(records)
+    except Exception:  # of the records
+        return pandas.Series(objects(records), dtype=object)
+    return read.astype(object) if read.dtype.kind in "mM" else read  # dates: a caller asks a reader for them by name
 
 
 def modelled(where: str, regression: bool = False):
@@ -355,6 +439,8 @@ def modelled(where: str, regression: bool = False):
         features, labels = np.full((len(records), 2), 0.5, object), [0.0] * len(records)
         if where == "labels":
             labels = records
+        elif where == "a frame":
+            features = pandas.DataFrame({0: as_read(records), 1: 0.5})
         else:
             features[:, int(where == "categories")] = objects(records)
         columns = {0: space.real(0, 1), 1: [0.25, 0.5]}
@@ -373,13 +459,15 @@ PUBLIC_ROWS = np.array([[0.25, 0.5], [0.5, 0.25]])
 def _seen_of(model: Any, public_rows: np.ndarray) -> tuple[Any, ...]:
     """All that a fitted private model shows: itself as pickled, its texts, its record, and answers for public rows."""
     record = model.report_.to_dict()
-    for changing in ("created", "fingerprint of the release"):  # a time, and a number of the release
+    for changing in ("created", "fingerprint of the release", "notes"):  # a time, and what follows from the release
         record.pop(changing)
     record["details"].pop("error_")
     answers = [getattr(model, name)(public_rows) for name in ("predict", "predict_proba") if hasattr(model, name)]
     if not hasattr(model, "classes_"):  # accuracies take no fractions as labels
         answers.append(model.score(public_rows, [0.25, 0.5]))
-    return Pickled(model), repr(model), model.note_, str(model.guarantee_), record, answers
+    said = told(model.notes_)
+    model.notes_ = tuple(said[0])
+    return Pickled(model), repr(model), said, str(model.guarantee_), record, answers
 
 
 class Pickled:
@@ -414,7 +502,7 @@ def tuned(records):
 def reached(records):
     options = {"error": 0.3, "epsilons": (1.0, 3.0), "delta": 1e-3, "mean": 2.0}
     found = tuning.least_epsilon(OfLabels(), _labels(records), [0.25, 0.5], **options, **SEEDED)
-    return found.setting, found.guarantees
+    return found.setting, told(found.notes), found.guarantees
 
 
 def fronted(records):
@@ -479,6 +567,12 @@ POINTS: dict[str, Point] = {
     "run_loop, losses in a list": Point(looped(given_back), LOOP),
     "run_loop, losses in an array of objects": Point(looped(given_back_as_objects), LOOP),
     "run_loop, a table": Point(in_table, LOOP),
+    "run_loop, a table with a bar": Point(on_a_terminal(FakeBar, in_table), LOOP, counts=(6,)),
+    "run_loop, a table with lines": Point(on_a_terminal(None, in_table), LOOP, counts=(6,)),
+    "minimize, Python, with a bar": Point(
+        on_a_terminal(tqdm_of_counts, minimized(in_numpy)), ("drivers.minimization.minimize",), counts=(6,)
+    ),
+    "PrivateObjective, a table with a bar": Point(on_a_terminal(FakeBar, evaluated_in_table), OBJECTIVE, counts=(6,)),
     "a run's identity": Point(identified, ("drivers.recorded_run.make_subject",)),
     "run_scan, data": Point(scanned(squares), SCAN),
     "run_scan, a checkpoint": Point(with_checkpoint, (
@@ -527,6 +621,7 @@ POINTS: dict[str, Point] = {
     ),
     "PrivateClassifier, features": Point(modelled("features"), CLASSIFIER, counts=(10,)),
     "PrivateClassifier, categories": Point(modelled("categories"), CLASSIFIER, counts=(10,), numbers=False),
+    "PrivateClassifier, a frame with dtypes by its cells": Point(modelled("a frame"), CLASSIFIER, counts=(10,)),
     "PrivateClassifier, labels": Point(modelled("labels"), CLASSIFIER, counts=(10,)),
     "PrivateRegressor, features": Point(modelled("features", True), REGRESSOR, counts=(10,)),
     "PrivateRegressor, targets": Point(modelled("labels", True), REGRESSOR, counts=(10,)),
@@ -585,12 +680,14 @@ WITHOUT: dict[str, dict[str, str]] = {
     },
     "odd values are in tests/test_people.py": {"tables.people": "to_persons"},
     "no users' values: shapes, counts, names, public rows, or released numbers": {
-        "tables.table": "note",
+        "tables.table": "notes",
         "integrations.optuna.rehearsal": "rehearse",
         "algorithms.dp_gp_ucb.previews": "preview_release",
         "commands.tables": "print_table",
         "drivers.execution": "check_execution set_options",
         "drivers.loop": "options_for",
+        "logs": "charged",
+        "notes": "few_rows from_ledger resumed",
         "drivers.user_losses": "ArrayLosses make_losses",
         "accounting.noise_shares": "share_total_variation",
         "silos.agreement": "Agreement agree",

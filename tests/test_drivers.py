@@ -27,6 +27,7 @@ from jaxdpbo import (
     ledger,
     private_evaluations,
     random_search,
+    terminal,
     user_values,
 )
 from jaxdpbo.checks import low_high
@@ -528,7 +529,7 @@ def test_no_terminal_ends_a_run(stream, monkeypatch):
     monkeypatch.setattr(sys, "stderr", stream)
     with progress.waiting("auto", "compiling"):
         time.sleep(0.1)
-    assert progress.on_terminal() == isinstance(stream, Broken)
+    assert terminal.is_there() == isinstance(stream, Broken)
 
 
 def test_without_progress_no_line_is_shown(monkeypatch):

@@ -16,11 +16,12 @@ import scipy.stats
 from option_groups import group_options
 
 import jaxdpbo
-from jaxdpbo import Execution, arrays, dp_gibo, drivers, random_search
+from jaxdpbo import Execution, arrays, dp_gibo, drivers, notes, random_search
 from jaxdpbo.accounting import requested_budget
 from jaxdpbo.checks import box, low_high
 from jaxdpbo.drivers import methods
-from jaxdpbo.drivers.previews import NO_DIFFERENT, few_users_note, path_note, step_deviation
+from jaxdpbo.drivers.previews import step_deviation
+from jaxdpbo.drivers.release_notes import path_notes
 from jaxdpbo.guarantee import budget_calibration, guarantees
 from jaxdpbo.ledger import ledger_file
 
@@ -382,13 +383,13 @@ def test_a_path_that_is_no_different_from_noise_says_so():
         return jnp.nan * data[:, 0]
 
     for objective in (nothing, lost):
-        notes = [minimize(objective, key=jax.random.key(seed), insecure_key=True).note for seed in range(5)]
-        assert sum(NO_DIFFERENT in note for note in notes) >= 4
+        runs = [minimize(objective, key=jax.random.key(seed), insecure_key=True) for seed in range(5)]
+        assert sum(notes.path_like_noise()[0] in run.notes for run in runs) >= 4
 
     def steep(point, data):
         return 50.0 * point[0] + 0 * data[:, 0]
 
-    assert minimize(steep, mu=5.0, data=np.repeat(RECORDS, 50, axis=0), steps=4).note == ""
+    assert minimize(steep, mu=5.0, data=np.repeat(RECORDS, 50, axis=0), steps=4).notes == ()
 
 
 @pytest.mark.parametrize(("steps", "dimension"), [(2, 1), (10, 3), (100, 10)])
@@ -402,23 +403,22 @@ def test_noise_alone_is_what_a_chi_squared_variable_would_be(steps, dimension):
         return np.repeat(3.0 + 3.0 * np.concatenate([[0], np.cumsum(shares * (-1.0) ** np.arange(steps))])[:, None],
                          dimension, axis=1)  # fmt: skip
 
-    assert path_note(path(0.95 * usual), config) == NO_DIFFERENT
-    assert path_note(path(1.05 * usual), config) == ""
+    assert path_notes(path(0.95 * usual), config) == notes.path_like_noise()
+    assert path_notes(path(1.05 * usual), config) == ()
 
 
 def test_a_note_is_a_function_of_what_is_released():
     run = minimize(python_loss, diagnostics=True)
     config = local(USERS, SIDE, 1.0, 2)
-    notes = few_users_note(USERS, run.guarantee), path_note(run.release.path, config)
-    assert run.note == "; ".join(filter(None, notes))
-    assert f"{USERS} users are fewer than 500: unless the budget is large, expect an answer near a guess" in run.note
+    assert run.notes == notes.few_users(USERS, private=True) + path_notes(run.release.path, config)
+    assert f"note: {USERS} users are fewer than 500: unless the budget is large, expect an answer" in repr(run)
 
 
 def test_few_users_are_a_note_before_the_run_too():
     few, many = (jaxdpbo.preview(users=users, mu=1.0, space=SIDE) for users in (499, 500))
     assert "499 users are fewer than 500" in str(few)
     assert "near a guess" not in str(many)
-    assert few_users_note(3, guarantees.no_guarantee("users", "mu is infinite")) == ""
+    assert notes.few_users(3, private=False) == ()
 
 
 # The ledger
@@ -430,8 +430,8 @@ def test_the_ledgers_line_works_as_typed(tmp_path, monkeypatch):
     options = {"ledger": jaxdpbo.Recording("budget.jsonl", "march"), "noise": "exact"}
     first, again = (minimize(**options) for _ in range(2))
     np.testing.assert_array_equal(first.release.point, again.release.point)
-    assert again.note.endswith(first.note)
-    assert again.note.startswith("this is the release of run 'march', which ")
+    assert again.notes[-len(first.notes) :] == first.notes
+    assert again.notes[0].text.startswith("this is the release of run 'march', which ")
     assert float(ledger_file.account("budget.jsonl").left.cost) == pytest.approx(3.0, abs=0.01)
     with pytest.raises(FileExistsError, match=r"second spend: 'budget\.jsonl'"):
         ledger_file.create("budget.jsonl", mu=2)

@@ -70,7 +70,8 @@ def test_a_release_costs_its_level_and_the_whole_of_it(one_plan):
         assert 1.9 < validation.epsilon(DELTA) <= 2.0
         assert each.error <= 0.4
         assert each.interval[0] < each.error < each.interval[1]
-        note = re.fullmatch(r"Reached the error at epsilon (\S+); at most (\S+) was possible\.", each.note)
+        (said,) = each.notes
+        note = re.fullmatch(r"the error was reached at epsilon (\S+); at most (\S+) was possible", said.text)
         assert note is not None
         assert each.epsilon <= float(note[1]) < 1.001 * each.epsilon
         assert train.largest <= float(note[2]) < 1.001 * train.largest
@@ -126,8 +127,10 @@ def test_nothing_reached_is_an_outcome_of_its_own(one_plan):
     profiles = [stage.gaussian_stage(1 / noises[0]).profile for noises in plan.noises]
     costs = accounting.ex_post_epsilons(accounting.repetitions(1.0, 8.0), [1 / 3] * 3, profiles, DELTA)
     assert found.epsilon == pytest.approx(costs.nothing, rel=1e-3)
-    assert found.note.startswith("No training reached the error; this outcome cost epsilon")
-    assert "Ask for a larger error" in found.note
+    (said,) = found.notes
+    assert said.text.startswith("no training reached the error; this outcome cost epsilon")
+    assert "ask for a larger error" in said.text
+    assert f"note: {said}" in repr(found)
 
 
 class Failing(Noisy):
@@ -140,7 +143,7 @@ def test_a_training_that_fails_does_not_pass(one_plan):
     assert not found.reached
     # Its cost is the cost of an outcome that says no more: a failure may not be told from an error that is too large.
     assert pickle.dumps(found) == pickle.dumps(search(error=-5.0))
-    assert "A training that raises an exception counts as one that misses the error" in found.note
+    assert "a training that raises an exception counts as one that misses the error" in found.notes[0].text
     assert str(found.report()).count("a private model of") == 0
     assert str(found.report()).count("a search without a model for") == 1
     with pytest.raises(RuntimeError, match="seen"):

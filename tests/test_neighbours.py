@@ -6,8 +6,10 @@ last bit. And beside ordinary records all but the numbers is the same: exception
 """
 
 import contextlib
+import logging
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -21,11 +23,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas
 import pytest
-from neighbour_cases import CSV_POINTS, POINTS, USUAL, WITHOUT, Point, entry_points
+from neighbour_cases import CSV_POINTS, POINTS, USUAL, WITHOUT, Point, entry_points, told
 from odd_records import CELLS, SECRET, ZOO, Odd
 
-from jaxdpbo import drivers, silence, user_values
+from jaxdpbo import drivers, notes, silence, user_values
 
 PATTERNS: dict[str, Callable[[int], set[int]]] = {
     "one": lambda count: {count // 2},
@@ -34,12 +37,16 @@ PATTERNS: dict[str, Callable[[int], set[int]]] = {
 }
 
 
+TEMPORARY = re.compile(re.escape(tempfile.gettempdir()) + "/[^/ ]*")
+
+
 class Outcome(NamedTuple):
     """What an observer sees.
 
     Attributes:
       error: type and message of an exception, "" where none was raised.
       streams: what file descriptors 1 and 2 got.
+      logs: level and text of the records of any logger.
       kinds: types, dtypes and shapes of what was released, and all that is no number.
       size: of the pickle.
       files: names, modes and sizes of files that were left in the working directory.
@@ -49,6 +56,7 @@ class Outcome(NamedTuple):
 
     error: str
     streams: tuple[bytes, bytes]
+    logs: tuple[str, ...]
     kinds: str
     size: int
     files: tuple[tuple[str, int, int], ...]
@@ -81,6 +89,32 @@ def streams():
                 heard.append(file.read())
 
 
+class Listener(logging.Handler):
+    """Keeps what is logged, but for temporary paths."""
+
+    def __init__(self):
+        super().__init__()
+        self.heard: list[str] = []
+
+    def emit(self, record):
+        self.heard.append(f"{record.levelname} {record.name}: {TEMPORARY.sub('', record.getMessage())}")
+
+
+@contextlib.contextmanager
+def logged():
+    """What the library's loggers, and all that pass records on to Python's root, get."""
+    listener, ours, root = Listener(), logging.getLogger("jaxdpbo"), logging.getLogger()
+    level, propagates = ours.level, ours.propagate
+    ours.setLevel(logging.DEBUG)
+    root.addHandler(listener)
+    try:
+        yield listener.heard
+    finally:
+        root.removeHandler(listener)
+        ours.setLevel(level)
+        ours.propagate = propagates
+
+
 @contextlib.contextmanager
 def strict():
     """A process in which whatever can raise by a value does: ``-W error``, NumPy's errors, JAX's debug flags."""
@@ -98,7 +132,7 @@ def kind_of(leaf: Any) -> str:
 def outcome(enter: Callable[[list[Any]], Any], records: list[Any], compilations: Any, folder: Path) -> Outcome:
     compilations.clear()
     error, released = "", None
-    with streams() as heard, strict():
+    with streams() as heard, strict(), logged() as logs:
         try:
             released = enter(records)
         except BaseException as raised:
@@ -107,7 +141,7 @@ def outcome(enter: Callable[[list[Any]], Any], records: list[Any], compilations:
     content = pickle.dumps(released)
     files = tuple(sorted((path.name, path.stat().st_mode, path.stat().st_size) for path in folder.iterdir()))
     kinds = f"{tree} {[kind_of(leaf) for leaf in leaves]}"
-    return Outcome(error, tuple(heard), kinds, len(content), files, compilations["programs"], content)
+    return Outcome(error, tuple(heard), tuple(logs), kinds, len(content), files, compilations["programs"], content)
 
 
 def but_for_numbers(seen: Outcome) -> Outcome:
@@ -201,8 +235,24 @@ def writes(records):
     Path("seen").write_bytes(bytes(sum(record is None for record in records)))
 
 
+def logs(records):
+    logging.getLogger("jaxdpbo.planted").info("%d records are text", sum(isinstance(r, str) for r in records))
+
+
 def typed(records):
     return np.asarray(records).dtype.itemsize
+
+
+def notes_a_dtype(records):
+    return [notes.Note("few-rows", f"the column is of {pandas.Series(records).dtype}")]
+
+
+def notes_how_many_are_nan(kind):
+    def enter(records):
+        count = int(np.sum(np.isnan([record if isinstance(record, float) else np.nan for record in records])))
+        return told((notes.Note(kind, f"{count} losses are NaN"),))
+
+    return enter
 
 
 @pytest.mark.parametrize(
@@ -219,6 +269,12 @@ def typed(records):
         (lambda records: np.asarray([record for record in records if isinstance(record, float)]), "kinds"),
         (lambda records: np.float32(1) if None in records else np.float64(1), "kinds"),
         (lambda records: str(sum(isinstance(record, str) for record in records)), "kinds"),
+        (notes_a_dtype, "kinds"),
+        (notes_how_many_are_nan("few-users"), "kinds"),
+        (notes_how_many_are_nan("path-like-noise"), "does not count as"),
+        (notes_how_many_are_nan("a new kind"), "kinds"),
+        (logs, "logs"),
+        (lambda records: logging.getLogger("jaxdpbo").debug("a scan") if None in records else None, "logs"),
         (writes, "files"),
         (compiles, "programs"),
         (lambda records: [0.0 if isinstance(r, str) else 1.0 for r in records], "does not count as"),

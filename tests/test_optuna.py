@@ -15,8 +15,7 @@ from option_groups import group_options
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.testing import pytest_samplers as suite
 
-from jaxdpbo import Execution, Recording, ledger
-from jaxdpbo.drivers import progress
+from jaxdpbo import Execution, Recording, ledger, terminal
 from jaxdpbo.integrations.optuna import DParetoSampler, GPUCBSampler, coordinates, observations, private_study
 from jaxdpbo.integrations.optuna.samplers import DEVIATION, noise_deviation
 from jaxdpbo.integrations.optuna.study import GUARANTEE, ObjectiveFailed
@@ -164,6 +163,7 @@ def test_nothing_but_the_release_differs_between_neighbours(trials, caplog):
     count = trials("neighbouring pairs whose studies were compared", 5, 200, 2)
     caplog.set_level(logging.DEBUG)
     caplog.set_level(logging.INFO, logger="jax")  # whose lines are times
+    jax.devices()  # the first call logs
     rng = np.random.default_rng(2)
     start = RECORDS.copy()
     start[0] = 1e9  # its loss is clipped to 1, as that of all its replacements: the releases are equal
@@ -494,7 +494,7 @@ def test_a_study_shows_a_bar_on_a_terminal_alone(monkeypatch):
     shown = []
     monkeypatch.setattr(optuna.Study, "optimize", lambda study, objective, **options: shown.append(options))
     private().optimize()
-    monkeypatch.setattr(progress, "on_terminal", lambda: True)
+    monkeypatch.setattr(terminal, "is_there", lambda: True)
     private().optimize()
     private().optimize(show_progress_bar=False)
     assert [options["show_progress_bar"] for options in shown] == [False, True, False]

@@ -76,7 +76,7 @@ def test_the_search_is_what_it_is_without_an_estimate():
         "mu": jnp.inf, "noise": "exact"})))  # fmt: skip
     np.testing.assert_array_equal(found.release.path, alone.release.path)
     assert float(found.release.loss) == pytest.approx(float(jnp.mean(loss(found.release.point, RECORDS))), rel=1e-5)
-    assert found.note == alone.note == ""  # without noise no number of users is too few
+    assert found.notes == alone.notes == ()  # without noise no number of users is too few
 
 
 def test_from_python_a_masked_point_is_not_asked_for():

@@ -227,7 +227,15 @@ def test_nothing_but_released_values_differs_between_neighbours(tmp_path, caplog
             (spend,) = ledger.account(path).spends
             kept = spend._replace(when="", who="", fingerprint="")
             released = front.Front(*[()] * 6, guarantees=found.guarantees)
-            said.append((repr(released), pickle.dumps(released), caplog.text, tuple(capfd.readouterr()), repr(kept)))
+            said.append(
+                (
+                    repr(released),
+                    pickle.dumps(released),
+                    caplog.text.replace(str(path), ""),
+                    tuple(capfd.readouterr()),
+                    repr(kept),
+                )
+            )
     assert len(set(said)) == 1
     assert not warned
 

@@ -17,11 +17,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import check_estimator
 
-from jaxdpbo import Execution, Recording, Search, cells, ledger, minimize, secret_key, space, tuning
+from jaxdpbo import Execution, Recording, Search, cells, ledger, minimize, notes, secret_key, space, tuning
 from jaxdpbo.guarantee import assumptions, guarantees
 from jaxdpbo.integrations.sklearn import PrivateClassifier, PrivateRegressor, layered_training
 from jaxdpbo.integrations.sklearn import columns as _columns
-from jaxdpbo.integrations.sklearn.private_models import _few_rows_note, _read_table, _read_targets
+from jaxdpbo.integrations.sklearn.private_models import _read_table, _read_targets
 from jaxdpbo.training import models as _models
 from jaxdpbo.tuning import fitting, training
 
@@ -185,8 +185,19 @@ def test_refusals_quote_no_row():
             classifier(space.real(0, 1)).fit(rows, LABELS)
 
 
+def test_no_refusal_quotes_a_dtype_that_a_reader_chose_by_the_cells():
+    said = set()
+    for cell in (30, "1,234", None):
+        frame = FRAME.assign(age=pandas.Series([cell, *FRAME["age"][1:]]))
+        with pytest.raises(ValueError, match="'age'") as refused:
+            classifier({"income": COLUMNS["income"], "sex": COLUMNS["sex"]}).fit(frame, LABELS)
+        said.add((str(frame["age"].dtype), str(refused.value)))
+    assert len({dtype for dtype, _ in said}) > 1
+    assert len({text for _, text in said}) == 1
+
+
 def test_columns_without_a_dimension_are_refused_with_the_spelling():
-    with pytest.raises(ValueError, match=r"or the categories of 'income' \(float64\), 'sex' .*: columns=\{"):
+    with pytest.raises(ValueError, match=r"or the categories of 'income', 'sex': columns=\{"):
         classifier({"age": space.real(0, 120), "id": None}).fit(FRAME, LABELS)
     with pytest.raises(ValueError, match="columns has entries that X lacks: 'heigth'; X has 'age', 'income'"):
         classifier(COLUMNS | {"heigth": None}).fit(FRAME, LABELS)
@@ -357,7 +368,7 @@ def test_the_record_shows_what_was_declared_public_and_hashes_all_of_the_model(f
         before = model.report_.fingerprint
         assert len(before) == 64
         assert pickle.loads(pickle.dumps(model)).report_.fingerprint == before
-        for name in results(model) - {"guarantee_", "n_features_in_", "feature_names_in_"}:
+        for name in results(model) - {"guarantee_", "notes_", "n_features_in_", "feature_names_in_"}:
             other = pickle.loads(pickle.dumps(model))
             leaves, tree = jax.tree.flatten(getattr(other, name))
             setattr(other, name, jax.tree.unflatten(tree, [7, *leaves[1:]]))
@@ -378,9 +389,9 @@ def test_the_noise_of_an_error_has_the_stated_deviation(monkeypatch):
 
 
 def test_few_rows_are_a_note_and_in_the_record(fitted):
-    assert "300 rows are fewer than 500" in fitted.note_
-    assert fitted.note_ in str(fitted.report_.details)
-    assert not _few_rows_note(500)
+    assert "300 rows are fewer than 500" in fitted.notes_[0].text
+    assert fitted.report_.notes == fitted.notes_
+    assert not notes.few_rows(500)
 
 
 def test_the_ledger_is_charged_once_and_no_fit_is_repeated(tmp_path):
@@ -400,8 +411,8 @@ def test_without_a_ledger_the_note_and_the_record_say_that_one_fit_is_counted(fi
     ledger.create(path, notion="dp", level=20.0, delta=1e-2, total_variation=1e-3, protects=guarantees.ALL_ROWS)
     recorded = regressor(ledger=Recording(path, "model"), run=None).fit(FRAME, FRAME["age"])
     for model, counted in ((fitted, True), (recorded, False)):
-        assert ("this guarantee counts one fit" in model.note_) == counted
-        assert ("this guarantee counts one fit" in model.report_.details["note_"]) == counted
+        assert ("one-fit" in [note.id for note in model.notes_]) == counted
+        assert ("this guarantee counts one fit" in model.report_.html()) == counted
 
 
 def test_folds_never_share_a_charge_and_a_run_name_for_each_adds_them_up(tmp_path):
@@ -534,7 +545,7 @@ def test_a_pickle_holds_no_row():
 
 
 RELEASED = {"model_", "setting_", "error_"}
-PUBLIC = {"guarantee_", "error_deviation_", "note_", "encoding_", "public_", "n_features_in_", "feature_names_in_"}
+PUBLIC = {"guarantee_", "error_deviation_", "notes_", "encoding_", "public_", "n_features_in_", "feature_names_in_"}
 
 
 @pytest.mark.parametrize(("make", "own"), [(classifier, "classes_"), (regressor, "target_range_")])
@@ -544,6 +555,7 @@ def test_all_that_a_fit_leaves_is_the_release_or_follows_from_public_arguments(m
     def public(frame, targets):
         model = make().fit(frame, targets)
         assert set(vars(model)) == set(model.get_params(deep=False)) | RELEASED | PUBLIC | {own}
+        model.notes_ = tuple(note for note in model.notes_ if notes.SOURCES[note.id] != notes.RELEASE)
         return {name: pickle.dumps(value) for name, value in vars(model).items() if name not in RELEASED}
 
     usual = public(FRAME, targets)

@@ -284,7 +284,7 @@ def test_training_rows_propose_the_settings_of_a_search_and_validation_rows_do_n
     np.testing.assert_array_equal(one.release_.points, other.release_.points)
     assert assumptions.PUBLIC_RECORDS in one.guarantee_.assumptions
     assert "NOT the records a model is trained on" in one.guarantee_.protects
-    assert "30 users are fewer than 500" in one.note_
+    assert "30 users are fewer than 500" in one.notes_[0].text
     chosen = one.__class__(**(one.get_params(deep=False) | {"search": Search(method="choice")}))
     assert not chosen._proposes()
 

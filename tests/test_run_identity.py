@@ -45,11 +45,11 @@ def test_another_teams_release_never_comes_without_a_word(route, tmp_path):
     """Trap 56: B got A's answer under A's run name, with an empty note."""
     path = book(tmp_path)
     mine = search(path, **ROUTES[route])
-    assert mine.note == ""
+    assert mine.notes == ()
     again = search(path, records=RECORDS + 1, **ROUTES[route])  # records cannot be compared: their hash is a release
-    assert again.note.startswith("this is the release of run 'march', which ")
-    assert "; nothing was charged; of the loss its code alone was compared" in again.note
-    assert again.note in repr(again)
+    assert [note.id for note in again.notes] == ["from-ledger", "not-compared"]
+    assert again.notes[0].text.startswith("this is the release of run 'march', which ")
+    assert all(f"note: {note}" in repr(again) for note in again.notes)
     np.testing.assert_array_equal(again.release.point, mine.release.point)
     for changes, what in (
         ({"loss": squared}, "loss"),
@@ -99,7 +99,7 @@ def test_steps_from_the_ledger_are_noted(tmp_path):
     with pytest.raises(drivers.RunInterrupted):
         search(path, failing, **options)
     resumed = search(path, failing, **options)
-    assert "step comes from run 'march', which " in resumed.note
+    assert "step comes from run 'march', which " in resumed.notes[0].text
 
 
 def evaluations(path, loss=absolute, records=RECORDS):
@@ -119,8 +119,8 @@ def test_private_objectives_of_two_losses_or_schemas_share_nothing(tmp_path):
         evaluations(path, squared)
     with pytest.raises(ledger.LedgerError, match="another schema"):
         evaluations(path, records=RECORDS[:, None])
-    assert first.note == ""
-    assert evaluations(path).note.startswith("1 evaluation comes from run 'bo', which ")
+    assert first.notes == ()
+    assert evaluations(path).notes[0].text.startswith("1 evaluation comes from run 'bo', which ")
 
 
 def replace_ledger(path):
@@ -182,7 +182,8 @@ def test_curated_rows_from_the_ledger_say_so(tmp_path):
     ledger.create(path, mu=9, protects=chosen.guarantee.protects)
     rows = [[[0.5], [value]] for value in (1, 2)]
     first, again = (transforms.curate(None, chosen, inputs, ledger=Recording(path, "rows")) for inputs in rows)
-    assert (first.note, again.note[:37]) == ("", "this is the release of run 'rows', wh")
+    assert first.notes == ()
+    assert [note.text[:37] for note in again.notes] == ["this is the release of run 'rows', wh"]
 
 
 def holding(value):
@@ -244,7 +245,7 @@ def test_codes_of_losses_are_told_apart_through_all_that_wraps_them():
         lambda f: jaxdpbo.by_person(f, np.zeros(3, int), persons=1),
     ):
         assert fingerprint_code(wrap(absolute)) == fingerprint_code(wrap(absolute))
-        assert len({fingerprint_code(wrap(loss)) for loss in (absolute, squared, np.add, UNKNOWN.join)}) >= 3
+        assert len({fingerprint_code(wrap(loss)) for loss in (absolute, squared, np.add, UNKNOWN.replace)}) >= 3
 
 
 class Squared:
@@ -362,7 +363,8 @@ def test_what_has_no_code_is_said(tmp_path):
     with_note = drivers.PrivateObjective(
         np.subtract, RECORDS, users=500, evaluations=2, mu=1.0, loss_range=(0, 1), ledger=Recording(path, "bo")
     )
-    assert with_note.note == "the loss has no Python code, so the ledger cannot tell it from other losses"
+    assert [note.id for note in with_note.notes] == ["loss-without-code"]
+    assert "cannot tell it from other losses [loss-without-code]" in repr(with_note)
 
 
 def test_another_estimator_is_another_loss(tmp_path):
@@ -382,6 +384,6 @@ def test_another_estimator_is_another_loss(tmp_path):
         return search.fit(x, y)
 
     fit(Ridge())
-    assert "this is the release of run 'march'" in fit(Ridge()).note_
+    assert "this is the release of run 'march'" in fit(Ridge()).notes_[0].text
     with pytest.raises(ledger.LedgerError):
         fit(SVR())

@@ -167,7 +167,7 @@ def answer_of_all(federation):
     """The exact sum of the template's query over all users in one table, by the library's scan of a table."""
     algorithm, config = federation.agreement.algorithm, federation.agreement.config
     table = tables.arrays({"x": X[:, 0], "y": X[:, 1]})
-    users = table_scan.TableUsers(algorithm, loss, table, config, True, None)
+    users = table_scan.TableUsers(algorithm, loss, table, config, True, False)
     before = users.begin(jax.random.key(0))
     return table_scan.flatten(users.evaluate(jax.random.key(1), before, federation.agreement.template).whole)
 
@@ -846,13 +846,17 @@ def test_a_credential_is_of_these_terms_alone(tmp_path):
 # -- Failures ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_silo_that_is_gone_is_left_out_of_a_sum_of_its_own(tmp_path):
+def test_a_silo_that_is_gone_is_left_out_of_a_sum_of_its_own(tmp_path, caplog):
     federation = Federation(tmp_path, 4, missing=1, answers=5)
+    caplog.set_level("INFO", "jaxdpbo")
 
     run = federation.run(
         lambda requests: federation.send({name: content for name, content in requests.items() if name != "C"})
     )
     assert run.attempts == 4  # of three steps: the first was repeated without C
+    said = [record.getMessage() for record in caplog.records]
+    assert "retry: the sum of step 1, attempt 2, of 3 silos" in said
+    assert said[-1].startswith("release: run ")
     assert len(federation.answers("A")) == 4
     assert not federation.answers("C")
 

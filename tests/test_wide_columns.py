@@ -44,6 +44,10 @@ def visits(folder):
     return path
 
 
+def said(notes):
+    return "; ".join(map(str, notes))
+
+
 # -- What is said -----------------------------------------------------------------------------------------------------
 
 
@@ -58,9 +62,9 @@ def test_epoch_seconds_are_noted_and_right_once_computed(tmp_path, float32):
 
     plain = minimize(loss, tables.parquet(path), [(0, 1)], **options)
     computed = minimize(loss, tables.parquet(path, {"stay": STAY}), [(0, 1)], **options)
-    assert "of 'start', 'end' the files hold 64 bits" in plain.note
+    assert "of 'start', 'end' the files hold 64 bits" in said(plain.notes)
     assert 'columns={"stay": pc.field("end") - pc.field("start")}' in repr(plain)
-    assert computed.note == ""
+    assert computed.notes == ()
     assert abs(computed.release.point[0] - 0.195) < 0.05
     stay = pq.read_table(path).to_pandas().eval("end - start").to_numpy()
     np.testing.assert_array_equal(read(tables.parquet(path, {"stay": STAY}))["stay"], stay.astype(np.float32))
@@ -78,38 +82,38 @@ def test_epoch_seconds_are_noted_and_right_once_computed(tmp_path, float32):
     ids=str,
 )  # fmt: skip
 def test_a_note_follows_from_the_declared_type_alone(kind, wide, tmp_path, float32):
-    assert bool(one(tmp_path, {"x": pa.nulls(3, kind)}, None).note) is wide
+    assert bool(one(tmp_path, {"x": pa.nulls(3, kind)}, None).notes) is wide
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):  # the neighbour's values, of the same type
-        assert bool(one(tmp_path, {"x": pa.array([0, 1, None], kind)}, None).note) is wide
+        assert bool(one(tmp_path, {"x": pa.array([0, 1, None], kind)}, None).notes) is wide
 
 
 def test_who_declares_a_range_or_computes_is_told_nothing(tmp_path, float32):
     path = visits(tmp_path)
     told = {"begin": pc.field("start")}  # another name is no remedy
-    assert "'begin'" in tables.parquet(path, told).note
+    assert "'begin'" in said(tables.parquet(path, told).notes)
     for columns in ({"start": space.real(0, 120)}, {"x": pc.field("start").cast("float32")}, {"x": STAY}):
-        assert tables.parquet(path, columns).note == ""
+        assert tables.parquet(path, columns).notes == ()
     many = {f"c{number}": np.arange(2.0) for number in range(5)}
-    assert "'c0', 'c1', 'c2' and 2 more" in one(tmp_path, many, None).note
+    assert "'c0', 'c1', 'c2' and 2 more" in said(one(tmp_path, many, None).notes)
 
 
 def test_in_64_bits_and_in_memory_nothing_is_said(tmp_path):
     """The type of an array in memory may have been inferred from values."""
-    assert tables.parquet(visits(tmp_path)).note == ""
-    assert tables.arrays({"x": np.arange(3)}).note == ""
+    assert tables.parquet(visits(tmp_path)).notes == ()
+    assert tables.arrays({"x": np.arange(3)}).notes == ()
 
 
 def test_no_type_of_an_engine_moves_a_note(float32):
     """An engine may infer types from rows: one missing integer makes a column of floats."""
     whole, missing, narrow = ([1, 2], [1, None], np.float32([1, 2]))
     notes = {
-        tables.dask(dask.dataframe.from_pandas(pandas.DataFrame({"x": values}), npartitions=1)).note
+        tables.dask(dask.dataframe.from_pandas(pandas.DataFrame({"x": values}), npartitions=1)).notes
         for values in (whole, missing, narrow)
     }
     assert len(notes) == 1
     with pytest.raises(TypeError, match="compute a column on the engine"):
         tables.dask(dask.dataframe.from_pandas(pandas.DataFrame({"x": whole}), npartitions=1), columns={"x": STAY})
-    assert "of 'x' the engine may hold 64 bits" in notes.pop()
+    assert "of 'x' the engine may hold 64 bits" in said(notes.pop())
 
 
 def test_every_driver_of_a_table_says_it_once(tmp_path, float32):
@@ -119,13 +123,13 @@ def test_every_driver_of_a_table_says_it_once(tmp_path, float32):
     objective = PrivateObjective(
         lambda point, batch: batch["start"], table, ledger=Recording(path, "objective"), **options
     )
-    assert objective.note.count("'start'") == 1
+    assert said(objective.notes).count("'start'") == 1
     again = {"mu": 1.0, "loss_range": (0, 1), "search": Search(method="in_order", steps=2)}
     for _ in range(2):  # the second reads the release from the ledger
         run = minimize(
             lambda point, batch: batch["start"] * 0 + point[0], table, [(0, 1)], ledger=Recording(path, "run"), **again
         )
-        assert run.note.count("'start'") == 1
+        assert said(run.notes).count("'start'") == 1
 
 
 # -- What is computed -------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TextIO, cast
 
-from jaxdpbo import outsourcing
+from jaxdpbo import logs, outsourcing
 from jaxdpbo.commands.curator import FOLDER
 
 END_TIME = 10.0  # seconds to wait for the curator's exit before a kill
@@ -80,6 +80,7 @@ def meet(arguments: argparse.Namespace, command: list[str]) -> None:
             if len(answers) <= answered:
                 raise
             answered = len(answers)
+            logs.retried(f"the curator, after {answered} answers")
             print(f"modeler: the curator stopped after {answered} answers: starting it again", file=sys.stderr)
 
 

@@ -18,6 +18,7 @@ from jaxdpbo.drivers.scan import run_scan
 from jaxdpbo.drivers.seed_sweep import Sweep, distribute, sweep
 from jaxdpbo.guarantee.recording import Recording
 from jaxdpbo.not_private import Finding, NotPrivateCheck
+from jaxdpbo.notes import Note
 
 __all__ = [
     "BudgetExhausted",
@@ -26,6 +27,7 @@ __all__ = [
     "Execution",
     "Finding",
     "NotPrivateCheck",
+    "Note",
     "ObjectiveError",
     "Preview",
     "PrivateObjective",

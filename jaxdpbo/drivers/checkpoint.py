@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr
 
-from jaxdpbo import files
+from jaxdpbo import files, logs
 from jaxdpbo.drivers import compiled_run, result, sharding
 from jaxdpbo.types import Algorithm, Config, Objective, State
 
@@ -98,7 +98,9 @@ def begin_checkpoint(
     try:
         files.write_once(path, _content(new_run), files.PRIVATE)
     except FileExistsError:
-        return _read(new_run, traced[1].out_info[1])
+        found = _read(new_run, traced[1].out_info[1])
+        logs.resumed(f"{path}: step {found.done + 1} of {config.steps}")
+        return found
     return new_run
 
 

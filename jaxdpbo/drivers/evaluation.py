@@ -1,6 +1,7 @@
 """Evaluate a query on users in memory: call the objective at each point, and learn from its values."""
 
-from concurrent.futures import Executor
+import pickle
+from concurrent.futures import Executor, ProcessPoolExecutor
 from typing import Any
 
 import jax
@@ -9,6 +10,7 @@ import numpy as np
 from jaxdpbo import silence, user_values
 from jaxdpbo import space as spaces
 from jaxdpbo.drivers import compiled_steps, result
+from jaxdpbo.tables import engine
 from jaxdpbo.types import Algorithm, Config, Data, Objective, Query, Values
 
 
@@ -18,6 +20,8 @@ class ArrayUsers:
     def __init__(
         self, algorithm: Algorithm, objective: Objective, data: Data, config: Config, executor: Executor | None
     ) -> None:
+        if isinstance(executor, ProcessPoolExecutor):
+            engine.expect_pickled(objective, pickle.dumps, "the processes of executor")
         self._algorithm, self._objective, self._data, self._config = algorithm, objective, data, config
         self._executor = executor
         self._checked = False

@@ -37,8 +37,9 @@ class Execution:
         depends on their values. Say False for a loss with side effects.
       executor: evaluates the points of a batch at once: threads, processes or a cluster's own. A process pool pickles
         loss and data for every point, so pass a path to the data rather than the data.
-      progress: show a bar of steps, which shows nothing of the data. "auto" shows a bar on a terminal alone, and a line
-        while a compiled search of ``minimize`` runs. True needs the ``progress`` extra, and calls the loss from Python.
+      progress: show a bar of steps, or of users in each scan of a table, which shows nothing of the data. "auto" shows
+        a bar on a terminal alone, without the ``progress`` extra a line for each scan, and a line while a compiled
+        search of ``minimize`` runs. True needs the extra, and calls the loss from Python.
       resume: the ``snapshot`` of a ``RunInterrupted``. Call the driver again with the same arguments to resume from
         there. Use each snapshot once: resuming twice under two keys spends the remaining steps twice.
       checkpoint: a file for a long compiled run, written after every twentieth of the steps and deleted at the end.
@@ -115,7 +116,7 @@ def check_execution(driver: str, run: Execution | None, *usable: str) -> Executi
     if run is None:
         return Execution()
     if not isinstance(run, Execution):
-        raise TypeError(f"run must be an Execution, got {type(run).__name__}")
+        raise TypeError(f"run must be an Execution, got {type(run).__name__}: type run=Execution(progress=True)")
     silent = ("progress",) if isinstance(run.progress, (bool, np.bool_)) and not run.progress else ()
     unusable = [name for name in set_options(run) if name not in (*usable, *silent)]
     if unusable:

@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo import separable, silence
+from jaxdpbo import logs, separable, silence
+from jaxdpbo import notes as _notes
 from jaxdpbo.drivers import (
     compiled_steps,
     evaluation,
@@ -118,24 +119,25 @@ def loop_prepared(
     guarantee = separability.update_assumptions(
         guarantee, objective, traced=run.resume is None
     )  # steps before may be unchecked
-    bar = progress.bar(run.progress)
+    bar = progress.bar(run.progress)  # raises early
     if ledger is not None and (run.key is not None or run.resume is not None):
         raise ValueError("key and resume must not be given with a ledger: the same call resumes from the ledger")
     key, guarantee = _release_key.for_release(run.key, guarantee, run.insecure_key)
     init_key, loop_key, release_key = compiled_steps.run_keys(key)
     if isinstance(data, table.Table):
-        users, bar = table_scan.TableUsers(algorithm, objective, data, config, run.traceable, bar), None
+        users, bar = table_scan.TableUsers(algorithm, objective, data, config, run.traceable, run.progress), None
         guarantee = guarantee.assuming(*data.assumptions)
     else:
         users = evaluation.ArrayUsers(algorithm, objective, data, config, run.executor)
     fresh = users.begin(init_key)
     start = fresh if run.resume is None else run.resume
     _check_snapshot(start, fresh)
-    setup = _Setup(algorithm, users, config, bar, loop_key, release_key, run.diagnostics, table.note(data))
+    setup = _Setup(algorithm, users, config, bar, loop_key, release_key, run.diagnostics, table.notes(data))
     if ledger is not None:
         subject = recorded_run.make_subject(objective, data, config.users)
         return _run_on_record(setup, guarantee, start, ledger, subject)
-    if int(start.state.public.step):  # the source of the keys of earlier steps is unknown
+    if step := int(start.state.public.step):  # the source of the keys of earlier steps is unknown
+        logs.resumed(f"step {step + 1} of {config.steps}")
         guarantee = guarantee.assuming(assumptions.KEY_SECRET)
     return _run_plain(setup, guarantee, start)
 
@@ -150,7 +152,7 @@ class _Setup(NamedTuple):
     loop_key: jax.Array
     release_key: jax.Array
     diagnostics: bool
-    note: str  # of the data's declared types
+    notes: _notes.Notes  # of the data's declared types
 
 
 def _run_plain(setup: _Setup, guarantee: guarantees.Guarantee, before: result.Snapshot) -> result.Run:
@@ -171,6 +173,7 @@ def _run_plain(setup: _Setup, guarantee: guarantees.Guarantee, before: result.Sn
         infos.append(info)
     info = _stack(infos)
     released = compiled_steps.release(algorithm, setup.release_key, config, before.state)
+    logs.released(f"of {config.steps} steps")
     return _finish(setup, guarantee, released, before, info)
 
 
@@ -191,7 +194,7 @@ def _run_on_record(
     record = recorded_run.begin_record(recording, algorithm, config, guarantee, before.state.public, subject)
     stored = recorded_run.load_release(record, like)
     if stored is not None:
-        return _finish(setup, guarantee, stored, note=record.note)
+        return _finish(setup, guarantee, stored, notes=record.notes)
     _check_recorded(recording, record, before.state.public.budget)
     for t in _steps(setup, before):
         ask_key, tell_key = compiled_steps.step_keys(setup.loop_key, t)
@@ -224,7 +227,7 @@ def _run_on_record(
     recorded_run.note_step(record, "the release")
     released = compiled_steps.release(algorithm, setup.release_key, config, before.state)
     released = recorded_run.record_release(record.recording, record.charge, released)
-    return _finish(setup, guarantee, released, before, info, record.note)
+    return _finish(setup, guarantee, released, before, info, record.notes)
 
 
 def _replay_step(before: result.Snapshot, public: Any) -> result.Snapshot:
@@ -273,12 +276,12 @@ def _finish(
     released: Any,
     end: result.Snapshot | None = None,
     info: Any = None,
-    note: str = "",
+    notes: _notes.Notes = (),
 ) -> result.Run:
     """Build the ``Run``. A release read from the record has no ``end``, so it has no diagnostics."""
     diagnostics = result.Diagnostics(end.state, end.memory, info) if setup.diagnostics and end is not None else None
-    note = "; ".join(filter(None, (note, setup.note)))
-    return result.Run(result.name_params(result.to_numpy(released), setup.config), guarantee, diagnostics, note)
+    named = result.name_params(result.to_numpy(released), setup.config)
+    return result.Run(named, guarantee, diagnostics, _notes.show(notes + setup.notes))
 
 
 def _steps(setup: _Setup, before: result.Snapshot) -> Iterable[int]:

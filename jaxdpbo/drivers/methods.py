@@ -207,7 +207,9 @@ def make_problem(
       TypeError: an argument has the wrong type.
     """
     if not isinstance(search, Search | None):
-        raise TypeError(f"search must be a Search, got {type(search).__name__}")
+        raise TypeError(
+            f"search must be a Search, got {type(search).__name__}: type search=Search(method=..., steps=...)"
+        )
     search = search or Search()
     checks.one_of("method", search.method, (AUTO, *METHODS))
     bounds, named = spaces.box(space)

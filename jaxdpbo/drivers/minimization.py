@@ -1,18 +1,20 @@
 """Private minimisation in one call, with defaults that work."""
 
+from concurrent.futures import BrokenExecutor
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from jaxdpbo import checks, separable, user_values
+from jaxdpbo import checks, notes, separable, user_values
 from jaxdpbo import space as spaces
 from jaxdpbo.drivers import methods, progress, public_search, result, separability, sharding
 from jaxdpbo.drivers.execution import AUTO, Execution, check_execution, set_options
 from jaxdpbo.drivers.loop import loop_prepared, options_for
 from jaxdpbo.drivers.methods import Search
-from jaxdpbo.drivers.previews import few_users_note, path_note
+from jaxdpbo.drivers.release_notes import plan_notes
 from jaxdpbo.drivers.scan import scan_prepared
 from jaxdpbo.guarantee import budget_calibration, guarantees, recording
 from jaxdpbo.guarantee.recording import Recording
@@ -21,10 +23,34 @@ from jaxdpbo.space import Space
 from jaxdpbo.tables import table
 from jaxdpbo.types import ArrayLike, Bounds, Data, Objective, Tree
 
+NOT_OF_LOSS = table.TableError, BrokenExecutor  # a reader, an engine or a worker failed, and not the loss
 STEPWISE = "executor", "progress", "resume"  # options for steps from Python
 OPTIONS = tuple(option.name for option in fields(Execution))
 
 
+SPELLINGS = {
+    "bounds": "space=",
+    "x0": "search=Search(start=...)",
+    "n_iter": "search=Search(steps=...)",
+    "n_trials": "search=Search(steps=...)",
+    "maxiter": "search=Search(steps=...)",
+    "seed": "no seed, which would tell the noise; run=Execution(key=...) is for tests",
+    "random_state": "no seed, which would tell the noise; run=Execution(key=...) is for tests",
+    "n_users": "users=",
+}  # as other libraries spell them
+
+
+def _advise(name: str, value: object) -> str:
+    """What to type in place of an argument that ``minimize`` does not take."""
+    del value
+    if name in SPELLINGS:
+        return f"type {SPELLINGS[name]}"
+    groups = {"search=Search": {option.name for option in fields(Search)}, "run=Execution": set(OPTIONS)}
+    typed = [f"{group}({name}=...)" for group, names in groups.items() if name in names]
+    return f"type {typed[0]}" if typed else "see help(jaxdpbo.minimize) for its arguments"
+
+
+@checks.refuse_others("minimize", _advise)
 def minimize(
     loss: Objective,
     data: Data,
@@ -88,8 +114,8 @@ def minimize(
 
     Returns:
       ``Run(release, guarantee)``. ``release.point (d,)`` is the answer in NumPy float64, and ``release.params`` its
-      parameters in a ``Space``. ``method`` names the method and the reason for the choice. ``note`` warns of too few
-      users, and if the released path is no different from noise, see ``previews.path_note``.
+      parameters in a ``Space``. ``method`` names the method and the reason for the choice. ``notes`` warn of too few
+      users, and if what was released is no different from noise, see ``drivers.release_notes``.
 
     Raises:
       ValueError: an argument is out of range or has a wrong shape; names the argument.
@@ -101,8 +127,7 @@ def minimize(
     run = check_execution("minimize", run, *OPTIONS)
     if run.key is None:
         keys.refuse_trace("the key of a run")
-    if not callable(loss):
-        raise TypeError(f"loss must be a function of a point and data, got {type(loss).__name__}")
+    checks.takes_two("loss", loss, "point", "data")
     _check_tracing(run)
     original = data
     in_table = isinstance(data, table.Table)
@@ -129,11 +154,9 @@ def minimize(
         plan = public_search.propose(plan, prepared.objective, public, **how)
     finished = _run_plan(plan, prepared, ledger, run)
     guarantee = replace(finished.guarantee, summary_delta=budget.summary_delta)
-    notes = [finished.note, few_users_note(count, plan.guarantee)]
-    if plan.descent is not None:
-        notes.append(path_note(finished.release.path, plan.descent))
-    note, method = "; ".join(filter(None, notes)), f"{plan.method}: {plan.reason}"
-    return finished._replace(guarantee=guarantee, note=note, method=method)
+    said = finished.notes + notes.few_users(count, private=plan.guarantee.notion != "none")
+    said += plan_notes(plan, finished.release)
+    return finished._replace(guarantee=guarantee, notes=notes.show(said), method=f"{plan.method}: {plan.reason}")
 
 
 def _check_tracing(run: Execution) -> None:
@@ -199,10 +222,15 @@ def count_users(users: int | None, prepared: separability.Prepared) -> int:
         return loss.persons
     if isinstance(loss, separable.Blocks):
         return loss.count
+    if isinstance(data, (str, Path)):
+        raise TypeError("data must be users' records, not a path: type tables.parquet(path) for files of Parquet")
     leading = {tuple(getattr(leaf, "shape", ()))[:1] for leaf in user_values.leaves(data)}
     if len(leading) != 1 or leading == {()}:
         lengths = ", ".join(sorted(str(length[0]) if length else "none" for length in leading)) or "no arrays"
-        raise ValueError(f"users must be given where the leaves of data share no leading length, got {lengths}")
+        raise ValueError(
+            f"users must be given where the leaves of data share no leading length, got {lengths}: type users=n, or "
+            "pass arrays with an entry for each user"
+        )
     return checks.size("users", max(shape[0] for shape in leading if shape))
 
 
@@ -253,7 +281,8 @@ def _run_in_python(
         failed = error.__cause__
         if not tried or error.step != 0 or not isinstance(failed, Exception):
             raise
-    failed.add_note(_describe_call(plan.config))
+    if not isinstance(failed, NOT_OF_LOSS):
+        failed.add_note(_describe_call(plan.config))
     raise failed from None
 
 

@@ -1,8 +1,7 @@
 """Predict the noise of ``minimize`` before you spend a budget.
 
-Everything here is computed from public numbers or from a release; nothing reads the users' losses. NaN losses, a
-refusal of all users and a flat loss are facts about the users' records, so no result may report these. ``path_note``
-compares the released path with pure noise: everybody who sees the release can do the same.
+Everything here is computed from public numbers; nothing reads the users' losses. NaN losses, a refusal of all users and
+a flat loss are facts about the users' records, so no result may report these.
 """
 
 import math
@@ -12,7 +11,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo import checks, rounding, sensitivity
+from jaxdpbo import checks, notes, rounding, sensitivity
 from jaxdpbo.accounting import regret
 from jaxdpbo.algorithms import dp_gibo, private_choice, private_estimate, private_evaluations
 from jaxdpbo.drivers import methods
@@ -22,15 +21,10 @@ from jaxdpbo.noise import choice, clipping, private_mean
 from jaxdpbo.space import Space
 from jaxdpbo.types import ArrayLike, Bounds
 
-FEW_USERS = 500  # with fewer, an epsilon of 1 leaves a choice among settings little better than a guess
 PERCENT = 0.01  # the regret of ``users_for_percent``
 TARGET = 0.25  # of noise over the largest gradient: a rule of thumb for ``users_needed``, not a theorem
 SUMMED = 1000  # steps in an exact sum; an integral covers the others
 ACCUMULATED = 0.1  # initial sum of squares of ``optax.adagrad``
-NO_DIFFERENT = (
-    "the released path is no different from noise alone: a flat loss, losses that are not finite, a start at a "
-    "minimum, or too few users for the budget (jaxdpbo.preview shows the noise before you spend a budget)"
-)
 
 
 class Preview(NamedTuple):
@@ -93,8 +87,8 @@ class Preview(NamedTuple):
             f"{percent(self.regret_limit, rounding.shorten_down)} % of the loss range"
             + (f"; 1 % takes {self.users_for_percent:,} users at least." if self.users_for_percent > 1 else ".")
         )
-        if few := few_users_note(self.users, self.guarantee):
-            sentences.append(f"{few}.")
+        for note in notes.few_users(self.users, private=self.guarantee.notion != "none"):
+            sentences.append(f"{note.text}.")
         if not self.helpful:
             sentences.append("NOT HELPFUL: expect little more than a random point.")
         if self.users < self.users_needed:
@@ -224,38 +218,3 @@ def _wander(deviation: float, steps: int) -> float:
 def percent(share: float, write: Callable[[float, int], str] = rounding.shorten_up) -> str:
     """A share in percent, with two digits: by default rounded up."""
     return write(float(f"{100 * share:.12g}"), 2)
-
-
-def few_users_note(users: int, guarantee: guarantees.Guarantee) -> str:
-    """The warning that so few users make an answer little better than a guess, with what would be better; or ""."""
-    if users >= FEW_USERS or guarantee.notion == "none":
-        return ""
-    return (
-        f"{users} users are fewer than {FEW_USERS}: unless the budget is large, expect an answer near a guess; collect "
-        "more users, measure the loss on more of your records, or keep the default parameters, which cost nothing"
-    )
-
-
-def path_note(path: ArrayLike, config: dp_gibo.Config) -> str:
-    """The warning that a released path is no different from noise alone, or "" if the path differs.
-
-    Formal guarantee: the note spends no budget. The note is a function of the release and of public numbers.
-
-    The rule of AdaGrad turns the steps back into noised gradients. For pure noise, the sum of their squares over the
-    variance of the noise has a chi-squared distribution with ``T d`` degrees of freedom. The note warns if the sum is
-    at most the quantile at 99.9 % (Wilson and Hilferty 1931). A coordinate stopped by the box counts with the
-    distance moved.
-
-    Args:
-      path: the released path ``(T + 1, d)``.
-      config: the config of the run's descent.
-    """
-    points, box = np.asarray(path, np.float64), np.asarray(config.bounds, np.float64)
-    moved = np.clip(np.abs(np.diff(points, axis=0)) / checks.half_width(box), 0.0, 1 - 1e-9)
-    sum_of_squares, total = np.full(points.shape[1], ACCUMULATED), 0.0
-    for share in np.square(moved):
-        squares = share * sum_of_squares / (1 - share)
-        sum_of_squares, total = sum_of_squares + squares, total + float(np.sum(squares))
-    variance, freedom = step_deviation(config) ** 2, moved.size
-    quantile = freedom * (1 - 2 / (9 * freedom) + 3.09 * math.sqrt(2 / (9 * freedom))) ** 3
-    return NO_DIFFERENT if total <= quantile * variance else ""

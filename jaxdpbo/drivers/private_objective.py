@@ -14,10 +14,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo import arrays, checks, silence
+from jaxdpbo import arrays, checks, logs, notes, silence
 from jaxdpbo.algorithms import private_evaluations
 from jaxdpbo.drivers import recorded_run, separability, sharding, user_losses
 from jaxdpbo.drivers.execution import Execution, check_execution
+from jaxdpbo.drivers.release_notes import point_notes, value_notes
 from jaxdpbo.guarantee import budget_calibration, release_key
 from jaxdpbo.guarantee import recording as recordings
 from jaxdpbo.ledger import ledger_file as ledgers
@@ -95,8 +96,6 @@ class PrivateObjective:
     Attributes:
       deviation: the standard deviation of the noise of a value.
       guarantee: the guarantee of all evaluations together.
-      note: how many evaluations come from the ledger and who charged them, if the loss could not be compared, and which
-        columns of a table lose digits; "" otherwise.
     """
 
     @silence.debug_checks_off()
@@ -139,7 +138,7 @@ class PrivateObjective:
             crash, or to work in several processes at once, make the object again with the same ``Recording``: earlier
             values are in ``spent``, and earlier charges count. Give no ``key``. After the first evaluation another loss
             is refused. Data of other names or shapes are always refused.
-          run: ``Execution(key, insecure_key)``, for tests.
+          run: ``Execution(key, insecure_key)``, for tests; for a table also ``progress``.
 
         Raises:
           ledger.LedgerError: the budget does not suffice, or the ledger holds another run of this name.
@@ -147,10 +146,12 @@ class PrivateObjective:
             or the data lie on several processes.
           TypeError: ``key`` is not a typed key, or its generator has no security claim.
         """
-        run = check_execution("PrivateObjective", run, "key", "insecure_key")
+        bar = ("progress",) if isinstance(data, table.Table) else ()
+        run = check_execution("PrivateObjective", run, "key", "insecure_key", *bar)
         if run.key is None:
             keys.refuse_trace("the key of the evaluations")
         sharding.expect_one_process("PrivateObjective", data)
+        checks.takes_two("loss", loss, "point", "data")
         loss, data = separability.prepare_objective(loss, data, user_axes)
         self._users, self._evaluations = checks.size("users", users), checks.size("evaluations", evaluations)
         low, high = private_evaluations.check_loss_range(loss_range)
@@ -174,14 +175,14 @@ class PrivateObjective:
             self.deviation = self._deviation()
         if ledger is not None and run.key is not None:
             raise ValueError("key must not be given with a ledger: the operating system then draws the key")
-        self._losses = user_losses.make_losses(loss, data, self._config.budget)
+        self._losses = user_losses.make_losses(loss, data, self._config.budget, run.progress)
         guarantee = separability.update_assumptions(guarantee, loss).assuming(*self._losses.assumptions)
         self._key, self.guarantee = release_key.for_release(run.key, guarantee, run.insecure_key)
         self._recording = None if ledger is None else recordings.check_recording(ledger)
         self._process, self._lock, self._in_flight, self._record = os.getpid(), threading.Lock(), 0, _Record()
         self._refusal: Exception | None = None
         self._charged: ledgers.Charge | None = None
-        self.note = table.note(data)
+        self._told: notes.Notes = table.notes(data)  # from now on what follows from the ledger, too
         if self._recording is not None:
             design_text = () if design is None else (json.dumps([_to_json(point) for point in design]),)
             self._pay(self._recording, recorded_run.make_subject(loss, data, self._users), *design_text)
@@ -221,6 +222,7 @@ class PrivateObjective:
         value = float(_release_mean(jax.random.fold_in(self._key, number), total, *self._clip()))
         with self._lock:
             self._note(lambda: {"point": place, "value": value}, kept)
+        logs.released(f"evaluation {number + 1} of {self._evaluations}")
         return value
 
     def _attempt(self, point: Any) -> totals.UserSum | BaseException:
@@ -255,7 +257,9 @@ class PrivateObjective:
             except Exception as error:
                 self._refusal = error  # the loss is not called again
                 raise
-            return self._record.charged - 1
+            number = self._record.charged
+        logs.evaluation_charged(number, self._evaluations)
+        return number - 1
 
     def _next_charge(self) -> dict[str, Any]:
         if self._record.charged >= self._evaluations:
@@ -300,8 +304,9 @@ class PrivateObjective:
         charged = recordings.charge_run(recording, what, self.guarantee, *public, *design_text, parts=schema)
         self._charged, self._loss = charged, subject.loss
         self._read(charged)
-        origin = recordings.describe_origin(charged, self._record.charged, "evaluation")
-        self.note = "; ".join(filter(None, (subject.add_limits(origin), self.note)))
+        count = self._record.charged
+        origin = notes.resumed(charged.run, charged.who, charged.when, count, "evaluation")
+        self._told = notes.show(subject.add_limits(origin) + self._told)
 
     def _note(self, line: Callable[[], dict[str, Any]], point: Any = None) -> None:
         """Write a public line to the ledger, before the caller acts on it; raise what ``line()`` raises.
@@ -355,6 +360,18 @@ class PrivateObjective:
                 self._recall()
 
     @property
+    def notes(self) -> notes.Notes:
+        """Which columns of a table lose digits; how many evaluations come from the ledger, and who charged them; if the
+        loss could not be compared; and once all evaluations are spent, if their values are no different from noise. See
+        ``jaxdpbo.notes``.
+        """
+        if self.remaining or self._in_flight:
+            return self._told
+        values = [each.value for each in self._record.spent]
+        points = [repr(jax.tree.map(lambda leaf: np.asarray(leaf).tolist(), each.point)) for each in self._record.spent]
+        return self._told + point_notes(points) + value_notes(values, self.deviation)
+
+    @property
     def loss_range(self) -> tuple[float, float]:
         """The public clipping range of losses, or of their differences from the losses at ``design[0]``."""
         return float(self._config.low), float(self._config.high)
@@ -370,8 +387,9 @@ class PrivateObjective:
         return self._record.spent
 
     def __repr__(self) -> str:
-        """Show the guarantee and the counts, but no data."""
-        return f"PrivateObjective({self.guarantee.claim}; {self.remaining} of {self._evaluations} evaluations left)"
+        """Show the guarantee, the counts and the notes, but no data."""
+        counts = f"{self.remaining} of {self._evaluations} evaluations left"
+        return "; ".join([f"PrivateObjective({self.guarantee.claim}", counts, *notes.lines(self.notes)]) + ")"
 
     def __reduce__(self) -> Any:
         """Refuse to pickle."""

@@ -21,7 +21,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo import separable
+from jaxdpbo import logs, separable
+from jaxdpbo import notes as _notes
 from jaxdpbo.guarantee import guarantees
 from jaxdpbo.guarantee import recording as recordings
 from jaxdpbo.ledger import ledger_file
@@ -31,8 +32,6 @@ from jaxdpbo.types import Algorithm, Config, Data, Objective, Tree
 from jaxdpbo.user_values import is_instance
 
 LOSS = "loss"  # the name of the hash of a loss
-NO_CODE = "the loss has no Python code, so the ledger cannot tell it from other losses"
-COMPARED = "of the loss its code alone was compared, and of the data names and shapes"
 
 
 class RecordedRun(NamedTuple):
@@ -45,7 +44,7 @@ class RecordedRun(NamedTuple):
       steps: the number of lines under the charge.
       publics: the public states after the steps taken, in order.
       loss: the hash of the loss, for the first line.
-      note: see ``Subject.note``.
+      notes: see ``Subject.notes``.
     """
 
     recording: recordings.Recording
@@ -54,7 +53,7 @@ class RecordedRun(NamedTuple):
     steps: int
     publics: tuple[Any, ...]
     loss: str
-    note: str
+    notes: _notes.Notes
 
 
 class Subject(NamedTuple):
@@ -66,17 +65,18 @@ class Subject(NamedTuple):
     loss: str
     schema: str
 
-    def note(self, charge: ledger_file.Charge) -> str:
+    def notes(self, charge: ledger_file.Charge) -> _notes.Notes:
         """Say if a release, or steps of it, come from the ledger, and what could not be compared."""
         if charge.release is not None:
-            return self.add_limits(recordings.release_note(charge))
-        return self.add_limits(recordings.describe_origin(charge, len(charge.steps) // 2, "step"))  # two lines a step
+            return self.add_limits(_notes.from_ledger(charge.run, charge.who, charge.when))
+        steps = len(charge.steps) // 2  # two lines a step
+        return self.add_limits(_notes.resumed(charge.run, charge.who, charge.when, steps, "step"))
 
-    def add_limits(self, origin: str) -> str:
+    def add_limits(self, origin: _notes.Notes) -> _notes.Notes:
         """A note on what comes from the ledger, with what of the loss and data could not be compared."""
         if self.loss == UNKNOWN:
-            return "; ".join(filter(None, (origin, NO_CODE)))
-        return f"{origin}; {COMPARED}" if origin else ""
+            return origin + _notes.loss_without_code()
+        return origin + _notes.not_compared() if origin else ()
 
 
 def make_subject(loss: Objective, data: Data, users: int | None) -> Subject:
@@ -160,9 +160,8 @@ def begin_record(
             f"{len(publics)} steps on record, since somebody may have seen the draw: give ledger= another run name, "
             "charged anew"
         )
-    note = subject.note(charged)
-    steps = len(charged.steps)
-    return RecordedRun(recording, charged.hash, charged.release, steps, tuple(publics), subject.loss, note)
+    notes, steps = subject.notes(charged), len(charged.steps)
+    return RecordedRun(recording, charged.hash, charged.release, steps, tuple(publics), subject.loss, notes)
 
 
 def begin_once(
@@ -232,6 +231,7 @@ def record_release(recording: recordings.Recording, charge: str, released: Tree)
     """Store a release in the ledger, under the charge with this hash, and return the stored release."""
     path, run, _ = recording
     stored = ledger_file.store_release(path, run, {"release": recordings.to_text(released)}, hash=charge)
+    logs.released(f"{path}, run {run!r}")
     return recordings.from_text(released, stored.get("release"))
 
 

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from jaxdpbo import user_values
+from jaxdpbo import checks, user_values
+from jaxdpbo import notes as _notes
 from jaxdpbo.accounting import requested_budget
 from jaxdpbo.drivers import sharding
 from jaxdpbo.guarantee import guarantees
@@ -41,26 +42,22 @@ class Run(NamedTuple):
       release: the release of the algorithm.
       guarantee: the guarantee of the release.
       diagnostics: raw values, None by default. Pickling a ``Run`` with diagnostics writes private arrays.
-      note: a warning from the release, the ledger and public numbers alone, or "": of few users, of a path like noise
-        (``previews.path_note``), or that the release or its first steps come from the ledger, and who charged them.
+      notes: what follows from the release, the ledger and public numbers alone, see ``jaxdpbo.notes``: few users, a
+        path like noise, or that the release or its first steps come from the ledger, and who charged them.
       method: the method of ``minimize``, and the public numbers behind its choice; "" for other drivers.
     """
 
     release: Any
     guarantee: guarantees.Guarantee
     diagnostics: Diagnostics | None = None
-    note: str = ""
+    notes: _notes.Notes = ()
     method: str = ""
 
     def __repr__(self) -> str:
-        """Show the guarantee, the method, the note and the release; never the diagnostics."""
-        details = {
-            "method": self.method,
-            "note": self.note,
-            "diagnostics": "NOT PRIVATE, not shown" * bool(self.diagnostics),
-        }
-        lines = [f"{name}: {text}" for name, text in details.items() if text]
-        return "\n".join([str(self.guarantee), *lines, f"release: {self.release}"])
+        """Show the guarantee, the method, the notes and the release; never the diagnostics."""
+        lines = [str(self.guarantee), *[f"method: {self.method}"] * bool(self.method), *_notes.lines(self.notes)]
+        lines += ["diagnostics: NOT PRIVATE, not shown"] * bool(self.diagnostics)
+        return "\n".join([*lines, f"release: {self.release}"])
 
     def report(self, path: str | Path | None = None) -> reports.Report:
         """Make the record of this run, to sign; with a ``path`` that ends in ".html", also write the page and its JSON.
@@ -73,9 +70,9 @@ class Run(NamedTuple):
         >>> run.report().title
         'the answer of a private search'
         """
-        details = {name: text for name, text in (("method", self.method), ("note", self.note)) if text}
+        details = {"method": self.method} if self.method else {}
         title = "the answer of a private search"
-        made = reports.report(title, (self.guarantee,), release=self.release, details=details)
+        made = reports.report(title, (self.guarantee,), release=self.release, details=details, notes=self.notes)
         return made if path is None else made.save(path)
 
     def _repr_html_(self) -> str:
@@ -143,8 +140,7 @@ def state_guarantee(
         raise TypeError(f"algorithm must be an Algorithm, such as dp_gibo.algorithm, got {type(algorithm).__name__}")
     if (algorithm.contribute is None) != (algorithm.perturb is None):
         raise TypeError("an algorithm must have both contribute and perturb, or neither")
-    if not callable(objective):
-        raise TypeError(f"objective must be a function of a point and data, got {type(objective).__name__}")
+    checks.takes_two("objective", objective, "point", "data")
     state = None
     try:
         operator.index(config.steps)

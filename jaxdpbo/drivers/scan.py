@@ -2,7 +2,8 @@
 
 import jax
 
-from jaxdpbo import silence
+from jaxdpbo import logs, silence
+from jaxdpbo import notes as _notes
 from jaxdpbo.drivers import checkpoint as checkpoints
 from jaxdpbo.drivers import compiled_run, recorded_run, result, separability, sharding
 from jaxdpbo.drivers.execution import Execution, check_execution
@@ -98,7 +99,7 @@ def scan_prepared(
     key, guarantee = release_key.for_release(key, guarantee, run.insecure_key)
     key, (guarantee,) = sharding.share_keys(data, key, guarantee)
     key, config = sharding.move_to_mesh(devices, (key, config))
-    checkpointed, charge, note = None, None, ""
+    checkpointed, charge, notes = None, None, ()
     if checkpoint is not None:
         guarantee = guarantee.assuming(assumptions.KEY_SECRET)
         with sharding.use_mesh(devices):
@@ -112,9 +113,9 @@ def scan_prepared(
         subject = recorded_run.make_subject(objective, data, config.users)
         charge = _charge(ledger, algorithm, config, guarantee, subject, checkpointed)
         stored = recorded_run.load_release(charge, like)
-        note = subject.note(charge)
+        notes = _notes.show(subject.notes(charge))
         if stored is not None:
-            return result.Run(result.name_params(result.to_numpy(stored), config), guarantee, note=note)
+            return result.Run(result.name_params(result.to_numpy(stored), config), guarantee, notes=notes)
     with sharding.use_mesh(devices):
         if checkpointed is None:
             released, end, info = _scan(algorithm, objective, data, config, key)
@@ -125,10 +126,12 @@ def scan_prepared(
     if ledger is not None:
         assert charge is not None
         released = recorded_run.record_release(ledger, charge.hash, released)
+    else:
+        logs.released(f"of {config.steps} steps")
     if checkpointed is not None:
         checkpoints.delete(checkpointed)
     diagnosed = result.Diagnostics(end.state, end.memory, info) if run.diagnostics else None
-    return result.Run(result.name_params(result.to_numpy(released), config), guarantee, diagnosed, note)
+    return result.Run(result.name_params(result.to_numpy(released), config), guarantee, diagnosed, notes)
 
 
 def _charge(

@@ -4,9 +4,9 @@ No user's values outlive a batch, so users remember nothing between steps. If an
 ``history`` names earlier queries, and the scan evaluates these again.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,14 +14,11 @@ import numpy as np
 
 from jaxdpbo import silence, types, user_values
 from jaxdpbo import space as spaces
-from jaxdpbo.drivers import compiled_run, compiled_steps, result
+from jaxdpbo.drivers import compiled_run, compiled_steps, progress, result
 from jaxdpbo.noise import wide_integers
 from jaxdpbo.tables import engine
 from jaxdpbo.tables import table as _table
 from jaxdpbo.types import Algorithm, Config, Objective, Query, Tree
-
-if TYPE_CHECKING:
-    from tqdm import tqdm
 
 NOT_EXACT = "a table needs noise='exact' and a finite budget: only whole numbers add up in any order"
 
@@ -36,7 +33,7 @@ class TableUsers:
         table: _table.Table,
         config: Config,
         traceable: bool | str,
-        bar: "Callable[..., tqdm] | None",
+        shown: bool | str,
     ) -> None:
         """Check that the algorithm adds up whole numbers, and that JAX can trace the objective if asked.
 
@@ -49,8 +46,9 @@ class TableUsers:
         if algorithm.contribute is None:
             raise ValueError("the algorithm keeps users' values between its steps, so data must be arrays, not a table")
         self._algorithm, self._objective, self._table, self._config = algorithm, objective, table, config
-        self._bar = bar
+        self._shown = shown  # ``Execution.progress``
         self._functions = engine.PickledOnce((algorithm, objective))
+        engine.expect_travels(table, self._functions)
         self._shapes: dict[bool, Any] = {}  # of the total of a survey, and of a step
         self._traced = traceable is not False and can_trace(objective, table, config, must=traceable is True)
 
@@ -76,7 +74,7 @@ class TableUsers:
         """
         del key
         queries = self._queries(before, query)
-        return self._scan(queries, survey=_surveys(query)) if queries else self._zeros(query, survey=False)
+        return self._scan(before, queries, survey=_surveys(query)) if queries else self._zeros(query, survey=False)
 
     def learn(self, key: jax.Array, before: result.Snapshot, query: Query, whole: Tree) -> tuple[result.Snapshot, Any]:
         """Add noise to the total and update the state. A step with a survey scans the table once more."""
@@ -85,7 +83,7 @@ class TableUsers:
             key, refine_key = jax.random.split(key)  # as ``compiled_run`` splits: releases are equal to the bit
             if _surveys(query):
                 query = _refine(algorithm, refine_key, config, query, whole)
-                whole = self._scan_after_draw(self._queries(before, query))
+                whole = self._scan_after_draw(before, self._queries(before, query))
         after, info = _finish(algorithm, key, config, before.state, query, whole)
         return result.Snapshot(after, ()), info
 
@@ -94,10 +92,10 @@ class TableUsers:
         del before, query, whole
         return ()
 
-    def _scan_after_draw(self, queries: Sequence[Query]) -> Any:
+    def _scan_after_draw(self, before: result.Snapshot, queries: Sequence[Query]) -> Any:
         """Scan once more after the survey. A failure ends the run: the draw must not be made again."""
         try:
-            return self._scan(queries, survey=False)
+            return self._scan(before, queries, survey=False)
         except (Exception, KeyboardInterrupt) as error:
             raise result.RunInterrupted(
                 f"stopped on {type(error).__name__} in the second scan of a step, after noise was drawn for a private "
@@ -108,22 +106,15 @@ class TableUsers:
         """The queries of a scan, the step's own last; empty if the step adds nothing up."""
         return types.history(self._algorithm, self._config, before.state, query)
 
-    def _scan(self, queries: Sequence[Query], *, survey: bool) -> Any:
+    def _scan(self, before: result.Snapshot, queries: Sequence[Query], *, survey: bool) -> Any:
         """Add up all users. Raise a TableError if the number of rows differs from the number of users."""
         stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *queries)
         like = _table.batch_shapes(self._table)
         contribution = Contribution(self._functions, self._config, stacked, survey, self._traced, like)
         zeros = self._zeros(queries[-1], survey=survey)
-        bar = (
-            None if self._bar is None else self._bar(total=self._table.users, unit="user", unit_scale=True, leave=False)
-        )
-        try:
-            total, users = self._table.add(contribution if bar is None else _Counted(contribution, bar))
-            if bar is not None:
-                bar.update(users - bar.n)  # of users in other processes
-        finally:
-            if bar is not None:
-                bar.close()
+        what = f"step {int(before.state.public.step) + 1} of {self._config.steps}" + ", first a scale" * survey
+        with progress.scanning(self._shown, what, self._table.users) as count:
+            total, users = self._table.add(Counted(contribution, count))
         expect_users(users, self._config.users)
         return unflatten(zeros, total) if survey else zeros._replace(whole=unflatten(zeros.whole, total))
 
@@ -194,33 +185,48 @@ class Contribution(NamedTuple):
         return values
 
 
-class _Counted(NamedTuple):
-    """A contribution that moves a bar of users."""
+class Counted(NamedTuple):
+    """A contribution that counts the users of each batch, for a bar."""
 
-    contribution: Contribution
-    bar: Any
+    contribution: _table.Partial
+    tally: progress.Count
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Leave the bar here: the copy in another process moves none."""
-        return Contribution, tuple(self.contribution)
+        """Leave the count here: the copy in another process moves no bar."""
+        return _itself, (self.contribution,)
 
     def __call__(self, batch: _table.Batch) -> np.ndarray:
+        """The total of a batch."""
         total = self.contribution(batch)
-        self.bar.update(int(np.sum(batch.present)))
+        self.tally(int(np.sum(batch.present)))
         return total
 
 
+def _itself(contribution: _table.Partial) -> _table.Partial:
+    return contribution
+
+
 def can_trace(objective: Objective, table: _table.Table, config: Config, *, must: bool) -> bool:
-    """True if JAX can trace the objective on a batch; with ``must``, raise what the tracing raised. Reads no row."""
+    """True if JAX can trace the objective on a batch; with ``must``, raise what the tracing raised. Reads no row.
+
+    Raises:
+      ObjectiveError: the objective returns an array of another shape than a loss for each row.
+    """
     columns = _table.batch_shapes(table).columns
     point = jax.ShapeDtypeStruct((result.dimension(config),), jnp.result_type(float))
     place = partial(spaces.place, config.space)
     try:
-        jax.eval_shape(lambda point, columns: objective(place(point), columns), point, columns)
+        returned = jax.eval_shape(lambda point, columns: objective(place(point), columns), point, columns)
     except Exception:
         if must:
             raise
         return False
+    shape = getattr(returned, "shape", None)
+    if shape is not None and shape != (_table.BATCH,):
+        raise result.ObjectiveError(
+            f"objective must return one loss for each row of a batch, shape ({_table.BATCH},), got {shape}: leave out "
+            "the mean or the sum over rows"
+        )
     return True
 
 

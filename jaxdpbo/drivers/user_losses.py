@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo import silence, user_values
-from jaxdpbo.drivers import result, table_scan
+from jaxdpbo.drivers import progress, result, table_scan
 from jaxdpbo.noise import calibration, private_mean, private_scale, totals, wide_integers
 from jaxdpbo.tables import engine
 from jaxdpbo.tables import table as _table
@@ -70,8 +70,9 @@ class ArrayLosses:
 class TableLosses:
     """Losses of the users of a table: each total is one scan, and the reference is evaluated anew in each batch."""
 
-    def __init__(self, loss: Loss, table: _table.Table, dtype: DTypeLike) -> None:
-        self._loss, self._table, self._dtype = engine.PickledOnce((loss,)), table, dtype
+    def __init__(self, loss: Loss, table: _table.Table, dtype: DTypeLike, shown: bool | str) -> None:
+        self._loss, self._table, self._dtype, self._shown = engine.PickledOnce((loss,)), table, dtype, shown
+        engine.expect_travels(table, self._loss)
         self.assumptions = table.assumptions
         self._reference: tuple[object, ...] = ()  # the point, if any
 
@@ -101,16 +102,22 @@ class TableLosses:
         losses = jax.ShapeDtypeStruct((len(points), _table.BATCH), self._dtype)
         like = table_scan.zeros_of_shapes(jax.eval_shape(add, losses, shapes.present))
         summed = None
-        with contextlib.suppress(ShapeError):
-            summed = self._table.add(Contribution(self._loss, tuple(points), add, shapes))
+        contribution = Contribution(self._loss, tuple(points), add, shapes)
+        scan = progress.scanning(self._shown, _describe(points), self._table.users)
+        with contextlib.suppress(ShapeError), scan as count:
+            summed = self._table.add(table_scan.Counted(contribution, count))
         if summed is None:
             raise _table.TableError("loss must return one loss for each row of a batch")
         table_scan.expect_users(summed.users, self._table.users)
         return table_scan.unflatten(like, summed.total)
 
 
-def make_losses(loss: Loss, data: Data, budget: calibration.SumBudget) -> ArrayLosses | TableLosses:
-    """The losses of users in arrays or in a table.
+def _describe(points: Sequence[object]) -> str:
+    return "losses at 1 point" if len(points) == 1 else f"losses at {len(points)} points"
+
+
+def make_losses(loss: Loss, data: Data, budget: calibration.SumBudget, shown: bool | str) -> ArrayLosses | TableLosses:
+    """The losses of users in arrays or in a table; ``shown``: ``Execution.progress``, of scans of a table.
 
     Raises:
       ValueError: a table of another number of users, or noise that is not exact with a table.
@@ -122,7 +129,7 @@ def make_losses(loss: Loss, data: Data, budget: calibration.SumBudget) -> ArrayL
         raise ValueError(f"users must be the {data.users} users of the table, got {budget.users}")
     if budget.noise != "exact":
         raise ValueError(table_scan.NOT_EXACT)
-    return TableLosses(loss, data, dtype)
+    return TableLosses(loss, data, dtype, shown)
 
 
 class Contribution(NamedTuple):

@@ -2,7 +2,6 @@
 
 import base64
 import math
-import re
 from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
@@ -12,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo import accounting
+from jaxdpbo import accounting, logs
 from jaxdpbo.guarantee import assumptions, guarantees
 from jaxdpbo.ledger import ledger_file
 from jaxdpbo.ledger.fingerprints import fingerprint
@@ -121,7 +120,13 @@ def charge_run(
     """
     path, run, _ = check_recording(recording)
     spend = _spend(recording, guarantee)
-    return ledger_file.charge(path, run, what, spend, fingerprint=_join_hashes(public, parts), id=id)
+    charge = ledger_file.charge(path, run, what, spend, fingerprint=_join_hashes(public, parts), id=id)
+    if not charge.charged_before:
+        logs.charged(path, run, what)
+    else:
+        found = "released before" if charge.release is not None else f"charged before, {len(charge.steps)} lines"
+        logs.resumed(f"{path}, run {run!r}: {found}")
+    return charge
 
 
 def expect_run(
@@ -168,6 +173,8 @@ def charge_together(payments: Mapping[str, tuple[Recording, guarantees.Guarantee
             f"{path}: run {run!r} was charged before, and its draws may have been seen: give a new attempt its own "
             "name, with its own charge"
         )
+    for recording, _ in ordered.values():
+        logs.charged(recording.path, recording.run, what)
 
 
 def _join_hashes(public: tuple[object, ...], parts: Mapping[str, str] | None = None) -> str:
@@ -226,26 +233,6 @@ def _level_for(path: str | Path, guarantee: guarantees.Guarantee) -> tuple[str, 
         if notion == "gdp" and math.isfinite(2 * levels["dp"]):
             return notion, max(accounting.bounded_range_mu(2 * levels["dp"]), guarantees.LEAST)
     return guarantee.notion, guarantee.level
-
-
-def release_note(charge: ledger_file.Charge) -> str:
-    """The note on a release that comes from the ledger: another team may have chosen the same name."""
-    return f"this is the release of {_describe_run(charge)}; nothing was charged"
-
-
-def describe_origin(charge: ledger_file.Charge, count: int, noun: str) -> str:
-    """The note on steps or evaluations that come from the ledger; "" for none."""
-    comes = f"{noun} comes" if count == 1 else f"{noun}s come"
-    return f"{count} {comes} from {_describe_run(charge)}" if count else ""
-
-
-def _describe_run(charge: ledger_file.Charge) -> str:
-    return f"run {charge.run!r}, which {charge.who} charged on {charge.when[:10]}"
-
-
-def hide_accounts(note: str) -> str:
-    """The note without the accounts that charged. An account may hold any text: rather hide too much."""
-    return re.sub(r", which .* charged on ", ", charged on ", note, flags=re.DOTALL)
 
 
 def charge_once(

@@ -47,6 +47,8 @@ def fragment(facts: dict[str, Any]) -> str:
     if facts["spends"]:
         parts += ["<h2>Budget</h2>", _table(facts["spends"][0], facts["spends"][1:])]
     parts += [_assumptions(facts["guarantees"]), "<h2>Release</h2>", _pairs(facts)]
+    if facts["notes"]:
+        parts += ["<h2>Notes</h2>", _table((), [(note["text"], note["id"]) for note in facts["notes"]])]
     parts += ["<h2>Approval</h2>", _table(("name and role", "date", "signature"), [("\u00a0",) * 3] * 2, sign=3)]
     return f'<style>{STYLE}</style>\n<div class="jaxdpbo">\n' + "\n".join(parts) + "\n</div>"
 

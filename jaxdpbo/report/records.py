@@ -15,6 +15,7 @@ import jax
 import numpy as np
 
 from jaxdpbo import checks, files, rounding
+from jaxdpbo import notes as _notes
 from jaxdpbo.guarantee import guarantees as _guarantee
 from jaxdpbo.ledger import fingerprints, ledger_file
 from jaxdpbo.report import checkers, odds, page
@@ -55,6 +56,7 @@ class Report:
       created: the time, in ISO format.
       versions: of the software.
       spends: the budget and its spends, for a ledger: a row each, with a header.
+      notes: of the result, see ``jaxdpbo.notes``.
     """
 
     title: str
@@ -64,6 +66,7 @@ class Report:
     created: str
     versions: Mapping[str, str]
     spends: tuple[tuple[str, ...], ...] = ()
+    notes: _notes.Notes = ()
 
     @property
     def sentences(self) -> list[str]:
@@ -77,6 +80,7 @@ class Report:
             "created": self.created,
             "guarantees": [_describe(guarantee) for guarantee in self.guarantees],
             "details": dict(self.details),
+            "notes": [{"id": note.id, "text": note.text} for note in self.notes],
             "fingerprint of the release": self.fingerprint,
             "spends": [list(row) for row in self.spends],
             "versions": dict(self.versions),
@@ -127,6 +131,7 @@ def report(
     *,
     release: object = None,
     details: Mapping[str, object] | None = None,
+    notes: _notes.Notes = (),
 ) -> Report:
     """Make the record of a release from its guarantees.
 
@@ -142,6 +147,7 @@ def report(
       release: what you publish, for its fingerprint: numbers, text, arrays and records of these. A release that holds
         other values, such as a module of PyTorch, has no fingerprint.
       details: public facts by name. Pass nothing that is not in the release.
+      notes: of the result.
 
     Raises:
       TypeError: no guarantee, or a guarantee of another type.
@@ -153,7 +159,7 @@ def report(
     if not isinstance(title, str) or not title or not title.isprintable():
         raise ValueError(f"title must be one printable line, got {title!r}")
     facts = {str(name): str(value) for name, value in dict(details or {}).items()}
-    return Report(title, guarantees, facts, _fingerprint(release), _now(), _versions())
+    return Report(title, guarantees, facts, _fingerprint(release), _now(), _versions(), notes=tuple(notes))
 
 
 def ledger_report(path: str | Path, *, delta: float | None = None) -> Report:

@@ -7,9 +7,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from jaxdpbo import checks
+from jaxdpbo import checks, notes
 from jaxdpbo.guarantee import assumptions as _assumptions
-from jaxdpbo.guarantee import recording
 
 REQUIRED = (
     "name", "data_curators", "intended_use", "data_product_region", "publication_date", "registry_authors",
@@ -121,9 +120,9 @@ def _entry(facts: dict[str, Any], guarantee: dict[str, Any], entry: Mapping[str,
 
 
 def _details(facts: dict[str, Any]) -> list[str]:
-    """The details of the record, without those that name an account."""
-    named = {name: text for name, text in facts["details"].items() if name not in ACCOUNTS}
-    return [f"{name}: {recording.hide_accounts(text)}" for name, text in named.items()]
+    """The details and notes of the record, without accounts."""
+    named = [f"{name}: {text}" for name, text in facts["details"].items() if name not in ACCOUNTS]
+    return named + [notes.hide_accounts(note["text"]) for note in facts["notes"]]
 
 
 def _trust(guarantee: dict[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:

@@ -105,8 +105,7 @@ def by_person(
       ValueError: ``person_of_row`` is not of shape ``(m,)``, or holds a number outside ``[0, n)``; on a call, the
         values are not those of ``m`` rows.
     """
-    if not callable(objective):
-        raise TypeError(f"objective must be a function of a point and data, got {type(objective).__name__}")
+    checks.takes_two("objective", objective, "point", "data")
     if isinstance(person_of_row, jax.Array) and jnp.issubdtype(person_of_row.dtype, jax.dtypes.prng_key):
         raise TypeError(f"person_of_row must be integers, got {person_of_row.dtype}")
     try:

@@ -138,8 +138,7 @@ def per_user(loss: Callable[..., jax.Array], user_axes: Tree = 0, *, public_cons
     Raises:
       TypeError: ``loss`` is no function, an axis no integer, ``public_constants`` no Boolean.
     """
-    if not callable(loss):
-        raise TypeError(f"loss must be a function of a point and a record, got {type(loss).__name__}")
+    checks.takes_two("loss", loss, "point", "a record")
     return PerUser(loss, user_axes, public_constants)
 
 

@@ -12,7 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo import files, types
+from jaxdpbo import files, logs, types
+from jaxdpbo import notes as _notes
 from jaxdpbo.drivers import compiled_steps, result, table_scan
 from jaxdpbo.ledger import ledger_file
 from jaxdpbo.report import records as reports
@@ -46,6 +47,15 @@ class SiloRun(NamedTuple):
     attempts: int
     agreement: Agreement
 
+    @property
+    def notes(self) -> _notes.Notes:
+        """Of few users, see ``jaxdpbo.notes``."""
+        return _notes.few_users(self.agreement.config.users, private=True)
+
+    def __repr__(self) -> str:
+        """Show the guarantees, the notes and the release."""
+        return "\n".join([*map(str, self.guarantees), *_notes.lines(self.notes), f"release: {self.release}"])
+
     def report(self, path: str | Path | None = None) -> reports.Report:
         """Make the record of this run, to sign; with a ``path`` that ends in ".html", also write the page and its JSON.
 
@@ -64,7 +74,9 @@ class SiloRun(NamedTuple):
             "against the server and no silo": server.claim,
             "if all masks are broken": broken.claim,
         }
-        made = reports.report("the answer of a search among silos", (colluding,), release=self.release, details=details)
+        made = reports.report(
+            "the answer of a search among silos", (colluding,), release=self.release, details=details, notes=self.notes
+        )
         return made if path is None else made.save(path)
 
 
@@ -184,6 +196,8 @@ def _run(agreement: Agreement, present: _Present, send: Send, book: _Record) -> 
         seed = [int(word) for word in np.random.SeedSequence().generate_state(2)]  # public: of the points to propose
         book.add(terms=agreement.digest.hex(), seed=seed)
     terms, seed = book.lines[0]["terms"], book.lines[0]["seed"]
+    if steps := len(book.find("total")):
+        logs.resumed(f"run {agreement.run!r} among silos: step {steps + 1}")
     if terms != agreement.digest.hex():
         raise ValueError("record must be of a run with the same terms")
     if len(seed) != 2 or not all(type(word) is int and 0 <= word < 2**32 for word in seed):
@@ -206,7 +220,10 @@ def _run(agreement: Agreement, present: _Present, send: Send, book: _Record) -> 
         result.raise_on_failed_factorisation(failed, None)
     released = compiled_steps.release(algorithm, release_key, config, state)
     answer = result.name_params(result.to_numpy(released), config)
-    return SiloRun(answer, agreement.guarantees, len(book.find("attempt")), agreement)
+    logs.released(f"run {agreement.run!r} among silos")
+    run = SiloRun(answer, agreement.guarantees, len(book.find("attempt")), agreement)
+    _notes.show(run.notes)
+    return run
 
 
 def _ask_silos(
@@ -231,6 +248,8 @@ def _ask_silos(
         if len(attempts) >= agreement.answers:
             raise SiloError(f"all {agreement.answers} answers of the silos are used, at step {step}")
         number = sum(line["step"] == step for line in attempts)
+        if number:
+            logs.retried(f"the sum of step {step + 1}, attempt {number + 1}, of {len(keys)} silos")
         request = Request(agreement.run, step, number, dict(sorted(keys.items())), write_leaves(stacked))
         book.add(step=step, attempt=number)
         answers = send(dict.fromkeys(keys, request.to_bytes()))

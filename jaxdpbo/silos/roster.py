@@ -127,7 +127,10 @@ def load_roster(path: str | Path) -> Roster:
 
 def load_card(path: str | Path) -> Member:
     """Read the card of a silo from a file; ``make_roster`` checks it. Raise a ValueError if the file is no card."""
-    return Member(**_read(path, CARD, LARGEST_CARD))
+    try:
+        return Member(**_read(path, CARD, LARGEST_CARD))
+    except ValueError as error:
+        raise ValueError(f"{error}; give the cards that `jaxdpbo silo init` wrote, NAME.card.json") from None
 
 
 def _read(path: str | Path, fields: dict[str, Any], most: int) -> dict[str, Any]:

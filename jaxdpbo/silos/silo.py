@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from jaxdpbo import files, not_private, silence
+from jaxdpbo import files, logs, not_private, silence
+from jaxdpbo import notes as _notes
 from jaxdpbo.drivers import owner_check, recorded_run, separability, table_scan
 from jaxdpbo.guarantee import recording
 from jaxdpbo.ledger import ledger_file
@@ -89,7 +90,7 @@ class Silo:
       agreement: the terms.
       name: of the silo.
       guarantee: ``agreement.guarantees.colluding``, with the assumptions on this silo's loss and table.
-      note: which columns lose digits on their way to the loss, by their declared types; "" for none.
+      notes: which columns lose digits on their way to the loss, by their declared types, see ``jaxdpbo.notes``.
     """
 
     def __init__(
@@ -127,7 +128,7 @@ class Silo:
         if not roster.is_signed(self._member, LABEL, roster.sign(folder, name, LABEL)):
             raise ValueError(f"the roster has another key for silo {name!r} than {folder}")
         objective, _ = separability.prepare_objective(objective, table, None)
-        self._table, self.note = table, _table.note(table)
+        self._table, self.notes = table, _notes.show(_table.notes(table))
         self._functions = engine.PickledOnce((agreement.algorithm, objective))
         self._traced = table_scan.can_trace(objective, table, agreement.config, must=False)
         guarantee = separability.update_assumptions(agreement.guarantees.colluding, objective)
@@ -314,6 +315,7 @@ class Silo:
 
     def _sum(self, queries: Any) -> np.ndarray:
         """The raw sum over this silo's users, int64 ``(k,)``."""
+        logs.scanned(f"a sum of silo {self.name}", self._member.users)
         total, users = self._table.add(self._contribution(queries))
         table_scan.expect_users(users, self._member.users)
         return total

@@ -360,7 +360,9 @@ def make_search(search: BoxSearch) -> BoxSearch:
       ValueError: a number below 1, or ``num_restarts`` above ``raw_samples``.
     """
     if not isinstance(search, BoxSearch):
-        raise TypeError(f"search must be a surrogate.BoxSearch, got {type(search).__name__}")
+        raise TypeError(
+            f"search must be a surrogate.BoxSearch, such as BoxSearch(raw_samples=100), got {type(search).__name__}"
+        )
     checked = BoxSearch(*(checks.size(name, value) for name, value in zip(BoxSearch._fields, search, strict=True)))
     if checked.num_restarts > checked.raw_samples:
         raise ValueError(

@@ -18,6 +18,7 @@ class DaskTable(_engine.EngineTable):
     """A Dask data frame as a table, made by ``dask``."""
 
     engine = "dask"
+    pickles = False  # by default its workers are threads
 
     def __init__(self, frame: object, users: int | None, names: list[str], people: _people.People | None) -> None:
         self._frame: Any = frame

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo import checks, not_private, silence
+from jaxdpbo import notes as _notes
 from jaxdpbo.guarantee import assumptions as _assumptions
 from jaxdpbo.tables import people as _people
 from jaxdpbo.tables import table
@@ -96,6 +97,7 @@ class EngineTable(table.Table):
     """A table with rows on an engine. Subclasses run a ``Task`` on each partition."""
 
     engine: str  # the name of the function that opens the table
+    pickles: bool = True  # its workers are always other processes
 
     def __init__(self, users: int | None, names: list[str], people: _people.People | None = None) -> None:
         """Count the rows if the caller gives no number of users.
@@ -129,9 +131,9 @@ class EngineTable(table.Table):
         return _assumptions.WIRE, _assumptions.SAME_ROWS
 
     @property
-    def note(self) -> str:
+    def notes(self) -> _notes.Notes:
         """That a loss sees 32 bits, for all columns: the types of an engine may have been inferred from rows."""
-        return table.narrowing_note(self._names, "the engine may hold 64 bits", FULL_WIDTH)
+        return table.narrowing_notes(self._names, "the engine may hold 64 bits", FULL_WIDTH)
 
     def add(self, partial: Partial) -> Sum:
         """Sum ``partial`` over all batches, see ``Table``."""
@@ -192,6 +194,16 @@ def add_partitions(sums: Iterable[PartitionSum]) -> Sum:
     return Sum(total, users)
 
 
+def expect_pickled(function: Any, dump: Any, workers: str) -> None:
+    """Raise a TypeError, before anything is charged, if a function cannot be pickled for workers."""
+    failed = silence.catch(dump, function)
+    if isinstance(failed, silence.Failed):
+        raise TypeError(
+            f"loss must be pickled for {workers}, and cannot be ({failed.kind}): define it as a function of a module, "
+            "and open files, locks and connections inside of it"
+        )
+
+
 class PickledOnce:
     """Objects that all scans share. Each process loads one copy, so that JAX compiles a loss once in a worker.
 
@@ -208,6 +220,12 @@ class PickledOnce:
             name = "cloudpickle" if importlib.util.find_spec("cloudpickle") else "pickle"
             self._content = importlib.import_module(name).dumps(self.objects)
         return _load, (self._content,)
+
+
+def expect_travels(of: table.Table, functions: PickledOnce) -> None:
+    """Raise a TypeError if the workers of a table's engine are other processes, and functions cannot be pickled."""
+    if isinstance(of, EngineTable) and of.pickles:
+        expect_pickled(functions, PickledOnce.__reduce__, f"the workers of {of.engine}")
 
 
 _LOADING = threading.Lock()  # two threads of a worker must get the same copy

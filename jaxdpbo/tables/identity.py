@@ -47,13 +47,13 @@ def expect_files_once(source: str, *reads: Iterable[str]) -> None:
 
     Two reads may share a name: filters may give each another part of the file.
     """
-    files = [_list_files(source, addresses) for addresses in reads]
+    files = [list_files(source, addresses) for addresses in reads]
     for names in (*files, dict.fromkeys(itertools.chain(*files))):
         if repeated := find_repeated(names):
             raise ValueError(f"{source} must read each file once: {repeated}")
 
 
-def _list_files(source: str, addresses: Iterable[str]) -> list[str]:
+def list_files(source: str, addresses: Iterable[str]) -> list[str]:
     """The files at addresses, and in local folders among these."""
     files = []
     for address in addresses:

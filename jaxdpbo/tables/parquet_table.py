@@ -1,12 +1,14 @@
 """Parquet files as a table: read in parts, so that memory holds a few parts and never the file."""
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from jaxdpbo import checks, not_private
+from jaxdpbo import checks, not_private, silence
+from jaxdpbo import notes as _notes
 from jaxdpbo.tables import arrow, identity, sources, table
 from jaxdpbo.tables import people as _people
 from jaxdpbo.tables.table import BATCH, Columns, Partial, Sum, TableError, UnreadError
@@ -51,9 +53,9 @@ class ParquetTable(table.Table):
         return self._sources.definitions
 
     @property
-    def note(self) -> str:
-        """Which columns lie in the files in 64 bits and reach a loss in 32; "" for none."""
-        return table.narrowing_note(self._wide, "the files hold 64 bits", sources.FULL_WIDTH)
+    def notes(self) -> _notes.Notes:
+        """Which columns lie in the files in 64 bits and reach a loss in 32."""
+        return table.narrowing_notes(self._wide, "the files hold 64 bits", sources.FULL_WIDTH)
 
     def add(self, partial: Partial) -> Sum:
         """Sum ``partial`` over all batches, see ``Table``."""
@@ -120,8 +122,9 @@ class ParquetTable(table.Table):
                     yield part, of_path
 
     def _expect_same(self, dataset: Any) -> None:
-        if _files(dataset) != self._files:
-            raise TableError("a file of the table has changed since the table was opened: open the table again")
+        found = _files(dataset)
+        if changed := [path for path in {**self._files, **found} if found.get(path) != self._files.get(path)]:
+            raise TableError(f"{changed[0]} has changed since the table was opened: open the table again")
 
 
 def parquet(
@@ -228,7 +231,23 @@ def _dataset(source: list[str]) -> Any:
         if link := identity.find_link(path):
             raise TableError(f"{link} is a symbolic link, which may lead out of {path} or back into it: list the files")
     sources = source if len(source) > 1 else source[0]
-    return table.call(f"{', '.join(source)} could not be opened", lambda: module.dataset(sources, format="parquet"))
+    opened = silence.catch(lambda: module.dataset(sources, format="parquet"))
+    if isinstance(opened, silence.Failed):
+        raise TableError(_find_cause(source) or f"{', '.join(source)} could not be opened ({opened.kind})")
+    return opened
+
+
+def _find_cause(source: list[str]) -> str:
+    """Why files of this machine are no table, by the first file with a fault; "" if none is found."""
+    schema_of = checks.extra("pyarrow.parquet", "table", "tables.parquet").read_schema
+    files = [path for path in map(identity.local_path, identity.list_files("source", source)) if path is not None]
+    for path in sorted(path for path in files if not os.path.basename(path).startswith((".", "_"))):  # as pyarrow reads
+        schema = silence.catch(schema_of, path)
+        if isinstance(schema, silence.Failed):
+            return f"{path} is missing, or no Parquet file: leave it out by a list of the files to read"
+        if repeated := [name for name in schema.names if schema.names.count(name) > 1]:
+            return f"{path} has two columns {repeated[0]!r}: rename one"
+    return ""
 
 
 def _files(dataset: Any) -> Files:
@@ -236,13 +255,19 @@ def _files(dataset: Any) -> Files:
 
     def read() -> tuple[Files, str]:
         rows = {}
-        fragments = [(fragment.path, fragment.metadata.num_rows) for fragment in dataset.get_fragments()]
         infos = dataset.filesystem.get_file_info([path for path, _ in fragments])
         for (path, count), info in zip(fragments, infos, strict=True):
             rows[path] = count, info.size, info.mtime_ns, identity.identify(path)
         return rows, identity.find_repeated(path for path, _ in fragments)
 
-    files, repeated = table.call("the metadata of a file could not be read", read)
+    fragments = []
+    for fragment in dataset.get_fragments():
+        count = table.call(
+            f"{fragment.path} is no Parquet file: leave it out by a list of the files to read",
+            lambda fragment=fragment: fragment.metadata.num_rows,
+        )
+        fragments.append((fragment.path, count))
+    files, repeated = table.call("the files could not be looked up", read)
     if repeated:
         raise TableError(f"{repeated}: name it once")
     return files

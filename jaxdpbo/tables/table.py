@@ -14,11 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo import checks, not_private, silence, user_values
+from jaxdpbo import notes as _notes
 from jaxdpbo.types import ArrayLike
 
 BATCH = 2**14  # users of a batch
 EMPTY = "users without a number"
-SHOWN = 3  # names of columns in a note
 Columns: TypeAlias = dict[str, np.ndarray]
 
 
@@ -100,9 +100,9 @@ class Table(ABC):
         return {}
 
     @property
-    def note(self) -> str:
-        """What a run says about the columns, from declared types alone; "" by default."""
-        return ""
+    def notes(self) -> _notes.Notes:
+        """What a run says about the columns, from declared types alone, see ``jaxdpbo.notes``; nothing by default."""
+        return ()
 
     @abstractmethod
     def add(self, partial: Partial) -> Sum:
@@ -272,20 +272,14 @@ def _count_empty(names: Sequence[str], batch: Batch) -> np.ndarray:
     return np.array([np.sum(rows) for rows in (*empty, np.all(empty, axis=0))], np.int64)
 
 
-def note(data: object) -> str:
-    """The note of a table; "" for other data, whose types may follow from their values."""
-    return data.note if isinstance(data, Table) else ""
+def notes(data: object) -> _notes.Notes:
+    """The notes of a table; none for other data, whose types may follow from their values."""
+    return data.notes if isinstance(data, Table) else ()
 
 
-def narrowing_note(names: Sequence[str], have: str, remedy: str) -> str:
-    """The note that columns lose digits on their way to a loss; "" where JAX computes in 64 bits, or for no column."""
-    if not names or jnp.result_type(float) == jnp.float64:
-        return ""
-    shown = ", ".join(map(repr, names[:SHOWN])) + f" and {len(names) - SHOWN} more" * (len(names) > SHOWN)
-    return (
-        f"of {shown} {have}, and the loss sees 32: numbers of more than 7 digits are rounded, such as times since 1970 "
-        f"to about 128 seconds; {remedy}, or enable JAX's x64"
-    )
+def narrowing_notes(names: Sequence[str], have: str, remedy: str) -> _notes.Notes:
+    """The note that columns lose digits on their way to a loss; none where JAX computes in 64 bits."""
+    return () if jnp.result_type(float) == jnp.float64 else _notes.narrowed_columns(names, have, remedy)
 
 
 def describe(name: str, table: Table) -> str:

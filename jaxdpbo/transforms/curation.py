@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from jaxdpbo import input_noise, not_private, sensitivity, silence, user_values
+from jaxdpbo import input_noise, logs, not_private, sensitivity, silence, user_values
+from jaxdpbo import notes as _notes
 from jaxdpbo.guarantee import guarantees, release_key
 from jaxdpbo.guarantee import recording as recordings
 from jaxdpbo.ledger import ledger_file as ledgers
@@ -42,13 +43,13 @@ class Metadata(NamedTuple):
 class CuratedRows(NamedTuple):
     """Rows ``z (n, r)`` to send, their public ``metadata``, and their ``guarantee``.
 
-    ``note`` says if the rows come from the ledger, and who charged them.
+    ``notes`` say if the rows come from the ledger, and who charged them.
     """
 
     z: jax.Array
     metadata: Metadata
     guarantee: guarantees.Guarantee
-    note: str = ""
+    notes: _notes.Notes = ()
 
 
 @silence.debug_checks_off()
@@ -96,13 +97,13 @@ def curate(
     draw_key, noise_key = jax.random.split(key)
     if isinstance(draw_key, Tracer):
         raise TypeError("key must not be traced: curate runs on the host, outside jit, vmap and grad")
-    charged, note = None, ""
+    charged, notes = None, ()
     if ledger is not None:
         ledger = recordings.check_recording(ledger)
         charged = recordings.charge_once(ledger, f"curate by {config.kind}", guarantee, config, shape)
     if charged is not None and charged.release is not None:
         released, projection = recordings.from_text(_shapes(config, shape), charged.release.get("rows"))
-        note = recordings.release_note(charged)
+        notes = _notes.show(_notes.from_ledger(charged.run, charged.who, charged.when))
     else:
         with np.errstate(all="ignore"):
             released, projection = _release(draw_key, noise_key, raw, config)
@@ -111,8 +112,9 @@ def curate(
             content = {"rows": recordings.to_text((released, projection))}
             stored = ledgers.store_release(ledger.path, ledger.run, content, hash=charged.hash)
             released, projection = recordings.from_text(_shapes(config, shape), stored.get("rows"))
+        logs.released(f"{shape[0]} rows by {config.kind}")
     metadata = Metadata(config.kind, _distribution(config, projection), projection, config.scale)
-    return CuratedRows(released, metadata, guarantee, note)
+    return CuratedRows(released, metadata, guarantee, notes)
 
 
 def project(key: jax.Array, config: Config, inputs: jax.Array) -> jax.Array:

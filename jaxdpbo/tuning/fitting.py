@@ -12,7 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo import accounting, silence, user_values
+from jaxdpbo import notes as _notes
 from jaxdpbo.accounting import stage
+from jaxdpbo.drivers.release_notes import error_notes
 from jaxdpbo.guarantee import assumptions, recording
 from jaxdpbo.guarantee import guarantees as _guarantee
 from jaxdpbo.noise import calibration, private_mean
@@ -51,13 +53,25 @@ class TuningResult(NamedTuple):
     error: float = np.nan
     error_deviation: float = np.nan
 
+    @property
+    def notes(self) -> _notes.Notes:
+        """That the noise hides the error, see ``jaxdpbo.notes``."""
+        return error_notes(self.error, self.error_deviation)
+
     def report(self, path: str | Path | None = None) -> reports.Report:
         """Make the record of the model, to sign; see ``Run.report``."""
         details = {"setting": self.setting, "noise": self.noise, "noised error on validation rows": self.error}
         details["standard deviation of the error's noise"] = self.error_deviation
         release = tuple(self._replace(guarantees=()))
-        made = reports.report("a private model, tuned and trained", self.guarantees, release=release, details=details)
+        made = reports.report(
+            "a private model, tuned and trained", self.guarantees, release=release, details=details, notes=self.notes
+        )
         return made if path is None else made.save(path)
+
+    def __repr__(self) -> str:
+        """Show the guarantees, the notes and what was chosen, without the model."""
+        chosen = f"setting: {self.setting}", f"error: {self.error}, noised"
+        return "\n".join([*map(str, self.guarantees), *_notes.lines(self.notes), *chosen])
 
     def _repr_html_(self) -> str:
         """The record, for notebooks."""

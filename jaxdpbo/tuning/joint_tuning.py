@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jaxdpbo import accounting, checks
+from jaxdpbo import accounting, checks, notes
 from jaxdpbo.accounting import stage
 from jaxdpbo.accounting.requested_budget import expect_small_delta
 from jaxdpbo.guarantee import assumptions, composed_guarantee, recording
@@ -167,7 +167,7 @@ def _select_and_train(
     )
     selected = selection.select(run, tuple(range(len(arguments.settings))), repetitions, guarantees, execution)
     number = selected.setting
-    return fitting.TuningResult(
+    result = fitting.TuningResult(
         selected.output,
         deepcopy(arguments.settings[number]),
         noises[number],
@@ -175,6 +175,8 @@ def _select_and_train(
         selected.score,
         private_mean.loss_deviation(budget, 0.0, 1.0),
     )
+    notes.show(result.notes)
+    return result
 
 
 def _calibrate(

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxdpbo import accounting, checks, rounding
+from jaxdpbo import accounting, checks
+from jaxdpbo import notes as _notes
 from jaxdpbo.accounting import stage
 from jaxdpbo.accounting.requested_budget import expect_small_delta
 from jaxdpbo.guarantee import assumptions, composed_guarantee, recording, release_key
@@ -63,27 +64,24 @@ class LeastEpsilonResult(NamedTuple):
     guarantees: tuple[_guarantee.Guarantee, ...]
 
     @property
-    def note(self) -> str:
-        """What happened and what to do next, in one or two sentences."""
-        epsilon, largest = self.epsilon, self.guarantees[0].reservation.level
-        epsilon, largest = (rounding.shorten_up(level, 4) for level in (epsilon, largest))
-        largest = f"at most {largest} was possible"
-        if self.reached:
-            return f"Reached the error at epsilon {epsilon}; {largest}."
-        return (
-            f"No training reached the error; this outcome cost epsilon {epsilon}, {largest}. Ask for a larger "
-            "error, allow a larger epsilon, or bring more rows. A training that raises an exception counts as one "
-            "that misses the error: try your trainings on public rows."
-        )
+    def notes(self) -> _notes.Notes:
+        """What happened, and what to do next."""
+        say = _notes.epsilon_reached if self.reached else _notes.error_not_reached
+        return say(self.epsilon, self.guarantees[0].reservation.level)
+
+    def __repr__(self) -> str:
+        """Show the guarantees, the notes and what was chosen, without the model."""
+        chosen = [f"setting: {self.setting}", f"error: {self.error}, noised"] * self.reached
+        return "\n".join([*map(str, self.guarantees), *_notes.lines(self.notes), *chosen])
 
     def report(self, path: str | Path | None = None) -> reports.Report:
         """Make the record of the release, to sign; see ``Run.report``."""
-        details = {"outcome": self.note, "setting": self.setting, "noise": self.noise, "noised error": self.error}
+        details = {"setting": self.setting, "noise": self.noise, "noised error": self.error}
         details["its 95 % interval"] = self.interval
         release = tuple(self._replace(guarantees=()))
         what = "a private model of" if self.reached else "a search without a model for"
         title = f"{what} the least epsilon that reaches an error"
-        made = reports.report(title, self.guarantees, release=release, details=details)
+        made = reports.report(title, self.guarantees, release=release, details=details, notes=self.notes)
         return made if path is None else made.save(path)
 
     def _repr_html_(self) -> str:
@@ -207,6 +205,7 @@ def least_epsilon(
     if fitting.TRAIN in recordings:
         release = {"epsilon": result.guarantees[0].level, "reached": result.reached}
         recording.store_cost(recordings[fitting.TRAIN], result.guarantees[0], release)
+    _notes.show(result.notes)
     return result
 
 

@@ -132,7 +132,7 @@ EXEMPT: dict[str, dict[str, str]] = {
             "expect_same_loss"
         ),
         "drivers.methods": "sobol levels add_estimate has_private_range",
-        "drivers.previews": "step_deviation few_users_note percent",
+        "drivers.previews": "step_deviation percent",
         "drivers.public_search": "propose",
         "drivers.proposals": "propose",
         "drivers.result": (
@@ -154,8 +154,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         ),
         "ledger.ledger_file": "charge_all expect_charge find_charge mark_warning read_identity read_id",
         "guarantee.recording": (
-            "charge_once charge_together expect_first expect_run to_text notion is_released store_cost describe_origin "
-            "hide_accounts release_note"
+            "charge_once charge_together expect_first expect_run to_text notion is_released store_cost "
         ),
         "noise.keys": "refuse_trace is_secret_kind generator",
         "ledger.fingerprints": "version",
@@ -168,14 +167,16 @@ EXEMPT: dict[str, dict[str, str]] = {
         "drivers.minimization": "count_users to_traceable",
         "drivers.owner_check": "check points_of table_losses",
         "transforms.curation": "check",
-        "tables.table": "add_batches batches batch_shapes call describe narrowing_note note select_names",
+        "tables.table": "add_batches batches batch_shapes call describe narrowing_notes notes select_names",
         "tables.sources": "check_sources columns_of_path wide_columns",
-        "tables.identity": "expect_files_once find_link find_repeated identify local_path",
-        "tables.arrow": "expect_integers is_integer shape_of is_plain_number is_text is_wide to_columns to_people "
-        "to_persons to_numbers",
+        "tables.identity": "expect_files_once find_link find_repeated identify list_files local_path",
+        "tables.arrow": (
+            "expect_integers is_integer row_shape shape_of is_plain_number is_text is_wide to_columns to_people "
+            "to_persons to_numbers"
+        ),
         "tables.people": "check_people count_left_out expect_integers group_rows join ranges row_shapes "
         "split_rows to_persons",
-        "tables.engine": "add_partitions",
+        "tables.engine": "add_partitions expect_pickled expect_travels",
         "noise.mechanisms.tables": "discrete_gaussian gaussian planar truth",
         "transforms.configs": "step limit rounding_bound",
         "separable.blocks": "cut usual_count",
@@ -231,7 +232,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "integrations.sklearn.splits": "single_split split_training_rows",
         "integrations.sklearn.fitting": "blocks_objective take_rows clone_with_params validation_task",
         "integrations.sklearn.scaling": "scale find_exponent",
-        "integrations.sklearn.argument_errors": "refuse_others expect_response",
+        "integrations.sklearn.argument_errors": "advice expect_given expect_response raise_together",
     },
     "of a table that anybody may have written: tests/test_private_models.py": {
         "integrations.sklearn.columns": "make_encoding encode",
@@ -247,7 +248,19 @@ EXEMPT: dict[str, dict[str, str]] = {
         "report.records": "report ledger_report describe_epsilons detections_in_twenty",
         "ledger.ledger_file": "spends_table",
     },
-    "shows what a terminal takes: tests/test_drivers.py": {"drivers.progress": "on_terminal bar waiting"},
+    "shows what a terminal or a log takes: tests/test_drivers.py and tests/test_logs.py": {
+        "drivers.progress": "bar scanning waiting",
+        "terminal": "is_there width write",
+        "logs": "charged evaluation_charged scanned retried released resumed",
+    },
+    "writes sentences: tests/test_notes.py and tests/test_release_notes.py": {
+        "drivers.release_notes": "plan_notes value_notes point_notes best_notes error_notes",
+        "notes": (
+            "show lines hide_accounts few_users few_rows one_fit loss_without_code from_ledger resumed not_compared "
+            "path_like_noise epsilon_reached error_not_reached values_like_noise equal_points best_within_noise "
+            "error_like_a_constant wide_error"
+        ),
+    },
     "draws what a result holds: tests/test_plotting.py": {
         "plotting": "plot_path plot_front plot_trade_off plot_audit plot_previews plot_budget"
     },

@@ -30,10 +30,10 @@ from fuzz_targets.valid_values import (
     small,
     words,
 )
-from jaxdpbo import Space, dp_gd, drivers, gp_ucb, ledger, separable, space
+from jaxdpbo import Space, dp_gd, drivers, gp_ucb, ledger, notes, separable, space
 from jaxdpbo.algorithms import dp_gibo
 from jaxdpbo.drivers import methods
-from jaxdpbo.drivers.previews import NO_DIFFERENT, path_note
+from jaxdpbo.drivers.release_notes import path_notes
 from jaxdpbo.guarantee import budget_calibration, guarantees
 
 SPACE = Space({"x": space.real(0.1, 10.0, log=True), "k": space.integer(1, 5), "c": space.categorical("a", "b")})
@@ -156,9 +156,9 @@ def runners(folder: Path) -> dict[str, Target]:
              "loss_range": just((0.0, 2.0)), "estimate_share": either(0.0, 0.2), "noise": either("exact", "float")},
             tame=("steps", "batch"), words=("choice", "steps"), check=states, weight=2,
         ),
-        "path_note": Target(
-            path_note, {"path": floats_of(3, 2, elements=st.floats(-1, 1)), "config": just(config)},
-            fixed=("path", "config"), check=lambda found, _: found in ("", NO_DIFFERENT), weight=0.3,
+        "path_notes": Target(
+            path_notes, {"path": floats_of(3, 2, elements=st.floats(-1, 1)), "config": just(config)},
+            fixed=("path", "config"), check=lambda found, _: found in ((), notes.path_like_noise()), weight=0.3,
         ),
         "sweep": Target(
             lambda **options: drivers.sweep(dp_gibo.algorithm, **group_options(**options)).release,

@@ -143,7 +143,10 @@ def noise_deviation(*, users: int, mu: float, loss_range: ArrayLike, evaluations
 
 def check_loss_range(value: Any) -> tuple[float, float]:
     """Check ``loss_range``; return zeros for "private", a range yet to be found."""
+    if value is None or (isinstance(value, str) and value != private_scale.PRIVATE):
+        raise ValueError(
+            f"loss_range must be given: type (low, high), known without the users' data, or 'private', got {value!r}"
+        )
     if isinstance(value, str):
-        checks.one_of("loss_range", value, (private_scale.PRIVATE,))
         return 0.0, 0.0
     return checks.interval("loss_range", value, jnp.result_type(float))

@@ -17,10 +17,12 @@ from optuna import TrialPruned
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, Trial, TrialState
 
+from jaxdpbo import checks, silence, terminal
+from jaxdpbo import notes as _notes
 from jaxdpbo import report as reports
-from jaxdpbo import silence
-from jaxdpbo.drivers import Execution, ObjectiveError, progress
+from jaxdpbo.drivers import Execution, ObjectiveError
 from jaxdpbo.drivers.private_objective import BudgetExhausted, PrivateObjective
+from jaxdpbo.drivers.release_notes import best_notes, point_notes
 from jaxdpbo.guarantee.guarantees import Guarantee
 from jaxdpbo.guarantee.recording import Recording
 from jaxdpbo.integrations.optuna import coordinates, rehearsal
@@ -45,12 +47,14 @@ class Best(NamedTuple):
       value: the posterior mean of its loss. The least noised value would be too low on average.
       deviation: the standard deviation of the posterior.
       number: the number of the trial.
+      notes: that half of the other settings could be as good, see ``jaxdpbo.notes``.
     """
 
     params: dict[str, Any]
     value: float
     deviation: float
     number: int
+    notes: _notes.Notes = ()
 
 
 class Observations(NamedTuple):
@@ -74,7 +78,6 @@ class PrivateStudy:
       study: the Optuna study.
       guarantee: the guarantee of all values together.
       deviation: the standard deviation of the noise of a value.
-      note: see ``PrivateObjective``.
     """
 
     def __init__(self, study: Study, suggest: Suggest, losses: Losses, data: Data, options: dict[str, Any]):
@@ -85,7 +88,14 @@ class PrivateStudy:
         self._private = PrivateObjective(_TrialLosses(losses), data, **options)
         self.guarantee: Guarantee = self._private.guarantee
         self.deviation: float = self._private.deviation
-        self.note: str = self._private.note
+
+    @property
+    def notes(self) -> _notes.Notes:
+        """See ``PrivateObjective``; and once all evaluations are spent, if all their settings are equal."""
+        if self.remaining:
+            return self._private.notes
+        params = [json.dumps(each.point["params"], default=_to_plain) for each in self._private.spent]
+        return self._private.notes + point_notes(params)
 
     @property
     def remaining(self) -> int:
@@ -143,13 +153,14 @@ class PrivateStudy:
         On a terminal ``show_progress_bar`` is True by default. ``n_jobs`` threads share the evaluations. For processes,
         give each of them the same storage and the same ``ledger`` of ``private_study``.
         """
-        options.setdefault("show_progress_bar", progress.on_terminal())
+        options.setdefault("show_progress_bar", terminal.is_there())
         left = self.remaining if n_trials is None else min(n_trials, self.remaining)
         with warnings.catch_warnings():
             if n_jobs != 1:  # threads share the filters: restoring them in a thread would show another's warnings
                 warnings.simplefilter("ignore")
             if left:
                 self.study.optimize(self, n_trials=left, n_jobs=n_jobs, **options)
+        _notes.show(self.notes)
 
     def report(self, path: str | Path | None = None) -> reports.Report:
         """Make the record of the run's noised values, to sign; with a ``path`` that ends in ".html", write the page.
@@ -161,6 +172,7 @@ class PrivateStudy:
         spent = self._private.spent
         trials = self.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
         details = {"study": self.study.study_name, "evaluations left": self.remaining, "deviation": self.deviation}
+        said = self.notes
         others = {trial.value for trial in trials} - {evaluation.value for evaluation in spent}
         if others:
             details["NOT COVERED by this guarantee"] = (
@@ -170,8 +182,11 @@ class PrivateStudy:
             with contextlib.suppress(ValueError):  # no trial, or no shared parameter
                 best = self.best()
                 details |= {"best setting": best.params, "its posterior mean": best.value}
+                said += best.notes
         release = [(json.dumps(evaluation.point, default=_to_plain), evaluation.value) for evaluation in spent]
-        record = reports.report("the values of a private study", (self.guarantee,), release=release, details=details)
+        record = reports.report(
+            "the values of a private study", (self.guarantee,), release=release, details=details, notes=said
+        )
         return record if path is None else record.save(path)
 
     def _repr_html_(self) -> str:
@@ -203,7 +218,8 @@ class PrivateStudy:
         values = np.array([trial.value for trial in trials], float)
         mean, width = observation_posterior(points, -values, noise_deviation(trials, None))
         row = int(np.argmax(mean))
-        return Best(dict(trials[row].params), -float(mean[row]), float(width[row]), trials[row].number)
+        said = best_notes(-mean, width, row)
+        return Best(dict(trials[row].params), -float(mean[row]), float(width[row]), trials[row].number, said)
 
     def _stop(self) -> None:
         with contextlib.suppress(RuntimeError):  # under study.ask and study.tell no loop can stop
@@ -321,6 +337,7 @@ def private_study(
         raise ValueError("study must minimise one objective: create it with direction='minimize'")
     if any(map(_is_raw, study.get_trials(deepcopy=False))):
         raise ValueError(RAW)
+    checks.takes_two("losses", losses, "dict of params", "data")
     if rehearse is not None:
         rehearsal.rehearse(suggest, losses, rehearse)
     options = {

@@ -1,16 +1,13 @@
-"""Name the arguments of ``PrivateSearchCV`` in errors for the arguments of scikit-learn's searches."""
+"""Errors that say what to type: for arguments of scikit-learn's searches, and for all that is missing at once."""
 
 from collections.abc import Callable
-from functools import wraps
-from inspect import signature
-from typing import Any, ParamSpec
+from typing import Any
 
 from sklearn.base import is_classifier, is_regressor
 
 from jaxdpbo.integrations.sklearn.losses import LOSSES
 from jaxdpbo.integrations.sklearn.type_aliases import Estimator, Loss
 
-Arguments = ParamSpec("Arguments")
 LOSS_OF = {  # scikit-learn's score -> the nearest loss of a record
     "accuracy": "zero_one", "neg_log_loss": "log_loss",
     "neg_mean_squared_error": "squared", "neg_root_mean_squared_error": "squared", "r2": "squared",
@@ -35,24 +32,33 @@ ADVICE = {
 CLASSIFIERS, REGRESSORS = ("log_loss", "hinge", "zero_one"), ("squared", "absolute")
 
 
-def refuse_others(init: Callable[Arguments, None]) -> Callable[Arguments, None]:
-    """Wrap ``__init__`` so that the ``TypeError`` for an unknown argument names the argument to use.
+def raise_together(*checks: Callable[[], Any]) -> None:
+    """Call all checks, and raise what they raised as one error, with a sentence in each line.
 
-    The wrapper keeps the signature of ``__init__``, since scikit-learn reads the parameters there.
+    Raises:
+      TypeError: one check or more raised a TypeError, and no other.
+      ValueError: a check raised a ValueError.
     """
-    names = signature(init).parameters
+    failed: list[Exception] = []
+    for check in checks:
+        try:
+            check()
+        except (TypeError, ValueError) as error:
+            failed.append(error)
+    if not failed:
+        return
+    kind = TypeError if all(isinstance(error, TypeError) for error in failed) else ValueError
+    raise kind("\n".join(map(str, failed))) from None
 
-    @wraps(init)
-    def call(*positional: Arguments.args, **named: Arguments.kwargs) -> None:
-        refusals = [f"{name}: {_advice(name, value)}" for name, value in named.items() if name not in names]
-        if refusals:
-            raise TypeError(f"PrivateSearchCV takes no {'; no '.join(refusals)}")
-        init(*positional, **named)
 
-    return call
+def expect_given(name: str, value: Any, example: str) -> None:
+    """Raise a TypeError for None, with what to type."""
+    if value is None:
+        raise TypeError(f"{name} must be given: type {example}")
 
 
-def _advice(name: str, value: Any) -> str:
+def advice(name: str, value: Any) -> str:
+    """What to type in place of an argument of scikit-learn's searches."""
     if name != "scoring":
         return ADVICE.get(name, "see help(PrivateSearchCV) for its arguments")
     loss = LOSS_OF.get(value) if isinstance(value, str) else None

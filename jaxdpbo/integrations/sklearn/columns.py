@@ -59,12 +59,12 @@ class Encoding(NamedTuple):
 
 
 def make_encoding(columns: Any, names: Sequence[Any], dtypes: Sequence[Any]) -> Encoding:
-    """Match dimensions with the columns of a table; reads names and dtypes, no values.
+    """Match dimensions with the columns of a table; reads names and, to refuse dates, dtypes, and no values.
 
     Args:
       columns: a mapping from names to dimensions, or None for a column to leave out; or a dimension for every column.
       names: of the columns of the table; numbers for an array.
-      dtypes: of the columns, for the message.
+      dtypes: of the columns.
 
     Raises:
       ValueError: a column without a dimension, or a dimension without a column.
@@ -72,7 +72,7 @@ def make_encoding(columns: Any, names: Sequence[Any], dtypes: Sequence[Any]) -> 
     """
     if isinstance(columns, Dimension):
         columns = dict.fromkeys(names, columns)
-    by_name = _check_names(columns, names, dtypes)
+    by_name = _check_names(columns, names)
     used = [position for position, name in enumerate(names) if by_name[name] is not None]
     if not used:
         raise ValueError(f"columns must keep at least one column: give {COLUMNS_EXAMPLE}")
@@ -90,7 +90,7 @@ def make_encoding(columns: Any, names: Sequence[Any], dtypes: Sequence[Any]) -> 
     return Encoding(() if names == list(range(len(names))) else tuple(names), tuple(used), space.dimensions)
 
 
-def _check_names(columns: Any, names: Sequence[Any], dtypes: Sequence[Any]) -> dict[Any, Any]:
+def _check_names(columns: Any, names: Sequence[Any]) -> dict[Any, Any]:
     """Check that there is an entry for each column of the table, and no other."""
     if columns is not None and not isinstance(columns, Mapping):
         raise TypeError(f"columns must be a dict, got {type(columns).__name__}: give {COLUMNS_EXAMPLE}")
@@ -99,8 +99,8 @@ def _check_names(columns: Any, names: Sequence[Any], dtypes: Sequence[Any]) -> d
         raise ValueError(f"X must have a different name for each column, got {_join(names)}")
     if unknown := [name for name in by_name if name not in names]:
         raise ValueError(f"columns has entries that X lacks: {_join(unknown)}; X has {_join(names)}")
-    if absent := [f"{name!r} ({dtype})" for name, dtype in zip(names, dtypes, strict=True) if name not in by_name]:
-        raise ValueError(f"columns must give the range or the categories of {', '.join(absent)}: {COLUMNS_EXAMPLE}")
+    if absent := [name for name in names if name not in by_name]:  # without dtypes, which a reader chose by the cells
+        raise ValueError(f"columns must give the range or the categories of {_join(absent)}: {COLUMNS_EXAMPLE}")
     return by_name
 
 

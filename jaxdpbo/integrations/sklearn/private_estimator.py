@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from jaxdpbo import report
+from jaxdpbo import notes, report
 from jaxdpbo.drivers import Execution
 from jaxdpbo.drivers.execution import check_execution
 from jaxdpbo.guarantee import guarantees
@@ -18,10 +18,6 @@ from jaxdpbo.ledger import ledger_file
 HASHED = str, bool, int, float, np.ndarray, np.generic, jax.Array
 READ_RAW = "the rows that predict, score or cross_val_score read"
 SEVERAL_ROWS = "users with several rows"
-ONE_FIT = (
-    "this guarantee counts one fit: each further fit, also of a clone in cross_val_score or GridSearchCV, spends its "
-    "own budget; to add fits up, give each fit a ledger=Recording(path, run) with a run name of its own"
-)
 
 
 class PrivateEstimator:
@@ -29,12 +25,14 @@ class PrivateEstimator:
 
     Attributes:
       guarantee_: the guarantee of one fit.
+      notes_: the notes of one fit, see ``jaxdpbo.notes``.
       public_: what ``fit`` took for public and no other attribute holds, by name.
       _released: names of the attributes in the hash of the record.
       _described: names of the attributes to write down, also in the hash.
     """
 
     guarantee_: Guarantee
+    notes_: notes.Notes
     public_: dict[str, Any]
     ledger: Recording | None
     run: Execution | None
@@ -74,9 +72,9 @@ class PrivateEstimator:
         others = "; ".join(filter(None, (guarantee.unprotected, *unprotected)))
         self.guarantee_ = replace(guarantee, protects=guarantees.NOT.join(filter(None, (guarantee.users, others))))
 
-    def _join_notes(self, *notes: str) -> str:
-        """The notes of a fit. Nothing but a ledger sees the other fits."""
-        return "; ".join(filter(None, (*notes, ONE_FIT * (self.ledger is None))))
+    def _keep_notes(self, said: notes.Notes) -> None:
+        """Keep the notes of a fit, and show them. Nothing but a ledger sees the other fits."""
+        self.notes_ = notes.show(said if self.ledger is not None else said + notes.one_fit())
 
     def __sklearn_clone__(self) -> Any:
         """Clone, and remember the run name of the ledger: clones are fitted to other rows, such as those of a fold."""
@@ -93,4 +91,5 @@ class PrivateEstimator:
         details = {name: value for name, value in named if not isinstance(value, str) or value} | self.public_
         release = [getattr(self, name) for name in self._released], details
         plain = jax.tree.map(lambda leaf: leaf if isinstance(leaf, HASHED) else repr(leaf), release)
-        return report.report(f"a fit of {type(self).__name__}", (self.guarantee_,), release=plain, details=details)
+        title = f"a fit of {type(self).__name__}"
+        return report.report(title, (self.guarantee_,), release=plain, details=details, notes=self.notes_)

@@ -1,6 +1,7 @@
 """``PrivateClassifier`` and ``PrivateRegressor``: a private model of a table, its settings tuned under one epsilon."""
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy, deepcopy
 from typing import Any, NamedTuple, cast
 
@@ -12,12 +13,12 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
-from jaxdpbo import cells, checks, not_private
+from jaxdpbo import cells, checks, not_private, notes
 from jaxdpbo.drivers import Execution
-from jaxdpbo.drivers.previews import FEW_USERS
+from jaxdpbo.drivers.release_notes import error_notes
 from jaxdpbo.guarantee.recording import Recording
+from jaxdpbo.integrations.sklearn import argument_errors, layered_training, losses
 from jaxdpbo.integrations.sklearn import columns as _columns
-from jaxdpbo.integrations.sklearn import layered_training, losses
 from jaxdpbo.integrations.sklearn.private_estimator import READ_RAW, SEVERAL_ROWS, PrivateEstimator
 from jaxdpbo.integrations.sklearn.type_aliases import Rows, Targets
 from jaxdpbo.space import Categorical, Dimension, Integer, NumberText, Real
@@ -25,6 +26,7 @@ from jaxdpbo.tuning import fitting, joint_tuning
 from jaxdpbo.types import ArrayLike
 
 TARGET_OFFSET = 0.5  # a regression begins at the middle of the range of targets
+MIDDLE_ERROR = 0.25  # of always predicting the middle, over the squared width of the range, for any targets
 Columns = dict[Any, Dimension | Sequence[Any] | None] | Dimension
 
 
@@ -40,16 +42,28 @@ class _PrivateModel(PrivateEstimator):
     """Base class of ``PrivateClassifier`` and ``PrivateRegressor``."""
 
     _released = ("model_",)
-    _described = ("setting_", "error_", "error_deviation_", "note_", "encoding_", "classes_", "target_range_")
+    _described = ("setting_", "error_", "error_deviation_", "encoding_", "classes_", "target_range_")
     columns: Any
-    epsilon: float
-    delta: float
+    epsilon: Any
+    delta: Any
     settings: Any
     cap: int | None
     ledger: Recording | None
 
-    def _tune(self, run: Execution, X: Any, labels: np.ndarray, classes: int) -> None:
-        """Encode, tune and train, and keep what you may publish, and nothing else."""
+    def _expect_arguments(self, X: Any, *more: Callable[[], Any]) -> None:
+        """Check all that is public and wrong in a first call at once: a beginner mends it in one go."""
+        table = _read_table(X)
+        argument_errors.raise_together(
+            lambda: _columns.make_encoding(self.columns, table.names, table.dtypes),
+            *more,
+            lambda: argument_errors.expect_given("epsilon", self.epsilon, "epsilon=1, the budget of the whole fit"),
+            lambda: argument_errors.expect_given(
+                "delta", self.delta, "delta=1e-5, far below 1 over the number of rows"
+            ),
+        )
+
+    def _tune(self, run: Execution, X: Any, labels: np.ndarray, classes: int, constant: float) -> None:
+        """Encode, tune and train, and keep what you may publish, and nothing else; ``constant``: a constant's error."""
         table = _read_table(X)
         check_consistent_length(*table.columns, labels)
         if len(labels) < fitting.LEAST_ROWS:
@@ -74,7 +88,9 @@ class _PrivateModel(PrivateEstimator):
         self.setting_, self.error_ = result.setting, result.error
         self._keep_guarantee(result.guarantees[0], READ_RAW, SEVERAL_ROWS)
         self.public_ = {"users": len(labels), "settings": deepcopy(settings)}
-        self.error_deviation_, self.note_ = result.error_deviation, self._join_notes(_few_rows_note(len(labels)))
+        self.error_deviation_ = result.error_deviation
+        said = error_notes(self.error_, self.error_deviation_, constant)
+        self._keep_notes(notes.few_rows(len(labels)) + said)
 
     def _check(self, X: Any, targets: Any, dimension: Dimension, what: str) -> not_private.NotPrivateCheck:
         """Count the cells and targets that the public dimensions do not foresee."""
@@ -149,6 +165,8 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
         them in sorted order.
       epsilon: the budget, for the settings and the model, with ``delta``.
       delta: in (0, 1), far below 1 over the number of rows.
+      class_shares: the share of each class, in the order of ``classes``, from a census or another public source.
+        ``notes_`` then compare ``error_`` with the error of always predicting the commonest class.
       settings: a public list of settings to choose from: those of ``tuning.DPSGD``, and ``hidden``, the widths of
         hidden layers, ``()`` for logistic regression. By default a list for the number of rows.
       cap: always train this many models, so that the duration of ``fit`` does not reveal the random number of models
@@ -166,7 +184,8 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
       error_: the share of wrong predictions on the rows held out, noised; the least of several, so a little below the
         error on new rows. A row with another label counts as wrong.
       error_deviation_: the standard deviation of the noise of each of these errors.
-      note_: a warning if the rows are few, and without a ledger, that the guarantee counts one fit; otherwise "".
+      notes_: sentences about public facts and the release: of few rows, of an error that a constant has too, or that
+        noise hides, and without a ledger, that the guarantee counts one fit; see ``jaxdpbo.notes``.
       model_: the layers, each ``(weights, bias)``.
       report_: the record of the model, to sign, see ``report.Report``.
       encoding_: the public dimensions of the columns.
@@ -175,21 +194,23 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
 
     def __init__(
         self,
-        columns: Columns,
+        columns: Columns | None = None,
         *,
-        classes: Sequence[Any],
-        epsilon: float,
-        delta: float,
+        classes: Sequence[Any] | None = None,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        class_shares: Sequence[float] | None = None,
         settings: Sequence[dict[str, Any]] | None = None,
         cap: int | None = None,
         ledger: Recording | None = None,
         run: Execution | None = None,
     ):
-        """Keep the arguments; ``fit`` checks them."""
+        """Keep the arguments; ``fit`` checks them, and names all that are missing at once."""
         self.columns = columns
         self.classes = classes
         self.epsilon = epsilon
         self.delta = delta
+        self.class_shares = class_shares
         self.settings = settings
         self.cap = cap
         self.ledger = ledger
@@ -208,9 +229,12 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
           tuning.AllRunsFailed: every training failed; the budget is spent.
           ledger.LedgerError: the budget does not suffice, or the name was used before.
         """
-        run, classes = self._begin_fit(), _check_classes(self.classes)
+        run = self._begin_fit()
+        self._expect_arguments(X, lambda: _check_classes(self.classes))
+        classes = _check_classes(self.classes)
+        constant = _constant_error(len(classes), self.class_shares)
         numbers = cells.category_numbers(classes, _read_targets(self, y))
-        self._tune(run, X, np.maximum(numbers, -1), len(classes))
+        self._tune(run, X, np.maximum(numbers, -1), len(classes), constant)
         self.classes_ = np.asarray(classes)
         return self
 
@@ -298,7 +322,7 @@ class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
       error_: the mean squared error on the rows held out, over the square of the width of the range, noised. A row
         without a target counts as 0.5.
       error_deviation_: see ``PrivateClassifier``.
-      note_: see ``PrivateClassifier``.
+      notes_: see ``PrivateClassifier``.
       model_: the layers, each ``(weights, bias)``.
       report_: the record of the model, to sign, see ``report.Report``.
       encoding_: the public dimensions of the columns.
@@ -308,17 +332,17 @@ class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
 
     def __init__(
         self,
-        columns: Columns,
+        columns: Columns | None = None,
         *,
-        target_range: ArrayLike | Real | Integer,
-        epsilon: float,
-        delta: float,
+        target_range: ArrayLike | Real | Integer | None = None,
+        epsilon: float | None = None,
+        delta: float | None = None,
         settings: Sequence[dict[str, Any]] | None = None,
         cap: int | None = None,
         ledger: Recording | None = None,
         run: Execution | None = None,
     ):
-        """Keep the arguments; ``fit`` checks them."""
+        """Keep the arguments; ``fit`` checks them, and names all that are missing at once."""
         self.columns = columns
         self.target_range = target_range
         self.epsilon = epsilon
@@ -335,11 +359,13 @@ class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
           X: a data frame, or an array ``(n, d)``.
           y: a number for each row.
         """
-        run, (low, high, text) = self._begin_fit(), _check_target_range(self.target_range)
+        run, example = self._begin_fit(), "target_range=(0, 100), known without the rows"
+        self._expect_arguments(X, lambda: argument_errors.expect_given("target_range", self.target_range, example))
+        low, high, text = _check_target_range(self.target_range)
         targets = cells.real_numbers(_read_targets(self, y), text)
         with np.errstate(all="ignore"):  # as ``_columns`` does
             scaled = (np.clip((targets - low) / (high - low), 0.0, 1.0) - TARGET_OFFSET).astype(np.float32)
-        self._tune(run, X, scaled, 0)
+        self._tune(run, X, scaled, 0, MIDDLE_ERROR)
         self.target_range_ = low, high
         return self
 
@@ -372,14 +398,14 @@ class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
         return float(r2_score(targets[known], predicted[known], sample_weight=weights))
 
 
-def _few_rows_note(rows: int) -> str:
-    """A warning by the public number of rows, or ""."""
-    if rows >= FEW_USERS:
-        return ""
-    return (
-        f"{rows} rows are fewer than {FEW_USERS}: unless the budget is large, the model may predict no better than a "
-        "constant; compare error_ with the error of a constant, and collect more rows"
-    )
+def _constant_error(classes: int, shares: Any) -> float:
+    """The error of always predicting the commonest class, or without shares its largest value for so many classes."""
+    if shares is None:
+        return 1.0 - 1.0 / classes
+    checked = checks.vector("class_shares", shares, classes)
+    if min(checked) < 0 or not math.isclose(sum(checked), 1.0, abs_tol=1e-3):
+        raise ValueError(f"class_shares must be {classes} shares with a sum of 1, one for each class, got {shares!r}")
+    return 1.0 - max(checked)
 
 
 def _check_classes(classes: Any) -> list[Any]:

@@ -126,16 +126,16 @@ class PrivateSearchCV(PrivateEstimator, MetaEstimatorMixin, BaseEstimator):
       guarantee_: the guarantee, see ``Guarantee``.
       release_: the release; ``release_.params`` is the best setting, before scaling.
       method_: the method, and the reason for its choice.
-      note_: warnings, such as of too few users; without a ledger, that the guarantee counts one fit.
+      notes_: such as of too few users; without a ledger, that the guarantee counts one fit; see ``jaxdpbo.notes``.
       report_: the record of the search, to sign, see ``report.Report``.
       public_: the number of users, of training rows or blocks, the space, the loss and its range.
       best_loss_: the noised mean loss, with an ``estimate_share``.
       best_estimator_: the fitted estimator, with ``refit``; ``predict`` and similar methods call this estimator.
     """
 
-    _released, _described = ("release_",), ("best_params_", "best_loss_", "method_", "note_")
+    _released, _described = ("release_",), ("best_params_", "best_loss_", "method_")
 
-    @argument_errors.refuse_others
+    @checks.refuse_others("PrivateSearchCV", argument_errors.advice)
     def __init__(
         self,
         estimator: Estimator,
@@ -284,7 +284,7 @@ class PrivateSearchCV(PrivateEstimator, MetaEstimatorMixin, BaseEstimator):
     def _checked_search(self) -> Search:
         search = Search() if self.search is None else self.search
         if not isinstance(search, Search):
-            raise TypeError(f"search must be a Search, got {type(search).__name__}")
+            raise TypeError(f"search must be a Search, got {type(search).__name__}: type search=Search(method=...)")
         if search.steps is not None:
             raise ValueError(f"search must not have steps, got steps={search.steps}: give n_iter to PrivateSearchCV")
         return search
@@ -339,7 +339,7 @@ class PrivateSearchCV(PrivateEstimator, MetaEstimatorMixin, BaseEstimator):
             "loss range": self._range(loss),
         }
         self.release_, self.best_params_, self.method_ = run.release, dict(run.release.params), run.method
-        self.note_ = self._join_notes(run.note)
+        self._keep_notes(run.notes)
         if ready.block_rows is not None and self.scale:
             self.best_params_ = scaling.scale(self.estimator, self.best_params_, ready.block_rows, rows)
         if self._checked_search().estimate_share:

@@ -1,0 +1,45 @@
+"""All log records of the library: one for each charge, scan, retry, release and resume, never a value of a record.
+
+``logging.getLogger("jaxdpbo")`` gets them at level INFO, which Python shows to nobody until you ask:
+
+>>> import logging
+>>> logging.getLogger("jaxdpbo").setLevel(logging.INFO)
+
+Each function takes public names and counts alone, and is called whatever the users' values are. It is called outside of
+a silence (``silence``), where logging is off. A selection with a hidden number of runs logs its charge and not its
+release: the time between the two would tell the number. A scan logs its beginning: its end may follow from a record.
+"""
+
+import logging
+
+LOGGER = logging.getLogger("jaxdpbo")
+
+
+def charged(path: object, run: str, what: str) -> None:
+    """A ledger paid for a run, or a ``PrivateObjective`` for an evaluation."""
+    LOGGER.info("charge: %s, run %r: %s", path, run, what)
+
+
+def evaluation_charged(number: int, evaluations: int) -> None:
+    """An evaluation was paid for, out of those of one budget."""
+    LOGGER.info("charge: evaluation %d of %d", number, evaluations)
+
+
+def scanned(what: str, users: int) -> None:
+    """A scan of a table begins."""
+    LOGGER.info("scan: %s, %d users", what, users)
+
+
+def retried(what: str) -> None:
+    """Something is done again after a failure that no record decides."""
+    LOGGER.info("retry: %s", what)
+
+
+def released(what: str) -> None:
+    """A release was drawn, and stored if there is a ledger."""
+    LOGGER.info("release: %s", what)
+
+
+def resumed(what: str) -> None:
+    """A run goes on after what an earlier call did."""
+    LOGGER.info("resume: %s", what)

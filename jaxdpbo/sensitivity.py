@@ -8,6 +8,8 @@ statistic                            moves by at most                           
 ===================================  ==========================================  =======================================
 sum of vectors of norm ``B``         ``clipped_sum``: ``2 B`` in l2              DP-GIBO, DP-GD, DP-SGD
 sum of integers of norm ``radius``   ``integer_sum``: ``2 radius`` in l2         the first two and ``mean_loss``, exact
+sum of ``x x^T`` of integers ``x``   ``gram_squared``: ``sqrt(2) radius^2``      private linear models
+                                     in l2
 mean of losses in a range            ``mean_loss``: ``(high - low) / n``         private evaluations
 count of numbers below another       ``count``: 1                                ``private_scale``
 difference of two scores             ``between_scores``: twice a score's         private choice, sparse vector
@@ -67,6 +69,19 @@ def integer_sum(radius: Number) -> Number:
     112
     """
     return 2 * radius
+
+
+def gram_squared(radius: Number) -> Number:
+    """Return the square of the exact l2 sensitivity of ``sum x x^T`` of integer vectors of norm at most ``radius``.
+
+    Entries above the diagonal count twice, as in the Frobenius norm: ``|x|^4 + |y|^4 - 2 (x y)^2`` is at most
+    ``2 radius^4`` (docs/theorems.md).
+
+    >>> from jaxdpbo import sensitivity
+    >>> sensitivity.gram_squared(3)
+    162
+    """
+    return 2 * radius**4
 
 
 def largest_radius(distance: Whole) -> Whole:

@@ -238,7 +238,7 @@ def test_a_front_has_no_guarantee_and_says_why():
         ({"reference": (1.0, 1.0)}, ValueError, "reference must lie strictly"),
         ({"acquisition": "guess"}, ValueError, "acquisition must be one of"),
         ({"proposals": 0}, ValueError, "proposals must be at least 1"),
-        ({"search": (8, 1, 1)}, TypeError, "search must be a surrogate.BoxSearch, got tuple"),
+        ({"search": (8, 1, 1)}, TypeError, "search must be a surrogate.BoxSearch, such as BoxSearch.*, got tuple"),
         ({"search": box_search.BoxSearch(8, 9, 1)}, ValueError, "num_restarts must be at most raw_samples = 8, got 9"),
         ({"search": box_search.BoxSearch(8, 1, 0)}, ValueError, "ascent_steps must be at least 1"),
     ],

@@ -326,7 +326,7 @@ def test_a_box_is_searched_as_well_by_groups(samples, restarts):
         ),
         ({"search": box_search.BoxSearch(raw_samples=0)}, ValueError, "raw_samples must be at least 1, got 0"),
         ({"search": box_search.BoxSearch(ascent_steps=0.5)}, TypeError, "ascent_steps must be an integer"),
-        ({"search": (1000, 8, 50)}, TypeError, "search must be a surrogate.BoxSearch, got tuple"),
+        ({"search": (1000, 8, 50)}, TypeError, "search must be a surrogate.BoxSearch, such as BoxSearch.*, got tuple"),
         ({"answer": "best"}, ValueError, "answer must be one of"),
         ({"noise_variance": 0}, ValueError, "noise_variance must be positive"),
     ],

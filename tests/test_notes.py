@@ -4,6 +4,7 @@ import inspect
 import io
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -56,7 +57,7 @@ def test_makers_take_public_numbers_and_names_alone():
     made = [each for each in named if inspect.signature(each).return_annotation == notes.Notes and each != notes.show]
     assert len(made) == len(notes.SOURCES)
     kinds = {each.annotation for one in made for each in inspect.signature(one).parameters.values()}
-    assert kinds <= {int, float, bool, str}
+    assert kinds <= {int, float, bool, str, Sequence[str]}
 
 
 def test_a_terminal_shows_each_sentence_once_and_a_file_none(monkeypatch):
@@ -131,6 +132,7 @@ def test_notes_are_sentences_without_line_breaks():
         *notes.not_compared(), *notes.path_like_noise(), *notes.epsilon_reached(1.0, 2.0),
         *notes.error_not_reached(1.0, 2.0), *notes.resumed("a", "b", "2026-11-01", 1, "step"),
         *notes.from_ledger("a", "b", "2026-11-01"), *notes.values_like_noise(4), *notes.equal_points(4),
+        *notes.narrowed_columns(["start"], "the files hold 64 bits", "compute it"),
         *notes.best_within_noise(2, 3), *notes.error_like_a_constant(0.4, 0.5), *notes.wide_error(0.25),
     ]  # fmt: skip
     assert {note.id for note in said} == set(notes.SOURCES)

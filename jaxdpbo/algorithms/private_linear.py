@@ -172,7 +172,7 @@ def level(radius: int, residual_radius: int, steps: int) -> float:
     True
     """
     least = min(Fraction(SIGMA) ** 2, 2 * Fraction(UPPER_SIGMA) ** 2)  # of the matrix: its upper entries count twice
-    of_gram = 2 * Fraction(radius) ** 4 / least
+    of_gram = sensitivity.gram_squared(Fraction(radius)) / least
     of_steps = steps * Fraction(sensitivity.integer_sum(radius * residual_radius), SIGMA) ** 2
     worst = of_steps  # the largest of ``of_gram (1 - s^2) + of_steps (1 + s) / 2``, here at s = 1
     if of_steps < 4 * of_gram:

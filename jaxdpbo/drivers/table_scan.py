@@ -222,7 +222,7 @@ def can_trace(objective: Objective, table: _table.Table, config: Config, *, must
             raise
         return False
     shape = getattr(returned, "shape", None)
-    if shape is not None and shape != (_table.BATCH,):
+    if shape is not None and shape[-1:] != (_table.BATCH,):  # an algorithm may take more numbers of each row
         raise result.ObjectiveError(
             f"objective must return one loss for each row of a batch, shape ({_table.BATCH},), got {shape}: leave out "
             "the mean or the sum over rows"

@@ -171,7 +171,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "tables.sources": "check_sources columns_of_path wide_columns",
         "tables.identity": "expect_files_once find_link find_repeated identify list_files local_path",
         "tables.arrow": (
-            "expect_integers is_integer row_shape shape_of is_plain_number is_text is_wide to_columns to_people "
+            "expect_integers is_integer shape_of is_plain_number is_text is_wide to_columns to_people "
             "to_persons to_numbers"
         ),
         "tables.people": "check_people count_left_out expect_integers group_rows join ranges row_shapes "
@@ -192,7 +192,7 @@ EXEMPT: dict[str, dict[str, str]] = {
     },
     "numbers of a checked caller in one expression: tests/test_sensitivity.py": {
         "sensitivity": (
-            "clipped_sum integer_sum largest_radius mean_loss count between_scores add_computation_error "
+            "clipped_sum integer_sum gram_squared largest_radius mean_loss count between_scores add_computation_error "
             "gains_in_order gains_anywhere gains_along_lambda cells_apart row_l1 cells_l1 rounding_l2 "
             "cells_fit projected_row"
         ),
@@ -256,8 +256,9 @@ EXEMPT: dict[str, dict[str, str]] = {
     "writes sentences: tests/test_notes.py and tests/test_release_notes.py": {
         "drivers.release_notes": "plan_notes value_notes point_notes best_notes error_notes",
         "notes": (
-            "show lines hide_accounts few_users few_rows one_fit loss_without_code from_ledger resumed not_compared "
-            "path_like_noise epsilon_reached error_not_reached values_like_noise equal_points best_within_noise "
+            "show lines hide_accounts few_users few_rows narrowed_columns one_fit loss_without_code from_ledger "
+            "resumed not_compared path_like_noise epsilon_reached error_not_reached values_like_noise equal_points "
+            "best_within_noise "
             "error_like_a_constant wide_error"
         ),
     },

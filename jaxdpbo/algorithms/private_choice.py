@@ -132,7 +132,7 @@ def design_config(
     """
     box, _ = spaces.box(bounds)
     inside = checks.inside("points", checks.rows("points", points), checks.box("bounds", box))
-    return _config(
+    return _make(
         users=users, bounds=bounds, loss_range=loss_range, points=inside, mu=mu, batch=batch, noise=noise,
         proposals=inside if checks.flag("proposed", proposed) else None,
     )  # fmt: skip
@@ -178,7 +178,7 @@ def near_config(
     if flags.shape != rows.shape:
         raise ValueError(f"kept must have the shape of points, {rows.shape}, got {flags.shape}")
     checks.inside("points", np.where(flags, box[0], rows), box)
-    return _config(
+    return _make(
         users=users, bounds=bounds, loss_range=loss_range, points=rows, mu=mu, batch=batch, noise=noise, kept=flags
     )
 
@@ -209,13 +209,13 @@ def answers_config(
     """
     box, _ = spaces.box(bounds)
     nowhere = np.zeros((checks.size("batch", batch), checks.box("bounds", box).shape[1]))
-    return _config(
+    return _make(
         users=users, bounds=bounds, loss_range=loss_range, points=nowhere, mu=mu, batch=batch, noise=noise,
         mechanism=LAST_CHOICE,
     )  # fmt: skip
 
 
-def _config(
+def _make(
     *, users: int, bounds: Bounds, loss_range: ArrayLike, points: np.ndarray, mu: float, batch: int, noise: str,
     kept: np.ndarray | None = None, proposals: np.ndarray | None = None, mechanism: str = DESIGN_CHOICE,
 ) -> Config:  # fmt: skip

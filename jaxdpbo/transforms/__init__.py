@@ -3,17 +3,17 @@
 Kharkovskii, Dai and Low (2020), "Private outsourced Bayesian optimization". Row ``i`` of ``inputs (n, d)`` is a
 user's; ``curate`` turns all rows into rows ``z_i`` for a modeler.
 
-=======================  ================================================  ========================================
-transform                released                                          guarantee
-=======================  ================================================  ========================================
-``random_projection``    ``(x - mean) M / sqrt(r)``, the paper's           NONE: a single affine map for all rows,
-                                                                           revealed by ``d + 1`` known rows
-``product_laplace``      ``x + w``, each coordinate Laplace                metric ``epsilon``-DP
+=======================  ==================================================  ========================================
+transform                released                                            guarantee
+=======================  ==================================================  ========================================
+``random_projection``    ``(x - mean) M / sqrt(r)``, the paper's             NONE: a single affine map for all rows,
+                                                                             revealed by ``d + 1`` known rows
+``product_laplace``      ``x + w``, each coordinate Laplace                  metric ``epsilon``-DP
 ``planar_laplace``       ``x + w``, ``w`` of density ``exp(-epsilon |w|)``   metric ``epsilon``-DP
-``gaussian``             ``x + w``, normal, exact calibration              ``mu``-GDP
-``private_projection``   ``x P + w``, ``P`` public, ``w`` normal           ``mu``-GDP
-``randomised_response``  a public cell, more often the true cell           ``epsilon``-DP, replace-one
-=======================  ================================================  ========================================
+``gaussian``             ``x + w``, normal, exact calibration                ``mu``-GDP
+``private_projection``   ``x P + w``, ``P`` public, ``w`` normal             ``mu``-GDP
+``randomised_response``  a public cell, more often the true cell             ``epsilon``-DP, replace-one
+=======================  ==================================================  ========================================
 
 Sound transforms noise each row by itself, so the guarantee of a row holds for all rows. A unit of distance is
 ``scale`` times the unit of the inputs, and ``centre`` is the origin of distances: both public, chosen without the

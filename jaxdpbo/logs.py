@@ -5,7 +5,7 @@
 >>> import logging
 >>> logging.getLogger("jaxdpbo").setLevel(logging.INFO)
 
-Each function takes public names and counts alone, and is called whatever the users' values are. It is called outside of
+Each function takes public names and counts alone, and is called for any users' values. It is called outside of
 a silence (``silence``), where logging is off. A selection with a hidden number of runs logs its charge and not its
 release: the time between the two would tell the number. A scan logs its beginning: its end may follow from a record.
 """

@@ -6,7 +6,7 @@ dtype that a reader of files chose by the cells is such a value. So each functio
 alone, and ``SOURCES`` says of each note what it may follow from; ``tests/test_neighbours.py`` replaces records and
 compares.
 
-A note is a sentence with an ``id`` that stays the same whatever numbers the sentence holds. Results hold notes in a
+A note is a sentence with an ``id`` that stays the same for all numbers in the sentence. Results hold notes in a
 tuple, and show them in their ``repr`` and in their report. A terminal shows each sentence once.
 """
 

@@ -58,8 +58,8 @@ class Phase(NamedTuple):
       start: ``(config, state, releases) -> state``, moves the phase's state without steps by the releases of all
         earlier phases: arithmetic on public values. None for a phase that begins by itself.
       reads_book: True for an algorithm whose ``contribute`` takes the book ``(m, s)`` in place of a memory, with the
-        losses of this step in it, infinite at masked points; whose ``State.public`` has a field ``book``, a ``Book``
-        when a function is called; and whose config has ``after(points)``, the config for a phase after so many points.
+        losses of this step in it, infinite at masked points. Its ``State.public`` has a field ``book``, a ``Book`` when
+        a function is called, and its config has ``after(points)``, the config for a phase after so many points.
 
     >>> from jaxdpbo import dp_gibo, phases
     >>> phases.Phase(dp_gibo.algorithm).reads_book
@@ -219,6 +219,7 @@ def make_algorithm(*phases: Phase) -> Algorithm:
     a phase without GDP in every step           refused here, or by ``init`` and ``privacy``
     a phase at ``mu = inf``                     no guarantee for any
     two phases with a survey                    refused here
+    phases that protect different users         refused by ``privacy``
     ==========================================  ==============================================================
 
     Raises:
@@ -361,11 +362,11 @@ def _history(phases: Sequence[Phase], config: Config, state: State, query: Query
         blank = jax.tree.map(jnp.zeros_like, work.phases)
         earlier = [
             query._replace(
-                points=public.book.points[own],
-                mask=public.book.evaluated[own],
+                points=public.book.points[of_step],
+                mask=public.book.evaluated[of_step],
                 work=Work(jnp.asarray(step, jnp.int32), blank),
             )
-            for step, own in enumerate(rows)
+            for step, of_step in enumerate(rows)
         ]
         return (*earlier, query)
 
@@ -523,12 +524,15 @@ def _privacy(phases: Sequence[Phase], config: Config) -> guarantees.Guarantee:
         own = guarantees.complete_assumptions(phase.algorithm.privacy(each))
         guarantees.expect_gdp("a phase", own)
         stated.append(own)
+    protected, *others = dict.fromkeys(own.protects for own in stated)
+    if others:
+        raise ValueError(f"phases must protect the same users, got {[protected, *others]}")
     if any(own.notion == "none" for own in stated):
-        return guarantees.no_guarantee(guarantees.USERS, "mu is infinite: no noise was added")
+        return guarantees.no_guarantee(protected, "mu is infinite: no noise was added")
     pairs = zip(config.phases, stated, strict=True)
     return composed_guarantee.guarantee_from_stages(
         [stage for pair in pairs for stage in composed_guarantee.guarantee_stages(*pair)],
-        guarantees.USERS,
+        protected,
         total_variation=sum(own.total_variation for own in stated),
     ).assuming(*(assumption for own in stated for assumption in own.assumptions))
 

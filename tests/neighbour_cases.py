@@ -424,7 +424,7 @@ MODEL = {"settings": ONE_SETTING, "epsilon": 5.0, "delta": 1e-3, "run": Executio
 
 
 def as_read(records: list[Any]) -> pandas.Series:
-    """A column whose dtype a reader chose by the records."""
+    """A column with a dtype that a reader chose by the records."""
     try:
         read = pandas.Series(records)
     except Exception:  # of the records

@@ -10,7 +10,7 @@ import optax
 import pytest
 from protocol_cases import CASES
 
-from jaxdpbo import accounting, dp_gibo, dp_gp_ucb, drivers, phases, private_choice, private_estimate
+from jaxdpbo import accounting, dp_gibo, dp_gp_ucb, drivers, phases, private_choice, private_estimate, private_linear
 from jaxdpbo.checks import low_high
 from jaxdpbo.drivers import compiled_run
 from jaxdpbo.guarantee import assumptions
@@ -247,6 +247,14 @@ def test_a_phase_must_be_gdp_step_by_step():
         plan.privacy(chosen)
     with pytest.raises(ValueError, match="pays for every step"):
         plan.init(jax.random.key(0), chosen)
+
+
+def test_phases_protect_the_same_users():
+    plan = phases.make_algorithm(phases.Phase(private_linear.algorithm), private_estimate.at_answer)
+    linear = private_linear.config(users=USERS, features=2, mu=1.0)
+    last = private_estimate.config(users=USERS, mu=1.0, bounds=[(0, 1)], loss_range=(0, 4))
+    with pytest.raises(ValueError, match="phases must protect the same users"):
+        plan.privacy(phases.config(linear, last))
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.algorithm.contribute is not None])

@@ -132,6 +132,8 @@ def test_the_budget_is_spent_and_no_more():
         assert 0.99 * mu < stated.level <= mu
         assert private_linear.level(int(chosen.radius), int(chosen.residual_radius) + 1, 4) > mu
     assert private_linear.algorithm.privacy(config(math.inf)).notion == "none"
+    assert "trained on" not in stated.protects  # of other algorithms the records of a model are NOT protected
+    assert stated.unprotected == "users with several rows"
 
 
 def test_the_noise_has_the_deviation_that_is_charged():

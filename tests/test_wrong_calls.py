@@ -1,6 +1,6 @@
 """Calls that a beginner gets wrong: each is answered by a sentence that says what to type, before anything is spent.
 
-Like scikit-learn's ``check_estimator``: a table of calls, whoever wrote the function. An answer names the argument, is
+Like scikit-learn's ``check_estimator``: a table of calls, for all functions. An answer names the argument, is
 our own, quotes no record, and comes before the charge.
 """
 

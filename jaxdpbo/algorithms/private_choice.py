@@ -149,7 +149,7 @@ def near_config(
     batch: int,
     noise: str = "exact",
 ) -> Config:
-    """Check the configuration of ``near``, a phase after another choice, whose point has half of the prior of this one.
+    """Check the configuration of ``near``, a phase after another choice; that point has half of the prior of this one.
 
     Args:
       users: see ``design_config``.

@@ -50,6 +50,7 @@ __dir__ = namespace.list_public(__name__)
 CURVATURES = {"identity": 1.0, "logistic": 0.25, "softmax": 0.5}
 CLIP_NORMS = {"identity": (1.0, 0.5, 0.25, 0.25), "logistic": (1.0,) * 4, "softmax": (1.0,) * 4}
 PART = "the Gram matrix and the steps"  # of a guarantee
+PROTECTED = "the users with features and targets; NOT users with several rows"  # here they are what is trained on
 GRAM_SHARE = 0.3  # of the squares of both levels
 SIGMA, BITS = 2**24, 64  # of the noise: a diagonal entry of the Gram matrix, and an entry of a step
 UPPER_SIGMA = math.ceil(SIGMA / math.sqrt(2))  # above the diagonal
@@ -398,20 +399,22 @@ def release(key: jax.Array, config: Config, state: State) -> Release:
 def privacy(config: Config) -> guarantees.Guarantee:
     """``mu``-GDP for replace-one on the users, of the Gram matrix and all steps together; none at ``mu = inf``.
 
+    The users are the rows that the model is trained on; a user with several rows is not protected.
+
     Raises:
       ValueError: a stacked config; pass a single config.
     """
     if config.mu.ndim:
         raise ValueError(f"privacy takes one config, got mu of shape {config.mu.shape}")
     if not config.private:
-        return guarantees.no_guarantee(guarantees.USERS, "mu is infinite: no noise was added")
+        return guarantees.no_guarantee(PROTECTED, "mu is infinite: no noise was added")
     count = config.clip_norms.shape[-1]
     width, numbers = tables.gaussian_total_variation(SIGMA, BITS), config.features * config.outputs * count
     variation = config.features * width + numbers * width
     variation += config.features * (config.features - 1) // 2 * tables.gaussian_total_variation(UPPER_SIGMA, BITS)
     return composed_guarantee.guarantee_from_stages(
         [(PART, "gaussian", level(int(config.radius), int(config.residual_radius), count))],
-        guarantees.USERS,
+        PROTECTED,
         assumptions=(assumptions.RANDOM_BITS, assumptions.PUBLIC_CONFIG, assumptions.SEPARABLE_LOSSES),
         total_variation=variation,
     )

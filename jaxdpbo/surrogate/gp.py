@@ -209,7 +209,7 @@ def append(
 
     Args:
       model: the process before any evaluation.
-      factorization: from ``condition`` with a ``capacity``, or with a mask whose last rows are False.
+      factorization: from ``condition`` with a ``capacity``, or with a mask that ends in False.
       points: where more values were observed.
       mask: None if all rows count.
       noise_variances: ``(b,)``, of each observation; None for the model's.

@@ -62,7 +62,7 @@ def fit(
         With fewer points than numbers, the likelihood alone fits anything.
       initial: a model to start from.
       fixed: names of numbers that keep their value in ``model``, such as "noise_variance" or "lengthscale"; write
-        "params.variance" where a shorter name is not enough. A name stands for all numbers whose path ends with it.
+        "params.variance" where a shorter name is not enough. A name stands for all paths that end with it.
       priors: by name, mean and standard deviation of a log-normal prior's logarithm, in place of ``scale``:
         ``{"lengthscale": (1.4, 1.7)}``. Numbers, or arrays of the shape of what they describe.
       noise_variances: ``(m,)``, of each observation, known and not fitted; None for the model's.
@@ -126,7 +126,7 @@ def _fit(
 
 
 def _where_named(argument: str, names: Sequence[str], model: gp.GPModel) -> Any:
-    """A tree like ``model``: True at numbers whose path ends with one of ``names``.
+    """A tree like ``model``: True at numbers with a path that ends with one of ``names``.
 
     Raises:
       ValueError: a name without a number.

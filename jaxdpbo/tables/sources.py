@@ -202,7 +202,7 @@ def _is_expression(source: Any) -> bool:
 
 
 def _expect_readable(where: str, name: str, kind: Any, dimension: Any) -> None:
-    """Raise a ValueError for a type whose values no dimension of this kind reads."""
+    """Raise a ValueError for a type with values that no dimension of this kind reads."""
     if isinstance(dimension, Categorical):
         if not (arrow.is_text(kind) or arrow.is_plain_number(kind)):
             raise ValueError(f"column {name!r} of {where} must hold text or numbers for a category, got {kind}")

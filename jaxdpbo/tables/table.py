@@ -273,7 +273,7 @@ def _count_empty(names: Sequence[str], batch: Batch) -> np.ndarray:
 
 
 def notes(data: object) -> _notes.Notes:
-    """The notes of a table; none for other data, whose types may follow from their values."""
+    """The notes of a table; none for other data: their types may follow from values."""
     return data.notes if isinstance(data, Table) else ()
 
 

@@ -48,7 +48,8 @@ __all__ = [
 __dir__ = namespace.list_public(__name__)
 
 CURVATURES = {"identity": 1.0, "logistic": 0.25, "softmax": 0.5}
-CLIP_NORMS = {"identity": (1.0, 0.5, 0.25, 0.25), "logistic": (1.0,) * 4, "softmax": (1.0,) * 4}
+STEPS = 4
+CLIP_NORMS = {"identity": (1.0, 0.5, 0.25, 0.25), "logistic": (1.0,) * STEPS, "softmax": (1.0,) * STEPS}
 PART = "the Gram matrix and the steps"  # of a guarantee
 PROTECTED = "the users with features and targets; NOT users with several rows"  # here they are what is trained on
 GRAM_SHARE = 0.3  # of the squares of both levels

@@ -110,6 +110,35 @@ def encode(encoding: Encoding, columns: Sequence[Any]) -> np.ndarray:
     return np.concatenate([_encode_column(dimension, columns[position]) for position, dimension in pairs], axis=1)
 
 
+def unit_features(encoding: Encoding, encoded: np.ndarray) -> np.ndarray:
+    """Features ``(n, d)`` of l2 norm at most 1, a constant among them, from those of ``encode``.
+
+    The hats of a number add up to 1 and so have a norm of 1 at most, as have the flags of a category. The number itself
+    lies in the span of its hats and is left out.
+    """
+    constant = np.ones((len(encoded), 1), encoded.dtype)
+    return np.concatenate([encoded[:, kept_features(encoding)], constant], axis=1) / _unit(encoding)
+
+
+def layer_of_weights(encoding: Encoding, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Weights and bias on the features of ``encode`` that equal ``weights (d, k)`` on ``unit_features``."""
+    full = np.zeros((encoding.width, weights.shape[1]), weights.dtype)
+    full[kept_features(encoding)] = weights[:-1] / _unit(encoding)
+    return full, weights[-1] / _unit(encoding)
+
+
+def kept_features(encoding: Encoding) -> np.ndarray:
+    """The positions of all features but the scaled numbers themselves."""
+    ends = np.cumsum([_width(each) for each in encoding.dimensions])
+    pairs = zip(ends, encoding.dimensions, strict=True)
+    numbers = [end - _width(each) for end, each in pairs if not isinstance(each, Categorical)]  # the first of each
+    return np.setdiff1d(np.arange(encoding.width), numbers)
+
+
+def _unit(encoding: Encoding) -> np.float32:
+    return np.float32(math.sqrt(len(encoding.dimensions) + 1))
+
+
 def _join(names: Sequence[Any]) -> str:
     return ", ".join(map(repr, names))
 

@@ -6,6 +6,7 @@ from copy import copy, deepcopy
 from typing import Any, NamedTuple, cast
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from scipy.sparse import issparse
 from scipy.special import expit, softmax
@@ -14,15 +15,18 @@ from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
 from jaxdpbo import cells, checks, not_private, notes
+from jaxdpbo.algorithms import private_linear
 from jaxdpbo.drivers import Execution
 from jaxdpbo.drivers.release_notes import error_notes
+from jaxdpbo.guarantee.guarantees import Guarantee
 from jaxdpbo.guarantee.recording import Recording
 from jaxdpbo.integrations.sklearn import argument_errors, layered_training, losses
 from jaxdpbo.integrations.sklearn import columns as _columns
 from jaxdpbo.integrations.sklearn.private_estimator import READ_RAW, SEVERAL_ROWS, PrivateEstimator
 from jaxdpbo.integrations.sklearn.type_aliases import Rows, Targets
 from jaxdpbo.space import Categorical, Dimension, Integer, NumberText, Real
-from jaxdpbo.tuning import fitting, joint_tuning
+from jaxdpbo.training import models
+from jaxdpbo.tuning import fitting, joint_tuning, private_steps
 from jaxdpbo.types import ArrayLike
 
 TARGET_OFFSET = 0.5  # a regression begins at the middle of the range of targets
@@ -62,35 +66,51 @@ class _PrivateModel(PrivateEstimator):
             ),
         )
 
-    def _tune(self, run: Execution, X: Any, labels: np.ndarray, classes: int, constant: float) -> None:
-        """Encode, tune and train, and keep what you may publish, and nothing else; ``constant``: a constant's error."""
+    def _train(self, run: Execution, X: Any, labels: np.ndarray, classes: int, constant: float) -> None:
+        """Encode, train, and keep what you may publish, and nothing else; ``constant``: a constant's error."""
         table = _read_table(X)
         check_consistent_length(*table.columns, labels)
         if len(labels) < fitting.LEAST_ROWS:
             raise ValueError(f"X must have at least {fitting.LEAST_ROWS} rows, got {len(labels)}")
         validate_data(copy(self), X, reset=True, skip_check_array=True)  # before the charge
         encoding = _columns.make_encoding(self.columns, table.names, table.dtypes)
-        default_settings = layered_training.default_settings(len(labels), regression=not classes)
-        settings = default_settings if self.settings is None else self.settings
-        result = joint_tuning.tune_table(
-            layered_training.LayeredDPSGD(encoding.width, classes),
-            (_columns.encode(encoding, table.columns), labels),
-            settings,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            cap=self.cap,
-            ledger=self.ledger,
-            key=run.key,
-            insecure_key=run.insecure_key,
-        )
+        budget = {
+            "epsilon": self.epsilon, "delta": self.delta, "ledger": self.ledger, "key": run.key,
+            "insecure_key": run.insecure_key,
+        }  # fmt: skip
+        encoded = _columns.encode(encoding, table.columns)
+        trained = self._take_steps if self.settings is None else self._tune
+        model, guarantee = trained(encoding, encoded, labels, classes, budget)
         validate_data(self, X, reset=True, skip_check_array=True)
-        self.encoding_, self.model_ = encoding, jax.tree.map(np.asarray, result.model)
-        self.setting_, self.error_ = result.setting, result.error
-        self._keep_guarantee(result.guarantees[0], READ_RAW, SEVERAL_ROWS)
-        self.public_ = {"users": len(labels), "settings": deepcopy(settings)}
-        self.error_deviation_ = result.error_deviation
+        self.encoding_, self.model_ = encoding, jax.tree.map(np.asarray, model)
+        self._keep_guarantee(guarantee, READ_RAW, SEVERAL_ROWS)
         said = error_notes(self.error_, self.error_deviation_, constant)
         self._keep_notes(notes.few_rows(len(labels)) + said)
+
+    def _take_steps(
+        self, encoding: _columns.Encoding, encoded: np.ndarray, labels: np.ndarray, classes: int, budget: dict[str, Any]
+    ) -> tuple[models.Params, Guarantee]:
+        """Train a linear model by private steps, and measure its error once."""
+        if self.cap is not None:
+            raise ValueError("cap must be given with settings alone: private steps train once")
+        targets = labels if classes else 2 * labels  # of a half width of 1
+        rows = _columns.unit_features(encoding, encoded), targets
+        result = private_steps.train_by_steps(rows, classes, **budget)
+        self.setting_, self.public_ = {"private steps": private_linear.STEPS}, {"users": len(labels)}
+        self.error_, self.error_deviation_ = result.error, result.error_deviation
+        weights = result.weights if classes else result.weights / 2
+        layer = models.Layer(*map(jnp.asarray, _columns.layer_of_weights(encoding, weights)))
+        return (layer,), result.guarantee
+
+    def _tune(
+        self, encoding: _columns.Encoding, encoded: np.ndarray, labels: np.ndarray, classes: int, budget: dict[str, Any]
+    ) -> tuple[models.Params, Guarantee]:
+        """Choose one of the settings, and train with it."""
+        training = layered_training.LayeredDPSGD(encoding.width, classes)
+        result = joint_tuning.tune_table(training, (encoded, labels), self.settings, cap=self.cap, **budget)
+        self.setting_, self.public_ = result.setting, {"users": len(labels), "settings": deepcopy(self.settings)}
+        self.error_, self.error_deviation_ = result.error, result.error_deviation
+        return result.model, result.guarantees[0]
 
     def _check(self, X: Any, targets: Any, dimension: Dimension, what: str) -> not_private.NotPrivateCheck:
         """Count the cells and targets that the public dimensions do not foresee."""
@@ -234,7 +254,7 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
         classes = _check_classes(self.classes)
         constant = _constant_error(len(classes), self.class_shares)
         numbers = cells.category_numbers(classes, _read_targets(self, y))
-        self._tune(run, X, np.maximum(numbers, -1), len(classes), constant)
+        self._train(run, X, np.maximum(numbers, -1), len(classes), constant)
         self.classes_ = np.asarray(classes)
         return self
 
@@ -365,7 +385,7 @@ class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
         targets = cells.real_numbers(_read_targets(self, y), text)
         with np.errstate(all="ignore"):  # as ``_columns`` does
             scaled = (np.clip((targets - low) / (high - low), 0.0, 1.0) - TARGET_OFFSET).astype(np.float32)
-        self._tune(run, X, scaled, 0, MIDDLE_ERROR)
+        self._train(run, X, scaled, 0, MIDDLE_ERROR)
         self.target_range_ = low, high
         return self
 

@@ -84,6 +84,32 @@ def gram_squared(radius: Number) -> Number:
     return 2 * radius**4
 
 
+def error_and_cell_squared(error: Number, cell: Number) -> Number:
+    """Return the square of the exact l2 sensitivity of a count of errors and a table of counts: ``error^2 + 2 cell^2``.
+
+    A user counts ``error`` in the number of wrong predictions or nothing, and ``cell`` in one cell of the table. A
+    replaced user may leave one cell, enter another, and be wrong in one of both.
+
+    >>> from jaxdpbo import sensitivity
+    >>> sensitivity.error_and_cell_squared(3, 2)
+    17
+    """
+    return error**2 + 2 * cell**2
+
+
+def error_and_moments_squared(error: Number, moment: Number) -> Number:
+    """Return a bound on the square of the l2 sensitivity of sums of an error and two moments: ``error^2 + 4 moment^2``.
+
+    A user adds an error in ``[0, error]``, and ``(moment u, moment u^2)`` of a number ``u`` in ``[-1, 1]``, rounded
+    towards zero: 1 and -1 are ``2 moment`` apart, and no other two numbers are farther (docs/theorems.md).
+
+    >>> from jaxdpbo import sensitivity
+    >>> sensitivity.error_and_moments_squared(3, 2)
+    25
+    """
+    return error**2 + 4 * moment**2
+
+
 def largest_radius(distance: Whole) -> Whole:
     """Return the largest radius with an ``integer_sum`` of at most ``distance``."""
     return distance // 2

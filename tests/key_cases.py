@@ -263,11 +263,11 @@ def _search_cv(key):
 def _models_of_a_table(key):
     inputs, first, second = np.linspace(0, 1, 40).reshape(-1, 1), *jax.random.split(key)
     setting = {"hidden": (), "learning_rate": 1.0, "batch": 32, "epochs": 1, "clip_norm": 1.0}
-    options = {"columns": space.real(0, 1), "settings": [setting], "epsilon": 5.0, "delta": 1e-3}
+    options = {"columns": space.real(0, 1), "epsilon": 5.0, "delta": 1e-3}
     run = drivers.Execution(key=first, insecure_key=True)
     classifier = PrivateClassifier(classes=(0, 1), run=run, **options).fit(inputs, np.arange(40) % 2)
     run = drivers.Execution(key=second, insecure_key=True)
-    regressor = PrivateRegressor(target_range=(0, 1), run=run, **options).fit(inputs, inputs[:, 0])
+    regressor = PrivateRegressor(target_range=(0, 1), run=run, settings=[setting], **options).fit(inputs, inputs[:, 0])
     return classifier.error_, regressor.error_
 
 
@@ -497,6 +497,8 @@ KEY_CASES = {
         (
             *_of("integrations.sklearn.private_models", "PrivateClassifier", "PrivateRegressor"),
             "tuning.joint_tuning.tune_table",
+            "tuning.private_steps.train_by_steps",
+            "tuning.measured_error.measure",
         ),
     ),
     "private_selection": Case(
@@ -506,7 +508,7 @@ KEY_CASES = {
         _tuned,
         (
             "tuning.joint_tuning.tune_and_train",
-            *_of("tuning.fitting", "TuningArguments", "score"),
+            *_of("tuning.fitting", "TuningArguments", "score", "measure_unseen"),
         ),
     ),
     "a seed for another library": Case(

@@ -420,7 +420,7 @@ def searched_in_blocks(records):
 
 
 ONE_SETTING = [{"hidden": (), "learning_rate": 1.0, "batch": 32, "epochs": 1, "clip_norm": 1.0}]
-MODEL = {"settings": ONE_SETTING, "epsilon": 5.0, "delta": 1e-3, "run": Execution(**SEEDED)}
+MODEL = {"epsilon": 5.0, "delta": 1e-3, "run": Execution(**SEEDED), "largest_weight": 2.0}
 
 
 def as_read(records: list[Any]) -> pandas.Series:
@@ -432,23 +432,27 @@ def as_read(records: list[Any]) -> pandas.Series:
     return read.astype(object) if read.dtype.kind in "mM" else read  # dates: a caller asks a reader for them by name
 
 
-def modelled(where: str, regression: bool = False):
+def modelled(where: str, regression: bool = False, **options: Any):
     """A private model of the records as numbers, as categories, where other text is no missing value, or as labels."""
 
     def enter(records):
-        features, labels = np.full((len(records), 2), 0.5, object), [0.0] * len(records)
+        features, labels, weights = np.full((len(records), 2), 0.5, object), [0.0] * len(records), None
         if where == "labels":
             labels = records
+        elif where == "weights":
+            weights = list(records)
         elif where == "a frame":
             features = pandas.DataFrame({0: as_read(records), 1: 0.5})
         else:
             features[:, int(where == "categories")] = objects(records)
         columns = {0: space.real(0, 1), 1: [0.25, 0.5]}
         if regression:
-            model = PrivateRegressor(columns, target_range=(0, 1), **MODEL).fit(features, labels)
+            model = PrivateRegressor(columns, target_range=(0, 1), **MODEL, **options).fit(features, labels, weights)
         else:
-            model = PrivateClassifier(columns, classes=(0, 0.25, 0.5), **MODEL).fit(features, labels)
-        return [layer._asdict() for layer in model.model_], model.error_, _seen_of(model, PUBLIC_ROWS)
+            model = PrivateClassifier(columns, classes=(0, 0.25, 0.5), **MODEL, **options)
+            model.fit(features, labels, weights)
+        measured = [getattr(model, name, None) for name in ("error_", "error_interval_", "confusion_")]
+        return [layer._asdict() for layer in model.model_], measured, _seen_of(model, PUBLIC_ROWS)
 
     return enter
 
@@ -623,6 +627,8 @@ POINTS: dict[str, Point] = {
     "PrivateClassifier, categories": Point(modelled("categories"), CLASSIFIER, counts=(10,), numbers=False),
     "PrivateClassifier, a frame with dtypes by its cells": Point(modelled("a frame"), CLASSIFIER, counts=(10,)),
     "PrivateClassifier, labels": Point(modelled("labels"), CLASSIFIER, counts=(10,)),
+    "PrivateClassifier, weights": Point(modelled("weights"), CLASSIFIER, counts=(10,)),
+    "PrivateClassifier, settings": Point(modelled("features", settings=ONE_SETTING), CLASSIFIER, counts=(10,)),
     "PrivateRegressor, features": Point(modelled("features", True), REGRESSOR, counts=(10,)),
     "PrivateRegressor, targets": Point(modelled("labels", True), REGRESSOR, counts=(10,)),
     "tune_and_train": Point(tuned, ("tuning.joint_tuning.tune_and_train",), counts=(10,)),

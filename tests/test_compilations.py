@@ -11,7 +11,8 @@ import pytest
 from protocol_cases import CASES, records
 from transform_cases import KINDS
 
-from jaxdpbo import drivers, ledger, outsourcing, transforms
+from jaxdpbo import drivers, ledger, outsourcing, space, transforms
+from jaxdpbo.integrations.sklearn import PrivateClassifier
 from jaxdpbo.noise import keys
 
 
@@ -69,7 +70,13 @@ def split_and_folded(_):
         jax.random.bits(one, (3,)), jax.random.split(two, 5)
 
 
+def model_of_a_table(_):
+    rows = np.linspace(0, 1, 60).reshape(-1, 2)
+    PrivateClassifier(space.real(0, 1), classes=(0, 1), epsilon=5, delta=1e-3).fit(rows, np.arange(30) % 2)
+
+
 CALLS = {
+    "PrivateClassifier": model_of_a_table,
     "keys": split_and_folded,
     **{f"run_loop, {name}": loop_over(name) for name in ("dp_gibo", "dp_gp_ucb, in order", "dpareto")},
     "run_loop on record": loop_on_record,

@@ -1,6 +1,12 @@
-"""Test errors of private models of a table."""
+"""Test errors of private models of tables."""
+
+from typing import Any
+
+import numpy as np
 
 from benchmarks.tables.markdown import load_result, table
+
+QUANTILE = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 10: 2.26, 20: 2.09}  # of Student's t, by the number of seeds
 
 
 def comparison() -> str:
@@ -16,4 +22,70 @@ def comparison() -> str:
     return table(("model", "epsilon covers", "test error, mean", "range", "seeds"), rows)
 
 
-BLOCKS = {"bench_private_models": comparison}
+def tables() -> str:
+    """A row for each table: mean scores of each model."""
+    result = load_result("bench_private_tables")
+    names = list(next(iter(result["tables"].values()))["scores"])
+    rows = []
+    for name, found in result["tables"].items():
+        kind = f"{found['classes']} classes" if found["classes"] else "R2"
+        means = [f"{np.mean(found['scores'][model]):.3f}" for model in names]
+        rows.append((name, f"{found['rows']:,}", kind, *means))
+    return table(("table", "rows", "score", *names), rows)
+
+
+def against_others() -> str:
+    """A row for each other model at the same epsilon: on how many tables ours is better, no different, or worse."""
+    result = load_result("bench_private_tables")
+    epsilon = result["settings"]["epsilon of the others"]
+    found = result["tables"].values()
+    others = [name for name in next(iter(found))["scores"] if not name.startswith(("ours", "scikit-learn"))]
+    return table(
+        ("beside", "better", "no different", "worse"),
+        [(name, *map(str, _verdicts(found, f"ours, {epsilon:g}", name))) for name in others],
+    )
+
+
+def errors() -> str:
+    """How often the interval held the error, and the mean offset of the error in its deviations."""
+    result = load_result("bench_private_tables")
+    pairs = [pair for found in result["tables"].values() for pair in found["errors"]]
+    offsets = [(error - true) / deviation for error, true, deviation in pairs]
+    seconds = [found["seconds"] for found in result["tables"].values()]
+    first, later = (float(np.median([each[name] for each in seconds])) for name in ("first", "later, median"))
+    return table(
+        (
+            "fits",
+            "interval holds the error",
+            "mean offset of `error_`, in deviations of its noise",
+            "seconds, first fit",
+            "seconds, later fits",
+        ),
+        [
+            (
+                str(len(pairs)),
+                f"{100 * result['held']:.1f} %",
+                f"{np.mean(offsets):+.2f}",
+                f"{first:.1f}",
+                f"{later:.2f}",
+            )
+        ],
+    )
+
+
+def _verdicts(tables: Any, ours: str, other: str) -> tuple[int, int, int]:
+    """Paired by seed, at 95 % by Student's t."""
+    counts = [0, 0, 0]
+    for found in tables:
+        apart = np.subtract(found["scores"][ours], found["scores"][other])
+        reach = QUANTILE[len(apart)] * np.std(apart, ddof=1) / np.sqrt(len(apart)) if len(apart) > 1 else np.inf
+        counts[0 if np.mean(apart) > reach else 2 if np.mean(apart) < -reach else 1] += 1
+    return counts[0], counts[1], counts[2]
+
+
+BLOCKS = {
+    "bench_private_models": comparison,
+    "bench_private_tables": tables,
+    "bench_private_tables_others": against_others,
+    "bench_private_tables_errors": errors,
+}

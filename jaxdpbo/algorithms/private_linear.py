@@ -17,7 +17,8 @@ the clip norm of residuals in step ``t``.
 ====================  ==========================  =======================  =====================  =========
 
 The objective returns each user's features and target: ``(point, data) -> (d + 1, n)``, the target last, NaN or a class
-outside of the list for none. It ignores the point.
+outside of the list for none, and with ``weight`` each user's weight in [0, 1] after it: ``(d + 2, n)``. It ignores the
+point.
 """
 
 import bisect
@@ -32,7 +33,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo import arrays, checks, namespace, sensitivity, types
-from jaxdpbo.accounting import rounded_gaussian
+from jaxdpbo.accounting import requested_budget, rounded_gaussian
 from jaxdpbo.guarantee import assumptions, composed_guarantee, guarantees
 from jaxdpbo.noise import calibration, clipping, guard, integer_products, mechanisms, totals, wide_integers
 from jaxdpbo.noise.mechanisms import tables
@@ -48,11 +49,12 @@ __all__ = [
 __dir__ = namespace.list_public(__name__)
 
 CURVATURES = {"identity": 1.0, "logistic": 0.25, "softmax": 0.5}
-STEPS = 4
-CLIP_NORMS = {"identity": (1.0, 0.5, 0.25, 0.25), "logistic": (1.0,) * STEPS, "softmax": (1.0,) * STEPS}
+STEPS = 8
+LEAST_CLIP_NORM = 0.25  # of residuals of numbers, which begin at 1, the half width of the range, and halve
 PART = "the Gram matrix and the steps"  # of a guarantee
 PROTECTED = "the users with features and targets; NOT users with several rows"  # here they are what is trained on
 GRAM_SHARE = 0.3  # of the squares of both levels
+FLOOR = 0.8  # of the ridge: least eigenvalue that a step divides by; noise of the Gram matrix makes smaller ones
 SIGMA, BITS = 2**24, 64  # of the noise: a diagonal entry of the Gram matrix, and an entry of a step
 UPPER_SIGMA = math.ceil(SIGMA / math.sqrt(2))  # above the diagonal
 MIN_RADIUS = 32  # times sqrt(d): with smaller radii rounding would hide the features
@@ -63,18 +65,21 @@ MIN_RADIUS = 32  # times sqrt(d): with smaller radii rounding would hide the fea
 class Config:
     """Made by ``config``.
 
-    Traced: ``mu ()``; ``radius ()`` and ``residual_radius ()``, of one user's integers; ``clip_norms (T,)``. Static:
-    ``users``, ``features``, ``outputs``, ``link``, and whether the run is ``private``.
+    Traced: ``mu ()``; ``radius ()`` and ``residual_radius ()``, of one user's integers; ``clip_norms (T,)``; ``weight
+    ()``, expected in the mean. Static: ``users``, ``features``, ``outputs``, ``link``, and whether users are
+    ``weighted`` and the run is ``private``.
     """
 
     mu: jax.Array
     radius: jax.Array
     residual_radius: jax.Array
     clip_norms: jax.Array
+    weight: jax.Array
     users: int = field(metadata={"static": True})
     features: int = field(metadata={"static": True})
     outputs: int = field(metadata={"static": True})
     link: str = field(metadata={"static": True})
+    weighted: bool = field(metadata={"static": True})
     private: bool = field(metadata={"static": True})
 
     @property
@@ -105,7 +110,9 @@ def config(
     mu: float,
     link: str = "identity",
     outputs: int = 1,
+    steps: int = STEPS,
     clip_norms: Sequence[float] | None = None,
+    weight: float | None = None,
 ) -> Config:
     """Check a configuration.
 
@@ -115,20 +122,24 @@ def config(
       mu: the GDP budget; ``inf`` for no noise.
       link: "identity", "logistic" or "softmax".
       outputs: ``k``: the number of classes for "softmax", otherwise 1.
-      clip_norms: ``c_t`` of each step, chosen without the data. By default 1, 1/2, 1/4, 1/4 for "identity", where a
-        residual is at most the half width of the range of targets, and four steps of 1 for classes.
+      steps: ``T``; 8, or 16 where ``mu`` times the users is some thousands.
+      clip_norms: ``c_t`` of each step, chosen without the data, in place of ``steps``. By default 1, 1/2, 1/4 and so on
+        for "identity", where a residual is at most the half width of the range of targets, and 1 for classes.
+      weight: the mean weight of the users as far as the public knows, in (0, 1]: the steps become longer by as much.
+        None if users have no weights.
 
     Raises:
-      ValueError: a number out of range, or too small a budget for so many features.
+      ValueError: a number out of range.
+      requested_budget.BudgetError: too small a budget for so many features.
       TypeError: an argument of the wrong kind.
 
     >>> from jaxdpbo import private_linear
     >>> chosen = private_linear.config(users=5000, features=20, mu=0.5, link="logistic")
     >>> chosen.steps, private_linear.algorithm.privacy(chosen).level <= 0.5
-    (5, True)
+    (9, True)
     """
     link = checks.one_of("link", link, tuple(CURVATURES))
-    norms = checks.reals("clip_norms", CLIP_NORMS[link] if clip_norms is None else clip_norms)
+    norms = checks.reals("clip_norms", _clip_norms(link, steps) if clip_norms is None else clip_norms)
     if norms.ndim != 1 or not len(norms) or not np.all((norms > 0) & np.isfinite(norms)):
         raise ValueError(f"clip_norms must be one positive number a step, got {clip_norms!r}")
     outputs, features = checks.size("outputs", outputs), checks.size("features", features)
@@ -140,21 +151,32 @@ def config(
     if not math.isinf(mu):
         mu = checks.round_down(mu, dtype)
         radius, residual_radius = _radii(mu, len(norms))
-    if min(radius, residual_radius) < MIN_RADIUS * math.sqrt(features):
-        raise ValueError(
-            f"mu must be larger for {features} features, got {mu:g}: noise on the grid of whole numbers would hide them"
+        short = max(
+            MIN_RADIUS * math.sqrt(features) / max(radius, 1), MIN_RADIUS * math.sqrt(outputs) / max(residual_radius, 1)
         )
+        if short > 1:
+            reason = f"for {features} features and {outputs} outputs, got {{}}: rounding would hide them"
+            raise requested_budget.BudgetError("least", mu * short**2, mu, reason)
+    if weight is not None and not 0 < checks.positive("weight", weight) <= 1:
+        raise ValueError(f"weight must be in (0, 1], got {weight}")
     return Config(
         mu=arrays.to_device(mu, dtype),
         radius=arrays.to_device(radius, jnp.int32),
         residual_radius=arrays.to_device(residual_radius, jnp.int32),
         clip_norms=arrays.to_device(norms, dtype),
+        weight=arrays.to_device(1.0 if weight is None else weight, dtype),
         users=checks.size("users", users),
         features=features,
         outputs=outputs,
         link=link,
+        weighted=weight is not None,
         private=not math.isinf(mu),
     )
+
+
+def _clip_norms(link: str, steps: int) -> list[float]:
+    halved = [max(LEAST_CLIP_NORM, 0.5**step) for step in range(checks.size("steps", steps))]
+    return halved if link == "identity" else [1.0] * len(halved)
 
 
 def level(radius: int, residual_radius: int, steps: int) -> float:
@@ -282,21 +304,23 @@ def contribute(
     features of a norm above 1                    are shortened to 1
     a target not finite, or of no class           the user counts in the Gram matrix alone
     a residual of a norm above ``c_t``            is shortened to ``c_t``
+    a weight not finite, or outside of [0, 1]     0, or the nearest end
     ============================================  ==============================================
 
     Args:
       config: see ``config``.
       query: from ``ask``.
       memory: ``()``.
-      values: ``(1, d + 1, s)``, features and target.
+      values: ``(1, d + 1, s)``, features and target; ``(1, d + 2, s)`` with weights.
       present: ``(s,)``, False at padding columns, which belong to no user.
 
     Raises:
       ValueError: ``values`` is of another shape, at trace time.
     """
-    types.check_values(values, 1, config.features + 1, present=present)
-    rows = values[0].astype(config.clip_norms.dtype)
-    features = jnp.where(jnp.all(jnp.isfinite(rows[:-1]), axis=0)[None], rows[:-1], 0)
+    types.check_values(values, 1, config.features + 1 + config.weighted, present=present)
+    rows, target = values[0].astype(config.clip_norms.dtype), values[0, config.features].astype(config.clip_norms.dtype)
+    features = rows[: config.features]
+    features = jnp.where(jnp.all(jnp.isfinite(features), axis=0)[None], features, 0)
     features = features if present is None else jnp.where(present[None], features, 0)
     features, _, _ = clipping.clip_by_l2_norm(features, jnp.ones((), features.dtype))
     whole = clipping.quantise(features, jnp.ones((), features.dtype), config.radius)
@@ -307,7 +331,9 @@ def contribute(
         return jax.tree.map(jnp.diagonal, matrix), jax.tree.map(lambda word: word[places], matrix)
 
     def slope() -> wide_integers.Wide:
-        residuals = _residuals(config, query.work.weights.T @ features, rows[-1])
+        residuals = _residuals(config, query.work.weights.T @ features, target)
+        if config.weighted:  # before the clip: a weight lengthens no residual beyond what is charged
+            residuals = residuals * jnp.clip(jnp.where(jnp.isfinite(rows[-1]), rows[-1], 0), 0, 1)[None]
         clipped, _, _ = clipping.clip_by_l2_norm(residuals, query.work.clip_norm)
         counts = clipping.quantise(clipped, query.work.clip_norm, config.residual_radius)
         return integer_products.sum_products(whole, counts)
@@ -315,7 +341,7 @@ def contribute(
     first = query.work.first
     diagonal, upper = jax.lax.cond(first, gram, lambda: totals.make_zeros(gram))
     slopes = jax.lax.cond(first, lambda: totals.make_zeros(slope), slope)
-    targets = rows[-1] if present is None else jnp.where(present, rows[-1], 0)
+    targets = target if present is None else jnp.where(present, target, 0)
     facts = {"users": jnp.sum(jnp.any(whole != 0, axis=0)), "targets": jnp.sum(targets)}
     return totals.UserTotal(Sums(diagonal, upper, slopes), facts), memory
 
@@ -356,7 +382,8 @@ def tell(config: Config, state: State, query: Query, released: Sums) -> State:
         half = jnp.zeros((config.features, config.features), dtype).at[places].set(upper)
         ridge = math.sqrt(2 * config.features) * SIGMA * unit**2 if config.private else _least(config, diagonal)
         values, vectors = jnp.linalg.eigh(half + half.T + jnp.diag(diagonal + ridge))
-        curved = vectors / (CURVATURES[config.link] * jnp.maximum(values, ridge / 5))[None]
+        curve = CURVATURES[config.link] * config.weight
+        curved = vectors / (curve * jnp.maximum(values, FLOOR * ridge))[None]
         return curved @ vectors.T
 
     step = public.inverse @ (wide_integers.to_float(released.slope, dtype) * slope_unit(config, query.work.clip_norm))
@@ -410,15 +437,18 @@ def privacy(config: Config) -> guarantees.Guarantee:
     if not config.private:
         return guarantees.no_guarantee(PROTECTED, "mu is infinite: no noise was added")
     count = config.clip_norms.shape[-1]
-    width, numbers = tables.gaussian_total_variation(SIGMA, BITS), config.features * config.outputs * count
-    variation = config.features * width + numbers * width
-    variation += config.features * (config.features - 1) // 2 * tables.gaussian_total_variation(UPPER_SIGMA, BITS)
     return composed_guarantee.guarantee_from_stages(
         [(PART, "gaussian", level(int(config.radius), int(config.residual_radius), count))],
         PROTECTED,
         assumptions=(assumptions.RANDOM_BITS, assumptions.PUBLIC_CONFIG, assumptions.SEPARABLE_LOSSES),
-        total_variation=variation,
+        total_variation=total_variation(config.features, config.outputs, count),
     )
+
+
+def total_variation(features: int, outputs: int, steps: int) -> float:
+    """Bound the total variation between all noise of a run and ideal noise."""
+    width, upper = (tables.gaussian_total_variation(sigma, BITS) for sigma in (SIGMA, UPPER_SIGMA))
+    return features * (1 + outputs * steps) * width + features * (features - 1) // 2 * upper
 
 
 def _residuals(config: Config, scores: jax.Array, targets: jax.Array) -> jax.Array:

@@ -35,7 +35,13 @@ class RequestedBudget(NamedTuple):
 
 
 def check_budget(
-    mu: Unchecked = None, epsilon: Unchecked = None, delta: Unchecked = None, *, users: int, dtype: Any = np.float64
+    mu: Unchecked = None,
+    epsilon: Unchecked = None,
+    delta: Unchecked = None,
+    *,
+    users: int,
+    total_variation: float = requested_budget.TOTAL_VARIATION,
+    dtype: Any = np.float64,
 ) -> RequestedBudget:
     """Check the typed arguments, see ``requested_budget.requested_mu``.
 
@@ -43,7 +49,7 @@ def check_budget(
     >>> budget_calibration.check_budget(1.0, users=500)
     RequestedBudget(mu=1.0, epsilon=None, delta=None, summary_delta=1e-05)
     """
-    level = requested_budget.requested_mu(mu, epsilon, delta, users=users, dtype=dtype)
+    level = requested_budget.requested_mu(mu, epsilon, delta, users=users, total_variation=total_variation, dtype=dtype)
     if epsilon is None or delta is None:
         return RequestedBudget(level, summary_delta=requested_budget.usual_delta(users))
     delta = checks.probability("delta", delta)

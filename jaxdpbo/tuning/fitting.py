@@ -11,15 +11,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo import accounting, silence, user_values
+from jaxdpbo import accounting, checks, silence, user_values
 from jaxdpbo import notes as _notes
-from jaxdpbo.accounting import stage
+from jaxdpbo.accounting import requested_budget, stage
 from jaxdpbo.drivers.release_notes import error_notes
 from jaxdpbo.guarantee import assumptions, recording
 from jaxdpbo.guarantee import guarantees as _guarantee
 from jaxdpbo.noise import calibration, private_mean
 from jaxdpbo.report import records as reports
-from jaxdpbo.tuning import selection
+from jaxdpbo.tuning import measured_error, selection
 from jaxdpbo.tuning import training as trainings
 from jaxdpbo.tuning.training import Rows, Setting, Training
 
@@ -41,9 +41,8 @@ class TuningResult(NamedTuple):
       setting: of the training.
       noise: of the training, by its own measure.
       guarantees: a guarantee for each set of rows.
-      error: mean loss of the model on the validation rows, noised. Of several noised errors the least, so on average a
-        little below the error on new rows.
-      error_deviation: the standard deviation of the noise of each of these errors.
+      error: mean loss of the model on validation rows that took no part in the choice, noised once: without bias.
+      error_deviation: the standard deviation of the noise of ``error``.
     """
 
     model: Any
@@ -163,10 +162,21 @@ def split_rows(rows: Rows, validation: Rows | None) -> tuple[Rows, Rows]:
     """
     if validation is not None:
         return _read_only(rows), _read_only(validation)
-    order = np.random.default_rng(0).permutation(len(rows[1]))
-    cut = round(HELD_OUT * len(order))
-    (train_x, train_y), (held_x, held_y) = (tuple(leaf[part] for leaf in rows) for part in (order[cut:], order[:cut]))
+    held, kept = held_out_rows(len(rows[1]))
+    (train_x, train_y), (held_x, held_y) = (tuple(leaf[part] for leaf in rows) for part in (kept, held))
     return _read_only((train_x, train_y)), _read_only((held_x, held_y))
+
+
+def held_out_rows(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """The numbers of the rows to hold out, a fifth, and of the others, by a public permutation."""
+    order, cut = np.random.default_rng(0).permutation(count), round(HELD_OUT * count)
+    return order[:cut], order[cut:]
+
+
+def halve(rows: Rows) -> tuple[Rows, Rows]:
+    """Rows to choose by, and rows to measure the choice on: neither half sees what the other is used for."""
+    features, labels = rows
+    return (features[::2], labels[::2]), (features[1::2], labels[1::2])
 
 
 def _read_only(rows: Rows) -> Rows:
@@ -199,6 +209,24 @@ def score_silently(
             if arguments.on_error == "raise":
                 raise
             return np.inf
+
+
+def measure_unseen(
+    arguments: TuningArguments, model: Any, rows: Rows, guarantee: _guarantee.Guarantee, key: jax.Array
+) -> tuple[float, float, tuple[float, float]]:
+    """Measure the error of a chosen model on rows that took no part in the choice, with all that ``guarantee`` allows.
+
+    Formal guarantee: within ``guarantee``, an (epsilon, delta) of the rows that scored: these are other rows.
+
+    Returns:
+      The noised error, the standard deviation of its noise, and its ``measured_error.interval``.
+    """
+    mu = requested_budget.requested_mu(epsilon=guarantee.level, delta=guarantee.delta)
+    users, dtype = len(rows[1]), jnp.result_type(float)
+    budget = calibration.budget(checks.round_down(mu, dtype), NOISE, users=users, steps=1, dimension=1, dtype=dtype)
+    error = score_silently(arguments, model, rows, budget, key)
+    deviation = private_mean.loss_deviation(budget, 0.0, 1.0)
+    return error, deviation, measured_error.interval(error, deviation, users)
 
 
 def fit_silently(

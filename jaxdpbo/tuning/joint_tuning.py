@@ -13,7 +13,7 @@ from jaxdpbo.accounting import stage
 from jaxdpbo.accounting.requested_budget import expect_small_delta
 from jaxdpbo.guarantee import assumptions, composed_guarantee, recording
 from jaxdpbo.guarantee import guarantees as _guarantee
-from jaxdpbo.noise import calibration, keys, private_mean
+from jaxdpbo.noise import calibration, keys
 from jaxdpbo.tuning import fitting, selection
 from jaxdpbo.tuning.training import Rows, Setting, Training
 
@@ -137,6 +137,7 @@ def _select_and_train(
     arguments = arguments._replace(delta=fitting.ideal_delta(arguments, repetitions.mean + 1, len(rows[1]), cut))
     split_assumptions = () if validation is None else (assumptions.ROWS_APART,)
     rows, validation = fitting.split_rows(rows, validation)
+    validation, unseen = fitting.halve(validation)
     records, users = len(rows[1]), len(validation[1])
     level, noises, costs = _calibrate(arguments, records, repetitions)
     budget = calibration.budget(level, fitting.NOISE, users=users, steps=1, dimension=1, dtype=jnp.result_type(float))
@@ -156,24 +157,27 @@ def _select_and_train(
         },
         arguments.delta,
         max(arguments.training.total_variation(setting, records) for setting in arguments.settings)
-        + score_guarantee.total_variation,
+        + score_guarantee.total_variation,  # of the error too: it is one such draw, of other rows
         cap,
         (*fitting.row_assumptions(arguments.training), *split_assumptions),
     )
     if single_guarantee:
         guarantees = (replace(max(guarantees, key=lambda guarantee: guarantee.level), protects=_guarantee.ALL_ROWS),)
+    of_choice, of_error = (None, keys.secret_key()) if arguments.key is None else jax.random.split(arguments.key)
     execution = selection.SelectionExecution(
-        cap, arguments.on_error, arguments.ledgers, arguments.key, arguments.insecure_key
+        cap, arguments.on_error, arguments.ledgers, of_choice, arguments.insecure_key
     )
     selected = selection.select(run, tuple(range(len(arguments.settings))), repetitions, guarantees, execution)
     number = selected.setting
+    scored = next(stated for stated in guarantees if stated.protects != fitting.TRAIN)
+    error, deviation, _ = fitting.measure_unseen(arguments, selected.output, unseen, scored, of_error)
     result = fitting.TuningResult(
         selected.output,
         deepcopy(arguments.settings[number]),
         noises[number],
         selected.guarantees,
-        selected.score,
-        private_mean.loss_deviation(budget, 0.0, 1.0),
+        error,
+        deviation,
     )
     notes.show(result.notes)
     return result

@@ -23,14 +23,13 @@ from jaxdpbo.accounting import stage
 from jaxdpbo.accounting.requested_budget import expect_small_delta
 from jaxdpbo.guarantee import assumptions, composed_guarantee, recording, release_key
 from jaxdpbo.guarantee import guarantees as _guarantee
-from jaxdpbo.noise import calibration, keys, private_mean
+from jaxdpbo.noise import calibration, keys
 from jaxdpbo.report import records as reports
 from jaxdpbo.tuning import fitting, repetition, selection
 from jaxdpbo.tuning.training import Rows, Setting, Training
 
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)
 MEAN_RUNS, ETA = 150.0, 3.0  # ``scripts/bench least_epsilon``
-Z_95 = 1.96  # deviations on either side of the error, for 95 %
 RELATIVE_TOLERANCE = 2e-3  # relative, of calibrated epsilons
 MAX_SLACK = 1.01  # a level above this multiple of its cost gets less noise, in the first STEPS of a calibration
 STEPS, GAUSSIAN_STEPS = 3, 40
@@ -47,10 +46,10 @@ class LeastEpsilonResult(NamedTuple):
       model: of the private training; None if nothing was reached.
       setting: of the training; None if nothing was reached.
       noise: of the training, by its own measure; None if nothing was reached.
-      error: mean loss of the model on the validation rows, noised; None if nothing was reached. A training passes
-        partly by the luck of this noise, so expect a larger error on new rows.
-      interval: 95 % interval of the error of a model chosen in advance, from the noise and the number of validation
-        rows; a model selected by this noise is outside more often.
+      error: mean loss of the model on validation rows that took no part in the search, noised once: without bias, and
+        so often above the error that was asked for, which a training passes partly by luck. None if nothing was
+        reached.
+      interval: 95 % interval of the error on new rows, over the noise and the draw of the rows.
       guarantees: a guarantee for each set of rows; of the training rows by what the release cost.
     """
 
@@ -183,6 +182,7 @@ def least_epsilon(
     )
     has_validation = validation is not None
     rows, validation = fitting.split_rows(rows, validation)
+    validation, unseen = fitting.halve(validation)
     plan = _plan(arguments, levels, repetitions, len(rows[1]), len(validation[1]), validation_epsilon)
     guarantees = _guarantees(arguments, plan, repetitions, table.total_variation, len(rows[1]), has_validation, cap)
     secret, first = release_key.for_release(key, guarantees[0], insecure_key)
@@ -200,8 +200,11 @@ def least_epsilon(
         return (0, pair[0], score) if score <= error else (1,)
 
     pairs = tuple((level, number) for level in range(len(levels)) for number in range(len(settings)))
-    pair, model, score = selection.best_run(run, pairs, table, secret, keep=keep, cap=cap, rank=rank)
-    result = _result(plan, settings, guarantees, pair if score <= error else None, model, score)
+    of_search, of_error = jax.random.split(secret)
+    pair, model, score = selection.best_run(run, pairs, table, of_search, keep=keep, cap=cap, rank=rank)
+    reached = pair if score <= error else None
+    measured = reached and fitting.measure_unseen(arguments, model, unseen, guarantees[1], of_error)
+    result = _result(plan, settings, guarantees, reached, model, measured)
     if fitting.TRAIN in recordings:
         release = {"epsilon": result.guarantees[0].level, "reached": result.reached}
         recording.store_cost(recordings[fitting.TRAIN], result.guarantees[0], release)
@@ -327,17 +330,14 @@ def _result(
     guarantees: tuple[_guarantee.Guarantee, ...],
     pair: tuple[int, int] | None,
     model: Any,
-    score: float,
+    measured: tuple[float, float, tuple[float, float]] | None,
 ) -> LeastEpsilonResult:
     """The release, with what it cost; ``pair``: its level and its setting, None if nothing was reached."""
     paid = max(plan.costs.nothing if pair is None else plan.costs.epsilons[pair[0]], _guarantee.LEAST)
     guarantees = replace(guarantees[0], level=paid), *guarantees[1:]
-    if pair is None:
+    if pair is None or measured is None:
         return LeastEpsilonResult(False, paid, None, None, None, None, None, guarantees)
     level, number = pair
-    likely, deviation = min(max(score, 0.0), 1.0), private_mean.loss_deviation(plan.score, 0.0, 1.0)
-    reach = Z_95 * math.sqrt(deviation**2 + likely * (1 - likely) / plan.score.users)
-    interval = score - reach, score + reach
-    return LeastEpsilonResult(
-        True, paid, model, settings[number], plan.noises[level][number], score, interval, guarantees
-    )
+    error, _, interval = measured
+    noise = plan.noises[level][number]
+    return LeastEpsilonResult(True, paid, model, settings[number], noise, error, interval, guarantees)

@@ -235,10 +235,10 @@ EXEMPT: dict[str, dict[str, str]] = {
         "integrations.sklearn.argument_errors": "advice expect_given expect_response raise_together",
     },
     "of a table that anybody may have written: tests/test_private_models.py": {
-        "integrations.sklearn.columns": "make_encoding encode",
+        "integrations.sklearn.columns": "make_encoding encode feature_names unit_features layer_of_weights",
         "not_private": "make_check count_cells count_narrowed count_losses loss_findings",
         "cells": "category_numbers real_numbers are_missing check_choices",
-        "integrations.sklearn.layered_training": "hidden_widths default_settings make_setting",
+        "integrations.sklearn.layered_training": "hidden_widths",
     },
     "of a guarantee, which has rows of its own: tests/test_report.py": {
         "report.checkers": "checker",

@@ -1,21 +1,29 @@
 """Encode the columns of a table as features, by their public dimensions alone.
 
-A number is scaled to [0, 1] by its range and has a basis of linear B-splines with ``KNOTS`` knots, as of scikit-learn's
-spline transformer of degree 1: a linear model can bend at each knot. A category has a feature for each choice, and one
-for all other values. Every column has a feature for a missing value. No feature depends on another row, and no value
-raises: a value that cannot be read is missing.
+A number is scaled to [0, 1] by its range. Its features are a smooth basis on ``knots`` knots: hats (linear B-splines)
+times the Cholesky factor of a kernel, so that a ridge prefers smooth functions of the number and a linear model may
+bend at each knot. A category has a feature for each choice, and one for all other values. Every column has a feature
+for a missing value. Two numbers or more also have ``WAVES`` pairs of random Fourier features (Rahimi and Recht 2007) of
+public frequencies, for their interactions. No feature depends on another row, and no value raises: a value that cannot
+be read is missing.
 """
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from jaxdpbo import cells
-from jaxdpbo.space import Categorical, Dimension, Integer, Real, Space
+from jaxdpbo.space import Categorical, Dimension, Integer, Real, Space, real
 
-KNOTS = 6
+FEW_KNOTS, MANY_KNOTS = 2, 16
+SPLINES = 1200  # features of all columns, about: with more columns there are fewer knots
+MOST = 1500  # features that are trained; above, so many public random combinations of them
+KERNEL = (0.5, 0.3), (0.5, 0.07)  # weight and lengthscale, of a number in [0, 1]
+WAVES, WAVE_SHARE = 64, 0.2  # pairs; share of the squared norm
+WAVE_LENGTHS = 0.15, 0.3  # lengthscales, times the root of the number of numbers
 UNSUPPORTED_DTYPES = (
     "complex",
     "date",
@@ -47,9 +55,25 @@ class Encoding(NamedTuple):
     dimensions: tuple[Dimension, ...]
 
     @property
+    def knots(self) -> int:
+        """Of each number: fewer with many columns."""
+        return min(max(SPLINES // len(self.dimensions) - 1, FEW_KNOTS), MANY_KNOTS)
+
+    @property
+    def waves(self) -> int:
+        """Pairs of random Fourier features."""
+        return WAVES if sum(map(_is_number, self.dimensions)) > 1 else 0
+
+    @property
     def width(self) -> int:
         """The number of features."""
-        return sum(map(_width, self.dimensions))
+        return sum(_width(each, self.knots) for each in self.dimensions) + 2 * self.waves
+
+    @property
+    def squared_norm(self) -> float:
+        """The largest squared norm of a row of features, with the constant of a bias."""
+        blocks = len(self.dimensions) + 1.0
+        return blocks / (1 - WAVE_SHARE) if self.waves else blocks
 
     def __str__(self) -> str:
         """All columns, for a person who signs for their ranges and categories."""
@@ -76,7 +100,7 @@ def make_encoding(columns: Any, names: Sequence[Any], dtypes: Sequence[Any]) -> 
     used = [position for position, name in enumerate(names) if by_name[name] is not None]
     if not used:
         raise ValueError(f"columns must keep at least one column: give {COLUMNS_EXAMPLE}")
-    space = Space({f"columns[{names[position]!r}]": by_name[names[position]] for position in used})  # in any spelling
+    space = Space({f"columns[{names[position]!r}]": _range(names[position], by_name) for position in used})
     for position, name, dimension in zip(used, space.names, space.dimensions, strict=True):
         if isinstance(dimension, Categorical):
             cells.check_choices(name, dimension.choices)
@@ -85,9 +109,24 @@ def make_encoding(columns: Any, names: Sequence[Any], dtypes: Sequence[Any]) -> 
                 f"{name} needs a column of numbers, got {dtypes[position]}: convert the column, such as to days since "
                 "a public date, or leave the column out with None"
             )
-        elif not np.all(np.isfinite(_encode_numbers(dimension, np.array([dimension.low, dimension.high])))):
+        elif not np.all(np.isfinite(_places(dimension, np.array([dimension.low, dimension.high]))[0])):
             raise ValueError(f"{name} has a range too wide or narrow for floats, got {dimension}: choose other ends")
     return Encoding(() if names == list(range(len(names))) else tuple(names), tuple(used), space.dimensions)
+
+
+def _range(name: Any, by_name: Mapping[Any, Any]) -> Any:
+    """A pair of numbers as the range that it means; other spellings as they are."""
+    dimension = by_name[name]
+    if not (isinstance(dimension, tuple) and len(dimension) == 2 and all(map(_is_real, dimension))):
+        return dimension
+    try:
+        return real(*dimension)
+    except ValueError as error:
+        raise ValueError(f"columns[{name!r}]: {error}") from None
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
 
 
 def _check_names(columns: Any, names: Sequence[Any]) -> dict[Any, Any]:
@@ -105,66 +144,108 @@ def _check_names(columns: Any, names: Sequence[Any]) -> dict[Any, Any]:
 
 
 def encode(encoding: Encoding, columns: Sequence[Any]) -> np.ndarray:
-    """Features ``(n, width)`` in float32, all in [0, 1]; ``columns``: those of the table, arrays ``(n,)``."""
+    """Features ``(n, width)`` in float32; ``columns``: those of the table, arrays ``(n,)``.
+
+    Each block of a column has a norm of at most 1, since hats are weights of a mean and a kernel is at most 1; all
+    waves together have a constant norm.
+    """
     pairs = zip(encoding.positions, encoding.dimensions, strict=True)
-    return np.concatenate([_encode_column(dimension, columns[position]) for position, dimension in pairs], axis=1)
+    blocks, scaled = [], []
+    for position, dimension in pairs:
+        if isinstance(dimension, Categorical):
+            flags = np.eye(len(dimension.choices) + 2, dtype=np.float32)  # -1 and -2 are last
+            blocks.append(flags[cells.category_numbers(dimension.choices, columns[position])])
+        else:
+            place, missing = _places(dimension, columns[position])
+            blocks.append(_basis(place, missing, encoding.knots))
+            scaled.append(np.where(missing, 0.5, place))
+    if encoding.waves:
+        angles = np.column_stack(scaled) @ _frequencies(len(scaled))
+        norm = math.sqrt(WAVE_SHARE * encoding.squared_norm / WAVES)
+        blocks.append((norm * np.concatenate([np.cos(angles), np.sin(angles)], axis=1)).astype(np.float32))
+    return np.concatenate(blocks, axis=1)
+
+
+def feature_names(encoding: Encoding) -> list[str]:
+    """Names of the features of ``encode``."""
+    names = []
+    for position, dimension in zip(encoding.positions, encoding.dimensions, strict=True):
+        name = encoding.names[position] if encoding.names else f"x{position}"
+        if isinstance(dimension, Categorical):
+            names += [f"{name}={choice}" for choice in dimension.choices] + [f"{name} missing", f"{name} other"]
+        else:
+            names += [f"{name} spline {knot}" for knot in range(encoding.knots)] + [f"{name} missing"]
+    return names + [f"{kind} wave {wave}" for kind in ("cos", "sin") for wave in range(encoding.waves)]
 
 
 def unit_features(encoding: Encoding, encoded: np.ndarray) -> np.ndarray:
-    """Features ``(n, d)`` of l2 norm at most 1, a constant among them, from those of ``encode``.
+    """Features ``(n, d)`` of l2 norm at most 1 to train on, with a constant, from those of ``encode``.
 
-    The hats of a number add up to 1 and so have a norm of 1 at most, as have the flags of a category. The number itself
-    lies in the span of its hats and is left out.
+    Above ``MOST`` features: so many public random combinations; a combination that is longer than 1 is shortened where
+    it is trained.
     """
     constant = np.ones((len(encoded), 1), encoded.dtype)
-    return np.concatenate([encoded[:, kept_features(encoding)], constant], axis=1) / _unit(encoding)
+    features = np.concatenate([encoded, constant], axis=1) / np.float32(math.sqrt(encoding.squared_norm))
+    return features if encoding.width < MOST else features @ _combinations(encoding.width + 1)
 
 
 def layer_of_weights(encoding: Encoding, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Weights and bias on the features of ``encode`` that equal ``weights (d, k)`` on ``unit_features``."""
-    full = np.zeros((encoding.width, weights.shape[1]), weights.dtype)
-    full[kept_features(encoding)] = weights[:-1] / _unit(encoding)
-    return full, weights[-1] / _unit(encoding)
-
-
-def kept_features(encoding: Encoding) -> np.ndarray:
-    """The positions of all features but the scaled numbers themselves."""
-    ends = np.cumsum([_width(each) for each in encoding.dimensions])
-    pairs = zip(ends, encoding.dimensions, strict=True)
-    numbers = [end - _width(each) for end, each in pairs if not isinstance(each, Categorical)]  # the first of each
-    return np.setdiff1d(np.arange(encoding.width), numbers)
-
-
-def _unit(encoding: Encoding) -> np.float32:
-    return np.float32(math.sqrt(len(encoding.dimensions) + 1))
+    full = weights if encoding.width < MOST else _combinations(encoding.width + 1) @ weights
+    full = full / np.float32(math.sqrt(encoding.squared_norm))
+    return full[:-1], full[-1]
 
 
 def _join(names: Sequence[Any]) -> str:
     return ", ".join(map(repr, names))
 
 
-def _width(dimension: Dimension) -> int:
-    return len(dimension.choices) + 2 if isinstance(dimension, Categorical) else KNOTS + 2
+def _is_number(dimension: Dimension) -> bool:
+    return not isinstance(dimension, Categorical)
 
 
-def _encode_column(dimension: Dimension, column: Any) -> np.ndarray:
-    if isinstance(dimension, Categorical):
-        count = len(dimension.choices)
-        return np.eye(count + 2, dtype=np.float32)[
-            cells.category_numbers(dimension.choices, column)
-        ]  # -1 and -2 are last
-    return _encode_numbers(dimension, column)
+def _width(dimension: Dimension, knots: int) -> int:
+    return len(dimension.choices) + 2 if isinstance(dimension, Categorical) else knots + 1
 
 
 @np.errstate(all="ignore")  # where your process makes underflow an error, one value would raise it
-def _encode_numbers(dimension: Real | Integer, column: Any) -> np.ndarray:
+def _places(dimension: Real | Integer, column: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The numbers in [0, 1], and which are missing, ``(n,)``."""
     values = cells.real_numbers(column, dimension.text)
     missing = np.isnan(values)
     low, high = float(dimension.low), float(dimension.high)
     clipped = np.clip(np.where(missing, low, values), low, high)
     if dimension.log:
         low, high, clipped = math.log(low), math.log(high), np.log(clipped)
-    scaled = (clipped - low) / (high - low)
-    basis = np.maximum(0.0, 1.0 - np.abs(scaled[:, None] * (KNOTS - 1) - np.arange(KNOTS)))
-    features = np.where(missing[:, None], 0.0, np.column_stack([scaled, basis]))
+    return (clipped - low) / (high - low), missing
+
+
+def _basis(place: np.ndarray, missing: np.ndarray, knots: int) -> np.ndarray:
+    hats = np.maximum(0.0, 1.0 - np.abs(place[:, None] * (knots - 1) - np.arange(knots)))
+    features = np.where(missing[:, None], 0.0, hats @ _smoothing(knots))
     return np.column_stack([features, missing]).astype(np.float32)
+
+
+@lru_cache(maxsize=32)
+def _smoothing(knots: int) -> np.ndarray:
+    """The Cholesky factor of the kernel between knots: unique, so that a saved model means the same elsewhere."""
+    apart = np.subtract.outer(np.linspace(0, 1, knots), np.linspace(0, 1, knots))
+    kernel = sum(weight * np.exp(-0.5 * np.square(apart / length)) for weight, length in KERNEL)
+    return np.linalg.cholesky(kernel)
+
+
+@lru_cache(maxsize=32)
+def _frequencies(numbers: int) -> np.ndarray:
+    """Public frequencies ``(numbers, WAVES)``, half of them for each lengthscale."""
+    lengths = np.repeat(WAVE_LENGTHS, WAVES // len(WAVE_LENGTHS)) * math.sqrt(numbers)
+    return _public_normals(0, (numbers, WAVES)) / lengths
+
+
+@lru_cache(maxsize=2)
+def _combinations(features: int) -> np.ndarray:
+    return (_public_normals(1, (features, MOST)) / math.sqrt(MOST)).astype(np.float32)
+
+
+def _public_normals(seed: int, shape: tuple[int, ...]) -> np.ndarray:
+    """Numbers that every NumPy draws alike: a saved model needs them again."""
+    return np.random.RandomState(seed).standard_normal(shape)

@@ -16,19 +16,6 @@ from jaxdpbo.training import integer_sums, models
 from jaxdpbo.tuning.training import Rows, Setting
 
 HIDDEN = "hidden"
-MIN_BATCH = 32
-CLASSIFIER_SETTINGS = (  # hidden widths, learning rate, batches in an epoch, epochs, clipping norm
-    ((), 10.0, 20, 20, 0.3),
-    ((), 3.0, 50, 20, 0.3),
-    ((), 0.3, 50, 5, 0.3),
-    ((32,), 1.0, 50, 5, 1.0),
-)
-REGRESSOR_SETTINGS = (
-    ((), 0.3, 50, 5, 0.03),
-    ((), 0.1, 20, 20, 0.03),
-    ((), 0.3, 20, 20, 0.03),
-    ((32,), 0.3, 50, 20, 0.1),
-)
 
 
 @dataclass(frozen=True)
@@ -96,21 +83,3 @@ class LayeredDPSGD:
 def hidden_widths(model: models.Params) -> tuple[int, ...]:
     """The widths of the hidden layers."""
     return tuple(len(layer.bias) for layer in model[:-1])
-
-
-def default_settings(records: int, *, regression: bool) -> list[Setting]:
-    """Return the default settings for a public number of rows.
-
-    They were chosen by errors at epsilon 1 and 2 on tables of loans, forest covers and digits, for regressions of house
-    prices and ridership; Adult was not among the tables. ``scripts/bench default_settings`` chooses anew: its committed
-    result differs in a single setting for classes, and in rounded learning rates for numbers.
-    """
-    rows = REGRESSOR_SETTINGS if regression else CLASSIFIER_SETTINGS
-    return [make_setting(row, records) for row in rows]
-
-
-def make_setting(row: tuple[tuple[int, ...], float, int, int, float], records: int) -> Setting:
-    """The setting of a row of ``CLASSIFIER_SETTINGS`` for a public number of rows."""
-    hidden, rate, batches, epochs, norm = row
-    batch = max(MIN_BATCH, records // batches)
-    return {HIDDEN: hidden, "learning_rate": rate, "batch": batch, "epochs": epochs, "clip_norm": norm}

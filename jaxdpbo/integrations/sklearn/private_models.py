@@ -1,7 +1,7 @@
-"""``PrivateClassifier`` and ``PrivateRegressor``: a private model of a table, its settings tuned under one epsilon."""
+"""``PrivateClassifier`` and ``PrivateRegressor``: a private model of a table under one epsilon; nothing to tune."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy, deepcopy
 from typing import Any, NamedTuple, cast
 
@@ -15,7 +15,6 @@ from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
 from jaxdpbo import cells, checks, not_private, notes
-from jaxdpbo.algorithms import private_linear
 from jaxdpbo.drivers import Execution
 from jaxdpbo.drivers.release_notes import error_notes
 from jaxdpbo.guarantee.guarantees import Guarantee
@@ -26,11 +25,10 @@ from jaxdpbo.integrations.sklearn.private_estimator import READ_RAW, SEVERAL_ROW
 from jaxdpbo.integrations.sklearn.type_aliases import Rows, Targets
 from jaxdpbo.space import Categorical, Dimension, Integer, NumberText, Real
 from jaxdpbo.training import models
-from jaxdpbo.tuning import fitting, joint_tuning, private_steps
+from jaxdpbo.tuning import fitting, joint_tuning, measured_error, private_steps
 from jaxdpbo.types import ArrayLike
 
 TARGET_OFFSET = 0.5  # a regression begins at the middle of the range of targets
-MIDDLE_ERROR = 0.25  # of always predicting the middle, over the squared width of the range, for any targets
 Columns = dict[Any, Dimension | Sequence[Any] | None] | Dimension
 
 
@@ -42,11 +40,28 @@ class _Table(NamedTuple):
     columns: list[np.ndarray]
 
 
+class _TrainingRows(NamedTuple):
+    """What trains beside the features.
+
+    ``labels (n,)``: class numbers with -1 for none, or targets in [-1/2, 1/2] with NaN for none; ``classes``, 0 for a
+    regression; ``weights (n,)`` in [0, 1] or None, and their public mean; what was taken for public about them.
+    """
+
+    labels: np.ndarray
+    classes: int
+    weights: np.ndarray | None
+    mean_weight: float
+    public: dict[str, Any]
+
+
 class _PrivateModel(PrivateEstimator):
     """Base class of ``PrivateClassifier`` and ``PrivateRegressor``."""
 
     _released = ("model_",)
-    _described = ("setting_", "error_", "error_deviation_", "encoding_", "classes_", "target_range_")
+    _described = (
+        "setting_", "error_", "error_deviation_", "error_interval_", "constant_error_", "confusion_",
+        "confusion_deviation_", "encoding_", "classes_", "target_range_",
+    )  # fmt: skip
     columns: Any
     epsilon: Any
     delta: Any
@@ -66,12 +81,12 @@ class _PrivateModel(PrivateEstimator):
             ),
         )
 
-    def _train(self, run: Execution, X: Any, labels: np.ndarray, classes: int, constant: float) -> None:
-        """Encode, train, and keep what you may publish, and nothing else; ``constant``: a constant's error."""
+    def _train(self, run: Execution, X: Any, training: _TrainingRows, constant: float | None) -> None:
+        """Encode, train, and keep what you may publish, and nothing else; ``constant``: a constant's public error."""
         table = _read_table(X)
-        check_consistent_length(*table.columns, labels)
-        if len(labels) < fitting.LEAST_ROWS:
-            raise ValueError(f"X must have at least {fitting.LEAST_ROWS} rows, got {len(labels)}")
+        check_consistent_length(*table.columns, training.labels)
+        if len(training.labels) < fitting.LEAST_ROWS:
+            raise ValueError(f"X must have at least {fitting.LEAST_ROWS} rows, got {len(training.labels)}")
         validate_data(copy(self), X, reset=True, skip_check_array=True)  # before the charge
         encoding = _columns.make_encoding(self.columns, table.names, table.dtypes)
         budget = {
@@ -80,37 +95,70 @@ class _PrivateModel(PrivateEstimator):
         }  # fmt: skip
         encoded = _columns.encode(encoding, table.columns)
         trained = self._take_steps if self.settings is None else self._tune
-        model, guarantee = trained(encoding, encoded, labels, classes, budget)
+        model, guarantee = trained(encoding, encoded, training, budget)
         validate_data(self, X, reset=True, skip_check_array=True)
         self.encoding_, self.model_ = encoding, jax.tree.map(np.asarray, model)
         self._keep_guarantee(guarantee, READ_RAW, SEVERAL_ROWS)
-        said = error_notes(self.error_, self.error_deviation_, constant)
-        self._keep_notes(notes.few_rows(len(labels)) + said)
+        said = error_notes(self.error_, self.error_deviation_, getattr(self, "constant_error_", constant))
+        self._keep_notes(notes.few_rows(len(training.labels)) + said)
 
     def _take_steps(
-        self, encoding: _columns.Encoding, encoded: np.ndarray, labels: np.ndarray, classes: int, budget: dict[str, Any]
+        self, encoding: _columns.Encoding, encoded: np.ndarray, training: _TrainingRows, budget: dict[str, Any]
     ) -> tuple[models.Params, Guarantee]:
-        """Train a linear model by private steps, and measure its error once."""
+        """Train a linear model by private steps, and measure it once."""
         if self.cap is not None:
             raise ValueError("cap must be given with settings alone: private steps train once")
-        targets = labels if classes else 2 * labels  # of a half width of 1
-        rows = _columns.unit_features(encoding, encoded), targets
-        result = private_steps.train_by_steps(rows, classes, **budget)
-        self.setting_, self.public_ = {"private steps": private_linear.STEPS}, {"users": len(labels)}
-        self.error_, self.error_deviation_ = result.error, result.error_deviation
-        weights = result.weights if classes else result.weights / 2
-        layer = models.Layer(*map(jnp.asarray, _columns.layer_of_weights(encoding, weights)))
+        labels, classes, weights, mean_weight, public = training
+        targets = labels if classes else labels / TARGET_OFFSET  # of a half width of 1
+        features = _columns.unit_features(encoding, encoded)
+        result = private_steps.train_by_steps(
+            features, targets, classes, weights=weights, mean_weight=mean_weight, **budget
+        )
+        measured = result.measured
+        self.setting_, self.public_ = {"steps": result.steps}, {"users": len(labels), **public}
+        self.error_, self.error_deviation_ = measured.error, measured.deviation
+        self.error_interval_ = measured_error.interval(measured.error, measured.deviation, measured.rows)
+        self.constant_error_ = measured.constant_error
+        if measured.table is not None:
+            self.confusion_, self.confusion_deviation_ = measured.table, measured.table_deviation
+        trained = result.weights if classes else result.weights * TARGET_OFFSET
+        layer = models.Layer(*map(jnp.asarray, _columns.layer_of_weights(encoding, trained)))
         return (layer,), result.guarantee
 
     def _tune(
-        self, encoding: _columns.Encoding, encoded: np.ndarray, labels: np.ndarray, classes: int, budget: dict[str, Any]
+        self, encoding: _columns.Encoding, encoded: np.ndarray, training: _TrainingRows, budget: dict[str, Any]
     ) -> tuple[models.Params, Guarantee]:
         """Choose one of the settings, and train with it."""
-        training = layered_training.LayeredDPSGD(encoding.width, classes)
-        result = joint_tuning.tune_table(training, (encoded, labels), self.settings, cap=self.cap, **budget)
+        labels, classes, weights, _, _ = training
+        if weights is not None:
+            raise ValueError("weights must be given without settings: private steps alone take them")
+        layered = layered_training.LayeredDPSGD(encoding.width, classes)
+        result = joint_tuning.tune_table(layered, (encoded, labels), self.settings, cap=self.cap, **budget)
         self.setting_, self.public_ = result.setting, {"users": len(labels), "settings": deepcopy(self.settings)}
         self.error_, self.error_deviation_ = result.error, result.error_deviation
         return result.model, result.guarantees[0]
+
+    @property
+    def coef_(self) -> np.ndarray:
+        """The weights of a linear model, ``(1, width)`` or ``(k, width)``; see ``get_feature_names_out``."""
+        return np.asarray(self._linear_layer().weights).T
+
+    @property
+    def intercept_(self) -> np.ndarray:
+        """The bias of a linear model, ``(1,)`` or ``(k,)``."""
+        return np.asarray(self._linear_layer().bias)
+
+    def _linear_layer(self) -> models.Layer:
+        check_is_fitted(self, "model_")
+        if len(self.model_) > 1:
+            raise AttributeError("coef_ and intercept_ are of linear models; this one has hidden layers, see model_")
+        return self.model_[0]
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Names of the features that the model is linear in: of each column, and of waves over all numbers."""
+        del input_features
+        check_is_fitted(self, "model_")
+        return np.asarray(_columns.feature_names(self.encoding_), dtype=object)
 
     def _check(self, X: Any, targets: Any, dimension: Dimension, what: str) -> not_private.NotPrivateCheck:
         """Count the cells and targets that the public dimensions do not foresee."""
@@ -126,10 +174,11 @@ class _PrivateModel(PrivateEstimator):
         """The scores ``(n, k)`` of the rows."""
         check_is_fitted(self, "model_")
         table = _read_table(X)
-        validate_data(self, X, reset=False, skip_check_array=True)
-        names = self.encoding_.names
-        if names and hasattr(X, "columns") and names != tuple(table.names):
-            raise ValueError(f"X must have the columns of fit, in their order: {', '.join(map(repr, names))}")
+        names = list(self.encoding_.names)
+        if names and hasattr(X, "columns") and names != table.names and set(names) == set(table.names):
+            table = _in_order(table, names)
+        else:
+            validate_data(self, X, reset=False, skip_check_array=True)
         outputs = _columns.encode(self.encoding_, table.columns)
         for number, layer in enumerate(self.model_):
             outputs = np.maximum(outputs, 0.0) if number else outputs
@@ -148,16 +197,17 @@ class _PrivateModel(PrivateEstimator):
 
 
 class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
-    """Train a private classifier on a table and tune its settings, all under one ``epsilon``.
+    """Train a private classifier on a table under one ``epsilon``, with nothing to tune.
 
-    ``fit`` encodes the columns by their public dimensions, tries a random, hidden number of private trainings with
-    random settings (logistic regression, perceptrons) on four fifths of the rows, scores each with noise on the other
-    fifth, chosen by a public permutation of row numbers, and keeps the best (``tuning.tune_and_train``).
+    ``fit`` encodes the columns by their public dimensions, trains a logistic regression of these features by a noised
+    Gram matrix and a fixed number of noised steps (``private_linear``) on four fifths of the rows, and measures the
+    released model once, with noise, on the other fifth, chosen by a public permutation of row numbers. A row is in one
+    of both parts, so each part spends the whole budget. Nothing is chosen by the rows, and no duration depends on them.
 
     Formal guarantee: all attributes with a trailing underscore are together ``(epsilon, delta)``-DP for the replacement
     of one row of ``X`` and ``y``; see ``guarantee_`` for the assumptions. ``score`` is not private if its rows are
-    protected. Each ``fit`` spends a budget again. Without a ``cap`` the assumptions include that nobody times ``fit``.
-    In a ``Pipeline``, no step before the model may learn from the rows.
+    protected. Each ``fit`` spends a budget again. In a ``Pipeline``, no step before the model may learn from the rows.
+    With ``settings`` the guarantee is that of ``tuning.tune_and_train``.
 
     >>> import numpy as np
     >>> import pandas
@@ -175,23 +225,25 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
 
     Args:
       columns: for each column of ``X``, by name (of an array, by number): its dimension (``space.real``,
-        ``space.integer``, ``space.categorical`` or a list of choices), or None to leave the column out; or one
-        dimension for all columns. Write ranges and choices down without looking at the rows. Numbers outside of a range
-        count as its ends. Missing values and other categories have features of their own. Text that is no number, such
-        as "1,234", counts as missing, unless the dimension says how it spells numbers:
+        ``space.integer``, ``space.categorical``, a pair ``(low, high)`` or a list of choices), or None to leave it out;
+        or one dimension for all columns. Write ranges and choices down without looking at the rows. Numbers outside of
+        a range count as its ends. Missing values and other categories have features of their own. Text that is no
+        number, such as "1,234", counts as missing, unless the dimension says how it spells numbers:
         ``space.real(0, 1e6, thousands=",", unit="$")``. Read such a column as text, or the reader may take "1.234" for
         a fraction.
       classes: all labels, text or numbers. Rows with other labels do not train. ``predict_proba`` and ``classes_`` have
         them in sorted order.
-      epsilon: the budget, for the settings and the model, with ``delta``.
+      epsilon: the budget, for the model and its error, with ``delta``.
       delta: in (0, 1), far below 1 over the number of rows.
       class_shares: the share of each class, in the order of ``classes``, from a census or another public source.
-        ``notes_`` then compare ``error_`` with the error of always predicting the commonest class.
-      settings: a public list of settings to choose from: those of ``tuning.DPSGD``, and ``hidden``, the widths of
-        hidden layers, ``()`` for logistic regression. By default a list for the number of rows.
-      cap: always train this many models, so that the duration of ``fit`` does not reveal the random number of models
-        to choose from, see ``tuning.private_selection``. If ``cap`` is too small for ``delta``, the error names a
-        larger number.
+      class_weight: what an error in each class costs: a dict or a list in the order of ``classes``, of public numbers;
+        or "balanced", one over ``class_shares``, for rare classes. Probabilities are then those of so weighted rows.
+      largest_weight: the largest weight that ``sample_weight`` gives a row, a public number; larger ones count as this.
+      settings: a public list of settings to choose from in place of private steps, each of a DP-SGD training: those of
+        ``tuning.DPSGD``, and ``hidden``, the widths of hidden layers, ``()`` for logistic regression. ``fit`` then
+        tries a random, hidden number of settings, and the guarantee assumes that nobody times ``fit`` (``cap``).
+      cap: with ``settings``: always train this many models, so that the duration of ``fit`` does not reveal their
+        number, see ``tuning.private_selection``. If ``cap`` is too small for ``delta``, the error names a larger one.
       ledger: ``Recording(path, run)``: charge ``guarantee_`` before the first training. A second fit under the same
         name is refused. Create the ledger with ``protects="all rows, training and validation"``.
       run: ``Execution(key=..., insecure_key=True)``, FOR TESTS ALONE: anyone who knows the key can remove the noise,
@@ -200,17 +252,27 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
     Attributes:
       classes_: the classes ``(k,)``.
       guarantee_: the guarantee, see ``Guarantee``.
-      setting_: the chosen setting.
-      error_: the share of wrong predictions on the rows held out, noised; the least of several, so a little below the
-        error on new rows. A row with another label counts as wrong.
-      error_deviation_: the standard deviation of the noise of each of these errors.
+      setting_: the number of private steps; with ``settings``, the chosen one.
+      error_: the share of wrong predictions on the rows held out, noised once, so without bias, also below 0 or above
+        1. A row with another label counts as wrong. With ``settings``: measured again after the choice.
+      error_deviation_: the standard deviation of the noise of ``error_``.
+      error_interval_: ``(low, high)``, which holds the error on new rows with a probability of 95 %, over the noise and
+        the draw of the rows.
+      constant_error_: the error of always predicting the commonest class of the rows held out, noised.
+      confusion_: ``(k + 1, k)``, the rows held out by class and predicted class, noised; the last row is of labels that
+        are not in ``classes``.
+      confusion_deviation_: the standard deviation of the noise of a cell.
       notes_: sentences about public facts and the release: of few rows, of an error that a constant has too, or that
         noise hides, and without a ledger, that the guarantee counts one fit; see ``jaxdpbo.notes``.
       model_: the layers, each ``(weights, bias)``.
       report_: the record of the model, to sign, see ``report.Report``.
       encoding_: the public dimensions of the columns.
-      public_: the number of users, which is that of the rows, and the settings to choose from.
+      public_: the number of users, which is that of the rows, weights and settings.
+      coef_: see ``intercept_`` and ``get_feature_names_out``: the weights of the linear model.
     """
+
+    confusion_: np.ndarray
+    confusion_deviation_: float
 
     def __init__(
         self,
@@ -220,6 +282,8 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
         epsilon: float | None = None,
         delta: float | None = None,
         class_shares: Sequence[float] | None = None,
+        class_weight: Mapping[Any, float] | Sequence[float] | str | None = None,
+        largest_weight: float | None = None,
         settings: Sequence[dict[str, Any]] | None = None,
         cap: int | None = None,
         ledger: Recording | None = None,
@@ -231,30 +295,40 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
         self.epsilon = epsilon
         self.delta = delta
         self.class_shares = class_shares
+        self.class_weight = class_weight
+        self.largest_weight = largest_weight
         self.settings = settings
         self.cap = cap
         self.ledger = ledger
         self.run = run
 
-    def fit(self, X: Rows, y: Targets) -> "PrivateClassifier":
-        """Tune and train, and spend the budget.
+    def fit(self, X: Rows, y: Targets, sample_weight: ArrayLike | None = None) -> "PrivateClassifier":
+        """Train and measure, and spend the budget.
 
         Args:
           X: a data frame, or an array ``(n, d)``.
           y: a label for each row.
+          sample_weight: how much each row counts in the training, from 0 to ``largest_weight``. ``error_`` counts all
+            rows alike.
 
         Raises:
           ValueError: an argument out of range, or a column without a dimension.
           TypeError: an argument of the wrong type.
-          tuning.AllRunsFailed: every training failed; the budget is spent.
+          tuning.AllRunsFailed: with ``settings``: every training failed; the budget is spent.
           ledger.LedgerError: the budget does not suffice, or the name was used before.
         """
         run = self._begin_fit()
         self._expect_arguments(X, lambda: _check_classes(self.classes))
         classes = _check_classes(self.classes)
-        constant = _constant_error(len(classes), self.class_shares)
-        numbers = cells.category_numbers(classes, _read_targets(self, y))
-        self._train(run, X, np.maximum(numbers, -1), len(classes), constant)
+        shares = _check_shares(len(classes), self.class_shares)
+        numbers = np.maximum(cells.category_numbers(classes, _read_targets(self, y)), -1)
+        of_class, mean = _class_weights(classes, self.class_weight, shares)
+        weights = _row_weights(sample_weight, self.largest_weight, len(numbers))
+        if of_class is not None:
+            weights = (1.0 if weights is None else weights) * of_class[numbers]  # those of -1 train nothing
+        public = {"class_weight": self.class_weight, "largest_weight": self.largest_weight}
+        constant = 1.0 - (1.0 / len(classes) if shares is None else float(np.max(shares)))
+        self._train(run, X, _TrainingRows(numbers, len(classes), weights, mean, _given(public)), constant)
         self.classes_ = np.asarray(classes)
         return self
 
@@ -300,6 +374,22 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
         numbers = cells.category_numbers(self.classes_.tolist(), _read_targets(self, y))
         return float(np.average(numbers == indices, weights=weights))
 
+    def decision_function(self, X: Rows) -> np.ndarray:
+        """The scores of the rows, ``(n,)`` for two classes, above 0 for the second, and ``(n, k)`` for more."""
+        scores = self._scores(X)
+        return scores if scores.shape[1] > 1 else scores[:, 0]
+
+    @property
+    def recall_(self) -> np.ndarray:
+        """The share of each class that is found, ``(k,)``, from ``confusion_``; NaN where noise leaves no rows."""
+        table = self.confusion_[:-1]
+        return _ratio(np.diagonal(table), table.sum(axis=1))
+
+    @property
+    def precision_(self) -> np.ndarray:
+        """The share of right ones among the predictions of each class, ``(k,)``, as ``recall_``."""
+        return _ratio(np.diagonal(self.confusion_), self.confusion_.sum(axis=0))
+
     def predict_proba(self, X: Rows) -> np.ndarray:
         """The probability of each class, ``(n, k)``."""
         scores = self._scores(X)
@@ -309,9 +399,9 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
 
 
 class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
-    """Train a private regression on a table and tune its settings, all under one ``epsilon``.
+    """Train a private regression on a table under one ``epsilon``, with nothing to tune.
 
-    The regression of ``PrivateClassifier``: least squares, by a linear model or a perceptron.
+    The regression of ``PrivateClassifier``: least squares.
 
     Formal guarantee: the same as that of ``PrivateClassifier``.
 
@@ -329,8 +419,9 @@ class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
       columns: see ``PrivateClassifier``.
       target_range: ``(low, high)``, chosen without the data; or ``space.real(low, high, decimal=",", ...)``, which also
         says how text spells the targets. Targets outside count as its ends. Rows without a target do not train.
-      epsilon: the budget, for the settings and the model, with ``delta``.
+      epsilon: the budget, for the model and its error, with ``delta``.
       delta: in (0, 1), far below 1 over the number of rows.
+      largest_weight: see ``PrivateClassifier``.
       settings: see ``PrivateClassifier``.
       cap: see ``PrivateClassifier``.
       ledger: see ``PrivateClassifier``.
@@ -338,15 +429,19 @@ class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
 
     Attributes:
       guarantee_: the guarantee, see ``Guarantee``.
-      setting_: the chosen setting.
-      error_: the mean squared error on the rows held out, over the square of the width of the range, noised. A row
-        without a target counts as 0.5.
+      setting_: see ``PrivateClassifier``.
+      error_: the mean squared error on the rows held out, over the square of the width of the range, noised once. A
+        row without a target counts as 0.25, of predicting the middle.
       error_deviation_: see ``PrivateClassifier``.
+      error_interval_: see ``PrivateClassifier``.
+      constant_error_: the error of the best constant prediction for the rows held out, noised: ``1 - error_ /
+        constant_error_`` estimates R2.
       notes_: see ``PrivateClassifier``.
       model_: the layers, each ``(weights, bias)``.
       report_: the record of the model, to sign, see ``report.Report``.
       encoding_: the public dimensions of the columns.
-      public_: the number of users, which is that of the rows, and the settings to choose from.
+      public_: the number of users, which is that of the rows, weights and settings.
+      coef_: see ``PrivateClassifier``.
       target_range_: ``(low, high)``.
     """
 
@@ -357,6 +452,7 @@ class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
         target_range: ArrayLike | Real | Integer | None = None,
         epsilon: float | None = None,
         delta: float | None = None,
+        largest_weight: float | None = None,
         settings: Sequence[dict[str, Any]] | None = None,
         cap: int | None = None,
         ledger: Recording | None = None,
@@ -367,17 +463,19 @@ class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
         self.target_range = target_range
         self.epsilon = epsilon
         self.delta = delta
+        self.largest_weight = largest_weight
         self.settings = settings
         self.cap = cap
         self.ledger = ledger
         self.run = run
 
-    def fit(self, X: Rows, y: Targets) -> "PrivateRegressor":
-        """Tune and train, and spend the budget; errors as of ``PrivateClassifier.fit``.
+    def fit(self, X: Rows, y: Targets, sample_weight: ArrayLike | None = None) -> "PrivateRegressor":
+        """Train and measure, and spend the budget; errors as of ``PrivateClassifier.fit``.
 
         Args:
           X: a data frame, or an array ``(n, d)``.
           y: a number for each row.
+          sample_weight: see ``PrivateClassifier.fit``.
         """
         run, example = self._begin_fit(), "target_range=(0, 100), known without the rows"
         self._expect_arguments(X, lambda: argument_errors.expect_given("target_range", self.target_range, example))
@@ -385,7 +483,9 @@ class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
         targets = cells.real_numbers(_read_targets(self, y), text)
         with np.errstate(all="ignore"):  # as ``_columns`` does
             scaled = (np.clip((targets - low) / (high - low), 0.0, 1.0) - TARGET_OFFSET).astype(np.float32)
-        self._train(run, X, scaled, 0, MIDDLE_ERROR)
+        weights = _row_weights(sample_weight, self.largest_weight, len(scaled))
+        public = _given({"largest_weight": self.largest_weight})
+        self._train(run, X, _TrainingRows(scaled, 0, weights, 1.0, public), measured_error.MIDDLE_ERROR)
         self.target_range_ = low, high
         return self
 
@@ -418,14 +518,59 @@ class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
         return float(r2_score(targets[known], predicted[known], sample_weight=weights))
 
 
-def _constant_error(classes: int, shares: Any) -> float:
-    """The error of always predicting the commonest class, or without shares its largest value for so many classes."""
+def _check_shares(classes: int, shares: Any) -> np.ndarray | None:
     if shares is None:
-        return 1.0 - 1.0 / classes
+        return None
     checked = checks.vector("class_shares", shares, classes)
     if min(checked) < 0 or not math.isclose(sum(checked), 1.0, abs_tol=1e-3):
         raise ValueError(f"class_shares must be {classes} shares with a sum of 1, one for each class, got {shares!r}")
-    return 1.0 - max(checked)
+    return np.asarray(checked)
+
+
+def _class_weights(classes: list[Any], given: Any, shares: np.ndarray | None) -> tuple[np.ndarray | None, float]:
+    """The weight of each class, the largest 1, and their public mean, 1 where the shares are not known."""
+    if given is None:
+        return None, 1.0
+    if isinstance(given, str):
+        if given != "balanced" or shares is None or min(shares) <= 0:
+            raise ValueError(
+                f"class_weight must be numbers, or 'balanced' with class_shares above 0, got {given!r}: what the rows "
+                "hold must not choose weights"
+            )
+        weights = 1 / shares
+    else:
+        if isinstance(given, Mapping):
+            if set(given) != set(classes):
+                raise ValueError(f"class_weight must have a number for each of {classes!r}, got {given!r}")
+            given = [given[name] for name in classes]
+        weights = np.asarray(checks.vector("class_weight", given, len(classes)))
+        if not np.all((weights >= 0) & np.isfinite(weights)) or not np.any(weights > 0):
+            raise ValueError(f"class_weight must be numbers from 0, not all 0, got {given!r}")
+    weights = weights / np.max(weights)
+    return weights, 1.0 if shares is None else float(weights @ shares)
+
+
+def _row_weights(given: Any, largest: Any, rows: int) -> np.ndarray | None:
+    """Weights in [0, 1]; one that is no number is 0."""
+    if given is None:
+        return None
+    if largest is None:
+        raise ValueError("largest_weight must be given with sample_weight: the public bound of a row's weight")
+    largest = checks.positive("largest_weight", largest)
+    column = losses.to_column(given)
+    values = cells.real_numbers(column if isinstance(column, Sequence) else _to_array(column))
+    if values.shape != (rows,):
+        raise ValueError(f"sample_weight must have shape ({rows},), got {values.shape}")
+    with np.errstate(all="ignore"):
+        return np.clip(np.where(np.isfinite(values), values, 0.0) / largest, 0.0, 1.0)
+
+
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: deepcopy(value) for name, value in options.items() if value is not None}
+
+
+def _ratio(counts: np.ndarray, of: np.ndarray) -> np.ndarray:
+    return np.divide(counts, of, out=np.full(len(of), np.nan), where=of > 0)
 
 
 def _check_classes(classes: Any) -> list[Any]:
@@ -486,6 +631,11 @@ def _read_table(X: Any) -> _Table:
     X = check_array(X, dtype=any_dtype, ensure_all_finite=False)
     count = X.shape[1]
     return _Table(list(range(count)), [X.dtype] * count, [X[:, place] for place in range(count)])
+
+
+def _in_order(table: _Table, names: list[Any]) -> _Table:
+    places = [table.names.index(name) for name in names]
+    return _Table(names, [table.dtypes[place] for place in places], [table.columns[place] for place in places])
 
 
 def _refuse_complex(array: np.ndarray) -> None:

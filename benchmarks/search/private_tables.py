@@ -1,0 +1,254 @@
+"""``scripts/bench private_tables``: private models of many tables beside those of others and models without privacy.
+
+Every model has the same rows, ranges and categories, and nobody tunes any of them. A fifth of the rows is for tests,
+and the score is the accuracy, or R2. ``JAXDPBO_BEFORE=CHECKOUT`` adds the estimators of an older checkout of the
+library.
+"""
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("JAX_ENABLE_X64", "0")  # as users run
+
+import jax
+import numpy as np
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.linear_model import LogisticRegression, Ridge
+from tqdm import tqdm
+
+from benchmarks import report
+from benchmarks.papers import mixed_tables, package_tables
+from jaxdpbo import Execution
+from jaxdpbo.integrations.sklearn import PrivateClassifier, PrivateRegressor, columns
+from jaxdpbo.space import Categorical
+
+FIRST_SEED, SEEDS = 9900, 5
+EPSILONS = (0.5, 1.0, 2.0, 4.0)
+BESIDE = 1.0  # the epsilon of the others
+MIXED = "adult", "loans", "houses", "covertype", "ridership", "digits"
+TABLES = *MIXED, *package_tables.NAMES
+OURS, BEFORE, EBM, DIFFPRIVLIB = "ours", "before", "DP-EBM", "diffprivlib"
+LINEAR, BOOSTING = "scikit-learn, linear", "scikit-learn, boosting"
+BEFORE_WORKER = """
+import json, pickle, sys
+import jax
+from jaxdpbo import Execution, space
+from jaxdpbo.integrations.sklearn import PrivateClassifier, PrivateRegressor
+task = pickle.load(open(sys.argv[1], "rb"))
+columns = {
+    name: of if isinstance(of, list) else space.real(*of[:2], log=of[2]) for name, of in task["columns"].items()
+}
+scores = []
+for seed, train, test in task["splits"]:
+    options = {"epsilon": task["epsilon"], "delta": task["delta"]}
+    options["run"] = Execution(key=jax.random.key(seed), insecure_key=True)
+    if task["classes"]:
+        model = PrivateClassifier(columns, classes=task["classes"], **options)
+    else:
+        model = PrivateRegressor(columns, target_range=task["range"], **options)
+    model.fit(task["frame"].iloc[train], task["labels"][train])
+    scores.append([float(model.score(task["frame"].iloc[test], task["labels"][test])), float(model.error_)])
+print(json.dumps(scores))
+"""
+EBM_WORKER = """
+import json, pickle, sys, warnings
+import numpy as np
+from interpret.privacy import DPExplainableBoostingClassifier, DPExplainableBoostingRegressor
+warnings.simplefilter("ignore")
+task = pickle.load(open(sys.argv[1], "rb"))
+frame, scores = task["frame"].copy(), []
+types = ["nominal" if isinstance(of, list) else "continuous" for of in task["columns"].values()]
+bounds = {}
+for place, (name, of) in enumerate(task["columns"].items()):
+    if isinstance(of, list):
+        frame[name] = frame[name].astype(str)
+    else:
+        bounds[place] = tuple(of[:2])
+        frame[name] = frame[name].astype(float).clip(*of[:2]).fillna(sum(of[:2]) / 2)
+options = {"epsilon": task["epsilon"], "delta": task["delta"], "feature_types": types, "privacy_bounds": bounds}
+for seed, train, test in task["splits"]:
+    if task["classes"]:
+        model = DPExplainableBoostingClassifier(random_state=seed, n_jobs=1, **options)
+    else:
+        low, high = task["range"]
+        model = DPExplainableBoostingRegressor(
+            random_state=seed, n_jobs=1, privacy_target_min=low, privacy_target_max=high, **options
+        )
+    labels = task["labels"] if task["classes"] else np.clip(task["labels"], *task["range"])
+    model.fit(frame.iloc[train].to_numpy(object), labels[train])
+    scores.append([float(model.score(frame.iloc[test].to_numpy(object), labels[test])), None])
+print(json.dumps(scores))
+"""
+DIFFPRIVLIB_WORKER = """
+import json, pickle, sys, warnings
+from diffprivlib import models
+warnings.simplefilter("ignore")
+task, scores = pickle.load(open(sys.argv[1], "rb")), []
+rows, labels = task["features"], task["labels"]
+for seed, train, test in task["splits"]:
+    if task["classes"]:
+        model = models.LogisticRegression(
+            epsilon=task["epsilon"], data_norm=1.0, max_iter=1000, random_state=seed
+        )
+    else:
+        model = models.LinearRegression(
+            epsilon=task["epsilon"], bounds_X=(-1.0, 1.0), bounds_y=task["range"], random_state=seed
+        )
+    model.fit(rows[train], labels[train])
+    scores.append([float(model.score(rows[test], labels[test])), None])
+print(json.dumps(scores))
+"""
+PEERS = {
+    EBM: ("interpret-core>=0.7", "pandas", "pyarrow"),
+    DIFFPRIVLIB: ("diffprivlib>=0.6.6", "scikit-learn>=1.6,<1.8", "pandas", "pyarrow"),
+}
+
+
+def main(quick: bool, *, seeds: int | None = None) -> None:
+    most = seeds or (1 if quick else SEEDS)
+    numbers = range(FIRST_SEED, FIRST_SEED + most)
+    names = ("OJ", "diabetes") if quick else TABLES
+    results = {name: _of_table(name, numbers) for name in tqdm(names, desc="tables")}
+    rows = []
+    for name, found in results.items():
+        means = {model: f"{np.mean(scores):.3f}" for model, scores in found["scores"].items()}
+        rows.append(
+            (
+                name,
+                *(
+                    means.get(model, "")
+                    for model in (*map(_ours, EPSILONS), BEFORE, EBM, DIFFPRIVLIB, LINEAR, BOOSTING)
+                ),
+            )
+        )
+    report.print_table(
+        ("table", *(f"at {epsilon:g}" for epsilon in EPSILONS), BEFORE, EBM, DIFFPRIVLIB, LINEAR, BOOSTING), rows
+    )
+    held = [inside for found in results.values() for inside in found["held"]]
+    print(
+        f"error_interval_ held the error on the test rows, itself uncertain, in {np.mean(held):.1%} of {len(held)} fits"
+    )
+    report.write_bench(
+        "private_tables",
+        {"tables": results, "held": float(np.mean(held)), "fits": len(held)},
+        quick=quick,
+        seeds=[numbers.start, numbers.stop],
+        noise="exact",
+        dtype="float32",
+        chosen={"epsilons": EPSILONS, "delta": "rows^-1.1", "epsilon of the others": BESIDE},
+    )
+
+
+def _ours(epsilon: float) -> str:
+    return f"{OURS}, {epsilon:g}"
+
+
+def _of_table(name: str, seeds: Iterable[int]) -> dict[str, Any]:
+    table = (mixed_tables if name in MIXED else package_tables).load(name)
+    rows = len(table.labels)
+    delta = rows**-1.1
+    splits = [(seed, *_split(rows, seed)) for seed in seeds]
+    scores: dict[str, list[float]] = {}
+    held, seconds, errors = [], [], []
+    for epsilon in EPSILONS:
+        for seed, train, test in splits:
+            score, model, took = _fit(table, epsilon, delta, seed, train, test)
+            scores.setdefault(_ours(epsilon), []).append(score)
+            low, high = model.error_interval_
+            true = _error(table, model, test)
+            held.append(bool(low <= true <= high))
+            errors.append((model.error_, true, model.error_deviation_))
+            seconds.append(took)
+    task = _task(table, splits, delta)
+    for peer, worker in ((EBM, EBM_WORKER), (DIFFPRIVLIB, DIFFPRIVLIB_WORKER)):
+        scores[peer] = [score for score, _ in _ask(_python(peer), worker, task)]
+    if before := os.environ.get("JAXDPBO_BEFORE"):
+        found = _ask(sys.executable, BEFORE_WORKER, task, PYTHONPATH=before)
+        scores[BEFORE] = [score for score, _ in found]
+    for linear, model in ((LINEAR, True), (BOOSTING, False)):
+        scores[linear] = [_without_privacy(table, task["features"], train, test, model) for _, train, test in splits]
+    return {
+        "rows": rows, "classes": len(table.classes or ()), "scores": scores, "held": held, "errors": errors,
+        "seconds": {"first": seconds[0], "later, median": float(np.median(seconds[1:]))},
+    }  # fmt: skip
+
+
+def _split(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    order = np.random.default_rng(seed).permutation(rows)
+    cut = rows // 5
+    return order[cut:], order[:cut]
+
+
+def _fit(table: Any, epsilon: float, delta: float, seed: int, train: np.ndarray, test: np.ndarray) -> Any:
+    options: Any = {"epsilon": epsilon, "delta": delta, "run": Execution(key=jax.random.key(seed), insecure_key=True)}
+    if table.classes:
+        model: Any = PrivateClassifier(table.columns, classes=table.classes, **options)
+    else:
+        model = PrivateRegressor(table.columns, target_range=table.target_range, **options)
+    began = time.perf_counter()
+    model.fit(*table.part(train))
+    took = time.perf_counter() - began
+    return model.score(*table.part(test)), model, took
+
+
+def _error(table: Any, model: Any, test: np.ndarray) -> float:
+    """In the units of ``error_``, on the test rows."""
+    frame, labels = table.part(test)
+    if table.classes:
+        return 1 - model.score(frame, labels)
+    low, high = table.target_range
+    return float(np.mean(np.square((model.predict(frame) - np.clip(labels, low, high)) / (high - low))))
+
+
+def _task(table: Any, splits: Any, delta: float) -> dict[str, Any]:
+    """What a worker needs, without this library's types."""
+    names = list(table.frame.columns)
+    encoding = columns.make_encoding(table.columns, names, list(table.frame.dtypes))
+    encoded = columns.encode(encoding, [np.asarray(table.frame[name]) for name in names])
+    kept = [names[position] for position in encoding.positions]
+    plain = {
+        name: list(of.choices) if isinstance(of, Categorical) else (float(of.low), float(of.high), of.log)
+        for name, of in zip(kept, encoding.dimensions, strict=True)
+    }
+    return {
+        "frame": table.frame[kept], "labels": np.asarray(table.labels), "columns": plain, "classes": table.classes,
+        "range": table.target_range, "splits": splits, "epsilon": BESIDE, "delta": delta,
+        "features": columns.unit_features(encoding, encoded),
+    }  # fmt: skip
+
+
+def _without_privacy(table: Any, features: np.ndarray, train: np.ndarray, test: np.ndarray, linear: bool) -> float:
+    if table.classes:
+        model: Any = LogisticRegression(C=100.0, max_iter=1000) if linear else HistGradientBoostingClassifier()
+    else:
+        model = Ridge(1e-3) if linear else HistGradientBoostingRegressor()
+    return float(model.fit(features[train], table.labels[train]).score(features[test], table.labels[test]))
+
+
+def _python(peer: str) -> str:
+    """In an environment of its own: each needs releases of its own."""
+    venv = report.ROOT / ".cache" / f"{peer.lower()} of tables"
+    python = str(venv / "bin" / "python")
+    if not Path(python).exists():
+        subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
+        subprocess.run([python, "-m", "pip", "install", "--quiet", *PEERS[peer]], check=True)
+    return python
+
+
+def _ask(python: str, worker: str, task: dict[str, Any], **environment: str) -> Any:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "task.pickle"
+        path.write_bytes(pickle.dumps(task, protocol=4))
+        given = os.environ | environment
+        done = subprocess.run([python, "-c", worker, str(path)], capture_output=True, text=True, env=given, check=False)
+    if done.returncode:
+        raise RuntimeError(done.stderr[-2000:])
+    return json.loads(done.stdout.splitlines()[-1])

@@ -1,0 +1,170 @@
+"""Measure a released model once, on rows that it was not trained on: its error, and what to compare the error with.
+
+No error is the least of several, so ``error_`` has no bias. Everything is counted in whole numbers on the host, and
+noised once.
+"""
+
+import math
+from fractions import Fraction
+from statistics import NormalDist
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from jaxdpbo import sensitivity
+from jaxdpbo.accounting import requested_budget, rounded_gaussian
+from jaxdpbo.guarantee import assumptions, composed_guarantee
+from jaxdpbo.guarantee import guarantees as _guarantee
+from jaxdpbo.noise import mechanisms
+from jaxdpbo.noise.mechanisms import tables
+
+SIGMA, BITS = 2**24, 64
+MIN_RADIUS = 64  # of an error: less would lose a hundredth of it to rounding
+MIDDLE_ERROR = 0.25  # of a row without a target: of predicting the middle of the range, at most
+CONFIDENCE = 0.95
+
+
+class Config(NamedTuple):
+    """What a row counts, in whole numbers.
+
+    Attributes:
+      error_radius: of a wrong prediction, or of a squared error of the width of the range.
+      other_radius: of a cell of the table of classes, or of the moments of a target.
+      classes: 0 for a regression.
+    """
+
+    error_radius: int
+    other_radius: int
+    classes: int
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation of the noise of the sum of errors, in rows."""
+        return SIGMA / self.error_radius
+
+
+class Measured(NamedTuple):
+    """What was measured on ``rows`` rows, with noise; nothing is cut to what is possible, which would add a bias.
+
+    Attributes:
+      error: the share of wrong predictions; or the mean squared error over the square of the width of the range.
+      deviation: the standard deviation of the noise of ``error``.
+      constant_error: the error of the best constant prediction, from the table or the moments.
+      table: ``(k + 1, k)``, numbers of rows by class and predicted class, the last row of labels that are not listed;
+        None for a regression.
+      table_deviation: the standard deviation of the noise of a cell; 0 for a regression.
+      rows: the number of rows held out.
+    """
+
+    error: float
+    deviation: float
+    constant_error: float
+    table: np.ndarray | None
+    table_deviation: float
+    rows: int
+
+
+def config(mu: float, classes: int) -> Config:
+    """Divide ``mu``, half of ``mu^2`` for the error and half for the rest.
+
+    Raises:
+      requested_budget.BudgetError: ``mu`` is so small that rounding would hide an error.
+    """
+    moved = min(mu, 2.0**5) * SIGMA  # a row that counts more than 32 widths of the noise is hidden from nobody
+    error, other = math.floor(moved / math.sqrt(2)), math.floor(moved / (2 if classes else 2 * math.sqrt(2)))
+    if error < MIN_RADIUS:
+        reason = "to measure an error on the grid of whole numbers, got {}"
+        raise requested_budget.BudgetError("least", 1.01 * math.sqrt(2) * MIN_RADIUS / SIGMA, mu, reason)
+    made = Config(error, other, classes)
+    while level(made) > mu:  # rounding
+        made = made._replace(error_radius=made.error_radius - 1)
+    return made
+
+
+def level(config: Config) -> float:
+    """The GDP level of everything that ``measure`` returns, for one replaced row, rounded up."""
+    squared = sensitivity.error_and_cell_squared if config.classes else sensitivity.error_and_moments_squared
+    return rounded_gaussian.root_above(Fraction(squared(config.error_radius, config.other_radius), SIGMA**2))
+
+
+def privacy(config: Config, users: str) -> _guarantee.Guarantee:
+    """``level``-GDP for the replacement of one of ``users``."""
+    return composed_guarantee.guarantee_from_stages(
+        [("the error", "gaussian", level(config))],
+        users,
+        assumptions=(assumptions.RANDOM_BITS, assumptions.PUBLIC_CONFIG),
+        total_variation=total_variation(config.classes),
+    )
+
+
+def total_variation(classes: int) -> float:
+    """Bound the total variation between the noise of ``measure`` and ideal noise."""
+    draws = 1 + math.prod(_shape(classes))
+    return draws * tables.gaussian_total_variation(SIGMA, BITS)
+
+
+def _shape(classes: int) -> tuple[int, ...]:
+    """Of everything that is measured beside the error."""
+    return (classes + 1, classes) if classes else (2,)
+
+
+def measure(key: jax.Array, config: Config, predicted: np.ndarray, labels: np.ndarray) -> Measured:
+    """Compare predictions with the labels of rows that trained nothing.
+
+    Formal guarantee: that of ``privacy``, for a model that does not depend on these rows.
+
+    Args:
+      key: for the noise; used once.
+      config: see ``config``.
+      predicted: ``(n,)``, class numbers; or targets in [-1, 1].
+      labels: ``(n,)``, class numbers with -1 for a label that is not listed; or targets in [-1, 1], NaN for none.
+    """
+    count, rest = (_count_classes if config.classes else _count_moments)(config, predicted, labels)
+    noise = np.asarray(mechanisms.rounded_gaussian(key, (1 + rest.size,), SIGMA, BITS)).astype(np.int64)
+    users = len(labels)
+    error = float((count + noise[0]) / config.error_radius) / users
+    numbers = (rest + noise[1:].reshape(rest.shape)) / config.other_radius
+    deviation = config.deviation / users
+    if not config.classes:
+        first, second = numbers / users  # of targets whose range has a half width of 1
+        return Measured(error, deviation, float(second - first**2) / 4, None, 0.0, users)
+    constant = 1.0 - float(np.max(numbers[:-1].sum(axis=1))) / users
+    return Measured(error, deviation, constant, numbers, SIGMA / config.other_radius, users)
+
+
+def interval(error: float, deviation: float, rows: int) -> tuple[float, float]:
+    """Where the error on new rows lies with a probability of 95 %, cut to [0, 1].
+
+    For the noise and the draw of the rows together, as in the interval of Wilson (1927): all ``p`` with
+    ``(error - p)^2 <= z^2 (p (1 - p) / rows + deviation^2)``. A loss in [0, 1] of mean ``p`` has a variance of at most
+    ``p (1 - p)``, so the interval of a squared error is wider than need be.
+
+    Args:
+      error: the mean loss of ``rows`` rows, noised; inf for a model that failed.
+      deviation: the standard deviation of the noise.
+      rows: the number of rows.
+    """
+    if not math.isfinite(error):
+        return 0.0, 1.0
+    quantile = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
+    scaled = quantile**2 / rows
+    middle, lead = error + scaled / 2, 1 + scaled
+    half = math.sqrt(max(middle**2 - lead * (error**2 - (quantile * deviation) ** 2), 0.0))
+    low, high = ((middle + sign * half) / lead for sign in (-1, 1))
+    return min(max(low, 0.0), 1.0), min(max(high, 0.0), 1.0)
+
+
+def _count_classes(config: Config, predicted: np.ndarray, labels: np.ndarray) -> tuple[int, np.ndarray]:
+    cells = np.zeros(_shape(config.classes), np.int64)
+    np.add.at(cells, (np.where(labels < 0, config.classes, labels), predicted), config.other_radius)
+    return int(np.sum(predicted != labels)) * config.error_radius, cells
+
+
+def _count_moments(config: Config, predicted: np.ndarray, labels: np.ndarray) -> tuple[int, np.ndarray]:
+    known = np.isfinite(labels)
+    targets = np.where(known, np.clip(labels, -1.0, 1.0), 0.0).astype(np.float64)
+    errors = np.where(known, np.square((np.clip(predicted, -1.0, 1.0) - targets) / 2), MIDDLE_ERROR)
+    whole = np.clip(np.rint(errors * config.error_radius), 0, config.error_radius).astype(np.int64)
+    moments = np.trunc(np.stack([targets, np.square(targets)]) * config.other_radius).astype(np.int64)
+    return int(whole.sum()), moments.sum(axis=1)

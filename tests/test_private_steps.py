@@ -1,0 +1,299 @@
+"""Private models by private steps: what a row can move, an error without bias, and a budget that is spent whole."""
+
+import math
+from fractions import Fraction
+
+import jax
+import numpy as np
+import pandas
+import pytest
+
+from jaxdpbo import Execution, Recording, ledger, private_linear, sensitivity, space
+from jaxdpbo.guarantee import guarantees
+from jaxdpbo.integrations.sklearn import PrivateClassifier, PrivateRegressor
+from jaxdpbo.integrations.sklearn import columns as _columns
+from jaxdpbo.tuning import fitting, measured_error, private_steps
+
+RNG = np.random.default_rng(0)
+RUN = Execution(key=jax.random.key(0), insecure_key=True)
+BUDGET = {"epsilon": 2.0, "delta": 1e-5}
+
+# -- What a row can move ----------------------------------------------------------------------------------------------
+
+
+def test_two_moments_are_no_farther_apart_than_what_is_charged():
+    """Of integers, all pairs of numbers on a grid: by (2 m)^2, and no less."""
+    for moment in (1, 2, 3, 7, 30, 101):
+        numbers = np.linspace(-1, 1, 401)
+        config = measured_error.Config(5, moment, 0)
+        moved = [measured_error._count_moments(config, np.zeros(1), np.array([number])) for number in numbers]
+        moments = np.array([counted for _, counted in moved])
+        apart = ((moments[:, None] - moments[None]) ** 2).sum(axis=-1)
+        assert apart.max() == sensitivity.error_and_moments_squared(0, moment) == 4 * moment**2
+        errors = np.array([count for count, _ in moved])
+        assert 0 <= errors.min() <= errors.max() <= 5
+
+
+@pytest.mark.parametrize("classes", [0, 2, 3])
+def test_a_replaced_row_moves_the_measured_numbers_by_what_is_charged(classes):
+    config = measured_error.config(0.3, classes)
+    if classes:
+        labels, predicted = np.arange(-1, classes), np.arange(classes)
+        count = measured_error._count_classes
+    else:
+        labels = np.array([-1e30, -1.0, -0.3, 0.0, 1.0, 7.0, np.nan, np.inf])
+        predicted = np.array([-3.0, -1.0, 0.2, 1.0])
+        count = measured_error._count_moments
+    rows = [
+        np.concatenate([[error], rest.ravel()])
+        for label in labels
+        for guess in predicted
+        for error, rest in [count(config, np.array([guess]), np.array([label]))]
+    ]
+    squared = max(int(((first - second) ** 2).sum()) for first in rows for second in rows)
+    stated = measured_error.level(config)
+    assert 0.98 * stated**2 < squared / measured_error.SIGMA**2 <= Fraction(stated) ** 2
+    assert 0.999 * 0.3 < stated <= 0.3
+
+
+COLUMNS = {"a": (0, 1), "b": space.real(1, 100, log=True), "c": ["x", "y"], "d": space.integer(0, 9)}
+
+
+def frame(rows=600, seed=0):
+    rng = np.random.default_rng(seed)
+    return pandas.DataFrame(
+        {
+            "a": rng.uniform(size=rows),
+            "b": np.exp(rng.uniform(0, math.log(100), rows)),
+            "c": rng.choice(["x", "y"], rows),
+            "d": rng.integers(0, 10, rows),
+        }
+    )
+
+
+def features_of(table, columns=COLUMNS):
+    encoding = _columns.make_encoding(columns, list(table.columns), list(table.dtypes))
+    return encoding, _columns.encode(encoding, [np.asarray(table[name], dtype=object) for name in table])
+
+
+@pytest.mark.parametrize("columns", [COLUMNS, {**COLUMNS, "b": None, "d": None}, {**dict.fromkeys("abd"), "c": ["x", "z"]}])
+def test_no_row_of_features_is_longer_than_one(columns):
+    odd = [0.0, 1.0, -1e30, 1e30, np.nan, np.inf, None, "x", "7", 0.31, 4.5, 1e-300, 2**80]
+    table = frame()
+    for name in table:
+        column = table[name].astype(object)
+        column[: len(odd)] = odd
+        column[50:250] = [odd[number] for number in np.random.default_rng(1).integers(0, len(odd), 200)]
+        table[name] = column
+    encoding, encoded = features_of(table, columns)
+    lengths = np.linalg.norm(_columns.unit_features(encoding, encoded).astype(float), axis=1)
+    assert lengths.max() <= 1 + 1e-6
+    assert lengths.min() > 0.3
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_the_layer_of_the_model_predicts_what_was_trained(many, monkeypatch):
+    if many:
+        monkeypatch.setattr(_columns, "MOST", 50)  # so that features are combined
+        _columns._combinations.cache_clear()
+    encoding, encoded = features_of(frame(20))
+    unit = _columns.unit_features(encoding, encoded)
+    assert unit.shape[1] == (50 if many else encoding.width + 1)
+    weights = RNG.normal(size=(unit.shape[1], 2)).astype(np.float32)
+    layer, bias = _columns.layer_of_weights(encoding, weights)
+    np.testing.assert_allclose(encoded @ layer + bias, unit @ weights, atol=1e-4)
+    assert len(_columns.feature_names(encoding)) == encoding.width
+    _columns._combinations.cache_clear()
+
+
+def test_many_columns_have_fewer_knots():
+    wide = pandas.DataFrame(np.zeros((2, 900)))
+    assert features_of(wide, space.real(0, 1))[0].knots == 2
+    assert features_of(wide.iloc[:, :100], space.real(0, 1))[0].knots == 11
+
+
+# -- The measured error -----------------------------------------------------------------------------------------------
+
+
+def measured(key, config, predicted, labels):
+    return measured_error.measure(key, config, predicted, labels)
+
+
+def test_the_error_has_no_bias_and_the_stated_deviation():
+    labels, predicted = RNG.integers(-1, 3, 500), RNG.integers(0, 3, 500)
+    config = measured_error.config(0.2, 3)
+    drawn = [measured(key, config, predicted, labels) for key in jax.random.split(jax.random.key(1), 300)]
+    errors = np.array([each.error for each in drawn])
+    deviation = drawn[0].deviation
+    assert abs(errors.mean() - np.mean(predicted != labels)) < 4 * deviation / math.sqrt(len(drawn))
+    assert errors.std() == pytest.approx(deviation, rel=0.17)  # four deviations of a sample's deviation
+    assert errors.min() < np.mean(predicted != labels) - 2 * deviation  # nothing is cut
+    table = np.mean([each.table for each in drawn], axis=0)
+    expected = np.array(
+        [[np.sum((labels == row) & (predicted == column)) for column in range(3)] for row in (0, 1, 2, -1)]
+    )
+    np.testing.assert_allclose(table, expected, atol=4.5 * drawn[0].table_deviation / math.sqrt(len(drawn)))
+    cells = np.array([each.table.ravel() for each in drawn])
+    assert cells.std() == pytest.approx(np.hypot(drawn[0].table_deviation, expected.std()), rel=0.1)
+
+
+def test_the_errors_of_a_regression_are_those_of_numpy():
+    labels = np.append(RNG.uniform(-1, 1, 400), np.nan)
+    predicted = np.append(RNG.uniform(-1.5, 1.5, 400), 0.3)
+    config = measured_error.config(1e6, 0)  # so much that the noise is nothing
+    found = measured(jax.random.key(0), config, predicted, labels)
+    squares = np.square((np.clip(predicted, -1, 1) - labels) / 2)
+    assert found.error == pytest.approx((np.nansum(squares) + 0.25) / 401, abs=1e-3)
+    assert found.constant_error == pytest.approx(np.nanvar(labels) / 4, rel=0.01)
+    assert found.table is None
+
+
+@pytest.mark.parametrize("share", [0.02, 0.3])
+def test_the_interval_holds_the_error_on_new_rows(share):
+    config = measured_error.config(0.3, 2)
+    held = 0
+    for number, key in enumerate(jax.random.split(jax.random.key(2), 400)):
+        wrong = np.random.default_rng(number).random(300) < share
+        found = measured(key, config, wrong.astype(int), np.zeros(300, int))
+        low, high = measured_error.interval(found.error, found.deviation, found.rows)
+        assert 0 <= low <= high <= 1
+        held += low <= share <= high
+    assert held / 400 > 0.95 - 4 * math.sqrt(0.05 * 0.95 / 400)
+    assert measured_error.interval(math.inf, 0.1, 5) == (0.0, 1.0)
+
+
+# -- The guarantee ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("classes", [0, 2, 5])
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 1e-4), (1.0, 1e-5), (8.0, 1e-5)])
+def test_the_budget_is_spent_and_covers_both_parts(classes, epsilon, delta):
+    """Also a large epsilon: exact noise takes next to nothing of delta."""
+    plan, stated = private_steps.make_plan(4000, 1000, 250, classes, epsilon, delta)
+    assert stated.protects == guarantees.ALL_ROWS
+    assert 0.97 * epsilon < stated.epsilon(delta) <= epsilon
+    for part in (
+        private_linear.algorithm.privacy(plan.linear),
+        measured_error.privacy(plan.error, fitting.VALIDATION),
+    ):
+        assert part.epsilon(delta) <= epsilon
+    assert (1 + math.exp(epsilon)) * stated.total_variation < 0.01 * delta
+
+
+def test_more_rows_take_more_steps_and_too_few_are_refused():
+    assert [private_steps.make_plan(rows, rows // 4, 20, 2, 1.0, 1e-6)[0].linear.steps for rows in (1000, 50_000)] == [
+        9,
+        17,
+    ]
+    with pytest.raises(ValueError, match=r"epsilon must be at least .* for 1400 features and 1 outputs"):
+        private_steps.make_plan(1000, 250, 1400, 2, 0.05, 1e-5)
+
+
+def test_no_row_trains_and_measures():
+    held, kept = fitting.held_out_rows(1003)
+    assert sorted([*held, *kept]) == list(range(1003))
+    assert len(held) == 201
+
+
+def test_all_is_compiled_before_the_charge(tmp_path, monkeypatch):
+    path, said = tmp_path / "ledger.jsonl", []
+    ledger.create(path, notion="dp", level=20.0, delta=1e-2, total_variation=1e-3, protects=guarantees.ALL_ROWS)
+    compiling, charging = private_steps._compile, private_steps.selection.charge_selection
+    monkeypatch.setattr(private_steps, "_compile", lambda *given: said.append("compile") or compiling(*given))
+    monkeypatch.setattr(
+        private_steps.selection, "charge_selection", lambda *given: said.append("charge") or charging(*given)
+    )
+    model = PrivateClassifier(COLUMNS, classes=("x", "y"), ledger=Recording(path, "one"), **BUDGET)
+    model.fit(frame(), frame()["c"])
+    assert said == ["compile", "charge"]
+    assert len(ledger.account(path).spends) == 1
+    with pytest.raises(ledger.LedgerError, match=r"charged before|used before"):
+        model.fit(frame(), frame()["c"])
+
+
+# -- The estimators ---------------------------------------------------------------------------------------------------
+
+
+def classifier(columns=COLUMNS, **options):
+    return PrivateClassifier(columns, **{"classes": ("no", "yes"), "run": RUN, **BUDGET} | options)
+
+
+def test_columns_of_a_frame_come_in_any_order():
+    table = frame()
+    labels = np.where(table["a"] > 0.5, "yes", "no")
+    model = classifier().fit(table, labels)
+    np.testing.assert_array_equal(model.predict(table[list("dcba")]), model.predict(table))
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.predict(table[list("abc")])
+    scores = model.decision_function(table)
+    np.testing.assert_array_equal(model.predict(table), np.where(scores > 0, "yes", "no"))
+    named = dict(zip(model.get_feature_names_out(), model.coef_[0], strict=True))
+    assert {"a spline 0", "b missing", "c=x", "c other", "sin wave 63"} < set(named)
+    np.testing.assert_allclose(features_of(table)[1] @ model.coef_[0] + model.intercept_, scores, atol=1e-4)
+
+
+def test_a_rare_class_is_found_by_weights():
+    rng = np.random.default_rng(3)
+    table = pandas.DataFrame({"a": rng.uniform(size=8000)})
+    rare = rng.uniform(size=8000) < 0.12 * table["a"] ** 2  # never more likely than not
+    labels = np.where(rare, "yes", "no")
+    columns, shares = {"a": (0, 1)}, (0.96, 0.04)
+    plain = classifier(columns).fit(table, labels)
+    assert (plain.predict(table) == "no").all()
+    for weights in ("balanced", {"yes": 24, "no": 1}, [1, 24]):
+        model = classifier(columns, class_weight=weights, class_shares=shares).fit(table, labels)
+        found = model.predict(table) == "yes"
+        assert np.mean(found[rare]) > 0.6
+        assert np.mean(found[~rare]) < 0.5
+        assert model.recall_[1] == pytest.approx(np.mean(found[rare]), abs=0.3)
+        assert "class_weight" in str(model.report_.details)
+    assert model.precision_.shape == (2,)
+
+
+def test_a_weight_of_zero_trains_nothing_and_a_large_one_counts_as_the_largest():
+    table = frame(2000)
+    labels = np.where(table["a"] > 0.5, 1, 0)
+    options = {"classes": (0, 1), "largest_weight": 2.0, "columns": COLUMNS}
+    heavy = classifier(**options).fit(table, labels, sample_weight=np.full(2000, 2.0))
+    plain = classifier(**options).fit(table, labels)
+    beyond = classifier(**options).fit(table, labels, sample_weight=np.full(2000, 1e30))
+    np.testing.assert_allclose(heavy.coef_, plain.coef_, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(heavy.coef_, beyond.coef_)
+    wrong = np.arange(2000) % 4 == 0
+    spoiled = np.where(wrong, 1 - labels, labels)
+    masked = classifier(**options).fit(table, spoiled, sample_weight=np.where(wrong, 0.0, 2.0))
+    assert masked.score(table, labels) > 0.9
+    with pytest.raises(ValueError, match="largest_weight must be given with sample_weight"):
+        classifier(classes=(0, 1)).fit(table, labels, sample_weight=np.ones(2000))
+    with pytest.raises(ValueError, match="sample_weight must have shape"):
+        classifier(**options).fit(table, labels, sample_weight=np.ones(3))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"class_weight": "balanced"}, "'balanced' with class_shares"),
+        ({"class_weight": {"yes": 2}}, "class_weight must have a number for each"),
+        ({"class_weight": (0, 0)}, "not all 0"),
+        ({"class_weight": (1, 2, 3)}, "class_weight must"),
+        ({"cap": 3}, "cap must be given with settings alone"),
+        ({"class_weight": (1, 2), "settings": [{"hidden": ()}]}, "weights must be given without settings"),
+        ({"largest_weight": -1.0}, "largest_weight must be positive"),
+    ],
+)
+def test_mistakes_are_named(options, said):
+    weights = np.ones(600) if "largest_weight" in options else None
+    with pytest.raises((ValueError, TypeError), match=said):
+        classifier(**options).fit(frame(), ["no"] * 600, sample_weight=weights)
+
+
+def test_a_good_and_a_bad_regression_publish_different_errors():
+    """Prices in dollars and a range in thousands: the error of a constant is nothing, as is that of the model."""
+    table = frame(4000)
+    targets = 10 * table["a"] + RNG.normal(size=4000)
+    budget = {"epsilon": 8.0, "delta": 1e-5, "run": RUN}
+    good = PrivateRegressor(COLUMNS, target_range=(-3, 13), **budget).fit(table, targets)
+    bad = PrivateRegressor(COLUMNS, target_range=(-3000, 13_000), **budget).fit(table, targets)
+    assert 1 - good.error_ / good.constant_error_ == pytest.approx(good.score(table, targets), abs=0.15)
+    assert not any(note.id == "error-like-constant" for note in good.notes_)
+    assert any(note.id == "error-like-constant" for note in bad.notes_)

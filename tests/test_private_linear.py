@@ -242,3 +242,43 @@ def test_a_table_gives_the_release_of_arrays():
 def test_mistakes_are_named(changed, said):
     with pytest.raises(ValueError, match=said):
         config(**changed)
+
+
+def test_two_people_of_several_rows_are_no_farther_apart_than_what_is_charged():
+    """All rows of a person replaced, of any values; the matrix and a step together, as in the proof."""
+    steps, count = 8, 3
+    chosen = config(people=True, steps=steps)
+    state = private_linear.algorithm.init(jax.random.key(0), chosen)
+    rng = np.random.default_rng(4)
+    people = extreme_rows(300 * count, 6).reshape(300, count, FEATURES + 1)
+    people[::4, 1:] = people[::4, :1]  # all rows alike: the longest sums
+    counts = np.full((300, count, 1), float(count))
+    given = jnp.asarray(np.concatenate([people, counts], axis=2).swapaxes(1, 2))
+
+    @jax.jit
+    def of_person(rows, weights, first):
+        query = private_linear.algorithm.ask(jax.random.key(0), chosen, state)
+        query = query._replace(work=query.work._replace(first=first, weights=weights, clip_norm=chosen.clip_norms[-1]))
+        return private_linear.algorithm.contribute(chosen, query, (), rows[None])[0].whole
+
+    weights = jnp.asarray(rng.normal(size=(FEATURES, 1)))
+    gram, slope = (jax.vmap(of_person, (0, None, None))(given, weights, jnp.asarray(first)) for first in (True, False))
+    diagonal, upper, steep = (whole(part).astype(float) for part in (gram.diagonal, gram.upper, slope.slope[..., 0]))
+    worst = 0.0
+    for one in range(len(people)):
+        of_gram = ((diagonal - diagonal[one]) ** 2).sum(axis=1) + 2 * ((upper - upper[one]) ** 2).sum(axis=1)
+        of_step = ((steep - steep[one]) ** 2).sum(axis=1)
+        worst = max(worst, np.max(of_gram + steps * of_step))
+    stated = private_linear.level(int(chosen.radius), int(chosen.residual_radius), steps)
+    assert 0.5 * stated < math.sqrt(worst) / private_linear.SIGMA <= stated
+    assert "people" in private_linear.algorithm.privacy(chosen).protects
+
+
+def test_a_person_of_equal_rows_counts_as_one_row():
+    data = rows(2000)
+    alone = run(data, config(math.inf, users=2000)).release.weights
+    tripled = np.repeat(np.column_stack([data, np.full(2000, 3.0)]), 3, axis=0)
+    together = run(tripled, config(math.inf, users=6000, people=True)).release.weights
+    np.testing.assert_allclose(together, alone, atol=0.02)
+    odd = np.column_stack([data, np.random.default_rng(0).choice([np.nan, -5.0, 0.0, np.inf, 1e30], 2000)])
+    assert np.all(np.isfinite(run(odd, config(math.inf, users=2000, people=True)).release.weights))

@@ -9,7 +9,7 @@ import pandas
 import pytest
 
 from jaxdpbo import Execution, Recording, ledger, private_linear, sensitivity, space
-from jaxdpbo.guarantee import guarantees
+from jaxdpbo.guarantee import assumptions, guarantees
 from jaxdpbo.integrations.sklearn import PrivateClassifier, PrivateRegressor
 from jaxdpbo.integrations.sklearn import columns as _columns
 from jaxdpbo.tuning import fitting, measured_error, private_steps
@@ -17,6 +17,7 @@ from jaxdpbo.tuning import fitting, measured_error, private_steps
 RNG = np.random.default_rng(0)
 RUN = Execution(key=jax.random.key(0), insecure_key=True)
 BUDGET = {"epsilon": 2.0, "delta": 1e-5}
+ONE = np.ones(1, np.int64)
 
 # -- What a row can move ----------------------------------------------------------------------------------------------
 
@@ -26,7 +27,7 @@ def test_two_moments_are_no_farther_apart_than_what_is_charged():
     for moment in (1, 2, 3, 7, 30, 101):
         numbers = np.linspace(-1, 1, 401)
         config = measured_error.Config(5, moment, 0)
-        moved = [measured_error._count_moments(config, np.zeros(1), np.array([number])) for number in numbers]
+        moved = [measured_error._count_moments(config, np.zeros(1), np.array([number]), ONE) for number in numbers]
         moments = np.array([counted for _, counted in moved])
         apart = ((moments[:, None] - moments[None]) ** 2).sum(axis=-1)
         assert apart.max() == sensitivity.error_and_moments_squared(0, moment) == 4 * moment**2
@@ -48,7 +49,7 @@ def test_a_replaced_row_moves_the_measured_numbers_by_what_is_charged(classes):
         np.concatenate([[error], rest.ravel()])
         for label in labels
         for guess in predicted
-        for error, rest in [count(config, np.array([guess]), np.array([label]))]
+        for error, rest in [count(config, np.array([guess]), np.array([label]), ONE)]
     ]
     squared = max(int(((first - second) ** 2).sum()) for first in rows for second in rows)
     stated = measured_error.level(config)
@@ -76,7 +77,9 @@ def features_of(table, columns=COLUMNS):
     return encoding, _columns.encode(encoding, [np.asarray(table[name], dtype=object) for name in table])
 
 
-@pytest.mark.parametrize("columns", [COLUMNS, {**COLUMNS, "b": None, "d": None}, {**dict.fromkeys("abd"), "c": ["x", "z"]}])
+@pytest.mark.parametrize(
+    "columns", [COLUMNS, {**COLUMNS, "b": None, "d": None}, {**dict.fromkeys("abd"), "c": ["x", "z"]}]
+)
 def test_no_row_of_features_is_longer_than_one(columns):
     odd = [0.0, 1.0, -1e30, 1e30, np.nan, np.inf, None, "x", "7", 0.31, 4.5, 1e-300, 2**80]
     table = frame()
@@ -112,11 +115,47 @@ def test_many_columns_have_fewer_knots():
     assert features_of(wide.iloc[:, :100], space.real(0, 1))[0].knots == 11
 
 
+def test_people_count_once_and_are_on_one_side():
+    owners = np.repeat(np.arange(150), 4)
+    held, kept, counts = private_steps._split(600, owners)
+    assert not set(owners[held]) & set(owners[kept])
+    assert (len(set(owners[held])), set(counts)) == (30, {4})
+    labels, predicted = RNG.integers(0, 2, len(held)), RNG.integers(0, 2, len(held))
+    config = measured_error.config(1e6, 2)
+    found = measured(jax.random.key(0), config, predicted, labels, counts[held])
+    assert found.rows == 30
+    assert found.error == pytest.approx(np.mean(labels != predicted), abs=1e-3)
+    table = frame().assign(who=[f"p{number}" for number in owners])
+    model = classifier(person="who", classes=("x", "y"), run=RUN).fit(table, table["c"])
+    assert model.guarantee_.protects.startswith(f"{guarantees.ALL_PEOPLE}; NOT ")
+    assert assumptions.ROW_OWNERS in model.guarantee_.assumptions
+    assert assumptions.ONE_ROW not in model.guarantee_.assumptions
+    assert model.public_["users"] == 150
+    assert model.score(table, table["c"]) > 0.8
+    with pytest.raises(ValueError, match="person must be a column of X"):
+        classifier(person="whom", classes=("x", "y")).fit(table, table["c"])
+
+
+@pytest.mark.parametrize("classes", [0, 2])
+def test_two_people_move_the_measured_numbers_by_what_is_charged(classes):
+    config = measured_error.config(0.3, classes)
+    count = measured_error._count_classes if classes else measured_error._count_moments
+    rng, rows = np.random.default_rng(5), []
+    for _ in range(400):
+        predicted = rng.integers(0, classes, 3) if classes else rng.choice([-1.0, 0.0, 1.0], 3)
+        labels = rng.integers(-1, classes, 3) if classes else rng.choice([-1.0, 1.0, 0.3, np.nan], 3)
+        error, rest = count(config, predicted, labels, np.full(3, 3))
+        rows.append([error, *rest.ravel()])
+    found = np.array(rows)
+    squared = max(int(((found - one) ** 2).sum(axis=1).max()) for one in found)
+    assert 0.5 < squared / measured_error.SIGMA**2 / measured_error.level(config) ** 2 <= 1
+
+
 # -- The measured error -----------------------------------------------------------------------------------------------
 
 
-def measured(key, config, predicted, labels):
-    return measured_error.measure(key, config, predicted, labels)
+def measured(*given):
+    return measured_error.measure(*given)
 
 
 def test_the_error_has_no_bias_and_the_stated_deviation():
@@ -277,7 +316,7 @@ def test_a_weight_of_zero_trains_nothing_and_a_large_one_counts_as_the_largest()
         ({"class_weight": (0, 0)}, "not all 0"),
         ({"class_weight": (1, 2, 3)}, "class_weight must"),
         ({"cap": 3}, "cap must be given with settings alone"),
-        ({"class_weight": (1, 2), "settings": [{"hidden": ()}]}, "weights must be given without settings"),
+        ({"class_weight": (1, 2), "settings": [{"hidden": ()}]}, "weights and person must be given without settings"),
         ({"largest_weight": -1.0}, "largest_weight must be positive"),
     ],
 )

@@ -6,6 +6,7 @@ import numpy as np
 
 from benchmarks.tables.markdown import load_result, table
 
+WORST = -9.999  # of an R2 that is printed
 QUANTILE = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 10: 2.26, 20: 2.09}  # of Student's t, by the number of seeds
 
 
@@ -29,7 +30,7 @@ def tables() -> str:
     rows = []
     for name, found in result["tables"].items():
         kind = f"{found['classes']} classes" if found["classes"] else "R2"
-        means = [f"{np.mean(found['scores'][model]):.3f}" for model in names]
+        means = [f"{max(np.mean(found['scores'][model]), WORST):.3f}" for model in names]
         rows.append((name, f"{found['rows']:,}", kind, *means))
     return table(("table", "rows", "score", *names), rows)
 

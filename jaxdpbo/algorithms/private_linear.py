@@ -17,8 +17,8 @@ the clip norm of residuals in step ``t``.
 ====================  ==========================  =======================  =====================  =========
 
 The objective returns each user's features and target: ``(point, data) -> (d + 1, n)``, the target last, NaN or a class
-outside of the list for none, and with ``weight`` each user's weight in [0, 1] after it: ``(d + 2, n)``. It ignores the
-point.
+outside of the list for none; with ``weight`` then each user's weight in [0, 1]; and with ``people`` last the number of
+rows of the person of this row. It ignores the point.
 """
 
 import bisect
@@ -53,6 +53,7 @@ STEPS = 8
 LEAST_CLIP_NORM = 0.25  # of residuals of numbers, which begin at 1, the half width of the range, and halve
 PART = "the Gram matrix and the steps"  # of a guarantee
 PROTECTED = "the users with features and targets; NOT users with several rows"  # here they are what is trained on
+PEOPLE = "the people with features and targets; NOT the number of rows of a person"
 GRAM_SHARE = 0.3  # of the squares of both levels
 FLOOR = 0.8  # of the ridge: least eigenvalue that a step divides by; noise of the Gram matrix makes smaller ones
 SIGMA, BITS = 2**24, 64  # of the noise: a diagonal entry of the Gram matrix, and an entry of a step
@@ -67,7 +68,7 @@ class Config:
 
     Traced: ``mu ()``; ``radius ()`` and ``residual_radius ()``, of one user's integers; ``clip_norms (T,)``; ``weight
     ()``, expected in the mean. Static: ``users``, ``features``, ``outputs``, ``link``, and whether users are
-    ``weighted`` and the run is ``private``.
+    ``weighted`` or rows of ``people``, and the run is ``private``.
     """
 
     mu: jax.Array
@@ -80,12 +81,18 @@ class Config:
     outputs: int = field(metadata={"static": True})
     link: str = field(metadata={"static": True})
     weighted: bool = field(metadata={"static": True})
+    people: bool = field(metadata={"static": True})
     private: bool = field(metadata={"static": True})
 
     @property
     def steps(self) -> int:
         """Number of steps of a run: the Gram matrix, and ``T``."""
         return 1 + self.clip_norms.shape[-1]
+
+    @property
+    def values(self) -> int:
+        """Numbers of a user: features, target, and what else the objective returns."""
+        return self.features + 1 + self.weighted + self.people
 
     @property
     def batch(self) -> int:
@@ -113,6 +120,7 @@ def config(
     steps: int = STEPS,
     clip_norms: Sequence[float] | None = None,
     weight: float | None = None,
+    people: bool = False,
 ) -> Config:
     """Check a configuration.
 
@@ -127,6 +135,8 @@ def config(
         for "identity", where a residual is at most the half width of the range of targets, and 1 for classes.
       weight: the mean weight of the users as far as the public knows, in (0, 1]: the steps become longer by as much.
         None if users have no weights.
+      people: users are rows of people, whose numbers of rows are public: a person with ``c`` rows counts as one user,
+        each row ``1 / c``.
 
     Raises:
       ValueError: a number out of range.
@@ -170,6 +180,7 @@ def config(
         outputs=outputs,
         link=link,
         weighted=weight is not None,
+        people=checks.flag("people", people),
         private=not math.isinf(mu),
     )
 
@@ -305,25 +316,27 @@ def contribute(
     a target not finite, or of no class           the user counts in the Gram matrix alone
     a residual of a norm above ``c_t``            is shortened to ``c_t``
     a weight not finite, or outside of [0, 1]     0, or the nearest end
+    a number of rows not finite, or below 1       1
     ============================================  ==============================================
 
     Args:
       config: see ``config``.
       query: from ``ask``.
       memory: ``()``.
-      values: ``(1, d + 1, s)``, features and target; ``(1, d + 2, s)`` with weights.
+      values: ``(1, config.values, s)``, what the objective returns.
       present: ``(s,)``, False at padding columns, which belong to no user.
 
     Raises:
       ValueError: ``values`` is of another shape, at trace time.
     """
-    types.check_values(values, 1, config.features + 1 + config.weighted, present=present)
+    types.check_values(values, 1, config.values, present=present)
     rows, target = values[0].astype(config.clip_norms.dtype), values[0, config.features].astype(config.clip_norms.dtype)
     features = rows[: config.features]
     features = jnp.where(jnp.all(jnp.isfinite(features), axis=0)[None], features, 0)
     features = features if present is None else jnp.where(present[None], features, 0)
     features, _, _ = clipping.clip_by_l2_norm(features, jnp.ones((), features.dtype))
-    whole = clipping.quantise(features, jnp.ones((), features.dtype), config.radius)
+    radius, residual_radius = _radii_of_rows(config, rows[-1])
+    whole = clipping.quantise(features, jnp.ones((), features.dtype), radius)
 
     def gram() -> tuple[wide_integers.Wide, wide_integers.Wide]:
         matrix = integer_products.sum_products(whole, whole)
@@ -333,9 +346,10 @@ def contribute(
     def slope() -> wide_integers.Wide:
         residuals = _residuals(config, query.work.weights.T @ features, target)
         if config.weighted:  # before the clip: a weight lengthens no residual beyond what is charged
-            residuals = residuals * jnp.clip(jnp.where(jnp.isfinite(rows[-1]), rows[-1], 0), 0, 1)[None]
+            weight = rows[config.features + 1]
+            residuals = residuals * jnp.clip(jnp.where(jnp.isfinite(weight), weight, 0), 0, 1)[None]
         clipped, _, _ = clipping.clip_by_l2_norm(residuals, query.work.clip_norm)
-        counts = clipping.quantise(clipped, query.work.clip_norm, config.residual_radius)
+        counts = clipping.quantise(clipped, query.work.clip_norm, residual_radius)
         return integer_products.sum_products(whole, counts)
 
     first = query.work.first
@@ -427,7 +441,8 @@ def release(key: jax.Array, config: Config, state: State) -> Release:
 def privacy(config: Config) -> guarantees.Guarantee:
     """``mu``-GDP for replace-one on the users, of the Gram matrix and all steps together; none at ``mu = inf``.
 
-    The users are the rows that the model is trained on; a user with several rows is not protected.
+    The users are the rows that the model is trained on; a user with several rows is not protected, but with ``people``,
+    which assumes that the owners of rows are public.
 
     Raises:
       ValueError: a stacked config; pass a single config.
@@ -435,12 +450,13 @@ def privacy(config: Config) -> guarantees.Guarantee:
     if config.mu.ndim:
         raise ValueError(f"privacy takes one config, got mu of shape {config.mu.shape}")
     if not config.private:
-        return guarantees.no_guarantee(PROTECTED, "mu is infinite: no noise was added")
+        return guarantees.no_guarantee(PEOPLE if config.people else PROTECTED, "mu is infinite: no noise was added")
     count = config.clip_norms.shape[-1]
+    owners = (assumptions.ROW_OWNERS,) * config.people
     return composed_guarantee.guarantee_from_stages(
         [(PART, "gaussian", level(int(config.radius), int(config.residual_radius), count))],
-        PROTECTED,
-        assumptions=(assumptions.RANDOM_BITS, assumptions.PUBLIC_CONFIG, assumptions.SEPARABLE_LOSSES),
+        PEOPLE if config.people else PROTECTED,
+        assumptions=(assumptions.RANDOM_BITS, assumptions.PUBLIC_CONFIG, assumptions.SEPARABLE_LOSSES, *owners),
         total_variation=total_variation(config.features, config.outputs, count),
     )
 
@@ -449,6 +465,25 @@ def total_variation(features: int, outputs: int, steps: int) -> float:
     """Bound the total variation between all noise of a run and ideal noise."""
     width, upper = (tables.gaussian_total_variation(sigma, BITS) for sigma in (SIGMA, UPPER_SIGMA))
     return features * (1 + outputs * steps) * width + features * (features - 1) // 2 * upper
+
+
+def _radii_of_rows(config: Config, counts: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The radii of a row's integers, over the root of the number of rows of its person: a person's rows add up to one.
+
+    The squares are compared as integers: a root that was rounded up would let a person move more than is charged.
+    """
+    if not config.people:
+        return config.radius, config.residual_radius
+    most = integer_products.MOST**2  # with more rows than this a row counts nothing
+    whole = jnp.clip(jnp.where(jnp.isfinite(counts), counts, 1), 1, most).astype(jnp.int32)
+
+    def shorten(radius: jax.Array, dimension: int) -> jax.Array:
+        share = radius**2 // whole
+        root = jnp.floor(jnp.sqrt(share.astype(counts.dtype))).astype(jnp.int32)
+        root = jnp.where(root**2 > share, root - 1, root)
+        return jnp.where(root**2 >= dimension, root, 0)  # rounding would hide the direction of a shorter row
+
+    return shorten(config.radius, config.features), shorten(config.residual_radius, config.outputs)
 
 
 def _residuals(config: Config, scores: jax.Array, targets: jax.Array) -> jax.Array:

@@ -20,6 +20,7 @@ DELTA = 1e-5  # the default delta of a summary
 
 USERS = ledger_file.USERS  # one wording, so that a ledger adds up all spends on the same users
 ALL_ROWS = "all rows, training and validation"
+ALL_PEOPLE = "all people of the rows, training and validation"
 
 
 @dataclass(frozen=True)

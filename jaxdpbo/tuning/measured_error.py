@@ -54,7 +54,7 @@ class Measured(NamedTuple):
       table: ``(k + 1, k)``, numbers of rows by class and predicted class, the last row of labels that are not listed;
         None for a regression.
       table_deviation: the standard deviation of the noise of a cell; 0 for a regression.
-      rows: the number of rows held out.
+      rows: the number of users held out.
     """
 
     error: float
@@ -109,7 +109,9 @@ def _shape(classes: int) -> tuple[int, ...]:
     return (classes + 1, classes) if classes else (2,)
 
 
-def measure(key: jax.Array, config: Config, predicted: np.ndarray, labels: np.ndarray) -> Measured:
+def measure(
+    key: jax.Array, config: Config, predicted: np.ndarray, labels: np.ndarray, counts: np.ndarray | None = None
+) -> Measured:
     """Compare predictions with the labels of rows that trained nothing.
 
     Formal guarantee: that of ``privacy``, for a model that does not depend on these rows.
@@ -119,10 +121,13 @@ def measure(key: jax.Array, config: Config, predicted: np.ndarray, labels: np.nd
       config: see ``config``.
       predicted: ``(n,)``, class numbers; or targets in [-1, 1].
       labels: ``(n,)``, class numbers with -1 for a label that is not listed; or targets in [-1, 1], NaN for none.
+      counts: ``(n,)``, how many of these rows the person of each row has, public; each row then counts as so small a
+        part of one person. None if each row is a user.
     """
-    count, rest = (_count_classes if config.classes else _count_moments)(config, predicted, labels)
+    counts = np.ones(len(labels), np.int64) if counts is None else counts
+    count, rest = (_count_classes if config.classes else _count_moments)(config, predicted, labels, counts)
     noise = np.asarray(mechanisms.rounded_gaussian(key, (1 + rest.size,), SIGMA, BITS)).astype(np.int64)
-    users = len(labels)
+    users = round(float(np.sum(1 / counts)))
     error = float((count + noise[0]) / config.error_radius) / users
     numbers = (rest + noise[1:].reshape(rest.shape)) / config.other_radius
     deviation = config.deviation / users
@@ -155,16 +160,21 @@ def interval(error: float, deviation: float, rows: int) -> tuple[float, float]:
     return min(max(low, 0.0), 1.0), min(max(high, 0.0), 1.0)
 
 
-def _count_classes(config: Config, predicted: np.ndarray, labels: np.ndarray) -> tuple[int, np.ndarray]:
+def _count_classes(
+    config: Config, predicted: np.ndarray, labels: np.ndarray, counts: np.ndarray
+) -> tuple[int, np.ndarray]:
     cells = np.zeros(_shape(config.classes), np.int64)
-    np.add.at(cells, (np.where(labels < 0, config.classes, labels), predicted), config.other_radius)
-    return int(np.sum(predicted != labels)) * config.error_radius, cells
+    np.add.at(cells, (np.where(labels < 0, config.classes, labels), predicted), config.other_radius // counts)
+    return int(np.sum(np.where(predicted != labels, config.error_radius // counts, 0))), cells
 
 
-def _count_moments(config: Config, predicted: np.ndarray, labels: np.ndarray) -> tuple[int, np.ndarray]:
+def _count_moments(
+    config: Config, predicted: np.ndarray, labels: np.ndarray, counts: np.ndarray
+) -> tuple[int, np.ndarray]:
     known = np.isfinite(labels)
     targets = np.where(known, np.clip(labels, -1.0, 1.0), 0.0).astype(np.float64)
     errors = np.where(known, np.square((np.clip(predicted, -1.0, 1.0) - targets) / 2), MIDDLE_ERROR)
-    whole = np.clip(np.rint(errors * config.error_radius), 0, config.error_radius).astype(np.int64)
-    moments = np.trunc(np.stack([targets, np.square(targets)]) * config.other_radius).astype(np.int64)
+    most = config.error_radius // counts
+    whole = np.clip(np.rint(errors * most), 0, most).astype(np.int64)
+    moments = np.trunc(np.stack([targets, np.square(targets)]) * (config.other_radius // counts)).astype(np.int64)
     return int(whole.sum()), moments.sum(axis=1)

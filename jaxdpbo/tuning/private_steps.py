@@ -46,6 +46,7 @@ def train_by_steps(
     *,
     weights: np.ndarray | None = None,
     mean_weight: float = 1.0,
+    owners: np.ndarray | None = None,
     epsilon: float,
     delta: float,
     ledger: recording.Recording | None,
@@ -60,6 +61,7 @@ def train_by_steps(
       classes: the number of classes; 0 for a regression.
       weights: ``(n,)``, of each row, in [0, 1]; None for equal weights.
       mean_weight: what ``weights`` are in the mean, as far as the public knows.
+      owners: ``(n,)``, the person of each row, whole numbers from 0, public; None if each row is a user.
       epsilon: of the replacement of one row.
       delta: with ``epsilon``.
       ledger: charged after all is compiled and before the first row is read; a name used before is refused.
@@ -71,19 +73,23 @@ def train_by_steps(
       ledger.LedgerError: the budget does not suffice, or the name was used before.
     """
     keys.refuse_trace("the key of a fit")
-    held, kept = fitting.held_out_rows(len(labels))
+    held, kept, counts = _split(len(labels), owners)
     weight = None if weights is None else mean_weight
-    plan, guarantee = make_plan(kept.size, held.size, features.shape[1], classes, epsilon, delta, ledger, weight)
+    people = None if counts is None else round(float(np.sum(1 / counts)))
+    plan, guarantee = make_plan(
+        kept.size, held.size, features.shape[1], classes, epsilon, delta, ledger, weight, people
+    )
     secret, guarantee = release_key.for_release(key, guarantee, insecure_key)
     train = _compile(plan.linear, secret)
-    ledgers = None if ledger is None else {_guarantee.ALL_ROWS: ledger}
+    ledgers = None if ledger is None else {guarantee.protects: ledger}
     selection.charge_selection(ledgers, (guarantee,), "a private model by steps", tuple(plan))
     of_training, of_error = jax.random.split(secret)
-    rows = [features, labels[:, None], *([] if weights is None else [weights[:, None]])]
-    data = jnp.asarray(np.concatenate([part[kept] for part in rows], axis=1), plan.linear.clip_norms.dtype)
+    parts = [features, *(part[:, None] for part in (labels, weights, counts) if part is not None)]
+    data = jnp.asarray(np.concatenate([part[kept] for part in parts], axis=1), plan.linear.clip_norms.dtype)
     trained = np.asarray(train(data, plan.linear, of_training))
     predicted = predict(features[held] @ trained, classes)
-    measured = measured_error.measure(of_error, plan.error, predicted, labels[held])
+    held_counts = None if counts is None else counts[held]
+    measured = measured_error.measure(of_error, plan.error, predicted, labels[held], held_counts)
     return StepsResult(trained, measured, plan.linear.steps - 1, guarantee)
 
 
@@ -96,6 +102,7 @@ def make_plan(
     delta: float,
     ledger: recording.Recording | None = None,
     weight: float | None = None,
+    people: int | None = None,
 ) -> tuple[Plan, _guarantee.Guarantee]:
     """Calibrate both parts to the whole budget; reads no row."""
     link, outputs = "identity", 1
@@ -103,14 +110,22 @@ def make_plan(
         link, outputs = ("logistic", 1) if classes == 2 else ("softmax", classes)
     variation = private_linear.total_variation(features, outputs, STEPS[-1])
     variation = max(variation, measured_error.total_variation(classes))
+    users = rows + held_out if people is None else people
     budget = budget_calibration.check_budget(
-        None, epsilon, delta, users=rows + held_out, total_variation=variation, dtype=jnp.result_type(float)
+        None, epsilon, delta, users=users, total_variation=variation, dtype=jnp.result_type(float)
     )
 
     def make(mu: float) -> Plan:
-        steps = STEPS[rows * mu >= ENOUGH]
+        steps = STEPS[(1 - fitting.HELD_OUT) * users * mu >= ENOUGH]
         linear = private_linear.config(
-            users=rows, features=features, mu=mu, link=link, outputs=outputs, steps=steps, weight=weight
+            users=rows,
+            features=features,
+            mu=mu,
+            link=link,
+            outputs=outputs,
+            steps=steps,
+            weight=weight,
+            people=people is not None,
         )
         return Plan(linear, measured_error.config(mu, classes))
 
@@ -119,12 +134,23 @@ def make_plan(
 
 
 def privacy(plan: Plan) -> _guarantee.Guarantee:
-    """The larger of both guarantees: which rows train is public, so a row is in one part, whatever it holds."""
+    """The larger of both guarantees: which rows train is public, so a user is in one part, whatever the rows hold."""
     parts = private_linear.algorithm.privacy(plan.linear), measured_error.privacy(plan.error, fitting.VALIDATION)
     larger = max(parts, key=lambda part: part.level)
     variation = max(part.total_variation for part in parts)
-    stated = replace(larger, protects=_guarantee.ALL_ROWS, total_variation=variation)
-    return stated.without(assumptions.SEPARABLE_LOSSES).assuming(assumptions.OWN_ROWS, assumptions.ONE_ROW)
+    people = plan.linear.people
+    protects = _guarantee.ALL_PEOPLE if people else _guarantee.ALL_ROWS
+    stated = replace(larger, protects=protects, total_variation=variation).without(assumptions.SEPARABLE_LOSSES)
+    return stated.assuming(assumptions.OWN_ROWS, assumptions.ROW_OWNERS if people else assumptions.ONE_ROW)
+
+
+def _split(rows: int, owners: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """The rows to hold out and the others, those of a person on one side, and how many rows each row's person has."""
+    if owners is None:
+        return *fitting.held_out_rows(rows), None
+    rows_of = np.bincount(owners)
+    is_held = np.isin(owners, fitting.held_out_rows(len(rows_of))[0])
+    return np.flatnonzero(is_held), np.flatnonzero(~is_held), rows_of[owners]
 
 
 def predict(scores: np.ndarray, classes: int) -> np.ndarray:
@@ -155,5 +181,5 @@ def _compile(config: private_linear.Config, key: jax.Array) -> Any:
 @lru_cache(maxsize=16)
 def _compiled(static: Any, key: jax.ShapeDtypeStruct, *leaves: jax.ShapeDtypeStruct) -> Any:
     config = jax.tree.unflatten(static, leaves)
-    shape = config.users, config.features + 1 + config.weighted
+    shape = config.users, config.values
     return _train.lower(jax.ShapeDtypeStruct(shape, config.clip_norms.dtype), config, key).compile()

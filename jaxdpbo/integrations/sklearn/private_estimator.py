@@ -18,6 +18,7 @@ from jaxdpbo.ledger import ledger_file
 HASHED = str, bool, int, float, np.ndarray, np.generic, jax.Array
 READ_RAW = "the rows that predict, score or cross_val_score read"
 SEVERAL_ROWS = "users with several rows"
+ROWS_OF_A_PERSON = "the number of rows of a person"
 
 
 class PrivateEstimator:

@@ -21,7 +21,7 @@ from jaxdpbo.guarantee.guarantees import Guarantee
 from jaxdpbo.guarantee.recording import Recording
 from jaxdpbo.integrations.sklearn import argument_errors, layered_training, losses
 from jaxdpbo.integrations.sklearn import columns as _columns
-from jaxdpbo.integrations.sklearn.private_estimator import READ_RAW, SEVERAL_ROWS, PrivateEstimator
+from jaxdpbo.integrations.sklearn.private_estimator import READ_RAW, ROWS_OF_A_PERSON, SEVERAL_ROWS, PrivateEstimator
 from jaxdpbo.integrations.sklearn.type_aliases import Rows, Targets
 from jaxdpbo.space import Categorical, Dimension, Integer, NumberText, Real
 from jaxdpbo.training import models
@@ -44,7 +44,8 @@ class _TrainingRows(NamedTuple):
     """What trains beside the features.
 
     ``labels (n,)``: class numbers with -1 for none, or targets in [-1/2, 1/2] with NaN for none; ``classes``, 0 for a
-    regression; ``weights (n,)`` in [0, 1] or None, and their public mean; what was taken for public about them.
+    regression; ``weights (n,)`` in [0, 1] or None, and their public mean; what was taken for public about them; and the
+    person of each row, or None.
     """
 
     labels: np.ndarray
@@ -52,6 +53,7 @@ class _TrainingRows(NamedTuple):
     weights: np.ndarray | None
     mean_weight: float
     public: dict[str, Any]
+    owners: np.ndarray | None = None
 
 
 class _PrivateModel(PrivateEstimator):
@@ -66,6 +68,7 @@ class _PrivateModel(PrivateEstimator):
     epsilon: Any
     delta: Any
     settings: Any
+    person: Any
     cap: int | None
     ledger: Recording | None
 
@@ -73,13 +76,23 @@ class _PrivateModel(PrivateEstimator):
         """Check all that is public and wrong in a first call at once: a beginner mends it in one go."""
         table = _read_table(X)
         argument_errors.raise_together(
-            lambda: _columns.make_encoding(self.columns, table.names, table.dtypes),
+            lambda: self._make_encoding(table),
             *more,
             lambda: argument_errors.expect_given("epsilon", self.epsilon, "epsilon=1, the budget of the whole fit"),
             lambda: argument_errors.expect_given(
                 "delta", self.delta, "delta=1e-5, far below 1 over the number of rows"
             ),
         )
+
+    def _make_encoding(self, table: _Table) -> _columns.Encoding:
+        """The encoding of all columns but that of the person."""
+        columns: Any = self.columns
+        if self.person is not None:
+            if self.person not in table.names:
+                raise ValueError(f"person must be a column of X, got {self.person!r}; X has {table.names!r}")
+            columns = dict.fromkeys(table.names, columns) if isinstance(columns, Dimension) else dict(columns or {})
+            columns[self.person] = None
+        return _columns.make_encoding(columns, table.names, table.dtypes)
 
     def _train(self, run: Execution, X: Any, training: _TrainingRows, constant: float | None) -> None:
         """Encode, train, and keep what you may publish, and nothing else; ``constant``: a constant's public error."""
@@ -88,17 +101,18 @@ class _PrivateModel(PrivateEstimator):
         if len(training.labels) < fitting.LEAST_ROWS:
             raise ValueError(f"X must have at least {fitting.LEAST_ROWS} rows, got {len(training.labels)}")
         validate_data(copy(self), X, reset=True, skip_check_array=True)  # before the charge
-        encoding = _columns.make_encoding(self.columns, table.names, table.dtypes)
+        encoding = self._make_encoding(table)
+        owners = _number_people(table, self.person)
         budget = {
             "epsilon": self.epsilon, "delta": self.delta, "ledger": self.ledger, "key": run.key,
             "insecure_key": run.insecure_key,
         }  # fmt: skip
         encoded = _columns.encode(encoding, table.columns)
         trained = self._take_steps if self.settings is None else self._tune
-        model, guarantee = trained(encoding, encoded, training, budget)
+        model, guarantee = trained(encoding, encoded, training._replace(owners=owners), budget)
         validate_data(self, X, reset=True, skip_check_array=True)
         self.encoding_, self.model_ = encoding, jax.tree.map(np.asarray, model)
-        self._keep_guarantee(guarantee, READ_RAW, SEVERAL_ROWS)
+        self._keep_guarantee(guarantee, READ_RAW, SEVERAL_ROWS if owners is None else ROWS_OF_A_PERSON)
         said = error_notes(self.error_, self.error_deviation_, getattr(self, "constant_error_", constant))
         self._keep_notes(notes.few_rows(len(training.labels)) + said)
 
@@ -108,14 +122,15 @@ class _PrivateModel(PrivateEstimator):
         """Train a linear model by private steps, and measure it once."""
         if self.cap is not None:
             raise ValueError("cap must be given with settings alone: private steps train once")
-        labels, classes, weights, mean_weight, public = training
+        labels, classes, weights, mean_weight, public, owners = training
         targets = labels if classes else labels / TARGET_OFFSET  # of a half width of 1
         features = _columns.unit_features(encoding, encoded)
         result = private_steps.train_by_steps(
-            features, targets, classes, weights=weights, mean_weight=mean_weight, **budget
+            features, targets, classes, weights=weights, mean_weight=mean_weight, owners=owners, **budget
         )
         measured = result.measured
-        self.setting_, self.public_ = {"steps": result.steps}, {"users": len(labels), **public}
+        users = len(labels) if owners is None else int(np.max(owners)) + 1
+        self.setting_, self.public_ = {"steps": result.steps}, {"users": users, **public}
         self.error_, self.error_deviation_ = measured.error, measured.deviation
         self.error_interval_ = measured_error.interval(measured.error, measured.deviation, measured.rows)
         self.constant_error_ = measured.constant_error
@@ -129,9 +144,9 @@ class _PrivateModel(PrivateEstimator):
         self, encoding: _columns.Encoding, encoded: np.ndarray, training: _TrainingRows, budget: dict[str, Any]
     ) -> tuple[models.Params, Guarantee]:
         """Choose one of the settings, and train with it."""
-        labels, classes, weights, _, _ = training
-        if weights is not None:
-            raise ValueError("weights must be given without settings: private steps alone take them")
+        labels, classes, weights, _, _, owners = training
+        if weights is not None or owners is not None:
+            raise ValueError("weights and person must be given without settings: private steps alone take them")
         layered = layered_training.LayeredDPSGD(encoding.width, classes)
         result = joint_tuning.tune_table(layered, (encoded, labels), self.settings, cap=self.cap, **budget)
         self.setting_, self.public_ = result.setting, {"users": len(labels), "settings": deepcopy(self.settings)}
@@ -164,7 +179,7 @@ class _PrivateModel(PrivateEstimator):
         """Count the cells and targets that the public dimensions do not foresee."""
         table = _read_table(X)
         check_consistent_length(*table.columns, targets)
-        encoding = _columns.make_encoding(self.columns, table.names, table.dtypes)
+        encoding = self._make_encoding(table)
         found = [not_private.count_cells(what, targets, dimension)]
         for position, of in zip(encoding.positions, encoding.dimensions, strict=True):
             found.append(not_private.count_cells(f"column {table.names[position]!r}", table.columns[position], of))
@@ -239,6 +254,9 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
       class_weight: what an error in each class costs: a dict or a list in the order of ``classes``, of public numbers;
         or "balanced", one over ``class_shares``, for rare classes. Probabilities are then those of so weighted rows.
       largest_weight: the largest weight that ``sample_weight`` gives a row, a public number; larger ones count as this.
+      person: the column that names the person of each row, if a person may have several rows. The guarantee is then for
+        the replacement of what all rows of a person hold; who owns which row is public. Each person counts as one row,
+        and all rows of a person either train or measure.
       settings: a public list of settings to choose from in place of private steps, each of a DP-SGD training: those of
         ``tuning.DPSGD``, and ``hidden``, the widths of hidden layers, ``()`` for logistic regression. ``fit`` then
         tries a random, hidden number of settings, and the guarantee assumes that nobody times ``fit`` (``cap``).
@@ -284,6 +302,7 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
         class_shares: Sequence[float] | None = None,
         class_weight: Mapping[Any, float] | Sequence[float] | str | None = None,
         largest_weight: float | None = None,
+        person: Any = None,
         settings: Sequence[dict[str, Any]] | None = None,
         cap: int | None = None,
         ledger: Recording | None = None,
@@ -297,6 +316,7 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
         self.class_shares = class_shares
         self.class_weight = class_weight
         self.largest_weight = largest_weight
+        self.person = person
         self.settings = settings
         self.cap = cap
         self.ledger = ledger
@@ -422,6 +442,7 @@ class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
       epsilon: the budget, for the model and its error, with ``delta``.
       delta: in (0, 1), far below 1 over the number of rows.
       largest_weight: see ``PrivateClassifier``.
+      person: see ``PrivateClassifier``.
       settings: see ``PrivateClassifier``.
       cap: see ``PrivateClassifier``.
       ledger: see ``PrivateClassifier``.
@@ -453,6 +474,7 @@ class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
         epsilon: float | None = None,
         delta: float | None = None,
         largest_weight: float | None = None,
+        person: Any = None,
         settings: Sequence[dict[str, Any]] | None = None,
         cap: int | None = None,
         ledger: Recording | None = None,
@@ -464,6 +486,7 @@ class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
         self.epsilon = epsilon
         self.delta = delta
         self.largest_weight = largest_weight
+        self.person = person
         self.settings = settings
         self.cap = cap
         self.ledger = ledger
@@ -631,6 +654,15 @@ def _read_table(X: Any) -> _Table:
     X = check_array(X, dtype=any_dtype, ensure_all_finite=False)
     count = X.shape[1]
     return _Table(list(range(count)), [X.dtype] * count, [X[:, place] for place in range(count)])
+
+
+def _number_people(table: _Table, person: Any) -> np.ndarray | None:
+    """Number the people of the rows, whose ids are public, in the order of their first rows."""
+    if person is None:
+        return None
+    numbers: dict[Any, int] = {}
+    column = table.columns[table.names.index(person)].tolist()
+    return np.array([numbers.setdefault(identity, len(numbers)) for identity in column])
 
 
 def _in_order(table: _Table, names: list[Any]) -> _Table:

@@ -75,12 +75,12 @@ def _commas(value):
 def test_a_column_of_text_has_the_features_of_its_numbers(dimension, spell):
     """Of ../shared's kind: such columns were missing in every row, in silence."""
     numbers = np.round(np.random.default_rng(0).lognormal(9, 1, 50), 2)
-    encoding = _columns.make_encoding({"income": dimension}, ["income"], [np.dtype(object)])
+    encoding = _columns.make_encoding({"income": dimension}, ["income"])
     plain = _columns.encode(encoding, [numbers])
     text = np.array([spell(value) for value in numbers], object)
     np.testing.assert_array_equal(_columns.encode(encoding, [text]), plain)
     assert not plain[:, -1].any()
-    unread = _columns.make_encoding({"income": space.real(100, 1e6)}, ["income"], [np.dtype(object)])
+    unread = _columns.make_encoding({"income": space.real(100, 1e6)}, ["income"])
     assert _columns.encode(unread, [text])[:, -1].sum() > 40  # planted: without the spelling nearly all are missing
 
 

@@ -89,7 +89,7 @@ def errors_of(name: str, epsilon: float, settings: list[tuple[Any, ...]], quick:
 
 def encode(table: mixed_tables.Table) -> tuple[np.ndarray, np.ndarray, int]:
     """Features, labels and the number of features, as the estimators encode them."""
-    encoding = columns.make_encoding(table.columns, list(table.frame.columns), list(table.frame.dtypes))
+    encoding = columns.make_encoding(table.columns, list(table.frame.columns))
     X = columns.encode(encoding, [np.asarray(table.frame[name]) for name in table.frame.columns])
     if table.classes:
         return X, cells.category_numbers(table.classes, table.labels), encoding.width

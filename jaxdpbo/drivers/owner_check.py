@@ -156,7 +156,8 @@ def _cells(data: Any, *, traced: bool) -> list[not_private.Finding]:
         where = f"data{jax.tree_util.keystr(path)}"
         with silence.silence():
             numbers = user_values.to_numbers(leaf)
-        cells = numbers if np.ma.isMA(leaf) else np.asarray(leaf)
-        found += not_private.count_cells(where, cells.ravel())
+        kept = np.ma.isMA(leaf) or np.asarray(leaf).dtype.kind in "biufmM"
+        values = numbers if kept else np.where(np.isnan(numbers), np.asarray(leaf, object), numbers)
+        found += not_private.count_cells(where, values.ravel())  # a date counts in seconds here, and is no cell there
         found += not_private.count_narrowed(where, numbers, as_floats=False) if traced else []
     return found

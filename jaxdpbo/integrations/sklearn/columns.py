@@ -16,17 +16,6 @@ from jaxdpbo import cells
 from jaxdpbo.space import Categorical, Dimension, Integer, Real, Space
 
 KNOTS = 6
-UNSUPPORTED_DTYPES = (
-    "complex",
-    "date",
-    "time",
-    "period",
-    "interval",
-    "duration",
-    "list",
-    "array",
-    "struct",
-)
 COLUMNS_EXAMPLE = (
     'columns={"age": space.real(0, 120), "sex": space.categorical("f", "m"), "id": None}, with ranges and categories '
     "that you know without the data; None leaves a column out"
@@ -58,13 +47,12 @@ class Encoding(NamedTuple):
         return "; ".join(f"{name!r}: {by_position.get(place, 'left out')}" for place, name in enumerate(names))
 
 
-def make_encoding(columns: Any, names: Sequence[Any], dtypes: Sequence[Any]) -> Encoding:
-    """Match dimensions with the columns of a table; reads names and, to refuse dates, dtypes, and no values.
+def make_encoding(columns: Any, names: Sequence[Any]) -> Encoding:
+    """Match dimensions with the columns of a table; reads names, and neither values nor dtypes.
 
     Args:
       columns: a mapping from names to dimensions, or None for a column to leave out; or a dimension for every column.
       names: of the columns of the table; numbers for an array.
-      dtypes: of the columns.
 
     Raises:
       ValueError: a column without a dimension, or a dimension without a column.
@@ -77,14 +65,9 @@ def make_encoding(columns: Any, names: Sequence[Any], dtypes: Sequence[Any]) -> 
     if not used:
         raise ValueError(f"columns must keep at least one column: give {COLUMNS_EXAMPLE}")
     space = Space({f"columns[{names[position]!r}]": by_name[names[position]] for position in used})  # in any spelling
-    for position, name, dimension in zip(used, space.names, space.dimensions, strict=True):
+    for name, dimension in zip(space.names, space.dimensions, strict=True):
         if isinstance(dimension, Categorical):
             cells.check_choices(name, dimension.choices)
-        elif str(dtypes[position]).lower().startswith(UNSUPPORTED_DTYPES):
-            raise ValueError(
-                f"{name} needs a column of numbers, got {dtypes[position]}: convert the column, such as to days since "
-                "a public date, or leave the column out with None"
-            )
         elif not np.all(np.isfinite(_encode_numbers(dimension, np.array([dimension.low, dimension.high])))):
             raise ValueError(f"{name} has a range too wide or narrow for floats, got {dimension}: choose other ends")
     return Encoding(() if names == list(range(len(names))) else tuple(names), tuple(used), space.dimensions)

@@ -31,10 +31,9 @@ Columns = dict[Any, Dimension | Sequence[Any] | None] | Dimension
 
 
 class _Table(NamedTuple):
-    """The columns of a table: names, dtypes, and values, each an array ``(n,)``."""
+    """The columns of a table: names, and values, each an array ``(n,)``."""
 
     names: list[Any]
-    dtypes: list[Any]
     columns: list[np.ndarray]
 
 
@@ -54,7 +53,7 @@ class _PrivateModel(PrivateEstimator):
         """Check all that is public and wrong in a first call at once: a beginner mends it in one go."""
         table = _read_table(X)
         argument_errors.raise_together(
-            lambda: _columns.make_encoding(self.columns, table.names, table.dtypes),
+            lambda: _columns.make_encoding(self.columns, table.names),
             *more,
             lambda: argument_errors.expect_given("epsilon", self.epsilon, "epsilon=1, the budget of the whole fit"),
             lambda: argument_errors.expect_given(
@@ -69,7 +68,7 @@ class _PrivateModel(PrivateEstimator):
         if len(labels) < fitting.LEAST_ROWS:
             raise ValueError(f"X must have at least {fitting.LEAST_ROWS} rows, got {len(labels)}")
         validate_data(copy(self), X, reset=True, skip_check_array=True)  # before the charge
-        encoding = _columns.make_encoding(self.columns, table.names, table.dtypes)
+        encoding = _columns.make_encoding(self.columns, table.names)
         default_settings = layered_training.default_settings(len(labels), regression=not classes)
         settings = default_settings if self.settings is None else self.settings
         result = joint_tuning.tune_table(
@@ -96,7 +95,7 @@ class _PrivateModel(PrivateEstimator):
         """Count the cells and targets that the public dimensions do not foresee."""
         table = _read_table(X)
         check_consistent_length(*table.columns, targets)
-        encoding = _columns.make_encoding(self.columns, table.names, table.dtypes)
+        encoding = _columns.make_encoding(self.columns, table.names)
         found = [not_private.count_cells(what, targets, dimension)]
         for position, of in zip(encoding.positions, encoding.dimensions, strict=True):
             found.append(not_private.count_cells(f"column {table.names[position]!r}", table.columns[position], of))
@@ -160,7 +159,7 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
         count as its ends. Missing values and other categories have features of their own. Text that is no number, such
         as "1,234", counts as missing, unless the dimension says how it spells numbers:
         ``space.real(0, 1e6, thousands=",", unit="$")``. Read such a column as text, or the reader may take "1.234" for
-        a fraction.
+        a fraction. A date or a time counts as missing, too: convert it, such as to days since a public date.
       classes: all labels, text or numbers. Rows with other labels do not train. ``predict_proba`` and ``classes_`` have
         them in sorted order.
       epsilon: the budget, for the settings and the model, with ``delta``.
@@ -440,7 +439,12 @@ def _read_targets(estimator: Any, y: Targets) -> Any:
     array = _to_array(targets)
     if array.ndim not in (1, 2) or array.shape[1:] not in ((), (1,)):
         raise ValueError(f"y must have shape (n,), got {array.shape}")
-    _refuse_complex(array)
+    if isinstance(targets, np.ndarray):
+        _refuse_complex(array)
+    elif (
+        array.dtype.kind == "c"
+    ):  # the dtype of a column of a data frame may follow from a cell: scikit-learn quotes it
+        array = array.astype(object)
     return column_or_1d(array, warn=True)
 
 
@@ -451,7 +455,7 @@ def _read_table(X: Any) -> _Table:
         columns = [X.iloc[:, place] if hasattr(X, "iloc") else X[name] for place, name in enumerate(names)]
         if not names:
             raise ValueError("X must have at least one column, got a data frame without any")
-        return _Table(names, [column.dtype for column in columns], [_to_array(column) for column in columns])
+        return _Table(names, [_to_array(column) for column in columns])
     if isinstance(X, Sequence) or hasattr(X, "columns"):
         raise TypeError(
             f"X must be a data frame of pandas or polars, or an array, got {type(X).__name__}: the values of a list "
@@ -465,7 +469,7 @@ def _read_table(X: Any) -> _Table:
     any_dtype: Any = None
     X = check_array(X, dtype=any_dtype, ensure_all_finite=False)
     count = X.shape[1]
-    return _Table(list(range(count)), [X.dtype] * count, [X[:, place] for place in range(count)])
+    return _Table(list(range(count)), [X[:, place] for place in range(count)])
 
 
 def _refuse_complex(array: np.ndarray) -> None:

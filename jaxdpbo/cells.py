@@ -50,6 +50,8 @@ def real_numbers(column: Any, text: NumberText | None = None) -> np.ndarray:
     with silence.silence():
         if _holds_numbers(column):
             return np.asarray(column, float)
+        if getattr(getattr(column, "dtype", None), "kind", "O") in NUMBERS and hasattr(column, "array"):  # of pandas
+            return column.to_numpy(float, na_value=np.nan)
         codes = (_number_or_text(value, text) for value in column)
         return np.array([code if isinstance(code, float) else np.nan for code in codes], float)
 

@@ -56,6 +56,13 @@ def real_numbers(column: Any, text: NumberText | None = None) -> np.ndarray:
         return np.array([code if isinstance(code, float) else np.nan for code in codes], float)
 
 
+def frame_numbers(frame: Any) -> np.ndarray:
+    """The cells of a data frame of pandas or polars as numbers, ``(n, d)``, see ``real_numbers``."""
+    columns = [frame.iloc[:, place] if hasattr(frame, "iloc") else frame[of] for place, of in enumerate(frame.columns)]
+    empty = np.zeros((len(frame), 0))  # of a frame without columns
+    return np.column_stack([empty, *map(real_numbers, columns)])
+
+
 def are_missing(column: Any) -> np.ndarray:
     """True where a cell holds nothing, ``(n,)``: NaN, None, a blank text, and objects that are no text or number."""
     with silence.silence():

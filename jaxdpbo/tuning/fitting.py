@@ -134,10 +134,7 @@ def _to_array(name: str, leaf: Any) -> np.ndarray:
     if not hasattr(leaf, "__array__"):  # in a list, an odd label would change the dtype
         raise TypeError(f"{name} must be two arrays, tensors or data frames of numbers")
     if hasattr(leaf, "columns"):
-        columns = [
-            leaf.iloc[:, place] if hasattr(leaf, "iloc") else leaf[own] for place, own in enumerate(leaf.columns)
-        ]
-        return np.stack(list(map(cells.real_numbers, columns)), axis=1) if columns else np.asarray(leaf)
+        return cells.frame_numbers(leaf)
     return cells.real_numbers(leaf) if hasattr(leaf, "to_numpy") else np.asarray(leaf)
 
 

@@ -237,7 +237,7 @@ EXEMPT: dict[str, dict[str, str]] = {
     "of a table that anybody may have written: tests/test_private_models.py": {
         "integrations.sklearn.columns": "make_encoding encode",
         "not_private": "make_check count_cells count_narrowed count_losses loss_findings",
-        "cells": "category_numbers real_numbers are_missing check_choices",
+        "cells": "category_numbers real_numbers frame_numbers are_missing check_choices",
         "integrations.sklearn.layered_training": "hidden_widths default_settings make_setting",
     },
     "of a guarantee, which has rows of its own: tests/test_report.py": {

@@ -89,7 +89,7 @@ def _evaluate(
     prepared: separability.Prepared, config: random_search.Config, points: np.ndarray, *, traced: bool
 ) -> Iterator[np.ndarray]:
     """The losses ``(n,)`` at each point, as the run would evaluate them."""
-    objective, data = prepared
+    objective, data, _ = prepared
     if traced:
         returned: Any = compiled_run.map_points(objective, jnp.asarray(points, config.bounds.dtype), data, config.space)
     else:

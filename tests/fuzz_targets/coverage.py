@@ -256,9 +256,9 @@ EXEMPT: dict[str, dict[str, str]] = {
     "writes sentences: tests/test_notes.py and tests/test_release_notes.py": {
         "drivers.release_notes": "plan_notes value_notes point_notes best_notes error_notes",
         "notes": (
-            "show lines hide_accounts few_users few_rows narrowed_columns one_fit loss_without_code from_ledger "
-            "resumed not_compared path_like_noise epsilon_reached error_not_reached values_like_noise equal_points "
-            "best_within_noise "
+            "show lines hide_accounts few_users few_rows narrowed_columns clipped_integers one_fit "
+            "loss_without_code from_ledger resumed not_compared path_like_noise "
+            "epsilon_reached error_not_reached values_like_noise equal_points best_within_noise "
             "error_like_a_constant wide_error"
         ),
     },
@@ -276,7 +276,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "separable.data_axes": "find_axes expect_axes expect_users expect_one_role expect_apart",
         "separable.objectives": "per_user",
         "separable.separability_audit": "audit_separable",
-        "drivers.separability": "prepare_objective update_assumptions",
+        "drivers.separability": "prepare_objective update_assumptions wide_integers",
         "separable.rules": "has_negative_axis",
         "separable.primitives": "collect_primitives is_of_jax key_kinds",
         "separable.decompositions": "guard",

@@ -95,8 +95,5 @@ def _member(archive: Path, name: str) -> bytes:
 
 
 def _line(name: str, sides: dict[str, Any]) -> tuple[str, ...]:
-    return (
-        name,
-        *(str(sides[side].get("result", "refused")) for side in ("before", "now")),
-        str(sides["now"]["constant"]),
-    )
+    results = [str(sides[side].get("result", "refused")) for side in ("before", "now")]
+    return name, *results, str(sides["now"]["constant"])

@@ -30,7 +30,8 @@ def comparison() -> str:
 def _result(side: dict[str, Any]) -> str:
     if "error" in side:
         return f"refused: {side['error'].partition(': ')[2].partition(':')[0]}"
-    return f"{side['result']:.3f}"
+    raised = f", and `score` raised {side['score']}" if "score" in side else ""
+    return f"{side['result']:.3f}{raised}"
 
 
 def _checked(found: list[str]) -> str:

@@ -342,6 +342,6 @@ def test_arrays_of_wide_integers_are_noted(float32, loss):
 
 
 def test_the_note_names_the_arrays(float32):
-    assert separability.wide_integers({"a": CENTS, "b": (CENTS, 1.0), "n": 2**40}) == ["data['a']", "data['b'][0]"]
+    assert separability._wide_integers({"a": CENTS, "b": (CENTS, 1.0), "n": 2**40}) == ["data['a']", "data['b'][0]"]
     (note,) = notes.clipped_integers(["data['a']", "data['b']", "data['c']", "data['d']"])
     assert note.text.startswith("data['a'], data['b'], data['c'] and 1 more hold integers of 64 bits")

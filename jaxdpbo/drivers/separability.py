@@ -25,11 +25,11 @@ class Prepared(NamedTuple):
 
     def to_arrays(self) -> "Prepared":
         """With the data as JAX arrays, see ``result.to_arrays``."""
-        said = self.notes or _notes.clipped_integers(wide_integers(self.data))
+        said = self.notes or _notes.clipped_integers(_wide_integers(self.data))
         return self._replace(data=result.to_arrays(self.data), notes=said)
 
 
-def wide_integers(data: Any) -> list[str]:
+def _wide_integers(data: Any) -> list[str]:
     """The arrays of integers of 64 bits that JAX keeps in 32: an array that a caller passes declares its dtype."""
     leaves: list[tuple[Any, Any]] = jax.tree_util.tree_leaves_with_path(data)
     return [

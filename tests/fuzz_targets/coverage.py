@@ -276,7 +276,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "separable.data_axes": "find_axes expect_axes expect_users expect_one_role expect_apart",
         "separable.objectives": "per_user",
         "separable.separability_audit": "audit_separable",
-        "drivers.separability": "prepare_objective update_assumptions wide_integers",
+        "drivers.separability": "prepare_objective update_assumptions",
         "separable.rules": "has_negative_axis",
         "separable.primitives": "collect_primitives is_of_jax key_kinds",
         "separable.decompositions": "guard",

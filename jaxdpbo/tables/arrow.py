@@ -105,17 +105,13 @@ def to_columns(part: "pa.RecordBatch", names: list[str]) -> Columns:
 def _to_cells(column: Any, dtype: DTypeLike) -> np.ndarray:
     import pyarrow as pa
 
-    kind = column.type
-    if (
-        pa.types.is_integer(kind)
-        or pa.types.is_floating(kind)
-        or pa.types.is_boolean(kind)
-        or pa.types.is_duration(kind)
-    ):
+    kind, tests = column.type, (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_duration)
+    if any(test(kind) for test in tests):
         return to_numbers(column, dtype)
     if _is_time(kind):
         return np.full(len(column), np.nan, dtype)
-    return cells.real_numbers(to_values(column)).astype(dtype)
+    with silence.silence():
+        return cells.real_numbers(to_values(column)).astype(dtype)
 
 
 def to_values(column: Any) -> list[Any]:

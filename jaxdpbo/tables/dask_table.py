@@ -5,7 +5,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from jaxdpbo import cells, checks
+from jaxdpbo import cells, checks, silence
 from jaxdpbo.tables import engine as _engine
 from jaxdpbo.tables import identity, table
 from jaxdpbo.tables import people as _people
@@ -147,7 +147,9 @@ def _add_pieces(task: _engine.PeopleTask, number: int, pieces: list[_people.Rows
 def _read(frame: Any, names: list[str]) -> Iterator[Columns]:
     """The columns of a pandas data frame. A generator, so that a failure is the task's."""
     dtype = jnp.result_type(float)
-    yield {name: cells.real_numbers(frame[name]).astype(dtype) for name in names}
+    with silence.silence():
+        columns = {name: cells.real_numbers(frame[name]).astype(dtype) for name in names}
+    yield columns
 
 
 def _read_people(frame: Any, names: list[str], people: _people.People) -> Iterator[_people.Rows]:

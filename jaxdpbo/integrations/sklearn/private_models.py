@@ -441,9 +441,7 @@ def _read_targets(estimator: Any, y: Targets) -> Any:
         raise ValueError(f"y must have shape (n,), got {array.shape}")
     if isinstance(targets, np.ndarray):
         _refuse_complex(array)
-    elif (
-        array.dtype.kind == "c"
-    ):  # the dtype of a column of a data frame may follow from a cell: scikit-learn quotes it
+    elif array.dtype.kind == "c":  # of a data frame, whose cells may choose it; scikit-learn's error would quote rows
         array = array.astype(object)
     return column_or_1d(array, warn=True)
 

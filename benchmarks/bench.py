@@ -30,10 +30,12 @@ SEARCHES = {  # of losses, not of speed
     "method_rule": "benchmarks.search.method_rule",
     "public_rows": "benchmarks.search.public_rows",
     "silo_choices": "benchmarks.search.silo_choices",
+    "real_files": "benchmarks.search.real_files",
 }
 OPTIONS = {
     "first_answer": {"against"},
     "commits": {"against"},
+    "real_files": {"against"},
     "search": {"problems", "methods", "budgets", "seeds"},
     "sklearn": {"seeds"},
     "private_tuning": {"problems", "methods", "budgets", "seeds"},
@@ -58,7 +60,7 @@ def main() -> None:
     parser.add_argument(
         "--quick", action="store_true", help="use few repetitions and small sizes; report no figure from such a run"
     )
-    parser.add_argument("--against", type=Path, help="first_answer and commits: another checkout to time as well")
+    parser.add_argument("--against", type=Path, help="first_answer, commits and real_files: another checkout")
     parser.add_argument("--problems", nargs="+", help="search and private_tuning: problems to run; all by default")
     parser.add_argument("--methods", nargs="+", help="search and private_tuning: methods to compare")
     parser.add_argument(

@@ -1,9 +1,11 @@
 """Cells of tables, each read as a number or as text: one reading for training, scoring, tables and ``check``.
 
 No cell raises, and none decides how another is read: a table reader turns a whole column into text for one cell, so
-text that spells a number or a Boolean equals it, and spaces at its ends do not count.
+text that spells a number or a Boolean equals it, and spaces at its ends do not count. A date or a time is no number,
+since the text in its place would be none; a day is its text in ISO's form.
 """
 
+import datetime
 import functools
 import math
 import re
@@ -17,6 +19,9 @@ from jaxdpbo.space import NumberText
 
 BOOLEAN_TEXT = dict.fromkeys(("True", "TRUE", "true"), 1.0) | dict.fromkeys(("False", "FALSE", "false"), 0.0)
 MISSING = None  # the code of a value that is missing; other codes are text and floats
+DATE = " date "  # the code of other dates and times, which no text has: it would be without the spaces
+DAY = 86400  # seconds
+DATES = datetime.date, datetime.timedelta, np.datetime64, np.timedelta64
 UNLISTED, ABSENT = -1, -2  # in place of a category's position: of another value, and of a missing one
 NUMBERS = "biuf"  # kinds of NumPy's dtypes
 SPELLINGS = {" ": " \u00a0\u202f", "'": "'\u2019"}  # of a mark between thousands: the spaces and apostrophes in print
@@ -39,32 +44,47 @@ def real_numbers(column: Any, text: NumberText | None = None) -> np.ndarray:
     """Convert each value to a float64 number: ``(n,)``, NaN for values that are not numbers.
 
     Args:
-      column: values ``(n,)``.
+      column: values ``(n,)``: an array, a list, or a column of a data frame.
       text: how text spells numbers; None for Python's own spelling.
     """
     with silence.silence():
-        if isinstance(column, np.ndarray) and column.dtype.kind in NUMBERS:
-            return column.astype(float)
+        if _holds_numbers(column):
+            return np.asarray(column, float)
+        if getattr(getattr(column, "dtype", None), "kind", "O") in NUMBERS and hasattr(column, "array"):  # of pandas
+            return column.to_numpy(float, na_value=np.nan)
         codes = (_number_or_text(value, text) for value in column)
         return np.array([code if isinstance(code, float) else np.nan for code in codes], float)
+
+
+def frame_numbers(frame: Any) -> np.ndarray:
+    """The cells of a data frame of pandas or polars as numbers, ``(n, d)``, see ``real_numbers``."""
+    columns = [frame.iloc[:, place] if hasattr(frame, "iloc") else frame[of] for place, of in enumerate(frame.columns)]
+    empty = np.zeros((len(frame), 0))  # of a frame without columns
+    return np.column_stack([empty, *map(real_numbers, columns)])
 
 
 def are_missing(column: Any) -> np.ndarray:
     """True where a cell holds nothing, ``(n,)``: NaN, None, a blank text, and objects that are no text or number."""
     with silence.silence():
-        if isinstance(column, np.ndarray) and column.dtype.kind in NUMBERS:
-            return np.isnan(column) if column.dtype.kind == "f" else np.zeros(column.shape, bool)
+        if _holds_numbers(column):
+            return np.isnan(np.asarray(column))
         return np.array([_number_or_text(value, None) is MISSING for value in column], bool)
 
 
 def check_choices(name: str, choices: Sequence[Any]) -> None:
-    """Raise ValueError if two choices have the same code, such as 1 and "1", or if one means a missing value."""
+    """Raise ValueError if two choices have the same code, such as 1 and "1", or if one is missing or a date."""
     codes = [_code(choice) for choice in choices]
-    if len(set(codes)) < len(codes) or MISSING in codes:
+    if len(set(codes)) < len(codes) or MISSING in codes or DATE in codes:
         raise ValueError(
-            f'{name} must hold choices that differ, none missing: 1, "1", "1.0" and True are the same, '
+            f'{name} must hold choices that differ, none missing or a date: 1, "1", "1.0" and True are the same, '
             f"got {tuple(choices)!r}"
         )
+
+
+def _holds_numbers(column: Any) -> bool:
+    """True for arrays, and columns of a data frame, that hold nothing but NumPy's numbers."""
+    dtype = getattr(column, "dtype", None)
+    return isinstance(dtype, np.dtype) and dtype.kind in NUMBERS and not np.ma.isMA(column)
 
 
 def _code(value: Any) -> str | float | None:
@@ -76,7 +96,7 @@ def _code(value: Any) -> str | float | None:
 
 
 def _number_or_text(value: Any, spelling: NumberText | None) -> str | float | None:
-    """A number as a float, and text without spaces at its ends, bytes in UTF-8 too; ``MISSING`` for everything else."""
+    """A float, text without spaces at its ends (bytes in UTF-8), or a date's text; ``MISSING`` for everything else."""
     if issubclass(type(value), bytes):  # as SciPy reads ARFF files
         value = bytes.decode(value, errors="replace")
     if issubclass(type(value), str):  # neither this nor str.strip calls a method of a user's object
@@ -88,7 +108,15 @@ def _number_or_text(value: Any, spelling: NumberText | None) -> str | float | No
             return text or MISSING
     else:
         number = float(user_values.to_numbers([value], (1,))[0])
+        if user_values.is_instance(value, *DATES) and not math.isnan(number):
+            return _day(number)
     return MISSING if math.isnan(number) else number
+
+
+def _day(seconds: float) -> str:
+    """The text of a whole day, as a reader may keep it; ``DATE`` for every other date or time."""
+    days, rest = divmod(seconds, DAY)
+    return DATE if rest or abs(days) > 2**40 else str(np.datetime64(int(days), "D"))
 
 
 def _spelled_number(text: str, spelling: NumberText | None) -> float | None:

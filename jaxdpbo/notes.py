@@ -26,6 +26,7 @@ SOURCES = {
     "one-fit": DECLARED,
     "loss-without-code": DECLARED,
     "narrowed-columns": DECLARED,
+    "clipped-integers": DECLARED,
     "from-ledger": LEDGER,
     "resumed": LEDGER,
     "not-compared": LEDGER,
@@ -134,11 +135,22 @@ def narrowed_columns(names: Sequence[str], have: str, remedy: str) -> Notes:
     """Columns of a declared type of 64 bits lose digits on their way to a loss; nothing for no column."""
     if not names:
         return ()
-    shown = ", ".join(map(repr, names[:SHOWN])) + f" and {len(names) - SHOWN} more" * (len(names) > SHOWN)
     return _note(
         "narrowed-columns",
-        f"of {shown} {have}, and the loss sees 32: numbers of more than 7 digits are rounded, such as times since 1970 "
-        f"to about 128 seconds; {remedy}, or enable JAX's x64",
+        f"of {_shorten(list(map(repr, names)))} {have}, and the loss sees 32: numbers of more than 7 digits are "
+        f"rounded, such as times since 1970 to about 128 seconds; {remedy}, or enable JAX's x64",
+    )
+
+
+def clipped_integers(names: Sequence[str]) -> Notes:
+    """Arrays of integers of 64 bits end at 32 on their way to a loss; nothing for no array."""
+    if not names:
+        return ()
+    return _note(
+        "clipped-integers",
+        f"{_shorten(names)} {'holds' if len(names) == 1 else 'hold'} integers of 64 bits, and the loss sees 32: a "
+        "number beyond them counts as their largest or least; subtract long numbers, such as times, in NumPy, pass "
+        "astype('int32') where all are short, or enable JAX's x64",
     )
 
 
@@ -226,6 +238,10 @@ def error_not_reached(epsilon: float, largest: float) -> Notes:
         "was possible: ask for a larger error, allow a larger epsilon, or bring more rows; a training that raises an "
         "exception counts as one that misses the error, so try your trainings on public rows",
     )
+
+
+def _shorten(names: Sequence[str]) -> str:
+    return ", ".join(names[:SHOWN]) + f" and {len(names) - SHOWN} more" * (len(names) > SHOWN)
 
 
 def _epsilon(level: float) -> str:

@@ -70,12 +70,14 @@ class Point(NamedTuple):
       names: public functions that it enters with users' values.
       counts: how many records it takes.
       numbers: a record counts as its number: the release is that of the number, to the last bit.
+      dates: a date or a time has a number; False where it is missing, as its text would be.
     """
 
     enter: Callable[[list[Any]], Any]
     names: tuple[str, ...]
     counts: tuple[int, ...] = (1, 6)
     numbers: bool = True
+    dates: bool = True
 
 
 def objects(records: Sequence[Any]) -> np.ndarray:
@@ -426,10 +428,9 @@ MODEL = {"epsilon": 5.0, "delta": 1e-3, "run": Execution(**SEEDED), "largest_wei
 def as_read(records: list[Any]) -> pandas.Series:
     """A column with a dtype that a reader chose by the records."""
     try:
-        read = pandas.Series(records)
+        return pandas.Series(records)
     except Exception:  # of the records
         return pandas.Series(objects(records), dtype=object)
-    return read.astype(object) if read.dtype.kind in "mM" else read  # dates: a caller asks a reader for them by name
 
 
 def modelled(where: str, regression: bool = False, **options: Any):
@@ -623,14 +624,18 @@ POINTS: dict[str, Point] = {
     "PrivateSearchCV, all rows": Point(
         searched_in_blocks, ("integrations.sklearn.search.PrivateSearchCV.fit",), counts=(9,), numbers=False
     ),
-    "PrivateClassifier, features": Point(modelled("features"), CLASSIFIER, counts=(10,)),
+    "PrivateClassifier, features": Point(modelled("features"), CLASSIFIER, counts=(10,), dates=False),
     "PrivateClassifier, categories": Point(modelled("categories"), CLASSIFIER, counts=(10,), numbers=False),
-    "PrivateClassifier, a frame with dtypes by its cells": Point(modelled("a frame"), CLASSIFIER, counts=(10,)),
-    "PrivateClassifier, labels": Point(modelled("labels"), CLASSIFIER, counts=(10,)),
-    "PrivateClassifier, weights": Point(modelled("weights"), CLASSIFIER, counts=(10,)),
-    "PrivateClassifier, settings": Point(modelled("features", settings=ONE_SETTING), CLASSIFIER, counts=(10,)),
-    "PrivateRegressor, features": Point(modelled("features", True), REGRESSOR, counts=(10,)),
-    "PrivateRegressor, targets": Point(modelled("labels", True), REGRESSOR, counts=(10,)),
+    "PrivateClassifier, a frame with dtypes by its cells": Point(
+        modelled("a frame"), CLASSIFIER, counts=(10,), dates=False
+    ),
+    "PrivateClassifier, labels": Point(modelled("labels"), CLASSIFIER, counts=(10,), dates=False),
+    "PrivateClassifier, weights": Point(modelled("weights"), CLASSIFIER, counts=(10,), dates=False),
+    "PrivateClassifier, settings": Point(
+        modelled("features", settings=ONE_SETTING), CLASSIFIER, counts=(10,), dates=False
+    ),
+    "PrivateRegressor, features": Point(modelled("features", True), REGRESSOR, counts=(10,), dates=False),
+    "PrivateRegressor, targets": Point(modelled("labels", True), REGRESSOR, counts=(10,), dates=False),
     "tune_and_train": Point(tuned, ("tuning.joint_tuning.tune_and_train",), counts=(10,)),
     "least_epsilon": Point(reached, ("tuning.least_epsilon_search.least_epsilon",), counts=(10,)),
     "private_front": Point(fronted, ("tuning.front.private_front",), counts=(10,)),

@@ -16,6 +16,7 @@ import numpy as np
 
 NAN, INF = float("nan"), float("inf")
 SECRET = "8642097531"
+DATES = {"date", "day", "moment", "time"}  # objects of the zoo that a cell of a private model does not hold
 
 
 class Odd(NamedTuple):

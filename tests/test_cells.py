@@ -2,12 +2,13 @@
 
 import pickle
 
+import jax
 import numpy as np
 import pandas
 import pytest
 from sklearn import metrics
 
-from jaxdpbo import Space, cells, minimize, space
+from jaxdpbo import Space, cells, minimize, space, transforms
 from jaxdpbo.integrations.sklearn import PrivateRegressor
 from jaxdpbo.integrations.sklearn import columns as _columns
 from jaxdpbo.integrations.sklearn.private_models import _check_target_range
@@ -75,12 +76,12 @@ def _commas(value):
 def test_a_column_of_text_has_the_features_of_its_numbers(dimension, spell):
     """Of ../shared's kind: such columns were missing in every row, in silence."""
     numbers = np.round(np.random.default_rng(0).lognormal(9, 1, 50), 2)
-    encoding = _columns.make_encoding({"income": dimension}, ["income"], [np.dtype(object)])
+    encoding = _columns.make_encoding({"income": dimension}, ["income"])
     plain = _columns.encode(encoding, [numbers])
     text = np.array([spell(value) for value in numbers], object)
     np.testing.assert_array_equal(_columns.encode(encoding, [text]), plain)
     assert not plain[:, -1].any()
-    unread = _columns.make_encoding({"income": space.real(100, 1e6)}, ["income"], [np.dtype(object)])
+    unread = _columns.make_encoding({"income": space.real(100, 1e6)}, ["income"])
     assert _columns.encode(unread, [text])[:, -1].sum() > 40  # planted: without the spelling nearly all are missing
 
 
@@ -133,6 +134,21 @@ def test_a_spelling_is_part_of_the_dimension_and_no_part_of_a_search():
         minimize(lambda point, data: data, np.zeros(9), {"x": GERMAN}, mu=1.0)
     with pytest.raises(ValueError, match="x must have no decimal"):
         minimize(lambda point, data: data, np.zeros(9), Space({"x": GERMAN}), mu=1.0)
+
+
+def test_no_cell_of_a_frame_decides_how_another_is_curated():
+    """A reader makes a column integers, floats or text, and dates text."""
+    config = transforms.gaussian(centre=[0.0, 0.0], scale=1.0, epsilon=1.0, delta=1e-5)
+    days = pandas.DataFrame({"a": range(9), "b": pandas.date_range("2020-01-01", periods=9)})
+    for plain in (days.assign(b=days["a"] > 3), days):
+        for cell in ("1,234", None):
+            read = plain.astype(object)
+            read.iloc[0] = cell
+            read = read.astype(str) if cell else read.infer_objects()
+            one, other = (
+                transforms.curate(jax.random.key(0), config, rows, insecure_key=True).z for rows in (plain, read)
+            )
+            np.testing.assert_array_equal(one[1:], other[1:])
 
 
 def test_a_blank_or_odd_cell_is_missing_and_a_word_is_not():

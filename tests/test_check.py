@@ -2,6 +2,7 @@
 
 import argparse
 import ast
+import datetime
 import pickle
 import re
 from pathlib import Path
@@ -165,6 +166,9 @@ def test_numbers_that_32_bits_change_are_counted(tmp_path, float32):
     dates = np.array(["2024-01-01T00:00:01", "NaT", "2024-01-01T00:00:00"], "datetime64[s]")
     of_dates = check(lambda point, data: data * point[0], dates, [(0, 1)])
     assert [each.found for each in of_dates.findings if each.what in (not_private.ROUNDED, "missing")] == [1, 1]
+    days = np.array([datetime.date(2024, 1, 1), None, "x", "3"], object)
+    of_days = check(lambda point, data: data * point[0], days, [(0, 1)])
+    assert [each[1:3] for each in of_days.findings if each.where == "data"] == [("missing", 1), ("no number", 1)]
     found = counts(check(lambda point, data: data["time"] * point[0], data, [(0, 1)]))
     assert found["data['cents']", not_private.CLIPPED] == 1
     assert found["data['time']", not_private.ROUNDED] == 1

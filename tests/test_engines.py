@@ -5,6 +5,7 @@ import pickle
 import subprocess
 import sys
 import traceback
+from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,9 +18,9 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from jaxdpbo import Search, files, minimize, tables
+from jaxdpbo import Execution, Search, files, minimize, tables
 from jaxdpbo.guarantee import assumptions
-from jaxdpbo.tables import arrow, beam_table, identity, ray_table, spark_table
+from jaxdpbo.tables import arrow, beam_table, dask_table, identity, ray_table, spark_table
 from jaxdpbo.tables import engine as _engine
 from jaxdpbo.tables import table as _table
 
@@ -170,16 +171,83 @@ def test_no_value_of_a_frame_makes_a_scan_fail():
         ({"users": 0}, ValueError, "users must"),
         ({"users": 2.5}, TypeError, "users must"),
         ({"frame": dask.dataframe.from_pandas(FRAME[:0], npartitions=1)}, ValueError, "one row or more"),
-        (
-            {"frame": dask.dataframe.from_pandas(FRAME.astype({"x": str}), npartitions=1)},
-            ValueError,
-            "must hold numbers",
-        ),
     ],
 )
 def test_what_is_no_frame_of_numbers_is_refused(arguments, error, says):
     with pytest.raises(error, match=says):
         tables.dask(**({"frame": dask.dataframe.from_pandas(FRAME, npartitions=2)} | arguments))
+
+
+TEXT = FRAME.assign(person=np.arange(len(FRAME))).astype({"x": str})
+PEOPLE = {"person": "person", "users": len(FRAME), "max_rows": 1}
+
+
+@pytest.mark.parametrize("filesystem", ["fsspec", "arrow"])
+def test_a_declared_column_without_numbers_is_refused(filesystem, tmp_path):
+    TEXT.to_parquet(tmp_path / "rows.parquet")
+    frame = dask.dataframe.read_parquet(str(tmp_path / "rows.parquet"), filesystem=filesystem)
+    for of_files in (frame, frame.assign(z=1.0), frame[frame["yes"]], dask.dataframe.concat([frame, frame])):
+        with pytest.raises(ValueError, match="column 'x' must hold numbers, got str"):
+            tables.dask(of_files)
+    with pytest.raises(ValueError, match="must name a column of integers"):
+        tables.dask(frame, columns=["yes"], **PEOPLE | {"person": "x"})
+    assert tables.dask(frame, columns=["yes"], **PEOPLE).users == len(FRAME)
+
+
+DAYS = pd.Series(pd.date_range("2020-01-01", periods=len(FRAME)))
+PAIRS = {  # a column as a reader makes it of plain cells, and of the same cells with another one first
+    "integers": (TEXT["person"], TEXT["person"].astype(str).where(FRAME.index > 0, "1,234")),
+    "missing": (TEXT["person"], TEXT["person"].where(FRAME.index > 0)),
+    "nullable": (TEXT["person"].astype("Int64"), TEXT["person"].astype("Int64").where(FRAME.index > 0).astype(object)),
+    "floats": (FRAME["x"], TEXT["x"].where(FRAME.index > 0, "12,5")),
+    "booleans": (FRAME["yes"], FRAME["yes"].astype(str).where(FRAME.index > 0, "1,234")),
+    "dates": (DAYS, DAYS.astype(str).where(FRAME.index > 0, "1,234")),
+    "moments": (DAYS, DAYS.astype(object).where(FRAME.index > 0, "1,234")),
+}
+
+
+def said_and_read(column, search):
+    """All that a search of this column says, its release, and the sum of each other row; also with it as people."""
+    rows = pd.DataFrame({"x": column, "who": column, "row": np.arange(len(column))})
+    frame = dask.dataframe.from_pandas(rows, npartitions=3)
+    try:
+        table, people = tables.dask(frame), tables.dask(frame, person="who", users=len(FRAME), max_rows=len(FRAME))
+        run = search(table)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return repr(table), run.notes, run.release, *(each.add(other_rows).total for each in (table, people))
+
+
+def other_rows(batch):
+    """Something of each row but the first."""
+    x, row = (batch.columns[name][batch.present].reshape(-1) for name in ("x", "row"))
+    kept = row > 0
+    numbers = np.where(np.isnan(x[kept]), -1.0, x[kept] * 1000)
+    return np.array([np.sum(kept), np.sum(numbers.astype(np.int64) * (row[kept].astype(np.int64) % 7 + 1))])
+
+
+def in_order(table):
+    run = Execution(key=jax.random.key(3), insecure_key=True)
+    options = {"epsilon": 1.0, "delta": 1e-5, "loss_range": (0, 4), "search": Search(method="in_order", steps=2)}
+    return minimize(lambda point, batch: jnp.abs(batch["row"] - point[0]), table, [(0, 2)], run=run, **options)
+
+
+@pytest.mark.parametrize("kind", PAIRS)
+def test_one_cell_decides_no_refusal_no_note_and_no_other_row(kind):
+    """A reader makes the whole column text, or floats, for one cell."""
+    plain, neighbour = (said_and_read(column, in_order) for column in PAIRS[kind])
+    assert PAIRS[kind][0].dtype != PAIRS[kind][1].dtype
+    assert plain[:2] == neighbour[:2]
+    for one, other in zip(jax.tree.leaves(plain[2:]), jax.tree.leaves(neighbour[2:]), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_planted_refusal_by_a_dtype_is_seen(monkeypatch):
+    monkeypatch.setattr(dask_table, "_is_parquet", lambda expression: True)  # as of files, in all frames
+    monkeypatch.setattr(dask_table, "_files", lambda expression: [])
+    plain, neighbour = (said_and_read(column, in_order) for column in PAIRS["integers"])
+    assert plain[:2] != neighbour[:2]
+    assert "must hold numbers" in neighbour or "must name a column of integers" in neighbour
 
 
 def test_an_expression_with_many_shared_parts_is_read_once():
@@ -247,6 +315,13 @@ def test_arrow_columns_are_floats_and_missing_values_nan():
         (pa.array(["1.5", "Ann Smith", None]), [1.5, np.nan, np.nan]),
         (pa.nulls(2), [np.nan] * 2),
         (pa.array([[1.0], None]), None),
+        (pa.array(["true", "False", "x"]), [1, 0, np.nan]),
+        (pa.array([b"1.5", b"\xff", None]).cast(pa.string(), safe=False), [1.5, np.nan, np.nan]),
+        (pa.array(["2", "x"]).dictionary_encode(), [2, np.nan]),
+        (pa.array([Decimal("1.5"), None]), [1.5, np.nan]),
+        (pa.array([86400, None], pa.timestamp("ns")), [np.nan] * 2),
+        (pa.array([1, None], pa.date32()), [np.nan] * 2),
+        (pa.array([2000, None], pa.duration("ms")), [2, np.nan]),
     ],
 )
 def test_a_part_of_another_type_fails_no_scan(values, expected):
@@ -316,6 +391,12 @@ class Plan:
 
     def apply(self, number):
         return self.inner[number]
+
+    def collectLeaves(self):
+        return Plan("leaves", self)
+
+    def toString(self):
+        return f"{self.name}[x#0] csv"
 
 
 @pytest.mark.parametrize("unstable", [*sorted(spark_table.UNSTABLE), ""])

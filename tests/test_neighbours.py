@@ -26,7 +26,7 @@ import numpy as np
 import pandas
 import pytest
 from neighbour_cases import CSV_POINTS, POINTS, USUAL, WITHOUT, Point, entry_points, told
-from odd_records import CELLS, SECRET, ZOO, Odd
+from odd_records import CELLS, DATES, NAN, SECRET, ZOO, Odd
 
 from jaxdpbo import drivers, notes, silence, user_values
 
@@ -170,7 +170,8 @@ def differences(point: Point, odds: list[Odd], compilations: Any, folder: Path) 
                     ]
                     found.append(f"{odd.name} ({name} of {count}): {'; '.join(parts)}")
                 elif point.numbers:
-                    twin = [odd.number if i in bad else usual[i] for i in range(count)]
+                    number = odd.number if point.dates or odd.name not in DATES else NAN
+                    twin = [number if i in bad else usual[i] for i in range(count)]
                     if seen.content != outcome(point.enter, twin, compilations, folder).content:
                         found.append(f"{odd.name} ({name} of {count}) does not count as {odd.number}")
                 if count == 1:

@@ -263,7 +263,7 @@ def test_the_block_of_the_page_runs(library):
 def test_frames_tensors_and_datasets_are_rows(descent):
     training, _ = descent
     frame = pd.DataFrame(X)
-    features, labels = fitting._check_arrays("rows", (frame, pd.Series(Y)), training)
+    features, labels = fitting._check_arrays("rows", (frame, Y), training)
     np.testing.assert_array_equal(features, X)
     np.testing.assert_array_equal(labels, Y)
     odd = frame.astype(object)
@@ -283,6 +283,18 @@ def test_frames_tensors_and_datasets_are_rows(descent):
         assert [each.dtype for each in both] == [float, float]  # not chosen by one value
         np.testing.assert_array_equal(both[0], Y)
         assert np.isnan(both[1][3])
+    counts = pd.DataFrame({"a": range(len(Y)), "b": 1, "yes": Y})
+    for cell in (7, "1,234", None):  # a reader makes the column integers, text or floats
+        read = counts.astype(object)
+        read.iloc[0] = cell
+        read = read.astype(str) if cell == "1,234" else read.infer_objects()
+        with pytest.raises(ValueError, match="classes must be given for labels of float64"):
+            fitting._check_arrays("rows", (read, read["yes"]), training)  # in no other words for another cell
+        listed = jax_privacy.DPSGD(zeros, linear, classes=(0, 1))
+        features, labels = fitting._check_arrays("rows", (read, read["yes"]), listed)
+        np.testing.assert_array_equal(features[1:], counts[1:].astype(float))
+        np.testing.assert_array_equal(labels[1:], Y[1:])
+        assert {features.dtype, labels.dtype} == {np.dtype(float)}
     odd = np.array(Y, object)
     with pytest.raises(ValueError, match="share memory"):
         fitting.check_rows(jax_privacy.DPSGD(zeros, linear, classes=(0, 1)), (X, odd), (X.copy(), odd))

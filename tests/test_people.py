@@ -305,9 +305,10 @@ def test_arguments_that_name_no_people_are_refused(arguments, error, says, tmp_p
         ({"person": "person"}, "person needs users"),
     ],
 )
-def test_a_frame_without_people_is_refused(arguments, says):
+def test_a_frame_without_people_is_refused(arguments, says, tmp_path):
+    """Files declare the types of a frame."""
     with pytest.raises(ValueError, match=says):
-        tables.dask(dask.dataframe.from_pandas(FRAME, npartitions=2), **arguments)
+        tables.dask(dask.dataframe.read_parquet(write(tmp_path / "rows", FRAME, 2)), **arguments)
 
 
 def test_a_file_with_people_of_another_type_is_refused(tmp_path):

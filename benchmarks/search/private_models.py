@@ -105,7 +105,7 @@ def _features(train: mixed_tables.Table, test: mixed_tables.Table) -> dict[str, 
     arrays = {}
     for name, table in (("train", train), ("test", test)):
         names = list(table.frame.columns)
-        encoding = columns.make_encoding(table.columns, names, list(table.frame.dtypes))
+        encoding = columns.make_encoding(table.columns, names)
         arrays[name] = columns.encode(encoding, [np.asarray(table.frame[column]) for column in names])
         arrays[f"{name}_labels"] = (table.labels == table.classes[1]).astype(int)
     return arrays

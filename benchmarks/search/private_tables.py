@@ -211,7 +211,7 @@ def _error(table: Any, model: Any, test: np.ndarray) -> float:
 def _task(table: Any, splits: Any, delta: float) -> dict[str, Any]:
     """What a worker needs, without this library's types."""
     names = list(table.frame.columns)
-    encoding = columns.make_encoding(table.columns, names, list(table.frame.dtypes))
+    encoding = columns.make_encoding(table.columns, names)
     encoded = columns.encode(encoding, [np.asarray(table.frame[name]) for name in names])
     kept = [names[position] for position in encoding.positions]
     plain = {

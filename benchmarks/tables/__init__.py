@@ -6,6 +6,7 @@ from benchmarks.tables import (
     open_choices,
     papers,
     private_models,
+    real_files,
     scaling,
     search,
     sentences,
@@ -20,7 +21,7 @@ from benchmarks.tables import (
 SENTENCES = sentences.SENTENCES
 
 MODULES = (
-    papers, open_choices, search, least_epsilon, private_models, tasks, tuning, speed, scaling, silos, summary, facts,
-    verdicts,
+    papers, open_choices, search, least_epsilon, private_models, real_files, tasks, tuning, speed, scaling, silos,
+    summary, facts, verdicts,
 )  # fmt: skip
 BLOCKS = {name: block for module in MODULES for name, block in module.BLOCKS.items()}

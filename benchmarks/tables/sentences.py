@@ -189,6 +189,10 @@ def join_words(values: Iterable[str]) -> str:
     return f"{', '.join(others)} and {last}"
 
 
+def real_files_before() -> str:
+    return load_result("bench_real_files")["before"]
+
+
 SENTENCES = {
     sentence.__name__: sentence
     for sentence in (
@@ -196,6 +200,6 @@ SENTENCES = {
         random_settings_share, few_users_lost, users_needed_at_one, users_needed_at_three, users_for_a_start_at_one,
         users_for_a_start_at_three, largest_selection_gap, scan_of_a_billion, peak_of_a_scan, development_seeds,
         oracle_ratios, front_gains, front_gains_of_other_seeds, front_gains_of_one_search, grids_by_adam,
-        descents_from_the_middle, descents_from_a_start,
+        descents_from_the_middle, descents_from_a_start, real_files_before,
     )
 }  # fmt: skip

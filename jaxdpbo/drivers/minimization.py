@@ -213,7 +213,7 @@ def _stepwise_options(run: Execution) -> list[str]:
 
 def count_users(users: int | None, prepared: separability.Prepared) -> int:
     """The number of users: as given, of ``by_person`` or ``blocks``, or the leading length of all leaves."""
-    loss, data = prepared
+    loss, data, _ = prepared
     if users is not None:
         return checks.size("users", users)
     if isinstance(data, table.Table):
@@ -244,7 +244,7 @@ def to_traceable(prepared: separability.Prepared, config: Any, *, must: bool) ->
     """
     if not must and not all(map(user_values.is_numeric, jax.tree.leaves(prepared.data))):
         return None
-    loss, arrays = traced = prepared.to_arrays()
+    loss, arrays, _ = traced = prepared.to_arrays()
     point = jax.ShapeDtypeStruct((result.dimension(config),), jnp.result_type(float))
     try:
         returned = jax.eval_shape(lambda point, data: loss(spaces.place(config.space, point), data), point, arrays)

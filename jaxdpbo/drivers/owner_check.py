@@ -89,7 +89,7 @@ def _evaluate(
     prepared: separability.Prepared, config: random_search.Config, points: np.ndarray, *, traced: bool
 ) -> Iterator[np.ndarray]:
     """The losses ``(n,)`` at each point, as the run would evaluate them."""
-    objective, data = prepared
+    objective, data, _ = prepared
     if traced:
         returned: Any = compiled_run.map_points(objective, jnp.asarray(points, config.bounds.dtype), data, config.space)
     else:
@@ -156,7 +156,8 @@ def _cells(data: Any, *, traced: bool) -> list[not_private.Finding]:
         where = f"data{jax.tree_util.keystr(path)}"
         with silence.silence():
             numbers = user_values.to_numbers(leaf)
-        cells = numbers if np.ma.isMA(leaf) else np.asarray(leaf)
-        found += not_private.count_cells(where, cells.ravel())
+        kept = np.ma.isMA(leaf) or np.asarray(leaf).dtype.kind in "biufmM"
+        values = numbers if kept else np.where(np.isnan(numbers), np.asarray(leaf, object), numbers)
+        found += not_private.count_cells(where, values.ravel())  # a date counts in seconds here, and is no cell there
         found += not_private.count_narrowed(where, numbers, as_floats=False) if traced else []
     return found

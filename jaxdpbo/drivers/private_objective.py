@@ -152,7 +152,7 @@ class PrivateObjective:
             keys.refuse_trace("the key of the evaluations")
         sharding.expect_one_process("PrivateObjective", data)
         checks.takes_two("loss", loss, "point", "data")
-        loss, data = separability.prepare_objective(loss, data, user_axes)
+        loss, data, told = separability.prepare_objective(loss, data, user_axes)
         self._users, self._evaluations = checks.size("users", users), checks.size("evaluations", evaluations)
         low, high = private_evaluations.check_loss_range(loss_range)
         find_scale = isinstance(loss_range, str)
@@ -182,7 +182,7 @@ class PrivateObjective:
         self._process, self._lock, self._in_flight, self._record = os.getpid(), threading.Lock(), 0, _Record()
         self._refusal: Exception | None = None
         self._charged: ledgers.Charge | None = None
-        self._told: notes.Notes = table.notes(data)  # from now on what follows from the ledger, too
+        self._told: notes.Notes = told + table.notes(data)  # from now on what follows from the ledger, too
         if self._recording is not None:
             design_text = () if design is None else (json.dumps([_to_json(point) for point in design]),)
             self._pay(self._recording, recorded_run.make_subject(loss, data, self._users), *design_text)

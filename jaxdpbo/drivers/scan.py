@@ -88,7 +88,7 @@ def scan_prepared(
     run: Execution,
 ) -> result.Run:
     """Run in one compiled program: ``run_scan``, with its arguments checked and its data in JAX arrays."""
-    (objective, data), key, checkpoint = prepared, run.key, run.checkpoint
+    (objective, data, told), key, checkpoint = prepared, run.key, run.checkpoint
     guarantee = separability.update_assumptions(guarantee, objective)
     if ledger is not None and key is not None:
         raise ValueError("key must not be given with a ledger: the operating system then draws the key")
@@ -99,7 +99,7 @@ def scan_prepared(
     key, guarantee = release_key.for_release(key, guarantee, run.insecure_key)
     key, (guarantee,) = sharding.share_keys(data, key, guarantee)
     key, config = sharding.move_to_mesh(devices, (key, config))
-    checkpointed, charge, notes = None, None, ()
+    checkpointed, charge, notes = None, None, told
     if checkpoint is not None:
         guarantee = guarantee.assuming(assumptions.KEY_SECRET)
         with sharding.use_mesh(devices):
@@ -113,9 +113,9 @@ def scan_prepared(
         subject = recorded_run.make_subject(objective, data, config.users)
         charge = _charge(ledger, algorithm, config, guarantee, subject, checkpointed)
         stored = recorded_run.load_release(charge, like)
-        notes = _notes.show(subject.notes(charge))
+        notes = subject.notes(charge) + told
         if stored is not None:
-            return result.Run(result.name_params(result.to_numpy(stored), config), guarantee, notes=notes)
+            return result.Run(result.name_params(result.to_numpy(stored), config), guarantee, notes=_notes.show(notes))
     with sharding.use_mesh(devices):
         if checkpointed is None:
             released, end, info = _scan(algorithm, objective, data, config, key)
@@ -131,7 +131,7 @@ def scan_prepared(
     if checkpointed is not None:
         checkpoints.delete(checkpointed)
     diagnosed = result.Diagnostics(end.state, end.memory, info) if run.diagnostics else None
-    return result.Run(result.name_params(result.to_numpy(released), config), guarantee, diagnosed, notes)
+    return result.Run(result.name_params(result.to_numpy(released), config), guarantee, diagnosed, _notes.show(notes))
 
 
 def _charge(

@@ -94,7 +94,7 @@ def sweep(
     _expect_stackable(listed)
     common = checks.flag("common_random_numbers", common_random_numbers)
     guarantees = tuple(result.state_guarantee(algorithm, objective, config) for config in listed)
-    objective, data = separability.prepare_objective(objective, data, user_axes)
+    objective, data, _ = separability.prepare_objective(objective, data, user_axes)
     guarantees = tuple(separability.update_assumptions(guarantee, objective) for guarantee in guarantees)
     data = result.to_arrays(data)
     run_keys, guarantees = sharding.share_keys(data, _keys_of_runs(len(listed), common, seeds, key), *guarantees)

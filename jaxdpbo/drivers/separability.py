@@ -4,8 +4,10 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
-from jaxdpbo import separable
+from jaxdpbo import notes as _notes
+from jaxdpbo import separable, user_values
 from jaxdpbo.drivers import result
 from jaxdpbo.guarantee import assumptions, guarantees
 from jaxdpbo.tables import table
@@ -15,14 +17,28 @@ CONDITIONS = assumptions.SEPARABLE_LOSSES, assumptions.SEPARABLE_GAINS
 
 
 class Prepared(NamedTuple):
-    """An objective that keeps users apart as far as it can be checked, and its data; made once a run."""
+    """An objective that keeps users apart as far as it can be checked, its data, and notes; made once a run."""
 
     objective: Objective
     data: Any
+    notes: _notes.Notes = ()
 
     def to_arrays(self) -> "Prepared":
         """With the data as JAX arrays, see ``result.to_arrays``."""
-        return self._replace(data=result.to_arrays(self.data))
+        said = self.notes or _notes.clipped_integers(_wide_integers(self.data))
+        return self._replace(data=result.to_arrays(self.data), notes=said)
+
+
+def _wide_integers(data: Any) -> list[str]:
+    """The arrays of integers of 64 bits that JAX keeps in 32: an array that a caller passes declares its dtype."""
+    leaves: list[tuple[Any, Any]] = jax.tree_util.tree_leaves_with_path(data)
+    return [
+        f"data{jax.tree_util.keystr(path)}"
+        for path, leaf in leaves
+        if user_values.is_instance(leaf, np.ndarray)
+        and leaf.dtype.kind in "iu"
+        and jax.dtypes.canonicalize_dtype(leaf.dtype) != leaf.dtype
+    ]
 
 
 def prepare_objective(objective: Objective, data: Data, user_axes: Tree) -> Prepared:

@@ -90,13 +90,14 @@ def _clip_and_quantise(
 
 
 def quantise(vectors: jax.Array, clip_norm: jax.Array, radius: jax.Array) -> jax.Array:
-    """Round columns ``(d, n)`` of norm at most ``clip_norm`` to integers of norm at most ``radius``; ``int32``.
+    """Round columns ``(d, n)`` of norm at most ``clip_norm`` to integers of norm at most ``radius``, ``()`` or ``(n,)``.
 
     The last check is on integers, never on floats: a column beyond ``radius`` counts as zero. Clipped columns stay
     within: the ball is mapped to a ball smaller than ``radius`` by the most that rounding can add.
     """
-    scaled = jnp.rint(vectors * (reach(radius, vectors.shape[0], vectors.dtype) / clip_norm))
-    fits = jnp.abs(scaled) <= radius.astype(vectors.dtype)  # False for NaN
+    radius = jnp.atleast_1d(radius)
+    scaled = jnp.rint(vectors * (reach(radius, vectors.shape[0], vectors.dtype) / clip_norm)[None])
+    fits = jnp.abs(scaled) <= radius.astype(vectors.dtype)[None]  # False for NaN
     whole = jnp.where(fits, scaled, 0).astype(jnp.int32)
     squares, limit = (jnp.square(value.astype(jnp.uint32)) for value in (whole, radius))
     low = jnp.sum(squares & 0xFFFF, axis=0, dtype=jnp.uint32)  # in halves: 2^16 of them fit

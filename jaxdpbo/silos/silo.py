@@ -127,7 +127,7 @@ class Silo:
             raise ValueError(f"the roster says {self._member.users} users of silo {name!r}, got {table.users}")
         if not roster.is_signed(self._member, LABEL, roster.sign(folder, name, LABEL)):
             raise ValueError(f"the roster has another key for silo {name!r} than {folder}")
-        objective, _ = separability.prepare_objective(objective, table, None)
+        objective, *_ = separability.prepare_objective(objective, table, None)
         self._table, self.notes = table, _notes.show(_table.notes(table))
         self._functions = engine.PickledOnce((agreement.algorithm, objective))
         self._traced = table_scan.can_trace(objective, table, agreement.config, must=False)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo import silence, user_values
+from jaxdpbo import cells, silence, user_values
 from jaxdpbo.tables import people as _people
 from jaxdpbo.tables.table import Columns
 from jaxdpbo.types import DTypeLike
@@ -84,10 +84,43 @@ def is_integer(kind: object) -> bool:
     return isinstance(kind, pa.DataType) and pa.types.is_integer(kind)
 
 
+def expect_numbers(source: str, name: str, kind: object) -> None:
+    """Raise a ValueError for a declared type of an engine that holds no numbers, one a row."""
+    if not is_plain_number(kind):
+        raise ValueError(
+            f"column {name!r} of {source} must hold numbers, got {kind}: leave it out by columns=, or compute numbers "
+            "on the engine"
+        )
+
+
 def to_columns(part: "pa.RecordBatch", names: list[str]) -> Columns:
-    """The columns of a record batch as JAX's default float, ``(rows, ...)``; NaN where a value is missing."""
+    """The columns of a record batch of an engine as JAX's default float, ``(rows,)``; NaN where there is no number.
+
+    The engine may have inferred types from rows, so a cell is read as if it lay in a column of text: a date is missing.
+    """
     dtype = jnp.result_type(float)
-    return {name: to_numbers(part.column(name), dtype) for name in names}
+    return {name: _to_cells(part.column(name), dtype) for name in names}
+
+
+def _to_cells(column: Any, dtype: DTypeLike) -> np.ndarray:
+    import pyarrow as pa
+
+    kind, tests = column.type, (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_duration)
+    if any(test(kind) for test in tests):
+        return to_numbers(column, dtype)
+    if _is_time(kind):
+        return np.full(len(column), np.nan, dtype)
+    with silence.silence():
+        return cells.real_numbers(to_values(column)).astype(dtype)
+
+
+def to_values(column: Any) -> list[Any]:
+    """The values of a column, text as its bytes: they may be no UTF-8, and would raise."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    return (column.cast(pa.large_binary()) if is_text(column.type) else column).to_pylist()
 
 
 def to_people(part: "pa.RecordBatch", names: list[str], people: _people.People) -> _people.Rows:
@@ -101,8 +134,7 @@ def to_persons(column: Any) -> np.ndarray:
 
     if pa.types.is_integer(column.type):
         return column.cast(pa.int64(), safe=False).fill_null(_people.NOBODY).to_numpy(zero_copy_only=False)
-    with silence.silence():
-        return _people.to_persons(user_values.to_numbers(column.to_pylist(), (len(column),)))
+    return _people.to_persons(_to_cells(column, np.float64))
 
 
 def to_numbers(column: Any, dtype: DTypeLike = np.float64) -> np.ndarray:

@@ -110,7 +110,7 @@ def beam(
         ``lambda pipeline: pipeline | apache_beam.io.ReadFromParquetBatched("visits/*.parquet")``. Called in each scan;
         each call must read the same rows. A row that the collection holds twice is two users.
       columns: the names of the columns to read. Each holds numbers or Booleans. They become floats; a missing value
-        becomes NaN.
+        becomes NaN, and so does one that is no number, such as a date.
       users: the number of rows, public. If you leave it out, opening the table counts the rows.
       person: see ``parquet``; ``users`` is then the number of people. Each scan moves rows between workers.
       max_rows: see ``parquet``.

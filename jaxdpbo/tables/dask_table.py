@@ -5,7 +5,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from jaxdpbo import checks, silence, user_values
+from jaxdpbo import cells, checks, silence
 from jaxdpbo.tables import engine as _engine
 from jaxdpbo.tables import identity, table
 from jaxdpbo.tables import people as _people
@@ -68,15 +68,15 @@ def dask(
         that the frame holds twice is two users. The files of ``read_parquet`` are compared: a second name of a file is
         refused. Files that you read by ``from_map`` or ``from_delayed``, or before ``persist``, are not seen.
       columns: the names of the columns to read; all by default. Each holds numbers or Booleans. They become floats; a
-        missing value becomes NaN.
+        missing value becomes NaN, and so does one that is no number, such as a date.
       users: the number of rows, public. If you leave it out, opening the table counts the rows.
       person: see ``parquet``; ``users`` is then the number of people. Each scan moves rows between workers.
       max_rows: see ``parquet``.
 
     Raises:
       TypeError: an argument is of another type.
-      ValueError: there is no row or column, a column does not hold numbers, ``person`` does not hold integers, or the
-        frame samples at random, or reads one Parquet file under two names.
+      ValueError: there is no row or column, Parquet files declare a column without numbers, or a ``person`` without
+        integers, or the frame samples at random, or reads one Parquet file under two names.
       tables.TableError: Dask failed to count the rows.
       ImportError: Dask is missing.
     """
@@ -89,14 +89,17 @@ def dask(
 def _open(frame: Any, columns: Sequence[str] | None, users: int | None, people: _people.People | None) -> DaskTable:
     person = [] if people is None else [people.column]
     names = table.select_names(columns, [name for name in frame.columns if name not in person])
+    expressions = list(_expressions(frame.expr))
+    declared = all(_is_parquet(inner) for inner in expressions if not inner.dependencies())
     for name in person:
-        _people.expect_integers("frame", name, name in frame.columns and frame.dtypes[name].kind in "iu")
-    for name in names:
+        _people.expect_integers(
+            "frame", name, name in frame.columns and (not declared or frame.dtypes[name].kind in "iu")
+        )
+    for name in names if declared else []:  # other dtypes may follow from rows
         if frame.dtypes[name].kind not in "biuf":
             raise ValueError(
                 f"column {name!r} must hold numbers, got {frame.dtypes[name]}: leave it out by columns=, or encode it"
             )
-    expressions = list(_expressions(frame.expr))
     identity.expect_files_once("frame", *map(_files, expressions))
     if RANDOM & {type(inner).__name__ for inner in expressions}:
         raise ValueError(
@@ -107,10 +110,15 @@ def _open(frame: Any, columns: Sequence[str] | None, users: int | None, people: 
 
 def _files(expression: Any) -> list[str]:
     """The files that an expression itself reads, by Dask's own readers of Parquet."""
-    read = expression._dataset_info if hasattr(type(expression), "_dataset_info") else {}
+    read = expression._dataset_info if _is_parquet(expression) else {}
     if "ds" in read:
         return read["ds"].files
     return [part.fragment.path for part in read.get("fragments", ())]  # with filesystem="arrow"
+
+
+def _is_parquet(expression: Any) -> bool:
+    """True if an expression reads Parquet files, which declare their types."""
+    return hasattr(type(expression), "_dataset_info")
 
 
 def _expressions(expression: Any) -> Iterator[Any]:
@@ -140,12 +148,11 @@ def _read(frame: Any, names: list[str]) -> Iterator[Columns]:
     """The columns of a pandas data frame. A generator, so that a failure is the task's."""
     dtype = jnp.result_type(float)
     with silence.silence():
-        columns = {name: user_values.to_numbers(frame[name]).astype(dtype) for name in names}
+        columns = {name: cells.real_numbers(frame[name]).astype(dtype) for name in names}
     yield columns
 
 
 def _read_people(frame: Any, names: list[str], people: _people.People) -> Iterator[_people.Rows]:
-    with silence.silence():
-        persons = _people.to_persons(user_values.to_numbers(frame[people.column]))
+    persons = _people.to_persons(cells.real_numbers(frame[people.column]))
     for columns in _read(frame, names):
         yield _people.Rows(persons, columns)

@@ -1,5 +1,6 @@
 """Ray data sets as a table."""
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -8,6 +9,8 @@ from jaxdpbo.tables import arrow, identity, table
 from jaxdpbo.tables import engine as _engine
 from jaxdpbo.tables import people as _people
 from jaxdpbo.tables.table import Columns
+
+PLAIN = {"ListFiles", "Project"}  # operators that keep declared types
 
 
 class RayTable(_engine.EngineTable):
@@ -62,15 +65,15 @@ def ray(
     Args:
       dataset: a ``ray.data.Dataset``. A row that it holds twice is two users.
       columns: the names of the columns to read; all by default. Each holds numbers or Booleans. They become floats; a
-        missing value becomes NaN.
+        missing value becomes NaN, and so does one that is no number, such as a date.
       users: the number of rows, public. If you leave it out, opening the table counts the rows.
       person: see ``parquet``; ``users`` is then the number of people. Each scan moves rows between workers.
       max_rows: see ``parquet``.
 
     Raises:
       TypeError: an argument is of another type.
-      ValueError: there is no row or column, a column does not hold numbers, ``person`` does not hold integers, or the
-        data set samples or shuffles at random, or reads one file under two names.
+      ValueError: there is no row or column, Parquet files declare a column without numbers, or a ``person`` without
+        integers, or the data set samples or shuffles at random, or reads one file under two names.
       tables.TableError: Ray failed to read or to count the rows.
       ImportError: Ray is missing.
     """
@@ -84,16 +87,18 @@ def _open(dataset: Any, columns: Sequence[str] | None, users: int | None, people
     types = dict(zip(dataset.schema().names, dataset.schema().types, strict=True))
     person = [] if people is None else [people.column]
     names = table.select_names(columns, [name for name in types if name not in person])
-    for name in person:
-        _people.expect_integers("dataset", name, name in types and arrow.is_integer(types[name]))
     operators = list(_operators(dataset._logical_plan.dag))
+    declared = all(
+        type(operator).__name__ in PLAIN or re.match("Read.*Parquet", operator.name) for operator in operators
+    )
+    for name in person:
+        _people.expect_integers("dataset", name, name in types and (not declared or arrow.is_integer(types[name])))
     if any("random" in operator.name.lower() for operator in operators):
         raise ValueError(
             "dataset must hold the same rows whenever a worker computes it: write the sample to files, and read these"
         )
-    for name in names:
-        if arrow.shape_of("dataset", name, types[name]):
-            raise ValueError(f"column {name!r} must hold numbers, got lists: make a column for each place of the list")
+    for name in names if declared else []:  # other types may follow from rows
+        arrow.expect_numbers("dataset", name, types[name])
     for reads in ([dataset.input_files()], [getattr(operator, "source_paths", None) for operator in operators]):
         identity.expect_files_once("dataset", *filter(None, reads))  # each version of Ray knows one of the two
     return RayTable(dataset.select_columns([*person, *names]), users, names, people)

@@ -109,7 +109,7 @@ class Sources(NamedTuple):
         if _is_expression(source):
             return _compute(source, part).ravel()
         column: Any = part.column(name)
-        return _texts(column) if arrow.is_text(column.type) else arrow.to_numbers(column).ravel()
+        return arrow.to_values(column) if arrow.is_text(column.type) else arrow.to_numbers(column).ravel()
 
     def _column(self, name: str, part: "pa.RecordBatch", dtype: Any) -> np.ndarray:
         source = self.by_name[name]
@@ -237,17 +237,8 @@ def _each_once(column: Any, read: Any) -> np.ndarray:
     import pyarrow as pa
 
     coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-    numbers = np.append(read(_texts(coded.dictionary)), np.nan)
+    numbers = np.append(read(arrow.to_values(coded.dictionary)), np.nan)
     return numbers[coded.indices.fill_null(len(coded.dictionary)).to_numpy(zero_copy_only=False).astype(np.int64)]
-
-
-def _texts(column: Any) -> list[Any]:
-    """The values of a column, text as its bytes: they may be no UTF-8, and would raise."""
-    import pyarrow as pa
-
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    return (column.cast(pa.large_binary()) if arrow.is_text(column.type) else column).to_pylist()
 
 
 def _with_path(part: "pa.RecordBatch", of_path: Mapping[str, str | None]) -> "pa.RecordBatch":

@@ -15,6 +15,7 @@ from jaxdpbo.tables.table import Columns
 SCHEMA = "partition long, users long, total array<long>, error string"  # of a PartitionSum
 RANGE = "range long, person long"  # of a row in a piece
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
+FILES = " parquet", " orc"  # the ends of plans that read files with declared types
 # Operators that may select or place other rows when a worker computes a partition again.
 UNSTABLE = {
     "Sample", "Repartition", "RebalancePartitions", "GlobalLimit", "LocalLimit", "Tail", "Offset", "Deduplicate",
@@ -68,16 +69,16 @@ def spark(
       frame: a ``pyspark.sql.DataFrame`` of a classic session. Its plan must be deterministic. A row that the frame
         holds twice is two users.
       columns: the names of the columns to read; all by default. Each holds numbers or Booleans. They become floats; a
-        missing value becomes NaN.
+        missing value becomes NaN, and so does one that is no number, such as a date.
       users: the number of rows, public. If you leave it out, opening the table counts the rows.
       person: see ``parquet``; ``users`` is then the number of people. Each scan moves rows between executors.
       max_rows: see ``parquet``.
 
     Raises:
       TypeError: an argument is of another type.
-      ValueError: there is no row or column, a column does not hold numbers, ``person`` does not hold integers, or the
-        plan may compute other rows the second time: samples, limits, random functions, a repartition without columns,
-        dropped duplicates, windows. Or the frame reads one file under two names.
+      ValueError: there is no row or column, files declare a column without numbers, or a ``person`` without integers;
+        or the plan may compute other rows the second time: samples, limits, random functions, a repartition without
+        columns, dropped duplicates, windows. Or the frame reads one file under two names.
       tables.TableError: Spark failed to count the rows.
       ImportError: Spark is missing.
     """
@@ -90,15 +91,17 @@ def spark(
 def _open(frame: Any, columns: Sequence[str] | None, users: int | None, people: _people.People | None) -> SparkTable:
     person = [] if people is None else [people.column]
     names = table.select_names(columns, [name for name in frame.columns if name not in person])
-    types = dict(frame.dtypes)
+    types, plan = dict(frame.dtypes), frame._jdf.queryExecution().analyzed()
+    leaves = plan.collectLeaves()
+    declared = all(leaves.apply(number).toString().rstrip().endswith(FILES) for number in range(leaves.size()))
     for name in person:
-        _people.expect_integers("frame", name, types.get(name) in INTEGERS)
-    for name in names:
+        _people.expect_integers("frame", name, name in types and (not declared or types[name] in INTEGERS))
+    for name in names if declared else []:  # other types may follow from rows
         if types[name] not in ("boolean", *INTEGERS, "float", "double"):
             raise ValueError(
                 f"column {name!r} must hold numbers, got {types[name]}: leave it out by columns=, or cast it to double"
             )
-    _expect_same_rows(frame._jdf.queryExecution().analyzed())
+    _expect_same_rows(plan)
     identity.expect_files_once("frame", frame.inputFiles())
     return SparkTable(frame.select(*(f"`{name}`" for name in [*person, *names])), users, names, people)
 

@@ -273,7 +273,7 @@ def _count_empty(names: Sequence[str], batch: Batch) -> np.ndarray:
 
 
 def notes(data: object) -> _notes.Notes:
-    """The notes of a table; none for other data: their types may follow from values."""
+    """The notes of a table; those of arrays are made where they become arrays of JAX."""
     return data.notes if isinstance(data, Table) else ()
 
 

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from jaxdpbo import cells as _cells
 from jaxdpbo import input_noise, logs, not_private, sensitivity, silence, user_values
 from jaxdpbo import notes as _notes
 from jaxdpbo.guarantee import guarantees, release_key
@@ -244,9 +245,11 @@ def _to_default_dtype(rows: np.ndarray) -> jax.Array:
 
 
 def _to_rows(inputs: Any, dimension: int) -> np.ndarray:
-    """Convert inputs to rows of numbers; a list's row of another length becomes NaN."""
+    """Convert inputs to rows of numbers; a list's row of another length becomes NaN. A frame's cells are read alone."""
     if isinstance(inputs, Tracer):
         raise TypeError("inputs must not be traced: curate runs on the host, outside jit, vmap and grad")
+    if hasattr(inputs, "columns"):
+        return _cells.frame_numbers(inputs)
     rows = len(inputs) if isinstance(inputs, (list, tuple)) else 0
     with silence.silence():
         return user_values.to_numbers(inputs, (rows, dimension) if rows else None)

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo import accounting, checks, silence, user_values
+from jaxdpbo import accounting, cells, checks, silence, user_values
 from jaxdpbo import notes as _notes
 from jaxdpbo.accounting import requested_budget, stage
 from jaxdpbo.drivers.release_notes import error_notes
@@ -129,17 +129,12 @@ def _check_arrays(name: str, rows: Any, training: Training) -> Rows:
 
 
 def _to_array(name: str, leaf: Any) -> np.ndarray:
-    """Convert a data frame, a column or a tensor by its dtypes, which are public.
-
-    NumPy would choose the dtype of nullable and categorical columns by their values: these become objects.
-    """
+    """Convert a data frame, a column or a tensor. Columns of a frame become float64: a cell may have chosen a dtype."""
     if not hasattr(leaf, "__array__"):  # in a list, an odd label would change the dtype
         raise TypeError(f"{name} must be two arrays, tensors or data frames of numbers")
-    if not hasattr(leaf, "to_numpy"):
-        return np.asarray(leaf)
-    dtypes = list(leaf.dtypes) if hasattr(leaf, "columns") else [leaf.dtype]
-    plain = all(isinstance(dtype, np.dtype) and dtype.kind in "biuf" for dtype in dtypes)
-    return np.asarray(leaf) if plain else np.asarray(leaf, dtype=object)
+    if hasattr(leaf, "columns"):
+        return cells.frame_numbers(leaf)
+    return cells.real_numbers(leaf) if hasattr(leaf, "to_numpy") else np.asarray(leaf)
 
 
 def ideal_delta(arguments: TuningArguments, times: float, records: int, once: float = 0.0) -> float:

@@ -172,7 +172,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "tables.identity": "expect_files_once find_link find_repeated identify list_files local_path",
         "tables.arrow": (
             "expect_integers is_integer shape_of is_plain_number is_text is_wide to_columns to_people "
-            "to_persons to_numbers"
+            "to_persons to_numbers to_values expect_numbers"
         ),
         "tables.people": "check_people count_left_out expect_integers group_rows join ranges row_shapes "
         "split_rows to_persons",
@@ -237,7 +237,7 @@ EXEMPT: dict[str, dict[str, str]] = {
     "of a table that anybody may have written: tests/test_private_models.py": {
         "integrations.sklearn.columns": "make_encoding encode feature_names unit_features layer_of_weights",
         "not_private": "make_check count_cells count_narrowed count_losses loss_findings",
-        "cells": "category_numbers real_numbers are_missing check_choices",
+        "cells": "category_numbers real_numbers frame_numbers are_missing check_choices",
         "integrations.sklearn.layered_training": "hidden_widths",
     },
     "of a guarantee, which has rows of its own: tests/test_report.py": {
@@ -256,9 +256,9 @@ EXEMPT: dict[str, dict[str, str]] = {
     "writes sentences: tests/test_notes.py and tests/test_release_notes.py": {
         "drivers.release_notes": "plan_notes value_notes point_notes best_notes error_notes",
         "notes": (
-            "show lines hide_accounts few_users few_rows narrowed_columns one_fit loss_without_code from_ledger "
-            "resumed not_compared path_like_noise epsilon_reached error_not_reached values_like_noise equal_points "
-            "best_within_noise "
+            "show lines hide_accounts few_users few_rows narrowed_columns clipped_integers one_fit "
+            "loss_without_code from_ledger resumed not_compared path_like_noise "
+            "epsilon_reached error_not_reached values_like_noise equal_points best_within_noise "
             "error_like_a_constant wide_error"
         ),
     },

@@ -24,17 +24,6 @@ MOST = 1500  # features that are trained; above, so many public random combinati
 KERNEL = (0.5, 0.3), (0.5, 0.07)  # weight and lengthscale, of a number in [0, 1]
 WAVES, WAVE_SHARE = 64, 0.2  # pairs; share of the squared norm
 WAVE_LENGTHS = 0.15, 0.3  # lengthscales, times the root of the number of numbers
-UNSUPPORTED_DTYPES = (
-    "complex",
-    "date",
-    "time",
-    "period",
-    "interval",
-    "duration",
-    "list",
-    "array",
-    "struct",
-)
 COLUMNS_EXAMPLE = (
     'columns={"age": space.real(0, 120), "sex": space.categorical("f", "m"), "id": None}, with ranges and categories '
     "that you know without the data; None leaves a column out"
@@ -82,13 +71,12 @@ class Encoding(NamedTuple):
         return "; ".join(f"{name!r}: {by_position.get(place, 'left out')}" for place, name in enumerate(names))
 
 
-def make_encoding(columns: Any, names: Sequence[Any], dtypes: Sequence[Any]) -> Encoding:
-    """Match dimensions with the columns of a table; reads names and, to refuse dates, dtypes, and no values.
+def make_encoding(columns: Any, names: Sequence[Any]) -> Encoding:
+    """Match dimensions with the columns of a table; reads names, and neither values nor dtypes.
 
     Args:
       columns: a mapping from names to dimensions, or None for a column to leave out; or a dimension for every column.
       names: of the columns of the table; numbers for an array.
-      dtypes: of the columns.
 
     Raises:
       ValueError: a column without a dimension, or a dimension without a column.
@@ -101,14 +89,9 @@ def make_encoding(columns: Any, names: Sequence[Any], dtypes: Sequence[Any]) -> 
     if not used:
         raise ValueError(f"columns must keep at least one column: give {COLUMNS_EXAMPLE}")
     space = Space({f"columns[{names[position]!r}]": _range(names[position], by_name) for position in used})
-    for position, name, dimension in zip(used, space.names, space.dimensions, strict=True):
+    for name, dimension in zip(space.names, space.dimensions, strict=True):
         if isinstance(dimension, Categorical):
             cells.check_choices(name, dimension.choices)
-        elif str(dtypes[position]).lower().startswith(UNSUPPORTED_DTYPES):
-            raise ValueError(
-                f"{name} needs a column of numbers, got {dtypes[position]}: convert the column, such as to days since "
-                "a public date, or leave the column out with None"
-            )
         elif not np.all(np.isfinite(_places(dimension, np.array([dimension.low, dimension.high]))[0])):
             raise ValueError(f"{name} has a range too wide or narrow for floats, got {dimension}: choose other ends")
     return Encoding(() if names == list(range(len(names))) else tuple(names), tuple(used), space.dimensions)

@@ -33,10 +33,9 @@ Columns = dict[Any, Dimension | Sequence[Any] | None] | Dimension
 
 
 class _Table(NamedTuple):
-    """The columns of a table: names, dtypes, and values, each an array ``(n,)``."""
+    """The columns of a table: names, and values, each an array ``(n,)``."""
 
     names: list[Any]
-    dtypes: list[Any]
     columns: list[np.ndarray]
 
 
@@ -92,7 +91,7 @@ class _PrivateModel(PrivateEstimator):
                 raise ValueError(f"person must be a column of X, got {self.person!r}; X has {table.names!r}")
             columns = dict.fromkeys(table.names, columns) if isinstance(columns, Dimension) else dict(columns or {})
             columns[self.person] = None
-        return _columns.make_encoding(columns, table.names, table.dtypes)
+        return _columns.make_encoding(columns, table.names)
 
     def _train(self, run: Execution, X: Any, training: _TrainingRows, constant: float | None) -> None:
         """Encode, train, and keep what you may publish, and nothing else; ``constant``: a constant's public error."""
@@ -245,7 +244,7 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
         a range count as its ends. Missing values and other categories have features of their own. Text that is no
         number, such as "1,234", counts as missing, unless the dimension says how it spells numbers:
         ``space.real(0, 1e6, thousands=",", unit="$")``. Read such a column as text, or the reader may take "1.234" for
-        a fraction.
+        a fraction. A date or a time counts as missing, too: convert it, such as to days since a public date.
       classes: all labels, text or numbers. Rows with other labels do not train. ``predict_proba`` and ``classes_`` have
         them in sorted order.
       epsilon: the budget, for the model and its error, with ``delta``.
@@ -628,7 +627,10 @@ def _read_targets(estimator: Any, y: Targets) -> Any:
     array = _to_array(targets)
     if array.ndim not in (1, 2) or array.shape[1:] not in ((), (1,)):
         raise ValueError(f"y must have shape (n,), got {array.shape}")
-    _refuse_complex(array)
+    if isinstance(targets, np.ndarray):
+        _refuse_complex(array)
+    elif array.dtype.kind == "c":  # of a data frame, whose cells may choose it; scikit-learn's error would quote rows
+        array = array.astype(object)
     return column_or_1d(array, warn=True)
 
 
@@ -639,7 +641,7 @@ def _read_table(X: Any) -> _Table:
         columns = [X.iloc[:, place] if hasattr(X, "iloc") else X[name] for place, name in enumerate(names)]
         if not names:
             raise ValueError("X must have at least one column, got a data frame without any")
-        return _Table(names, [column.dtype for column in columns], [_to_array(column) for column in columns])
+        return _Table(names, [_to_array(column) for column in columns])
     if isinstance(X, Sequence) or hasattr(X, "columns"):
         raise TypeError(
             f"X must be a data frame of pandas or polars, or an array, got {type(X).__name__}: the values of a list "
@@ -653,7 +655,7 @@ def _read_table(X: Any) -> _Table:
     any_dtype: Any = None
     X = check_array(X, dtype=any_dtype, ensure_all_finite=False)
     count = X.shape[1]
-    return _Table(list(range(count)), [X.dtype] * count, [X[:, place] for place in range(count)])
+    return _Table(list(range(count)), [X[:, place] for place in range(count)])
 
 
 def _number_people(table: _Table, person: Any) -> np.ndarray | None:
@@ -667,7 +669,7 @@ def _number_people(table: _Table, person: Any) -> np.ndarray | None:
 
 def _in_order(table: _Table, names: list[Any]) -> _Table:
     places = [table.names.index(name) for name in names]
-    return _Table(names, [table.dtypes[place] for place in places], [table.columns[place] for place in places])
+    return _Table(names, [table.columns[place] for place in places])
 
 
 def _refuse_complex(array: np.ndarray) -> None:

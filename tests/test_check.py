@@ -33,7 +33,7 @@ from jaxdpbo import (
 )
 from jaxdpbo.commands import curator
 from jaxdpbo.integrations.sklearn import PrivateClassifier, PrivateRegressor
-from jaxdpbo.tuning import joint_tuning
+from jaxdpbo.tuning import private_steps
 
 PACKAGE = Path(jaxdpbo.__file__).parent
 DOORS = {
@@ -338,7 +338,7 @@ def test_runs_end_where_no_check_can_be_made(tmp_path, monkeypatch):
     options = {"mu": 1.0, "loss_range": (0, 9), "search": Search(method="in_order", steps=2)}
     minimize(lambda point, batch: batch["x"] + point[0], table, [(0, 1)], ledger=Recording(path, "a"), **options)
     minimize(lambda point, data: data + point[0], np.arange(9.0), [(0, 1)], **options)
-    monkeypatch.setattr(joint_tuning, "tune_table", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(private_steps, "train_by_steps", lambda *_, **__: 1 / 0)
     frame, budget = pandas.DataFrame({"x": np.arange(300.0)}), {"epsilon": 1.0, "delta": 1e-5}
     for model in (
         PrivateClassifier(space.real(0, 9), classes=(0, 1), **budget),

@@ -263,11 +263,11 @@ def test_two_people_of_several_rows_are_no_farther_apart_than_what_is_charged():
 
     weights = jnp.asarray(rng.normal(size=(FEATURES, 1)))
     gram, slope = (jax.vmap(of_person, (0, None, None))(given, weights, jnp.asarray(first)) for first in (True, False))
-    diagonal, upper, steep = (whole(part).astype(float) for part in (gram.diagonal, gram.upper, slope.slope[..., 0]))
+    diagonal, upper, steep = (whole(part).astype(float) for part in (gram.diagonal, gram.upper, slope.slope))
     worst = 0.0
     for one in range(len(people)):
         of_gram = ((diagonal - diagonal[one]) ** 2).sum(axis=1) + 2 * ((upper - upper[one]) ** 2).sum(axis=1)
-        of_step = ((steep - steep[one]) ** 2).sum(axis=1)
+        of_step = ((steep - steep[one]) ** 2).sum(axis=(1, 2))
         worst = max(worst, np.max(of_gram + steps * of_step))
     stated = private_linear.level(int(chosen.radius), int(chosen.residual_radius), steps)
     assert 0.5 * stated < math.sqrt(worst) / private_linear.SIGMA <= stated

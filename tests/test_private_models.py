@@ -636,6 +636,7 @@ EXPECTED = {
     "check_sample_weight_equivalence_on_dense_data": "the number of rows is public, also of rows without a weight",
     "check_sample_weight_equivalence_on_sparse_data": "as on dense data",
     "check_all_zero_sample_weights_error": "what weights hold is silent",
+    "check_classifiers_one_label": EVERY_LABEL,
     "check_classifiers_one_label_sample_weights": EVERY_LABEL,
     "check_class_weight_classifiers": "class_weight is of the listed classes, not of those in the rows",
     "check_dataframe_column_names_consistency": "columns may come in any order",

@@ -69,7 +69,7 @@ types = ["nominal" if isinstance(of, list) else "continuous" for of in task["col
 bounds = {}
 for place, (name, of) in enumerate(task["columns"].items()):
     if isinstance(of, list):
-        frame[name] = frame[name].astype(str)
+        frame[name] = ["missing" if value is None or value != value else str(value) for value in frame[name]]
     else:
         bounds[place] = tuple(of[:2])
         frame[name] = frame[name].astype(float).clip(*of[:2]).fillna(sum(of[:2]) / 2)

@@ -262,7 +262,8 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
       cap: with ``settings``: always train this many models, so that the duration of ``fit`` does not reveal their
         number, see ``tuning.private_selection``. If ``cap`` is too small for ``delta``, the error names a larger one.
       ledger: ``Recording(path, run)``: charge ``guarantee_`` before the first training. A second fit under the same
-        name is refused. Create the ledger with ``protects="all rows, training and validation"``.
+        name is refused. Create the ledger with ``protects="all rows, training and validation"``, or with ``person`` of
+        "all people of the rows, training and validation".
       run: ``Execution(key=..., insecure_key=True)``, FOR TESTS ALONE: anyone who knows the key can remove the noise,
         and clones share it.
 

@@ -442,7 +442,6 @@ ENTERED = {
         "noise.private_mean.perturb_losses"
     ),
     "private choices": ("noise.choice.draw",),
-    "DP-GIBO, then an estimate": _of("algorithms.private_estimate", *FUNCTIONS),
     "private_linear": _of("algorithms.private_linear", *FUNCTIONS),
     "po_gp_ucb": _of("algorithms.po_gp_ucb", *TOLD),
     "random_search": _of("algorithms.random_search", *TOLD),

@@ -671,7 +671,7 @@ WITHOUT: dict[str, dict[str, str]] = {
     "pure functions of JAX arrays, whose dtypes and shapes are public": {
         "noise.choice": "relative_losses choose_row sum_losses",
         "noise.clipping": "weighted_clipped_sum",
-        "noise.private_mean": "noisy_mean_loss sum_clipped_losses",
+        "noise.private_mean": "clip_losses noisy_mean_loss sum_clipped_losses",
         "noise.private_scale": "count_differences largest_differences median",
         "surrogate.preprocessing": "finite_mean_loss",
         "training.models": "accuracy examples losses passes model_scores",

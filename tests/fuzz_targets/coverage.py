@@ -36,7 +36,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "algorithms.gp_ucb": "init ask tell release privacy",
         "algorithms.po_gp_ucb": "init ask tell release privacy",
         "algorithms.private_evaluations.run": "remember history contribute perturb inform privacy",
-        "algorithms.private_estimate": "init ask contribute perturb tell inform release privacy",
+        "algorithms.private_evaluations.private_estimate": "privacy",
         "algorithms.private_linear": "init ask contribute perturb tell inform release privacy",
         "algorithms.random_search": "init ask tell release privacy",
         "types": "history expect_history",
@@ -78,8 +78,8 @@ EXEMPT: dict[str, dict[str, str]] = {
         "noise.clipping": "l2_norms clip_and_sum quantise reach grid_step",
         "noise.choice": "choose_row sum_losses draw scores relative_losses",
         "noise.private_mean": (
-            "perturb_vectors mean_of_vectors noisy_mean_loss sum_clipped_losses perturb_losses mean_of_losses "
-            "skip_noise loss_deviation"
+            "perturb_vectors mean_of_vectors noisy_mean_loss clip_losses sum_clipped_losses perturb_losses "
+            "mean_of_losses skip_noise loss_deviation"
         ),
         "noise.private_scale": "median count_differences median_of_counts largest_differences",
         "noise.mechanisms.discrete_noise": "geometric_from_table discrete_laplace_from_table is_at_least",
@@ -119,9 +119,8 @@ EXEMPT: dict[str, dict[str, str]] = {
     },
     "on the host, with what a checked caller made": {
         "algorithms.dp_gp_ucb.configs": "split_budget noise_assumptions unit_prior canonical_config",
-        "algorithms.private_evaluations.configs": "check_loss_range",
+        "algorithms.private_evaluations.configs": "check_loss_range deviation",
         "algorithms.private_evaluations.run": "make_algorithm",
-        "algorithms.private_estimate": "deviation",
         "phases": "make_algorithm",
         "algorithms.private_linear": "level slope_unit",
         "noise.integer_products": "sum_products",

@@ -427,7 +427,7 @@ ENTERED = {
     "dp_gd": (
         *_of("algorithms.dp_gd", *FUNCTIONS), "noise.private_mean.perturb_vectors", "drivers.scan.run_scan",
         "drivers.scan.scan_prepared",
-        *_of("drivers.compiled_run", "begin", "learn", "pure_run", "run_steps"), "drivers.result.expect_host",
+        *_of("drivers.compiled_run", "begin", "finish", "learn", "pure_run", "run_steps"), "drivers.result.expect_host",
     ),
     "dpareto": (
         *_of("algorithms.dpareto.run", *TOLD), "algorithms.dpareto.surrogates.propose"
@@ -475,6 +475,7 @@ KEY_CASES = {
         _protocol(CASES["dp_gd"], drivers.run_loop),
         (
             *_of("drivers.loop", "run_loop", "loop_prepared"),
+            "drivers.users.make_users",
             *_of("drivers.compiled_steps", "run_keys", "step_keys", "ask", "release"),
         ),
     ),

@@ -74,7 +74,7 @@ EXEMPT: dict[str, dict[str, str]] = {
             "predict_standard propose undominated_region standard_improvement"
         ),
         "algorithms.gp_ucb": "beta standardise_utilities",
-        "drivers.compiled_run": "begin contribute recall pure_run run_steps map_points",
+        "drivers.compiled_run": "begin contribute finish recall pure_run run_steps map_points",
         "noise.clipping": "l2_norms clip_and_sum quantise reach grid_step",
         "noise.choice": "choose_row sum_losses draw scores relative_losses",
         "noise.private_mean": (
@@ -160,9 +160,10 @@ EXEMPT: dict[str, dict[str, str]] = {
         "accounting.requested_budget": "usual_delta",
         "noise.wide_integers": "from_int64 to_int64 shift_left",
         "drivers.table_scan": (
-            "can_trace expect_like expect_users flatten is_wide total_of_values unflatten zeros_of_shapes"
+            "can_trace expect_like expect_users flatten is_wide places_of take total_of_values unflatten "
+            "zeros_of_shapes"
         ),
-        "drivers.user_losses": "make_losses",
+        "drivers.users": "make_users",
         "drivers.minimization": "count_users to_traceable",
         "drivers.owner_check": "check points_of table_losses",
         "transforms.curation": "check",

@@ -216,7 +216,7 @@ def _run_on_record(
     info = _stack(infos)
     recorded_run.note_step(record, "the release")
     released = compiled_steps.release(algorithm, setup.release_key, config, before.state)
-    released = recorded_run.record_release(record.recording, record.charge, released)
+    released = recorded_run.record_release(record.journal.recording, record.journal.charge, released)
     return _finish(setup, guarantee, released, before, info, record.notes)
 
 

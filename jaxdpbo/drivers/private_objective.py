@@ -58,7 +58,6 @@ class _Record(NamedTuple):
           ledger.DamagedLedgerError: the charges are not numbered in order, or the line is of another kind.
         """
         after = self._replace(lines=self.lines + 1)
-        line = {name: line[name] for name in line if self.lines or name != recorded_run.LOSS}
         if ledgers.has_fields(line, {"charged": int}):
             if line["charged"] != self.charged + 1:
                 raise ledgers.DamagedLedgerError(f"charges must be numbered in order, got {line['charged']!r}")
@@ -187,14 +186,13 @@ class PrivateObjective:
         key, self.guarantee = release_key.for_release(run.key, guarantee, run.insecure_key)
         init_key, self._key, _ = compiled_steps.run_keys(key)
         self._before = self._users.begin(init_key)
-        self._recording = None if ledger is None else recordings.check_recording(ledger)
         self._process, self._lock, self._in_flight, self._record = os.getpid(), threading.Lock(), 0, _Record()
         self._refusal: Exception | None = None
-        self._charged: ledgers.Charge | None = None
+        self._journal: recorded_run.Journal | None = None
         self._told: notes.Notes = table.notes(data)  # from now on what follows from the ledger, too
-        if self._recording is not None:
+        if ledger is not None:
             design_text = () if design is None else (json.dumps([_to_json(point) for point in design]),)
-            self._pay(self._recording, recorded_run.make_subject(loss, data, self._count), *design_text)
+            self._pay(ledger, recorded_run.make_subject(loss, data, self._count), *design_text)
         if self._design:
             self._find_range()
             self.deviation = private_evaluations.deviation(self._config, self._record.high)
@@ -212,7 +210,7 @@ class PrivateObjective:
         """
         if os.getpid() != self._process:
             raise RuntimeError("call a PrivateObjective in the process that made it: a fork would draw its noise twice")
-        place = None if self._recording is None else _to_json(point)
+        place = None if self._journal is None else _to_json(point)
         kept = jax.tree.map(_copy_array, point)
         with self._lock:
             if self._refusal is not None:
@@ -327,9 +325,9 @@ class PrivateObjective:
     def _pay(self, recording: recordings.Recording, subject: recorded_run.Subject, *design_text: str) -> None:
         """Charge the run, or read its lines if it was charged before: the only place that pays."""
         what, public = f"private evaluations, {self._evaluations} of one point", ("PrivateObjective", self._config)
-        schema = {"schema": subject.schema}
-        charged = recordings.charge_run(recording, what, self.guarantee, *public, *design_text, parts=schema)
-        self._charged, self._loss = charged, subject.loss
+        self._journal, charged = recorded_run.begin_journal(
+            recording, what, self.guarantee, *public, *design_text, subject=subject
+        )
         self._read(charged)
         count = self._record.charged
         origin = notes.resumed(charged.run, charged.who, charged.when, count, "evaluation")
@@ -348,43 +346,29 @@ class PrivateObjective:
 
     def _is_taken(self, line: dict[str, Any]) -> bool:
         """Offer a line to the ledger; False if there were lines of others, which are now read."""
-        if self._recording is None or self._charged is None:
+        if self._journal is None:
             return True
-        path, run, _ = self._recording
-        content = line if self._record.lines else line | {recorded_run.LOSS: self._loss}
         try:
-            ledgers.note(path, run, self._record.lines + 1, content, hash=self._charged.hash)
+            self._journal.write(line, after=self._record.lines)
         except ledgers.MovedLedgerError:
-            if not self._recall():
+            if not self._read(self._journal.read()):
                 raise
             return False
         return True
 
-    def _recall(self) -> int:
-        """Update the state by new lines of other objects, and return their number.
-
-        Raises:
-          ledger.LedgerError: the ledger is not the one that was charged.
-        """
-        assert self._recording is not None
-        assert self._charged is not None
-        path, run, _ = self._recording
-        return self._read(ledgers.find_charge(path, run, hash=self._charged.hash))
-
     def _read(self, charged: ledgers.Charge) -> int:
-        assert self._recording is not None
+        """Update the state by new lines of other objects, and return their number."""
         lines, record = charged.steps[self._record.lines :], self._record
         for line in lines:
             record = record.read(line)
-        recorded_run.expect_same_loss(self._recording, charged, self._loss)
         self._record = record
         return len(lines)
 
     def refresh(self) -> None:
         """Read the evaluations of other processes from the ledger, for ``spent`` and ``remaining``."""
-        if self._recording is not None:
+        if self._journal is not None:
             with self._lock:
-                self._recall()
+                self._read(self._journal.read())
 
     @property
     def notes(self) -> notes.Notes:

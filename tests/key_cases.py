@@ -506,7 +506,7 @@ KEY_CASES = {
         _tuned,
         (
             "tuning.joint_tuning.tune_and_train",
-            *_of("tuning.fitting", "TuningArguments", "score"),
+            *_of("tuning.fitting", "TuningArguments", "release_score"),
         ),
     ),
     "a seed for another library": Case(
@@ -514,7 +514,7 @@ KEY_CASES = {
     ),
     "least_epsilon": Case(_least, ("tuning.least_epsilon_search.least_epsilon", *_of("tuning.selection", "best_run"))),
     "private_front": Case(
-        _front, ("tuning.front.private_front", *_of("tuning.fitting", "fit_silently", "score_silently"))
+        _front, ("tuning.front.private_front", *_of("tuning.fitting", "fit_silently", "release_score_silently"))
     ),
     "private_study": Case(_study, ("integrations.optuna.study.private_study",)),
     "PrivateObjective": Case(_objective, ("drivers.private_objective.PrivateObjective",)),

@@ -106,7 +106,7 @@ def pure_run(
     init_key, loop_key, release_key = jax.random.split(key, 3)
     try:
         start = begin(algorithm, init_key, config)
-        end, info = run_steps(algorithm, objective, loop_key, config, data, start, jnp.arange(config.steps))
+        end, info = run_steps(algorithm, objective, data, config, loop_key, start, jnp.arange(config.steps))
         return algorithm.release(release_key, config, end.state), end, info
     except Exception as error:
         sharding.refuse_explicit_axes((data, config, key), error)
@@ -116,9 +116,9 @@ def pure_run(
 def run_steps(
     algorithm: Algorithm,
     objective: Objective,
-    key: jax.Array,
-    config: Config,
     data: Data,
+    config: Config,
+    key: jax.Array,
     before: result.Snapshot,
     times: jax.Array,
 ) -> tuple[result.Snapshot, Any]:

@@ -175,7 +175,7 @@ def _read_only(rows: Rows) -> Rows:
     return features, labels
 
 
-def score(training: Training, model: Any, rows: Rows, budget: calibration.SumBudget, key: jax.Array) -> float:
+def release_score(training: Training, model: Any, rows: Rows, budget: calibration.SumBudget, key: jax.Array) -> float:
     """Noised mean loss on ``rows``, a release of ``budget``.
 
     Raises:
@@ -186,13 +186,13 @@ def score(training: Training, model: Any, rows: Rows, budget: calibration.SumBud
     return float(_noisy_mean(key, budget, jnp.asarray(lost)))
 
 
-def score_silently(
+def release_score_silently(
     arguments: TuningArguments, model: Any, rows: Rows, budget: calibration.SumBudget, key: jax.Array
 ) -> float:
-    """Compute ``score`` silently; inf for a failed model."""
+    """Compute ``release_score`` silently; inf for a failed model."""
     with silence.isolate():
         try:
-            return np.inf if model is None else score(arguments.training, model, rows, budget, key)
+            return np.inf if model is None else release_score(arguments.training, model, rows, budget, key)
         except silence.STOPS:
             raise
         except BaseException:

@@ -3,6 +3,7 @@
 Unlike the other drivers ``PrivateObjective`` has state, since your optimiser decides when to spend the budget.
 """
 
+import contextlib
 import json
 import os
 import threading
@@ -225,7 +226,7 @@ class PrivateObjective:
         if isinstance(evaluated, BaseException):
             raise evaluated
         step = len(self._design) + number
-        value = float(self._learn(users, step, evaluated).values[step])
+        value = float(np.asarray(self._learn(users, step, evaluated).values)[step])
         with self._lock:
             self._note(lambda: {"point": place, "value": value}, kept)
         logs.released(f"evaluation {number + 1} of {self._evaluations}")
@@ -239,11 +240,7 @@ class PrivateObjective:
         """
         unread = None
         try:
-            return users.evaluate(_no_key(), *self._step(number))
-        except result.ShapeError:  # records may decide the shape
-            return result.ShapeError(
-                f"loss must return one loss per user, not their mean: values of shape ({self._count},)"
-            )
+            return self._evaluate(users, *self._step(number))
         except BaseException as error:
             if not (self._in_table and isinstance(error, table.UnreadError)):
                 return error
@@ -251,6 +248,12 @@ class PrivateObjective:
         with self._lock:
             self._in_flight -= 1
         raise unread.with_traceback(None)
+
+    def _evaluate(self, users: Users, before: result.Snapshot, query: Query) -> Any:
+        """What ``users`` evaluate. Raise a ShapeError that does not say which shape came: records may decide it."""
+        with contextlib.suppress(result.ShapeError):
+            return users.evaluate(_no_key(), before, query)
+        raise result.ShapeError(f"loss must return one loss per user, not their mean: values of shape ({self._count},)")
 
     def _step(self, number: int) -> tuple[result.Snapshot, Query]:
         """The snapshot before a step of ``_ALGORITHM``, on the design or after it, and its query."""
@@ -300,10 +303,10 @@ class PrivateObjective:
         users, last = self._users.at(self._design), len(self._design) - 1
         for number in range(last if self._record.high is None else 1):
             before, query = self._step(number)
-            evaluated = users.evaluate(_no_key(), before, query)
+            evaluated = self._evaluate(users, before, query)
             self._before = before._replace(memory=users.recall(before, query, evaluated))
         if self._record.high is None:
-            evaluated = users.evaluate(_no_key(), *self._step(last))
+            evaluated = self._evaluate(users, *self._step(last))
             self.refresh()  # another process may have found the range meanwhile
             if self._record.high is None:
                 self._note(self._expect_range_budget)

@@ -160,25 +160,22 @@ class PrivateObjective:
         self._in_table = isinstance(data, table.Table)
         self._count, self._evaluations = checks.size("users", users), checks.size("evaluations", evaluations)
         low, high = private_evaluations.check_loss_range(loss_range)
-        find_scale = isinstance(loss_range, str)
-        if find_scale == (design is None) or (design is not None and len(design) < 2):
-            raise ValueError("design must be two points or more with loss_range='private', and not given otherwise")
+        self._design = _check_design(design, isinstance(loss_range, str))
         dtype = jnp.result_type(float)
         budget = budget_calibration.check_budget(mu, epsilon, delta, users=self._count, dtype=dtype)
         sizes = {"users": self._count, "steps": self._evaluations, "dimension": 1}
-        self._design = () if design is None else tuple(design)
         inner, rows = _rows(len(self._design), self._evaluations, dtype)
         ends = arrays.to_device(low, dtype), arrays.to_device(high, dtype)
 
         def make_config(mu: float) -> private_evaluations.Config:
-            budget = calibration.budget(mu, noise, **sizes, dtype=dtype, find_scale=find_scale)
-            return private_evaluations.Config(inner, budget, *ends, rows if find_scale else None)
+            budget = calibration.budget(mu, noise, **sizes, dtype=dtype, find_scale=bool(self._design))
+            return private_evaluations.Config(inner, budget, *ends, rows)
 
         as_gdp = ledger is not None and recordings.notion(ledger) == "gdp"
         self._config, guarantee = budget_calibration.calibrate(
             make_config, private_evaluations.privacy, budget, as_gdp=as_gdp
         )
-        if design is None:
+        if not self._design:
             self.deviation = private_evaluations.deviation(self._config)
         if ledger is not None and run.key is not None:
             raise ValueError("key must not be given with a ledger: the operating system then draws the key")
@@ -192,8 +189,7 @@ class PrivateObjective:
         self._journal: recorded_run.Journal | None = None
         self._told: notes.Notes = table.notes(data)  # from now on what follows from the ledger, too
         if ledger is not None:
-            design_text = () if design is None else (json.dumps([_to_json(point) for point in design]),)
-            self._pay(ledger, recorded_run.make_subject(loss, data, self._count), *design_text)
+            self._pay(ledger, recorded_run.make_subject(loss, data, self._count))
         if self._design:
             self._find_range()
             self.deviation = private_evaluations.deviation(self._config, self._record.high)
@@ -325,12 +321,11 @@ class PrivateObjective:
             )
         return {"seeking": True}
 
-    def _pay(self, recording: recordings.Recording, subject: recorded_run.Subject, *design_text: str) -> None:
+    def _pay(self, recording: recordings.Recording, subject: recorded_run.Subject) -> None:
         """Charge the run, or read its lines if it was charged before: the only place that pays."""
-        what, public = f"private evaluations, {self._evaluations} of one point", ("PrivateObjective", self._config)
-        self._journal, charged = recorded_run.begin_journal(
-            recording, what, self.guarantee, *public, *design_text, subject=subject
-        )
+        what = f"private evaluations, {self._evaluations} of one point"
+        public = "PrivateObjective", self._config, json.dumps([_to_json(point) for point in self._design])
+        self._journal, charged = recorded_run.begin_journal(recording, what, self.guarantee, *public, subject=subject)
         self._read(charged)
         count = self._record.charged
         origin = notes.resumed(charged.run, charged.who, charged.when, count, "evaluation")
@@ -441,7 +436,14 @@ def _no_key() -> jax.Array:
     return jax.random.key(0)
 
 
-def _rows(design: int, evaluations: int, dtype: DTypeLike) -> tuple[one_point.PointConfig, jax.Array]:
+def _check_design(design: Sequence[Any] | None, find_scale: bool) -> tuple[Any, ...]:
+    if find_scale == (design is None) or (design is not None and len(design) < 2):
+        raise ValueError("design must be two points or more with loss_range='private', and not given otherwise")
+    return () if design is None else tuple(design)
+
+
+def _rows(design: int, evaluations: int, dtype: DTypeLike) -> tuple[one_point.PointConfig, jax.Array | None]:
     """The search of a caller who names points: row numbers, first of the design, then always the row after it."""
     rows = jnp.arange(design + 1, dtype=dtype)[:, None]
-    return one_point.PointConfig(rows[-1], jnp.stack([rows[0], rows[-1]]), evaluations), rows[:-1]
+    inner = one_point.PointConfig(rows[-1], jnp.stack([rows[0], rows[-1]]), evaluations)
+    return inner, rows[:-1] if design else None

@@ -186,13 +186,13 @@ def rows() -> list[Row]:
             ),
         ),
         Row(
-            "private_estimate after dp_gibo",
+            "private_evaluations, of the answer of dp_gibo",
             phases.make_algorithm(phases.Phase(dp_gibo.algorithm), private_estimate.at_answer),
             phases.config(half, private_estimate.config(users=USERS, mu=MU / 2, bounds=BOX, loss_range=(0, 1))),
             (
                 _gradient_part(lambda whole: whole[0], lambda config: config.phases[0].budget, DESCENDING),
                 _losses(
-                    "a clipped loss at the answer", lambda whole: whole[1], "the last step",
+                    "a clipped loss at the answer", lambda whole: whole[1].means, "the last step",
                     lambda config: config.phases[1].budget,
                 ),
             ),

@@ -427,7 +427,7 @@ ENTERED = {
     "dp_gd": (
         *_of("algorithms.dp_gd", *FUNCTIONS), "noise.private_mean.perturb_vectors", "drivers.scan.run_scan",
         "drivers.scan.scan_prepared",
-        *_of("drivers.compiled_run", "begin", "learn", "pure_run", "run_steps"), "drivers.result.expect_host",
+        *_of("drivers.compiled_run", "begin", "finish", "learn", "pure_run", "run_steps"), "drivers.result.expect_host",
     ),
     "dpareto": (
         *_of("algorithms.dpareto.run", *TOLD), "algorithms.dpareto.surrogates.propose"
@@ -442,7 +442,6 @@ ENTERED = {
         "noise.private_mean.perturb_losses"
     ),
     "private choices": ("noise.choice.draw",),
-    "DP-GIBO, then an estimate": _of("algorithms.private_estimate", *FUNCTIONS),
     "private_linear": _of("algorithms.private_linear", *FUNCTIONS),
     "po_gp_ucb": _of("algorithms.po_gp_ucb", *TOLD),
     "random_search": _of("algorithms.random_search", *TOLD),
@@ -476,6 +475,7 @@ KEY_CASES = {
         _protocol(CASES["dp_gd"], drivers.run_loop),
         (
             *_of("drivers.loop", "run_loop", "loop_prepared"),
+            "drivers.users.make_users",
             *_of("drivers.compiled_steps", "run_keys", "step_keys", "ask", "release"),
         ),
     ),
@@ -508,7 +508,7 @@ KEY_CASES = {
         _tuned,
         (
             "tuning.joint_tuning.tune_and_train",
-            *_of("tuning.fitting", "TuningArguments", "score", "measure_unseen"),
+            *_of("tuning.fitting", "TuningArguments", "release_score", "measure_unseen"),
         ),
     ),
     "a seed for another library": Case(
@@ -516,7 +516,7 @@ KEY_CASES = {
     ),
     "least_epsilon": Case(_least, ("tuning.least_epsilon_search.least_epsilon", *_of("tuning.selection", "best_run"))),
     "private_front": Case(
-        _front, ("tuning.front.private_front", *_of("tuning.fitting", "fit_silently", "score_silently"))
+        _front, ("tuning.front.private_front", *_of("tuning.fitting", "fit_silently", "release_score_silently"))
     ),
     "private_study": Case(_study, ("integrations.optuna.study.private_study",)),
     "PrivateObjective": Case(_objective, ("drivers.private_objective.PrivateObjective",)),

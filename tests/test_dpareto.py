@@ -157,7 +157,7 @@ def test_what_a_front_leaves_is_the_same_of_epsilon_and_error_as_of_what_the_pro
     ok = private.failed == dpareto.USABLE
     given = surrogates.standardise_values(chosen, private.units, private.values, ok, ok, private.models)
     found = jax.jit(surrogates.undominated_region)(chosen, given).original
-    expected = pareto.strips(private.values, ok, chosen.reference)
+    expected = pareto.undominated_strips(private.values, ok, chosen.reference)
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12)
 

@@ -56,6 +56,7 @@ def test_means_and_choices_have_one_rule(noise):
     for value in ODD:
         total = private_mean.sum_clipped_losses(budget, jnp.full((1, 1), value), low, high)[0]
         assert _number(total) == _number(worst) != 0
+        assert private_mean.clip_losses(np.array([value]), 2.0, 5.0) == 5.0  # on the host, of public records
         chosen = choice.sum_losses(choices, jnp.array([[2.0], [value]]), high - low)
         assert _number(chosen) == _number(choice.sum_losses(choices, jnp.array([[2.0], [5.0]]), high - low))
 

@@ -286,7 +286,7 @@ def test_a_line_that_holds_a_gigabyte_of_zeros_takes_no_gigabyte(tmp_path):
 
     begin()
     packed = b64encode(zlib.compress(bytes(2**28), 9)).decode()
-    ledger_file.note(tmp_path / "ledger", "march", 1, {"draws": "step 0"})
+    ledger_file.note(tmp_path / "ledger", "march", 1, {"draws": "step 0", "loss": recorded_run.UNKNOWN})
     ledger_file.note(tmp_path / "ledger", "march", 2, {"public": packed})
     tracemalloc.start()
     try:

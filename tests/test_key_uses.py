@@ -14,9 +14,9 @@ from protocol_cases import CASES, loss, records
 from jaxdpbo import drivers, outsourcing, transforms
 from jaxdpbo.algorithms import dp_gd
 from jaxdpbo.checks import low_high
-from jaxdpbo.drivers import compiled_steps, private_objective
+from jaxdpbo.drivers import compiled_steps
 from jaxdpbo.guarantee import release_key
-from jaxdpbo.noise import keys, mechanisms, wide_integers
+from jaxdpbo.noise import keys, mechanisms
 from jaxdpbo.training import dp_optim, models, permutation_sgd
 from jaxdpbo.transforms import curation
 
@@ -286,9 +286,6 @@ COMPILED = {
         (jax.tree.map(lambda leaf: leaf[None], CONFIG), DATA),
     ),
     "curate": lambda key: curation._add_kind.trace(key, np.zeros((3, 1), np.int32), "gaussian", 4096),
-    "PrivateObjective": lambda key: private_objective._release_mean.trace(
-        key, wide_integers.widen(jnp.ones(1, jnp.int32)), CASES["private evaluations"].config(1.0).budget, 0.0, 1.0
-    ),
     "dp_optim": lambda key: jax.jit(dp_optim.train, static_argnames=("model", "largest")).trace(
         key, *TRAINED, SETTINGS, largest=2
     ),

@@ -165,7 +165,7 @@ def test_an_objective_logs_each_evaluation_paid_for(heard, tmp_path):
     private(0.5)
     assert heard() == [
         "charge: book, run 'bo': private evaluations, 2 of one point",
-        "scan: losses at 1 point, 40 users",
+        "scan: step 1 of 2, 40 users",
         "charge: evaluation 1 of 2",
         "release: evaluation 1 of 2",
     ]
@@ -250,7 +250,7 @@ def test_evaluations_on_a_table_show_their_scans_and_take_no_progress_on_arrays(
     options = {"users": USERS, "mu": 1.0, "evaluations": 2, "loss_range": (0.0, 1.0)}
     PrivateObjective(of_rows, TABLE, **options)(0.5)
     PrivateObjective(of_rows, TABLE, run=Execution(progress=False), **options)(0.5)
-    assert shown.getvalue() == "jaxdpbo: losses at 1 point: reading 40 users\n"
+    assert shown.getvalue() == "jaxdpbo: step 1 of 2: reading 40 users\n"
     with pytest.raises(ValueError, match="PrivateObjective cannot use progress of Execution"):
         PrivateObjective(of_rows, {"x": np.zeros(USERS)}, run=Execution(progress=True), **options)
 

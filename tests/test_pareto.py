@@ -17,7 +17,7 @@ CAPACITY = 8
 
 @jax.jit
 def front(values, mask, reference):
-    strips = pareto.strips(values, mask, reference)
+    strips = pareto.undominated_strips(values, mask, reference)
     return pareto.is_non_dominated(values, mask), pareto.hypervolume(values, mask, reference), strips
 
 
@@ -74,7 +74,7 @@ def test_expectations_are_those_of_simulation():
     rng = np.random.default_rng(1)
     for _ in range(6):
         values, mask, reference = drawn(rng)
-        strips = pareto.strips(jnp.asarray(values), jnp.asarray(mask), jnp.asarray(reference))
+        strips = pareto.undominated_strips(jnp.asarray(values), jnp.asarray(mask), jnp.asarray(reference))
         mean, deviation = rng.uniform(0, 1.2, 2), rng.uniform(0.05, 0.5, 2)
         sample = mean + deviation * rng.normal(size=(200_000, 2))
         gains = np.asarray(gained(sample, strips))
@@ -90,7 +90,7 @@ def test_nothing_dominated_is_worth_anything_and_gradients_are_finite(points, de
     values = np.full((CAPACITY, 2), 9.0)
     values[: len(points)] = points
     mask = np.arange(CAPACITY) < len(points)
-    strips = pareto.strips(jnp.asarray(values), jnp.asarray(mask), jnp.ones(2))
+    strips = pareto.undominated_strips(jnp.asarray(values), jnp.asarray(mask), jnp.ones(2))
     assert gained(values, strips)[0] == 0  # a point of the front, or beyond the reference
     slopes = gradients(jnp.asarray(values[0]), jnp.full(2, deviation), strips)
     assert all(np.all(np.isfinite(slope)) for slope in slopes)

@@ -7,7 +7,17 @@ import pytest
 from option_groups import group_options
 
 import jaxdpbo
-from jaxdpbo import Space, accounting, dp_gibo, drivers, phases, private_choice, private_estimate, space
+from jaxdpbo import (
+    Space,
+    accounting,
+    dp_gibo,
+    drivers,
+    phases,
+    private_choice,
+    private_estimate,
+    private_evaluations,
+    space,
+)
 from jaxdpbo.drivers import methods
 from jaxdpbo.guarantee import budget_calibration, composed_guarantee, guarantees
 from jaxdpbo.guarantee.composed_guarantee import RELEASES
@@ -59,7 +69,7 @@ def test_it_is_the_clipped_mean_and_gaussian_noise():
     )
     assert np.ptp(np.asarray(found.point), axis=0) == pytest.approx(0)
     clipped = np.mean(np.clip(loss(found.point[0], RECORDS), 0.0, 0.3))
-    deviation = private_estimate.deviation(estimate)
+    deviation = private_evaluations.deviation(estimate)
     assert deviation == pytest.approx(0.3 / USERS / 0.5, rel=0.05)
     standard = (np.asarray(found.loss) - clipped) / deviation
     assert abs(np.mean(standard)) < 4 / np.sqrt(2000)

@@ -256,6 +256,11 @@ def test_a_loss_that_raises_stays_charged_and_a_wrong_shape_shows_no_value():
     assert caught.value.__context__ is None
     assert private.remaining == 0  # records may decide the shape of losses: a refusal tells of them
 
+    design = {"loss_range": "private", "design": [0.0, 1.0]}
+    with pytest.raises(drivers.ObjectiveError, match=r"not their mean: values of shape \(2,\)$") as caught:
+        PrivateObjective(short, None, users=2, mu=1.0, evaluations=1, **design)
+    assert caught.value.__context__ is None
+
     def words(point, data):
         return ["a secret", "another"]
 

@@ -109,7 +109,7 @@ def test_the_search_reads_noised_scores_alone(monkeypatch):
 
     def run(rows, training):
         left = iter(kept)
-        monkeypatch.setattr(fitting, "score_silently", lambda *_: next(left))
+        monkeypatch.setattr(fitting, "release_score_silently", lambda *_: next(left))
         found = searched(rows, training=training)
         return found.settings, found.epsilons.tolist(), found.errors.tolist(), found.front.tolist()
 
@@ -123,7 +123,7 @@ def test_the_search_reads_noised_scores_alone(monkeypatch):
             return setting
 
     assert run((X, Y), Trivial()) == run((X * 100, Y + 1), Failing())
-    monkeypatch.setattr(fitting, "score_silently", lambda *_: 0.5)
+    monkeypatch.setattr(fitting, "release_score_silently", lambda *_: 0.5)
     assert searched().settings != run((X, Y), Trivial())[0]  # but they read these
 
 

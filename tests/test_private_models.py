@@ -423,8 +423,8 @@ def test_the_record_shows_what_was_declared_public_and_hashes_all_of_the_model(f
 
 
 def test_the_noise_of_an_error_has_the_stated_deviation(monkeypatch):
-    scored, plain = [], fitting.score
-    monkeypatch.setattr(fitting, "score", lambda *given: scored.append(given) or plain(*given))
+    scored, plain = [], fitting.release_score
+    monkeypatch.setattr(fitting, "release_score", lambda *given: scored.append(given) or plain(*given))
     model = classifier().fit(FRAME, LABELS)
     *given, _ = scored[-1]  # of the rows that took no part in the choice
     errors = [plain(*given, key) for key in jax.random.split(jax.random.key(7), 400)]

@@ -14,7 +14,7 @@ from scipy.stats import chisquare
 
 from jaxdpbo import Execution, PrivateObjective, Search, accounting, drivers, gp_ucb, ledger, minimize, preview
 from jaxdpbo.algorithms import dp_gd, dp_gibo, private_evaluations
-from jaxdpbo.drivers import compiled_steps
+from jaxdpbo.drivers import compiled_steps, evaluation
 from jaxdpbo.guarantee import assumptions, composed_guarantee, guarantees
 from jaxdpbo.guarantee import recording as recordings
 from jaxdpbo.noise import calibration, private_scale, wide_integers
@@ -393,7 +393,7 @@ def test_a_range_that_a_crash_lost_is_not_found_again(tmp_path, monkeypatch):
     def crash(*_):
         raise MemoryError
 
-    monkeypatch.setattr(private_scale, "median_of_counts", crash)
+    monkeypatch.setattr(evaluation.ArrayUsers, "learn", crash)
     with pytest.raises(MemoryError):
         private_objective(ledger=recording)
     monkeypatch.undo()

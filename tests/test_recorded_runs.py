@@ -256,7 +256,8 @@ def tried_until_it_succeeds(*arguments):
         chain = ledger_file.read(recording.path)
         kinds = [line.get("kind") for line in chain.lines]
         charge, publics = chain.hashes[kinds.index("spend")], tuple(on_record(recording.path))
-        return recorded_run.RecordedRun(recording, charge, None, kinds.count("step"), publics, subject.loss, "")
+        journal = recorded_run.Journal(recording, charge, subject.loss)
+        return recorded_run.RecordedRun(journal, None, kinds.count("step"), publics, ())
 
 
 honest_begin = recorded_run.begin_record
@@ -973,7 +974,7 @@ def test_charges_out_of_order_are_damage(tmp_path):
     other = book(tmp_path / "other")
     private_objective(other)
     ledger_file.note(other, "bo", 1, {"colour": "red"})
-    with pytest.raises(ledger_file.DamagedLedgerError, match=r"a range or a value, got \['colour'\]"):
+    with pytest.raises(ledger_file.DamagedLedgerError, match=r"no loss in its first line, got \['colour'\]"):
         private_objective(other)
 
 

@@ -37,7 +37,11 @@ def calls():
     points, values, new = (jnp.asarray(array) for array in (POINTS, VALUES, NEW))
     known = surrogate.condition(model, points)
     room = surrogate.condition(model, points, capacity=8)
-    mean, deviation, regions = jnp.array([0.5, 0.5]), jnp.array([0.3, 0.2]), surrogate.strips(FRONT, None, REFERENCE)
+    mean, deviation, regions = (
+        jnp.array([0.5, 0.5]),
+        jnp.array([0.3, 0.2]),
+        surrogate.undominated_strips(FRONT, None, REFERENCE),
+    )
     mean_and_covariance = surrogate.joint_posterior(model, known, values, new)
     normals, one = jax.random.normal(key, (4, 3)), jnp.ones(2)
     params, low, high = model.params, jnp.zeros(2), jnp.ones(2)
@@ -73,7 +77,7 @@ def calls():
             key, Partial(hill, low), low, high, incumbent=one * 0.5, search=SEARCH
         ),
         "standardize": lambda: surrogate.standardize(values),
-        "strips": lambda: surrogate.strips(FRONT, None, REFERENCE),
+        "undominated_strips": lambda: surrogate.undominated_strips(FRONT, None, REFERENCE),
         "ucb": lambda: surrogate.ucb(model, known, values, new, 4.0),
         "unstandardize": lambda: surrogate.unstandardize(mean, deviation, values),
         "warp_inputs": lambda: surrogate.warp_inputs(points, one, one),
@@ -142,7 +146,7 @@ def wrong_shapes():
     model, points, values, new = model_of(), jnp.asarray(POINTS), jnp.asarray(VALUES), jnp.asarray(NEW)
     known, mask, normals = surrogate.condition(model, points), jnp.ones(6, bool), jnp.zeros((4, 3))
     mean, pair, key = jnp.zeros(3), jnp.ones(2), jax.random.key(0)
-    regions, params, low = surrogate.strips(FRONT, None, REFERENCE), model.params, jnp.zeros(2)
+    regions, params, low = surrogate.undominated_strips(FRONT, None, REFERENCE), model.params, jnp.zeros(2)
     one = dataclasses.replace(model, params=kernels.stationary_params(1.0, 1))
     line = points[:, 0]
 
@@ -193,7 +197,9 @@ def wrong_shapes():
         r"theta must have shape \(2,\), got \(\)": lambda: surrogate.gradient_posterior(model, known, mean[0]),
         r"values must have shape \(n, p\), got \(2,\)": lambda: surrogate.is_non_dominated(FRONT[0]),
         r"mask must have shape \(2,\), got \(1,\)": lambda: surrogate.is_non_dominated(FRONT, mask[:1]),
-        r"reference must have shape \(2,\), got \(1,\)": lambda: surrogate.strips(FRONT, None, REFERENCE[:1]),
+        r"reference must have shape \(2,\), got \(1,\)": lambda: surrogate.undominated_strips(
+            FRONT, None, REFERENCE[:1]
+        ),
         r"reference must have shape \(2,\), got \(\)": lambda: surrogate.hypervolume(FRONT, None, REFERENCE[0]),
         r"deviation must have shape \(2,\), got \(\)": lambda: surrogate.probability_of_improvement(
             pair, pair[0], regions

@@ -35,7 +35,7 @@ def results(given):
     model = surrogate.GPModel(kernels.matern52, params, given["noise"])
     known = surrogate.condition(model, points, noise_variances=given["variances"])
     room = surrogate.condition(model, points[:3], capacity=5)
-    regions, number = surrogate.strips(given["front"], None, given["reference"]), given["number"]
+    regions, number = surrogate.undominated_strips(given["front"], None, given["reference"]), given["number"]
     joint = surrogate.joint_posterior(model, known, values, new)
     low, high, x, y = given["low"], given["low"] + 1.5, new[0], new[1]
     polynomial, constant = kernels.Polynomial(number, params.variance, 2), kernels.Constant(number)
@@ -66,7 +66,7 @@ def results(given):
         "sample_posterior": surrogate.sample_posterior(KEY, model, known, values, new, count=2),
         "search_box": surrogate.search_box(KEY, Partial(hill, mean), low, high, incumbent=deviation, search=SEARCH),
         "standardize": surrogate.standardize(values),
-        "strips": tuple(jnp.where(jnp.isfinite(edge), edge, 0.0) for edge in regions),
+        "undominated_strips": tuple(jnp.where(jnp.isfinite(edge), edge, 0.0) for edge in regions),
         "ucb": surrogate.ucb(model, known, values, new, number),
         "unstandardize": surrogate.unstandardize(mean, deviation, values),
         "warp_inputs": surrogate.warp_inputs(new, deviation, mean),

@@ -207,7 +207,7 @@ def _estimate():
         result = drivers.pure_run(algorithm, slope_from_afar, slopes, chosen, key)[0]
         moved = (result.path[0, 0] - result.path[-1, 0]) / STEP_SIZE
         apart, deviation = 2 * 0.5 / USERS, 2 * 0.5 * math.sqrt(STEPS) / (USERS * mu)
-        return moved * apart / deviation**2 + result.loss / USERS / private_estimate.deviation(estimate) ** 2
+        return moved * apart / deviation**2 + result.loss / USERS / private_evaluations.deviation(estimate) ** 2
 
     return Row("private_estimate, exact", algorithm.privacy(chosen), lambda trials: simulate(ratio, *WORST, trials))
 

@@ -74,7 +74,7 @@ def tune(asked: fitting.TuningArguments, rows: Rows, validation: Rows | None = N
             of_training, of_score, of_globals = jax.random.split(jax.random.fold_in(of_trials, count * tier + place), 3)
             setting = asked.settings[number]
             model = fitting.fit_silently(asked, setting, of_tier[number], rows, of_training, of_globals)
-            scores.append(fitting.score_silently(asked, model, validation, budget, of_score))
+            scores.append(fitting.release_score_silently(asked, model, validation, budget, of_score))
         best.append(int(drawn[int(np.argmin(scores))]))
     setting = _extrapolate(training, asked.settings, best, levels, records)
     model = fitting.fit_silently(asked, setting, noises[best[1]], rows, of_last, of_last_globals)

@@ -13,11 +13,11 @@ from jaxdpbo.algorithms import (
     gp_ucb,
     po_gp_ucb,
     private_choice,
-    private_estimate,
     private_evaluations,
     private_linear,
     random_search,
 )
+from jaxdpbo.algorithms.private_evaluations import private_estimate
 
 __all__ = [
     "dp_gd",

@@ -64,9 +64,9 @@ def begin_checkpoint(
     path: str | Path,
     algorithm: Algorithm,
     objective: Objective,
-    key: jax.Array,
-    config: Config,
     data: Any,
+    config: Config,
+    key: jax.Array,
     *,
     drawn: bool,
 ) -> CheckpointedRun:
@@ -85,7 +85,7 @@ def begin_checkpoint(
     start = _start(algorithm, keys[0], config)
     traced = (
         _start.trace(algorithm, *_shapes((keys[0], config))),
-        _part.trace(algorithm, objective, *_shapes((keys[1], config, data, start)), _size(config), 0),
+        _part.trace(algorithm, objective, *_shapes((data, config, keys[1], start)), _size(config), 0),
         _release.trace(algorithm, *_shapes((keys[2], config, start.state))),
     )
     if any(_calls_foreign_code(stage.jaxpr.jaxpr) for stage in traced):
@@ -93,7 +93,7 @@ def begin_checkpoint(
             "checkpoint must not be given where the program calls Python or foreign code (pure_callback, io_callback, "
             "ffi_call), since the file cannot identify such code: use run_loop with ledger= to resume"
         )
-    prints = _prints(_programs(traced), config, data, None if drawn else key)
+    prints = _prints(_programs(traced), data, config, None if drawn else key)
     new_run = CheckpointedRun(path, os.urandom(16).hex(), prints, key, keys, 0, start, None, True)
     try:
         files.write_once(path, _content(new_run), files.PRIVATE)
@@ -105,12 +105,12 @@ def begin_checkpoint(
 
 
 def finish(
-    run: CheckpointedRun, algorithm: Algorithm, objective: Objective, config: Config, data: Any
+    run: CheckpointedRun, algorithm: Algorithm, objective: Objective, data: Any, config: Config
 ) -> tuple[Any, ...]:
     """Run the steps left, storing the snapshot after each part, and return ``(release, snapshot, info)``."""
     size = _size(config)
     while run.done < config.steps:
-        after, info = _part(algorithm, objective, run.keys[1], config, data, run.snapshot, size, run.done)
+        after, info = _part(algorithm, objective, data, config, run.keys[1], run.snapshot, size, run.done)
         count = min(size, config.steps - run.done)  # steps beyond the last change nothing
         info = jax.tree.map(lambda leaf, count=count: np.asarray(leaf)[:count], info)
         infos = info if run.info is None else jax.tree.map(lambda *both: np.concatenate(both), run.info, info)
@@ -141,10 +141,10 @@ def _start(algorithm: Algorithm, key: jax.Array, config: Config) -> result.Snaps
 
 @partial(jax.jit, static_argnums=(0, 1, 6))
 def _part(
-    algorithm: Algorithm, objective: Objective, key: jax.Array, config: Config, data: Any, before: result.Snapshot,
+    algorithm: Algorithm, objective: Objective, data: Any, config: Config, key: jax.Array, before: result.Snapshot,
     size: int, start: jax.Array,
 ) -> tuple[result.Snapshot, Any]:  # fmt: skip
-    return compiled_run.run_steps(algorithm, objective, key, config, data, before, start + jnp.arange(size))
+    return compiled_run.run_steps(algorithm, objective, data, config, key, before, start + jnp.arange(size))
 
 
 @partial(jax.jit, static_argnums=0)
@@ -176,7 +176,7 @@ def _is_program(part: Any) -> bool:
     return isinstance(part, (Jaxpr, ClosedJaxpr))
 
 
-def _prints(programs: list[Any], config: Config, data: Any, key: jax.Array | None) -> dict[str, str]:
+def _prints(programs: list[Any], data: Any, config: Config, key: jax.Array | None) -> dict[str, str]:
     identity = (
         programs,
         jax.tree.leaves(config),

@@ -9,7 +9,7 @@ from jaxdpbo import space as spaces
 from jaxdpbo import types
 from jaxdpbo.drivers import result, sharding
 from jaxdpbo.noise import totals
-from jaxdpbo.types import Algorithm, Config, Data, Memory, Objective, Query
+from jaxdpbo.types import Algorithm, Config, Data, Memory, Objective, Query, State
 
 
 def begin(algorithm: Algorithm, key: jax.Array, config: Config) -> result.Snapshot:
@@ -27,11 +27,18 @@ def learn(
     if algorithm.contribute is None:
         state, info = algorithm.tell(key, config, state, query, values)
         return result.Snapshot(state, memory), info
-    assert algorithm.perturb is not None
     total, refined, memory, key = _total(algorithm, key, config, memory, query, values)
-    released = algorithm.perturb(key, config, refined, total.whole)
-    after = algorithm.tell(config, state, refined, released)
-    return result.Snapshot(after, memory), algorithm.inform(config, refined, total)
+    after, info = finish(algorithm, key, config, state, refined, total)
+    return result.Snapshot(after, memory), info
+
+
+def finish(
+    algorithm: Algorithm, key: jax.Array, config: Config, state: State, query: Query, total: totals.UserTotal
+) -> tuple[State, Any]:
+    """Add noise to the total of all users, once, and tell the state; return ``Info``."""
+    assert algorithm.perturb is not None
+    after = algorithm.tell(config, state, query, algorithm.perturb(key, config, query, total.whole))
+    return after, algorithm.inform(config, query, total)
 
 
 def recall(algorithm: Algorithm, config: Config, memory: Memory, query: Query, values: jax.Array) -> Memory:
@@ -99,7 +106,7 @@ def pure_run(
     init_key, loop_key, release_key = jax.random.split(key, 3)
     try:
         start = begin(algorithm, init_key, config)
-        end, info = run_steps(algorithm, objective, loop_key, config, data, start, jnp.arange(config.steps))
+        end, info = run_steps(algorithm, objective, data, config, loop_key, start, jnp.arange(config.steps))
         return algorithm.release(release_key, config, end.state), end, info
     except Exception as error:
         sharding.refuse_explicit_axes((data, config, key), error)
@@ -109,9 +116,9 @@ def pure_run(
 def run_steps(
     algorithm: Algorithm,
     objective: Objective,
-    key: jax.Array,
-    config: Config,
     data: Data,
+    config: Config,
+    key: jax.Array,
     before: result.Snapshot,
     times: jax.Array,
 ) -> tuple[result.Snapshot, Any]:

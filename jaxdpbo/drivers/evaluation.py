@@ -1,7 +1,10 @@
 """Evaluate a query on users in memory: call the objective at each point, and learn from its values."""
 
+import copy
 import pickle
+from collections.abc import Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
+from functools import partial
 from typing import Any
 
 import jax
@@ -9,13 +12,15 @@ import numpy as np
 
 from jaxdpbo import silence, user_values
 from jaxdpbo import space as spaces
-from jaxdpbo.drivers import compiled_steps, result
+from jaxdpbo.drivers import compiled_steps, result, table_scan
 from jaxdpbo.tables import engine
 from jaxdpbo.types import Algorithm, Config, Data, Objective, Query, Values
 
 
 class ArrayUsers:
-    """The users of a run in memory: the objective gets all data at once. See ``table_scan.TableUsers``."""
+    """Users in memory, see ``users.Users``: the objective gets all data at once."""
+
+    assumptions: tuple[str, ...] = ()
 
     def __init__(
         self, algorithm: Algorithm, objective: Objective, data: Data, config: Config, executor: Executor | None
@@ -23,9 +28,15 @@ class ArrayUsers:
         if isinstance(executor, ProcessPoolExecutor):
             engine.expect_pickled(objective, pickle.dumps, "the processes of executor")
         self._algorithm, self._objective, self._data, self._config = algorithm, objective, data, config
-        self._executor = executor
+        self._executor, self._place = executor, partial(spaces.place, config.space)
         self._checked = False
         self._shape: tuple[int, ...] | None = None  # of the values at a point, if known
+
+    def at(self, places: Sequence[object]) -> "ArrayUsers":
+        """These users, for points that are row numbers of ``places``."""
+        moved = copy.copy(self)
+        moved._place = partial(table_scan.take, tuple(places))
+        return moved
 
     def begin(self, key: jax.Array) -> result.Snapshot:
         """The snapshot before the first step."""
@@ -43,14 +54,14 @@ class ArrayUsers:
         """Evaluate the query's points: return values ``(b, ...)``, with zeros at masked points.
 
         Raises:
-          ObjectiveError: the algorithm cannot use the first value; raised before the next point is evaluated.
+          ShapeError: the algorithm cannot use the first value; raised before the next point is evaluated.
           TypeError: ``Info`` lacks a field.
           ValueError: later values have another shape.
         """
         points, mask, dtype = np.asarray(query.points, np.float64), np.asarray(query.mask), query.points.dtype
         rows = np.flatnonzero(mask)
         losses = []
-        for value in self._call_all([spaces.place(self._config.space, point) for point in points[rows]]):
+        for value in self._call_all([self._place(point) for point in points[rows]]):
             if not self._checked:
                 self._shape, self._checked = self._check_first(key, before, query, value), True
             losses.append(user_values.to_losses("objective", value, self._shape, dtype))
@@ -85,27 +96,27 @@ class ArrayUsers:
         try:
             shape = user_values.to_losses("objective", returned, expected, query.points.dtype).shape
             result.check_info(self._shape_of_info(key, before, query, shape))
-        except result.ObjectiveError:
+        except result.ShapeError:
             raise
         except ValueError as error:
-            raise result.ObjectiveError(str(error)) from None
+            raise result.ShapeError(str(error)) from None
         return users if shape == users else None
 
     def _takes(self, key: jax.Array, before: result.Snapshot, query: Query, shape: tuple[int]) -> bool:
         try:
             self._shape_of_info(key, before, query, shape)
-        except result.ObjectiveError:
+        except result.ShapeError:
             return False
         return True
 
     def _shape_of_info(self, key: jax.Array, before: result.Snapshot, query: Query, shape: tuple[int, ...]) -> Any:
-        """The shapes of ``Info`` for values of a shape. Raise an ObjectiveError if the algorithm cannot use these."""
+        """The shapes of ``Info`` for values of a shape. Raise a ShapeError if the algorithm cannot use these."""
         values = jax.ShapeDtypeStruct((len(query.points), *shape), query.points.dtype)
         try:
             result.expect_no_mean("objective", shape, self._config.users)
             _, info = compiled_steps.learn.eval_shape(self._algorithm, key, self._config, before, query, values)
         except (TypeError, ValueError) as error:
-            raise result.ObjectiveError(f"objective must not return values of shape {shape}: {error}") from None
+            raise result.ShapeError(f"objective must not return values of shape {shape}: {error}") from None
         return info
 
 

@@ -9,17 +9,9 @@ import numpy as np
 
 from jaxdpbo import logs, separable, silence
 from jaxdpbo import notes as _notes
-from jaxdpbo.drivers import (
-    compiled_steps,
-    evaluation,
-    progress,
-    recorded_run,
-    result,
-    separability,
-    sharding,
-    table_scan,
-)
+from jaxdpbo.drivers import compiled_steps, progress, recorded_run, result, separability, sharding
 from jaxdpbo.drivers.execution import Execution, check_execution
+from jaxdpbo.drivers.users import Users, make_users
 from jaxdpbo.guarantee import assumptions, guarantees
 from jaxdpbo.guarantee import release_key as _release_key
 from jaxdpbo.guarantee.recording import Recording
@@ -124,11 +116,9 @@ def loop_prepared(
         raise ValueError("key and resume must not be given with a ledger: the same call resumes from the ledger")
     key, guarantee = _release_key.for_release(run.key, guarantee, run.insecure_key)
     init_key, loop_key, release_key = compiled_steps.run_keys(key)
-    if isinstance(data, table.Table):
-        users, bar = table_scan.TableUsers(algorithm, objective, data, config, run.traceable, run.progress), None
-        guarantee = guarantee.assuming(*data.assumptions)
-    else:
-        users = evaluation.ArrayUsers(algorithm, objective, data, config, run.executor)
+    users = make_users(algorithm, objective, data, config, run)
+    guarantee = guarantee.assuming(*users.assumptions)
+    bar = None if isinstance(data, table.Table) else bar  # a table shows a bar of each scan
     fresh = users.begin(init_key)
     start = fresh if run.resume is None else run.resume
     _check_snapshot(start, fresh)
@@ -146,7 +136,7 @@ class _Setup(NamedTuple):
     """The constants of a run, and the users that evaluate its queries."""
 
     algorithm: Algorithm
-    users: evaluation.ArrayUsers | table_scan.TableUsers
+    users: Users
     config: Config
     bar: Any  # of tqdm, or None
     loop_key: jax.Array
@@ -226,7 +216,7 @@ def _run_on_record(
     info = _stack(infos)
     recorded_run.note_step(record, "the release")
     released = compiled_steps.release(algorithm, setup.release_key, config, before.state)
-    released = recorded_run.record_release(record.recording, record.charge, released)
+    released = recorded_run.record_release(record.journal.recording, record.journal.charge, released)
     return _finish(setup, guarantee, released, before, info, record.notes)
 
 

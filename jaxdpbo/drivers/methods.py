@@ -179,9 +179,16 @@ class Plan(NamedTuple):
         proposed = replace(first, proposals=arrays.to_device(points, first.points.dtype))
         return self._replace(config=replace(self.config, phases=(proposed, *others)))
 
+    @property
+    def estimate(self) -> private_evaluations.Config | None:
+        """The config of the estimate, the last phase; None without one."""
+        return self.config.phases[-1] if self.problem.estimate_share else None
+
     def find(self, kind: type) -> Any:
-        """The config of the last phase of this kind, such as ``private_estimate.Config``; None without one."""
-        found = [each for each in getattr(self.config, "phases", (self.config,)) if isinstance(each, kind)]
+        """The config of the search's last phase of this kind, such as ``dp_gibo.Config``; None without one."""
+        configs = getattr(self.config, "phases", (self.config,))
+        search = configs if self.estimate is None else configs[:-1]
+        found = [each for each in search if isinstance(each, kind)]
         return found[-1] if found else None
 
     @property

@@ -13,7 +13,7 @@ import numpy as np
 
 from jaxdpbo import checks, notes, rounding, sensitivity
 from jaxdpbo.accounting import regret
-from jaxdpbo.algorithms import dp_gibo, private_choice, private_estimate, private_evaluations
+from jaxdpbo.algorithms import dp_gibo, private_choice, private_evaluations
 from jaxdpbo.drivers import methods
 from jaxdpbo.drivers.methods import Search
 from jaxdpbo.guarantee import budget_calibration, guarantees
@@ -146,7 +146,6 @@ def preview(
     counts = relative if relative is not None else share
     assert counts is not None  # a method without a descent needs a range
     evaluations = plan.config.steps * plan.config.batch
-    estimate = plan.find(private_estimate.Config)
     level, text = {"mu": budget.mu}, f"{budget.mu:.12g}-GDP"
     if budget.epsilon is not None and budget.delta is not None:
         level = {"epsilon": budget.epsilon, "delta": budget.delta}
@@ -159,7 +158,7 @@ def preview(
         relative_noise=relative,
         wander=wander,
         loss_noise=share,
-        estimate_noise=None if estimate is None else private_estimate.deviation(estimate),
+        estimate_noise=None if plan.estimate is None else private_evaluations.deviation(plan.estimate),
         budget=text,
         regret_limit=regret.least_regret(max(2, evaluations), users, **level),
         users_for_percent=regret.users_for_regret(PERCENT, max(2, evaluations), **level),

@@ -3,6 +3,7 @@
 Unlike the other drivers ``PrivateObjective`` has state, since your optimiser decides when to spend the budget.
 """
 
+import contextlib
 import json
 import os
 import threading
@@ -16,15 +17,19 @@ import numpy as np
 
 from jaxdpbo import arrays, checks, logs, notes, silence
 from jaxdpbo.algorithms import private_evaluations
-from jaxdpbo.drivers import recorded_run, separability, sharding, user_losses
+from jaxdpbo.algorithms.private_evaluations import one_point
+from jaxdpbo.drivers import compiled_steps, recorded_run, result, separability, sharding
 from jaxdpbo.drivers.execution import Execution, check_execution
 from jaxdpbo.drivers.release_notes import point_notes, value_notes
+from jaxdpbo.drivers.users import Users, make_users
 from jaxdpbo.guarantee import budget_calibration, release_key
 from jaxdpbo.guarantee import recording as recordings
 from jaxdpbo.ledger import ledger_file as ledgers
-from jaxdpbo.noise import calibration, keys, private_mean, private_scale, totals
+from jaxdpbo.noise import calibration, keys, private_scale
 from jaxdpbo.tables import table
-from jaxdpbo.types import ArrayLike, Data, Tree
+from jaxdpbo.types import ArrayLike, Data, DTypeLike, Query, State, Tree
+
+_ALGORITHM = private_evaluations.make_algorithm(one_point.one_point)
 
 
 class BudgetExhausted(RuntimeError):
@@ -54,7 +59,6 @@ class _Record(NamedTuple):
           ledger.DamagedLedgerError: the charges are not numbered in order, or the line is of another kind.
         """
         after = self._replace(lines=self.lines + 1)
-        line = {name: line[name] for name in line if self.lines or name != recorded_run.LOSS}
         if ledgers.has_fields(line, {"charged": int}):
             if line["charged"] != self.charged + 1:
                 raise ledgers.DamagedLedgerError(f"charges must be numbered in order, got {line['charged']!r}")
@@ -153,46 +157,42 @@ class PrivateObjective:
         sharding.expect_one_process("PrivateObjective", data)
         checks.takes_two("loss", loss, "point", "data")
         loss, data, told = separability.prepare_objective(loss, data, user_axes)
-        self._users, self._evaluations = checks.size("users", users), checks.size("evaluations", evaluations)
+        self._in_table = isinstance(data, table.Table)
+        self._count, self._evaluations = checks.size("users", users), checks.size("evaluations", evaluations)
         low, high = private_evaluations.check_loss_range(loss_range)
-        find_scale = isinstance(loss_range, str)
-        if find_scale == (design is None) or (design is not None and len(design) < 2):
-            raise ValueError("design must be two points or more with loss_range='private', and not given otherwise")
+        self._design = _check_design(design, isinstance(loss_range, str))
         dtype = jnp.result_type(float)
-        budget = budget_calibration.check_budget(mu, epsilon, delta, users=self._users, dtype=dtype)
-        sizes = {"users": self._users, "steps": self._evaluations, "dimension": 1}
+        budget = budget_calibration.check_budget(mu, epsilon, delta, users=self._count, dtype=dtype)
+        sizes = {"users": self._count, "steps": self._evaluations, "dimension": 1}
+        inner, rows = _rows(len(self._design), self._evaluations, dtype)
         ends = arrays.to_device(low, dtype), arrays.to_device(high, dtype)
 
         def make_config(mu: float) -> private_evaluations.Config:
-            budget = calibration.budget(mu, noise, **sizes, dtype=dtype, find_scale=find_scale)
-            return private_evaluations.Config(None, budget, *ends)
+            budget = calibration.budget(mu, noise, **sizes, dtype=dtype, find_scale=bool(self._design))
+            return private_evaluations.Config(inner, budget, *ends, rows)
 
         as_gdp = ledger is not None and recordings.notion(ledger) == "gdp"
         self._config, guarantee = budget_calibration.calibrate(
             make_config, private_evaluations.privacy, budget, as_gdp=as_gdp
         )
-        if design is None:
-            self.deviation = self._deviation()
+        if not self._design:
+            self.deviation = private_evaluations.deviation(self._config)
         if ledger is not None and run.key is not None:
             raise ValueError("key must not be given with a ledger: the operating system then draws the key")
-        self._losses = user_losses.make_losses(loss, data, self._config.budget, run.progress)
-        guarantee = separability.update_assumptions(guarantee, loss).assuming(*self._losses.assumptions)
-        self._key, self.guarantee = release_key.for_release(run.key, guarantee, run.insecure_key)
-        self._recording = None if ledger is None else recordings.check_recording(ledger)
+        self._users = make_users(_ALGORITHM, loss, data, self._config, replace(run, traceable=False))
+        guarantee = separability.update_assumptions(guarantee, loss).assuming(*self._users.assumptions)
+        key, self.guarantee = release_key.for_release(run.key, guarantee, run.insecure_key)
+        init_key, self._key, _ = compiled_steps.run_keys(key)
+        self._before = self._users.begin(init_key)
         self._process, self._lock, self._in_flight, self._record = os.getpid(), threading.Lock(), 0, _Record()
         self._refusal: Exception | None = None
-        self._charged: ledgers.Charge | None = None
+        self._journal: recorded_run.Journal | None = None
         self._told: notes.Notes = told + table.notes(data)  # from now on what follows from the ledger, too
-        if self._recording is not None:
-            design_text = () if design is None else (json.dumps([_to_json(point) for point in design]),)
-            self._pay(self._recording, recorded_run.make_subject(loss, data, self._users), *design_text)
-        if design is not None:
-            self._find_range(design)
-            self.deviation = self._deviation()
-
-    def _deviation(self) -> float:
-        config = self._config
-        return private_mean.loss_deviation(config.budget, float(config.low), float(config.high))
+        if ledger is not None:
+            self._pay(ledger, recorded_run.make_subject(loss, data, self._count))
+        if self._design:
+            self._find_range()
+            self.deviation = private_evaluations.deviation(self._config, self._record.high)
 
     @silence.debug_checks_off()
     def __call__(self, point: Any) -> float:
@@ -207,7 +207,7 @@ class PrivateObjective:
         """
         if os.getpid() != self._process:
             raise RuntimeError("call a PrivateObjective in the process that made it: a fork would draw its noise twice")
-        place = None if self._recording is None else _to_json(point)
+        place = None if self._journal is None else _to_json(point)
         kept = jax.tree.map(_copy_array, point)
         with self._lock:
             if self._refusal is not None:
@@ -215,34 +215,54 @@ class PrivateObjective:
             if self._record.charged + self._in_flight >= self._evaluations:
                 raise self._exhausted()
             self._in_flight += 1
-        total = self._attempt(point)
+            started = self._record.charged
+        users = self._users.at((*self._design, point))
+        evaluated = self._attempt(users, len(self._design) + started)
         number = self._charge()  # outside of any handler: what it raises must not quote what the loss raised
-        if isinstance(total, BaseException):
-            raise total
-        value = float(_release_mean(jax.random.fold_in(self._key, number), total, *self._clip()))
+        if isinstance(evaluated, BaseException):
+            raise evaluated
+        step = len(self._design) + number
+        value = float(np.asarray(self._learn(users, step, evaluated).values)[step])
         with self._lock:
             self._note(lambda: {"point": place, "value": value}, kept)
         logs.released(f"evaluation {number + 1} of {self._evaluations}")
         return value
 
-    def _attempt(self, point: Any) -> totals.UserSum | BaseException:
-        """The total ``(1,)`` of losses at a point, or what the loss raised, to be charged before it is raised again.
+    def _attempt(self, users: Users, number: int) -> Any:
+        """The losses at a point, or what the loss raised, to be charged before it is raised again.
 
         Raises:
           UnreadError: no row of a table was read. Nothing that a loss raises is free.
         """
+        unread = None
         try:
-            total = self._losses.total(point, self._clip())
+            return self._evaluate(users, *self._step(number))
         except BaseException as error:
-            return error
-        if isinstance(total, table.UnreadError):
-            with self._lock:
-                self._in_flight -= 1
-            raise total
-        return total
+            if not (self._in_table and isinstance(error, table.UnreadError)):
+                return error
+            unread = error
+        with self._lock:
+            self._in_flight -= 1
+        raise unread.with_traceback(None)
 
-    def _clip(self) -> user_losses.Clip:
-        return user_losses.Clip(self._config.budget, self._config.low, self._config.high)
+    def _evaluate(self, users: Users, before: result.Snapshot, query: Query) -> Any:
+        """What ``users`` evaluate. Raise a ShapeError that does not say which shape came: records may decide it."""
+        with contextlib.suppress(result.ShapeError):
+            return users.evaluate(_no_key(), before, query)
+        raise result.ShapeError(f"loss must return one loss per user, not their mean: values of shape ({self._count},)")
+
+    def _step(self, number: int) -> tuple[result.Snapshot, Query]:
+        """The snapshot before a step of ``_ALGORITHM``, on the design or after it, and its query."""
+        public = self._before.state.public
+        state = State(public._replace(step=jnp.asarray(number, public.step.dtype)))
+        before = self._before._replace(state=state)
+        return before, compiled_steps.ask(_ALGORITHM, _no_key(), self._config, state)
+
+    def _learn(self, users: Users, number: int, evaluated: Any) -> Any:
+        """The public state after a step: the only place that draws noise."""
+        before, query = self._step(number)
+        after, _ = users.learn(jax.random.fold_in(self._key, number), before, query, evaluated)
+        return after.state.public
 
     def _charge(self) -> int:
         """Charge an evaluation in flight and return its number, the index of its noise.
@@ -269,25 +289,29 @@ class PrivateObjective:
     def _exhausted(self) -> BudgetExhausted:
         return BudgetExhausted(f"all {self._evaluations} evaluations are spent")
 
-    def _find_range(self, design: Sequence[Any]) -> None:
-        """Find the range of losses, once per run; later calls read the range from the record."""
-        counts = None
+    def _find_range(self) -> None:
+        """Find the range of losses, once per run; later calls read the range from the record.
+
+        What users remember of the first point of the design is evaluated again by every object.
+        """
         if self._record.high is None:
             self._expect_range_budget()
-            counts = self._losses.count_differences(design)
-        else:
-            self._losses.set_reference(design[0])
-        scale = self._config.budget.scale
-        self.refresh()  # another process may have found the range meanwhile
-        if self._record.high is None and counts is not None and scale is not None:
-            self._note(self._expect_range_budget)
-            key = jax.random.fold_in(self._key, self._evaluations)  # evaluations use the smaller numbers
-            median = private_scale.median_of_counts(key, scale, counts, self._users, self._config.low.dtype)
-            bound = float(private_scale.FACTOR * median)
-            self._note(lambda: {"high": bound})
+        users, last = self._users.at(self._design), len(self._design) - 1
+        for number in range(last if self._record.high is None else 1):
+            before, query = self._step(number)
+            evaluated = self._evaluate(users, before, query)
+            self._before = before._replace(memory=users.recall(before, query, evaluated))
+        if self._record.high is None:
+            evaluated = self._evaluate(users, *self._step(last))
+            self.refresh()  # another process may have found the range meanwhile
+            if self._record.high is None:
+                self._note(self._expect_range_budget)
+                high = float(self._learn(users, last, evaluated).high)
+                self._note(lambda: {"high": high})
         assert self._record.high is not None
-        high = arrays.to_device(self._record.high, self._config.high.dtype)
-        self._config = replace(self._config, low=-high, high=high)
+        public = self._before.state.public
+        found = arrays.to_device(self._record.high, public.high.dtype)
+        self._before = self._before._replace(state=State(public._replace(high=found)))
 
     def _expect_range_budget(self) -> dict[str, Any]:
         if self._record.range_charged:
@@ -297,12 +321,11 @@ class PrivateObjective:
             )
         return {"seeking": True}
 
-    def _pay(self, recording: recordings.Recording, subject: recorded_run.Subject, *design_text: str) -> None:
+    def _pay(self, recording: recordings.Recording, subject: recorded_run.Subject) -> None:
         """Charge the run, or read its lines if it was charged before: the only place that pays."""
-        what, public = f"private evaluations, {self._evaluations} of one point", ("PrivateObjective", self._config)
-        schema = {"schema": subject.schema}
-        charged = recordings.charge_run(recording, what, self.guarantee, *public, *design_text, parts=schema)
-        self._charged, self._loss = charged, subject.loss
+        what = f"private evaluations, {self._evaluations} of one point"
+        public = "PrivateObjective", self._config, json.dumps([_to_json(point) for point in self._design])
+        self._journal, charged = recorded_run.begin_journal(recording, what, self.guarantee, *public, subject=subject)
         self._read(charged)
         count = self._record.charged
         origin = notes.resumed(charged.run, charged.who, charged.when, count, "evaluation")
@@ -321,43 +344,29 @@ class PrivateObjective:
 
     def _is_taken(self, line: dict[str, Any]) -> bool:
         """Offer a line to the ledger; False if there were lines of others, which are now read."""
-        if self._recording is None or self._charged is None:
+        if self._journal is None:
             return True
-        path, run, _ = self._recording
-        content = line if self._record.lines else line | {recorded_run.LOSS: self._loss}
         try:
-            ledgers.note(path, run, self._record.lines + 1, content, hash=self._charged.hash)
+            self._journal.write(line, after=self._record.lines)
         except ledgers.MovedLedgerError:
-            if not self._recall():
+            if not self._read(self._journal.read()):
                 raise
             return False
         return True
 
-    def _recall(self) -> int:
-        """Update the state by new lines of other objects, and return their number.
-
-        Raises:
-          ledger.LedgerError: the ledger is not the one that was charged.
-        """
-        assert self._recording is not None
-        assert self._charged is not None
-        path, run, _ = self._recording
-        return self._read(ledgers.find_charge(path, run, hash=self._charged.hash))
-
     def _read(self, charged: ledgers.Charge) -> int:
-        assert self._recording is not None
+        """Update the state by new lines of other objects, and return their number."""
         lines, record = charged.steps[self._record.lines :], self._record
         for line in lines:
             record = record.read(line)
-        recorded_run.expect_same_loss(self._recording, charged, self._loss)
         self._record = record
         return len(lines)
 
     def refresh(self) -> None:
         """Read the evaluations of other processes from the ledger, for ``spent`` and ``remaining``."""
-        if self._recording is not None:
+        if self._journal is not None:
             with self._lock:
-                self._recall()
+                self._read(self._journal.read())
 
     @property
     def notes(self) -> notes.Notes:
@@ -374,7 +383,8 @@ class PrivateObjective:
     @property
     def loss_range(self) -> tuple[float, float]:
         """The public clipping range of losses, or of their differences from the losses at ``design[0]``."""
-        return float(self._config.low), float(self._config.high)
+        high = self._record.high
+        return (float(self._config.low), float(self._config.high)) if high is None else (-high, high)
 
     @property
     def remaining(self) -> int:
@@ -421,10 +431,19 @@ def _copy_array(leaf: Any) -> Any:
     return np.array(leaf) if isinstance(leaf, np.ndarray) else leaf
 
 
-@jax.jit
-def _release_mean(
-    key: jax.Array, total: totals.UserSum, budget: calibration.SumBudget, low: jax.Array, high: jax.Array
-) -> jax.Array:
-    """The noisy mean of the losses in a total ``(1,)``."""
-    released = private_mean.perturb_losses(key, budget, total, low, high)
-    return private_mean.mean_of_losses(budget, released, low, high)[0]
+def _no_key() -> jax.Array:
+    """A key for functions that draw nothing here: the points are the caller's."""
+    return jax.random.key(0)
+
+
+def _check_design(design: Sequence[Any] | None, find_scale: bool) -> tuple[Any, ...]:
+    if find_scale == (design is None) or (design is not None and len(design) < 2):
+        raise ValueError("design must be two points or more with loss_range='private', and not given otherwise")
+    return () if design is None else tuple(design)
+
+
+def _rows(design: int, evaluations: int, dtype: DTypeLike) -> tuple[one_point.PointConfig, jax.Array | None]:
+    """The search of a caller who names points: row numbers, first of the design, then always the row after it."""
+    rows = jnp.arange(design + 1, dtype=dtype)[:, None]
+    inner = one_point.PointConfig(rows[-1], jnp.stack([rows[0], rows[-1]]), evaluations)
+    return inner, rows[:-1] if design else None

@@ -16,6 +16,7 @@ from jaxdpbo import space as spaces
 from jaxdpbo.drivers import methods
 from jaxdpbo.drivers import progress as _progress
 from jaxdpbo.drivers import proposals as _proposals
+from jaxdpbo.noise import private_mean
 from jaxdpbo.types import Data, Objective
 
 
@@ -92,7 +93,6 @@ def _mean_loss(loss: Objective, place: Any, public: Data, loss_range: tuple[floa
     with silence.isolate():
         silence.seed_generators(np.array([0, number], np.uint32))
         losses = np.asarray(silence.settle(loss(place, public)), np.float64)
-    low, high = loss_range
     if not np.any(np.isfinite(losses)):
         return np.inf
-    return float(np.mean(np.clip(np.where(np.isfinite(losses), losses, high), low, high)))
+    return float(np.mean(private_mean.clip_losses(losses, *loss_range)))

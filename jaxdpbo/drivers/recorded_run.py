@@ -34,25 +34,54 @@ from jaxdpbo.user_values import is_instance
 LOSS = "loss"  # the name of the hash of a loss
 
 
-class RecordedRun(NamedTuple):
-    """The progress of a charged run of ``run_loop``.
+class Journal(NamedTuple):
+    """The lines of one charged run in a ledger, which every later line must be under; made by ``begin_journal``.
 
     Attributes:
       recording: the ledger and the name of the run.
-      charge: the hash of the line of the charge, which every later line must be under.
-      release: the stored release, None before the end.
-      steps: the number of lines under the charge.
-      publics: the public states after the steps taken, in order.
-      loss: the hash of the loss, for the first line.
-      notes: see ``Subject.notes``.
+      charge: the hash of the line of the charge.
+      loss: the hash of the loss, written into the first line.
     """
 
     recording: recordings.Recording
     charge: str
+    loss: str
+
+    def write(self, line: dict[str, Any], *, after: int) -> None:
+        """Write a public line after so many others.
+
+        Raises:
+          ledger.MovedLedgerError: another process wrote a line there.
+        """
+        path, run, _ = self.recording
+        content = line if after else line | {LOSS: self.loss}
+        ledger_file.note(path, run, after + 1, content, hash=self.charge)
+
+    def read(self) -> ledger_file.Charge:
+        """The charge with all lines so far, as they were given to ``write``.
+
+        Raises:
+          ledger.LedgerError: the ledger is not the one that was charged, or the run was begun with another loss.
+        """
+        path, run, _ = self.recording
+        return _expect_same_loss(self.recording, ledger_file.find_charge(path, run, hash=self.charge), self.loss)
+
+
+class RecordedRun(NamedTuple):
+    """The progress of a charged run of ``run_loop``.
+
+    Attributes:
+      journal: of the run.
+      release: the stored release, None before the end.
+      steps: the number of lines under the charge.
+      publics: the public states after the steps taken, in order.
+      notes: see ``Subject.notes``.
+    """
+
+    journal: Journal
     release: dict[str, Any] | None
     steps: int
     publics: tuple[Any, ...]
-    loss: str
     notes: _notes.Notes
 
 
@@ -111,12 +140,36 @@ def _describe_data(data: Any, rows: int | None) -> Any:
     return ("list",) if is_instance(data, list) and len(data) == rows else ()
 
 
-def expect_same_loss(recording: recordings.Recording, charged: ledger_file.Charge, loss: str) -> None:
-    """Raise a LedgerError if the first line under a charge is of another loss."""
-    if charged.steps and charged.steps[0].get(LOSS, UNKNOWN) != loss:
+def begin_journal(
+    recording: recordings.Recording, what: str, guarantee: guarantees.Guarantee, *public: object, subject: Subject
+) -> tuple[Journal, ledger_file.Charge]:
+    """Charge a run that writes lines, or find its lines if it was charged before; see ``recording.charge_run``.
+
+    Raises:
+      ValueError: the run has no name, or its guarantee does not compose with others.
+      ledger.LedgerError: the budget does not suffice, the name belongs to another run, or the run was begun with
+        another loss.
+    """
+    recording = recordings.check_recording(recording)
+    charged = recordings.charge_run(recording, what, guarantee, *public, parts={"schema": subject.schema})
+    charged = _expect_same_loss(recording, charged, subject.loss)
+    return Journal(recording, charged.hash, subject.loss), charged
+
+
+def _expect_same_loss(recording: recordings.Recording, charged: ledger_file.Charge, loss: str) -> ledger_file.Charge:
+    """The charge, without the hash of the loss in its first line. Raise a LedgerError if it is another."""
+    if not charged.steps:
+        return charged
+    first, *others = charged.steps
+    if LOSS not in first:
+        raise ledger_file.DamagedLedgerError(
+            f"{recording.path}: run {charged.run!r} has no loss in its first line, got {sorted(first)}"
+        )
+    if first[LOSS] != loss:
         raise ledger_file.LedgerError(
             f"{recording.path}: run {charged.run!r} was begun with another loss: give this release another run name"
         )
+    return charged._replace(steps=({name: first[name] for name in first if name != LOSS}, *others))
 
 
 def begin_record(
@@ -134,13 +187,12 @@ def begin_record(
       ledger.LedgerError: the budget does not suffice, the name belongs to another run, or the run ended in a draw.
       ledger.DamagedLedgerError: the recorded states are corrupt.
     """
-    recording, what = recordings.check_recording(recording), f"{_describe_run(algorithm, config)}, step by step"
-    schema = {"schema": subject.schema}
-    charged = recordings.charge_run(recording, what, guarantee, "run_loop", algorithm, config, parts=schema)
-    expect_same_loss(recording, charged, subject.loss)
+    what = f"{_describe_run(algorithm, config)}, step by step"
+    journal, charged = begin_journal(recording, what, guarantee, "run_loop", algorithm, config, subject=subject)
+    recording = journal.recording
     publics, before = [], _zeros(fresh)
     for number, line in enumerate(charged.steps):
-        if number % 2 == 0 and set(line) - {LOSS} == {"draws"} and str(line["draws"]).isprintable():
+        if number % 2 == 0 and set(line) == {"draws"} and str(line["draws"]).isprintable():
             continue
         try:
             (kind, text), *rest = line.items()
@@ -161,7 +213,7 @@ def begin_record(
             "charged anew"
         )
     notes, steps = subject.notes(charged), len(charged.steps)
-    return RecordedRun(recording, charged.hash, charged.release, steps, tuple(publics), subject.loss, notes)
+    return RecordedRun(journal, charged.release, steps, tuple(publics), notes)
 
 
 def begin_once(
@@ -211,20 +263,20 @@ def begin_with_file(
     return charged
 
 
-def note_step(checkpoint: RecordedRun, what: str) -> RecordedRun:
+def note_step(record: RecordedRun, what: str) -> RecordedRun:
     """Note in the ledger, before a draw, the step to be drawn.
 
     Raises:
       ledger.MovedLedgerError: another process has resumed this run.
     """
-    return _note(checkpoint, {"draws": what} | ({} if checkpoint.steps else {LOSS: checkpoint.loss}))
+    return _note(record, {"draws": what})
 
 
-def store_state(checkpoint: RecordedRun, before: Any | None, after: Tree) -> RecordedRun:
+def store_state(record: RecordedRun, before: Any | None, after: Tree) -> RecordedRun:
     """Store the public state after a step. ``before`` is the previous public state, or None."""
     before = _zeros(after) if before is None else before
     difference = np.bitwise_xor(_bytes(before), _bytes(after))  # a step changes little of a state
-    return _note(checkpoint, {"public": base64.b64encode(zlib.compress(difference.tobytes(), 1)).decode()})
+    return _note(record, {"public": base64.b64encode(zlib.compress(difference.tobytes(), 1)).decode()})
 
 
 def record_release(recording: recordings.Recording, charge: str, released: Tree) -> Any:
@@ -245,10 +297,9 @@ def _describe_run(algorithm: Algorithm, config: Any) -> str:
     return f"{module}, {config.steps} steps"
 
 
-def _note(checkpoint: RecordedRun, line: dict[str, Any]) -> RecordedRun:
-    path, run, _ = checkpoint.recording
-    ledger_file.note(path, run, checkpoint.steps + 1, line, hash=checkpoint.charge)
-    return checkpoint._replace(steps=checkpoint.steps + 1)
+def _note(record: RecordedRun, line: dict[str, Any]) -> RecordedRun:
+    record.journal.write(line, after=record.steps)
+    return record._replace(steps=record.steps + 1)
 
 
 def _zeros(tree: Any) -> Any:

@@ -15,7 +15,6 @@ from jaxdpbo import checks, notes
 from jaxdpbo.algorithms import dp_gibo, private_evaluations
 from jaxdpbo.drivers import methods
 from jaxdpbo.drivers.previews import ACCUMULATED, step_deviation
-from jaxdpbo.noise import private_mean
 from jaxdpbo.space import Space
 from jaxdpbo.types import ArrayLike
 
@@ -34,8 +33,8 @@ def plan_notes(plan: methods.Plan, released: Any) -> notes.Notes:
     means = plan.find(private_evaluations.Config)
     for own in (released, *getattr(released, "phases", ())):
         if means is not None and isinstance(own, private_evaluations.Release):
-            low, high = (-own.high, own.high) if own.high is not None else (means.low, means.high)
-            said += value_notes(own.values, private_mean.loss_deviation(means.budget, float(low), float(high)))
+            high = None if own.high is None else float(own.high)
+            said += value_notes(own.values, private_evaluations.deviation(means, high))
     return said
 
 

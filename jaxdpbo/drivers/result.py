@@ -94,6 +94,10 @@ class ObjectiveError(ValueError):
     """
 
 
+class ShapeError(ObjectiveError):
+    """An objective returned another shape than its algorithm needs."""
+
+
 class RunInterrupted(RuntimeError):
     """A run stopped on an exception, its ``__cause__``.
 

@@ -104,7 +104,7 @@ def scan_prepared(
         guarantee = guarantee.assuming(assumptions.KEY_SECRET)
         with sharding.use_mesh(devices):
             checkpointed = checkpoints.begin_checkpoint(
-                checkpoint, algorithm, objective, key, config, data, drawn=drawn
+                checkpoint, algorithm, objective, data, config, key, drawn=drawn
             )
     if ledger is not None:
         ledger = check_recording(ledger)
@@ -120,7 +120,7 @@ def scan_prepared(
         if checkpointed is None:
             released, end, info = _scan(algorithm, objective, data, config, key)
         else:
-            released, end, info = checkpoints.finish(checkpointed, algorithm, objective, config, data)
+            released, end, info = checkpoints.finish(checkpointed, algorithm, objective, data, config)
     result.raise_on_failed_factorisation(info, end if ledger is None else None)
     released = sharding.gather_release(devices, released)
     if ledger is not None:

@@ -4,7 +4,9 @@ No user's values outlive a batch, so users remember nothing between steps. If an
 ``history`` names earlier queries, and the scan evaluates these again.
 """
 
-from collections.abc import Sequence
+import contextlib
+import copy
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -18,13 +20,13 @@ from jaxdpbo.drivers import compiled_run, compiled_steps, progress, result
 from jaxdpbo.noise import wide_integers
 from jaxdpbo.tables import engine
 from jaxdpbo.tables import table as _table
-from jaxdpbo.types import Algorithm, Config, Objective, Query, Tree
+from jaxdpbo.types import Algorithm, Config, DTypeLike, Objective, Query, Tree
 
 NOT_EXACT = "a table needs noise='exact' and a finite budget: only whole numbers add up in any order"
 
 
 class TableUsers:
-    """The users of a table, for the steps of a run; see ``evaluation.ArrayUsers``."""
+    """The users of a table, see ``users.Users``: each total is one scan."""
 
     def __init__(
         self,
@@ -42,15 +44,22 @@ class TableUsers:
           Exception: any exception of the objective, if ``traceable`` is True.
         """
         if config.users != table.users:
-            raise ValueError(f"config must be of the {table.users} users of the table, got {config.users}")
+            raise ValueError(f"users must be the {table.users} users of the table, got {config.users}")
         if algorithm.contribute is None:
             raise ValueError("the algorithm keeps users' values between its steps, so data must be arrays, not a table")
         self._algorithm, self._objective, self._table, self._config = algorithm, objective, table, config
         self._shown = shown  # ``Execution.progress``
+        self.assumptions, self._place = table.assumptions, partial(spaces.place, config.space)
         self._functions = engine.PickledOnce((algorithm, objective))
         engine.expect_travels(table, self._functions)
         self._shapes: dict[bool, Any] = {}  # of the total of a survey, and of a step
         self._traced = traceable is not False and can_trace(objective, table, config, must=traceable is True)
+
+    def at(self, places: Sequence[object]) -> "TableUsers":
+        """These users, for points that are row numbers of ``places``. The loss is called from Python."""
+        moved = copy.copy(self)
+        moved._place, moved._traced = partial(take, tuple(places)), False
+        return moved
 
     def begin(self, key: jax.Array) -> result.Snapshot:
         """The snapshot before the first step. Users of a table have no memory.
@@ -69,27 +78,27 @@ class TableUsers:
         """The total of a step, or of its survey. Draws nothing.
 
         Raises:
-          TableError: see ``Table.add``.
-          ValueError: the objective returned another shape, or the noise is not exact.
+          TableError: see ``Table.add``; or the objective returned another shape, which rows may decide.
+          ValueError: the noise is not exact.
         """
         del key
         queries = self._queries(before, query)
         return self._scan(before, queries, survey=_surveys(query)) if queries else self._zeros(query, survey=False)
 
-    def learn(self, key: jax.Array, before: result.Snapshot, query: Query, whole: Tree) -> tuple[result.Snapshot, Any]:
+    def learn(self, key: jax.Array, before: result.Snapshot, query: Query, values: Any) -> tuple[result.Snapshot, Any]:
         """Add noise to the total and update the state. A step with a survey scans the table once more."""
         algorithm, config = self._algorithm, self._config
         if query.survey is not None:
             key, refine_key = jax.random.split(key)  # as ``compiled_run`` splits: releases are equal to the bit
             if _surveys(query):
-                query = _refine(algorithm, refine_key, config, query, whole)
-                whole = self._scan_after_draw(before, self._queries(before, query))
-        after, info = _finish(algorithm, key, config, before.state, query, whole)
+                query = _refine(algorithm, refine_key, config, query, values)
+                values = self._scan_after_draw(before, self._queries(before, query))
+        after, info = _finish(algorithm, key, config, before.state, query, values)
         return result.Snapshot(after, ()), info
 
-    def recall(self, before: result.Snapshot, query: Query, whole: Tree) -> Any:
+    def recall(self, before: result.Snapshot, query: Query, values: Any) -> Any:
         """The memory after a step on record: none."""
-        del before, query, whole
+        del before, query, values
         return ()
 
     def _scan_after_draw(self, before: result.Snapshot, queries: Sequence[Query]) -> Any:
@@ -110,7 +119,8 @@ class TableUsers:
         """Add up all users. Raise a TableError if the number of rows differs from the number of users."""
         stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *queries)
         like = _table.batch_shapes(self._table)
-        contribution = Contribution(self._functions, self._config, stacked, survey, self._traced, like)
+        places = None if self._traced else places_of(self._place, stacked)
+        contribution = Contribution(self._functions, self._config, stacked, survey, places, like)
         zeros = self._zeros(queries[-1], survey=survey)
         what = f"step {int(before.state.public.step) + 1} of {self._config.steps}" + ", first a scale" * survey
         with progress.scanning(self._shown, what, self._table.users) as count:
@@ -149,7 +159,7 @@ class Contribution(NamedTuple):
       config: of the algorithm.
       queries: stacked along a first axis; the total is that of the last.
       survey: True for the total of the algorithm's ``survey``.
-      traced: True if JAX can trace the objective.
+      places: what the objective gets in the place of each point; None if JAX traces the objective.
       like: the shapes and dtypes of every batch, which must not depend on values.
     """
 
@@ -157,32 +167,48 @@ class Contribution(NamedTuple):
     config: Any
     queries: Query
     survey: bool
-    traced: bool
+    places: tuple[tuple[Any, ...], ...] | None
     like: _table.Batch
 
     def __call__(self, batch: _table.Batch) -> np.ndarray:
-        """The total of a batch, int64 ``(k,)``. Raise a TableError for a batch of another shape."""
+        """The total of a batch, int64 ``(k,)``.
+
+        Raises:
+          TableError: the batch, or an array that the objective returned, has another shape; or the objective raised an
+            UnreadError, of a table that it reads.
+        """
         expect_like(self.like, batch)
-        functions, config, queries, survey, traced, _ = self
+        functions, config, queries, survey, places, _ = self
         algorithm, objective = functions.objects
-        if traced:
+        if places is None:
             with silence.debug_checks_off():  # an engine's threads have debug checks of their own
                 total = _total_of_columns(algorithm, objective, survey, config, queries, *batch)
-        else:
-            values = np.stack(
-                [self._values(*at, batch.columns) for at in zip(queries.points, queries.mask, strict=True)]
-            )
+                return flatten(total if survey else total.whole)
+        values = self._call(batch.columns)
+        with silence.debug_checks_off():
             total = total_of_values(algorithm, survey, config, queries, values, batch.present)
-        return flatten(total if survey else total.whole)
+            return flatten(total if survey else total.whole)
 
-    def _values(self, points: np.ndarray, mask: np.ndarray, columns: _table.Columns) -> np.ndarray:
-        """The values at points ``(b, d)``, called from Python; zeros at masked points."""
-        _, objective = self.functions.objects
-        values = np.zeros((len(points), _table.BATCH), points.dtype)
-        for row in np.flatnonzero(mask):
-            returned = silence.call(objective, spaces.place(self.config.space, np.float64(points[row])), {**columns})
-            values[row] = user_values.to_losses("objective", returned, (_table.BATCH,), points.dtype)
+    def _call(self, columns: _table.Columns) -> np.ndarray:
+        """The values ``(m, b, BATCH)`` at all places, called from Python; zeros at masked points."""
+        (_, objective), points = self.functions.objects, self.queries.points
+        values = np.zeros((*points.shape[:2], _table.BATCH), points.dtype)
+        assert self.places is not None
+        for query, row in zip(*np.nonzero(self.queries.mask), strict=True):
+            values[query, row] = _losses_at(objective, self.places[query][row], columns, points.dtype)
         return values
+
+
+def _losses_at(objective: Objective, place: Any, columns: _table.Columns, dtype: DTypeLike) -> np.ndarray:
+    try:
+        returned = silence.call(objective, place, {**columns})
+    except _table.UnreadError as error:  # of a table that the objective reads: rows may decide it, so it is not free
+        failure = str(error)
+    else:
+        with contextlib.suppress(ValueError):
+            return user_values.to_losses("objective", returned, (_table.BATCH,), dtype)
+        failure = "objective must return one loss for each row of a batch"  # rows may decide which shape came
+    raise _table.TableError(failure)  # outside of handlers: a context would quote more
 
 
 class Counted(NamedTuple):
@@ -200,6 +226,16 @@ class Counted(NamedTuple):
         total = self.contribution(batch)
         self.tally(int(np.sum(batch.present)))
         return total
+
+
+def places_of(place: Callable[[np.ndarray], Any], queries: Query) -> tuple[tuple[Any, ...], ...]:
+    """What an objective gets in the place of each point of stacked queries, in float64."""
+    return tuple(tuple(place(np.asarray(point, np.float64)) for point in points) for points in queries.points)
+
+
+def take(places: tuple[object, ...], point: np.ndarray) -> object:
+    """The place of a point that is a row number ``(1,)``."""
+    return places[int(point[0])]
 
 
 def _itself(contribution: _table.Partial) -> _table.Partial:
@@ -324,6 +360,5 @@ _refine = jax.jit(
 @partial(jax.jit, static_argnums=0)
 def _finish(algorithm: Algorithm, key: jax.Array, config: Any, state: Any, query: Query, whole: Any) -> Any:
     """The state after a step, and its ``Info`` without what is raw."""
-    assert algorithm.perturb is not None
-    after = algorithm.tell(config, state, query, algorithm.perturb(key, config, query, whole.whole))
-    return after, result.check_info(algorithm.inform(config, query, whole))._replace(raw={})
+    after, info = compiled_run.finish(algorithm, key, config, state, query, whole)
+    return after, result.check_info(info)._replace(raw={})

@@ -16,8 +16,10 @@ from jaxdpbo.noise.mechanisms import tables
 FIND_SCALE, RELEASES, SEARCH = "the scale of the clip", "the noisy means", "the search"  # parts of a guarantee
 
 
-def gdp_guarantee(budget: calibration.SumBudget, protects: str) -> guarantees.Guarantee:
+def gdp_guarantee(budget: calibration.SumBudget, protects: str, releases_of: str = RELEASES) -> guarantees.Guarantee:
     """Return the GDP guarantee for replace-one on the users, of all releases together; none at ``mu = inf``.
+
+    ``releases_of`` names the releases as a part.
 
     ``noise`` "float" gives ``mu``-GDP for ideal noise; "exact" gives the level of ``radius`` and ``sigma``, within the
     total variation of all draws together.
@@ -33,7 +35,7 @@ def gdp_guarantee(budget: calibration.SumBudget, protects: str) -> guarantees.Gu
     if budget.noise == "exact":
         level = accounting.rounded_gaussian_mu(sensitivity.integer_sum(int(budget.radius)), budget.sigma, releases)
         total_variation = releases * budget.dimension * tables.gaussian_total_variation(budget.sigma)
-    stages = [(RELEASES, "gaussian", level)]
+    stages = [(releases_of, "gaussian", level)]
     if budget.scale is not None:
         stages.insert(0, (FIND_SCALE, "gaussian", private_scale.level(budget.scale)))
         total_variation += private_scale.total_variation(budget.scale)

@@ -90,7 +90,7 @@ def _clip_and_quantise(
 
 
 def quantise(vectors: jax.Array, clip_norm: jax.Array, radius: jax.Array) -> jax.Array:
-    """Round columns ``(d, n)`` of norm at most ``clip_norm`` to integers of norm at most ``radius``, ``()`` or ``(n,)``.
+    """Round columns ``(d, n)`` of norm up to ``clip_norm`` to integers of norm up to ``radius``, ``()`` or ``(n,)``.
 
     The last check is on integers, never on floats: a column beyond ``radius`` counts as zero. Clipped columns stay
     within: the ball is mapped to a ball smaller than ``radius`` by the most that rounding can add.

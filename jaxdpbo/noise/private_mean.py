@@ -4,11 +4,16 @@ Release a mean by noising the sum over users, in the units of the grid if the no
 ``n``. ``sensitivity`` says how far one user moves the sum; ``calibration`` divides the budget over the releases.
 """
 
+from typing import Any, TypeVar
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxdpbo import accounting, sensitivity
 from jaxdpbo.noise import calibration, clipping, mechanisms, totals, wide_integers
+
+Losses = TypeVar("Losses", jax.Array, np.ndarray)
 
 
 def perturb_vectors(
@@ -45,10 +50,7 @@ def mean_of_vectors(budget: calibration.SumBudget, released: totals.UserSum, cli
 def noisy_mean_loss(
     key: jax.Array, budget: calibration.SumBudget, losses: jax.Array, low: jax.Array, high: jax.Array
 ) -> jax.Array:
-    """Return noisy means ``(b,)`` over users of ``losses (b, n)`` clipped to ``[low, high]``.
-
-    A loss that is not finite counts as ``high``, the worst, as in a choice: a setting that fails never beats one that
-    works.
+    """Return noisy means ``(b,)`` over users of ``losses (b, n)`` clipped to ``[low, high]``, see ``clip_losses``.
 
     Formal guarantee: the part of ``b`` of ``steps releases`` evaluations in ``composed_guarantee.gdp_guarantee``, the
     guarantee of all. One user moves each mean by ``sensitivity.mean_loss``, for any losses; on the grid, with each
@@ -63,6 +65,16 @@ def noisy_mean_loss(
     """
     total, _ = sum_clipped_losses(budget, losses, low, high)
     return mean_of_losses(budget, perturb_losses(key, budget, total, low, high), low, high)
+
+
+def clip_losses(losses: Losses, low: Any, high: Any) -> Losses:
+    """Clip losses, of JAX or of NumPy, to a range: the one rule for losses that are noised, and for public ones.
+
+    A loss that is not finite counts as ``high``, the worst, as in a choice: a setting that fails never beats one that
+    works.
+    """
+    xp = losses.__array_namespace__()
+    return xp.clip(xp.where(xp.isfinite(losses), losses, high), low, high)
 
 
 def sum_clipped_losses(
@@ -82,7 +94,7 @@ def sum_clipped_losses(
       ``(b,)`` of losses moved by the clip. Both are raw.
     """
     middle, half = (low + high) / 2, (high - low) / 2
-    parts = jnp.clip(jnp.where(jnp.isfinite(losses), losses, high), low, high)
+    parts = clip_losses(losses, low, high)
     moved = parts != losses
     if budget.noise == "exact":
         scaled = jnp.rint((parts - middle) / half * jnp.asarray(budget.radius, half.dtype)).astype(jnp.int32)
@@ -98,7 +110,7 @@ def sum_clipped_losses(
 def perturb_losses(
     key: jax.Array, budget: calibration.SumBudget, total: totals.UserSum, low: jax.Array, high: jax.Array
 ) -> totals.UserSum:
-    """Add the noise of ``noisy_mean_loss`` to all users' ``sum_losses``: ``Wide``, or means if not exact."""
+    """Add the noise of ``noisy_mean_loss`` to all users' ``sum_clipped_losses``: ``Wide``, or means if not exact."""
     level = budget.mu / jnp.sqrt(jnp.asarray(budget.steps * budget.releases, budget.mu.dtype))
     return _perturb(key, budget, total, sensitivity.mean_loss(low, high, budget.users) / level)
 

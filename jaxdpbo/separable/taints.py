@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Public:
+class Untainted:
     """The value depends on no record."""
 
 
@@ -28,8 +28,8 @@ class Mixed:
     said: str
 
 
-Taint = Public | UserSlices | Own | Mixed
-PUBLIC, OWN = Public(), Own()
+Taint = Untainted | UserSlices | Own | Mixed
+PUBLIC, OWN = Untainted(), Own()
 
 
 def join(taints: Sequence[Taint]) -> Taint | None:

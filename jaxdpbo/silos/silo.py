@@ -5,6 +5,7 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from jaxdpbo import files, logs, not_private, silence
 from jaxdpbo import notes as _notes
+from jaxdpbo import space as spaces
 from jaxdpbo.drivers import owner_check, recorded_run, separability, table_scan
 from jaxdpbo.guarantee import recording
 from jaxdpbo.ledger import ledger_file
@@ -299,7 +301,7 @@ class Silo:
         self._key = key
 
     def _dry_run(self) -> None:
-        """Raise what the loss raises on a batch of zeros, or a ValueError for losses of another shape."""
+        """Raise what the loss raises on a batch of zeros, or a TableError for losses of another shape."""
         shapes = _table.batch_shapes(self._table)
         zeros = table_scan.zeros_of_shapes(shapes)
         queries = jax.tree.map(lambda leaf: np.asarray(leaf)[None], self.agreement.template)
@@ -310,8 +312,9 @@ class Silo:
 
     def _contribution(self, queries: Any) -> table_scan.Contribution:
         """What the users of a batch add to the sum of a query."""
-        like = _table.batch_shapes(self._table)
-        return table_scan.Contribution(self._functions, self.agreement.config, queries, False, self._traced, like)
+        config, like = self.agreement.config, _table.batch_shapes(self._table)
+        places = None if self._traced else table_scan.places_of(partial(spaces.place, config.space), queries)
+        return table_scan.Contribution(self._functions, config, queries, False, places, like)
 
     def _sum(self, queries: Any) -> np.ndarray:
         """The raw sum over this silo's users, int64 ``(k,)``."""

@@ -31,7 +31,7 @@ from jaxdpbo.surrogate.gp import (
 )
 from jaxdpbo.surrogate.gp_fit import fit
 from jaxdpbo.surrogate.gradient import GradientPosterior, gradient_covariance, gradient_information, gradient_posterior
-from jaxdpbo.surrogate.pareto import Strips, hypervolume, is_non_dominated, strips
+from jaxdpbo.surrogate.pareto import Strips, hypervolume, is_non_dominated, undominated_strips
 from jaxdpbo.surrogate.preprocessing import standardize, unstandardize, warp_inputs
 
 __all__ = [
@@ -65,8 +65,8 @@ __all__ = [
     "sample_posterior",
     "search_box",
     "standardize",
-    "strips",
     "ucb",
+    "undominated_strips",
     "unstandardize",
     "warp_inputs",
 ]

@@ -2,8 +2,8 @@
 
 All are to be maximised. Expected improvement is 0, without a gradient, on plateaus of most of a box: prefer its
 logarithm. A front has two minimised objectives, independent normals of ``mean (2,)`` and
-``deviation (2,)``; pass the front as ``surrogate.strips``. Its acquisition functions are exact, and 0 where no
-improvement is possible.
+``deviation (2,)``; pass the front as ``surrogate.undominated_strips``. Its acquisition functions are exact, and 0 where
+no improvement is possible.
 """
 
 import math
@@ -221,7 +221,7 @@ def probability_of_improvement(mean: jax.Array, deviation: jax.Array, strips: St
     >>> import jax.numpy as jnp
     >>> from jaxdpbo import surrogate
     >>> front = jnp.array([[0.0, 1.0], [1.0, 0.0]])
-    >>> regions = surrogate.strips(front, jnp.ones(2, bool), jnp.array([2.0, 2.0]))
+    >>> regions = surrogate.undominated_strips(front, jnp.ones(2, bool), jnp.array([2.0, 2.0]))
     >>> mean, deviation = jnp.array([0.5, 0.5]), jnp.array([0.1, 0.1])
     >>> round(float(surrogate.probability_of_improvement(mean, deviation, regions)), 2)
     1.0
@@ -245,7 +245,7 @@ def hvpoi(mean: jax.Array, deviation: jax.Array, strips: Strips, gain: jax.Array
     >>> import jax.numpy as jnp
     >>> from jaxdpbo import surrogate
     >>> front = jnp.array([[0.0, 1.0], [1.0, 0.0]])
-    >>> regions = surrogate.strips(front, jnp.ones(2, bool), jnp.array([2.0, 2.0]))
+    >>> regions = surrogate.undominated_strips(front, jnp.ones(2, bool), jnp.array([2.0, 2.0]))
     >>> mean, deviation = jnp.array([0.5, 0.5]), jnp.array([0.1, 0.1])
     >>> round(float(surrogate.hvpoi(mean, deviation, regions, jnp.asarray(0.25))), 2)
     0.25
@@ -268,7 +268,7 @@ def expected_hypervolume_improvement(mean: jax.Array, deviation: jax.Array, stri
     >>> import jax.numpy as jnp
     >>> from jaxdpbo import surrogate
     >>> front = jnp.array([[0.0, 1.0], [1.0, 0.0]])
-    >>> regions = surrogate.strips(front, jnp.ones(2, bool), jnp.array([2.0, 2.0]))
+    >>> regions = surrogate.undominated_strips(front, jnp.ones(2, bool), jnp.array([2.0, 2.0]))
     >>> mean, deviation = jnp.array([0.5, 0.5]), jnp.array([0.1, 0.1])
     >>> round(float(surrogate.expected_hypervolume_improvement(mean, deviation, regions)), 2)
     0.25

@@ -55,7 +55,7 @@ def _mask_of(values, mask, objectives="p", reference=None):
     return jnp.ones(values.shape[0], bool) if mask is None else mask
 
 
-def strips(values: jax.Array, mask: jax.Array | None, reference: jax.Array) -> Strips:
+def undominated_strips(values: jax.Array, mask: jax.Array | None, reference: jax.Array) -> Strips:
     """Strips of ``values (n, 2)`` where ``mask (n,)``; only rows below ``reference (2,)`` in both objectives count.
 
     With None as the mask, all rows count.
@@ -63,7 +63,7 @@ def strips(values: jax.Array, mask: jax.Array | None, reference: jax.Array) -> S
     >>> import jax.numpy as jnp
     >>> from jaxdpbo import surrogate
     >>> front = jnp.array([[0.0, 1.0], [1.0, 0.0]])
-    >>> regions = surrogate.strips(front, jnp.ones(2, bool), jnp.array([2.0, 2.0]))
+    >>> regions = surrogate.undominated_strips(front, jnp.ones(2, bool), jnp.array([2.0, 2.0]))
     >>> regions.left.shape
     (3,)
 

@@ -180,7 +180,7 @@ def _read_only(rows: Rows) -> Rows:
     return features, labels
 
 
-def score(training: Training, model: Any, rows: Rows, budget: calibration.SumBudget, key: jax.Array) -> float:
+def release_score(training: Training, model: Any, rows: Rows, budget: calibration.SumBudget, key: jax.Array) -> float:
     """Noised mean loss on ``rows``, a release of ``budget``.
 
     Raises:
@@ -191,13 +191,13 @@ def score(training: Training, model: Any, rows: Rows, budget: calibration.SumBud
     return float(_noisy_mean(key, budget, jnp.asarray(lost)))
 
 
-def score_silently(
+def release_score_silently(
     arguments: TuningArguments, model: Any, rows: Rows, budget: calibration.SumBudget, key: jax.Array
 ) -> float:
-    """Compute ``score`` silently; inf for a failed model."""
+    """Compute ``release_score`` silently; inf for a failed model."""
     with silence.isolate():
         try:
-            return np.inf if model is None else score(arguments.training, model, rows, budget, key)
+            return np.inf if model is None else release_score(arguments.training, model, rows, budget, key)
         except silence.STOPS:
             raise
         except BaseException:
@@ -219,7 +219,7 @@ def measure_unseen(
     mu = requested_budget.requested_mu(epsilon=guarantee.level, delta=guarantee.delta)
     users, dtype = len(rows[1]), jnp.result_type(float)
     budget = calibration.budget(checks.round_down(mu, dtype), NOISE, users=users, steps=1, dimension=1, dtype=dtype)
-    error = score_silently(arguments, model, rows, budget, key)
+    error = release_score_silently(arguments, model, rows, budget, key)
     deviation = private_mean.loss_deviation(budget, 0.0, 1.0)
     return error, deviation, measured_error.interval(error, deviation, users)
 

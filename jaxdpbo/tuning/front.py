@@ -302,7 +302,7 @@ def _search(plan: _Plan, rows: tuple[Rows, Rows], key: jax.Array) -> Front:
         of_training, of_score, of_globals = jax.random.split(jax.random.fold_in(of_runs, step), 3)
         setting, noise = arguments.settings[candidates.setting[number]], float(candidates.noise[number])
         models.append(fitting.fit_silently(arguments, setting, noise, rows[0], of_training, of_globals))
-        score = fitting.score_silently(arguments, models[-1], rows[1], plan.budget, of_score)
+        score = fitting.release_score_silently(arguments, models[-1], rows[1], plan.budget, of_score)
         errors.append(float(np.clip(score, 0.0, 1.0)))
         measured = np.array([[candidates.epsilon[number], errors[-1]]])
         of_fit, unit = jax.random.fold_in(of_fits, step), candidates.units[number][None]

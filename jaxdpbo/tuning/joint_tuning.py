@@ -146,7 +146,7 @@ def _select_and_train(
     def run(number: int, key: jax.Array) -> tuple[Any, float]:
         of_training, of_score = jax.random.split(key)
         model = arguments.training.fit(deepcopy(arguments.settings[number]), noises[number], rows, of_training)
-        return model, fitting.score(arguments.training, model, validation, budget, of_score)
+        return model, fitting.release_score(arguments.training, model, validation, budget, of_score)
 
     guarantees = selection.selection_guarantees(
         repetitions,

@@ -194,7 +194,7 @@ def least_epsilon(
         level, number = pair
         of_training, of_score = jax.random.split(key)
         model = training.fit(deepcopy(settings[number]), plan.noises[level][number], rows, of_training)
-        return model, fitting.score(training, model, validation, plan.score, of_score)
+        return model, fitting.release_score(training, model, validation, plan.score, of_score)
 
     def rank(pair: tuple[int, int], score: float) -> tuple[Any, ...]:
         return (0, pair[0], score) if score <= error else (1,)

@@ -80,13 +80,13 @@ def train_by_steps(
         kept.size, held.size, features.shape[1], classes, epsilon, delta, ledger, weight, people
     )
     secret, guarantee = release_key.for_release(key, guarantee, insecure_key)
-    train = _compile(plan.linear, secret)
+    compiled = _compile(plan.linear, secret)
     ledgers = None if ledger is None else {guarantee.protects: ledger}
     selection.charge_selection(ledgers, (guarantee,), "a private model by steps", tuple(plan))
     of_training, of_error = jax.random.split(secret)
     parts = [features, *(part[:, None] for part in (labels, weights, counts) if part is not None)]
     data = jnp.asarray(np.concatenate([part[kept] for part in parts], axis=1), plan.linear.clip_norms.dtype)
-    trained = np.asarray(train(data, plan.linear, of_training))
+    trained = np.asarray(compiled(data, plan.linear, of_training))
     predicted = predict(features[held] @ trained, classes)
     held_counts = None if counts is None else counts[held]
     measured = measured_error.measure(of_error, plan.error, predicted, labels[held], held_counts)
@@ -166,7 +166,8 @@ def _as_values(point: jax.Array, data: jax.Array) -> jax.Array:
 
 
 @jax.jit
-def _train(data: jax.Array, config: private_linear.Config, key: jax.Array) -> jax.Array:
+def train(data: jax.Array, config: private_linear.Config, key: jax.Array) -> jax.Array:
+    """The weights ``(d, k)`` from ``data (n, config.values)``, traceable."""
     run = partial(compiled_run.pure_run, private_linear.algorithm, _as_values)
     return run(data, config, key)[0].weights
 
@@ -182,4 +183,4 @@ def _compile(config: private_linear.Config, key: jax.Array) -> Any:
 def _compiled(static: Any, key: jax.ShapeDtypeStruct, *leaves: jax.ShapeDtypeStruct) -> Any:
     config = jax.tree.unflatten(static, leaves)
     shape = config.users, config.values
-    return _train.lower(jax.ShapeDtypeStruct(shape, config.clip_norms.dtype), config, key).compile()
+    return train.lower(jax.ShapeDtypeStruct(shape, config.clip_norms.dtype), config, key).compile()

@@ -36,7 +36,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "algorithms.gp_ucb": "init ask tell release privacy",
         "algorithms.po_gp_ucb": "init ask tell release privacy",
         "algorithms.private_evaluations.run": "remember history contribute perturb inform privacy",
-        "algorithms.private_estimate": "init ask contribute perturb tell inform release privacy",
+        "algorithms.private_evaluations.private_estimate": "privacy",
         "algorithms.private_linear": "init ask contribute perturb tell inform release privacy",
         "algorithms.random_search": "init ask tell release privacy",
         "types": "history expect_history",
@@ -74,12 +74,12 @@ EXEMPT: dict[str, dict[str, str]] = {
             "predict_standard propose undominated_region standard_improvement"
         ),
         "algorithms.gp_ucb": "beta standardise_utilities",
-        "drivers.compiled_run": "begin contribute recall pure_run run_steps map_points",
+        "drivers.compiled_run": "begin contribute finish recall pure_run run_steps map_points",
         "noise.clipping": "l2_norms clip_and_sum quantise reach grid_step",
         "noise.choice": "choose_row sum_losses draw scores relative_losses",
         "noise.private_mean": (
-            "perturb_vectors mean_of_vectors noisy_mean_loss sum_clipped_losses perturb_losses mean_of_losses "
-            "skip_noise loss_deviation"
+            "perturb_vectors mean_of_vectors noisy_mean_loss clip_losses sum_clipped_losses perturb_losses "
+            "mean_of_losses skip_noise loss_deviation"
         ),
         "noise.private_scale": "median count_differences median_of_counts largest_differences",
         "noise.mechanisms.discrete_noise": "geometric_from_table discrete_laplace_from_table is_at_least",
@@ -119,9 +119,8 @@ EXEMPT: dict[str, dict[str, str]] = {
     },
     "on the host, with what a checked caller made": {
         "algorithms.dp_gp_ucb.configs": "split_budget noise_assumptions unit_prior canonical_config",
-        "algorithms.private_evaluations.configs": "check_loss_range",
+        "algorithms.private_evaluations.configs": "check_loss_range deviation",
         "algorithms.private_evaluations.run": "make_algorithm",
-        "algorithms.private_estimate": "deviation",
         "phases": "make_algorithm",
         "algorithms.private_linear": "level slope_unit",
         "noise.integer_products": "sum_products",
@@ -129,7 +128,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "noise.private_scale": "level total_variation clip_norm users_needed is_scale",
         "drivers.recorded_run": (
             "begin_record begin_once begin_with_file note_step store_state record_release load_release make_subject "
-            "expect_same_loss"
+            "begin_journal"
         ),
         "drivers.methods": "sobol levels add_estimate has_private_range",
         "drivers.previews": "step_deviation percent",
@@ -161,9 +160,10 @@ EXEMPT: dict[str, dict[str, str]] = {
         "accounting.requested_budget": "usual_delta",
         "noise.wide_integers": "from_int64 to_int64 shift_left",
         "drivers.table_scan": (
-            "can_trace expect_like expect_users flatten is_wide total_of_values unflatten zeros_of_shapes"
+            "can_trace expect_like expect_users flatten is_wide places_of take total_of_values unflatten "
+            "zeros_of_shapes"
         ),
-        "drivers.user_losses": "make_losses",
+        "drivers.users": "make_users",
         "drivers.minimization": "count_users to_traceable",
         "drivers.owner_check": "check points_of table_losses",
         "transforms.curation": "check",

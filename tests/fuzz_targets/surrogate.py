@@ -62,7 +62,9 @@ def surrogates() -> dict[str, Target]:
             fixed=("values", "mask", "reference"), weight=0.2,
         ),
         "pareto.is_non_dominated": pure(jax.jit(pareto.is_non_dominated), values=values, mask=mask),
-        "pareto.strips": pure(jax.jit(pareto.strips), values=values, mask=mask, reference=just(jnp.ones(2))),
+        "pareto.undominated_strips": pure(
+            jax.jit(pareto.undominated_strips), values=values, mask=mask, reference=just(jnp.ones(2))
+        ),
         "pareto.hypervolume of anything": pure(
             jax.jit(pareto.hypervolume), values=values, mask=mask, reference=just(jnp.ones(2))
         ),

@@ -136,7 +136,7 @@ class UndominatedRegion(NamedTuple):
 
 def undominated_region(config: Config, observations: Observations) -> UndominatedRegion:
     """Compute the undominated region, once for many calls of ``improvement``."""
-    standard = pareto.strips(observations.values, observations.mask, observations.reference)
+    standard = pareto.undominated_strips(observations.values, observations.mask, observations.reference)
     to_original = jax.vmap(lambda *edge: _to_original(observations, jnp.stack(edge)))
     edges = to_original(standard.right, standard.height)  # increasing
     right, height = jnp.minimum(edges, config.reference[None]).T

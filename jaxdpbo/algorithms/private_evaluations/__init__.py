@@ -8,11 +8,11 @@ standardise them, stop early. You may publish all points and values, and the gua
 ``make_algorithm(inner)`` makes an ``Algorithm`` of an inner algorithm, compiled like any other. For an optimiser of
 another library, ``PrivateObjective`` makes a scalar function of a per-user loss.
 
-``configs`` has the configuration, ``run`` the steps.
+``configs`` has the configuration, ``run`` the steps, and ``one_point`` an inner algorithm for one point at a time.
 """
 
 from jaxdpbo import namespace
-from jaxdpbo.algorithms.private_evaluations.configs import Config, check_loss_range, config, noise_deviation
+from jaxdpbo.algorithms.private_evaluations.configs import Config, check_loss_range, config, deviation, noise_deviation
 from jaxdpbo.algorithms.private_evaluations.run import Public, Release, make_algorithm, perturb, privacy
 
 __all__ = [

@@ -141,6 +141,12 @@ def noise_deviation(*, users: int, mu: float, loss_range: ArrayLike, evaluations
     return private_mean.loss_deviation(budget, low, high)
 
 
+def deviation(config: Config, high: float | None = None) -> float:
+    """Standard deviation of the noise of a released mean; 0 for no noise. ``high`` is the end of a range found."""
+    low, high = (float(config.low), float(config.high)) if high is None else (-high, high)
+    return private_mean.loss_deviation(config.budget, low, high)
+
+
 def check_loss_range(value: Any) -> tuple[float, float]:
     """Check ``loss_range``; return zeros for "private", a range yet to be found."""
     if value is None or (isinstance(value, str) and value != private_scale.PRIVATE):

@@ -10,6 +10,7 @@ from sklearn.utils.validation import _check_method_params, column_or_1d
 from jaxdpbo import separable
 from jaxdpbo.integrations.sklearn import losses, splits, type_aliases
 from jaxdpbo.integrations.sklearn.type_aliases import Estimator, Rows, Targets
+from jaxdpbo.noise import private_mean
 
 
 class ValidationTask(NamedTuple):
@@ -81,7 +82,7 @@ class BlockLoss(NamedTuple):
         values = losses.record_losses(self.loss, model, held_out.rows, held_out.elements)
         if self.loss_range is None:
             return float(np.mean(values))
-        return float(np.mean(np.clip(np.where(np.isfinite(values), values, self.loss_range[1]), *self.loss_range)))
+        return float(np.mean(private_mean.clip_losses(values, *self.loss_range)))
 
 
 class TakenRows(NamedTuple):

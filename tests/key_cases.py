@@ -427,7 +427,8 @@ ENTERED = {
     "dp_gd": (
         *_of("algorithms.dp_gd", *FUNCTIONS), "noise.private_mean.perturb_vectors", "drivers.scan.run_scan",
         "drivers.scan.scan_prepared",
-        *_of("drivers.compiled_run", "begin", "learn", "pure_run", "run_steps"), "drivers.result.expect_host",
+        *_of("drivers.compiled_run", "begin", "learn", "perturb_total", "pure_run", "run_steps"),
+        "drivers.result.expect_host",
     ),
     "dpareto": (
         *_of("algorithms.dpareto.run", *TOLD), "algorithms.dpareto.surrogates.propose"
@@ -448,7 +449,11 @@ ENTERED = {
     "random_search": _of("algorithms.random_search", *TOLD),
 }  # fmt: skip
 # Hand their key to drivers that have cases; one key serves several methods on purpose, on public records.
-COMPARED = _of("commands.demo", "run_seed", "run_gibo", "run_evaluations", "run_random_search")
+COMPARED = (
+    *_of("commands.demo", "run_seed", "run_gibo", "run_evaluations", "run_random_search"),
+    *_of("testing.subject", "first_snapshot", "take_step", "take_steps", "perturb", "whole_run"),
+    *_of("testing.tape", "Noise"),
+)
 
 
 def _seeking_descent(scale, steps, mu):

@@ -24,6 +24,7 @@ from jaxdpbo import (
 )
 from jaxdpbo.checks import low_high
 from jaxdpbo.surrogate import box_search
+from jaxdpbo.testing import protocol_checks, subject
 from jaxdpbo.types import Algorithm, Objective
 
 USERS, STEPS, DIMENSION = 6, 3, 2
@@ -78,6 +79,11 @@ class Case(NamedTuple):
     @property
     def private(self) -> bool:
         return self.notion != "none"
+
+
+def subject_of(case: Case) -> subject.Subject:
+    """What ``testing.check_algorithm`` checks of it."""
+    return protocol_checks.make_subject(case.algorithm, case.config(1.0), case.objective, records())
 
 
 def records(seed: int = 0) -> np.ndarray:

@@ -27,11 +27,18 @@ def learn(
     if algorithm.contribute is None:
         state, info = algorithm.tell(key, config, state, query, values)
         return result.Snapshot(state, memory), info
+    released, refined, memory, info = perturb_total(algorithm, key, config, memory, query, values)
+    return result.Snapshot(algorithm.tell(config, state, refined, released), memory), info
+
+
+def perturb_total(
+    algorithm: Algorithm, key: jax.Array, config: Config, memory: Memory, query: Query, values: jax.Array
+) -> tuple[Any, Query, Memory, Any]:
+    """What a step releases, with the (refined) query that ``tell`` gets, the users' memory and the ``Info``."""
     assert algorithm.perturb is not None
     total, refined, memory, key = _total(algorithm, key, config, memory, query, values)
     released = algorithm.perturb(key, config, refined, total.whole)
-    after = algorithm.tell(config, state, refined, released)
-    return result.Snapshot(after, memory), algorithm.inform(config, refined, total)
+    return released, refined, memory, algorithm.inform(config, refined, total)
 
 
 def recall(algorithm: Algorithm, config: Config, memory: Memory, query: Query, values: jax.Array) -> Memory:

@@ -251,6 +251,7 @@ CASES = {
     "gp_ucb, box": Case(gp_ucb.algorithm, _ucb(), "none", False, **SCALAR),
     "gp_ucb, box, users, refit": Case(gp_ucb.algorithm, _ucb(users=USERS, refit_every=2, fit_steps=1), "none", False),
     "gp_ucb, candidates": Case(gp_ucb.algorithm, _ucb(candidates=CANDIDATES), "none", False, **SCALAR),
+    "gp_ucb, box, batch": Case(gp_ucb.algorithm, _ucb(batch=2), "none", False, **SCALAR),
     "dp_gp_ucb": Case(dp_gp_ucb.algorithm, _dp_ucb(noise_variance=0.1), AVERAGED, False, **LATE),
     "dp_gp_ucb, exact utilities": Case(dp_gp_ucb.algorithm, _dp_ucb(noise="float"), AVERAGED, False, **LATE),
     "dp_gp_ucb, box": Case(
@@ -260,6 +261,12 @@ CASES = {
     "private evaluations": Case(
         private_evaluations.make_algorithm(gp_ucb.algorithm),
         _private(_ucb(candidates=CANDIDATES), gp_ucb.algorithm),
+        "gdp",
+        False,
+    ),
+    "private evaluations, batch": Case(
+        private_evaluations.make_algorithm(gp_ucb.algorithm),
+        _private(_ucb(candidates=CANDIDATES, batch=2), gp_ucb.algorithm),
         "gdp",
         False,
     ),

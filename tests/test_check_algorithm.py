@@ -101,6 +101,19 @@ def go_on_under_another_budget():
     )
 
 
+def compare_mu_alone():
+    """Of all that sets the noise."""
+
+    def forget(state):
+        given = parts.noise_settings(CONFIG.budget, CONFIG.clip_norm)
+        return state._replace(public=state.public._replace(budget=given._replace(mu=state.public.budget.mu)))
+
+    return HONEST._replace(
+        ask=lambda key, config, state: HONEST.ask(key, config, forget(state)),
+        tell=lambda config, state, query, released: HONEST.tell(config, forget(state), query, released),
+    )
+
+
 def guarded(steps):
     return parts.guard_budget(steps, evolution_strategies.settings)
 
@@ -198,6 +211,10 @@ PLANTS = {
     "it goes on after step T": (go_on_after_step_t, "after step T.*apply parts.guard_budget"),
     "it goes on under another budget": (
         go_on_under_another_budget, "under another budget than at the start: apply parts.guard_budget"
+    ),
+    "of its budget it compares mu alone": (
+        compare_mu_alone,
+        "under another budget than at the start: apply parts.guard_budget",
     ),
     "the raw total is passed on": (pass_the_raw_total_on, "follows from a user's values beside the draws"),
     "the raw total is released unread": (

@@ -1,5 +1,6 @@
 """The contract of any algorithm: its fields, one run by every route, and nothing released that is not paid for."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -97,7 +98,8 @@ def check_protocol(subject: Subject) -> None:
     )
     if subject.adds_users:
         _check_after(subject, loop_key, on_time, "after step T")
-        _check_after(subject, loop_key, _under_another_budget(begun), "under another budget than at the start")
+        for other in _under_other_budgets(begun):
+            _check_after(subject, loop_key, other, "under another budget than at the start")
 
 
 def _check_after(subject: Subject, loop_key: jax.Array, end: result.Snapshot, when: str) -> None:
@@ -123,20 +125,18 @@ def _check_after(subject: Subject, loop_key: jax.Array, end: result.Snapshot, wh
     expect(_subject.are_equal(kept, end.state), f"tell must refuse a query of an earlier step {mend}")
 
 
-def _under_another_budget(begun: result.Snapshot) -> result.Snapshot:
-    """A state that says that its run began under other noise."""
-
-    def change(leaf: jax.Array) -> jax.Array:
-        leaf = jnp.asarray(leaf)
-        return leaf * 0.5 if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf + jnp.ones((), leaf.dtype)
-
+def _under_other_budgets(begun: result.Snapshot) -> Iterator[result.Snapshot]:
+    """States that say that their run began under other noise, each in one number."""
     public = begun.state.public
+    leaves, structure = jax.tree.flatten(public.budget)
     expect(
-        jax.tree.leaves(public.budget),
-        "State.public.budget must hold the noise at the start of the run (parts.noise_settings), got no array",
+        leaves, "State.public.budget must hold the noise at the start of the run (parts.noise_settings), got no array"
     )
-    other = begun.state._replace(public=public._replace(budget=jax.tree.map(change, public.budget)))
-    return begun._replace(state=other)
+    for place, leaf in enumerate(leaves):
+        changed = ~leaf if leaf.dtype == bool else leaf + jnp.ones((), leaf.dtype)
+        if not _subject.are_equal(changed, leaf):  # infinity is
+            budget = structure.unflatten([*leaves[:place], changed, *leaves[place + 1 :]])
+            yield begun._replace(state=begun.state._replace(public=public._replace(budget=budget)))
 
 
 def _kinds(tree: Any) -> Any:

@@ -34,7 +34,7 @@ Pair = tuple[Draw, Draw]
 
 
 def terms(pairs: Sequence[Pair]) -> list[tuple[str, float, np.ndarray, np.ndarray]]:
-    """Mechanism, scale, and both totals of each draw, as ``oracles.conformance`` takes them."""
+    """Mechanism, scale, and both totals of each draw, as ``draw_costs`` takes them."""
     return [(new.mechanism, new.scale, old.onto, new.onto) for old, new in pairs]
 
 

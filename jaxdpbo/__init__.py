@@ -1,7 +1,7 @@
 """Differentially private Bayesian optimisation in JAX.
 
-The packages ``integrations``, ``outsourcing``, ``problems``, ``training`` and ``tuning``, and ``plotting``, are
-imported on first use.
+The packages ``integrations``, ``outsourcing``, ``problems``, ``testing``, ``training`` and ``tuning``, and
+``plotting``, are imported on first use.
 """
 
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ from jaxdpbo import (
     ledger,
     namespace,
     noise,
+    parts,
     phases,
     report,
     separable,
@@ -60,7 +61,7 @@ from jaxdpbo.space import Space
 from jaxdpbo.surrogate import kernels
 
 if TYPE_CHECKING:
-    from jaxdpbo import integrations, outsourcing, plotting, problems, silos, training, tuning
+    from jaxdpbo import integrations, outsourcing, plotting, problems, silos, testing, training, tuning
 
 __version__ = "0.1.0"
 __all__ = [
@@ -93,6 +94,7 @@ __all__ = [
     "minimize",
     "noise",
     "outsourcing",
+    "parts",
     "per_user",
     "phases",
     "plotting",
@@ -114,6 +116,7 @@ __all__ = [
     "surrogate",
     "sweep",
     "tables",
+    "testing",
     "training",
     "transforms",
     "tuning",
@@ -121,6 +124,6 @@ __all__ = [
 ]
 
 __getattr__ = namespace.import_on_first_use(
-    __name__, "integrations", "outsourcing", "plotting", "problems", "silos", "training", "tuning"
+    __name__, "integrations", "outsourcing", "plotting", "problems", "silos", "testing", "training", "tuning"
 )
 __dir__ = namespace.list_public(__name__)

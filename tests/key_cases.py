@@ -427,7 +427,8 @@ ENTERED = {
     "dp_gd": (
         *_of("algorithms.dp_gd", *FUNCTIONS), "noise.private_mean.perturb_vectors", "drivers.scan.run_scan",
         "drivers.scan.scan_prepared",
-        *_of("drivers.compiled_run", "begin", "finish", "learn", "pure_run", "run_steps"), "drivers.result.expect_host",
+        *_of("drivers.compiled_run", "begin", "learn", "perturb_total", "pure_run", "run_steps"),
+        "drivers.result.expect_host",
     ),
     "dpareto": (
         *_of("algorithms.dpareto.run", *TOLD), "algorithms.dpareto.surrogates.propose"
@@ -447,7 +448,11 @@ ENTERED = {
     "random_search": _of("algorithms.random_search", *TOLD),
 }  # fmt: skip
 # Hand their key to drivers that have cases; one key serves several methods on purpose, on public records.
-COMPARED = _of("commands.demo", "run_seed", "run_gibo", "run_evaluations", "run_random_search")
+COMPARED = (
+    *_of("commands.demo", "run_seed", "run_gibo", "run_evaluations", "run_random_search"),
+    *_of("testing.subject", "first_snapshot", "take_step", "take_steps", "perturb", "whole_run"),
+    *_of("testing.tape", "Noise"),
+)
 
 
 def _seeking_descent(scale, steps, mu):
@@ -479,7 +484,7 @@ KEY_CASES = {
             *_of("drivers.compiled_steps", "run_keys", "step_keys", "ask", "release"),
         ),
     ),
-    "run_loop, a table": Case(_on_a_table, ()),
+    "run_loop, a table": Case(_on_a_table, ("drivers.compiled_run.finish",)),
     "minimize": Case(
         _minimize,
         (
@@ -498,6 +503,7 @@ KEY_CASES = {
             *_of("integrations.sklearn.private_models", "PrivateClassifier", "PrivateRegressor"),
             "tuning.joint_tuning.tune_table",
             "tuning.private_steps.train_by_steps",
+            "tuning.private_steps.train",
             "tuning.measured_error.measure",
         ),
     ),

@@ -718,6 +718,8 @@ WITHOUT: dict[str, dict[str, str]] = {
     },
     "for whoever holds the records: what they say is not released": {
         "audit": "replay",
+        "testing.algorithm_check": "check_algorithm",
+        "testing.protocol_checks": "make_subject",
         "drivers.owner_check": "check",
         "not_private": "make_check count_losses count_narrowed",
         "tables.people": "count_left_out",

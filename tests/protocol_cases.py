@@ -24,6 +24,7 @@ from jaxdpbo import (
 )
 from jaxdpbo.checks import low_high
 from jaxdpbo.surrogate import box_search
+from jaxdpbo.testing import protocol_checks, subject
 from jaxdpbo.types import Algorithm, Objective
 
 USERS, STEPS, DIMENSION = 6, 3, 2
@@ -78,6 +79,11 @@ class Case(NamedTuple):
     @property
     def private(self) -> bool:
         return self.notion != "none"
+
+
+def subject_of(case: Case) -> subject.Subject:
+    """What ``testing.check_algorithm`` checks of it."""
+    return protocol_checks.make_subject(case.algorithm, case.config(1.0), case.objective, records())
 
 
 def records(seed: int = 0) -> np.ndarray:
@@ -245,6 +251,7 @@ CASES = {
     "gp_ucb, box": Case(gp_ucb.algorithm, _ucb(), "none", False, **SCALAR),
     "gp_ucb, box, users, refit": Case(gp_ucb.algorithm, _ucb(users=USERS, refit_every=2, fit_steps=1), "none", False),
     "gp_ucb, candidates": Case(gp_ucb.algorithm, _ucb(candidates=CANDIDATES), "none", False, **SCALAR),
+    "gp_ucb, box, batch": Case(gp_ucb.algorithm, _ucb(batch=2), "none", False, **SCALAR),
     "dp_gp_ucb": Case(dp_gp_ucb.algorithm, _dp_ucb(noise_variance=0.1), AVERAGED, False, **LATE),
     "dp_gp_ucb, exact utilities": Case(dp_gp_ucb.algorithm, _dp_ucb(noise="float"), AVERAGED, False, **LATE),
     "dp_gp_ucb, box": Case(
@@ -254,6 +261,12 @@ CASES = {
     "private evaluations": Case(
         private_evaluations.make_algorithm(gp_ucb.algorithm),
         _private(_ucb(candidates=CANDIDATES), gp_ucb.algorithm),
+        "gdp",
+        False,
+    ),
+    "private evaluations, batch": Case(
+        private_evaluations.make_algorithm(gp_ucb.algorithm),
+        _private(_ucb(candidates=CANDIDATES, batch=2), gp_ucb.algorithm),
         "gdp",
         False,
     ),

@@ -82,4 +82,4 @@ def test_the_botorch_loop_finds_the_optimum(as_outside, capsys):
 
 def test_the_page_has_one_loop_of_sixty_lines():
     assert len(LOOP.source.splitlines()) <= 60
-    assert len(BLOCKS) == 8
+    assert len(BLOCKS) == 10

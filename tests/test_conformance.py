@@ -1,12 +1,9 @@
 """What is drawn is what is charged: every algorithm that holds users' values, played on neighbours.
 
-A run's draws are recorded with what each was drawn onto, and played again with one user's values replaced. What the
-difference costs, composed by code that shares nothing with the package's accounting, is at most the guarantee, whatever
-the values are; and the worst neighbour costs 95 % of it at least, or users would pay for nothing. The steps are those
-of the drivers, compiled. ``test_entry_points`` does the same for whole calls.
+By ``testing.charge_checks``, which ``testing.check_algorithm`` calls; and the worst neighbour costs 95 % of the
+guarantee at least, or users would pay for nothing. ``test_whole_calls`` does the same for whole calls.
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -16,22 +13,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import tape
 from oracles import conformance
-from protocol_cases import CASES
+from protocol_cases import CASES, subject_of
 
 from jaxdpbo import Recording, ledger, phases, private_choice, transforms
 from jaxdpbo.drivers import compiled_steps
-from jaxdpbo.guarantee import assumptions, guarantees
+from jaxdpbo.guarantee import guarantees
 from jaxdpbo.guarantee import recording as _recording
 from jaxdpbo.noise import mechanisms, private_mean, totals, wide_integers
+from jaxdpbo.testing import charge_checks, draw_costs, tape
 
 ROUTES = {
     name: case
     for name, case in CASES.items()
     if case.private and (case.algorithm.contribute is not None or name == "dp_gp_ucb, in order")
 }
-HUGE = 1e12
 ATTAINED = {
     "dp_gibo, recent, private clip": 0.8,  # its first step counts gradients and adds them: none moves both most
     "private_linear": 0.8,  # the angle between two users' features decides, and few neighbours have the worst
@@ -50,97 +46,18 @@ def bases(trials):
     return trials("neighbouring pairs of a route", 200, 10_000, 0) // 200
 
 
-def signs(rng, shape):
-    """Of both kinds, so that points differ."""
-    drawn = rng.choice([-1.0, 1.0], shape)
-    drawn[0] = 1.0
-    drawn[-1] = -1.0 if shape[0] > 1 else 1.0
-    return drawn
-
-
-def extremes(rng, shape):
-    """Numbers of any kind."""
-    huge = 10.0 ** rng.uniform(-30, 40, shape) * rng.choice([-1, 1], shape)
-    odd = rng.choice([0.0, np.nan, np.inf, -np.inf, 1.0, -1.0, 3.0, 1e-320], shape)
-    return np.where(rng.random(shape) < 0.5, huge, odd)
-
-
-def neighbours(rng, values, count) -> Iterator[tuple[int, list[np.ndarray]]]:
-    """A user, and what takes the place of the user's values at every step."""
-    first = [value[..., 0] for value in values]
-    yield 0, [-own for own in first]
-    yield 0, [-own if step else np.zeros_like(own) for step, own in enumerate(first)]
-    yield 0, [np.zeros_like(own) for own in first]
-    yield 0, [np.full_like(own, np.nan) for own in first]
-    yield 0, [np.where(own > 0, np.inf, -np.inf) for own in first]
-    yield 0, [1e-30 * own for own in first]
-    for _ in range(count - 6):
-        user = int(rng.integers(values[0].shape[-1]))
-        mirrored = rng.random() < 0.3
-        yield user, [-value[..., user] if mirrored else extremes(rng, value.shape[:-1]) for value in values]
-
-
-def data_set(rng, config, case, ordinary):
-    """Users' values at every step: of ordinary users beside one of more than all before, or of any kind."""
-    shapes = [(points, *case.shape) for points in points_of(config, case)]
-    if not ordinary:
-        return [extremes(rng, shape) for shape in shapes]
-    values = [rng.normal(size=shape) for shape in shapes]
-    for step, value in enumerate(values):
-        value[..., 1:] += 5.0 * (step == 0)  # the others' favourite
-        value[..., 0] = HUGE * 1e3**step * signs(rng, value[..., 0].shape)
-        if len(value) == 1:
-            value[..., 0] *= (-1) ** step
-    return values
-
-
-def points_of(config, case):
-    """How many points each step asks for."""
-    state = jax.eval_shape(lambda: compiled_steps.begin(case.algorithm, jax.random.key(0), config).state)
-    return [len(jax.eval_shape(case.algorithm.ask, jax.random.key(0), config, state).points)] * config.steps
-
-
-def run(case, config, key, values):
-    """All steps and the release, by the drivers' own pieces."""
-    algorithm = case.algorithm
-    init_key, loop_key, release_key = compiled_steps.run_keys(key)
-    snapshot = compiled_steps.begin(algorithm, init_key, config)
-    for t, value in enumerate(values):
-        ask_key, tell_key = compiled_steps.step_keys(loop_key, t)
-        query = compiled_steps.ask(algorithm, ask_key, config, snapshot.state)
-        snapshot, _ = compiled_steps.learn(algorithm, tell_key, config, snapshot, query, jnp.asarray(value))
-    return compiled_steps.release(algorithm, release_key, config, snapshot.state)
-
-
 def cost_of(stated):
     """The oracle's cost in the notion of a guarantee."""
-    return conformance.level_of if stated.notion == "gdp" else conformance.epsilon_of
+    return draw_costs.level_of if stated.notion == "gdp" else draw_costs.epsilon_of
 
 
 def check(case, fresh, attained=0.95, bases=1) -> dict[str, Any]:
     """A row of the table of routes; an AssertionError unless the draws of a run cost what its guarantee says."""
-    config, worst = case.config(1.0), 0.0
-    stated = case.algorithm.privacy(config)
-    for seed in range(bases):
-        rng, key, recording = np.random.default_rng(seed), jax.random.key(seed), fresh()
-        values = data_set(rng, config, case, ordinary=seed % 2 == 0)
-        released, draws = recording.record(run, case, config, key, values)
-        assert draws, "nothing is drawn"
-        for mechanism in {draw.mechanism for draw in draws}:
-            assert mechanism.startswith("float") == (assumptions.IDEAL_NOISE in stated.assumptions), mechanism
-        for user, replaced in neighbours(rng, values, 200):
-            other = [value.copy() for value in values]
-            for value, own in zip(other, replaced, strict=True):
-                value[..., user] = own
-            of_other, pairs = recording.play(run, case, config, key, other)
-            assert len(pairs) == len(draws), "values decide how much is drawn"
-            same = jax.tree.map(lambda one, two: np.array_equal(one, two, equal_nan=True), released, of_other)
-            assert all(jax.tree.leaves(same)), "something but the draws depends on a user"
-            worst = max(worst, cost_of(stated)(tape.terms(pairs)))
-    assert worst <= stated.level * (1 + 1e-6), f"{worst} was drawn, more than {stated.level} is charged"
+    subject = subject_of(case)
+    stated, (draws, worst, _) = subject.stated, charge_checks.check_charge(subject, fresh, bases)
     assert worst >= attained * stated.level, f"{worst} was drawn, less than {stated.level} is charged"
     return {
-        "draws": tape.summary(draws), "neighbours": 200 * bases, "composed": f"{worst:.4f}",
+        "draws": tape.summary(draws), "neighbours": charge_checks.NEIGHBOURS * bases, "composed": f"{worst:.4f}",
         "stated": f"{stated.notion} {stated.level:.4f}",
     }  # fmt: skip
 
@@ -174,7 +91,7 @@ def test_a_prior_averaged_release_draws_what_it_states(name, fresh, bases):
             means + share * point * rng.choice([-1, 1], means.shape), utilities + share * value * rng.choice([-1, 1])
         )
         _, pairs = recording.play(compiled_steps.release, case.algorithm, release_key, config, far)
-        worst = max(worst, conformance.epsilon_of(tape.terms(pairs)))
+        worst = max(worst, draw_costs.epsilon_of(tape.terms(pairs)))
     assert 0.95 * stated.level <= worst <= stated.level * (1 + 1e-6)
 
 
@@ -193,8 +110,8 @@ def test_a_row_of_any_numbers_costs_what_its_transform_states(kind, fresh, bases
     config, rng, worst = BALLS[kind], np.random.default_rng(0), 0.0
     stated, dimension = config.guarantee, len(config.centre)
     for number in range(200 * bases):
-        row = extremes(rng, dimension) if number % 2 else 1e9 * rng.normal(size=dimension)
-        other = extremes(rng, dimension) if number % 4 == 1 else -row
+        row = charge_checks.extremes(rng, dimension) if number % 2 else 1e9 * rng.normal(size=dimension)
+        other = charge_checks.extremes(rng, dimension) if number % 4 == 1 else -row
         recording, kept = fresh(), rng.normal(size=(1, dimension))
         curate = partial(transforms.curate, jax.random.key(2), config, insecure_key=True)
         recording.record(curate, np.concatenate([row[None], kept]))
@@ -290,7 +207,7 @@ def first_choice_alone(case):
     return case._replace(algorithm=case.algorithm._replace(privacy=privacy))
 
 
-MORE, LESS = "more than .* is charged", "less than .* is charged"
+MORE, LESS = "more than privacy states", "less than .* is charged"
 PLANTS = {
     "a step is not charged": ("dp_gd", lambda case, _: restate(case, (2 / 3) ** 0.5), MORE),
     "a step too many is charged": ("dp_gd", lambda case, _: restate(case, (4 / 3) ** 0.5), LESS),

@@ -6,19 +6,17 @@ import contributions
 import jax
 import jax.numpy as jnp
 import numpy as np
+import protocol_cases
 import pytest
 import registration
-from jax.extend.core import ClosedJaxpr, Jaxpr
-from jax.interpreters import partial_eval
 from oracles import integers
 from protocol_cases import CASES, USERS, records
 
 from jaxdpbo.algorithms import dp_gibo
-from jaxdpbo.drivers import compiled_run, compiled_steps, result
-from jaxdpbo.noise import totals
+from jaxdpbo.drivers import compiled_run, compiled_steps
+from jaxdpbo.testing import contribute_checks
 
 ADDS = [name for name, case in CASES.items() if case.algorithm.contribute is not None]
-RANDOM = "random", "threefry"  # in the names of JAX's primitives that draw, or that take a key apart
 KEY = jax.random.key(0)
 
 
@@ -35,67 +33,6 @@ def begun(name, steps=1):
             return case, config, snapshot, query, values
         key = jax.random.fold_in(KEY, 2 * t + 1)
         snapshot, _ = compiled_steps.learn(case.algorithm, key, config, snapshot, query, values)
-
-
-def jaxpr_of(function, *arguments):
-    return jax.make_jaxpr(function)(*arguments)
-
-
-def primitives(jaxpr):
-    """The names of all primitives, those of inner programs too."""
-    for equation in jaxpr.eqns:
-        yield equation.primitive.name
-        for inner in jax.tree.leaves(list(equation.params.values()), is_leaf=is_program):
-            if is_program(inner):
-                yield from primitives(inner if isinstance(inner, Jaxpr) else inner.jaxpr)
-
-
-def is_program(value):
-    return isinstance(value, (Jaxpr, ClosedJaxpr))
-
-
-def used(function, outputs_of, *arguments):
-    """Which leaves of each argument the outputs that ``outputs_of`` picks are computed from, by the traced program."""
-    closed, shape = jax.make_jaxpr(function, return_shape=True)(*arguments)
-    picked = {id(leaf) for leaf in jax.tree.leaves(outputs_of(shape))}
-    wanted = [id(leaf) in picked for leaf in jax.tree.leaves(shape)]
-    _, needed = partial_eval.dce_jaxpr(closed.jaxpr, wanted)
-    found, start = [], 0
-    for argument in arguments:
-        count = len(jax.tree.leaves(argument))
-        found.append(any(needed[start : start + count]))
-        start += count
-    return found
-
-
-def learning(algorithm, config):
-    """``compiled_run.learn`` in which what the mechanisms return is an argument of its own."""
-
-    def learn(key, state, memory, query, values, released, refined):
-        stopped = algorithm._replace(
-            perturb=lambda *_: released, refine=lambda *_: refined if algorithm.refine is not None else None
-        )
-        (after, _), info = compiled_run.learn(stopped, key, config, result.Snapshot(state, memory), query, values)
-        return after, info
-
-    return learn
-
-
-def reached(algorithm, name):
-    """Whether the state after a step is computed from the key, the state, memory, values, and what was released."""
-    _, config, snapshot, query, values = begun(name)
-    perturbed = CASES[name].algorithm.perturb
-    total, _ = CASES[name].algorithm.contribute(config, query, snapshot.memory, values)
-    released = perturbed(KEY, config, query, total.whole)
-    arguments = KEY, snapshot.state, snapshot.memory, query, values, released, query
-    key, state, memory, _, values, released, _ = used(learning(algorithm, config), lambda out: out[0], *arguments)
-    return {"key": key, "state": state, "memory": memory, "values": values, "released": released}
-
-
-@pytest.mark.parametrize("name", ADDS)
-def test_users_and_keys_reach_the_state_through_what_is_released_alone(name):
-    found = reached(CASES[name].algorithm, name)
-    assert found == {"key": False, "state": True, "memory": False, "values": False, "released": True}
 
 
 def leaking_values(algorithm, found):
@@ -123,31 +60,14 @@ def test_a_planted_way_round_the_mechanism_is_seen(leaking, what):
         after = honest.tell(config, state, query, released)
         return after._replace(public=after.public._replace(theta=after.public.theta + 0 * found[-1]))
 
-    assert reached(leaking(honest, found)._replace(tell=tell), "dp_gibo")[what]
-
-
-@pytest.mark.parametrize("name", ADDS)
-def test_no_key_is_in_what_users_compute(name):
-    case, config, snapshot, query, values = begun(name)
-    functions = [case.algorithm.contribute, *([case.algorithm.survey] if query.survey is not None else [])]
-    for function in functions:
-        jaxpr = jaxpr_of(function, config, query, snapshot.memory, values).jaxpr
-        assert not any(jnp.issubdtype(each.aval.dtype, jax.dtypes.prng_key) for each in jaxpr.invars)
-        assert not [each for each in primitives(jaxpr) if any(part in each for part in RANDOM)]
+    case, _, snapshot, query, values = begun("dp_gibo")
+    leaky = leaking(honest, found)._replace(tell=tell)
+    subject = protocol_cases.subject_of(case)._replace(algorithm=leaky)
+    assert contribute_checks.reached(subject, snapshot, query, values)[what]
 
 
 def test_a_planted_draw_among_users_is_seen():
-    drawn = jaxpr_of(lambda values: values + jax.random.normal(KEY, values.shape), jnp.ones(3)).jaxpr
-    assert [each for each in primitives(drawn) if any(part in each for part in RANDOM)]
-
-
-def shards(sizes):
-    """Users in groups, each padded to one size: the columns of each, and which of them stand for somebody."""
-    start = 0
-    for size in sizes:
-        columns = (start + np.arange(USERS)) % USERS
-        yield columns, jnp.asarray(np.arange(USERS) < size), slice(start, start + size)
-        start += size
+    assert contribute_checks.draws_of(lambda values: values + jax.random.normal(KEY, values.shape), jnp.ones(3))
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -156,44 +76,8 @@ def contributed(algorithm, config, query, memory, values, present):
 
 
 @pytest.mark.parametrize("name", ADDS)
-@pytest.mark.parametrize("steps", [0, 1, 2])
-@pytest.mark.parametrize("sizes", [(1, USERS - 1), (USERS // 2, USERS - USERS // 2), (1,) * USERS])
-def test_any_groups_of_users_add_up_to_all(name, steps, sizes):
-    """Padding is NaN, in memory and values: nobody's part is no part."""
-    case, config, snapshot, query, values = begun(name, steps)
-    everybody = jnp.ones(USERS, bool)
-    whole, remembered = contributed(case.algorithm, config, query, snapshot.memory, values, everybody)
-    found, kept = None, []
-    for columns, present, own in shards(sizes):
-        padded = jax.tree.map(
-            lambda leaf, columns=columns, present=present: jnp.where(present, leaf[..., columns], jnp.nan),
-            (snapshot.memory, values),
-        )
-        total, memory = contributed(case.algorithm, config, query, *padded, present)
-        found = total if found is None else totals.add(found, total)
-        kept.append(jax.tree.map(lambda leaf, own=own: leaf[..., : own.stop - own.start], memory))
-    jax.tree.map(assert_equal_or_close, found, whole)
-    jax.tree.map(
-        lambda whole, *parts: np.testing.assert_array_equal(np.concatenate(parts, axis=-1), whole), remembered, *kept
-    )
-
-
-def assert_equal_or_close(found, expected):
-    """Whole numbers to the last unit; floats, of noise that is none or no exact one and of diagnostics, to rounding."""
-    if jnp.issubdtype(expected.dtype, jnp.integer):
-        np.testing.assert_array_equal(found, expected)
-    else:
-        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize("name", ADDS)
-def test_a_contribution_that_is_made_again_is_the_same(name):
-    """A step whose ``tell`` failed is done again from the memory that it left, or from the one before."""
-    case, config, snapshot, query, values = begun(name)
-    everybody = jnp.ones(USERS, bool)
-    total, memory = contributed(case.algorithm, config, query, snapshot.memory, values, everybody)
-    again, remembered = contributed(case.algorithm, config, query, memory, values, everybody)
-    jax.tree.map(np.testing.assert_array_equal, (again, remembered), (total, memory))
+def test_users_add_up_and_reach_the_state_through_what_is_released_alone(name):
+    contribute_checks.check_contribute(protocol_cases.subject_of(CASES[name]))
 
 
 def is_zero(tree):

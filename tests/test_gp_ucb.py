@@ -65,6 +65,37 @@ def test_the_picks_over_a_finite_set_are_the_oracles(seed):
     np.testing.assert_allclose(run.diagnostics.info.raw["value"][:, 0], utilities[rows], rtol=1e-12)
 
 
+@pytest.mark.parametrize("batch", [2, 4])
+def test_the_picks_of_a_batch_are_the_oracles(batch):
+    utilities = np.array([float(hills(jnp.asarray(point), TOP)) for point in CANDIDATES])
+    run = scan(hills, config(steps=6, batch=batch))
+    rows = np.asarray(run.diagnostics.state.raw.rows)
+    kernel = kernel_oracle.rbf(np.full(2, LENGTHSCALE), 1.0)
+    assert rows.tolist() == oracle.picks(kernel, CANDIDATES, utilities, rows[0], 6, NOISE, DELTA, batch)
+    alone = oracle.picks(kernel, CANDIDATES, utilities, rows[0], 6 * batch, NOISE, DELTA)
+    assert rows.tolist() != alone  # where it knows more values
+    assert int(run.release.row) == rows[np.argmax(utilities[rows])]
+
+
+def test_a_batch_over_a_box_spreads_and_finds():
+    run = scan(hills, boxed(steps=5, batch=4))
+    points = np.asarray(run.diagnostics.state.raw.factorization.points).reshape(5, 4, 2)
+    apart = np.linalg.norm(points[:, :, None] - points[:, None], axis=-1)[:, ~np.eye(4, dtype=bool)]
+    assert apart[0].min() > 0.5  # before any value is known
+    assert apart.min() > 0
+    assert float(hills(run.release.point, TOP)) > 1.9
+
+
+def test_a_masked_point_of_a_batch_is_not_learnt():
+    chosen = config(batch=2)
+    state = gp_ucb.init(key(), chosen)
+    query = gp_ucb.ask(key(), chosen, state)
+    masked = query._replace(mask=jnp.array([True, False]))
+    after, info = gp_ucb.tell(key(), chosen, state, masked, jnp.array([1.0, jnp.nan]))
+    assert info.raw["learnt"].tolist() == [True, False]
+    assert int(jnp.sum(after.raw.factorization.mask)) == 1
+
+
 def rough(point, data):
     """The hills, seen through noise that is fixed for each point."""
     return hills(point, TOP) + jnp.sin(data * jnp.sum(point))

@@ -140,23 +140,6 @@ def test_every_assumption_of_the_package_has_its_words_on_the_page():
     assert texts - assumptions.SECTIONS.keys() == {assumptions.PAGE}
 
 
-def test_the_skeleton_of_an_algorithm_runs():
-    """The one of CONTRIBUTING.md, as it stands there."""
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), flags=re.DOTALL)
-    (skeleton,) = (block for block in blocks if "algorithm = Algorithm(" in block)
-    assert len(skeleton.splitlines()) < 150
-    scope = {"__name__": "skeleton"}
-    exec(compile(skeleton, "CONTRIBUTING.md", "exec"), scope)
-    config = scope["config"](users=6, steps=2, mu=1.0, bounds=[(0.0, 1.0)] * 3, loss_range=(0.0, 3.0))
-    run = jaxdpbo.run_scan(scope["algorithm"], distances, np.linspace(0, 1, 18).reshape(6, 3), config)
-    assert run.guarantee.notion == "gdp"
-    assert run.release.points.shape == (2, 3)
-
-
-def distances(point, data):
-    return jax.numpy.sum(jax.numpy.square(data - point[None]), axis=1)
-
-
 PROGRAMS = """
 import jax, sys
 started = []

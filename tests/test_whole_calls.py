@@ -17,7 +17,6 @@ import jax.numpy as jnp
 import numpy as np
 import optuna
 import pytest
-import tape
 from neighbour_cases import POINTS, entry_points
 from option_groups import group_options
 from oracles import conformance
@@ -44,6 +43,7 @@ from jaxdpbo.integrations.optuna import private_study
 from jaxdpbo.integrations.sklearn import PrivateSearchCV
 from jaxdpbo.noise import private_mean
 from jaxdpbo.noise.mechanisms import tables
+from jaxdpbo.testing import draw_costs, tape
 from jaxdpbo.training import dp_optim
 from jaxdpbo.tuning import joint_tuning, least_epsilon_search, repetition
 
@@ -328,14 +328,22 @@ def variation_of(draw: tape.Draw) -> float:
     return 2.0**-128 if draw.mechanism == "choice" else 0.0
 
 
+def attained_by(pairs: Sequence[draw_costs.Term], delta: float) -> float:
+    """The ``attained_epsilon`` of draws."""
+    choices = [pair for pair in pairs if "choice" in pair[0]]
+    etas = [eta for _, rate, one, other in choices if (eta := draw_costs.choice_epsilon(one, other, rate)) > 0]
+    level = draw_costs.level_of([pair for pair in pairs if "choice" not in pair[0]])
+    return conformance.attained_epsilon(level, etas, delta) if etas else conformance.epsilon_at(level, delta)
+
+
 def share_of(stated: _guarantee.Guarantee, pairs: Sequence[tape.Pair]) -> float:
     """What the draws cost, as a share of the guarantee in its own notion."""
     pairs = tape.terms(pairs)
     if stated.notion == "gdp":
-        return conformance.level_of(pairs) / stated.level
+        return draw_costs.level_of(pairs) / stated.level
     if not stated.delta:
-        return conformance.epsilon_of(pairs) / stated.level
-    return conformance.attained_by(pairs, stated.delta) / stated.level
+        return draw_costs.epsilon_of(pairs) / stated.level
+    return attained_by(pairs, stated.delta) / stated.level
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -394,7 +402,7 @@ def training_levels(fresh, noise: str, **sizes) -> tuple[list[float], Any]:
     _, pairs = recording.play(enter, examples(-HUGE))
     assert {draw.mechanism for draw in draws} == {"float Gaussian" if noise == "float" else "exact Gaussian of 64 bits"}
     assert len(pairs) == len(draws) > 0
-    return [conformance.level_of(tape.terms([pair])) for pair in pairs], cost
+    return [draw_costs.level_of(tape.terms([pair])) for pair in pairs], cost
 
 
 @pytest.mark.parametrize("noise", ["exact", "float"])
@@ -449,12 +457,12 @@ def test_each_run_of_a_selection_draws_what_a_run_costs(fresh, monkeypatch, reco
         (cost, *others) = stated["costs"][rows] if rows == "training rows" else [stated["costs"][rows]]
         assert all(other.profile(0.5) == pytest.approx(cost.profile(0.5), rel=1e-3) for other in others)
         for run in runs:
-            assert is_tight(cost.profile, conformance.level_of(tape.terms(run)))
+            assert is_tight(cost.profile, draw_costs.level_of(tape.terms(run)))
             variation = sum(variation_of(new) for _, new in run)
             assert 0.5 * stated["run_total_variation"] <= variation <= stated["run_total_variation"] * (1 + 1e-9)
         row = {"draws": tape.summary([new for _, new in run]), "neighbours": 1}
         row |= {"route": f"tune_and_train, a run, {rows}", "stated": f"dp {cost.epsilon(1e-5):.4f} at delta=1e-5"}
-        row |= {"composed": f"{conformance.epsilon_at(conformance.level_of(tape.terms(run)), 1e-5):.4f}"}
+        row |= {"composed": f"{conformance.epsilon_at(draw_costs.level_of(tape.terms(run)), 1e-5):.4f}"}
         record_property("conformance", row)
     law = stated["repetitions"]
     assert (law.eta, law.mean) == (joint_tuning.ETA, 3.0)
@@ -492,7 +500,7 @@ def test_each_run_of_a_search_for_the_least_epsilon_draws_what_its_level_costs(f
             cost = regression().cost(SETTINGS[0], noise, len(train[1]))
             if rows == "validation rows":
                 cost = stage.gaussian_stage(composed_guarantee.gdp_guarantee(plans[0].score, rows).level)
-            assert is_tight(cost.profile, conformance.level_of(tape.terms(run)))
+            assert is_tight(cost.profile, draw_costs.level_of(tape.terms(run)))
             variation = sum(variation_of(new) for _, new in run)
             assert all(each.total_variation >= options["mean"] * variation * (1 - 1e-9) for each in found.guarantees)
     for level, of_level in zip(options["epsilons"], plans[0].noises, strict=True):
@@ -514,7 +522,7 @@ def test_a_sweep_draws_what_each_config_states(fresh):
     assert len(draws) == 2 * sum(config.steps for config in configs)
     _, pairs = recording.play(enter, one_huge(-1.0))
     assert len(pairs) == len(draws)
-    costs = [conformance.level_of(tape.terms([pair])) ** 2 for pair in pairs]
+    costs = [draw_costs.level_of(tape.terms([pair])) ** 2 for pair in pairs]
     stated = [each.level**2 / config.steps for each, config in zip(found.guarantees, configs, strict=True)]
     least, most = np.repeat(np.sort(stated), 2 * configs[0].steps) * [[0.95**2], [1 + 1e-6]]
     assert all(least <= np.sort(costs))

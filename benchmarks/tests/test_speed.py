@@ -14,6 +14,8 @@ from benchmarks import bench, report
 from benchmarks.speed import (
     gpu,
     gpu_checks,
+    log_ei_problem,
+    ours_log_ei,
     ours_outsourced,
     ours_pareto,
     ours_sgd,
@@ -83,6 +85,27 @@ def test_the_searched_front_is_of_the_problems_own_values():
     found = ours_pareto.run(0, 4)
     assert found["largest_difference"] < 1e-12
     assert 0 < found["volume"] < 10
+
+
+@pytest.mark.parametrize(("method", "batch"), [("log_ei", 1), ("log_ei", 4), ("gp_ucb", 4)])
+def test_a_search_by_improvement_evaluates_as_many_points_and_finds_a_better(method, batch):
+    count = log_ei_problem.INITIAL + 16
+    values = ours_log_ei.run("Branin", 0, count, batch, method)["values"]
+    first = [log_ei_problem.value("Branin", point) for point in log_ei_problem.initial_points("Branin", 0)]
+    assert values[: len(first)] == pytest.approx(first)
+    assert len(values) == count
+    assert log_ei_problem.regret("Branin", values) < 0.5 * log_ei_problem.regret("Branin", first)
+
+
+@pytest.mark.parametrize("name", log_ei_problem.NAMES)
+def test_the_functions_are_least_where_they_should_be(name):
+    """Ackley and Cosine at the middle of the box, the others nowhere lower."""
+    sought = log_ei_problem.function(name)
+    dimension = len(sought.lower)
+    drawn = np.random.default_rng(0).uniform(size=(2000, dimension))
+    assert min(log_ei_problem.value(name, point) for point in drawn) > sought.smallest
+    if name in ("Ackley-10", "Cosine-8"):
+        assert log_ei_problem.value(name, np.full(dimension, 0.5)) == pytest.approx(sought.smallest, abs=1e-12)
 
 
 def test_padding_changes_no_number_of_useful_examples():

@@ -7,7 +7,6 @@ from functools import partial
 import jax
 import numpy as np
 import pytest
-import tape
 from oracles import training as oracle
 from test_tune_and_train import (  # noqa: F401
     SETTINGS,
@@ -34,6 +33,7 @@ from benchmarks.tuning_peers.trainings import DPSGD, InBlocks, Reaching
 from jaxdpbo import Recording, accounting, ledger, phases
 from jaxdpbo.accounting import stage
 from jaxdpbo.guarantee import guarantees
+from jaxdpbo.testing import tape
 from jaxdpbo.training import dp_optim, models
 from jaxdpbo.tuning import training as trainings
 

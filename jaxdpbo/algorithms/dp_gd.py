@@ -253,8 +253,8 @@ def contribute(
     Raises:
       ValueError: ``values`` is of another shape, at trace time.
     """
-    gradients, radius = _gradients(config, query, values, present), calibration.grid(config.budget)
-    total, clipped, nonfinite = clipping.clip_and_sum(gradients, _clip_norm(config, query), radius, present)
+    gradients, clip_norm = _gradients(config, query, values, present), _clip_norm(config, query)
+    total, clipped, nonfinite = clipping.sum_clipped_vectors(config.budget, gradients, clip_norm, present)
     return totals.UserTotal(total, {"clipped": clipped, "nonfinite": nonfinite}), memory
 
 

@@ -54,6 +54,7 @@ class Config:
     delta: jax.Array
     users: int | None = field(metadata={"static": True})
     steps: int = field(metadata={"static": True})
+    batch: int = field(metadata={"static": True})
     refit_every: int = field(metadata={"static": True})
     fit_steps: int = field(metadata={"static": True})
     search: box_search.BoxSearch = field(metadata={"static": True})
@@ -67,6 +68,7 @@ def config(
     bounds: Bounds | None = None,
     candidates: ArrayLike | None = None,
     users: int | None = None,
+    batch: int = 1,
     kernel: Kernel = kernels.rbf,
     kernel_params: KernelParams = None,
     noise_variance: float = 1e-4,
@@ -81,11 +83,13 @@ def config(
     """Check a configuration and make its leaves canonical. With many parameters, refit: try ``refit_every=10``.
 
     Args:
-      steps: ``T``, number of evaluations.
+      steps: ``T``, number of steps.
       bounds: ``(2, d)``, finite, to search a box; or a ``Space``, to search its unit box.
       candidates: ``(c, d)``, finite, to search a finite set: pass this or ``bounds``.
       users: ``n``, if the objective returns a loss for each user: the mean over finite losses is minimised. None if the
         objective returns one utility, maximised.
+      batch: ``b``, points to evaluate in a step. Each point after the first is chosen as if the values at the points
+        before it were their posterior means (Desautels, Krause and Burdick 2014, algorithm 1: GP-BUCB).
       kernel: of the surrogate, from ``jaxdpbo.kernels``.
       kernel_params: parameters of the kernel; default for a stationary kernel: lengthscales of ``sqrt(d) / 4`` of each
         side of the search (distances in a box grow as ``sqrt(d)``).
@@ -138,6 +142,7 @@ def config(
         delta=leaf(checks.probability("delta", delta)),
         users=None if users is None else checks.size("users", users),
         steps=checks.size("steps", steps),
+        batch=checks.size("batch", batch),
         refit_every=checks.size("refit_every", refit_every, minimum=0),
         fit_steps=checks.size("fit_steps", fit_steps),
         search=box_search.make_search(search),
@@ -158,7 +163,7 @@ class Raw(NamedTuple):
 
     Attributes:
       model: as last fitted.
-      factorization: of the points evaluated, ``m = T``; unused rows hold the first point of the search.
+      factorization: of the points evaluated, ``m = T b``; unused rows hold the first point of the search.
       rows: ``(m,)``, their candidate rows, over a finite set; otherwise None.
       utilities: ``(m,)`` as observed, minus the mean loss where there are users; -inf where not evaluated or not
         finite.
@@ -190,13 +195,14 @@ def init(key: jax.Array, config: Config) -> State:
     """Make the initial state: no evaluations, the middle of the box or candidate 0 as the best. ``key`` is unused."""
     del key
     start = _middle(config.bounds) if config.candidates is None else config.candidates[0]
-    nothing = gp.empty(config.steps, start.shape[0], start.dtype)
+    count = config.steps * config.batch
+    nothing = gp.empty(count, start.shape[0], start.dtype)
     raw = Raw(
         model=config.model,
         factorization=nothing._replace(points=nothing.points + start[None]),
-        rows=None if config.candidates is None else jnp.zeros(config.steps, jnp.int32),
-        utilities=jnp.full(config.steps, -jnp.inf, start.dtype),
-        values=jnp.zeros(config.steps, start.dtype),
+        rows=None if config.candidates is None else jnp.zeros(count, jnp.int32),
+        utilities=jnp.full(count, -jnp.inf, start.dtype),
+        values=jnp.zeros(count, start.dtype),
     )
     return State(Public(jnp.zeros((), jnp.int32), None), raw)
 
@@ -206,18 +212,37 @@ def ask(key: jax.Array, config: Config, state: State) -> Query:
 
     Before any value is known, propose the middle of a box, or a candidate drawn from ``key``. Over a box,
     ``surrogate.search_box`` maximises the bound from starts drawn from ``key``; over a finite set the maximum is exact,
-    and ``key`` is otherwise unused.
+    and ``key`` is otherwise unused. A batch gives a key to each of its points.
     """
-    raw = state.raw
+    raw, evaluations = state.raw, state.public.step * config.batch
+    if config.batch == 1:
+        point, row = _pick(key, config, raw, evaluations)
+        return Query(point[None], jnp.ones(1, bool), None if row is None else row[None])
+
+    def pick(before, given):
+        number, own_key = given
+        point, row = _pick(own_key, config, before, evaluations + number)
+        mean, _ = gp.predict(before.model, before.factorization, before.values, point[None])
+        return before._replace(  # the mean everywhere stays, and the variance shrinks around the point
+            values=gp.write(before.values, mean, before.factorization.used),
+            factorization=_factorize(before, point[None], jnp.ones(1, bool), jnp.ones((), bool)),
+        ), (point, row)
+
+    numbers = jnp.arange(config.batch, dtype=evaluations.dtype)
+    _, (points, rows) = jax.lax.scan(pick, raw, (numbers, jax.random.split(key, config.batch)))
+    return Query(points, jnp.ones(config.batch, bool), rows)
+
+
+def _pick(key, config, raw, evaluations):
+    """The point ``(d,)``, and its row ``()``, of largest bound after so many evaluations."""
     evaluated = jnp.any(raw.factorization.mask)
     if config.candidates is not None:
-        heights = ucb(raw.model, raw.factorization, raw.values, config.candidates, beta(config, state.public.step))
+        heights = ucb(raw.model, raw.factorization, raw.values, config.candidates, beta(config, evaluations))
         drawn = jax.random.randint(key, (), 0, config.candidates.shape[0]).astype(jnp.int32)
-        row = jnp.where(evaluated, box_search.first_of_largest(heights)[0], drawn)[None]
-        return Query(config.candidates[row], jnp.ones(1, bool), row)
+        row = jnp.where(evaluated, box_search.first_of_largest(heights)[0], drawn)
+        return config.candidates[row], row
 
-    assert config.bounds is not None
-    width = beta(config, state.public.step)
+    width = beta(config, evaluations)
     predicted = gp.predictor(raw.model, raw.factorization, raw.values)
     point, _ = box_search.search_box(
         key,
@@ -227,11 +252,11 @@ def ask(key: jax.Array, config: Config, state: State) -> Query:
         incumbent=raw.factorization.points[jnp.argmax(raw.utilities)],
         search=config.search,
     )
-    return Query(jnp.where(evaluated, point, _middle(config.bounds))[None], jnp.ones(1, bool))
+    return jnp.where(evaluated, point, _middle(config.bounds)), None
 
 
 def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax.Array) -> tuple[State, Info]:
-    """Learn one value (algorithm 1, lines 3 and 4), and refit the kernel when due.
+    """Learn the values of a step (algorithm 1, lines 3 and 4), and refit the kernel when due.
 
     =========================================  ==========================================================
     case                                       result
@@ -240,7 +265,7 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     a user's loss NaN or infinite              the mean leaves out this user
     no user's loss, or the utility, finite     observed as the worst value so far, and never the best
     the value at a masked point                ignored
-    the covariance could not be factored       the point may still be released, but the posterior forgets it
+    the covariance could not be factored       the points may still be released, but the posterior forgets them
     =========================================  ==========================================================
 
     The last case sets no flag for a driver to raise on: here the points depend on the users' values, and raw values
@@ -251,20 +276,20 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
       config: see ``config``.
       state: before the step.
       query: from ``ask``.
-      values: ``(1,)``, the utility; with users ``(1, n)``, every user's loss.
+      values: ``(b,)``, the utilities; with users ``(b, n)``, every user's losses.
 
     Returns:
-      The state after the step, and ``Info``, NOT PRIVATE: ``value (1,)``, the mean loss over users with a finite loss
-      (inf where there is none), or the utility; ``learnt (1,)``, whether the point entered the posterior.
+      The state after the step, and ``Info``, NOT PRIVATE: ``value (b,)``, the mean losses over users with a finite loss
+      (inf where there is none), or the utilities; ``learnt (b,)``, whether the points entered the posterior.
 
     Raises:
       ValueError: ``values`` is of another shape, at trace time.
     """
-    shape = (1,) if config.users is None else (1, config.users)
+    shape = (config.batch,) if config.users is None else (config.batch, config.users)
     if values.shape != shape:
         raise ValueError(f"values must have shape {shape}, got {values.shape}")
     raw, step = state.raw, state.public.step
-    active = step < config.steps
+    active, start = step < config.steps, step * config.batch
     values = values.astype(raw.utilities.dtype)
     value = values if config.users is None else preprocessing.finite_mean_loss(values, query.mask)
     utility = value if config.users is None else -value
@@ -274,13 +299,13 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     rows = raw.rows
     if rows is not None:
         assert query.rows is not None
-        rows = gp.write(rows, query.rows, step, active)
-    utilities = gp.write(raw.utilities, utility, step, active)
+        rows = gp.write(rows, query.rows, start, active)
+    utilities = gp.write(raw.utilities, utility, start, active)
     after = Raw(raw.model, factorization, rows, utilities, standardise_utilities(config, utilities, factorization.mask))
     if config.refit_every:
         due = active & ((step + 1) % config.refit_every == 0)
         after = jax.lax.cond(due, lambda raw: _refit(key, config, raw), lambda raw: raw, after)
-    return State(Public(jnp.where(active, step + 1, step), None), after), Info({"value": value, "learnt": learnt[None]})
+    return State(Public(jnp.where(active, step + 1, step), None), after), Info({"value": value, "learnt": learnt})
 
 
 def release(key: jax.Array, config: Config, state: State) -> Release:
@@ -306,14 +331,14 @@ def privacy(config: Config) -> guarantees.Guarantee:
 algorithm = Algorithm(init, ask, tell, release, privacy)
 
 
-def beta(config: Config, step: jax.Array) -> jax.Array:
-    """``beta_t ()`` for the query after ``step ()`` steps, ``t = step + 1``."""
+def beta(config: Config, evaluations: jax.Array) -> jax.Array:
+    """``beta_t ()`` for the point after so many ``evaluations ()``, ``t = evaluations + 1``."""
     if config.beta is not None:
         return config.beta
     if config.candidates is not None:
-        return beta_of_candidates(step + 1, config.candidates.shape[0], config.delta)
+        return beta_of_candidates(evaluations + 1, config.candidates.shape[0], config.delta)
     assert config.bounds is not None
-    return beta_of_box(step + 1, config.bounds.shape[1])
+    return beta_of_box(evaluations + 1, config.bounds.shape[1])
 
 
 def standardise_utilities(config: Config, utilities: jax.Array, mask: jax.Array) -> jax.Array:
@@ -328,15 +353,21 @@ def _middle(bounds):
 
 
 def _learn(raw, query, active):
-    """Return the posterior with the query's point, and whether the point entered."""
+    """Return the posterior with the query's points, and whether they entered ``(b,)``."""
+    after = _factorize(raw, query.points, query.mask, active)
+    entered = jax.lax.dynamic_slice_in_dim(after.mask, raw.factorization.used, len(query.mask))
+    return after, active & query.mask & entered
+
+
+def _factorize(raw, points, mask, active):
+    """Append points, without their rows where the covariance cannot be factored."""
     before = raw.factorization
-    after = gp.append(raw.model, before, query.points, query.mask, when=active)
+    after = gp.append(raw.model, before, points, mask, when=active)
     factored = jnp.all(jnp.isfinite(after.whitening))
-    after = after._replace(
+    return after._replace(
         mask=jnp.where(factored, after.mask, before.mask),
         whitening=jnp.where(factored, after.whitening, before.whitening),
     )
-    return after, active & query.mask[0] & factored
 
 
 def _refit(key, config, raw):

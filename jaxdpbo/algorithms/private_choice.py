@@ -378,20 +378,8 @@ def _checksum(config: Config) -> jax.Array:
 def _privacy(config: Config) -> guarantees.Guarantee:
     if config.width.ndim:
         raise ValueError(f"privacy takes one config, got a width of shape {config.width.shape}")
-    if config.budget.noise == "none":
-        return guarantees.no_guarantee(guarantees.USERS, "mu is infinite: no noise was added")
-    exact = config.budget.noise == "exact"
-    return composed_guarantee.guarantee_from_stages(
-        [(config.mechanism, "bounded_range", _choice.pure_level(config.budget))],
-        guarantees.USERS,
-        assumptions=(
-            assumptions.RANDOM_BITS if exact else assumptions.IDEAL_NOISE,
-            assumptions.PUBLIC_CONFIG,
-            assumptions.SEPARABLE_LOSSES,
-            *([assumptions.PUBLIC_RECORDS] if config.proposals is not None else []),
-        ),
-        total_variation=_choice.TOTAL_VARIATION * exact,
-    )
+    more = () if config.proposals is None else (assumptions.PUBLIC_RECORDS,)
+    return composed_guarantee.choice_guarantee(config.mechanism, config.budget, guarantees.USERS, more)
 
 
 def _start_near(config: Config, state: State, releases: list[Any]) -> State:

@@ -27,18 +27,32 @@ def learn(
     if algorithm.contribute is None:
         state, info = algorithm.tell(key, config, state, query, values)
         return result.Snapshot(state, memory), info
-    total, refined, memory, key = _total(algorithm, key, config, memory, query, values)
-    after, info = finish(algorithm, key, config, state, refined, total)
-    return result.Snapshot(after, memory), info
+    released, refined, memory, info = perturb_total(algorithm, key, config, memory, query, values)
+    return result.Snapshot(algorithm.tell(config, state, refined, released), memory), info
 
 
 def finish(
     algorithm: Algorithm, key: jax.Array, config: Config, state: State, query: Query, total: totals.UserTotal
 ) -> tuple[State, Any]:
     """Add noise to the total of all users, once, and tell the state; return ``Info``."""
+    released, info = _perturb(algorithm, key, config, query, total)
+    return algorithm.tell(config, state, query, released), info
+
+
+def perturb_total(
+    algorithm: Algorithm, key: jax.Array, config: Config, memory: Memory, query: Query, values: jax.Array
+) -> tuple[Any, Query, Memory, Any]:
+    """What a step releases, with the (refined) query that ``tell`` gets, the users' memory and the ``Info``."""
+    total, refined, memory, key = _total(algorithm, key, config, memory, query, values)
+    released, info = _perturb(algorithm, key, config, refined, total)
+    return released, refined, memory, info
+
+
+def _perturb(
+    algorithm: Algorithm, key: jax.Array, config: Config, query: Query, total: totals.UserTotal
+) -> tuple[Any, Any]:
     assert algorithm.perturb is not None
-    after = algorithm.tell(config, state, query, algorithm.perturb(key, config, query, total.whole))
-    return after, algorithm.inform(config, query, total)
+    return algorithm.perturb(key, config, query, total.whole), algorithm.inform(config, query, total)
 
 
 def recall(algorithm: Algorithm, config: Config, memory: Memory, query: Query, values: jax.Array) -> Memory:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxdpbo import accounting, sensitivity
 from jaxdpbo.guarantee import assumptions as _assumptions
 from jaxdpbo.guarantee import guarantees
-from jaxdpbo.noise import calibration, private_scale
+from jaxdpbo.noise import calibration, choice, private_scale
 from jaxdpbo.noise.mechanisms import tables
 
 FIND_SCALE, RELEASES, SEARCH = "the scale of the clip", "the noisy means", "the search"  # parts of a guarantee
@@ -48,6 +48,33 @@ def gdp_guarantee(budget: calibration.SumBudget, protects: str, releases_of: str
             _assumptions.SEPARABLE_LOSSES,
         ),
         total_variation=total_variation,
+    )
+
+
+def choice_guarantee(
+    description: str, budget: choice.ChoiceBudget, protects: str, assumptions: tuple[str, ...] = ()
+) -> guarantees.Guarantee:
+    """Return the guarantee of one ``choice.draw``: its range, as pure DP and as GDP; none without noise.
+
+    Args:
+      description: of the choice, a part of a larger guarantee.
+      budget: of the choice, not stacked.
+      protects: the protected users, in words.
+      assumptions: beyond those of the noise, of public settings and of separable losses.
+    """
+    if budget.noise == "none":
+        return guarantees.no_guarantee(protects, "mu is infinite: no noise was added")
+    exact = budget.noise == "exact"
+    return guarantee_from_stages(
+        [(description, "bounded_range", choice.pure_level(budget))],
+        protects,
+        assumptions=(
+            _assumptions.RANDOM_BITS if exact else _assumptions.IDEAL_NOISE,
+            _assumptions.PUBLIC_CONFIG,
+            _assumptions.SEPARABLE_LOSSES,
+            *assumptions,
+        ),
+        total_variation=choice.TOTAL_VARIATION * exact,
     )
 
 

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo.noise import totals, wide_integers
+from jaxdpbo.noise import calibration, totals, wide_integers
 from jaxdpbo.types import DTypeLike
 
 Real = TypeVar("Real", jax.Array, np.ndarray)  # traced, or known on the host
@@ -76,6 +76,13 @@ def clip_and_sum(
     counted, clipped, nonfinite = _clip_and_quantise(vectors, clip_norm, radius, present)
     total = jnp.sum(counted, axis=1) if radius is None else wide_integers.total(counted, RADIUS_BITS)
     return total, jnp.sum(clipped), jnp.sum(nonfinite)
+
+
+def sum_clipped_vectors(
+    budget: calibration.SumBudget, vectors: jax.Array, clip_norm: jax.Array, present: jax.Array | None = None
+) -> tuple[totals.UserSum, jax.Array, jax.Array]:
+    """Apply ``clip_and_sum`` on the grid of a budget: for ``private_mean.perturb_vectors``."""
+    return clip_and_sum(vectors, clip_norm, calibration.grid(budget), present)
 
 
 def _clip_and_quantise(

@@ -40,7 +40,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "algorithms.private_linear": "init ask contribute perturb tell inform release privacy",
         "algorithms.random_search": "init ask tell release privacy",
         "types": "history expect_history",
-        "drivers.compiled_steps": "ask release run_keys step_keys",
+        "drivers.compiled_steps": "ask release run_keys step_keys tell",
     },
     "messages among silos, in tests/test_silos.py": {
         "silos.agreement": "agree make_zeros",
@@ -74,8 +74,8 @@ EXEMPT: dict[str, dict[str, str]] = {
             "predict_standard propose undominated_region standard_improvement"
         ),
         "algorithms.gp_ucb": "beta standardise_utilities",
-        "drivers.compiled_run": "begin contribute finish recall pure_run run_steps map_points",
-        "noise.clipping": "l2_norms clip_and_sum quantise reach grid_step",
+        "drivers.compiled_run": "begin contribute finish perturb_total recall pure_run run_steps map_points",
+        "noise.clipping": "l2_norms clip_and_sum sum_clipped_vectors quantise reach grid_step",
         "noise.choice": "choose_row sum_losses draw scores relative_losses",
         "noise.private_mean": (
             "perturb_vectors mean_of_vectors noisy_mean_loss clip_losses sum_clipped_losses perturb_losses "
@@ -265,6 +265,21 @@ EXEMPT: dict[str, dict[str, str]] = {
     "draws what a result holds: tests/test_plotting.py": {
         "plotting": "plot_path plot_front plot_trade_off plot_audit plot_previews plot_budget"
     },
+    "runs what it is given: tests/test_check_algorithm.py": {
+        "testing.algorithm_check": "check_algorithm",
+        "testing.attack_check": "check_attack",
+        "testing.charge_checks": "check_charge data_set extremes neighbours signs",
+        "testing.contribute_checks": "check_contribute check_groups draws_of reached",
+        "testing.draw_costs": (
+            "difference gaussian_level choice_epsilon choice_level laplace_epsilon planar_epsilon level_of epsilon_of"
+        ),
+        "testing.protocol_checks": "make_subject check_protocol",
+        "testing.subject": (
+            "expect evaluate first_snapshot take_step take_steps contribute perturb whole_run to_numbers are_equal "
+            "are_close"
+        ),
+        "testing.tape": "terms summary running",
+    },
     "the fields of a class: tests/test_contracts.py": {"types": "missing_fields"},
     "what an algorithm is made of: tests/test_contribute.py": {
         "noise.totals": "add only_if psum make_zeros",
@@ -308,7 +323,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "guarantee.composed_guarantee": "guarantee_stages"
     },
     "of a guarantee's fields: tests/test_guarantee.py": {
-        "guarantee.composed_guarantee": "part_levels gdp_guarantee",
+        "guarantee.composed_guarantee": "choice_guarantee part_levels gdp_guarantee",
         "guarantee.guarantee_fields": "check_text check_parts check_also check_stages check_largest check_attained",
         "rounding": "round_up round_down shorten_up shorten_down",
     },

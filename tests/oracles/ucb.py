@@ -27,14 +27,21 @@ def half_ranked(values: np.ndarray) -> np.ndarray:
 
 
 def picks(
-    kernel: Kernel, candidates: np.ndarray, utilities: np.ndarray, first: int, steps: int, noise: float, delta: float
-) -> list[int]:
-    """The rows chosen, the values half-ranked and standardised before each step."""
+    kernel: Kernel, candidates: np.ndarray, utilities: np.ndarray, first: int, steps: int, noise: float, delta: float,
+    batch: int = 1,
+) -> list[int]:  # fmt: skip
+    """The rows chosen, the values half-ranked and standardised before each step.
+
+    In a batch the mean is of the values known before it, and the variance of all points so far (GP-BUCB).
+    """
     rows = [first]
-    for t in range(2, steps + 1):
-        seen = utilities[rows]
-        values = half_ranked(seen)
-        mean, covariance = predict(kernel, candidates[rows], np.full(len(rows), noise), values, candidates)
+    for t in range(2, steps * batch + 1):
+        known = rows[: (t - 1) // batch * batch]
+        mean = np.zeros(len(candidates))
+        if known:
+            values = half_ranked(utilities[known])
+            mean, _ = predict(kernel, candidates[known], np.full(len(known), noise), values, candidates)
+        _, covariance = predict(kernel, candidates[rows], np.full(len(rows), noise), np.zeros(len(rows)), candidates)
         deviation = np.sqrt(np.maximum(np.diag(covariance), 0))
         rows.append(int(np.argmax(mean + math.sqrt(beta_of_candidates(t, len(candidates), delta)) * deviation)))
     return rows

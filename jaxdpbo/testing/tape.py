@@ -1,4 +1,4 @@
-"""A tape of what every mechanism draws, and onto what: recorded on one data set, played on its neighbours.
+"""A tape of each draw of every mechanism, and of the numbers below it: recorded on one data set, played on neighbours.
 
 While a tape runs, each mechanism of ``jaxdpbo.noise.mechanisms`` calls back to the host when its program runs, with
 its key, its scale and the numbers that its noise is added to. Recorded, a draw gives what it would give. Played, it
@@ -8,14 +8,14 @@ its draw: the order does not matter, and programs are compiled as users' are.
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any, NamedTuple
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from jax.experimental import io_callback
 
 from jaxdpbo import input_noise
@@ -34,7 +34,7 @@ Pair = tuple[Draw, Draw]
 
 
 def terms(pairs: Sequence[Pair]) -> list[tuple[str, float, np.ndarray, np.ndarray]]:
-    """Mechanism, scale, and both totals of each draw, as ``oracles.conformance`` takes them."""
+    """Mechanism, scale, and both totals of each draw, as ``draw_costs`` takes them."""
     return [(new.mechanism, new.scale, old.onto, new.onto) for old, new in pairs]
 
 
@@ -72,7 +72,8 @@ class Tape:
         finally:
             self._mode = "off"
             errors, self._errors = self._errors, []  # a driver may have swallowed them
-        assert not errors, errors[0]
+        if errors:
+            raise AssertionError(errors[0])
         return result
 
     def note(self, mechanism, key, scale, onto, result):
@@ -83,15 +84,21 @@ class Tape:
         key, new = np.asarray(key).tobytes(), Draw(mechanism, float(scale), _whole(onto))
         if self._mode == "record":
             if key in self._drawn:
-                self._errors.append(f"two draws by one key: {mechanism}")
+                self._errors.append(f"two draws by one key, of which the second is {mechanism}: use each key once")
             self._drawn[key] = new, result
             return result
         old, result = self._drawn.get(key, (None, result))
         if old is None or (old.mechanism, old.scale, old.onto.shape) != (mechanism, new.scale, new.onto.shape):
-            self._errors.append(f"values decide what is drawn: {old}, then {new}")
-        else:
+            self._errors.append(
+                f"the values of users decide what is drawn: {_words(old)} on one data set, {_words(new)} on a neighbour"
+            )
+        elif self._pairs is not None:
             self._pairs[key] = old, new
         return result
+
+
+def _words(draw: Draw | None) -> str:
+    return "nothing" if draw is None else f"{draw.mechanism} of scale {draw.scale:g} on shape {draw.onto.shape}"
 
 
 def _whole(onto) -> np.ndarray:
@@ -109,20 +116,25 @@ class Noise:
         self.scale, self.key, self.drawn = scale, key, drawn
 
     def tree_flatten(self):
+        """Flatten, for JAX."""
         return (self.scale, self.key, self.drawn), (self.note, self.mechanism)
 
     @classmethod
     def tree_unflatten(cls, static, leaves):
+        """Make one from its leaves."""
         return cls(*static, *leaves)
 
     def __getitem__(self, place):
+        """Pick from a batch."""
         leaves = (leaf[place] for leaf in (self.scale, self.key, self.drawn))
         return Noise(self.note, self.mechanism, *leaves)
 
     def __radd__(self, onto):
+        """Add to numbers."""
         return self.added(onto, onto + self.drawn)
 
     def added(self, onto, result):
+        """Note what this noise is added to, and return the result."""
         return self.note(self.mechanism, self.key, self.scale, onto, result)
 
 
@@ -143,9 +155,9 @@ def running() -> Iterator[Callable[[], Tape]]:
         tapes.append(Tape())
         return tapes[-1]
 
-    with pytest.MonkeyPatch.context() as patch:
-        for owner, name, replacement in _replacements(note):
-            patch.setattr(owner, name, replacement)
+    with ExitStack() as patches:
+        for owner, name, replacement in list(_replacements(note)):
+            patches.enter_context(mock.patch.object(owner, name, replacement))
         jax.clear_caches()  # of programs that do not call back
         try:
             yield fresh

@@ -26,11 +26,12 @@ def comparison() -> str:
 def tables() -> str:
     """A row for each table: mean scores of each model."""
     result = load_result("bench_private_tables")
-    names = list(next(iter(result["tables"].values()))["scores"])
+    names = max((list(found["scores"]) for found in result["tables"].values()), key=len)
     rows = []
     for name, found in result["tables"].items():
         kind = f"{found['classes']} classes" if found["classes"] else "R2"
-        means = [f"{max(np.mean(found['scores'][model]), WORST):.3f}" for model in names]
+        scores = found["scores"]
+        means = [f"{max(np.mean(scores[model]), WORST):.3f}" if model in scores else "" for model in names]
         rows.append((name, f"{found['rows']:,}", kind, *means))
     return table(("table", "rows", "score", *names), rows)
 
@@ -40,7 +41,8 @@ def against_others() -> str:
     result = load_result("bench_private_tables")
     epsilon = result["settings"]["epsilon of the others"]
     found = result["tables"].values()
-    others = [name for name in next(iter(found))["scores"] if not name.startswith(("ours", "scikit-learn"))]
+    names = max((list(each["scores"]) for each in found), key=len)
+    others = [name for name in names if not name.startswith(("ours", "scikit-learn"))]
     return table(
         ("beside", "better", "no different", "worse"),
         [(name, *map(str, _verdicts(found, f"ours, {epsilon:g}", name))) for name in others],
@@ -77,7 +79,7 @@ def errors() -> str:
 def _verdicts(tables: Any, ours: str, other: str) -> tuple[int, int, int]:
     """Paired by seed, at 95 % by Student's t."""
     counts = [0, 0, 0]
-    for found in tables:
+    for found in (each for each in tables if other in each["scores"]):
         apart = np.subtract(found["scores"][ours], found["scores"][other])
         reach = QUANTILE[len(apart)] * np.std(apart, ddof=1) / np.sqrt(len(apart)) if len(apart) > 1 else np.inf
         counts[0 if np.mean(apart) > reach else 2 if np.mean(apart) < -reach else 1] += 1

@@ -40,6 +40,19 @@ def category_numbers(choices: Sequence[Any], column: Any) -> np.ndarray:
         return np.array([table.get(_code(value), UNLISTED) for value in column], np.int32)
 
 
+def identities(column: Any) -> list[Any]:
+    """A value for each cell that is equal for equal cells, to tell people apart by a public column.
+
+    Raises:
+      ValueError: a cell that is missing or a date.
+    """
+    with silence.silence():
+        codes = [_number_or_text(value, None) for value in column]
+    if MISSING in codes or DATE in codes:
+        raise ValueError("each row needs an id, a number or text: the column of people has cells without any")
+    return codes
+
+
 def real_numbers(column: Any, text: NumberText | None = None) -> np.ndarray:
     """Convert each value to a float64 number: ``(n,)``, NaN for values that are not numbers.
 

@@ -504,7 +504,7 @@ KEY_CASES = {
             "tuning.joint_tuning.tune_table",
             "tuning.private_steps.train_by_steps",
             "tuning.private_steps.train",
-            "tuning.measured_error.measure",
+            "tuning.measured_error.draw_noise",
         ),
     ),
     "private_selection": Case(

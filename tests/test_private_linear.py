@@ -1,5 +1,6 @@
 """Private linear models: exact sums of products, what one row can move, and steps as NumPy takes them."""
 
+import dataclasses
 import math
 
 import jax
@@ -280,5 +281,28 @@ def test_a_person_of_equal_rows_counts_as_one_row():
     tripled = np.repeat(np.column_stack([data, np.full(2000, 3.0)]), 3, axis=0)
     together = run(tripled, config(math.inf, users=6000, people=True)).release.weights
     np.testing.assert_allclose(together, alone, atol=0.02)
+    for counts in (np.nan, np.inf, 0.0, -5.0):  # fails closed: the row counts as zero
+        nothing = np.column_stack([data, np.full(2000, counts)])
+        found = run(nothing, config(math.inf, users=2000, people=True))
+        assert not np.any(found.release.weights)
+        assert found.diagnostics.info.raw["users"].tolist() == [0] * 9
     odd = np.column_stack([data, np.random.default_rng(0).choice([np.nan, -5.0, 0.0, np.inf, 1e30], 2000)])
     assert np.all(np.isfinite(run(odd, config(math.inf, users=2000, people=True)).release.weights))
+
+
+@pytest.mark.parametrize("x64", [True, False])
+def test_the_rows_of_a_person_are_never_longer_than_the_person(x64):
+    """The root is rounded down, exactly: for every radius and number of rows, fractions of a row too."""
+    counts = np.concatenate([np.arange(1, 200), np.geomspace(1, 1e9, 500), [2.5, 2.9999, 3.0001, 1e30]])
+    with jax.enable_x64(x64):
+        for radius in (1, 2, 3, 5, 7, 50, 2737, 4095, 4096):
+            chosen = config(features=1, people=True)
+            chosen = dataclasses.replace(chosen, radius=jnp.asarray(radius, jnp.int32))
+            found = np.asarray(private_linear._radii_of_rows(chosen, jnp.asarray(counts, float))[0], object)
+            rounded = [math.ceil(np.float32(count) if not x64 else count) for count in counts]
+            assert all(root**2 * count <= radius**2 for root, count in zip(found, rounded, strict=True))
+            assert all(
+                (root + 1) ** 2 * count > radius**2
+                for root, count in zip(found, rounded, strict=True)
+                if count <= radius**2
+            )

@@ -27,7 +27,7 @@ def test_two_moments_are_no_farther_apart_than_what_is_charged():
     for moment in (1, 2, 3, 7, 30, 101):
         numbers = np.linspace(-1, 1, 401)
         config = measured_error.Config(5, moment, 0)
-        moved = [measured_error._count_moments(config, np.zeros(1), np.array([number]), ONE) for number in numbers]
+        moved = [measured_error.count_moments(config, np.zeros(1), np.array([number]), ONE) for number in numbers]
         moments = np.array([counted for _, counted in moved])
         apart = ((moments[:, None] - moments[None]) ** 2).sum(axis=-1)
         assert apart.max() == sensitivity.error_and_moments_squared(0, moment) == 4 * moment**2
@@ -40,11 +40,11 @@ def test_a_replaced_row_moves_the_measured_numbers_by_what_is_charged(classes):
     config = measured_error.config(0.3, classes)
     if classes:
         labels, predicted = np.arange(-1, classes), np.arange(classes)
-        count = measured_error._count_classes
+        count = measured_error.count_classes
     else:
         labels = np.array([-1e30, -1.0, -0.3, 0.0, 1.0, 7.0, np.nan, np.inf])
         predicted = np.array([-3.0, -1.0, 0.2, 1.0])
-        count = measured_error._count_moments
+        count = measured_error.count_moments
     rows = [
         np.concatenate([[error], rest.ravel()])
         for label in labels
@@ -139,7 +139,7 @@ def test_people_count_once_and_are_on_one_side():
 @pytest.mark.parametrize("classes", [0, 2])
 def test_two_people_move_the_measured_numbers_by_what_is_charged(classes):
     config = measured_error.config(0.3, classes)
-    count = measured_error._count_classes if classes else measured_error._count_moments
+    count = measured_error.count_classes if classes else measured_error.count_moments
     rng, rows = np.random.default_rng(5), []
     for _ in range(400):
         predicted = rng.integers(0, classes, 3) if classes else rng.choice([-1.0, 0.0, 1.0], 3)
@@ -154,8 +154,8 @@ def test_two_people_move_the_measured_numbers_by_what_is_charged(classes):
 # -- The measured error -----------------------------------------------------------------------------------------------
 
 
-def measured(*given):
-    return measured_error.measure(*given)
+def measured(key, config, *given):
+    return measured_error.measure(measured_error.draw_noise(key, config), config, *given)
 
 
 def test_the_error_has_no_bias_and_the_stated_deviation():
@@ -250,6 +250,111 @@ def test_all_is_compiled_before_the_charge(tmp_path, monkeypatch):
         model.fit(frame(), frame()["c"])
 
 
+@pytest.mark.parametrize("person", [None, "who"])
+def test_each_row_is_read_once_after_the_charge_with_a_key_of_its_own(tmp_path, monkeypatch, person):
+    """What reaches the training and the measurement: rows of one side each, their counts, two keys, in this order."""
+    table = frame().assign(who=np.repeat(np.arange(150), 4), number=np.arange(600))
+    columns = {"number": (0, 600)} | dict.fromkeys([*"abcd", "who"])
+    said, keys = [], []
+    train, measure, draw, charge, compiled = (
+        private_steps.train, measured_error.measure, measured_error.draw_noise,
+        private_steps.selection.charge_selection, private_steps._compile,
+    )  # fmt: skip
+    labels = np.arange(600) / 600  # so that a target says which row it is
+
+    def see_train(data, config, key):
+        said.append(("train", np.round((np.asarray(data)[:, config.features] / 2 + 0.5) * 600).astype(int), data))
+        keys.append(key)
+        return train(data, config, key)
+
+    def see_measure(noise, config, predicted, targets, counts=None):
+        said.append(("measure", np.round((targets / 2 + 0.5) * 600).astype(int), counts))
+        return measure(noise, config, predicted, targets, counts)
+
+    monkeypatch.setattr(private_steps, "_compile", lambda config, key: compiled(config, key) and see_train)
+    monkeypatch.setattr(measured_error, "measure", see_measure)
+    monkeypatch.setattr(measured_error, "draw_noise", lambda key, config: keys.append(key) or draw(key, config))
+    monkeypatch.setattr(
+        private_steps.selection, "charge_selection", lambda *given: said.append(("charge",)) or charge(*given)
+    )
+    PrivateRegressor(columns, target_range=(0, 1), person=person, run=RUN, **BUDGET).fit(table, labels)
+    assert [step[0] for step in said] == ["charge", "train", "measure"]
+    trained, tried = set(said[1][1]), set(said[2][1])
+    assert (len(trained), len(tried), trained & tried) == (480, 120, set())
+    assert trained | tried == set(range(600))
+    assert len({bytes(jax.random.key_data(key)) for key in keys}) == 2
+    if person:
+        assert not {row // 4 for row in trained} & {row // 4 for row in tried}
+        assert set(np.asarray(said[1][2])[:, -1]) == set(said[2][2]) == {4}
+    else:
+        assert said[2][2] is None
+
+
+def test_the_noise_of_everything_measured_has_its_deviation_and_is_apart():
+    for classes in (0, 2):
+        config = measured_error.config(0.3, classes)
+        drawn = np.array([measured_error.draw_noise(key, config) for key in jax.random.split(jax.random.key(5), 500)])
+        assert drawn.shape[1] == (3 if not classes else 7)
+        np.testing.assert_allclose(drawn.std(axis=0), measured_error.SIGMA, rtol=0.13)
+        apart = np.corrcoef(drawn.T) - np.eye(drawn.shape[1])
+        assert np.abs(apart).max() < 4.5 / math.sqrt(500)
+
+
+def test_the_guarantee_is_no_better_than_that_of_either_part():
+    plan, _ = private_steps.make_plan(4000, 1000, 50, 2, 1.0, 1e-5)
+    weaker = (
+        plan._replace(error=measured_error.config(1.0, 2)),
+        plan._replace(linear=private_linear.config(users=4000, features=50, mu=1.0, link="logistic")),
+    )
+    for each in (plan, *weaker):
+        guarantee = private_steps.privacy(each)
+        for part in (private_linear.algorithm.privacy(each.linear), measured_error.privacy(each.error, "rows")):
+            assert guarantee.level >= part.level
+            assert guarantee.total_variation >= part.total_variation > 0
+
+
+def test_a_delta_is_small_beside_people_and_few_people_are_refused_before_the_charge(tmp_path):
+    table = frame().assign(who=np.arange(600) % 300)
+    classifier(person="who", classes=("x", "y"), delta=1 / 500).fit(table, table["c"])
+    for named, count in ((None, 600), ("who", 300)):
+        with pytest.raises(ValueError, match=f"delta must be below one over the number of users, 1/{count}"):
+            columns = COLUMNS | {"who": None}
+            classifier(columns, person=named, classes=("x", "y"), delta=1 / (count - 100)).fit(table, table["c"])
+    path = tmp_path / "ledger.jsonl"
+    ledger.create(path, notion="dp", level=20.0, delta=1e-2, total_variation=1e-3, protects=guarantees.ALL_PEOPLE)
+    options = {"classes": ("x", "y"), "person": "who", "run": None, "ledger": Recording(path, "few")}
+    with pytest.raises(ValueError, match="person must name at least 10 people, got 2"):
+        classifier(**options).fit(table.assign(who=np.arange(600) % 2), table["c"])
+    with pytest.raises(ValueError, match="each row needs an id"):
+        classifier(**options).fit(table.assign(who=[None, *range(599)]), table["c"])
+    assert not ledger.account(path).spends
+    spelled = [[" 7", "7.0", b"7", 7][row % 4] if row % 10 == 0 else f"p{row}" for row in range(600)]
+    assert (
+        classifier(person="who", classes=("x", "y")).fit(table.assign(who=spelled), table["c"]).public_["users"] == 541
+    )
+
+
+@pytest.mark.parametrize("tiny", [1e-45, 1e-50, 1e-320])
+def test_tiny_values_raise_nothing_where_a_process_makes_underflow_an_error(tiny, float32):
+    table, weights = frame().astype({"d": float}), np.ones(600)
+    table.loc[7, ["a", "b", "d"]] = tiny
+    table.loc[8:11, "a"] = tiny
+    weights[7] = tiny
+    with np.errstate(all="raise"):
+        for model in (
+            classifier({name: (0, 1) for name in "abd"} | {"c": None}, classes=("x", "y"), largest_weight=1.0),
+            classifier(COLUMNS, classes=("x", "y"), largest_weight=1.0),
+        ):
+            model.fit(table, table["c"], sample_weight=weights).predict(table)
+
+
+def test_a_compiled_training_is_of_the_callers_mesh_and_none_is_needed_without_compilation():
+    table = frame(40)
+    model = classifier(classes=("x", "y"), epsilon=8.0, delta=1e-3).fit(table, table["c"])
+    with jax.disable_jit():
+        model.fit(table, table["c"])
+
+
 # -- The estimators ---------------------------------------------------------------------------------------------------
 
 
@@ -298,10 +403,11 @@ def test_a_weight_of_zero_trains_nothing_and_a_large_one_counts_as_the_largest()
     beyond = classifier(**options).fit(table, labels, sample_weight=np.full(2000, 1e30))
     np.testing.assert_allclose(heavy.coef_, plain.coef_, rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(heavy.coef_, beyond.coef_)
-    wrong = np.arange(2000) % 4 == 0
+    wrong = np.arange(2000) % 3 > 0  # most rows: without weights the model is the opposite
     spoiled = np.where(wrong, 1 - labels, labels)
     masked = classifier(**options).fit(table, spoiled, sample_weight=np.where(wrong, 0.0, 2.0))
     assert masked.score(table, labels) > 0.9
+    assert classifier(**options).fit(table, spoiled).score(table, labels) < 0.5
     with pytest.raises(ValueError, match="largest_weight must be given with sample_weight"):
         classifier(classes=(0, 1)).fit(table, labels, sample_weight=np.ones(2000))
     with pytest.raises(ValueError, match="sample_weight must have shape"):
@@ -318,6 +424,7 @@ def test_a_weight_of_zero_trains_nothing_and_a_large_one_counts_as_the_largest()
         ({"cap": 3}, "cap must be given with settings alone"),
         ({"class_weight": (1, 2), "settings": [{"hidden": ()}]}, "weights and person must be given without settings"),
         ({"largest_weight": -1.0}, "largest_weight must be positive"),
+        ({"class_weight": (1e-9, 1), "class_shares": (1, 0)}, "class_weight must be nearer to each other"),
     ],
 )
 def test_mistakes_are_named(options, said):
@@ -336,3 +443,18 @@ def test_a_good_and_a_bad_regression_publish_different_errors():
     assert 1 - good.error_ / good.constant_error_ == pytest.approx(good.score(table, targets), abs=0.15)
     assert not any(note.id == "error-like-constant" for note in good.notes_)
     assert any(note.id == "error-like-constant" for note in bad.notes_)
+
+
+def test_shares_of_a_census_need_not_add_up_to_the_last_bit():
+    classes = tuple(range(20))
+    options = {"classes": classes, "class_shares": [0.05] * 20, "class_weight": "balanced"}
+    table = frame()
+    model = classifier(**options).fit(table, np.arange(600) % 20)
+    assert "class_shares" in str(model.report_.details)
+    classifier(classes=("x", "y"), class_shares=(0.5005, 0.5004), class_weight=(1, 1)).fit(table, table["c"])
+
+
+def test_a_prediction_that_is_no_number_counts_as_the_worst():
+    config = measured_error.Config(1000, 1000, 0)
+    count, _ = measured_error.count_moments(config, np.array([np.nan, 0.5]), np.array([0.5, 0.5]), np.ones(2, int))
+    assert count == 1000

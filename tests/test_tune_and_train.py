@@ -404,3 +404,33 @@ def test_small_batches_share_a_program_and_a_score_of_zero_means_the_first_class
     training = tuning.DPSGD(models.logistic_regression(3), classes=(4, 7))
     zero = jax.tree.map(np.zeros_like, models.init_params(jax.random.key(0), training.model, float))
     np.testing.assert_array_equal(training.losses(zero, (X[:3], np.array([4, 7, 4]))), [0.0, 1.0, 0.0])
+
+
+@pytest.mark.parametrize("given", [False, True])
+@pytest.mark.parametrize("search", ["tune_and_train", "least_epsilon"])
+def test_the_error_is_of_rows_that_chose_nothing_with_a_key_and_a_budget_of_their_own(search, given, monkeypatch):
+    rows = np.zeros((400, 1)), np.arange(400) / 1000  # a label says which row it is
+    validation = (np.zeros((80, 1)), (400 + np.arange(80)) / 1000) if given else None
+    seen, real = [], fitting.release_score
+
+    def release_score(training, model, part, budget, key):
+        seen.append((set(part[1].tolist()), budget, bytes(jax.random.key_data(key))))
+        return real(training, model, part, budget, key)
+
+    monkeypatch.setattr(fitting, "release_score", release_score)
+    options = {"delta": 1e-3, "validation": validation, "key": jax.random.key(3), "insecure_key": True}
+    if search == "tune_and_train":
+        found = tuning.tune_and_train(Trivial(), rows, [0.25, 0.5], epsilon=2.0, mean=4.0, **options)
+    else:
+        found = tuning.least_epsilon(Trivial(), rows, [0.25], error=0.9, epsilons=(1.0, 2.0), mean=6.0, **options)
+    *choosing, (unseen, budget, last) = seen
+    assert len(choosing) >= 1
+    assert all(part == choosing[0][0] for part, _, _ in choosing)
+    assert len(unseen) == len(choosing[0][0]) == 40
+    assert not unseen & choosing[0][0]
+    assert last not in {key for _, _, key in choosing}
+    stated = next(each for each in found.guarantees if each.protects == fitting.VALIDATION)
+    assert accounting.gdp_delta(float(budget.mu), stated.level) <= stated.delta
+    assert float(budget.mu) > float(choosing[0][1].mu)
+    moved = 2 * int(budget.radius) / budget.sigma
+    assert moved <= float(budget.mu)

@@ -567,8 +567,10 @@ PLAYED = {name for call in CALLS.values() for name in call.names} | {
 # Entry points without a call of their own here, by the reason.
 UNPLAYED = {
     "what is drawn is the caller's": "tuning.selection.private_selection",
-    "tune_and_train behind encoded columns": "integrations.sklearn.private_models.PrivateClassifier.fit "
-    "integrations.sklearn.private_models.PrivateRegressor.fit",
+    "private steps on encoded columns, in tests/test_private_steps.py": (
+        "integrations.sklearn.private_models.PrivateClassifier.fit "
+        "integrations.sklearn.private_models.PrivateRegressor.fit"
+    ),
     "no draw, a hash of public values": "drivers.recorded_run.make_subject",
     "a share of noise, in tests/test_silos.py": "silos.silo.Silo",
     "run_scan in parts: the bits of a run in one": "drivers.checkpoint.begin_checkpoint drivers.checkpoint.finish",

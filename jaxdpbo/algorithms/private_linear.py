@@ -316,7 +316,7 @@ def contribute(
     a target not finite, or of no class           the user counts in the Gram matrix alone
     a residual of a norm above ``c_t``            is shortened to ``c_t``
     a weight not finite, or outside of [0, 1]     0, or the nearest end
-    a number of rows not finite, or below 1       1
+    a number of rows not finite, or below 1       the row counts as zero
     ============================================  ==============================================
 
     Args:
@@ -474,8 +474,8 @@ def _radii_of_rows(config: Config, counts: jax.Array) -> tuple[jax.Array, jax.Ar
     """
     if not config.people:
         return config.radius, config.residual_radius
-    most = integer_products.MOST**2  # with more rows than this a row counts nothing
-    whole = jnp.clip(jnp.where(jnp.isfinite(counts), counts, 1), 1, most).astype(jnp.int32)
+    most = 2 * integer_products.MOST**2  # with so many rows a row counts nothing
+    whole = jnp.ceil(jnp.where(counts >= 1, jnp.minimum(counts, most), most)).astype(jnp.int32)  # most for NaN
 
     def shorten(radius: jax.Array, dimension: int) -> jax.Array:
         share = radius**2 // whole
@@ -506,7 +506,7 @@ def _settings(config: Config) -> calibration.NoiseSettings:
         mu=config.mu,
         radius=jnp.stack([config.radius, config.residual_radius]),
         sigma=counts(SIGMA, UPPER_SIGMA),
-        noise=counts(int(config.private)),
+        noise=counts(int(config.private), int(config.weighted), int(config.people)),
         users=counts(config.users),
         steps=counts(config.steps),
         releases=counts(config.features, config.outputs),

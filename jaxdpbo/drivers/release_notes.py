@@ -103,15 +103,18 @@ def best_notes(means: ArrayLike, deviations: ArrayLike, best: int) -> notes.Note
     return notes.best_within_noise(near, others) if others and 2 * near >= others else ()
 
 
-def error_notes(error: float, deviation: float, constant: float | None = None) -> notes.Notes:
+def error_notes(
+    error: float, deviation: float, constant: float | None = None, constant_deviation: float = 0.0
+) -> notes.Notes:
     """The notes on a noised error in [0, 1].
 
     Args:
-      error: of a model, the least of several.
-      deviation: the standard deviation of the noise of each.
+      error: of a model, noised.
+      deviation: the standard deviation of its noise.
       constant: the error of a prediction that reads no features, or a bound on it; None if nobody knows.
+      constant_deviation: the standard deviation of its noise.
     """
     said: notes.Notes = ()
-    if constant is not None and error + DEVIATIONS * deviation >= constant:
+    if constant is not None and error + DEVIATIONS * math.hypot(deviation, constant_deviation) >= constant:
         said += notes.error_like_a_constant(float(error), float(constant))
     return said + notes.wide_error(float(deviation)) if deviation >= WIDE else said

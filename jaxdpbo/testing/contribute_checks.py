@@ -15,7 +15,6 @@ from jaxdpbo.testing import subject as _subject
 from jaxdpbo.testing.subject import Subject, expect
 from jaxdpbo.types import Query, Tree
 
-KEY = jax.random.key(0)
 RANDOM = "random", "threefry"  # in the names of JAX's primitives that draw, or that take a key apart
 FEW = 16  # of so many users each may be a group
 
@@ -26,7 +25,7 @@ def check_contribute(subject: Subject) -> None:
     Raises:
       AssertionError: what must be mended.
     """
-    snapshot, loop_key, _ = _subject.first_snapshot(subject, KEY)
+    snapshot, loop_key, _ = _subject.first_snapshot(subject, _subject.fixed_key())
     for number in range(min(subject.config.steps, 3)):
         ask_key, _ = compiled_steps.step_keys(loop_key, number)
         query = compiled_steps.ask(subject.algorithm, ask_key, subject.config, snapshot.state)
@@ -125,7 +124,7 @@ def reached(subject: Subject, snapshot: result.Snapshot, query: Query, values: j
     By the traced step, in which what ``perturb`` and ``refine`` return is an argument of its own.
     """
     whole = _subject.contribute(subject, query, snapshot.memory, values)[0].whole
-    released = _subject.perturb(subject, KEY, query, whole)
+    released = _subject.perturb(subject, _subject.fixed_key(), query, whole)
 
     algorithm = subject.algorithm
 
@@ -137,7 +136,7 @@ def reached(subject: Subject, snapshot: result.Snapshot, query: Query, values: j
         (after, _), info = compiled_run.learn(stopped, key, subject.config, before, query, values)
         return after, info
 
-    arguments = KEY, snapshot.state, snapshot.memory, query, values, released, query
+    arguments = _subject.fixed_key(), snapshot.state, snapshot.memory, query, values, released, query
     key, _, memory, _, of_values, of_released, _ = _used(learn, lambda out: out[0], *arguments)
     return {"key": key, "memory": memory, "values": of_values, "released": of_released}
 

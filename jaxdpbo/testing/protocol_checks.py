@@ -12,8 +12,6 @@ from jaxdpbo.testing import subject as _subject
 from jaxdpbo.testing.subject import Subject, expect
 from jaxdpbo.types import Algorithm, Config, Data, Objective, Query
 
-KEY = jax.random.key(0)  # nothing is released here: a check draws its keys from nowhere, and gives the same each time
-
 
 def make_subject(algorithm: Algorithm, config: Config, objective: Objective, data: Data) -> Subject:
     """Check all that is known before a step: fields, types, shapes and the guarantee.
@@ -24,7 +22,9 @@ def make_subject(algorithm: Algorithm, config: Config, objective: Objective, dat
     try:
         result.state_guarantee(algorithm, objective, config)
         stated = algorithm.privacy(config)
-        query = compiled_steps.ask(algorithm, KEY, config, compiled_steps.begin(algorithm, KEY, config).state)
+        query = compiled_steps.ask(
+            algorithm, _subject.fixed_key(), config, compiled_steps.begin(algorithm, _subject.fixed_key(), config).state
+        )
     except (TypeError, ValueError) as error:
         raise AssertionError(str(error)) from error
     expect(isinstance(query, Query), f"ask must return a types.Query, got {type(query).__name__}")
@@ -56,7 +56,7 @@ def _check_private(subject: Subject) -> None:
         stated.notion in ("gdp", "dp"),
         f"privacy must state gdp or dp to be checked, got {stated.notion!r}: give a config with a finite budget",
     )
-    raw = jax.eval_shape(subject.algorithm.init, KEY, subject.config).raw
+    raw = jax.eval_shape(subject.algorithm.init, _subject.fixed_key(), subject.config).raw
     expect(raw == (), "State.raw must be () if the algorithm has contribute: keep users' arrays in memory (remember)")
 
 
@@ -67,13 +67,13 @@ def check_protocol(subject: Subject) -> None:
       AssertionError: what must be mended.
     """
     algorithm, config, steps = subject.algorithm, subject.config, subject.config.steps
-    begun, loop_key, release_key = _subject.first_snapshot(subject, KEY)
+    begun, loop_key, release_key = _subject.first_snapshot(subject, _subject.fixed_key())
     after, _, _ = _subject.take_step(subject, loop_key, 0, begun)
     expect(
         _kinds(after.state) == _kinds(begun.state),
         f"tell must return a state of the dtypes and shapes of init's: {_difference(after.state, begun.state)}",
     )
-    on_time = _subject.take_steps(subject, KEY, steps)
+    on_time = _subject.take_steps(subject, _subject.fixed_key(), steps)
     expect(
         int(on_time.state.public.step) == steps,
         f"State.public.step must count the steps taken, got {int(on_time.state.public.step)} after {steps}",
@@ -85,13 +85,13 @@ def check_protocol(subject: Subject) -> None:
     released = release(on_time)
     expect(hasattr(released, "point"), f"a release must have the field 'point', got {type(released).__name__}")
     expect(not _holds_nan(released), "the release must not hold NaN")
-    again = release(_subject.take_steps(subject, KEY, steps))
+    again = release(_subject.take_steps(subject, _subject.fixed_key(), steps))
     expect(_subject.are_equal(again, released), "the same key and values must give the same release: no hidden state")
     run = jax.jit(compiled_run.pure_run, static_argnums=(0, 1))
-    scanned, _, _ = run(algorithm, subject.objective, subject.data, config, KEY)
+    scanned, _, _ = run(algorithm, subject.objective, subject.data, config, _subject.fixed_key())
     digits = 1e-6 if jnp.result_type(float) == jnp.float64 else 1e-3  # a search ends where rounding moves its start
     expect(_subject.are_close(scanned, released, digits), "a compiled run must release what the same steps do by hand")
-    late = _subject.take_steps(subject, KEY, steps + 3)
+    late = _subject.take_steps(subject, _subject.fixed_key(), steps + 3)
     expect(
         _subject.are_equal(late.state, on_time.state) and _subject.are_equal(release(late), released),
         "steps after step T must change nothing: apply parts.guard_budget to the algorithm",
@@ -105,7 +105,7 @@ def check_protocol(subject: Subject) -> None:
 def _check_after(subject: Subject, loop_key: jax.Array, end: result.Snapshot, when: str) -> None:
     """Whatever the users' values are, a step that is not left releases the same, and ends where it began."""
     algorithm, config = subject.algorithm, subject.config
-    begun, _, _ = _subject.first_snapshot(subject, KEY)
+    begun, _, _ = _subject.first_snapshot(subject, _subject.fixed_key())
     paid = compiled_steps.ask(algorithm, loop_key, config, begun.state)
     query = compiled_steps.ask(algorithm, loop_key, config, end.state)
     values = jnp.asarray(np.random.default_rng(0).normal(size=(subject.points, *subject.shape)))

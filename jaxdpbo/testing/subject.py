@@ -40,6 +40,14 @@ class Seen(NamedTuple):
     release: Any
 
 
+def fixed_key() -> jax.Array:
+    """The key of all checks, which release nothing and give the same each time.
+
+    A function: a process that is one of several may compute nothing before ``jax.distributed`` begins.
+    """
+    return jax.random.key(0)
+
+
 def expect(holds: object, sentence: str) -> None:
     """Raise an AssertionError with the sentence, which says what to mend, unless something holds."""
     if not holds:

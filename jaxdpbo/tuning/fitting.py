@@ -43,6 +43,7 @@ class TuningResult(NamedTuple):
       guarantees: a guarantee for each set of rows.
       error: mean loss of the model on validation rows that took no part in the choice, noised once: without bias.
       error_deviation: the standard deviation of the noise of ``error``.
+      interval: holds the error on new rows with a probability of 95 %, over the noise and the draw of the rows.
     """
 
     model: Any
@@ -51,6 +52,7 @@ class TuningResult(NamedTuple):
     guarantees: tuple[_guarantee.Guarantee, ...]
     error: float = np.nan
     error_deviation: float = np.nan
+    interval: tuple[float, float] = (0.0, 1.0)
 
     @property
     def notes(self) -> _notes.Notes:

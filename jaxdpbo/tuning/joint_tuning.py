@@ -170,7 +170,7 @@ def _select_and_train(
     selected = selection.select(run, tuple(range(len(arguments.settings))), repetitions, guarantees, execution)
     number = selected.setting
     scored = next(stated for stated in guarantees if stated.protects != fitting.TRAIN)
-    error, deviation, _ = fitting.measure_unseen(arguments, selected.output, unseen, scored, of_error)
+    error, deviation, interval = fitting.measure_unseen(arguments, selected.output, unseen, scored, of_error)
     result = fitting.TuningResult(
         selected.output,
         deepcopy(arguments.settings[number]),
@@ -178,6 +178,7 @@ def _select_and_train(
         selected.guarantees,
         error,
         deviation,
+        interval,
     )
     notes.show(result.notes)
     return result

@@ -45,12 +45,14 @@ class Config(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """What was measured on ``rows`` rows, with noise; nothing is cut to what is possible, which would add a bias.
+    """What was measured on ``rows`` users, with noise; nothing is cut to what is possible, which would add a bias.
 
     Attributes:
       error: the share of wrong predictions; or the mean squared error over the square of the width of the range.
       deviation: the standard deviation of the noise of ``error``.
-      constant_error: the error of the best constant prediction, from the table or the moments.
+      constant_error: the error of the best constant prediction, from the table or the moments. With many classes it is
+        too small by up to some deviations, since the largest of noised sums is too large.
+      constant_deviation: about the standard deviation of the noise of ``constant_error``.
       table: ``(k + 1, k)``, numbers of rows by class and predicted class, the last row of labels that are not listed;
         None for a regression.
       table_deviation: the standard deviation of the noise of a cell; 0 for a regression.
@@ -60,6 +62,7 @@ class Measured(NamedTuple):
     error: float
     deviation: float
     constant_error: float
+    constant_deviation: float
     table: np.ndarray | None
     table_deviation: float
     rows: int
@@ -109,33 +112,39 @@ def _shape(classes: int) -> tuple[int, ...]:
     return (classes + 1, classes) if classes else (2,)
 
 
+def draw_noise(key: jax.Array, config: Config) -> np.ndarray:
+    """All noise of ``measure``, before a row is read: an interrupted compilation then costs nothing. Used once."""
+    count = 1 + math.prod(_shape(config.classes))
+    return np.asarray(mechanisms.rounded_gaussian(key, (count,), SIGMA, BITS)).astype(np.int64)
+
+
 def measure(
-    key: jax.Array, config: Config, predicted: np.ndarray, labels: np.ndarray, counts: np.ndarray | None = None
+    noise: np.ndarray, config: Config, predicted: np.ndarray, labels: np.ndarray, counts: np.ndarray | None = None
 ) -> Measured:
     """Compare predictions with the labels of rows that trained nothing.
 
     Formal guarantee: that of ``privacy``, for a model that does not depend on these rows.
 
     Args:
-      key: for the noise; used once.
+      noise: of ``draw_noise``.
       config: see ``config``.
-      predicted: ``(n,)``, class numbers; or targets in [-1, 1].
+      predicted: ``(n,)``, class numbers; or targets in [-1, 1], where NaN has the largest error.
       labels: ``(n,)``, class numbers with -1 for a label that is not listed; or targets in [-1, 1], NaN for none.
       counts: ``(n,)``, how many of these rows the person of each row has, public; each row then counts as so small a
         part of one person. None if each row is a user.
     """
     counts = np.ones(len(labels), np.int64) if counts is None else counts
-    count, rest = (_count_classes if config.classes else _count_moments)(config, predicted, labels, counts)
-    noise = np.asarray(mechanisms.rounded_gaussian(key, (1 + rest.size,), SIGMA, BITS)).astype(np.int64)
+    count, rest = (count_classes if config.classes else count_moments)(config, predicted, labels, counts)
     users = round(float(np.sum(1 / counts)))
     error = float((count + noise[0]) / config.error_radius) / users
     numbers = (rest + noise[1:].reshape(rest.shape)) / config.other_radius
     deviation = config.deviation / users
     if not config.classes:
         first, second = numbers / users  # of targets whose range has a half width of 1
-        return Measured(error, deviation, float(second - first**2) / 4, None, 0.0, users)
-    constant = 1.0 - float(np.max(numbers[:-1].sum(axis=1))) / users
-    return Measured(error, deviation, constant, numbers, SIGMA / config.other_radius, users)
+        of_constant = SIGMA / config.other_radius / users / 4 * math.sqrt(1 + 4 * float(first) ** 2)
+        return Measured(error, deviation, float(second - first**2) / 4, of_constant, None, 0.0, users)
+    constant, of_cell = 1.0 - float(np.max(numbers[:-1].sum(axis=1))) / users, SIGMA / config.other_radius
+    return Measured(error, deviation, constant, of_cell * math.sqrt(config.classes) / users, numbers, of_cell, users)
 
 
 def interval(error: float, deviation: float, rows: int) -> tuple[float, float]:
@@ -160,20 +169,23 @@ def interval(error: float, deviation: float, rows: int) -> tuple[float, float]:
     return min(max(low, 0.0), 1.0), min(max(high, 0.0), 1.0)
 
 
-def _count_classes(
+def count_classes(
     config: Config, predicted: np.ndarray, labels: np.ndarray, counts: np.ndarray
 ) -> tuple[int, np.ndarray]:
+    """The sums of errors and of cells, raw."""
     cells = np.zeros(_shape(config.classes), np.int64)
     np.add.at(cells, (np.where(labels < 0, config.classes, labels), predicted), config.other_radius // counts)
     return int(np.sum(np.where(predicted != labels, config.error_radius // counts, 0))), cells
 
 
-def _count_moments(
+def count_moments(
     config: Config, predicted: np.ndarray, labels: np.ndarray, counts: np.ndarray
 ) -> tuple[int, np.ndarray]:
+    """The sums of errors and of moments, raw."""
     known = np.isfinite(labels)
     targets = np.where(known, np.clip(labels, -1.0, 1.0), 0.0).astype(np.float64)
-    errors = np.where(known, np.square((np.clip(predicted, -1.0, 1.0) - targets) / 2), MIDDLE_ERROR)
+    apart = np.where(np.isfinite(predicted), np.clip(predicted, -1.0, 1.0) - targets, 2.0)
+    errors = np.where(known, np.square(apart / 2), MIDDLE_ERROR)
     most = config.error_radius // counts
     whole = np.clip(np.rint(errors * most), 0, most).astype(np.int64)
     moments = np.trunc(np.stack([targets, np.square(targets)]) * (config.other_radius // counts)).astype(np.int64)

@@ -39,6 +39,7 @@ class Plan(NamedTuple):
     error: measured_error.Config
 
 
+@np.errstate(all="ignore")  # where your process makes underflow an error, one value would raise it
 def train_by_steps(
     features: np.ndarray,
     labels: np.ndarray,
@@ -64,7 +65,8 @@ def train_by_steps(
       owners: ``(n,)``, the person of each row, whole numbers from 0, public; None if each row is a user.
       epsilon: of the replacement of one row.
       delta: with ``epsilon``.
-      ledger: charged after all is compiled and before the first row is read; a name used before is refused.
+      ledger: charged after all is compiled and all noise of the error is drawn, and before the first row trains; a name
+        used before is refused.
       key: for tests; by default from the operating system.
       insecure_key: see ``run_scan``.
 
@@ -80,16 +82,16 @@ def train_by_steps(
         kept.size, held.size, features.shape[1], classes, epsilon, delta, ledger, weight, people
     )
     secret, guarantee = release_key.for_release(key, guarantee, insecure_key)
-    compiled = _compile(plan.linear, secret)
+    of_training, of_error = jax.random.split(secret)
+    compiled, noise = _compile(plan.linear, of_training), measured_error.draw_noise(of_error, plan.error)
     ledgers = None if ledger is None else {guarantee.protects: ledger}
     selection.charge_selection(ledgers, (guarantee,), "a private model by steps", tuple(plan))
-    of_training, of_error = jax.random.split(secret)
     parts = [features, *(part[:, None] for part in (labels, weights, counts) if part is not None)]
     data = jnp.asarray(np.concatenate([part[kept] for part in parts], axis=1), plan.linear.clip_norms.dtype)
     trained = np.asarray(compiled(data, plan.linear, of_training))
     predicted = predict(features[held] @ trained, classes)
     held_counts = None if counts is None else counts[held]
-    measured = measured_error.measure(of_error, plan.error, predicted, labels[held], held_counts)
+    measured = measured_error.measure(noise, plan.error, predicted, labels[held], held_counts)
     return StepsResult(trained, measured, plan.linear.steps - 1, guarantee)
 
 
@@ -149,6 +151,8 @@ def _split(rows: int, owners: np.ndarray | None) -> tuple[np.ndarray, np.ndarray
     if owners is None:
         return *fitting.held_out_rows(rows), None
     rows_of = np.bincount(owners)
+    if len(rows_of) < fitting.LEAST_ROWS:
+        raise ValueError(f"person must name at least {fitting.LEAST_ROWS} people, got {len(rows_of)}")
     is_held = np.isin(owners, fitting.held_out_rows(len(rows_of))[0])
     return np.flatnonzero(is_held), np.flatnonzero(~is_held), rows_of[owners]
 
@@ -174,13 +178,17 @@ def train(data: jax.Array, config: private_linear.Config, key: jax.Array) -> jax
 
 def _compile(config: private_linear.Config, key: jax.Array) -> Any:
     """Compile before the charge, from shapes alone: an interrupted compilation then costs nothing."""
+    settings: Any = jax.config
+    if settings.jax_disable_jit:
+        return train
     leaves, static = jax.tree.flatten(config)
     shapes = (jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in (key, *leaves))
-    return _compiled(static, *shapes)
+    return _compiled(jax.sharding.get_abstract_mesh(), static, *shapes)
 
 
 @lru_cache(maxsize=16)
-def _compiled(static: Any, key: jax.ShapeDtypeStruct, *leaves: jax.ShapeDtypeStruct) -> Any:
+def _compiled(mesh: Any, static: Any, key: jax.ShapeDtypeStruct, *leaves: jax.ShapeDtypeStruct) -> Any:
+    del mesh  # of the caller: another one needs another program
     config = jax.tree.unflatten(static, leaves)
     shape = config.users, config.values
     return train.lower(jax.ShapeDtypeStruct(shape, config.clip_norms.dtype), config, key).compile()

@@ -92,7 +92,7 @@ def make_encoding(columns: Any, names: Sequence[Any]) -> Encoding:
     for name, dimension in zip(space.names, space.dimensions, strict=True):
         if isinstance(dimension, Categorical):
             cells.check_choices(name, dimension.choices)
-        elif not np.all(np.isfinite(_places(dimension, np.array([dimension.low, dimension.high]))[0])):
+        elif not _has_places(dimension):
             raise ValueError(f"{name} has a range too wide or narrow for floats, got {dimension}: choose other ends")
     return Encoding(() if names == list(range(len(names))) else tuple(names), tuple(used), space.dimensions)
 
@@ -126,6 +126,7 @@ def _check_names(columns: Any, names: Sequence[Any]) -> dict[Any, Any]:
     return by_name
 
 
+@np.errstate(all="ignore")  # where your process makes underflow an error, one value would raise it
 def encode(encoding: Encoding, columns: Sequence[Any]) -> np.ndarray:
     """Features ``(n, width)`` in float32; ``columns``: those of the table, arrays ``(n,)``.
 
@@ -161,6 +162,7 @@ def feature_names(encoding: Encoding) -> list[str]:
     return names + [f"{kind} wave {wave}" for kind in ("cos", "sin") for wave in range(encoding.waves)]
 
 
+@np.errstate(all="ignore")
 def unit_features(encoding: Encoding, encoded: np.ndarray) -> np.ndarray:
     """Features ``(n, d)`` of l2 norm at most 1 to train on, with a constant, from those of ``encode``.
 
@@ -191,7 +193,11 @@ def _width(dimension: Dimension, knots: int) -> int:
     return len(dimension.choices) + 2 if isinstance(dimension, Categorical) else knots + 1
 
 
-@np.errstate(all="ignore")  # where your process makes underflow an error, one value would raise it
+@np.errstate(all="ignore")
+def _has_places(dimension: Real | Integer) -> bool:
+    return bool(np.all(np.isfinite(_places(dimension, np.array([dimension.low, dimension.high]))[0])))
+
+
 def _places(dimension: Real | Integer, column: Any) -> tuple[np.ndarray, np.ndarray]:
     """The numbers in [0, 1], and which are missing, ``(n,)``."""
     values = cells.real_numbers(column, dimension.text)

@@ -28,6 +28,7 @@ from jaxdpbo.training import models
 from jaxdpbo.tuning import fitting, joint_tuning, measured_error, private_steps
 from jaxdpbo.types import ArrayLike
 
+LEAST_MEAN = 1e-6  # of weights whose largest is 1
 TARGET_OFFSET = 0.5  # a regression begins at the middle of the range of targets
 Columns = dict[Any, Dimension | Sequence[Any] | None] | Dimension
 
@@ -60,8 +61,8 @@ class _PrivateModel(PrivateEstimator):
 
     _released = ("model_",)
     _described = (
-        "setting_", "error_", "error_deviation_", "error_interval_", "constant_error_", "confusion_",
-        "confusion_deviation_", "encoding_", "classes_", "target_range_",
+        "setting_", "error_", "error_deviation_", "error_interval_", "constant_error_", "constant_deviation_",
+        "confusion_", "confusion_deviation_", "encoding_", "classes_", "target_range_",
     )  # fmt: skip
     columns: Any
     epsilon: Any
@@ -112,8 +113,9 @@ class _PrivateModel(PrivateEstimator):
         validate_data(self, X, reset=True, skip_check_array=True)
         self.encoding_, self.model_ = encoding, jax.tree.map(np.asarray, model)
         self._keep_guarantee(guarantee, READ_RAW, SEVERAL_ROWS if owners is None else ROWS_OF_A_PERSON)
-        said = error_notes(self.error_, self.error_deviation_, getattr(self, "constant_error_", constant))
-        self._keep_notes(notes.few_rows(len(training.labels)) + said)
+        compared = (constant, 0.0) if self.settings is not None else (self.constant_error_, self.constant_deviation_)
+        said = error_notes(self.error_, self.error_deviation_, *compared)
+        self._keep_notes(notes.few_rows(self.public_["users"]) + said)
 
     def _take_steps(
         self, encoding: _columns.Encoding, encoded: np.ndarray, training: _TrainingRows, budget: dict[str, Any]
@@ -132,7 +134,7 @@ class _PrivateModel(PrivateEstimator):
         self.setting_, self.public_ = {"steps": result.steps}, {"users": users, **public}
         self.error_, self.error_deviation_ = measured.error, measured.deviation
         self.error_interval_ = measured_error.interval(measured.error, measured.deviation, measured.rows)
-        self.constant_error_ = measured.constant_error
+        self.constant_error_, self.constant_deviation_ = measured.constant_error, measured.constant_deviation
         if measured.table is not None:
             self.confusion_, self.confusion_deviation_ = measured.table, measured.table_deviation
         trained = result.weights if classes else result.weights * TARGET_OFFSET
@@ -150,6 +152,7 @@ class _PrivateModel(PrivateEstimator):
         result = joint_tuning.tune_table(layered, (encoded, labels), self.settings, cap=self.cap, **budget)
         self.setting_, self.public_ = result.setting, {"users": len(labels), "settings": deepcopy(self.settings)}
         self.error_, self.error_deviation_ = result.error, result.error_deviation
+        self.error_interval_ = result.interval
         return result.model, result.guarantees[0]
 
     @property
@@ -216,7 +219,7 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
     ``fit`` encodes the columns by their public dimensions, trains a logistic regression of these features by a noised
     Gram matrix and a fixed number of noised steps (``private_linear``) on four fifths of the rows, and measures the
     released model once, with noise, on the other fifth, chosen by a public permutation of row numbers. A row is in one
-    of both parts, so each part spends the whole budget. Nothing is chosen by the rows, and no duration depends on them.
+    of both parts, so each part spends the whole budget. Nothing is chosen by the rows, not the number of steps either.
 
     Formal guarantee: all attributes with a trailing underscore are together ``(epsilon, delta)``-DP for the replacement
     of one row of ``X`` and ``y``; see ``guarantee_`` for the assumptions. ``score`` is not private if its rows are
@@ -253,9 +256,11 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
       class_weight: what an error in each class costs: a dict or a list in the order of ``classes``, of public numbers;
         or "balanced", one over ``class_shares``, for rare classes. Probabilities are then those of so weighted rows.
       largest_weight: the largest weight that ``sample_weight`` gives a row, a public number; larger ones count as this.
+        Steps are made for rows of about this weight: far above the usual weight they are too short.
       person: the column that names the person of each row, if a person may have several rows. The guarantee is then for
         the replacement of what all rows of a person hold; who owns which row is public. Each person counts as one row,
-        and all rows of a person either train or measure.
+        and all rows of a person either train or measure. Ids are compared as categories are; each row needs one. Give
+        nobody more than some hundred rows: shares of so small a part are lost to rounding.
       settings: a public list of settings to choose from in place of private steps, each of a DP-SGD training: those of
         ``tuning.DPSGD``, and ``hidden``, the widths of hidden layers, ``()`` for logistic regression. ``fit`` then
         tries a random, hidden number of settings, and the guarantee assumes that nobody times ``fit`` (``cap``).
@@ -276,7 +281,10 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
       error_deviation_: the standard deviation of the noise of ``error_``.
       error_interval_: ``(low, high)``, which holds the error on new rows with a probability of 95 %, over the noise and
         the draw of the rows.
-      constant_error_: the error of always predicting the commonest class of the rows held out, noised.
+      constant_error_: the error of always predicting the commonest class of the rows held out, noised; with many
+        classes a little too small, since it is the least of noised errors.
+      constant_deviation_: about the standard deviation of its noise. With ``settings`` neither these two nor
+        ``confusion_`` is measured.
       confusion_: ``(k + 1, k)``, the rows held out by class and predicted class, noised; the last row is of labels that
         are not in ``classes``.
       confusion_deviation_: the standard deviation of the noise of a cell.
@@ -346,7 +354,7 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
         weights = _row_weights(sample_weight, self.largest_weight, len(numbers))
         if of_class is not None:
             weights = (1.0 if weights is None else weights) * of_class[numbers]  # those of -1 train nothing
-        public = {"class_weight": self.class_weight, "largest_weight": self.largest_weight}
+        public = {name: getattr(self, name) for name in ("class_shares", "class_weight", "largest_weight")}
         constant = 1.0 - (1.0 / len(classes) if shares is None else float(np.max(shares)))
         self._train(run, X, _TrainingRows(numbers, len(classes), weights, mean, _given(public)), constant)
         self.classes_ = np.asarray(classes)
@@ -547,7 +555,7 @@ def _check_shares(classes: int, shares: Any) -> np.ndarray | None:
     checked = checks.vector("class_shares", shares, classes)
     if min(checked) < 0 or not math.isclose(sum(checked), 1.0, abs_tol=1e-3):
         raise ValueError(f"class_shares must be {classes} shares with a sum of 1, one for each class, got {shares!r}")
-    return np.asarray(checked)
+    return np.asarray(checked) / sum(checked)
 
 
 def _class_weights(classes: list[Any], given: Any, shares: np.ndarray | None) -> tuple[np.ndarray | None, float]:
@@ -570,7 +578,10 @@ def _class_weights(classes: list[Any], given: Any, shares: np.ndarray | None) ->
         if not np.all((weights >= 0) & np.isfinite(weights)) or not np.any(weights > 0):
             raise ValueError(f"class_weight must be numbers from 0, not all 0, got {given!r}")
     weights = weights / np.max(weights)
-    return weights, 1.0 if shares is None else float(weights @ shares)
+    mean = 1.0 if shares is None else min(1.0, float(weights @ shares))
+    if mean < LEAST_MEAN:
+        raise ValueError(f"class_weight must be nearer to each other: the mean weight of a row is {mean:.2g}")
+    return weights, mean
 
 
 def _row_weights(given: Any, largest: Any, rows: int) -> np.ndarray | None:
@@ -581,9 +592,11 @@ def _row_weights(given: Any, largest: Any, rows: int) -> np.ndarray | None:
         raise ValueError("largest_weight must be given with sample_weight: the public bound of a row's weight")
     largest = checks.positive("largest_weight", largest)
     column = losses.to_column(given)
-    values = cells.real_numbers(column if isinstance(column, Sequence) else _to_array(column))
-    if values.shape != (rows,):
-        raise ValueError(f"sample_weight must have shape ({rows},), got {values.shape}")
+    column = column if isinstance(column, Sequence) else _to_array(column)
+    shape = (len(column),) if isinstance(column, Sequence) else column.shape
+    if shape != (rows,):
+        raise ValueError(f"sample_weight must have shape ({rows},), got {shape}")
+    values = cells.real_numbers(column)
     with np.errstate(all="ignore"):
         return np.clip(np.where(np.isfinite(values), values, 0.0) / largest, 0.0, 1.0)
 
@@ -664,8 +677,8 @@ def _number_people(table: _Table, person: Any) -> np.ndarray | None:
     if person is None:
         return None
     numbers: dict[Any, int] = {}
-    column = table.columns[table.names.index(person)].tolist()
-    return np.array([numbers.setdefault(identity, len(numbers)) for identity in column])
+    column = table.columns[table.names.index(person)]
+    return np.array([numbers.setdefault(identity, len(numbers)) for identity in cells.identities(column)])
 
 
 def _in_order(table: _Table, names: list[Any]) -> _Table:

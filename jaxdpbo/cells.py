@@ -150,7 +150,7 @@ def _spelled_number(text: str, spelling: NumberText | None) -> float | None:
 @functools.lru_cache(maxsize=64)
 def _pattern(spelling: NumberText) -> re.Pattern[str]:
     """What a number looks like: strict, since "12.5" without a group of three digits is no 125."""
-    unit = rf"\s*(?:{re.escape(spelling.unit)})?\s*"
+    unit = r"\s*" + (rf"(?:{re.escape(spelling.unit)}\s*)?" if spelling.unit else "")  # linear: spaces match in one way
     mark = f"[{re.escape(SPELLINGS.get(spelling.thousands, spelling.thousands))}]"
     grouped = f"[0-9]{{1,3}}(?:{mark}[0-9]{{2,3}})*{mark}[0-9]{{3}}|" if spelling.thousands else ""  # lakh: two digits
     number = f"(?P<whole>{grouped}[0-9]+)?(?:{re.escape(spelling.decimal)}(?P<fraction>[0-9]+)?)?"

@@ -670,6 +670,7 @@ WITHOUT: dict[str, dict[str, str]] = {
         ),
         "integrations.sklearn.private_models": "PrivateClassifier PrivateRegressor",
         "tuning.joint_tuning": "tune_table",
+        "tuning.private_steps": "train train_by_steps",
         "separable.blocks": "blocks cut usual_count",
         "separable.by_person": "ByPerson.replace_objective",
         "separable.separability_check": "Separable",
@@ -696,7 +697,9 @@ WITHOUT: dict[str, dict[str, str]] = {
         "tables.table": "notes",
         "integrations.optuna.rehearsal": "rehearse",
         "algorithms.dp_gp_ucb.previews": "preview_release",
-        "algorithms.private_linear": "Config config",
+        "algorithms.private_linear": "Config config total_variation",
+        "tuning.measured_error": "interval",
+        "tuning.private_steps": "make_plan",
         "commands.tables": "print_table",
         "drivers.execution": "check_execution set_options",
         "drivers.loop": "options_for",
@@ -727,7 +730,8 @@ WITHOUT: dict[str, dict[str, str]] = {
         "separable.separability_check": "check_separable",
         "separable.separability_audit": "audit_separable",
         "integrations.sklearn.private_models": (
-            "PrivateClassifier.predict PrivateClassifier.predict_proba PrivateClassifier.score "
+            "PrivateClassifier.predict PrivateClassifier.predict_proba PrivateClassifier.decision_function "
+            "PrivateClassifier.score "
             "PrivateRegressor.predict PrivateRegressor.score PrivateClassifier.check PrivateRegressor.check"
         ),
         "commands.demo": "run_evaluations run_gibo run_seed describe_privacy publication run_random_search",

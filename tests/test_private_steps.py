@@ -317,9 +317,9 @@ def test_a_delta_is_small_beside_people_and_few_people_are_refused_before_the_ch
     table = frame().assign(who=np.arange(600) % 300)
     classifier(person="who", classes=("x", "y"), delta=1 / 500).fit(table, table["c"])
     for named, count in ((None, 600), ("who", 300)):
+        model = classifier(COLUMNS | {"who": None}, person=named, classes=("x", "y"), delta=1 / (count - 100))
         with pytest.raises(ValueError, match=f"delta must be below one over the number of users, 1/{count}"):
-            columns = COLUMNS | {"who": None}
-            classifier(columns, person=named, classes=("x", "y"), delta=1 / (count - 100)).fit(table, table["c"])
+            model.fit(table, table["c"])
     path = tmp_path / "ledger.jsonl"
     ledger.create(path, notion="dp", level=20.0, delta=1e-2, total_variation=1e-3, protects=guarantees.ALL_PEOPLE)
     options = {"classes": ("x", "y"), "person": "who", "run": None, "ledger": Recording(path, "few")}

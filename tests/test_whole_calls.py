@@ -212,11 +212,11 @@ SETTINGS = [{"learning_rate": rate, "batch": RECORDS, "epochs": 3, "clip_norm": 
 TUNED = {"epsilon": 3.0, "delta": 1e-3}
 
 
-def examples(label: float, held_out: float = 0.0):
-    """Rows to train and rows to score: the first of each has this label."""
+def examples(label: float, held_out: float = 0.0, unseen: float = 0.5):
+    """Rows to train and rows to score: the first of each has this label; of two to score, the second chooses nothing."""
     features, labels = FEATURES.copy(), TARGETS.copy()
     features[0], labels[0] = 1e3, label
-    others = np.zeros((RECORDS, 2)), np.concatenate([[held_out], np.full(RECORDS - 1, 0.5)])
+    others = np.zeros((RECORDS, 2)), np.concatenate([[held_out, unseen], np.full(RECORDS - 2, 0.5)])
     return (features, labels), others
 
 
@@ -429,6 +429,22 @@ def test_a_row_is_in_as_many_batches_as_are_charged_and_moves_each_by_the_sensit
     assert min(moved) >= 0.95 / 2.0
 
 
+def runs_and_error(pairs):
+    """The pairs of draws of each run of a search, which ends with its score, and of the error measured at last."""
+    ends = [place for place, (draw, _) in enumerate(pairs) if draw.mechanism == "exact Gaussian"]
+    *runs, error = [pairs[start:end] for start, end in itertools.pairwise([0, *(end + 1 for end in ends)])]
+    assert sum(map(len, runs)) + len(error) == len(pairs)
+    return runs, error
+
+
+def expect_only_the_error_sees(pairs, guarantee):
+    """A row that takes no part in the choice moves the error alone, by what the guarantee of these rows allows."""
+    runs, error = runs_and_error(pairs)
+    assert all(np.array_equal(draw.onto, new.onto) for run in runs for draw, new in run)
+    level = draw_costs.level_of(tape.terms(error))
+    assert 0.5 * guarantee.level < conformance.epsilon_at(level, guarantee.delta) <= guarantee.level  # .75 of a range
+
+
 def call_tune_and_train(data, **more):
     rows, validation = data
     found = tuning.tune_and_train(regression(), rows, SETTINGS, validation=validation, mean=3.0, **TUNED, **more)
@@ -450,10 +466,9 @@ def test_each_run_of_a_selection_draws_what_a_run_costs(fresh, monkeypatch, reco
         (of_other, again), pairs = recording.play(lambda data=data: call_tune_and_train(data, **KEY))
         assert again == guarantees
         assert all(jax.tree.leaves(jax.tree.map(np.array_equal, released, of_other)))
-        ends = [place for place, (draw, _) in enumerate(pairs) if draw.mechanism == "exact Gaussian"]
-        starts = [0, *(end + 1 for end in ends)]
-        runs = [pairs[start:end] for start, end in itertools.pairwise(starts)]
-        assert sum(map(len, runs)) == len(pairs) == len(draws)
+        runs, error = runs_and_error(pairs)
+        assert len(pairs) == len(draws)
+        assert all(np.array_equal(draw.onto, new.onto) for draw, new in error)  # of rows that it does not see
         (cost, *others) = stated["costs"][rows] if rows == "training rows" else [stated["costs"][rows]]
         assert all(other.profile(0.5) == pytest.approx(cost.profile(0.5), rel=1e-3) for other in others)
         for run in runs:
@@ -464,6 +479,8 @@ def test_each_run_of_a_selection_draws_what_a_run_costs(fresh, monkeypatch, reco
         row |= {"route": f"tune_and_train, a run, {rows}", "stated": f"dp {cost.epsilon(1e-5):.4f} at delta=1e-5"}
         row |= {"composed": f"{conformance.epsilon_at(draw_costs.level_of(tape.terms(run)), 1e-5):.4f}"}
         record_property("conformance", row)
+    _, pairs = recording.play(lambda: call_tune_and_train(examples(HUGE, 0.0, HUGE), **KEY))
+    expect_only_the_error_sees(pairs, guarantees[1])
     law = stated["repetitions"]
     assert (law.eta, law.mean) == (joint_tuning.ETA, 3.0)
     assert all(each.total_variation >= law.mean * stated["run_total_variation"] for each in guarantees)
@@ -492,10 +509,9 @@ def test_each_run_of_a_search_for_the_least_epsilon_draws_what_its_level_costs(f
     for rows, data in (("training rows", (train, examples(HUGE)[1])), ("validation rows", (examples(HUGE)[0], score))):
         again, pairs = recording.play(lambda data=data: enter(data))
         assert again.guarantees == found.guarantees
-        ends = [place for place, (draw, _) in enumerate(pairs) if draw.mechanism == "exact Gaussian"]
-        runs = [pairs[start:end] for start, end in itertools.pairwise([0, *(end + 1 for end in ends)])]
+        runs, error = runs_and_error(pairs) if found.reached else (runs_and_error([*pairs, pairs[-1]])[0], [])
         assert len(runs) == len(of_runs)
-        assert sum(map(len, runs)) == len(draws)
+        assert all(np.array_equal(draw.onto, new.onto) for draw, new in error)
         for noise, run in zip(of_runs, runs, strict=True):
             cost = regression().cost(SETTINGS[0], noise, len(train[1]))
             if rows == "validation rows":

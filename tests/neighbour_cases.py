@@ -466,7 +466,7 @@ def _seen_of(model: Any, public_rows: np.ndarray) -> tuple[Any, ...]:
     record = model.report_.to_dict()
     for changing in ("created", "fingerprint of the release", "notes"):  # a time, and what follows from the release
         record.pop(changing)
-    for released in ("error_", "error_interval_", "constant_error_", "confusion_"):
+    for released in ("error_", "error_interval_", "constant_error_", "constant_deviation_", "confusion_"):
         record["details"].pop(released, None)
     answers = [getattr(model, name)(public_rows) for name in ("predict", "predict_proba") if hasattr(model, name)]
     if not hasattr(model, "classes_"):  # accuracies take no fractions as labels

@@ -213,7 +213,7 @@ TUNED = {"epsilon": 3.0, "delta": 1e-3}
 
 
 def examples(label: float, held_out: float = 0.0, unseen: float = 0.5):
-    """Rows to train and rows to score: the first of each has this label; of two to score, the second chooses nothing."""
+    """Rows to train and to score: the first of each has this label; of rows to score, the second chooses nothing."""
     features, labels = FEATURES.copy(), TARGETS.copy()
     features[0], labels[0] = 1e3, label
     others = np.zeros((RECORDS, 2)), np.concatenate([[held_out, unseen], np.full(RECORDS - 2, 0.5)])

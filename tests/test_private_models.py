@@ -590,19 +590,28 @@ def test_a_pickle_holds_no_row():
     np.testing.assert_array_equal(model.predict(frame), classifier().fit(frame, LABELS).predict(frame))
 
 
-RELEASED = {"model_", "setting_", "error_"}
+RELEASED = {"model_", "setting_", "error_", "error_interval_"}
 PUBLIC = {"guarantee_", "error_deviation_", "notes_", "encoding_", "public_", "n_features_in_", "feature_names_in_"}
 
 
+STEPS_RELEASED = {"constant_error_", "constant_deviation_", "confusion_"}  # the deviation of a constant follows from it
+STEPS_PUBLIC = {"confusion_deviation_"}
+
+
+@pytest.mark.parametrize("settings", [SETTINGS, None], ids=["settings", "steps"])
 @pytest.mark.parametrize(("make", "own"), [(classifier, "classes_"), (regressor, "target_range_")])
-def test_all_that_a_fit_leaves_is_the_release_or_follows_from_public_arguments(make, own, untrained):
+def test_all_that_a_fit_leaves_is_the_release_or_follows_from_public_arguments(make, own, settings, untrained):
+    steps = (STEPS_RELEASED | STEPS_PUBLIC) if settings is None else set()
+    steps -= {"confusion_", "confusion_deviation_"} if make is regressor else set()
     targets = LABELS.tolist() if make is classifier else FRAME["age"].tolist()
 
     def public(frame, targets):
-        model = make().fit(frame, targets)
-        assert set(vars(model)) == set(model.get_params(deep=False)) | RELEASED | PUBLIC | {own}
+        model = make(settings=settings).fit(frame, targets)
+        assert set(vars(model)) == set(model.get_params(deep=False)) | RELEASED | PUBLIC | {own} | steps
         model.notes_ = tuple(note for note in model.notes_ if notes.SOURCES[note.id] != notes.RELEASE)
-        return {name: pickle.dumps(value) for name, value in vars(model).items() if name not in RELEASED}
+        return {
+            name: pickle.dumps(value) for name, value in vars(model).items() if name not in RELEASED | STEPS_RELEASED
+        }
 
     usual = public(FRAME, targets)
     for row, odd in enumerate((np.nan, -1e300, 55, "many", None)):

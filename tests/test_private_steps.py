@@ -132,6 +132,8 @@ def test_people_count_once_and_are_on_one_side():
     assert assumptions.ONE_ROW not in model.guarantee_.assumptions
     assert model.public_["users"] == 150
     assert model.score(table, table["c"]) > 0.8
+    with pytest.raises(TypeError, match="columns must be a dict, got list"):
+        classifier([1], person="who", classes=("x", "y")).fit(table, table["c"])
     with pytest.raises(ValueError, match="person must be a column of X"):
         classifier(person="whom", classes=("x", "y")).fit(table, table["c"])
 

@@ -135,8 +135,8 @@ def config(
         for "identity", where a residual is at most the half width of the range of targets, and 1 for classes.
       weight: the mean weight of the users as far as the public knows, in (0, 1]: the steps become longer by as much.
         None if users have no weights.
-      people: users are rows of people, whose numbers of rows are public: a person with ``c`` rows counts as one user,
-        each row ``1 / c``.
+      people: users are rows of people, and the number of rows of each person is public: a person with ``c`` rows counts
+        as one user, each row ``1 / c``.
 
     Raises:
       ValueError: a number out of range.

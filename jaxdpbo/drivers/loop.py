@@ -107,7 +107,7 @@ def loop_prepared(
     run: Execution,
 ) -> result.Run:
     """Run step by step: ``run_loop``, with its arguments checked."""
-    objective, data, told = prepared
+    objective, data, data_notes = prepared
     guarantee = separability.update_assumptions(
         guarantee, objective, traced=run.resume is None
     )  # steps before may be unchecked
@@ -122,7 +122,9 @@ def loop_prepared(
     fresh = users.begin(init_key)
     start = fresh if run.resume is None else run.resume
     _check_snapshot(start, fresh)
-    setup = _Setup(algorithm, users, config, bar, loop_key, release_key, run.diagnostics, told + table.notes(data))
+    setup = _Setup(
+        algorithm, users, config, bar, loop_key, release_key, run.diagnostics, data_notes + table.notes(data)
+    )
     if ledger is not None:
         subject = recorded_run.make_subject(objective, data, config.users)
         return _run_on_record(setup, guarantee, start, ledger, subject)

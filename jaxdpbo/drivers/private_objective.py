@@ -156,7 +156,7 @@ class PrivateObjective:
             keys.refuse_trace("the key of the evaluations")
         sharding.expect_one_process("PrivateObjective", data)
         checks.takes_two("loss", loss, "point", "data")
-        loss, data, told = separability.prepare_objective(loss, data, user_axes)
+        loss, data, data_notes = separability.prepare_objective(loss, data, user_axes)
         self._in_table = isinstance(data, table.Table)
         self._count, self._evaluations = checks.size("users", users), checks.size("evaluations", evaluations)
         low, high = private_evaluations.check_loss_range(loss_range)
@@ -187,7 +187,7 @@ class PrivateObjective:
         self._process, self._lock, self._in_flight, self._record = os.getpid(), threading.Lock(), 0, _Record()
         self._refusal: Exception | None = None
         self._journal: recorded_run.Journal | None = None
-        self._told: notes.Notes = told + table.notes(data)  # from now on what follows from the ledger, too
+        self._told: notes.Notes = data_notes + table.notes(data)  # from now on what follows from the ledger, too
         if ledger is not None:
             self._pay(ledger, recorded_run.make_subject(loss, data, self._count))
         if self._design:

@@ -88,7 +88,7 @@ def scan_prepared(
     run: Execution,
 ) -> result.Run:
     """Run in one compiled program: ``run_scan``, with its arguments checked and its data in JAX arrays."""
-    (objective, data, told), key, checkpoint = prepared, run.key, run.checkpoint
+    (objective, data, data_notes), key, checkpoint = prepared, run.key, run.checkpoint
     guarantee = separability.update_assumptions(guarantee, objective)
     if ledger is not None and key is not None:
         raise ValueError("key must not be given with a ledger: the operating system then draws the key")
@@ -99,7 +99,7 @@ def scan_prepared(
     key, guarantee = release_key.for_release(key, guarantee, run.insecure_key)
     key, (guarantee,) = sharding.share_keys(data, key, guarantee)
     key, config = sharding.move_to_mesh(devices, (key, config))
-    checkpointed, charge, notes = None, None, told
+    checkpointed, charge, notes = None, None, data_notes
     if checkpoint is not None:
         guarantee = guarantee.assuming(assumptions.KEY_SECRET)
         with sharding.use_mesh(devices):
@@ -113,7 +113,7 @@ def scan_prepared(
         subject = recorded_run.make_subject(objective, data, config.users)
         charge = _charge(ledger, algorithm, config, guarantee, subject, checkpointed)
         stored = recorded_run.load_release(charge, like)
-        notes = subject.notes(charge) + told
+        notes = subject.notes(charge) + data_notes
         if stored is not None:
             return result.Run(result.name_params(result.to_numpy(stored), config), guarantee, notes=_notes.show(notes))
     with sharding.use_mesh(devices):

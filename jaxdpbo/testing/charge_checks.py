@@ -1,6 +1,6 @@
 """What is drawn is what is charged: a run's draws are recorded, and played again with one user's values replaced.
 
-What the difference costs, composed by ``draw_costs``, is at most the guarantee, whatever the values are, and nothing
+What the difference costs, composed by ``draw_costs``, is at most the guarantee, for any values, and nothing
 else that leaves the run differs. The steps are those of the drivers, compiled.
 """
 

@@ -103,7 +103,7 @@ def check_protocol(subject: Subject) -> None:
 
 
 def _check_after(subject: Subject, loop_key: jax.Array, end: result.Snapshot, when: str) -> None:
-    """Whatever the users' values are, a step that is not left releases the same, and ends where it began."""
+    """A step that is not left releases the same for any values of the users, and ends where it began."""
     algorithm, config = subject.algorithm, subject.config
     begun, _, _ = _subject.first_snapshot(subject, _subject.fixed_key())
     paid = compiled_steps.ask(algorithm, loop_key, config, begun.state)
@@ -118,8 +118,8 @@ def _check_after(subject: Subject, loop_key: jax.Array, end: result.Snapshot, wh
     expect(_subject.are_equal(total(query, ~nobody), total(query, nobody)), f"contribute must add nothing up {mend}")
     given = [_subject.perturb(subject, loop_key, query, total(paid, each)) for each in (nobody, ~nobody)]
     expect(_subject.are_equal(*given), f"the result of perturb must not depend on users {mend}")
-    told = compiled_steps.tell(algorithm, config, end.state, query, given[1])
-    expect(_subject.are_equal(told, end.state), f"tell must return the state unchanged {mend}")
+    after_tell = compiled_steps.tell(algorithm, config, end.state, query, given[1])
+    expect(_subject.are_equal(after_tell, end.state), f"tell must return the state unchanged {mend}")
     of_paid = _subject.perturb(subject, loop_key, paid, total(paid, ~nobody))
     kept = compiled_steps.tell(algorithm, config, end.state, paid, of_paid)
     expect(_subject.are_equal(kept, end.state), f"tell must refuse a query of an earlier step {mend}")

@@ -140,7 +140,7 @@ def measure(
     numbers = (rest + noise[1:].reshape(rest.shape)) / config.other_radius
     deviation = config.deviation / users
     if not config.classes:
-        first, second = numbers / users  # of targets whose range has a half width of 1
+        first, second = numbers / users  # of targets in a range of half width 1
         of_constant = SIGMA / config.other_radius / users / 4 * math.sqrt(1 + 4 * float(first) ** 2)
         return Measured(error, deviation, float(second - first**2) / 4, of_constant, None, 0.0, users)
     constant, of_cell = 1.0 - float(np.max(numbers[:-1].sum(axis=1))) / users, SIGMA / config.other_radius

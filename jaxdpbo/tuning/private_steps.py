@@ -136,7 +136,7 @@ def make_plan(
 
 
 def privacy(plan: Plan) -> _guarantee.Guarantee:
-    """The larger of both guarantees: which rows train is public, so a user is in one part, whatever the rows hold."""
+    """The larger of both guarantees: which rows train is public, so a user is in one part for any values."""
     parts = private_linear.algorithm.privacy(plan.linear), measured_error.privacy(plan.error, fitting.VALIDATION)
     larger = max(parts, key=lambda part: part.level)
     variation = max(part.total_variation for part in parts)

@@ -236,5 +236,5 @@ def _combinations(features: int) -> np.ndarray:
 
 
 def _public_normals(seed: int, shape: tuple[int, ...]) -> np.ndarray:
-    """Numbers that every NumPy draws alike: a saved model needs them again."""
+    """Numbers that are the same in every release of NumPy: a saved model needs them again."""
     return np.random.RandomState(seed).standard_normal(shape)

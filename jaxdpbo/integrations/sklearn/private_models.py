@@ -28,7 +28,7 @@ from jaxdpbo.training import models
 from jaxdpbo.tuning import fitting, joint_tuning, measured_error, private_steps
 from jaxdpbo.types import ArrayLike
 
-LEAST_MEAN = 1e-6  # of weights whose largest is 1
+LEAST_MEAN = 1e-6  # of weights, the largest of them 1
 TARGET_OFFSET = 0.5  # a regression begins at the middle of the range of targets
 Columns = dict[Any, Dimension | Sequence[Any] | None] | Dimension
 
@@ -90,8 +90,10 @@ class _PrivateModel(PrivateEstimator):
         if self.person is not None:
             if self.person not in table.names:
                 raise ValueError(f"person must be a column of X, got {self.person!r}; X has {table.names!r}")
-            columns = dict.fromkeys(table.names, columns) if isinstance(columns, Dimension) else dict(columns or {})
-            columns[self.person] = None
+            if isinstance(columns, Dimension):
+                columns = dict.fromkeys(table.names, columns)
+            if columns is None or isinstance(columns, Mapping):  # anything else is refused below
+                columns = {**(columns or {}), self.person: None}
         return _columns.make_encoding(columns, table.names)
 
     def _train(self, run: Execution, X: Any, training: _TrainingRows, constant: float | None) -> None:
@@ -259,8 +261,8 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
         Steps are made for rows of about this weight: far above the usual weight they are too short.
       person: the column that names the person of each row, if a person may have several rows. The guarantee is then for
         the replacement of what all rows of a person hold; who owns which row is public. Each person counts as one row,
-        and all rows of a person either train or measure. Ids are compared as categories are; each row needs one. Give
-        nobody more than some hundred rows: shares of so small a part are lost to rounding.
+        and all rows of a person either train or measure. Ids are compared as categories are; each row needs one. Of
+        a person with thousands of rows, rounding loses the small share of each.
       settings: a public list of settings to choose from in place of private steps, each of a DP-SGD training: those of
         ``tuning.DPSGD``, and ``hidden``, the widths of hidden layers, ``()`` for logistic regression. ``fit`` then
         tries a random, hidden number of settings, and the guarantee assumes that nobody times ``fit`` (``cap``).
@@ -643,7 +645,7 @@ def _read_targets(estimator: Any, y: Targets) -> Any:
         raise ValueError(f"y must have shape (n,), got {array.shape}")
     if isinstance(targets, np.ndarray):
         _refuse_complex(array)
-    elif array.dtype.kind == "c":  # of a data frame, whose cells may choose it; scikit-learn's error would quote rows
+    elif array.dtype.kind == "c":  # of a frame it may follow from cells; scikit-learn's error would quote rows
         array = array.astype(object)
     return column_or_1d(array, warn=True)
 
@@ -673,7 +675,7 @@ def _read_table(X: Any) -> _Table:
 
 
 def _number_people(table: _Table, person: Any) -> np.ndarray | None:
-    """Number the people of the rows, whose ids are public, in the order of their first rows."""
+    """Number the people of the rows by their public ids, in the order of their first rows."""
     if person is None:
         return None
     numbers: dict[Any, int] = {}

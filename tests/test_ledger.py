@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from decimal import Decimal
 from fractions import Fraction
 from itertools import chain, cycle, permutations, repeat
@@ -97,10 +97,15 @@ def test_a_spend_is_taken_exactly_if_it_fits(tmp_path_factory, asked, level, del
             ledger_file.charge(path, str(number), "w", one)
             taken.append(amounts)
         else:
-            before = path.read_bytes()
+            before = ledger_file.account(path)
             with pytest.raises(BudgetExceeded):
                 ledger_file.charge(path, str(number), "w", one)
-            assert path.read_bytes() == before
+            refused, after = path.read_bytes(), ledger_file.account(path)
+            assert (after.spent, after.left, after.spends) == (before.spent, before.left, before.spends)
+            assert len(after.events) == len(before.events) + 1
+            with pytest.raises(BudgetExceeded):
+                ledger_file.charge(path, str(number), "w", one)
+            assert path.read_bytes() == refused  # a retry writes no second line
     account = ledger_file.account(path)
     assert [tuple(entry.spend.events[0][1:4]) for entry in account.spends] == [
         tuple(map(Fraction, amounts)) for amounts in taken
@@ -111,6 +116,20 @@ def test_a_spend_is_taken_exactly_if_it_fits(tmp_path_factory, asked, level, del
         assert used == Fraction(*sum_of(column))
         assert used + left == Fraction(has)
         assert left >= 0
+
+
+def test_a_refused_charge_and_a_clock_set_back_are_events(tmp_path, monkeypatch):
+    path = begun(tmp_path, 1)
+    for when, level in (("2026-03-01", "1/2"), ("2026-02-01", "1/4"), ("2026-02-02", "9")):
+        monkeypatch.setattr(ledger_file, "_now", lambda when=when: f"{when}T00:00:00.000+00:00")
+        with pytest.raises(BudgetExceeded) if level == "9" else nullcontext():
+            ledger_file.charge(path, when, "w", spend(level))
+    (_, back), (_, refused) = ledger_file.account(path).events[-2:]
+    assert back.startswith("the clock was set back before line ")
+    assert refused.startswith("the budget refused ")
+    assert "run '2026-02-02', w" in refused
+    assert refused in ledger_file.describe(path)
+    assert ledger_file.account(path).spent.cost == Fraction(3, 4)
 
 
 @settings(max_examples=25)
@@ -452,15 +471,15 @@ def test_a_table_rounds_against_the_spender(tmp_path):
 
 def test_a_ledger_says_what_it_is_in_words_that_no_rename_changes(tmp_path):
     header = json.loads(begun(tmp_path).read_text().splitlines()[0])["content"]
-    assert (header["schema"], header["version"]) == ("jaxdpbo." + "ledger", 2)
+    assert (header["schema"], header["version"]) == ("jaxdpbo." + "ledger", 3)
 
 
 def test_a_file_of_something_else_is_refused(tmp_path):
     header = ledger_file.read(begun(tmp_path)).lines[0]
     for content, message in (
         ({"schema": "other"}, "a is not a jaxdpbo.ledger"),
-        ({"schema": "jaxdpbo.ledger", "version": 1}, "a has version 1, this is version 2"),
-        ({"schema": "jaxdpbo.ledger", "version": 2}, "a: line 1 is not a valid ledger entry"),
+        ({"schema": "jaxdpbo.ledger", "version": 1}, "a has version 1, this is version 3"),
+        ({"schema": "jaxdpbo.ledger", "version": 3}, "a: line 1 is not a valid ledger entry"),
         (header | {"events": []}, "a: line 1 is not a valid ledger entry"),
         (header | {"events": [header["events"][0] | {"type": "none"}]}, "a: line 1 is not a valid ledger entry"),
     ):
@@ -748,7 +767,7 @@ def test_a_file_that_returns_more_than_was_reserved_is_damaged(tmp_path):
     ledger_file.create(path, notion="dp", level=5, delta="1/100", **WORDS)
     ledger_file.charge(path, "one", "w", reserved())
     whole = path.read_bytes()
-    release = {"kind": "release", "run": "one", "when": "now", "payload": {}}
+    release = {"kind": "release", "run": "one", "when": "2026-01-01T00:00:00+00:00", "payload": {}}
     for paid, fine in ((["1/1", "1"], True), (["-1/1", "-1"], False), (["4/1", "4"], False), ("1", False)):
         line, digest = ledger_file._line(ledger_file.read(path).head, release | {"paid": paid})
         del digest
@@ -811,7 +830,7 @@ def test_a_copy_takes_no_charge_until_it_is_adopted(tmp_path):
     ledger_file.adopt(copy, by="the new disk")
     ledger_file.charge(copy, "three", "w", spend())
     assert len(ledger_file.account(copy, expected_head=before).spends) == 3
-    assert "a copy, adopted 2" in ledger_file.describe(copy)
+    assert "a copy was adopted by " in ledger_file.describe(copy)
     assert "by the new disk" in ledger_file.describe(copy)
     back = Path(shutil.copy(copy, tmp_path / "back.jsonl"))
     with pytest.raises(LedgerError, match="is a copy"):

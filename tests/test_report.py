@@ -31,7 +31,7 @@ from jaxdpbo.guarantee import assumptions as _assumptions
 from jaxdpbo.guarantee import guarantees
 from jaxdpbo.integrations.optuna import private_study
 from jaxdpbo.integrations.sklearn import PrivateClassifier, PrivateSearchCV
-from jaxdpbo.report import checkers, records
+from jaxdpbo.report import checkers, ledger_records
 from jaxdpbo.report import odds as _odds
 
 RATES = np.linspace(0, 1, 11)
@@ -440,15 +440,15 @@ def test_the_record_of_a_ledger_adds_up_its_spends(tmp_path, capsys):
     for notion, level, said in odd_budgets:
         odd = tmp_path / f"{notion}{level}.jsonl"
         ledger.create(odd, notion=notion, level=level)
-        assert report.ledger_report(odd).details[records.WHOLE].startswith(said)
-    promised = re.search(r"epsilon = ([\d.]+) at delta = 1e-05$", made.details[records.WHOLE])
+        assert report.ledger_report(odd).details[ledger_records.WHOLE].startswith(said)
+    promised = re.search(r"epsilon = ([\d.]+) at delta = 1e-05$", made.details[ledger_records.WHOLE])
     assert whole <= float(promised[1]) < whole * 1.001
-    main(["report", str(path), "--out", str(tmp_path / "record.html")])
+    main(["ledger", "report", str(path), "--out", str(tmp_path / "record.html")])
     assert "wrote" in capsys.readouterr().out
     assert json.loads((tmp_path / "record.json").read_text())["spends"] == [list(row) for row in made.spends]
     path.write_text("damaged\n")
-    with pytest.raises(SystemExit, match="jaxdpbo report: "):
-        main(["report", str(path)])
+    with pytest.raises(SystemExit, match="jaxdpbo ledger: "):
+        main(["ledger", "report", str(path)])
 
 
 @pytest.mark.parametrize(
@@ -504,9 +504,9 @@ def test_a_record_has_an_epsilon_at_the_delta_that_was_asked_for_or_none(tmp_pat
         ledger.charge(path, f"run {spent}", "a mean", spend)
     made = report.ledger_report(path, delta=2e-6)
     assert made.to_dict()["guarantees"][0]["delta"] == 2e-6
-    assert made.details[records.WHOLE].endswith("at delta = 2e-06")
+    assert made.details[ledger_records.WHOLE].endswith("at delta = 2e-06")
     with pytest.raises(SystemExit, match="delta must leave an epsilon"):
-        main(["report", str(path), "--delta", "1e-9"])
+        main(["ledger", "report", str(path), "--delta", "1e-9"])
 
 
 def test_a_refund_in_a_ledger_is_no_promise_in_advance(tmp_path):
@@ -544,7 +544,7 @@ def test_a_record_states_epsilon_at_the_delta_that_was_typed(tmp_path):
         (stated,) = record.to_dict()["guarantees"]
         assert stated["delta"] == 1e-7
         assert float(stated["epsilon"]) <= 0.5
-    assert "epsilon = 1.0000 at delta = 1e-07" in report.ledger_report(path).details[records.WHOLE]
+    assert "epsilon = 1.0000 at delta = 1e-07" in report.ledger_report(path).details[ledger_records.WHOLE]
     (stated,) = report.ledger_report(path, delta=1e-9).to_dict()["guarantees"]
     assert stated["delta"] == 1e-9
     with pytest.raises(ValueError, match="delta"):
@@ -558,7 +558,7 @@ def test_without_a_typed_delta_it_is_below_one_over_the_users():
 
 def test_a_budget_is_stated_as_typed(tmp_path):
     ledger.create(tmp_path / "book", notion="dp", level=2, delta=1e-6)
-    whole = report.ledger_report(tmp_path / "book").details[records.WHOLE]
+    whole = report.ledger_report(tmp_path / "book").details[ledger_records.WHOLE]
     assert whole == "epsilon = 2.000 at delta = 1.00052e-06"
     assert ledger.account(tmp_path / "book").budget.total_variation == Fraction(1e-6) / 2**14
 

@@ -1,4 +1,4 @@
-"""The commands of the package: ``jaxdpbo demo``, ``tune``, ``curator``, ``modeler``, ``ledger``, ``report``, ``silo``.
+"""The commands of the package: ``jaxdpbo demo``, ``tune``, ``curator``, ``modeler``, ``ledger``, ``silo``.
 
 ``python -m jaxdpbo`` is the same.
 
@@ -21,8 +21,7 @@ COMMANDS = {
     "tune": "tune a scikit-learn estimator on a CSV file; half of the rows train, the other half are protected",
     "curator": "hold private rows and a function, publish the rows transformed, and answer queries",
     "modeler": "search the released rows of a curator, and query rows by number",
-    "ledger": "read a ledger of privacy budgets: spends, remaining budget, and integrity",
-    "report": "write a page to sign, for all releases that a ledger paid for",
+    "ledger": "create and read a ledger of privacy budgets, and write the record of its releases to sign",
     "silo": "make the key of a silo, or the roster of a federation",
 }
 EXTRAS = {

@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from jaxdpbo import checks, space
+from jaxdpbo import Recording, checks, space
 from jaxdpbo.cells import real_numbers
 from jaxdpbo.commands import csv_rows
+from jaxdpbo.ledger import LedgerError
 from jaxdpbo.space import Dimension, Space
 
 MODEL = "model"  # the estimator's step in the pipeline
@@ -57,6 +58,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--n-iter", type=int, default=100, help="the largest number of settings to try (default %(default)s)"
     )
     parser.add_argument("--n-jobs", type=int, help="the number of settings to fit in parallel")
+    parser.add_argument("--ledger", type=Path, help="charge this ledger, and store the answer in it; needs --run")
+    parser.add_argument("--run", dest="run_name", metavar="NAME", help="the name of the run in the ledger")
     parser.add_argument("--quiet", action="store_true", help="hide the progress bar")
     parser.add_argument("--json", action="store_true", help="print the answer as a JSON object")
 
@@ -82,8 +85,9 @@ def run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
             n_jobs=arguments.n_jobs,
             verbose=not arguments.quiet,
             cv=[(train, validation)],
+            ledger=_recording(arguments.ledger, arguments.run_name),
         ).fit(inputs, targets)
-    except (OSError, ValueError, TypeError, AttributeError, ImportError) as error:
+    except (OSError, ValueError, TypeError, AttributeError, ImportError, LedgerError) as error:
         if isinstance(error, ModuleNotFoundError):
             raise
         parser.error(str(error))
@@ -115,6 +119,12 @@ def halves(rows: int) -> tuple[np.ndarray, np.ndarray]:
     """Divide row numbers by a public shuffle: training rows and protected rows."""
     order = np.random.default_rng(0).permutation(rows)
     return np.sort(order[: rows // 2]), np.sort(order[rows // 2 :])
+
+
+def _recording(ledger: Path | None, run: str | None) -> Recording | None:
+    if (ledger is None) != (run is None):
+        raise ValueError("ledger and run must be given together: the run is the name of this answer in the ledger")
+    return None if ledger is None or run is None else Recording(ledger, run)
 
 
 def _loss_range(words: list[str] | None) -> Any:

@@ -130,11 +130,15 @@ def charge_run(
 
 
 def expect_run(
-    recording: Recording, guarantee: guarantees.Guarantee, *public: object, parts: Mapping[str, str] | None = None
+    recording: Recording,
+    what: str,
+    guarantee: guarantees.Guarantee,
+    *public: object,
+    parts: Mapping[str, str] | None = None,
 ) -> None:
-    """Raise what ``charge_run`` would raise, and pay nothing."""
+    """Raise what ``charge_run`` would raise, and pay nothing; the ledger records a refusal."""
     path, run, _ = check_recording(recording)
-    ledger_file.expect_charge(path, run, _spend(recording, guarantee), _join_hashes(public, parts))
+    ledger_file.expect_charge(path, run, what, _spend(recording, guarantee), _join_hashes(public, parts))
 
 
 def charge_together(payments: Mapping[str, tuple[Recording, guarantees.Guarantee]], what: str, *public: object) -> None:

@@ -1,8 +1,8 @@
 """The ledger: a file of all privacy spends, each on disk before its release.
 
-One file of JSON lines on a local disk holds the budget, then the charges, the steps under each charge, and the
-releases. Processes only append lines, one process at a time. Each line holds its own SHA-256 and the SHA-256 of the
-previous line.
+One file of JSON lines on a local disk holds the budget, then the charges, the steps under each charge, the releases,
+and the charges that the budget refused. Processes only append lines, one process at a time. Each line holds its own
+SHA-256 and the SHA-256 of the previous line.
 
 The hashes detect any changed byte, and any removed, inserted, repeated or moved line. They cannot detect the removal of
 whole lines at the end, or a rewritten file with new hashes. Keep ``head(path)`` out of reach of everybody with write
@@ -44,17 +44,18 @@ import re
 import socket
 import stat
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-SCHEMA, VERSION = "jaxdpbo.ledger", 2
+SCHEMA, VERSION = "jaxdpbo.ledger", 3
 LEVELS = {"gdp": "mu", "zcdp": "rho", "dp": "epsilon", "metric_dp": "epsilon"}  # the level's name, by notion
 SPEND_HEADS = ["run", "what", "spent", "delta", "total_variation", "steps", "released", "who", "when"]
+SET_BACK = timedelta(seconds=1)  # a clock may be corrected by less, without a word
 COSTS = LEVELS | {"gdp": "mu^2"}  # the quantity to sum over releases
 USERS = "the users with evaluated losses; NOT the records a model is trained on"  # the default protected users
 VARIATION_OF_DELTA, SHARE_OF_DELTA = Fraction(1, 2**14), Fraction(1, 2**7)  # limits of a default total variation
@@ -81,11 +82,11 @@ _FIELDS: dict[str, Any] = {  # the type of each field of a line, wherever it is
 
 
 class LedgerError(Exception):
-    """The request is not allowed, or the file is not a valid ledger; the ledger wrote nothing."""
+    """The request is not allowed, or the file is not a valid ledger; the ledger spent nothing."""
 
 
 class BudgetExceeded(LedgerError):
-    """The budget does not suffice."""
+    """The budget does not suffice. The ledger records that it refused the charge."""
 
 
 class DamagedLedgerError(LedgerError):
@@ -207,12 +208,15 @@ class Budget(NamedTuple):
 
 
 class Account(NamedTuple):
-    """A ledger's budget with its author and time, the adoptions, the spends, all their assumptions, and the sums."""
+    """A ledger's budget with its author and time, its events, the spends, all their assumptions, and the sums.
+
+    The events are adoptions, refused charges and a clock set back: the time of each, and a sentence.
+    """
 
     budget: Budget
     by: str
     when: str
-    adopted: tuple[str, ...]
+    events: tuple[tuple[str, str], ...]
     spends: tuple[Entry, ...]
     assumptions: tuple[str, ...]
     spent: Amounts
@@ -350,7 +354,7 @@ def charge(
 def _charge(opened: "_Opened", run: str, what: str, spend: Spend, fingerprint: str) -> tuple["_Opened", Charge]:
     """Charge an opened ledger; return it with its new line, and the charge."""
     current, kept = _account(opened)
-    entry = _expect_chargeable(opened.path, current, run, spend, fingerprint)
+    entry = _ask(opened, current, run, what, spend, fingerprint)
     if entry is not None:
         _settle(opened)  # its writer may have been killed before the flush to disk
         return opened, _make_charge(opened, entry, kept[run])
@@ -391,8 +395,8 @@ def charge_all(payments: Sequence[Payment], what: str) -> bool:
             books[identity] = opened
         accounts, charged = {identity: _account(opened)[0] for identity, opened in books.items()}, False
         for identity, run, spend, fingerprint in (asked[1:] for asked in payments):
-            current, path = accounts[identity], books[identity].path
-            charged = _expect_chargeable(path, current, _text("run", run), spend, fingerprint) is not None
+            current, opened = accounts[identity], books[identity]
+            charged = _ask(opened, current, _text("run", run), what, spend, fingerprint) is not None
             if not charged:
                 left = zip(current.left, _amounts(spend), strict=True)
                 accounts[identity] = current._replace(left=Amounts(*(has - cost for has, cost in left)))
@@ -403,10 +407,10 @@ def charge_all(payments: Sequence[Payment], what: str) -> bool:
         return True
 
 
-def expect_charge(path: str | Path, run: str, spend: Spend, fingerprint: str) -> None:
-    """Raise what ``charge`` would raise, and write nothing."""
+def expect_charge(path: str | Path, run: str, what: str, spend: Spend, fingerprint: str) -> None:
+    """Raise what ``charge`` would raise, and spend nothing; a refusal is recorded."""
     with _open_ledger(path, writing=True) as opened:
-        _expect_chargeable(opened.path, _account(opened)[0], _text("run", run), _exact(spend), fingerprint)
+        _ask(opened, _account(opened)[0], _text("run", run), _text("what", what), _exact(spend), fingerprint)
 
 
 def read_identity(path: str | Path) -> tuple[tuple[int, int], str]:
@@ -644,7 +648,8 @@ def describe(path: str | Path) -> str:
     terms = f"{budget.notion} ({relation}) for {budget.protects}, begun {current.when} by {current.by}"
     rests = ["", "The sums hold if:", *(f"- {name}" for name in current.assumptions)] if current.assumptions else []
     warnings = [warning] if (warning := mark_warning(path)) else []
-    lines = [terms, *current.adopted, *warnings, "", *_table(sums), *rests, "", *_table(rows)]
+    events = [f"{when}  {event}" for when, event in current.events]
+    lines = [terms, *events, *warnings, "", *_table(sums), *rests, "", *_table(rows)]
     return "\n".join([*lines, "", f"head {current.head}"])
 
 
@@ -674,12 +679,33 @@ def mark_warning(path: str | Path) -> str:
     return ""
 
 
-def spends_table(account: Account) -> tuple[tuple[str, ...], ...]:
-    """The budget, the spent and the remaining amounts, and each spend: a row of text each, after a header."""
-    (_, cost, *_), *sums = _sum_rows(account)
-    sums = [[f"{name}, in {cost}", "", *amounts] for name, *amounts in sums]
-    rows = [row[:5] for row in map(_spend_row, account.spends)]
-    return tuple(map(tuple, [SPEND_HEADS[:5], *rows, *sums]))
+def to_dict(account: Account) -> dict[str, Any]:
+    """Convert an account to JSON types: each number as an exact fraction and as a rounded decimal."""
+    budget = account.budget
+    sums = {"budget": _budget_amounts(budget), "spent": account.spent, "left": account.left}
+    rounds = {"budget": _down, "spent": _up, "left": _down}
+    return {
+        "notion": budget.notion, "relation": budget.relation, "protects": budget.protects,
+        "unit": None if budget.unit is None else _exact_and_decimal(budget.unit),
+        "begun": account.when, "by": account.by,
+        "amounts": [COSTS[budget.notion], *Amounts._fields[1:]],
+        "sums": {name: [[str(exact), rounds[name](exact)] for exact in sums[name]] for name in sums},
+        "assumptions": list(account.assumptions),
+        "spends": [{"line": entry.number} | spend_cells(entry) for entry in account.spends],
+        "events": [{"when": when, "event": event} for when, event in account.events],
+        "head": account.head,
+    }  # fmt: skip
+
+
+def spend_cells(entry: Entry) -> dict[str, str]:
+    """A spend in text, by ``SPEND_HEADS``."""
+    return dict(zip(SPEND_HEADS, _spend_row(entry), strict=True))
+
+
+def sum_cells(account: Account) -> dict[str, tuple[str, str]]:
+    """The cost and the delta of the budget, spent and left, in text."""
+    _, *rows = _sum_rows(account)
+    return {name: (cost, delta) for name, cost, delta, _ in rows}
 
 
 class _Kept(NamedTuple):
@@ -755,8 +781,12 @@ def _account(opened: "_Opened") -> tuple[Account, dict[str, _Kept]]:
     number = 1
     try:
         budget, when, by = _budget(header), header["when"], header["by"]
-        record = _Record(name, budget, {}, {}, {}, [])
+        record, before = _Record(name, budget, {}, {}, {}, []), _time(when)
         for number, line in enumerate(lines, start=2):
+            if "when" in line:  # a release that pays by its result has no time
+                if (now := _time(line["when"])) < before - SET_BACK:
+                    record.events.append((line["when"], f"the clock was set back before line {number}"))
+                before = now
             _add_line(record, number, line)
     except (KeyError, TypeError, ValueError, LedgerError) as error:
         raise DamagedLedgerError(f"{name}: line {number} is not a valid ledger entry") from error
@@ -764,11 +794,10 @@ def _account(opened: "_Opened") -> tuple[Account, dict[str, _Kept]]:
     spends = tuple(
         entry._replace(steps=len(steps[run]), released=run in releases) for run, entry in record.entries.items()
     )
-    costs = [_entry_amounts(entry) for entry in spends]
-    spent = Amounts(*(sum((getattr(cost, name) for cost in costs), Fraction()) for name in Amounts._fields))
+    spent = add_up(spends)
     left = Amounts(*(has - used for has, used in zip(_budget_amounts(budget), spent, strict=True)))
     assumptions = tuple(dict.fromkeys(name for entry in spends for name in entry.spend.assumptions))
-    current = Account(budget, by, when, tuple(record.adopted), spends, assumptions, spent, left, opened.chain.head)
+    current = Account(budget, by, when, tuple(record.events), spends, assumptions, spent, left, opened.chain.head)
     return current, {run: _Kept(tuple(steps[run]), releases.get(run)) for run in record.entries}
 
 
@@ -780,16 +809,19 @@ class _Record(NamedTuple):
     entries: dict[str, Entry]
     steps: dict[str, list[dict[str, Any]]]
     releases: dict[str, dict[str, Any]]
-    adopted: list[str]
+    events: list[tuple[str, str]]
 
 
 def _add_line(record: _Record, number: int, line: dict[str, Any]) -> None:
     """Add a line to the record; raise ValueError, KeyError or LedgerError if the line is not valid at its place."""
-    _, budget, entries, steps, releases, adopted = record
+    _, budget, entries, steps, releases, events = record
     kind = line["kind"]
     run = "" if kind == "adopted" else line["run"]
     if kind == "adopted":
-        adopted.append(f"a copy, adopted {line['when']} by {line['by']}")
+        events.append((line["when"], f"a copy was adopted by {line['by']}"))
+    elif kind == "refused":
+        _expect_same_kind(record.path, budget, _spend(line))
+        events.append((line["when"], f"the budget refused {line['who']} run {run!r}, {line['what']}"))
     elif kind == "spend" and run not in entries:
         spend, words = _spend(line), (line["fingerprint"], line["who"], line["when"])
         _expect_same_kind(record.path, budget, spend)
@@ -802,6 +834,12 @@ def _add_line(record: _Record, number: int, line: dict[str, Any]) -> None:
             entries[run] = entries[run]._replace(paid=_check_paid(entries[run].spend, _number(line["paid"])))
     else:
         raise ValueError(repr(kind))
+
+
+def add_up(spends: Iterable[Entry]) -> Amounts:
+    """The amounts that these spends take together."""
+    costs = [_entry_amounts(entry) for entry in spends]
+    return Amounts(*(sum((getattr(cost, name) for cost in costs), Fraction()) for name in Amounts._fields))
 
 
 def _budget(header: dict[str, Any]) -> Budget:
@@ -842,6 +880,19 @@ def _expect_the_version(name: Path, header: dict[str, Any]) -> None:
         raise LedgerError(f"{name} is not a {SCHEMA}")
     if header.get("version") != VERSION:
         raise LedgerError(f"{name} has version {header.get('version')}, this is version {VERSION}")
+
+
+def _ask(opened: "_Opened", current: Account, run: str, what: str, spend: Spend, fingerprint: str) -> Entry | None:
+    """``_expect_chargeable``, and record a refusal by the budget: who audits a ledger asks for it."""
+    try:
+        return _expect_chargeable(opened.path, current, run, spend, fingerprint)
+    except BudgetExceeded:
+        refused = {"kind": "refused", "run": run, "what": what} | _to_json(spend)
+        last = opened.chain.lines[-1]
+        if {name: last.get(name) for name in refused} != refused:  # a retry in a loop writes one line
+            with suppress(OSError):  # a full disk changes no refusal
+                _append(opened, refused | {"who": _who(), "when": _now()})
+        raise
 
 
 def _expect_chargeable(path: Path, current: Account, run: str, spend: Spend, fingerprint: str) -> Entry | None:
@@ -1453,6 +1504,18 @@ def _table(rows: list[list[str]]) -> list[str]:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def _time(text: str) -> datetime:
+    """The time of a line.
+
+    Raises:
+      ValueError: the text is no time, or has no zone.
+    """
+    time = datetime.fromisoformat(text)
+    if time.tzinfo is None:
+        raise ValueError("when must have a time zone")
+    return time
 
 
 def _who() -> str:

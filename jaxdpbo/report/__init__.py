@@ -1,7 +1,8 @@
 """The record of a release, to sign: a page, its JSON twin, and an entry for a registry of deployments."""
 
 from jaxdpbo import namespace
-from jaxdpbo.report.records import Report, ledger_report, report
+from jaxdpbo.report.ledger_records import ledger_report
+from jaxdpbo.report.records import Report, report
 
 __all__ = ["Report", "ledger_report", "report"]
 __dir__ = namespace.list_public(__name__)

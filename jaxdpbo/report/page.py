@@ -46,6 +46,8 @@ def fragment(facts: dict[str, Any]) -> str:
     ]
     if facts["spends"]:
         parts += ["<h2>Budget</h2>", _table(facts["spends"][0], facts["spends"][1:])]
+    if facts["events"]:
+        parts += ["<h2>Events</h2>", _table(facts["events"][0], facts["events"][1:])]
     parts += [_assumptions(facts["guarantees"]), "<h2>Release</h2>", _pairs(facts)]
     if facts["notes"]:
         parts += ["<h2>Notes</h2>", _table((), [(note["text"], note["id"]) for note in facts["notes"]])]

@@ -3,35 +3,26 @@
 import datetime
 import hashlib
 import json
-import math
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from jaxdpbo import checks, files, rounding
+from jaxdpbo import files, rounding
 from jaxdpbo import notes as _notes
 from jaxdpbo.guarantee import guarantees as _guarantee
-from jaxdpbo.ledger import fingerprints, ledger_file
+from jaxdpbo.ledger import fingerprints
 from jaxdpbo.report import checkers, odds, page
 from jaxdpbo.report import registry as _registry
 
 LIBRARIES = ("jaxdpbo", "jax", "jaxlib", "numpy")
-HUGE = Fraction(2) ** 1000  # a float holds it
-LEVEL_UP = 1 + 2.0**-40  # a sum of fractions in a float, rounded up
 RATE = 0.05  # of false alarms, in the sentence for a meeting
 GROUPS = (1, 2, 4)  # users who are replaced together: one, a couple, a household
 CURVE = np.linspace(0.0, 1.0, 41)
-WHOLE = "whole budget: the guarantee if earlier releases led to later runs"
-SUM = (
-    "the squares of the runs' GDP levels were added up; the record of a single run composes the run's mechanisms, and "
-    "states an epsilon that is no larger"
-)
 RELATIONS = {
     "replace_one": "another person's record in place of one record",
     "unit_distance": "one record moved by at most the unit of distance",
@@ -55,7 +46,9 @@ class Report:
       fingerprint: SHA-256 of the release, "" for a report of a ledger.
       created: the time, in ISO format.
       versions: of the software.
-      spends: the budget and its spends, for a ledger: a row each, with a header.
+      spends: the budgets and their spends, for ledgers: a row each, with a header.
+      events: what else ledgers tell: adoptions, refused charges, a clock set back; a row each, with a header.
+      ledgers: each ledger in full, in JSON types.
       notes: of the result, see ``jaxdpbo.notes``.
     """
 
@@ -66,6 +59,8 @@ class Report:
     created: str
     versions: Mapping[str, str]
     spends: tuple[tuple[str, ...], ...] = ()
+    events: tuple[tuple[str, ...], ...] = ()
+    ledgers: tuple[Mapping[str, Any], ...] = ()
     notes: _notes.Notes = ()
 
     @property
@@ -78,11 +73,13 @@ class Report:
         return {
             "title": self.title,
             "created": self.created,
-            "guarantees": [_describe(guarantee) for guarantee in self.guarantees],
+            "guarantees": [describe(guarantee) for guarantee in self.guarantees],
             "details": dict(self.details),
             "notes": [{"id": note.id, "text": note.text} for note in self.notes],
             "fingerprint of the release": self.fingerprint,
             "spends": [list(row) for row in self.spends],
+            "events": [list(row) for row in self.events],
+            "ledgers": [dict(ledger) for ledger in self.ledgers],
             "versions": dict(self.versions),
         }
 
@@ -159,127 +156,7 @@ def report(
     if not isinstance(title, str) or not title or not title.isprintable():
         raise ValueError(f"title must be one printable line, got {title!r}")
     facts = {str(name): str(value) for name, value in dict(details or {}).items()}
-    return Report(title, guarantees, facts, _fingerprint(release), _now(), _versions(), notes=tuple(notes))
-
-
-def ledger_report(path: str | Path, *, delta: float | None = None) -> Report:
-    """Make the record of all releases that a ledger paid for.
-
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> from jaxdpbo import ledger, report
-    >>> path = Path(tempfile.mkdtemp()) / "budget.jsonl"
-    >>> ledger.create(path, mu=2)
-    >>> report.ledger_report(path).spends[0][:3]
-    ('run', 'what', 'spent')
-
-    Args:
-      path: the path of the ledger.
-      delta: in (0, 1): the delta to state an epsilon at; by default the delta typed beside the ledger's epsilon, or
-        1e-5. Choose a delta below one over the number of users.
-
-    Raises:
-      ledger.LedgerError: the file is damaged, or no ledger.
-      ValueError: ``delta`` is out of range, or too small for the delta or the total variation of the ledger.
-    """
-    account = ledger_file.account(path)
-    if delta is not None:
-        delta = checks.probability("delta", delta)
-        account = account._replace(budget=account.budget._replace(summary_delta=Fraction(delta)))
-        _expect_delta(delta, (*_spent(account), *_budget_guarantee(account.budget)))
-    rows = ledger_file.spends_table(account)
-    details = {"ledger": Path(path).name, "last line": account.head, "created": f"{account.when} by {account.by}"}
-    changes = {"copies": "; ".join(account.adopted), "WARNING": ledger_file.mark_warning(path)}
-    details |= {name: text for name, text in changes.items() if text}
-    if account.budget.notion in ("gdp", "dp"):
-        details[WHOLE] = _whole_budget(account.budget)
-    if account.budget.notion == "gdp" and account.spends:
-        details["sum of the runs"] = SUM
-    return Report(f"the ledger {Path(path).name}", _spent(account), details, "", _now(), _versions(), rows)
-
-
-def describe_epsilons(path: str | Path) -> list[str]:
-    """The epsilons of a ledger's budget and of its spends together, a line each; none for notions without epsilon."""
-    record = ledger_report(path)
-    lines = [f"budget: {record.details[WHOLE]}"] if WHOLE in record.details else []
-    for guarantee in map(_describe, record.guarantees):
-        if "epsilon" in guarantee:
-            at = rounding.shorten_up(guarantee["delta"])
-            lines.append(f"spent: epsilon = {guarantee['epsilon']} at delta = {at}")
-    return lines
-
-
-def _expect_delta(delta: float, guarantees: tuple[_guarantee.Guarantee, ...]) -> None:
-    """Raise if a guarantee would be stated at another delta than the requested one."""
-    deltas = [odds.display_delta(guarantee) for guarantee in guarantees if guarantee.notion in _guarantee.CONVERTIBLE]
-    if any(stated not in (0.0, delta) for stated in deltas):
-        raise ValueError(
-            "delta must leave an epsilon for the ledger's own delta and total variation, such as "
-            f"{rounding.shorten_up(max(deltas))}, got {delta}"
-        )
-
-
-def _spent(account: ledger_file.Account) -> tuple[_guarantee.Guarantee, ...]:
-    """The guarantee of all releases together; none if nothing was spent.
-
-    With ex-post releases the sum is known only from the releases: before them, the budget was possible.
-    """
-    budget, spent = account.budget, account.spent
-    if not account.spends:
-        return ()
-    if spent.cost > HUGE:
-        return (_guarantee.no_guarantee(budget.protects, "the runs together cost more than a float holds"),)
-    cost = float(spent.cost) ** 0.5 * LEVEL_UP if budget.notion == "gdp" else _float_up(spent.cost)
-    ex_post = any(entry.spend.ex_post for entry in account.spends)
-    guarantee = _guarantee.Guarantee(
-        "ex_post_dp" if ex_post else budget.notion,
-        max(cost, _guarantee.LEAST),
-        budget.relation,
-        budget.protects,
-        assumptions=account.assumptions,
-        delta=_float_up(budget.delta if ex_post else spent.delta),
-        total_variation=_float_up(budget.total_variation if ex_post else spent.total_variation),
-        largest=_float_up(min(budget.level, HUGE)) if ex_post else None,
-        unit=None if budget.unit is None else float(budget.unit),
-        summary_delta=_summary_delta(budget),
-    )
-    return (guarantee,)
-
-
-def _budget_guarantee(budget: ledger_file.Budget) -> tuple[_guarantee.Guarantee, ...]:
-    """The guarantee of the budget, which holds however the runs were chosen; none beyond the floats."""
-    if budget.level > HUGE:
-        return ()
-    guarantee = _guarantee.Guarantee(
-        budget.notion,
-        max(_float_up(budget.level), _guarantee.LEAST),
-        budget.relation,
-        budget.protects,
-        delta=_float_up(budget.delta),
-        total_variation=_float_up(budget.total_variation),
-        unit=None if budget.unit is None else float(budget.unit),
-        summary_delta=_summary_delta(budget),
-    )
-    return (guarantee,)
-
-
-def _whole_budget(budget: ledger_file.Budget) -> str:
-    """The guarantee of the budget in words."""
-    for guarantee in _budget_guarantee(budget):
-        delta = odds.display_delta(guarantee)
-        epsilon = rounding.round_up(_epsilon(guarantee, delta))
-        return f"epsilon = {epsilon} at delta = {rounding.shorten_up(delta)}"
-    return "no bound"
-
-
-def _summary_delta(budget: ledger_file.Budget) -> float | None:
-    return None if budget.summary_delta is None else float(budget.summary_delta)
-
-
-def _float_up(exact: Fraction) -> float:
-    """The least float that is no less."""
-    nearest = float(exact)
-    return nearest if Fraction(nearest) >= exact else math.nextafter(nearest, math.inf)
+    return Report(title, guarantees, facts, _fingerprint(release), now(), versions(), notes=tuple(notes))
 
 
 def _fingerprint(release: object) -> str:
@@ -304,15 +181,18 @@ def _is_empty(part: object) -> bool:
     return part is None or (isinstance(part, (tuple, list, dict)) and not part)
 
 
-def _now() -> str:
+def now() -> str:
+    """The time, in ISO format."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """The versions of the software."""
     return {"python": platform.python_version()} | {name: fingerprints.version(name) for name in LIBRARIES}
 
 
-def _describe(guarantee: _guarantee.Guarantee) -> dict[str, Any]:
+def describe(guarantee: _guarantee.Guarantee) -> dict[str, Any]:
+    """A guarantee in words and numbers, for the page."""
     found: dict[str, Any] = {
         "sentence": _sentence(guarantee),
         "protects": guarantee.users,
@@ -324,12 +204,12 @@ def _describe(guarantee: _guarantee.Guarantee) -> dict[str, Any]:
     }
     if guarantee.notion in _guarantee.CONVERTIBLE:
         delta = odds.display_delta(guarantee)
-        epsilon = _epsilon(guarantee, delta)
+        epsilon = epsilon_of(guarantee, delta)
         groups = {size: odds.group_bound(guarantee, size, delta) for size in GROUPS}
         found |= {
             "epsilon": rounding.round_up(epsilon),
             "delta": delta,
-            "epsilon before the release": rounding.round_up(_epsilon(guarantee.reservation, delta)),
+            "epsilon before the release": rounding.round_up(epsilon_of(guarantee.reservation, delta)),
             "detection rates": [CURVE.tolist(), odds.detection_rates(guarantee, CURVE).tolist()],
             "groups": [
                 [size, rounding.round_up(epsilon), rounding.shorten_up(bound)]
@@ -339,7 +219,7 @@ def _describe(guarantee: _guarantee.Guarantee) -> dict[str, Any]:
     return found
 
 
-def _epsilon(guarantee: _guarantee.Guarantee, delta: float) -> float:
+def epsilon_of(guarantee: _guarantee.Guarantee, delta: float) -> float:
     """The epsilon at ``delta``; pure DP has a ``delta`` of 0, and its level."""
     return guarantee.epsilon(delta) if delta else guarantee.level
 

@@ -137,7 +137,8 @@ class Silo:
         self.guarantee = guarantee.assuming(*table.assumptions)
         self._recording = recording.check_recording(recording.Recording(ledger, agreement.run))
         self._subject = recorded_run.make_subject(objective, table, table.users)._asdict()
-        recording.expect_run(self._recording, self.guarantee, agreement.digest, parts=self._subject)
+        self._what = f"{agreement.answers} sums of silo {name}"
+        recording.expect_run(self._recording, self._what, self.guarantee, agreement.digest, parts=self._subject)
         self._dry_run()
         self._key_path = self._folder / f"{self.name}-{agreement.digest.hex()[:32]}.run"
         self._key = self._open_key()
@@ -293,9 +294,8 @@ class Silo:
         """Pay for the run, once. The key's file names the charge before the first answer."""
         if self._key.charge:
             return
-        what = f"{self.agreement.answers} sums of silo {self.name}"
         terms, id = self.agreement.digest, self._key.ledger
-        charge = recording.charge_run(self._recording, what, self.guarantee, terms, parts=self._subject, id=id)
+        charge = recording.charge_run(self._recording, self._what, self.guarantee, terms, parts=self._subject, id=id)
         key = self._key._replace(charge=charge.hash)
         files.replace(self._key_path, key.to_bytes(), files.PRIVATE)
         self._key = key

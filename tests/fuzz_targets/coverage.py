@@ -209,7 +209,6 @@ EXEMPT: dict[str, dict[str, str]] = {
             "describe_privacy publication best_so_far plot"
         ),
         "commands.ledger": "add_arguments run",
-        "commands.report": "add_arguments run",
         "commands.silo": "add_arguments run",
         "commands.modeler": "add_arguments run meet start talk",
         "commands.streams": "take_streams",
@@ -254,8 +253,9 @@ EXEMPT: dict[str, dict[str, str]] = {
         "report.odds": "detection_rates group_bound display_delta",
         "report.page": "page fragment",
         "report.registry": "registry",
-        "report.records": "report ledger_report describe_epsilons detections_in_twenty",
-        "ledger.ledger_file": "spends_table",
+        "report.records": "report describe detections_in_twenty epsilon_of now versions",
+        "report.ledger_records": "ledger_report describe_epsilons",
+        "ledger.ledger_file": "add_up spend_cells sum_cells to_dict",
     },
     "shows what a terminal or a log takes: tests/test_drivers.py and tests/test_logs.py": {
         "drivers.progress": "bar scanning waiting",

@@ -31,7 +31,7 @@ from jaxdpbo.guarantee import assumptions as _assumptions
 from jaxdpbo.guarantee import guarantees
 from jaxdpbo.integrations.optuna import private_study
 from jaxdpbo.integrations.sklearn import PrivateClassifier, PrivateSearchCV
-from jaxdpbo.report import checkers, ledger_records
+from jaxdpbo.report import checkers, ledger_records, page
 from jaxdpbo.report import odds as _odds
 
 RATES = np.linspace(0, 1, 11)
@@ -141,11 +141,11 @@ class Page(html.parser.HTMLParser):
 
 
 def read(made):
-    page = Page()
-    page.feed(made.html())
-    assert not page.open
-    assert not page.links
-    return " ".join(page.text)
+    parsed = Page()
+    parsed.feed(made.html())
+    assert not parsed.open
+    assert not parsed.links
+    return " ".join(parsed.text)
 
 
 def test_the_page_says_who_is_protected_and_who_is_not():
@@ -171,13 +171,29 @@ def test_a_guarantee_without_an_epsilon_stands_in_words():
 def test_saving_writes_the_page_and_its_twin(tmp_path):
     made = report.report("a search", (GDP,), release={"x": np.ones(3)}).save(tmp_path / "record.html")
     assert (tmp_path / "record.html").read_text() == made.html()
-    assert json.loads((tmp_path / "record.json").read_text()) == json.loads(json.dumps(made.to_dict()))
+    twin = json.loads((tmp_path / "record.json").read_text())
+    assert {name: twin[name] for name in twin if name != page.DIGEST} == json.loads(json.dumps(made.to_dict()))
     with pytest.raises(ValueError, match=r"path must end in \.html"):
         made.save(tmp_path / "record.pdf")
     with pytest.raises(TypeError, match="guarantees must be one or more"):
         report.report("a search", ())
     with pytest.raises(ValueError, match="title must be one printable line"):
         report.report("", (GDP,))
+
+
+def test_each_sheet_bears_the_hash_of_the_record(tmp_path):
+    made = report.report('a "search"; } body { display: none', (GDP,), details={"error": 0.123456789}).save(
+        tmp_path / "record.html"
+    )
+    twin = json.loads((tmp_path / "record.json").read_text())
+    assert twin[page.DIGEST] == made.digest == report.hash_record(twin)
+    sheets = made.html().split("<style>")[1].split("</style>")[0]
+    assert f'@bottom-left {{ content: "SHA\\2d 256 of this record\\3a  {made.digest}"' in sheets
+    assert "display: none" not in sheets  # no sign of a title ends its string
+    assert f"SHA-256 of this record: {made.digest}" in read(made).split("Approval")[1]
+    assert "0.123457" in read(made)
+    changed = json.loads(json.dumps(twin).replace("0.123457", "0.123458"))
+    assert report.hash_record(changed) != made.digest
 
 
 def test_the_fingerprint_follows_the_release_alone():

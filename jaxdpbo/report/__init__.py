@@ -2,7 +2,7 @@
 
 from jaxdpbo import namespace
 from jaxdpbo.report.ledger_records import ledger_report
-from jaxdpbo.report.records import Report, report
+from jaxdpbo.report.records import Report, hash_record, report
 
-__all__ = ["Report", "ledger_report", "report"]
+__all__ = ["Report", "hash_record", "ledger_report", "report"]
 __dir__ = namespace.list_public(__name__)

@@ -20,25 +20,41 @@ STYLE = """
   border-bottom: 1px solid #eee; }
 .jaxdpbo td { overflow-wrap: break-word; }
 .jaxdpbo .facts td:last-child { overflow-wrap: anywhere; }
+.jaxdpbo tr:nth-child(n):nth-child(n) { background: none; }
+.jaxdpbo.jaxdpbo table { margin: 0; font-size: inherit; }
+.jaxdpbo.jaxdpbo :is(th, td, tr) { text-align: left; }
 .jaxdpbo td.sign { border-bottom: 1px solid #1a1a1a; min-width: 9em; }
 @media screen and (max-width: 40em) { .jaxdpbo table { font-size: .85em; } .jaxdpbo td.sign { min-width: 4em; } }
 .jaxdpbo .sides { display: flex; flex-wrap: wrap; gap: 1.5em; align-items: flex-start; }
 .jaxdpbo .sides > * { flex: 1 1 15em; }
 @media print { @page { size: A4; margin: 14mm; } .jaxdpbo { font-size: 9.5pt; padding: 0; max-width: none; }
-  .jaxdpbo tr, .jaxdpbo .sides { break-inside: avoid; } }
+  .jaxdpbo tr, .jaxdpbo .sides, .jaxdpbo .approval { break-inside: avoid; } .jaxdpbo h2 { break-after: avoid; } }
 """
-SIDE, MARGIN = 200, 34  # of the drawing, in pixels
+# Every sheet bears the title and the hash of the record, so that a signature on the last one is tied to the others.
+SHEETS = """
+@page { @top-left { content: %s; font: 8pt sans-serif; } @bottom-left { content: %s; font: 8pt sans-serif; }
+  @bottom-right { content: counter(page) " of " counter(pages); font: 8pt sans-serif; } }
+"""
+DIGEST = "SHA-256 of this record"
+SIDE, MARGIN = 200, 44  # of the drawing, in pixels
 
 
-def page(facts: dict[str, Any]) -> str:
-    """A whole file; ``facts``: of ``Report.to_dict``."""
-    title = escape(f"Privacy record: {facts['title']}")
-    head = f'<head><meta charset="utf-8"><title>{title}</title>'
+def page(facts: dict[str, Any], digest: str) -> str:
+    """A whole file; ``facts`` and ``digest``: of ``Report``."""
+    title = f"Privacy record: {facts['title']}"
+    head = f'<head><meta charset="utf-8"><title>{escape(title)}</title>'
+    head += f"<style>{SHEETS % (_css_text(title), _css_text(f'{DIGEST}: {digest}'))}</style>"
     head += '<meta name="viewport" content="width=device-width"></head>'
-    return f'<!doctype html>\n<html lang="en">\n{head}\n<body>\n{fragment(facts)}\n</body>\n</html>\n'
+    return f'<!doctype html>\n<html lang="en">\n{head}\n<body>\n{fragment(facts, digest)}\n</body>\n</html>\n'
 
 
-def fragment(facts: dict[str, Any]) -> str:
+def _css_text(text: str) -> str:
+    """A string of CSS: all but letters, digits and spaces by number, since a title may hold anything."""
+    plain = (sign if sign.isascii() and (sign.isalnum() or sign == " ") else f"\\{ord(sign):x} " for sign in text)
+    return f'"{"".join(plain)}"'
+
+
+def fragment(facts: dict[str, Any], digest: str) -> str:
     """The record alone, with its style, for a cell of a notebook."""
     parts = [f"<h1>Privacy record: {escape(facts['title'])}</h1>"]
     parts += [_guarantee(guarantee) for guarantee in facts["guarantees"]] or [
@@ -51,7 +67,9 @@ def fragment(facts: dict[str, Any]) -> str:
     parts += [_assumptions(facts["guarantees"]), "<h2>Release</h2>", _pairs(facts)]
     if facts["notes"]:
         parts += ["<h2>Notes</h2>", _table((), [(note["text"], note["id"]) for note in facts["notes"]])]
-    parts += ["<h2>Approval</h2>", _table(("name and role", "date", "signature"), [("\u00a0",) * 3] * 2, sign=3)]
+    lines = _table(("name and role", "date", "signature"), [("\u00a0",) * 3] * 2, sign=3)
+    record = f'<p class="small">Of {escape(facts["title"])}. {DIGEST}: {digest}</p>'
+    parts.append(f'<div class="approval"><h2>Approval</h2>{record}{lines}</div>')
     return f'<style>{STYLE}</style>\n<div class="jaxdpbo">\n' + "\n".join(parts) + "\n</div>"
 
 
@@ -74,7 +92,7 @@ def _guarantee(guarantee: dict[str, Any]) -> str:
         ]
         table = _table(("replaced together", "epsilon", "delta"), groups)
         lines.append(f'<div class="sides">{_drawing(*guarantee["detection rates"])}<div>{table}</div></div>')
-    lines.append(f'<p class="small">In full: {escape(guarantee["claim"])}</p>')
+    lines.append(f'<p class="small">For an expert: {escape(guarantee["claim"])}</p>')
     return "\n".join(lines)
 
 
@@ -125,14 +143,20 @@ def _drawing(false_alarms: Sequence[float], detections: Sequence[float]) -> str:
     line = " ".join(place(x, y) for x, y in zip([0.0, *false_alarms], [0.0, *detections], strict=True))
     low, high = place(0, 0), place(1, 1)
     (left, bottom), (right, top) = low.split(","), high.split(",")
+    ticks = "".join(
+        f'<text x="{MARGIN + SIDE * at:.1f}" y="{SIDE + 22}" font-size="10" text-anchor="middle">{at:g}</text>'
+        f'<text x="{MARGIN - 5}" y="{12 + SIDE * (1 - at):.1f}" font-size="10" text-anchor="end">{at:g}</text>'
+        for at in (0, 0.25, 0.5, 0.75, 1)
+    )
     return (
         f'<svg viewBox="0 0 {SIDE + MARGIN + 8} {SIDE + MARGIN + 10}" style="max-width: 260px" role="img" '
         'aria-label="Detections by false alarms">'
         f'<rect x="{left}" y="{top}" width="{SIDE}" height="{SIDE}" fill="none" stroke="#bbb"/>'
         f'<line x1="{left}" y1="{bottom}" x2="{right}" y2="{top}" stroke="#999" stroke-dasharray="3 3"/>'
         f'<polyline points="{line}" fill="none" stroke="#1f5fa8" stroke-width="2"/>'
-        f'<text x="{left}" y="{SIDE + 24}" font-size="11">false alarms (dashed: guessing)</text>'
-        f'<text x="-{SIDE}" y="{MARGIN - 8}" font-size="11" transform="rotate(-90)">detections, at most</text>'
+        f"{ticks}"
+        f'<text x="{left}" y="{SIDE + 38}" font-size="11">false alarms (dashed: guessing)</text>'
+        f'<text x="-{SIDE}" y="12" font-size="11" transform="rotate(-90)">detections, at most</text>'
         "</svg>"
     )
 

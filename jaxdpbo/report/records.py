@@ -23,6 +23,7 @@ LIBRARIES = ("jaxdpbo", "jax", "jaxlib", "numpy")
 RATE = 0.05  # of false alarms, in the sentence for a meeting
 GROUPS = (1, 2, 4)  # users who are replaced together: one, a couple, a household
 CURVE = np.linspace(0.0, 1.0, 41)
+OTHERS = "anybody else, and what is true of these people in general"
 RELATIONS = {
     "replace_one": "another person's record in place of one record",
     "unit_distance": "one record moved by at most the unit of distance",
@@ -83,9 +84,14 @@ class Report:
             "versions": dict(self.versions),
         }
 
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the record: each printed sheet bears it, and so does the JSON twin (``hash_record``)."""
+        return hash_record(self.to_dict())
+
     def html(self) -> str:
         """The page: one file without scripts or links to other files, with a style for A4."""
-        return page.page(self.to_dict())
+        return page.page(self.to_dict(), self.digest)
 
     def save(self, path: str | Path) -> "Report":
         """Write the page, and its JSON twin beside it with the ending ".json".
@@ -97,7 +103,8 @@ class Report:
         if target.suffix != ".html":
             raise ValueError(f"path must end in .html, got {path!r}")
         files.replace(target, self.html().encode())
-        files.replace(target.with_suffix(".json"), (json.dumps(self.to_dict(), indent=1) + "\n").encode())
+        twin = {page.DIGEST: self.digest} | self.to_dict()
+        files.replace(target.with_suffix(".json"), (json.dumps(twin, indent=1) + "\n").encode())
         return self
 
     def registry(self, **entry: object) -> str:
@@ -119,7 +126,20 @@ class Report:
 
     def _repr_html_(self) -> str:
         """The record, for notebooks."""
-        return page.fragment(self.to_dict())
+        return page.fragment(self.to_dict(), self.digest)
+
+
+def hash_record(record: Mapping[str, Any]) -> str:
+    """SHA-256 of a record in JSON types, as ``Report.to_dict`` or its JSON twin holds it, whatever the order of names.
+
+    >>> from jaxdpbo import report
+    >>> from jaxdpbo.guarantee import guarantee
+    >>> made = report.report("a search", (guarantee("gdp", 0.5, "replace_one", "voters"),))
+    >>> report.hash_record(made.to_dict()) == made.digest
+    True
+    """
+    content = {name: value for name, value in record.items() if name != page.DIGEST}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def report(
@@ -155,7 +175,7 @@ def report(
         raise TypeError(f"guarantees must be one or more of jaxdpbo.Guarantee, got {type(guarantees).__name__}")
     if not isinstance(title, str) or not title or not title.isprintable():
         raise ValueError(f"title must be one printable line, got {title!r}")
-    facts = {str(name): str(value) for name, value in dict(details or {}).items()}
+    facts = {str(name): _in_words(value) for name, value in dict(details or {}).items()}
     return Report(title, guarantees, facts, _fingerprint(release), now(), versions(), notes=tuple(notes))
 
 
@@ -174,6 +194,17 @@ def _fingerprint(release: object) -> str:
             return ""
         digest.update(f"{jax.tree_util.keystr(path)} {len(content)} ".encode() + content)
     return digest.hexdigest()
+
+
+def _in_words(value: object) -> str:
+    """A fact as text: floats with six digits, since the hash of the release covers all of them."""
+    if isinstance(value, (float, np.floating)):
+        return f"{float(value):.6g}"
+    if isinstance(value, (tuple, list)) and value and all(isinstance(part, (float, np.floating)) for part in value):
+        return ", ".join(map(_in_words, value))
+    if isinstance(value, np.ndarray) and value.dtype.kind == "f":
+        return np.array2string(value, precision=6, suppress_small=True, separator=", ")
+    return str(value)
 
 
 def _is_empty(part: object) -> bool:
@@ -196,7 +227,7 @@ def describe(guarantee: _guarantee.Guarantee) -> dict[str, Any]:
     found: dict[str, Any] = {
         "sentence": _sentence(guarantee),
         "protects": guarantee.users,
-        "does not protect": guarantee.unprotected,
+        "does not protect": guarantee.unprotected or OTHERS,
         "neighbours": RELATIONS.get(guarantee.relation or "", ""),
         "claim": guarantee.claim,
         "assumptions": [{"assumption": name, "checked by": checkers.checker(name)} for name in guarantee.assumptions],

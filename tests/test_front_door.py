@@ -145,7 +145,7 @@ def test_at_epsilon_zero_twice_the_total_variation_is_reserved():
 def test_a_total_variation_that_takes_more_than_half_of_delta_is_refused():
     budget = {"epsilon": 0.0, "total_variation": 1e-4}
     assert requested_budget.requested_mu(delta=4.1e-4, **budget) > 0
-    with pytest.raises(ValueError, match=r"delta must be at least 0\.00041, got 0\.0003"):
+    with pytest.raises(ValueError, match=r"delta must be at least 0\.0004, got 0\.0003"):
         requested_budget.requested_mu(delta=3e-4, **budget)
 
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from jaxdpbo import accounting, checks
+from jaxdpbo import accounting, checks, rounding
 from jaxdpbo.types import Unchecked
 
 TOTAL_VARIATION = 2.0**-85  # set aside for exact noise: 2^-110 or so for each of up to some 2^25 draws
@@ -39,7 +39,8 @@ class BudgetError(ValueError):
 
     def __init__(self, end: str, bound: float, given: float, reason: str):
         """Write the message for a caller who typed ``mu``."""
-        super().__init__(f"mu must be at {end} {bound:.3g} {reason.format(f'{given:g}')}")
+        nearest = (rounding.shorten_up if end == "least" else rounding.shorten_down)(bound, 3)
+        super().__init__(f"mu must be at {end} {nearest} {reason.format(f'{given:g}')}")
         self.end, self.bound, self.given, self.reason = end, bound, given, reason
 
 
@@ -121,13 +122,14 @@ def requested_mu(
 
 
 def _total_variation_message(epsilon: float, delta: float, total_variation: float) -> str:
-    """The error if ``total_variation`` uses up ``delta``: lower ``epsilon``, or raise ``delta`` if no epsilon works."""
+    """The error if ``total_variation`` uses up ``delta``, with the ``epsilon`` or the ``delta`` that suffices."""
     because = f"noise from tables is within a total variation of {total_variation:.2g} of ideal noise"
-    room = delta / (2 * total_variation) - 1
+    needed, room = 2 * (1 + math.exp(min(epsilon, 700.0))) * total_variation, delta / (2 * total_variation) - 1
+    larger = f"delta must be at least {rounding.shorten_up(needed, 3)}" if needed < 1 else ""
     if room > 1:
-        most = math.floor(100 * math.log(room)) / 100
-        return f"epsilon must be at most {most:g} at delta={delta:g}, got {epsilon:g}: {because}"
-    return f"delta must be at least {4.1 * total_variation:.2g}, got {delta:g}: {because}"
+        most = f"epsilon must be at most {rounding.shorten_down(math.log(room), 3)} at delta={delta:g}"
+        return f"{most}, got {epsilon:g}: {because}" + (f"; or {larger}" if larger else "")
+    return f"{larger or 'epsilon must be smaller, and delta larger'}, got {delta:g}: {because}"
 
 
 def _quote(mu: Unchecked, epsilon: Unchecked, delta: Unchecked) -> str:

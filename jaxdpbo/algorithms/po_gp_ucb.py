@@ -18,7 +18,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxdpbo import arrays, checks, namespace, transforms
+from jaxdpbo import arrays, checks, namespace, rounding, transforms
 from jaxdpbo.guarantee import guarantees
 from jaxdpbo.surrogate import box_search, finite_gp, gp, noisy_inputs, preprocessing
 from jaxdpbo.surrogate.acquisition import beta_of_candidates
@@ -98,7 +98,7 @@ def config(
     dtype = jnp.result_type(float)
     noise = checks.positive("noise_variance", noise_variance)
     if noise < gp.jitter(dtype):
-        raise ValueError(f"noise_variance must be at least {gp.jitter(dtype):g}, got {noise}")
+        raise ValueError(f"noise_variance must be at least {rounding.shorten_up(gp.jitter(dtype))}, got {noise}")
     distribution = curated.metadata.distribution if checks.flag("noise_aware", noise_aware) else None
     kernel, params, rows = noisy_inputs.make_kernel(distribution, curated.z, lengthscale)
 

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo import accounting, arrays, checks
+from jaxdpbo import accounting, arrays, checks, rounding
 from jaxdpbo import sensitivity as _sensitivity
 from jaxdpbo.accounting import requested_budget
 from jaxdpbo.noise import private_scale
@@ -212,9 +212,9 @@ def units(name: str, epsilon: float, moves: int) -> Units:
         count = math.floor(Fraction(epsilon) / (moves * rate))
         if count >= MIN_UNITS:
             return Units(jnp.asarray(min(count, MAX_UNITS), jnp.int32), rate)
-    smallest = float(MIN_UNITS * moves * RATES[-1])
+    smallest = rounding.shorten_up(float(MIN_UNITS * moves * RATES[-1]), 3)
     raise ValueError(
-        f"{name} must be at least {smallest:.2g} with exact noise, got {epsilon:g} (noise='float' has no grid)"
+        f"{name} must be at least {smallest} with exact noise, got {epsilon:g} (noise='float' has no grid)"
     )
 
 

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from jaxdpbo import accounting, checks, input_noise, sensitivity
+from jaxdpbo import accounting, checks, input_noise, rounding, sensitivity
 from jaxdpbo.guarantee import assumptions, guarantees
 from jaxdpbo.noise.mechanisms import tables
 from jaxdpbo.types import ArrayLike
@@ -150,7 +150,8 @@ def product_laplace(
     moved = sensitivity.cells_l1(CELLS, len(origin))
     cell, rate = reach / CELLS, min(Fraction(epsilon) / moved, Fraction(2**10))  # a table's largest
     if rate < Fraction(1, 2**24):
-        raise ValueError(f"epsilon must be at least {moved / 2**24:.2g} with exact noise, got {epsilon:g}")
+        least = rounding.shorten_up(moved / 2**24, 3)
+        raise ValueError(f"epsilon must be at least {least} with exact noise, got {epsilon:g}")
     distribution = input_noise.distribution("product_laplace", cell / float(rate), len(origin))
     assert 2 * len(origin) * tables.geometric_total_variation(rate) < TOTAL_VARIATION
     chosen = _make("product_laplace", origin, scale, distribution, radius, "metric_dp", "dp", epsilon, cell, rate)

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo import arrays, checks, sensitivity
+from jaxdpbo import arrays, checks, rounding, sensitivity
 from jaxdpbo import space as spaces
 from jaxdpbo.accounting import prior_averaged_constants
 from jaxdpbo.guarantee import assumptions as _assumptions
@@ -273,7 +273,7 @@ def _numbers(steps: int, delta: float, correlation: float, release: str, varianc
     """Check the arguments common to both searches."""
     least = gp.jitter(jnp.result_type(float))
     if variance and variance < least:
-        raise ValueError(f"noise_variance must be 0 or at least {least:g}, got {variance}")
+        raise ValueError(f"noise_variance must be 0 or at least {rounding.shorten_up(least)}, got {variance}")
     return {
         "steps": checks.size("steps", steps),
         "delta": checks.probability("delta", delta),

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo import checks, sensitivity
+from jaxdpbo import checks, rounding, sensitivity
 from jaxdpbo import space as spaces
 from jaxdpbo.accounting import prior_averaged_constants
 from jaxdpbo.algorithms.dp_gp_ucb import configs
@@ -199,9 +199,10 @@ def _check_gains(candidates: ArrayLike, users: int, largest_gain: float, noise: 
     checks.one_of("noise", noise, configs.NOISES)
     dtype = np.dtype(jnp.result_type(float))
     users, largest_gain = checks.size("users", users), checks.positive("largest_gain", largest_gain, dtype=dtype)
-    if not LEVELS * np.finfo(dtype).tiny <= largest_gain <= np.finfo(dtype).max / LEVELS:
-        low, high = LEVELS * np.finfo(dtype).tiny, np.finfo(dtype).max / LEVELS
-        raise ValueError(f"largest_gain must be within [{low:.2g}, {high:.2g}] in {dtype}, got {largest_gain:g}")
+    low, high = LEVELS * np.finfo(dtype).tiny, np.finfo(dtype).max / LEVELS
+    if not low <= largest_gain <= high:
+        ends = f"[{rounding.shorten_up(low, 3)}, {rounding.shorten_down(high, 3)}]"
+        raise ValueError(f"largest_gain must be within {ends} in {dtype}, got {largest_gain:g}")
     return checks.distinct_rows("candidates", candidates), users, largest_gain
 
 
@@ -260,9 +261,9 @@ def _units(epsilon: float, moves: int, rates: tuple[Fraction, ...]) -> calibrati
     if fitting:
         place = min(fitting, key=lambda place: abs(place - usual))
         return calibration.Units(jnp.asarray(counts[place], jnp.int32), rates[place])
-    smallest = float(MIN_UNITS * moves * rates[-1])
+    smallest = rounding.shorten_up(float(MIN_UNITS * moves * rates[-1]), 3)
     raise ValueError(
-        f"epsilon must be at least {smallest:.2g} with exact noise, got {epsilon:g} (noise='float' takes less)"
+        f"epsilon must be at least {smallest} with exact noise, got {epsilon:g} (noise='float' takes less)"
     )
 
 

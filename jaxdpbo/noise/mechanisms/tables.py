@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxdpbo import checks
+from jaxdpbo import checks, rounding
 
 DIGITS = 80
 SMALLEST = Decimal(10) ** -50  # smallest term of a series to add up, for masses near 1
@@ -155,7 +155,7 @@ def geometric(rate: Fraction) -> np.ndarray:
       ValueError: more digits than the 31 of an ``int32``.
     """
     if digits(rate) > MAX_DIGITS:
-        raise ValueError(f"rate must be at least {TAIL / 2**MAX_DIGITS:.2g}, got {float(rate):g}")
+        raise ValueError(f"rate must be at least {rounding.shorten_up(TAIL / 2**MAX_DIGITS, 3)}, got {float(rate):g}")
     with localcontext() as context:
         context.prec = DIGITS
         exact = _decimal(rate)
@@ -245,8 +245,10 @@ def truth(epsilon: float, count: int) -> Fraction:
       ValueError: ``epsilon`` under ``count^2 2^-127``, out of reach for multiples of 2^-128.
     """
     epsilon, count = checks.positive("epsilon", epsilon), checks.size("count", count, minimum=2)
-    if epsilon < count**2 * 2.0**-127:
-        raise ValueError(f"epsilon must be at least {count**2 * 2.0**-127:.2g} for {count} answers, got {epsilon:g}")
+    if epsilon < (least := count**2 * 2.0**-127):
+        raise ValueError(
+            f"epsilon must be at least {rounding.shorten_up(least, 3)} for {count} answers, got {epsilon:g}"
+        )
     with localcontext() as context:
         context.prec = DIGITS
         power = Fraction(Decimal(min(epsilon, 89.0)).exp().next_minus().next_minus())  # e^89 > 2^128

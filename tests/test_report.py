@@ -196,6 +196,25 @@ def test_each_sheet_bears_the_hash_of_the_record(tmp_path):
     assert report.hash_record(changed) != made.digest
 
 
+def test_a_record_cites_its_plan_and_says_where_it_differs(tmp_path):
+    terms = {"users": 400, "range": (0.0, 1.0)}
+    signed = report.plan("a search", (GDP,), details=terms).save(tmp_path / "plan.html")
+    assert "A plan: nothing was charged yet" in read(signed)
+    assert "Privacy plan: a search" in read(signed)
+    as_planned = report.report("a search", (GDP,), details=terms | {"answer": 3})
+    for plan in (signed, tmp_path / "plan.json", json.loads((tmp_path / "plan.json").read_text())):
+        cited = as_planned.against(plan).details
+        assert (cited["plan"], cited["differs from the plan"]) == (signed.digest, "in nothing")
+    other = report.report("a search", (PURE,), details=terms | {"users": 300}).against(signed).details
+    assert other["differs from the plan"].startswith("guarantee: planned ")
+    assert other["differs from the plan"].endswith("users: planned 400, got 300")
+    (tmp_path / "plan.json").write_text((tmp_path / "plan.json").read_text().replace("400", "300"))
+    with pytest.raises(ValueError, match="its SHA-256 is that of another"):
+        as_planned.against(tmp_path / "plan.json")
+    with pytest.raises(ValueError, match="signed must be a plan"):
+        as_planned.against(as_planned)
+
+
 def test_the_fingerprint_follows_the_release_alone():
     def of(release):
         return report.report("a search", (GDP,), release=release).fingerprint

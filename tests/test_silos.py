@@ -193,6 +193,10 @@ def test_a_run_finds_what_one_machine_finds(name, tmp_path):
     ]
     assert means[0] < means[1]
     assert run.attempts == 3
+    signed = federation.agreement.report()
+    cited = run.report().against(signed).details
+    assert (cited["plan"], cited["differs from the plan"]) == (signed.digest, "in nothing")
+    assert federation.agreement.digest.hex() in signed.html()
 
 
 def test_masks_cancel_and_each_is_uniform():
@@ -1125,10 +1129,8 @@ def test_the_record_of_a_run_states_what_the_silos_charged(tmp_path):
     assert made.details["hash of the roster"] == federation.roster.digest().hex()
     assert made.details["colluding silos"] == "2"
     assert federation.agreement.guarantees.broken_masks.claim in (tmp_path / "record.html").read_text()
-    assert (
-        json.loads((tmp_path / "record.json").read_text())["details"]["sums"]
-        == "at most 3 asked for, 3 paid for by each silo"
-    )
+    stated = json.loads((tmp_path / "record.json").read_text())["details"]
+    assert (stated["sums asked for"], stated["sums of each silo"]) == ("3", "at most 3")
 
 
 # -- Terms ------------------------------------------------------------------------------------------------------------

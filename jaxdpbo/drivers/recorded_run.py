@@ -187,7 +187,7 @@ def begin_record(
       ledger.LedgerError: the budget does not suffice, the name belongs to another run, or the run ended in a draw.
       ledger.DamagedLedgerError: the recorded states are corrupt.
     """
-    what = f"{_describe_run(algorithm, config)}, step by step"
+    what = f"{describe_run(algorithm, config)}, step by step"
     journal, charged = begin_journal(recording, what, guarantee, "run_loop", algorithm, config, subject=subject)
     recording = journal.recording
     publics, before = [], _zeros(fresh)
@@ -229,7 +229,7 @@ def begin_once(
       ValueError: the run has no name, or its guarantee does not compose with others.
       ledger.LedgerError: the budget does not suffice, or the name belongs to another run or a failed attempt.
     """
-    what = f"{_describe_run(algorithm, config)}, in one program"
+    what = f"{describe_run(algorithm, config)}, in one program"
     return recordings.charge_once(recording, what, guarantee, "run_scan", algorithm, config, parts=subject._asdict())
 
 
@@ -248,7 +248,7 @@ def begin_with_file(
       ledger.LedgerError: the budget does not suffice, or the name belongs to another run, or to a run begun with
         another file (perhaps deleted).
     """
-    what = f"{_describe_run(algorithm, config)}, in parts"
+    what = f"{describe_run(algorithm, config)}, in parts"
     run = recording, what, guarantee, "run_scan, in parts, of a file", algorithm, config
     parts = subject._asdict()
     charged = recordings.charge_run(*run, parts=parts)
@@ -292,7 +292,8 @@ def load_release(charged: Any, like: Tree) -> Any:
     return None if charged.release is None else recordings.from_text(like, charged.release.get("release"))
 
 
-def _describe_run(algorithm: Algorithm, config: Any) -> str:
+def describe_run(algorithm: Algorithm, config: Any) -> str:
+    """An algorithm and its steps, in the words of a ledger."""
     module = algorithm.tell.__module__.removeprefix("jaxdpbo.algorithms.").removesuffix(".run")
     return f"{module}, {config.steps} steps"
 

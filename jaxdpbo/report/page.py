@@ -41,11 +41,15 @@ SIDE, MARGIN = 200, 44  # of the drawing, in pixels
 
 def page(facts: dict[str, Any], digest: str) -> str:
     """A whole file; ``facts`` and ``digest``: of ``Report``."""
-    title = f"Privacy record: {facts['title']}"
+    title = _title(facts)
     head = f'<head><meta charset="utf-8"><title>{escape(title)}</title>'
     head += f"<style>{SHEETS % (_css_text(title), _css_text(f'{DIGEST}: {digest}'))}</style>"
     head += '<meta name="viewport" content="width=device-width"></head>'
     return f'<!doctype html>\n<html lang="en">\n{head}\n<body>\n{fragment(facts, digest)}\n</body>\n</html>\n'
+
+
+def _title(facts: dict[str, Any]) -> str:
+    return f"Privacy {'plan' if facts['planned'] else 'record'}: {facts['title']}"
 
 
 def _css_text(text: str) -> str:
@@ -56,7 +60,9 @@ def _css_text(text: str) -> str:
 
 def fragment(facts: dict[str, Any], digest: str) -> str:
     """The record alone, with its style, for a cell of a notebook."""
-    parts = [f"<h1>Privacy record: {escape(facts['title'])}</h1>"]
+    parts = [f"<h1>{escape(_title(facts))}</h1>"]
+    if facts["planned"]:
+        parts.append("<p class='main'>A plan: nothing was charged yet. This is what the release will spend.</p>")
     parts += [_guarantee(guarantee) for guarantee in facts["guarantees"]] or [
         "<p class='main'>Nothing was released.</p>"
     ]
@@ -64,7 +70,11 @@ def fragment(facts: dict[str, Any], digest: str) -> str:
         parts += ["<h2>Budget</h2>", _table(facts["spends"][0], facts["spends"][1:])]
     if facts["events"]:
         parts += ["<h2>Events</h2>", _table(facts["events"][0], facts["events"][1:])]
-    parts += [_assumptions(facts["guarantees"]), "<h2>Release</h2>", _pairs(facts)]
+    parts += [
+        _assumptions(facts["guarantees"]),
+        f"<h2>{'Terms' if facts['planned'] else 'Release'}</h2>",
+        _pairs(facts),
+    ]
     if facts["notes"]:
         parts += ["<h2>Notes</h2>", _table((), [(note["text"], note["id"]) for note in facts["notes"]])]
     lines = _table(("name and role", "date", "signature"), [("\u00a0",) * 3] * 2, sign=3)

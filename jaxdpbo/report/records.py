@@ -5,7 +5,7 @@ import hashlib
 import json
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import numpy as np
 from jaxdpbo import files, rounding
 from jaxdpbo import notes as _notes
 from jaxdpbo.guarantee import guarantees as _guarantee
-from jaxdpbo.ledger import fingerprints
+from jaxdpbo.ledger import fingerprints, ledger_file
 from jaxdpbo.report import checkers, odds, page
 from jaxdpbo.report import registry as _registry
 
@@ -51,6 +51,7 @@ class Report:
       events: what else ledgers tell: adoptions, refused charges, a clock set back; a row each, with a header.
       ledgers: each ledger in full, in JSON types.
       notes: of the result, see ``jaxdpbo.notes``.
+      planned: True for a plan, which says what a release will spend before anything is charged (``plan``).
     """
 
     title: str
@@ -63,6 +64,7 @@ class Report:
     events: tuple[tuple[str, ...], ...] = ()
     ledgers: tuple[Mapping[str, Any], ...] = ()
     notes: _notes.Notes = ()
+    planned: bool = False
 
     @property
     def sentences(self) -> list[str]:
@@ -73,6 +75,7 @@ class Report:
         """Convert to JSON types: what the page says, and the guarantees in full."""
         return {
             "title": self.title,
+            "planned": self.planned,
             "created": self.created,
             "guarantees": [describe(guarantee) for guarantee in self.guarantees],
             "details": dict(self.details),
@@ -107,6 +110,33 @@ class Report:
         files.replace(target.with_suffix(".json"), (json.dumps(twin, indent=1) + "\n").encode())
         return self
 
+    def against(self, signed: "Report | Mapping[str, Any] | str | Path") -> "Report":
+        """Cite a plan that was signed before the release, and say where this record differs from it.
+
+        >>> from jaxdpbo import report
+        >>> from jaxdpbo.guarantee import guarantee
+        >>> stated = guarantee("gdp", 0.5, "replace_one", "voters")
+        >>> signed = report.plan("a search", (stated,), details={"users": 400})
+        >>> made = report.report("a search", (stated,), details={"users": 300}).against(signed)
+        >>> made.details["differs from the plan"]
+        'users: planned 400, got 300'
+
+        Args:
+          signed: the plan, its JSON twin, or the twin's path.
+
+        Raises:
+          ValueError: it is no plan, or the twin was changed after it was made.
+        """
+        read = ledger_file.parse_json(Path(signed).read_bytes()) if isinstance(signed, (str, Path)) else signed
+        facts = read.to_dict() if isinstance(read, Report) else read
+        if not isinstance(facts, Mapping) or facts.get("planned") is not True:
+            raise ValueError("signed must be a plan, made by report.plan, preview(...).report or agreement.report")
+        digest = hash_record(facts)
+        if facts.get(page.DIGEST, digest) != digest:
+            raise ValueError("signed must be a plan as it was made: its SHA-256 is that of another")
+        cited = {"plan": digest, "differs from the plan": _differences(facts, self.to_dict()) or "in nothing"}
+        return replace(self, details=dict(self.details) | cited)
+
     def registry(self, **entry: object) -> str:
         """An entry in YAML for a registry of deployments, tier 3, see docs/budget.md.
 
@@ -127,6 +157,37 @@ class Report:
     def _repr_html_(self) -> str:
         """The record, for notebooks."""
         return page.fragment(self.to_dict(), self.digest)
+
+
+def plan(title: str, guarantees: tuple[_guarantee.Guarantee, ...], *, details: Mapping[str, object]) -> Report:
+    """Make the page of what a release WILL spend, to be signed before anything is charged; arguments as ``report``.
+
+    The record of the release cites it: ``record.against(plan)``.
+
+    >>> from jaxdpbo import report
+    >>> from jaxdpbo.guarantee import guarantee
+    >>> report.plan("a search", (guarantee("gdp", 0.5, "replace_one", "voters"),), details={"users": 400}).planned
+    True
+    """
+    return replace(report(title, guarantees, details=details), planned=True)
+
+
+def _differences(planned: Mapping[str, Any], made: Mapping[str, Any]) -> str:
+    """What a record states otherwise than its plan: guarantees, and what both state by one name."""
+    found = []
+    ours, theirs = ([(of["claim"], of["assumptions"]) for of in facts["guarantees"]] for facts in (planned, made))
+    if ours != theirs:
+        found.append(f"guarantee: planned {_claims(planned)}, got {_claims(made)}")
+    for field in ("details", "versions"):
+        ours, theirs = planned[field], made[field]
+        differing = [name for name in ours if name in theirs and ours[name] != theirs[name]]
+        found += [f"{name}: planned {ours[name]}, got {theirs[name]}" for name in differing]
+    return "; ".join(found)
+
+
+def _claims(facts: Mapping[str, Any]) -> str:
+    texts = [", ".join([of["claim"], *(row["assumption"] for row in of["assumptions"])]) for of in facts["guarantees"]]
+    return " and ".join(texts)
 
 
 def hash_record(record: Mapping[str, Any]) -> str:

@@ -3,14 +3,16 @@
 import base64
 import hashlib
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from jaxdpbo import checks, sensitivity, types
+from jaxdpbo import report as reports
 from jaxdpbo.accounting import noise_shares
-from jaxdpbo.drivers import compiled_steps, table_scan
+from jaxdpbo.drivers import compiled_steps, recorded_run, table_scan
 from jaxdpbo.guarantee import assumptions, composed_guarantee
 from jaxdpbo.guarantee import guarantees as _guarantee
 from jaxdpbo.ledger.fingerprints import fingerprint
@@ -95,6 +97,36 @@ class Agreement:
         return SiloGuarantees(
             self._guarantee(self.shares), self._guarantee(self.shares - self.colluding), self._guarantee(1)
         )
+
+    def report(self, path: str | Path | None = None) -> reports.Report:
+        """Make the page of what this run will spend, for each silo to read and sign before anything is charged.
+
+        It states the guarantee that each silo charges to its ledger. With a ``path`` that ends in ".html", also write
+        the page and its JSON. The record of the run cites it: ``run.report().against(path)``.
+        """
+        title = f"the run {self.run!r} among {len(self.roster.members)} silos"
+        made = reports.plan(title, (self.guarantees.colluding,), details=self.terms)
+        return made if path is None else made.save(path)
+
+    @property
+    def terms(self) -> dict[str, Any]:
+        """The terms in words, for a page."""
+        server, _, broken = self.guarantees
+        space, box = getattr(self.config, "space", None), getattr(self.config, "bounds", None)
+        terms = {
+            "run": self.run,
+            "search": recorded_run.describe_run(self.algorithm, self.config),
+            "space": space if space is not None or box is None else np.asarray(box, float),
+            "silos on the roster": ", ".join(f"{member.name} ({member.users} users)" for member in self.roster.members),
+            "hash of the roster": self.roster.digest().hex(),
+            "hash of all terms": self.digest.hex(),
+            "sums of each silo": f"at most {self.answers}",
+            "silos that a sum may lack": self.roster.missing,
+            "colluding silos": self.colluding,
+            "against the server and no silo": server.claim,
+            "if all masks are broken": broken.claim,
+        }
+        return {name: of for name, of in terms.items() if of is not None}
 
     def _guarantee(self, shares: int) -> _guarantee.Guarantee:
         """The guarantee of all answers by the noise of so many shares."""

@@ -62,18 +62,8 @@ class SiloRun(NamedTuple):
         The record states the guarantee against colluding silos, which each silo charges to its ledger. A silo may have
         assumptions on its own loss and table beside these: they are on its ledger.
         """
-        agreement, (server, colluding, broken) = self.agreement, self.guarantees
-        details = {
-            "run": agreement.run,
-            "silos on the roster": ", ".join(
-                f"{member.name} ({member.users} users)" for member in agreement.roster.members
-            ),
-            "hash of the roster": agreement.roster.digest().hex(),
-            "sums": f"at most {self.attempts} asked for, {agreement.answers} paid for by each silo",
-            "colluding silos": agreement.colluding,
-            "against the server and no silo": server.claim,
-            "if all masks are broken": broken.claim,
-        }
+        details = self.agreement.terms | {"sums asked for": self.attempts}
+        _, colluding, _ = self.guarantees
         made = reports.report(
             "the answer of a search among silos", (colluding,), release=self.release, details=details, notes=self.notes
         )

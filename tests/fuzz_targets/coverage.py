@@ -253,7 +253,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "report.odds": "detection_rates group_bound display_delta",
         "report.page": "page fragment",
         "report.registry": "registry",
-        "report.records": "report hash_record describe detections_in_twenty epsilon_of now versions",
+        "report.records": "report plan hash_record describe detections_in_twenty epsilon_of now versions",
         "report.ledger_records": "ledger_report describe_epsilons",
         "ledger.ledger_file": "add_up spend_cells sum_cells to_dict",
     },

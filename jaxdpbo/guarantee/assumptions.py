@@ -37,6 +37,7 @@ MASKS = (
     "nobody breaks X25519, Ed25519, SHA-256 or ChaCha20, and the roster holds the silos' own keys, known to nobody else"
 )
 ONE_SILO = "each user is in one silo alone, and the silos follow the agreed terms"
+ONE_ID = "each person has one id: a person who is replaced by another with another id counts as two users"
 SAME_USERS = "each row that the run protects is one user of the ledger, and no user has two of these rows"
 WEAK_KEY = "nobody guesses the key or inverts its generator, which has no security claim"
 # Of DP-GP-UCB.
@@ -60,7 +61,7 @@ SECTIONS = {
     STAGE_COSTS: "stage-costs", POISSON_BATCHES: "poisson-batches", FOREIGN_DRAWS: "foreign-draws",
     EXACT_MINIMISER: "exact-minimiser",
     SPLIT_UNSEEN: "split-unseen", RANDOM_BITS: "key-generator", UNCHECKED: "unchecked", WEAK_KEY: "weak-key",
-    SAME_USERS: "same-users", MASKS: "masks-of-silos", ONE_SILO: "one-silo",
+    SAME_USERS: "same-users", ONE_ID: "one-id", MASKS: "masks-of-silos", ONE_SILO: "one-silo",
     WIRE: "private-wire", SAME_ROWS: "same-rows",
     **dict.fromkeys((GAUSSIAN_PROCESS, GAUSSIAN_NOISE, EXACT_UTILITY, BEST_QUERIES), "gaussian-process"),
     COMPUTED_MEAN: "computed-mean", EXACT_TRAINING: "exact-training",

@@ -26,6 +26,7 @@ CHECKERS = {
     "weak-key": "the person who chose the key",
     "private-wire": "the administrator of the network or of the engine",
     "same-users": "the people who prepare the data",
+    "one-id": "the people who give the ids",
     "masks-of-silos": "the silos, by comparing the hash of the roster",
     "one-silo": "the federation: compare the users of the silos",
     "same-rows": "the author of the data frame",

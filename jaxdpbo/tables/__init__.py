@@ -8,10 +8,25 @@ files.
 from jaxdpbo import namespace
 from jaxdpbo.tables.beam_table import beam
 from jaxdpbo.tables.dask_table import dask
+from jaxdpbo.tables.hashed_ids import HashedIds, hashed
 from jaxdpbo.tables.parquet_table import parquet
 from jaxdpbo.tables.ray_table import ray
 from jaxdpbo.tables.spark_table import spark
 from jaxdpbo.tables.table import Batch, Sum, Table, TableError, UnreadError, arrays
 
-__all__ = ["Batch", "Sum", "Table", "TableError", "UnreadError", "arrays", "beam", "dask", "parquet", "ray", "spark"]
+__all__ = [
+    "Batch",
+    "HashedIds",
+    "Sum",
+    "Table",
+    "TableError",
+    "UnreadError",
+    "arrays",
+    "beam",
+    "dask",
+    "hashed",
+    "parquet",
+    "ray",
+    "spark",
+]
 __dir__ = namespace.list_public(__name__)

@@ -7,6 +7,7 @@ import numpy as np
 
 from jaxdpbo import cells, silence, user_values
 from jaxdpbo.tables import people as _people
+from jaxdpbo.tables.hashed_ids import HashedIds
 from jaxdpbo.tables.table import Columns
 from jaxdpbo.types import DTypeLike
 
@@ -71,10 +72,11 @@ def _is_time(kind: Any) -> bool:
     return isinstance(kind, pa.DataType) and any(test(kind) for test in tests)
 
 
-def expect_integers(source: str, schema: "pa.Schema", name: str) -> None:
-    """Raise a ValueError for a column that cannot number people."""
-    position = schema.get_field_index(name)
-    _people.expect_integers(source, name, position >= 0 and is_integer(schema.field(position).type))
+def expect_ids(source: str, schema: "pa.Schema", people: _people.People) -> None:
+    """Raise a ValueError for a column that cannot say whose a row is."""
+    position = schema.get_field_index(people.column)
+    kind = schema.field(position).type if position >= 0 else None
+    _people.expect_ids(source, people, integers=is_integer(kind), text=kind is not None and is_text(kind))
 
 
 def is_integer(kind: object) -> bool:
@@ -125,16 +127,34 @@ def to_values(column: Any) -> list[Any]:
 
 def to_people(part: "pa.RecordBatch", names: list[str], people: _people.People) -> _people.Rows:
     """The columns of a record batch, with the person of each row."""
-    return _people.Rows(to_persons(part.column(people.column)), to_columns(part, names))
+    return _people.Rows(to_persons(part.column(people.column), people), to_columns(part, names))
 
 
-def to_persons(column: Any) -> np.ndarray:
+def to_persons(column: Any, people: _people.People) -> np.ndarray:
     """The number of each row's person, -1 for nobody. An engine may infer another type for a part."""
     import pyarrow as pa
 
+    if people.ids is not None:
+        return _to_slots(column, people.ids, people.users)
     if pa.types.is_integer(column.type):
         return column.cast(pa.int64(), safe=False).fill_null(_people.NOBODY).to_numpy(zero_copy_only=False)
     return _people.to_persons(_to_cells(column, np.float64))
+
+
+def _to_slots(column: Any, ids: HashedIds, count: int) -> np.ndarray:
+    """The slot of each row's id; an id is hashed once for a part."""
+    import pyarrow as pa
+
+    if pa.types.is_integer(column.type):
+        whole = column.cast(pa.uint64() if column.type == pa.uint64() else pa.int64())
+        slots = ids.slots(whole.fill_null(0).to_numpy(zero_copy_only=False), count)
+        return np.where(column.is_valid().to_numpy(zero_copy_only=False), slots, _people.NOBODY)
+    if not is_text(column.type):
+        return ids.slots(_to_cells(column, np.float64), count)
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    of_values = np.append(ids.slots(np.array(to_values(column.dictionary), object), count), _people.NOBODY)
+    return of_values[column.indices.fill_null(len(of_values) - 1).to_numpy(zero_copy_only=False)]
 
 
 def to_numbers(column: Any, dtype: DTypeLike = np.float64) -> np.ndarray:

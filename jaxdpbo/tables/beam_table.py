@@ -19,6 +19,7 @@ from jaxdpbo.ledger import ledger_file
 from jaxdpbo.tables import arrow, identity, table
 from jaxdpbo.tables import engine as _engine
 from jaxdpbo.tables import people as _people
+from jaxdpbo.tables.hashed_ids import HashedIds
 from jaxdpbo.tables.table import Columns
 
 SCAN = "jaxdpbo scan"  # the step of a pipeline that holds all others
@@ -85,7 +86,7 @@ def beam(
     columns: Sequence[str],
     *,
     users: int | None = None,
-    person: str | None = None,
+    person: str | HashedIds | None = None,
     max_rows: int | None = None,
     folder: str | None = None,
     options: object = None,
@@ -134,8 +135,8 @@ def beam(
         files.expect_guarded_folder(Path(local, "sum.json"))
     people = _people.check_people(person, max_rows, users, rows_counted=True)
     names = table.select_names(columns, None)
-    if person in names:
-        raise ValueError(f"columns must not name the column of the person, got {person!r}")
+    if people is not None and people.column in names:
+        raise ValueError(f"columns must not name the column of the person, got {people.column!r}")
     return BeamTable(read, users, names, folder, options, people)
 
 

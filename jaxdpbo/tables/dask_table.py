@@ -4,11 +4,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 
 from jaxdpbo import cells, checks, silence
 from jaxdpbo.tables import engine as _engine
 from jaxdpbo.tables import identity, table
 from jaxdpbo.tables import people as _people
+from jaxdpbo.tables.hashed_ids import HashedIds
 from jaxdpbo.tables.table import Columns
 
 RANDOM = {"Sample", "Split"}  # expressions that may select other rows when a worker computes a partition again
@@ -48,7 +50,7 @@ def dask(
     *,
     columns: Sequence[str] | None = None,
     users: int | None = None,
-    person: str | None = None,
+    person: str | HashedIds | None = None,
     max_rows: int | None = None,
 ) -> DaskTable:
     """Open a Dask data frame as a table, a row for each user. Needs the extra ``dask``.
@@ -91,10 +93,10 @@ def _open(frame: Any, columns: Sequence[str] | None, users: int | None, people: 
     names = table.select_names(columns, [name for name in frame.columns if name not in person])
     expressions = list(_expressions(frame.expr))
     declared = all(_is_parquet(inner) for inner in expressions if not inner.dependencies())
-    for name in person:
-        _people.expect_integers(
-            "frame", name, name in frame.columns and (not declared or frame.dtypes[name].kind in "iu")
-        )
+    if people is not None:
+        there = people.column in frame.columns
+        kind = frame.dtypes[people.column].kind if there and declared else "i"  # other dtypes may follow from rows
+        _people.expect_ids("frame", people, integers=there and kind in "iu", text=there and kind == "O")
     for name in names if declared else []:  # other dtypes may follow from rows
         if frame.dtypes[name].kind not in "biuf":
             raise ValueError(
@@ -153,6 +155,16 @@ def _read(frame: Any, names: list[str]) -> Iterator[Columns]:
 
 
 def _read_people(frame: Any, names: list[str], people: _people.People) -> Iterator[_people.Rows]:
-    persons = _people.to_persons(cells.real_numbers(frame[people.column]))
+    persons = _to_persons(frame[people.column], people)
     for columns in _read(frame, names):
         yield _people.Rows(persons, columns)
+
+
+def _to_persons(column: Any, people: _people.People) -> np.ndarray:
+    """The number of each row's person, -1 for nobody."""
+    if people.ids is None:
+        return _people.to_persons(cells.real_numbers(column))
+    if column.dtype.kind in "iu":  # with a mask for missing ids, or without
+        whole = column.fillna(0).to_numpy("uint64" if column.dtype.kind == "u" else "int64")
+        return np.where(column.isna().to_numpy(), _people.NOBODY, people.ids.slots(whole, people.users))
+    return people.ids.slots(column.to_numpy(), people.users)

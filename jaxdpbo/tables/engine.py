@@ -128,7 +128,8 @@ class EngineTable(table.Table):
     @property
     def assumptions(self) -> tuple[str, ...]:
         """Workers see rows and raw sums, and engines compute a partition again after a failure."""
-        return _assumptions.WIRE, _assumptions.SAME_ROWS
+        of_people = () if self._people is None else self._people.assumptions
+        return _assumptions.WIRE, _assumptions.SAME_ROWS, *of_people
 
     @property
     def notes(self) -> _notes.Notes:

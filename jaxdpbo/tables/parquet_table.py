@@ -11,6 +11,7 @@ from jaxdpbo import checks, not_private, silence
 from jaxdpbo import notes as _notes
 from jaxdpbo.tables import arrow, identity, sources, table
 from jaxdpbo.tables import people as _people
+from jaxdpbo.tables.hashed_ids import HashedIds
 from jaxdpbo.tables.table import BATCH, Columns, Partial, Sum, TableError, UnreadError
 
 PART = 8 * BATCH  # rows of a read
@@ -53,6 +54,11 @@ class ParquetTable(table.Table):
         return self._sources.definitions
 
     @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What ids of people mean."""
+        return () if self._people is None else self._people.assumptions
+
+    @property
     def notes(self) -> _notes.Notes:
         """Which columns lie in the files in 64 bits and reach a loss in 32."""
         return table.narrowing_notes(self._wide, "the files hold 64 bits", sources.FULL_WIDTH)
@@ -74,7 +80,7 @@ class ParquetTable(table.Table):
             found = not_private.make_check(0, found.findings, self._sources.count_odd(part, of_path))
             rows += part.num_rows
             if people is not None:
-                persons = arrow.to_persons(part.column(people.column))
+                persons = arrow.to_persons(part.column(people.column), people)
                 known = persons[(persons >= 0) & (persons < people.users)]
                 held += np.bincount(known, minlength=people.users)
         left_out = [] if people is None else _people.count_left_out(people, held, rows)
@@ -108,9 +114,11 @@ class ParquetTable(table.Table):
 
     def _read(self, dataset: Any) -> Iterator[Any]:
         """Read each file in its own types: a cast between integers and floats could fail for a single value."""
-        read = self._sources.to_columns if self._people is None else self._sources.to_people
         for part, of_path in self._raw_parts(dataset):
-            yield read(part, of_path)
+            if self._people is None:
+                yield self._sources.to_columns(part, of_path)
+            else:
+                yield self._sources.to_people(part, of_path, self._people)
 
     def _raw_parts(self, dataset: Any) -> Iterator[tuple[Any, dict[str, str | None]]]:
         """Parts of each file in its own types, with the columns that its path names."""
@@ -132,7 +140,7 @@ def parquet(
     columns: sources.Selection | None = None,
     *,
     users: int | None = None,
-    person: str | None = None,
+    person: str | HashedIds | None = None,
     max_rows: int | None = None,
 ) -> ParquetTable:
     """Open Parquet files as a table, a row for each user. Needs the extra ``table``.
@@ -175,8 +183,9 @@ def parquet(
         number in the range, of text too if they say how it spells numbers.
       users: with ``person``, the number of people, public. Otherwise the number of rows is the number of users.
       person: the column with the number of each row's person, an integer in ``[0, users)``, if a user has several
-        rows. Rows with other numbers are left out. Columns then have the shape ``(people, max_rows, ...)``, NaN in
-        slots without a row. A scan reads the files once for each four million slots.
+        rows; or ``tables.hashed(column)``, if people have ids of any kind. Rows with other numbers are left out.
+        Columns then have the shape ``(people, max_rows, ...)``, NaN in slots without a row. A scan reads the files once
+        for each four million slots.
       max_rows: with ``person``, the most rows of a person to read: the first, sorted by the columns' values in their
         order.
 
@@ -195,14 +204,20 @@ def parquet(
     people = _people.check_people(person, max_rows, users)
     fragments = list(dataset.get_fragments())
     of_path = sources.columns_of_path(fragments[0].path) if fragments else {}
-    read = sources.check_sources(columns, dataset.schema.names, list(of_path), person)
+    named = None if people is None else people.column
+    read = sources.check_sources(columns, dataset.schema.names, list(of_path), named)
     if not any(rows for rows, *_ in files.values()):
         raise ValueError("source must hold one row or more")
     shapes = {name: read.shape("the first file", name, dataset.schema, of_path) for name in read.by_name}
     wide: dict[str, None] = {}
+    kinds: set[bool] = set()
     for fragment in fragments:
         _expect_schema(fragment, shapes, people, read)
+        if people is not None:
+            kinds.add(arrow.is_integer(fragment.physical_schema.field(people.column).type))
         wide |= dict.fromkeys(sources.wide_columns(read, fragment.physical_schema))
+    if len(kinds) > 1:  # the number 7 and the text "7" have two slots
+        raise ValueError(f"person must name integers in all files, or text in all, got both as {person!r}")
     return ParquetTable(where, shapes, files, people, read, list(wide))
 
 
@@ -215,7 +230,7 @@ def _expect_schema(
         if read.shape(fragment.path, name, schema, of_path) != shape:
             raise ValueError(f"column {name!r} of {fragment.path} must have the shape {shape}, as in other files")
     if people is not None:
-        arrow.expect_integers(fragment.path, schema, people.column)
+        arrow.expect_ids(fragment.path, schema, people)
 
 
 def _checked_paths(source: Source) -> list[str]:

@@ -1,4 +1,4 @@
-"""Several rows of a person as one user: people have numbers, and each person a slot for at most ``max_rows`` rows."""
+"""Several rows of a person as one user: people have numbers or ids, and each ``max_rows`` places for rows."""
 
 import itertools
 from collections.abc import Iterable
@@ -8,26 +8,33 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo import checks, not_private
+from jaxdpbo.guarantee import assumptions as _assumptions
+from jaxdpbo.tables.hashed_ids import LARGEST, NOBODY, HashedIds
 from jaxdpbo.tables.table import BATCH, Columns
 
 SLOTS = 256 * BATCH  # rows in memory while the rows of people are put together
 WORKER_SLOTS = 64 * BATCH  # the same, of a worker of an engine
-NOBODY = -1
-LARGEST = 2**53  # to here a float holds a whole number exactly
 
 
 class People(NamedTuple):
     """How rows become users. All fields are public.
 
     Attributes:
-      column: the name of the column with the number of each row's person, an integer in ``[0, users)``.
+      column: the name of the column with the number of each row's person, an integer in ``[0, users)``, or the id.
       users: the number of people.
       max_rows: the largest number of rows of a person that are read.
+      ids: the hash that makes numbers of ids; None if the column holds numbers.
     """
 
     column: str
     users: int
     max_rows: int
+    ids: HashedIds | None = None
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What a guarantee assumes about ids, see ``Guarantee.assumptions``."""
+        return () if self.ids is None else (_assumptions.ONE_ID,)
 
 
 class Rows(NamedTuple):
@@ -47,7 +54,7 @@ class Rows(NamedTuple):
 
 
 def check_people(
-    person: str | None, max_rows: int | None, users: int | None, *, rows_counted: bool = False
+    person: str | HashedIds | None, max_rows: int | None, users: int | None, *, rows_counted: bool = False
 ) -> People | None:
     """Check the arguments of a table that are about people; None if each row is a user.
 
@@ -62,17 +69,26 @@ def check_people(
             arguments = "max_rows needs" if rows_counted else "users and max_rows need"
             raise ValueError(f"{arguments} person: without it, each row is a user")
         return None
-    if not isinstance(person, str):
-        raise TypeError(f"person must be the name of a column, got {person!r}")
+    ids = person if isinstance(person, HashedIds) else None
+    column = person if ids is None else ids.column
+    if not isinstance(column, str):
+        raise TypeError(f"person must be the name of a column, or tables.hashed(name), got {person!r}")
     if users is None or max_rows is None:
         raise ValueError("person needs users, the number of people, and max_rows, the most rows read of a person")
-    return People(person, checks.size("users", users), checks.size("max_rows", max_rows))
+    return People(column, checks.size("users", users), checks.size("max_rows", max_rows), ids)
 
 
-def expect_integers(source: str, person: str, holds_integers: bool) -> None:
-    """Raise a ValueError for a column that cannot number people."""
-    if not holds_integers:
-        raise ValueError(f"person must name a column of integers, which {source} does not have as {person!r}")
+def expect_ids(source: str, people: People, *, integers: bool, text: bool) -> None:
+    """Raise a ValueError for a column that cannot say whose a row is."""
+    if people.ids is None and not integers:
+        hint = f": for ids of any kind, give person=tables.hashed({people.column!r})" if text else ""
+        raise ValueError(
+            f"person must name a column of integers, which {source} does not have as {people.column!r}{hint}"
+        )
+    if not integers and not text:
+        raise ValueError(
+            f"person must name a column of integers or text, which {source} does not have as {people.column!r}"
+        )
 
 
 def to_persons(numbers: np.ndarray) -> np.ndarray:
@@ -146,9 +162,10 @@ def row_shapes(shapes: dict[str, tuple[int, ...]], people: People | None) -> dic
 
 def count_left_out(people: People, held: np.ndarray, rows: int) -> list[not_private.Finding]:
     """The rows and people that a scan leaves out, from the number of rows ``held (users,)`` of each. NOT PRIVATE."""
+    outside = "outside of [0, users)" if people.ids is None else "that is missing, or a float beyond 2^53"
     nobody, beyond = rows - int(np.sum(held)), int(np.sum(np.maximum(held - people.max_rows, 0)))
     return [
-        not_private.Finding("rows", f"rows of nobody, with a {people.column!r} outside of [0, users)", nobody, rows),
+        not_private.Finding("rows", f"rows of nobody, with a {people.column!r} {outside}", nobody, rows),
         not_private.Finding("rows", f"rows beyond the first {people.max_rows} of a person", beyond, rows),
         not_private.Finding("people", "people without a row", int(np.sum(held == 0)), people.users),
     ]

@@ -8,6 +8,7 @@ from jaxdpbo import checks
 from jaxdpbo.tables import arrow, identity, table
 from jaxdpbo.tables import engine as _engine
 from jaxdpbo.tables import people as _people
+from jaxdpbo.tables.hashed_ids import HashedIds
 from jaxdpbo.tables.table import Columns
 
 PLAIN = {"ListFiles", "Project"}  # operators that keep declared types
@@ -48,7 +49,7 @@ def ray(
     *,
     columns: Sequence[str] | None = None,
     users: int | None = None,
-    person: str | None = None,
+    person: str | HashedIds | None = None,
     max_rows: int | None = None,
 ) -> RayTable:
     """Open a Ray data set as a table, a row for each user. Needs the extra ``ray``.
@@ -91,8 +92,11 @@ def _open(dataset: Any, columns: Sequence[str] | None, users: int | None, people
     declared = all(
         type(operator).__name__ in PLAIN or re.match("Read.*Parquet", operator.name) for operator in operators
     )
-    for name in person:
-        _people.expect_integers("dataset", name, name in types and (not declared or arrow.is_integer(types[name])))
+    if people is not None:
+        kind = types.get(people.column)
+        integers, text = arrow.is_integer(kind), kind is not None and arrow.is_text(kind)
+        there = kind is not None and not declared  # other types may follow from rows
+        _people.expect_ids("dataset", people, integers=integers or there, text=text)
     if any("random" in operator.name.lower() for operator in operators):
         raise ValueError(
             "dataset must hold the same rows whenever a worker computes it: write the sample to files, and read these"

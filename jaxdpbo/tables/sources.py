@@ -89,9 +89,11 @@ class Sources(NamedTuple):
         part, dtype = _with_path(part, of_path), jnp.result_type(float)
         return {name: self._column(name, part, dtype).astype(dtype, copy=False) for name in self.by_name}
 
-    def to_people(self, part: "pa.RecordBatch", of_path: Mapping[str, str | None]) -> _people.Rows:
+    def to_people(
+        self, part: "pa.RecordBatch", of_path: Mapping[str, str | None], people: _people.People
+    ) -> _people.Rows:
         """The columns of a record batch, with the person of each row."""
-        return _people.Rows(arrow.to_persons(part.column(self.person)), self.to_columns(part, of_path))
+        return _people.Rows(arrow.to_persons(part.column(people.column), people), self.to_columns(part, of_path))
 
     def count_odd(self, part: "pa.RecordBatch", of_path: Mapping[str, str | None]) -> Iterator[not_private.Finding]:
         """Count the cells of a record batch that the sources do not foresee. NOT PRIVATE."""

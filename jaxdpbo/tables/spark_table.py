@@ -10,6 +10,7 @@ from jaxdpbo import checks
 from jaxdpbo.tables import arrow, identity, table
 from jaxdpbo.tables import engine as _engine
 from jaxdpbo.tables import people as _people
+from jaxdpbo.tables.hashed_ids import HashedIds
 from jaxdpbo.tables.table import Columns
 
 SCHEMA = "partition long, users long, total array<long>, error string"  # of a PartitionSum
@@ -50,7 +51,7 @@ def spark(
     *,
     columns: Sequence[str] | None = None,
     users: int | None = None,
-    person: str | None = None,
+    person: str | HashedIds | None = None,
     max_rows: int | None = None,
 ) -> SparkTable:
     """Open a Spark data frame as a table, a row for each user. Needs the extra ``spark``.
@@ -94,8 +95,10 @@ def _open(frame: Any, columns: Sequence[str] | None, users: int | None, people: 
     types, plan = dict(frame.dtypes), frame._jdf.queryExecution().analyzed()
     leaves = plan.collectLeaves()
     declared = all(leaves.apply(number).toString().rstrip().endswith(FILES) for number in range(leaves.size()))
-    for name in person:
-        _people.expect_integers("frame", name, name in types and (not declared or types[name] in INTEGERS))
+    if people is not None:
+        kind = types.get(people.column)
+        integers = kind is not None and (not declared or kind in INTEGERS)
+        _people.expect_ids("frame", people, integers=integers, text=kind in ("string", "binary"))
     for name in names if declared else []:  # other types may follow from rows
         if types[name] not in ("boolean", *INTEGERS, "float", "double"):
             raise ValueError(

@@ -171,10 +171,11 @@ EXEMPT: dict[str, dict[str, str]] = {
         "tables.sources": "check_sources columns_of_path wide_columns",
         "tables.identity": "expect_files_once find_link find_repeated identify list_files local_path",
         "tables.arrow": (
-            "expect_integers is_integer shape_of is_plain_number is_text is_wide to_columns to_people "
+            "expect_ids is_integer shape_of is_plain_number is_text is_wide to_columns to_people "
             "to_persons to_numbers to_values expect_numbers"
         ),
-        "tables.people": "check_people count_left_out expect_integers group_rows join ranges row_shapes "
+        "tables.hashed_ids": "hashed siphash",
+        "tables.people": "check_people count_left_out expect_ids group_rows join ranges row_shapes "
         "split_rows to_persons",
         "tables.engine": "add_partitions expect_pickled expect_travels",
         "noise.mechanisms.tables": "discrete_gaussian gaussian planar truth",

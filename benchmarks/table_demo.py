@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.speed import ours_engines
-from jaxdpbo import Execution, Search, minimize, problems, tables
+from jaxdpbo import Search, minimize, problems, tables
 from jaxdpbo.problems import _kernel_svr
 
 TRAIN, FILES, MU = 142, 3, 1.0
@@ -39,9 +39,9 @@ def main() -> None:
         )
 
     def search(table: tables.Table, steps: int, **seeded):
-        run = Execution(traceable=False, **seeded)
+        execution = {"traceable": False, **seeded}
         bounds = problems.kernel_svr_bounds(features)
-        return minimize(loss, table, bounds, mu=MU, search=Search(method="local", steps=steps), run=run)
+        return minimize(loss, table, bounds, mu=MU, search=Search(method="local", steps=steps), **execution)
 
     with tempfile.TemporaryDirectory() as folder:
         for number, part in enumerate(np.array_split(np.arange(users), FILES)):

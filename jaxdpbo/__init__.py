@@ -40,7 +40,6 @@ from jaxdpbo.algorithms import (
     random_search,
 )
 from jaxdpbo.drivers import (
-    Execution,
     PrivateObjective,
     Recording,
     Run,
@@ -65,7 +64,6 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
-    "Execution",
     "Guarantee",
     "LargeDelta",
     "PrivateObjective",

@@ -116,7 +116,7 @@ def found_in(constants: np.ndarray, key: bytes) -> bool:
 
 
 def public_functions() -> dict[str, Any]:
-    """All that take a key by that name, or within an ``Execution``, or make one."""
+    """All that take a key by that name, or within an ``Execution`` of the drivers, or make one."""
     found = {}
     for module in (importlib.import_module(info.name) for info in pkgutil.walk_packages(jaxdpbo.__path__, "jaxdpbo.")):
         for name, value in vars(module).items():
@@ -153,8 +153,8 @@ class Case(NamedTuple):
 
 def _protocol(case, driver=drivers.run_scan):
     def run(key):
-        run = drivers.Execution(key=key, insecure_key=True)
-        driver(case.algorithm, case.objective, records(), case.config(1.0), run=run)
+        execution = {"key": key, "insecure_key": True}
+        driver(case.algorithm, case.objective, records(), case.config(1.0), **execution)
 
     return run
 
@@ -166,7 +166,7 @@ def _on_a_table(key):
     )
     drivers.run_loop(
         dp_gibo.algorithm, lambda point, batch: jnp.square(batch["x"] - point[0]),
-        jaxdpbo.tables.arrays({"x": records()[:, 0]}), config, run=drivers.Execution(key=key, insecure_key=True),
+        jaxdpbo.tables.arrays({"x": records()[:, 0]}), config, key=key, insecure_key=True,
     )  # fmt: skip
 
 
@@ -175,7 +175,7 @@ def _in_parts(key):
     with tempfile.TemporaryDirectory() as folder:
         drivers.run_scan(
             case.algorithm, case.objective, records(), case.config(1.0),
-            run=drivers.Execution(key=key, insecure_key=True, checkpoint=Path(folder) / "run.npz"),
+            key=key, insecure_key=True, checkpoint=Path(folder) / "run.npz",
         )  # fmt: skip
 
 
@@ -186,7 +186,8 @@ def _minimize(key):
         BOUNDS[:, :1],
         mu=1.0,
         search=drivers.Search(steps=2, batch=2),
-        run=drivers.Execution(key=key, insecure_key=True),
+        key=key,
+        insecure_key=True,
     )
 
 
@@ -197,7 +198,7 @@ def first_losses(point, data):
 def _sweep(key):
     configs = [CASES["dp_gd"].config(scale) for scale in (0.7, 1.0)]
     arguments = CASES["dp_gd"].algorithm, CASES["dp_gd"].objective, records(), configs
-    drivers.sweep(*arguments, seeds=2, run=drivers.Execution(key=key))
+    drivers.sweep(*arguments, seeds=2, key=key)
 
 
 POINTS = np.array([[0.3, 1.0], [-0.7, 0.2], [1.5, -0.5]])
@@ -228,7 +229,8 @@ def _objective(key):
         mu=1.0,
         evaluations=3,
         loss_range=(0.0, 3.0),
-        run=drivers.Execution(key=key, insecure_key=True),
+        key=key,
+        insecure_key=True,
     )
     return [objective(point) for point in np.zeros((3, 1))]  # one point thrice: other noise each time
 
@@ -255,7 +257,8 @@ def _search_cv(key):
         mu=1.0,
         n_iter=2,
         search=drivers.Search(method="in_order"),
-        run=drivers.Execution(key=key, insecure_key=True),
+        key=key,
+        insecure_key=True,
     )
     return search.fit(inputs, targets).release_.point
 
@@ -264,10 +267,10 @@ def _models_of_a_table(key):
     inputs, first, second = np.linspace(0, 1, 40).reshape(-1, 1), *jax.random.split(key)
     setting = {"hidden": (), "learning_rate": 1.0, "batch": 32, "epochs": 1, "clip_norm": 1.0}
     options = {"columns": space.real(0, 1), "epsilon": 5.0, "delta": 1e-3}
-    run = drivers.Execution(key=first, insecure_key=True)
-    classifier = PrivateClassifier(classes=(0, 1), run=run, **options).fit(inputs, np.arange(40) % 2)
-    run = drivers.Execution(key=second, insecure_key=True)
-    regressor = PrivateRegressor(target_range=(0, 1), run=run, settings=[setting], **options).fit(inputs, inputs[:, 0])
+    execution = {"key": first, "insecure_key": True}
+    classifier = PrivateClassifier(classes=(0, 1), **execution, **options).fit(inputs, np.arange(40) % 2)
+    options |= {"key": second, "insecure_key": True, "settings": [setting]}
+    regressor = PrivateRegressor(target_range=(0, 1), **options).fit(inputs, inputs[:, 0])
     return classifier.error_, regressor.error_
 
 
@@ -479,7 +482,8 @@ KEY_CASES = {
     "run_loop": Case(
         _protocol(CASES["dp_gd"], drivers.run_loop),
         (
-            *_of("drivers.loop", "run_loop", "loop_prepared"),
+            *_of("drivers.loop", "run_loop", "loop_prepared", "refuse_on_table"),
+            "drivers.execution.refuse_options",
             "drivers.users.make_users",
             *_of("drivers.compiled_steps", "run_keys", "step_keys", "ask", "release"),
         ),
@@ -489,9 +493,7 @@ KEY_CASES = {
         _minimize,
         (
             "drivers.minimization.minimize",
-            "drivers.execution.Execution",
-            "drivers.execution.check_execution",
-            "drivers.execution.set_options",
+            *_of("drivers.execution", "Execution", "is_set"),
         ),
     ),
     "PrivateSearchCV": Case(_search_cv, ("integrations.sklearn.search.PrivateSearchCV",)),

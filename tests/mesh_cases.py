@@ -60,7 +60,7 @@ def released(name, data, **options):
 
 def swept(data, policy):
     case = protocol_cases.CASES["dp_gibo"]
-    options = {"seeds": 4, "policy": policy, "run": drivers.Execution(key=key())}
+    options = {"seeds": 4, "policy": policy, "key": key()}
     done = drivers.sweep(case.algorithm, case.objective, data, case.config(1.0), **options)
     return leaves(done.release)
 
@@ -71,8 +71,8 @@ def at_default():
     given = case.algorithm, case.objective, RECORDS, case.config(1.0)
     with jax.default_device(jax.devices()[3]):
         of_run = jax.random.split(key(), (1, 1))[0, 0]
-        run = drivers.run_scan(*given, run=drivers.Execution(key=of_run, diagnostics=True))
-        options = {"seeds": 1, "run": drivers.Execution(key=key())}
+        run = drivers.run_scan(*given, key=of_run, diagnostics=True)
+        options = {"seeds": 1, "key": key()}
         done = [drivers.sweep(*given, policy=policy, **options).release for policy in (None, "shard")]
     places = {device.id for leaf in jax.tree.leaves(run.diagnostics.state) for device in leaf.devices()}
     return sorted(places), [leaves(run.release), *([leaf[0] for leaf in leaves(each)] for each in done)]

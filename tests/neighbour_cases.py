@@ -32,7 +32,6 @@ from training_cases import Trivial
 
 import jaxdpbo
 from jaxdpbo import (
-    Execution,
     Search,
     blocks,
     by_person,
@@ -208,7 +207,7 @@ def on_a_terminal(tqdm, enter):
 def evaluated_in_table(records):
     table = jaxdpbo.tables.arrays({"x": objects(records)})
     private = drivers.PrivateObjective(
-        first_of, table, users=len(records), mu=1.0, evaluations=2, loss_range=(0.0, 1.0), run=Execution(**SEEDED)
+        first_of, table, users=len(records), mu=1.0, evaluations=2, loss_range=(0.0, 1.0), **SEEDED
     )
     return [private(0.5), private(0.25)], private.guarantee
 
@@ -251,16 +250,14 @@ def minimized(objective, make=objects, **options):
 
 def swept(records):
     configs = [descent(len(records))]
-    found = drivers.sweep(
-        dp_gibo.algorithm, squares, objects(records), configs, seeds=2, run=drivers.Execution(key=SEEDED["key"])
-    )
+    found = drivers.sweep(dp_gibo.algorithm, squares, objects(records), configs, seeds=2, key=SEEDED["key"])
     return jax.tree.map(np.asarray, found.release), found.guarantees
 
 
 def evaluated(objective, make, **options):
     def enter(records):
         chosen = {"users": len(records), "mu": 1.0, "evaluations": 2, "loss_range": (0.0, 1.0)} | SEEDED | options
-        private = drivers.PrivateObjective(objective, make(records), **group_options(Execution, **chosen))
+        private = drivers.PrivateObjective(objective, make(records), **chosen)
         return [private(np.array([0.5])), private(np.array([0.25]))], private.guarantee, told(private.notes)
 
     return enter
@@ -415,14 +412,14 @@ def searched_in_blocks(records):
         n_blocks=3,
         loss_range=(0, 1),
         search=Search(method="in_order"),
-        run=Execution(**SEEDED),
+        **SEEDED,
     )
     found = search.fit(features, np.linspace(0, 1, len(records)))
     return found.best_params_, found.guarantee_, told(found.notes_)
 
 
 ONE_SETTING = [{"hidden": (), "learning_rate": 1.0, "batch": 32, "epochs": 1, "clip_norm": 1.0}]
-MODEL = {"epsilon": 5.0, "delta": 1e-3, "run": Execution(**SEEDED), "largest_weight": 2.0}
+MODEL = {"epsilon": 5.0, "delta": 1e-3, **SEEDED, "largest_weight": 2.0}
 
 
 def as_read(records: list[Any]) -> pandas.Series:

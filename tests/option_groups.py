@@ -3,20 +3,15 @@
 from dataclasses import fields
 from typing import Any
 
-from jaxdpbo import Execution, Search
+from jaxdpbo import Search
 
-ARGUMENTS = {Search: "search", Execution: "run"}
+OF_SEARCH = {option.name for option in fields(Search)}
 
 
-def group_options(*kinds: type, **flat: Any) -> dict[str, Any]:
-    """``search=`` of the options of a ``Search`` among ``flat``, ``run=`` of those of an ``Execution``, and the rest.
-
-    ``kinds``: group these alone, such as ``Execution`` for a driver with options of its own.
-    """
-    arguments = dict(flat)
-    for kind in kinds or ARGUMENTS:
-        found = {option.name: arguments.pop(option.name) for option in fields(kind) if option.name in arguments}
-        if found:
-            assert ARGUMENTS[kind] not in arguments, "options are flat or grouped, not both"
-            arguments[ARGUMENTS[kind]] = kind(**found)
-    return arguments
+def group_options(**flat: Any) -> dict[str, Any]:
+    """``search=`` of the options of a ``Search`` among ``flat``, and the rest."""
+    found = {name: value for name, value in flat.items() if name in OF_SEARCH}
+    if not found:
+        return flat
+    assert "search" not in flat, "options are flat or grouped, not both"
+    return {name: value for name, value in flat.items() if name not in OF_SEARCH} | {"search": Search(**found)}

@@ -11,7 +11,7 @@ import pytest
 from option_groups import group_options
 
 import jaxdpbo
-from jaxdpbo import Execution, Search, blocks, ledger, minimize, separable
+from jaxdpbo import Search, blocks, ledger, minimize, separable
 from jaxdpbo.drivers import separability
 from jaxdpbo.guarantee import assumptions, guarantees
 
@@ -89,7 +89,7 @@ def test_a_learner_that_keeps_something_is_what_the_statement_assumes_away():
         mu=1,
         loss_range=(0, 1),
         search=Search(steps=3),
-        run=Execution(traceable=False),
+        traceable=False,
     )
     assert assumptions.BLOCKS_APART in run.guarantee.assumptions
     assert assumptions.SEPARABLE_LOSSES not in run.guarantee.assumptions
@@ -156,7 +156,7 @@ def test_a_learner_that_is_not_of_jax_is_not_traced():
     )
     assert run.release.point[0] > 0.6
     with pytest.raises(ValueError, match="traceable needs a learner that JAX can trace"):
-        minimize(blocks(learner, 120, 30), ROWS, [(0.0, 1.0)], mu=20, loss_range=(0, 1), run=Execution(traceable=True))
+        minimize(blocks(learner, 120, 30), ROWS, [(0.0, 1.0)], mu=20, loss_range=(0, 1), traceable=True)
 
 
 def test_a_learner_of_jax_is_fitted_to_all_blocks_at_once():
@@ -203,9 +203,7 @@ def test_the_rows_of_a_person_are_in_one_block():
     assert sum(map(len, of)) == len(set.union(*of))
     for block in objective.partition:
         assert not set(owners[block.train]) & set(owners[block.held_out])
-    run = minimize(
-        objective, ROWS, [(0.0, 1.0)], mu=1, loss_range=(0, 1), search=Search(steps=3), run=Execution(traceable=False)
-    )
+    run = minimize(objective, ROWS, [(0.0, 1.0)], mu=1, loss_range=(0, 1), search=Search(steps=3), traceable=False)
     assert assumptions.ROW_OWNERS in run.guarantee.assumptions
 
 

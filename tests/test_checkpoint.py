@@ -364,14 +364,14 @@ def squares(point, data):
 
 def test_minimize_resumes_from_its_checkpoint(path, monkeypatch):
     given = {"mu": 1.0, "search": jaxdpbo.Search(steps=3, batch=2)}
-    goes_on = jaxdpbo.Execution(key=KEY, checkpoint=path)
+    goes_on = {"key": KEY, "checkpoint": path}
     with monkeypatch.context() as patch:
         killed_after(patch, 4)  # after the first part
         with pytest.raises(Killed):
-            jaxdpbo.minimize(squares, records(), [(0.0, 1.0)], **given, run=goes_on)
+            jaxdpbo.minimize(squares, records(), [(0.0, 1.0)], **given, **goes_on)
     assert path.exists()
-    resumed = jaxdpbo.minimize(squares, records(), [(0.0, 1.0)], **given, run=goes_on)
-    whole = jaxdpbo.minimize(squares, records(), [(0.0, 1.0)], **given, run=jaxdpbo.Execution(key=KEY))
+    resumed = jaxdpbo.minimize(squares, records(), [(0.0, 1.0)], **given, **goes_on)
+    whole = jaxdpbo.minimize(squares, records(), [(0.0, 1.0)], **given, key=KEY)
     assert leaves(resumed.release) == leaves(whole.release)
     assert not path.exists()
 
@@ -385,7 +385,7 @@ def test_minimize_resumes_from_its_checkpoint(path, monkeypatch):
 )
 def test_a_run_from_python_has_no_checkpoint(path, options, said):
     with pytest.raises(ValueError, match=said):
-        jaxdpbo.minimize(squares, records(), [(0.0, 1.0)], mu=1.0, run=jaxdpbo.Execution(checkpoint=path, **options))
+        jaxdpbo.minimize(squares, records(), [(0.0, 1.0)], mu=1.0, checkpoint=path, **options)
     assert not path.exists()
 
 
@@ -394,5 +394,5 @@ def test_a_loss_that_cannot_be_traced_is_refused_with_a_checkpoint(path):
         return np.sum(np.square(np.asarray(data) - float(point[0])), axis=1)
 
     with pytest.raises(jax.errors.TracerArrayConversionError):
-        jaxdpbo.minimize(opaque, records(), [(0.0, 1.0)], mu=1.0, run=jaxdpbo.Execution(checkpoint=path))
+        jaxdpbo.minimize(opaque, records(), [(0.0, 1.0)], mu=1.0, checkpoint=path)
     assert not path.exists()

@@ -93,9 +93,9 @@ def test_a_misspelt_flag_is_refused_before_anything_is_drawn(driver):
         return CASE.algorithm.release(*arguments)
 
     key = jax.random.key(0)
-    run = drivers.Execution(key=key, insecure_key=True)
+    execution = {"key": key, "insecure_key": True}
     with pytest.raises((TypeError, drivers.RunInterrupted)) as stopped:
-        driver(algorithm._replace(release=release), CASE.objective, records(), CASE.config(1.0), run=run)
+        driver(algorithm._replace(release=release), CASE.objective, records(), CASE.config(1.0), **execution)
     said = str(stopped.value.__cause__ or stopped.value)
     assert "diagnostics of an algorithm must be types.Info" in said
     assert not calls
@@ -123,7 +123,7 @@ SILENT = dp_gibo.algorithm._replace(
     privacy=lambda config: dataclasses.replace(dp_gibo.algorithm.privacy(config), assumptions=())
 )
 KEY = jax.random.key(0)
-RUN = drivers.Execution(key=KEY, insecure_key=True)
+RUN = {"key": KEY, "insecure_key": True}
 UNSAID = {assumptions.IDEAL_NOISE, assumptions.PUBLIC_CONFIG, assumptions.SEPARABLE_LOSSES}
 
 
@@ -131,32 +131,32 @@ def absolute(point, rows):
     return jnp.abs(rows["x"] - point[0])
 
 
-def guarantees_of(driver, run):
+def guarantees_of(driver, execution):
     """The guarantees of an algorithm that states no assumption, by each of its ways to users."""
     box = {"users": 500, "steps": 2, "mu": 1.0, "bounds": [(0, 1)], "clip_norm": 1.0, "memory": "none"}
     config, rows = dp_gibo.config(**box), {"x": np.linspace(0, 1, 500)}
     if driver == "table":
-        return (drivers.run_loop(SILENT, absolute, tables.arrays(rows), config, run=run).guarantee,)
+        return (drivers.run_loop(SILENT, absolute, tables.arrays(rows), config, **execution).guarantee,)
     if driver == "sweep":
-        return drivers.sweep(SILENT, absolute, rows, [config], seeds=1, run=run).guarantees
+        return drivers.sweep(SILENT, absolute, rows, [config], seeds=1, **execution).guarantees
     if driver == "estimate":
         algorithm = phases.make_algorithm(phases.Phase(SILENT), private_estimate.at_answer)
         config = phases.config(config, private_estimate.config(users=500, mu=1.0, bounds=[(0, 1)], loss_range=(0, 1)))
-        return (drivers.run_scan(algorithm, absolute, rows, config, run=run).guarantee,)
-    return (DRIVERS[driver](SILENT, absolute, rows, config, run=run).guarantee,)
+        return (drivers.run_scan(algorithm, absolute, rows, config, **execution).guarantee,)
+    return (DRIVERS[driver](SILENT, absolute, rows, config, **execution).guarantee,)
 
 
 @pytest.mark.parametrize("driver", [*DRIVERS, "table", "sweep", "estimate"])
 def test_every_driver_names_what_an_algorithm_of_yours_left_unsaid(driver):
-    (stated,) = guarantees_of(driver, drivers.Execution())
+    (stated,) = guarantees_of(driver, {})
     assert {assumptions.RANDOM_BITS, *UNSAID} <= set(stated.assumptions)
-    (stated,) = guarantees_of(driver, drivers.Execution(key=KEY) if driver == "sweep" else RUN)
+    (stated,) = guarantees_of(driver, {"key": KEY} if driver == "sweep" else RUN)
     assert {assumptions.WEAK_KEY, assumptions.KEY_SECRET, *UNSAID} <= set(stated.assumptions)
 
 
 def test_a_weak_key_is_refused_where_the_noise_is_unknown():
     with pytest.raises(TypeError, match="key must be None or a chacha20 key"):
-        guarantees_of("scan", drivers.Execution(key=KEY))
+        guarantees_of("scan", {"key": KEY})
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -180,9 +180,7 @@ def test_a_tell_is_traced_once_though_its_shapes_are_looked_at():
         return CASE.algorithm.tell(*arguments)
 
     algorithm, key = CASE.algorithm._replace(tell=tell), jax.random.key(0)
-    drivers.run_loop(
-        algorithm, CASE.objective, records(), CASE.config(1.0), run=drivers.Execution(key=key, insecure_key=True)
-    )
+    drivers.run_loop(algorithm, CASE.objective, records(), CASE.config(1.0), key=key, insecure_key=True)
     assert len(traces) == 1
 
 
@@ -201,7 +199,8 @@ def test_an_inner_algorithm_with_a_flag_is_refused():
             case.objective,
             records(),
             case.config(1.0),
-            run=drivers.Execution(key=jax.random.key(0), insecure_key=True),
+            key=jax.random.key(0),
+            insecure_key=True,
         )
 
 

@@ -174,7 +174,7 @@ def test_huber_regression_is_learnt():
         output="last_half_mean",
     )  # fmt: skip
     loss, data = dp_gd.gradient_objective(huber), (covariates, covariates @ jnp.ones(4) + noise)
-    run = drivers.run_scan(dp_gd.algorithm, loss, data, chosen, run=drivers.Execution(key=key(2), insecure_key=True))
+    run = drivers.run_scan(dp_gd.algorithm, loss, data, chosen, key=key(2), insecure_key=True)
     assert np.linalg.norm(run.release.point - 1.0) < 0.7 < np.linalg.norm(run.release.path[0] - 1.0)
     assert 0.99 < run.guarantee.level <= 1.0  # on the grid
 

@@ -237,9 +237,7 @@ def test_a_planted_clipping_bug_is_caught(monkeypatch, bug):
 def test_users_with_bad_losses_count_as_zero_and_the_run_goes_on():
     data = records()
     data[2] = np.nan
-    run = drivers.run_scan(
-        dp_gibo.algorithm, loss, data, config(mu=np.inf), run=drivers.Execution(key=key(), diagnostics=True)
-    )
+    run = drivers.run_scan(dp_gibo.algorithm, loss, data, config(mu=np.inf), key=key(), diagnostics=True)
     assert np.all(np.isfinite(run.release.path))
     np.testing.assert_array_equal(run.diagnostics.info.raw["nonfinite_users"], np.ones(STEPS))
     seen = steps_of(config(mu=np.inf), data)
@@ -258,9 +256,7 @@ def test_users_with_bad_losses_count_as_zero_and_the_run_goes_on():
 
 def test_infinite_budget_is_exactly_no_noise():
     runs = [
-        drivers.run_scan(
-            dp_gibo.algorithm, loss, records(), config(mu=np.inf, noise=noise), run=drivers.Execution(key=key(seed))
-        )
+        drivers.run_scan(dp_gibo.algorithm, loss, records(), config(mu=np.inf, noise=noise), key=key(seed))
         for noise in ("float", "none")
         for seed in (1, 2)
     ]
@@ -272,9 +268,7 @@ def test_infinite_budget_is_exactly_no_noise():
 def test_nearest_with_every_point_is_all():
     everything = {"memory": "nearest", "remembered": STEPS * BATCH}
     paths = [
-        drivers.run_scan(
-            dp_gibo.algorithm, loss, records(), config(**memory), run=drivers.Execution(key=key())
-        ).release.path
+        drivers.run_scan(dp_gibo.algorithm, loss, records(), config(**memory), key=key()).release.path
         for memory in ({"memory": "all"}, everything)
     ]
     np.testing.assert_allclose(paths[1], paths[0], rtol=1e-6, atol=1e-8)
@@ -339,16 +333,12 @@ def best_trace(chosen, before, public):
 
 def test_algorithm_2_flags_a_cap_that_binds():
     chosen = config(tolerance=1e-9, batch=2)
-    run = drivers.run_scan(
-        dp_gibo.algorithm, loss, records(), chosen, run=drivers.Execution(key=key(), diagnostics=True)
-    )
+    run = drivers.run_scan(dp_gibo.algorithm, loss, records(), chosen, key=key(), diagnostics=True)
     assert np.all(run.diagnostics.info.raw["batch_capped"])
     before, query, values, tell_key, *_ = steps_of(chosen, records())[0]
     fewer = query._replace(mask=query.mask.at[-1].set(False))  # the cap can not have bound: not all were asked for
     assert not compiled_steps.learn(dp_gibo.algorithm, tell_key, chosen, before, fewer, values)[1].raw["batch_capped"]
-    unlimited = drivers.run_scan(
-        dp_gibo.algorithm, loss, records(), config(), run=drivers.Execution(key=key(), diagnostics=True)
-    )
+    unlimited = drivers.run_scan(dp_gibo.algorithm, loss, records(), config(), key=key(), diagnostics=True)
     assert not np.any(unlimited.diagnostics.info.raw["batch_capped"])
 
 
@@ -365,9 +355,7 @@ def test_a_cap_binds_where_all_of_its_points_leave_the_trace_above_the_tolerance
 def test_the_last_half_is_averaged():
     for steps in (1, 4, 5):
         last, mean = (
-            drivers.run_scan(
-                dp_gibo.algorithm, loss, records(), config(steps=steps, output=output), run=drivers.Execution(key=key())
-            ).release
+            drivers.run_scan(dp_gibo.algorithm, loss, records(), config(steps=steps, output=output), key=key()).release
             for output in ("last", "last_half_mean")
         )
         np.testing.assert_array_equal(last.path, mean.path)
@@ -376,9 +364,7 @@ def test_the_last_half_is_averaged():
 
 
 def test_iterates_and_queries_are_projected_into_the_box():
-    run = drivers.run_scan(
-        dp_gibo.algorithm, loss, records(), config(step_size=50.0), run=drivers.Execution(key=key(), diagnostics=True)
-    )
+    run = drivers.run_scan(dp_gibo.algorithm, loss, records(), config(step_size=50.0), key=key(), diagnostics=True)
     for points in (np.asarray(run.release.path), np.asarray(run.diagnostics.state.public.points)):
         assert np.all((points >= BOUNDS[0]) & (points <= BOUNDS[1]))
     assert np.any(np.isin(run.release.path, BOUNDS))  # a step this long does meet a side
@@ -393,9 +379,7 @@ def test_a_step_under_another_budget_releases_nothing():
 
 @pytest.mark.parametrize("optimizer", [optax.sgd, optax.adagrad, optax.adam, optax.rmsprop])
 def test_any_factory_that_needs_gradients_alone(optimizer):
-    run = drivers.run_scan(
-        dp_gibo.algorithm, loss, records(), config(optimizer=optimizer), run=drivers.Execution(key=key())
-    )
+    run = drivers.run_scan(dp_gibo.algorithm, loss, records(), config(optimizer=optimizer), key=key())
     assert np.all(np.isfinite(run.release.path))
 
 
@@ -428,9 +412,7 @@ def test_a_long_float32_run_stays_finite(float32):
     steps = 300
     chosen = config(steps=steps, batch=2, step_size=0.05, polish_steps=5)
     assert 5e-4 < chosen.surrogate.noise_variance < 6e-4
-    run = drivers.run_scan(
-        dp_gibo.algorithm, loss, records(), chosen, run=drivers.Execution(key=key(), diagnostics=True)
-    )
+    run = drivers.run_scan(dp_gibo.algorithm, loss, records(), chosen, key=key(), diagnostics=True)
     first = run.diagnostics.state.public.whitening[0, 0]  # of a variance of 1 and the noise: used, not only stated
     np.testing.assert_allclose(first, (1 + chosen.surrogate.noise_variance) ** -0.5, rtol=1e-6)
     assert run.diagnostics.state.public.path.dtype == jnp.float32
@@ -454,9 +436,7 @@ def test_the_noise_variance_is_raised_for_the_points_of_a_step(float32, memory, 
 
 def test_float32_follows_float64():
     def path():
-        return drivers.run_scan(
-            dp_gibo.algorithm, loss, records(), config(mu=np.inf), run=drivers.Execution(key=key())
-        ).release.path
+        return drivers.run_scan(dp_gibo.algorithm, loss, records(), config(mu=np.inf), key=key()).release.path
 
     with jax.enable_x64(False):
         single = np.asarray(path())

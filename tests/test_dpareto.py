@@ -62,7 +62,8 @@ def run(chosen=None, seed=0, **data):
         measured,
         data_of(**data),
         chosen or config(),
-        run=drivers.Execution(key=jax.random.key(seed), diagnostics=True),
+        key=jax.random.key(seed),
+        diagnostics=True,
     )
 
 
@@ -182,9 +183,7 @@ def test_one_program_serves_anti_ideals_bounds_and_seeds(compilations):
     compilations.clear()
     for other in others:
         jax.block_until_ready(
-            drivers.run_scan(
-                dpareto.algorithm, measured, data_of(limit=0.9), other, run=drivers.Execution(key=keys)
-            ).release
+            drivers.run_scan(dpareto.algorithm, measured, data_of(limit=0.9), other, key=keys).release
         )
     assert compilations["programs"] <= 6  # conversions of the data, not the search
 

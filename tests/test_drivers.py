@@ -63,7 +63,8 @@ def test_an_interrupt_from_the_keyboard_loses_nothing():
             Failing(5, KeyboardInterrupt()),
             records(),
             CASE.config(1.0),
-            run=drivers.Execution(key=key(), insecure_key=True),
+            key=key(),
+            insecure_key=True,
         )
     assert int(caught.value.snapshot.state.public.step) == 1
 
@@ -123,7 +124,7 @@ def test_a_worker_of_a_cluster_that_is_killed_spends_nothing(tmp_path):
     with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
         run = drivers.run_loop(
             CASE.algorithm, worker_cases.dying, (records(), tmp_path / "begun"), CASE.config(1.0),
-            ledger=drivers.Recording(path, "run"), run=drivers.Execution(executor=client.get_executor(pure=False)),
+            ledger=drivers.Recording(path, "run"), executor=client.get_executor(pure=False),
         )  # fmt: skip
     assert (tmp_path / "killed").exists()
     assert np.all(np.isfinite(run.release.path))
@@ -154,9 +155,7 @@ def test_an_interruption_carries_its_state_out_of_sight():
 
     secret.calls = 0
     with pytest.raises(drivers.RunInterrupted) as caught:
-        drivers.run_loop(
-            CASE.algorithm, secret, records(), CASE.config(1.0), run=drivers.Execution(key=key(), insecure_key=True)
-        )
+        drivers.run_loop(CASE.algorithm, secret, records(), CASE.config(1.0), key=key(), insecure_key=True)
     error = caught.value
     assert np.any(np.isclose(error.snapshot.memory, SECRET))
     for shown in (repr(error), str(error), repr(error.args)):
@@ -175,7 +174,8 @@ def test_a_wrong_shape_is_named_at_once_and_a_later_one_interrupts():
             lambda point, data: np.zeros(USERS + 1),
             None,
             CASE.config(1.0),
-            run=drivers.Execution(key=key(), insecure_key=True),
+            key=key(),
+            insecure_key=True,
         )
     ragged = iter(range(USERS, 100))
     with pytest.raises(drivers.RunInterrupted) as caught:
@@ -184,7 +184,8 @@ def test_a_wrong_shape_is_named_at_once_and_a_later_one_interrupts():
             lambda point, data: np.zeros(next(ragged)),
             None,
             CASE.config(1.0),
-            run=drivers.Execution(key=key(), insecure_key=True),
+            key=key(),
+            insecure_key=True,
         )
     assert f"objective must return values of shape ({USERS},)" in str(caught.value.__cause__)
 
@@ -277,16 +278,16 @@ def test_a_state_of_another_config_is_refused():
 def test_a_state_of_another_budget_is_refused():
     """Four steps at mu = 2 and one at mu = 0.5 are not 0.5-GDP."""
     with pytest.raises(drivers.RunInterrupted) as caught:
-        drivers.run_loop(
-            CASE.algorithm, Failing(5), records(), CASE.config(2.0), run=drivers.Execution(key=key(), insecure_key=True)
-        )
+        drivers.run_loop(CASE.algorithm, Failing(5), records(), CASE.config(2.0), key=key(), insecure_key=True)
     with pytest.raises(ValueError, match=r"noise of this config, got mu 0.5 after 2.0, radius \d+ after 2364, "):
         drivers.run_loop(
             CASE.algorithm,
             loss,
             records(),
             CASE.config(0.5),
-            run=drivers.Execution(key=key(), insecure_key=True, resume=caught.value.snapshot),
+            key=key(),
+            insecure_key=True,
+            resume=caught.value.snapshot,
         )
 
 
@@ -334,9 +335,7 @@ def test_a_state_under_other_noise_is_refused(name):
     assert jax.tree.map(jnp.shape, snapshot.state) == jax.tree.map(jnp.shape, fresh.state)
     snapshot = snapshot._replace(memory=fresh.memory)
     with pytest.raises(ValueError, match=message):
-        drivers.run_loop(
-            algorithm, loss, records(), after, run=drivers.Execution(key=key(), insecure_key=True, resume=snapshot)
-        )
+        drivers.run_loop(algorithm, loss, records(), after, key=key(), insecure_key=True, resume=snapshot)
     query = compiled_steps.ask(algorithm, key(), after, snapshot.state)
     values = jnp.ones((1, DIMENSION, after.users) if config is descent else (after.batch, USERS))
     unmoved, _ = compiled_steps.learn(algorithm, key(), after, snapshot, query, values)
@@ -359,7 +358,9 @@ def test_a_state_of_another_dtype_is_not_gone_on_from():
                 loss,
                 records(),
                 single,
-                run=drivers.Execution(key=key(), insecure_key=True, resume=snapshot),
+                key=key(),
+                insecure_key=True,
+                resume=snapshot,
             )
 
 
@@ -373,20 +374,14 @@ def test_a_run_may_go_on_with_another_box_and_step_size():
     snapshot = compiled_steps.begin(dp_gd.algorithm, key(), descent())
     other = descent(bounds=low_high(0.5 * BOUNDS), step_size=0.1)
     values = dp_gd.gradient_objective(loss)
-    run = drivers.run_loop(
-        dp_gd.algorithm, values, records(), other, run=drivers.Execution(key=key(), insecure_key=True, resume=snapshot)
-    )
+    run = drivers.run_loop(dp_gd.algorithm, values, records(), other, key=key(), insecure_key=True, resume=snapshot)
     assert np.all(np.abs(run.release.path) <= 0.5 * np.abs(BOUNDS).max(axis=0))
 
 
 def test_a_resumed_run_rests_on_the_secrecy_of_its_first_key():
     with pytest.raises(drivers.RunInterrupted) as caught:
-        drivers.run_loop(
-            CASE.algorithm, Failing(5), records(), CASE.config(1.0), run=drivers.Execution(key=key(), insecure_key=True)
-        )
-    resumed = drivers.run_loop(
-        CASE.algorithm, loss, records(), CASE.config(1.0), run=drivers.Execution(resume=caught.value.snapshot)
-    )
+        drivers.run_loop(CASE.algorithm, Failing(5), records(), CASE.config(1.0), key=key(), insecure_key=True)
+    resumed = drivers.run_loop(CASE.algorithm, loss, records(), CASE.config(1.0), resume=caught.value.snapshot)
     assert assumptions.KEY_SECRET in resumed.guarantee.assumptions
 
 
@@ -396,7 +391,9 @@ def test_a_finished_state_spends_nothing_more():
         loss,
         records(),
         CASE.config(1.0),
-        run=drivers.Execution(key=key(), insecure_key=True, diagnostics=True),
+        key=key(),
+        insecure_key=True,
+        diagnostics=True,
     )
 
     def never(point, data):
@@ -408,7 +405,9 @@ def test_a_finished_state_spends_nothing_more():
         never,
         records(),
         CASE.config(1.0),
-        run=drivers.Execution(key=key(1), insecure_key=True, resume=end),
+        key=key(1),
+        insecure_key=True,
+        resume=end,
     )
     jax.tree.map(np.testing.assert_array_equal, again.release, done.release)
 
@@ -425,7 +424,9 @@ def test_masked_points_are_not_evaluated():
         watched,
         records(),
         case.config(1.0),
-        run=drivers.Execution(key=key(), insecure_key=True, diagnostics=True),
+        key=key(),
+        insecure_key=True,
+        diagnostics=True,
     )
     assert len(seen) == int(run.diagnostics.state.public.mask.sum()) < 3 * STEPS
 
@@ -439,15 +440,15 @@ def test_the_progress_bar_counts_and_tells_nothing(capfd):
         secret,
         None,
         CASE.config(1.0),
-        run=drivers.Execution(key=key(), insecure_key=True, progress=True),
+        key=key(),
+        insecure_key=True,
+        progress=True,
     )
     shown = capfd.readouterr()
     assert f"{STEPS}/{STEPS}" in shown.err
     assert "0.98" not in shown.err
     assert shown.out == ""
-    drivers.run_loop(
-        CASE.algorithm, secret, None, CASE.config(1.0), run=drivers.Execution(key=key(), insecure_key=True)
-    )
+    drivers.run_loop(CASE.algorithm, secret, None, CASE.config(1.0), key=key(), insecure_key=True)
     assert capfd.readouterr() == ("", "")
 
 
@@ -462,7 +463,7 @@ def test_a_terminal_shows_steps_by_default_and_a_file_none(monkeypatch):
     def run(**options):
         drivers.run_loop(
             CASE.algorithm, lambda point, data: np.full(USERS, SECRET), None, CASE.config(1.0),
-            run=drivers.Execution(key=key(), insecure_key=True, **options),
+            key=key(), insecure_key=True, **options,
         )  # fmt: skip
         return sys.stderr.getvalue()
 
@@ -549,7 +550,7 @@ def test_a_failed_factorisation_is_raised_after_the_run():
     config = dp_gibo.config(users=USERS, steps=2, mu=1.0, bounds=low_high(BOUNDS), kernel=negative, polish_steps=0)
     for driver in (drivers.run_scan, drivers.run_loop):
         with pytest.raises(drivers.RunInterrupted, match="could not be factored") as caught:
-            driver(dp_gibo.algorithm, loss, records(), config, run=drivers.Execution(key=key(), insecure_key=True))
+            driver(dp_gibo.algorithm, loss, records(), config, key=key(), insecure_key=True)
         assert np.all(np.isfinite(caught.value.snapshot.state.public.path))  # the users counted as zero
 
 
@@ -564,9 +565,7 @@ def test_keys_come_from_the_operating_system_unless_given(monkeypatch):
     config = CASE.config(1.0)
     default = drivers.run_scan(CASE.algorithm, loss, records(), config)
     assert len(drawn) == 1
-    given = drivers.run_scan(
-        CASE.algorithm, loss, records(), config, run=drivers.Execution(key=key(7), insecure_key=True)
-    )
+    given = drivers.run_scan(CASE.algorithm, loss, records(), config, key=key(7), insecure_key=True)
     assert len(drawn) == 1
     jax.tree.map(np.testing.assert_array_equal, given.release, default.release)
 

@@ -18,7 +18,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from jaxdpbo import Execution, Search, files, minimize, tables
+from jaxdpbo import Search, files, minimize, tables
 from jaxdpbo.guarantee import assumptions
 from jaxdpbo.tables import arrow, beam_table, dask_table, identity, ray_table, spark_table
 from jaxdpbo.tables import engine as _engine
@@ -227,9 +227,9 @@ def other_rows(batch):
 
 
 def in_order(table):
-    run = Execution(key=jax.random.key(3), insecure_key=True)
+    execution = {"key": jax.random.key(3), "insecure_key": True}
     options = {"epsilon": 1.0, "delta": 1e-5, "loss_range": (0, 4), "search": Search(method="in_order", steps=2)}
-    return minimize(lambda point, batch: jnp.abs(batch["row"] - point[0]), table, [(0, 2)], run=run, **options)
+    return minimize(lambda point, batch: jnp.abs(batch["row"] - point[0]), table, [(0, 2)], **execution, **options)
 
 
 @pytest.mark.parametrize("kind", PAIRS)

@@ -1,10 +1,10 @@
 """The front door: budgets by epsilon, losses of any kind, boxes in one reading, refusals of one sentence."""
 
-import copy
+import inspect
 import math
-import pickle
 import re
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import jax
 import jax.numpy as jnp
@@ -16,13 +16,14 @@ import scipy.stats
 from option_groups import group_options
 
 import jaxdpbo
-from jaxdpbo import Execution, arrays, dp_gibo, drivers, notes, random_search
+from jaxdpbo import arrays, dp_gibo, drivers, notes, random_search, tables
 from jaxdpbo.accounting import requested_budget
 from jaxdpbo.checks import box, low_high
-from jaxdpbo.drivers import methods
+from jaxdpbo.drivers import execution, methods
 from jaxdpbo.drivers.previews import step_deviation
 from jaxdpbo.drivers.release_notes import path_notes
 from jaxdpbo.guarantee import budget_calibration, guarantees
+from jaxdpbo.integrations.optuna import private_study
 from jaxdpbo.ledger import ledger_file
 
 USERS = 40
@@ -73,7 +74,7 @@ DOORS = {
     "minimize": lambda folder, **budget: minimize(**{"mu": "no"} | budget),
     "preview": lambda folder, **budget: jaxdpbo.preview(**group_options(users=USERS, space=SIDE, **budget)),
     "PrivateObjective": lambda folder, **budget: jaxdpbo.PrivateObjective(
-        loss, RECORDS, **group_options(Execution, users=USERS, evaluations=2, loss_range=(0, 4), **budget)
+        loss, RECORDS, users=USERS, evaluations=2, loss_range=(0, 4), **budget
     ),
     "ledger.create": lambda folder, **budget: ledger_file.create(folder / "ledger.jsonl", **budget),
 }
@@ -157,9 +158,7 @@ def test_configs_and_objectives_state_at_most_what_was_asked_for(noise, epsilon,
         with jax.enable_x64(wide):
             stated = jaxdpbo.preview(**group_options(users=900, space=SIDE, **budget)).guarantee
             assert 0.9 * epsilon < stated.epsilon(delta) <= epsilon
-            made = jaxdpbo.PrivateObjective(
-                loss, RECORDS, **group_options(Execution, users=USERS, evaluations=3, loss_range=(0, 4), **budget)
-            )
+            made = jaxdpbo.PrivateObjective(loss, RECORDS, users=USERS, evaluations=3, loss_range=(0, 4), **budget)
             assert 0.9 * epsilon < made.guarantee.epsilon(delta) <= epsilon
 
 
@@ -487,7 +486,8 @@ def test_what_was_spent_comes_back_as_plain_dicts(tmp_path):
         return jaxdpbo.PrivateObjective(
             lambda point, data: data,
             np.zeros(4),
-            **group_options(Execution, ledger=jaxdpbo.Recording(path, "bo"), **(made | changes)),
+            ledger=jaxdpbo.Recording(path, "bo"),
+            **made | changes,
         )
 
     first = objective()
@@ -570,9 +570,7 @@ def test_a_driver_under_a_trace_says_what_to_call():
     config = random_search.config(users=USERS, steps=1, batch=1, bounds=SIDE)
 
     def traced(key):
-        return drivers.run_scan(
-            random_search.algorithm, loss, RECORDS, config, run=drivers.Execution(key=key)
-        ).release.point
+        return drivers.run_scan(random_search.algorithm, loss, RECORDS, config, key=key).release.point
 
     for call in (jax.jit(traced), jax.vmap(traced)):
         with pytest.raises(RuntimeError, match=r"run_scan runs on the host .* call drivers\.pure_run\("):
@@ -601,16 +599,13 @@ def test_data_over_explicit_axes_are_taken():
 @pytest.mark.parametrize(
     ("driver", "options", "said"),
     [
-        (
-            "run_scan",
-            {"progress": True},
-            "run_scan cannot use progress of Execution, only key, insecure_key",
-        ),
-        ("run_scan", {"traceable": False}, "run_scan cannot use traceable of Execution"),
-        ("run_loop", {"checkpoint": "x"}, "run_loop cannot use checkpoint of Execution"),
-        ("run_loop", {"traceable": True}, "run_loop cannot use traceable of Execution"),
-        ("sweep", {"diagnostics": True}, "sweep cannot use diagnostics of Execution, only key"),
-        ("PrivateObjective", {"executor": 5}, "PrivateObjective cannot use executor of Execution"),
+        ("run_scan", {"progress": True}, "unexpected keyword argument 'progress'"),
+        ("sweep", {"insecure_key": True}, "unexpected keyword argument 'insecure_key'"),
+        ("run_loop", {"traceable": True}, "run_loop cannot use traceable on arrays"),
+        ("run_loop, a table", {"diagnostics": True}, "run_loop cannot use diagnostics on a table"),
+        ("minimize, a table", {"executor": ThreadPoolExecutor(1)}, "minimize cannot use executor on a table"),
+        ("minimize, a table", {"checkpoint": "x"}, "minimize cannot use checkpoint on a table"),
+        ("PrivateObjective", {"progress": True}, "PrivateObjective cannot use progress on arrays"),
         ("minimize", {"traceable": "no"}, "traceable must be True, False or 'auto', got 'no'"),
         ("minimize", {"progress": 1}, "progress must be True or False, got 1"),
         ("minimize", {"progress": "no"}, "progress must be True, False or 'auto', got 'no'"),
@@ -621,51 +616,47 @@ def test_data_over_explicit_axes_are_taken():
     ],
 )
 def test_an_option_that_a_driver_cannot_use_is_refused_by_name(driver, options, said):
-    algorithm, run = random_search.algorithm, Execution(**options)
-    config = random_search.config(users=USERS, steps=1, batch=1, bounds=SIDE)
+    algorithm, config = random_search.algorithm, random_search.config(users=USERS, steps=1, batch=1, bounds=SIDE)
+    table = tables.arrays({"x": RECORDS})
     doors = {
-        "run_scan": lambda: drivers.run_scan(algorithm, loss, RECORDS, config, run=run),
-        "run_loop": lambda: drivers.run_loop(algorithm, loss, RECORDS, config, run=run),
-        "sweep": lambda: drivers.sweep(algorithm, loss, RECORDS, config, seeds=1, run=run),
+        "run_scan": lambda: drivers.run_scan(algorithm, loss, RECORDS, config, **options),
+        "run_loop": lambda: drivers.run_loop(algorithm, loss, RECORDS, config, **options),
+        "run_loop, a table": lambda: drivers.run_loop(algorithm, loss, table, config, **options),
+        "sweep": lambda: drivers.sweep(algorithm, loss, RECORDS, config, seeds=1, **options),
         "PrivateObjective": lambda: jaxdpbo.PrivateObjective(
-            loss, RECORDS, users=USERS, mu=1.0, evaluations=1, loss_range=(0, 1), run=run
+            loss, RECORDS, users=USERS, mu=1.0, evaluations=1, loss_range=(0, 1), **options
         ),
-        "minimize": lambda: jaxdpbo.minimize(loss, RECORDS, SIDE, mu=1.0, run=run),
+        "minimize": lambda: jaxdpbo.minimize(loss, RECORDS, SIDE, mu=1.0, **options),
+        "minimize, a table": lambda: jaxdpbo.minimize(loss, table, SIDE, mu=1.0, **options),
     }
     with pytest.raises((TypeError, ValueError), match=re.escape(said)):
         doors[driver]()
 
 
-def test_neither_key_nor_snapshot_is_shown():
-    key = jax.random.key(4711)
-    snapshot = drivers.Snapshot(np.array([0.4711]), np.array([0.4711]))
-    shown = repr(Execution(key=key, insecure_key=True, resume=snapshot, progress=np.True_))
-    assert shown == "Execution(insecure_key=True, progress=np.True_)"
+def test_every_option_of_a_run_has_one_name_one_default_and_one_place():
+    """Each driver takes those that it can use, in the order of ``minimize``, which takes all of them."""
+    options = execution.Execution._field_defaults
+    takers = (
+        jaxdpbo.minimize, drivers.run_scan, drivers.run_loop, drivers.sweep, drivers.PrivateObjective, private_study,
+    )  # fmt: skip
+    for driver in takers:
+        parameters = inspect.signature(driver).parameters
+        taken = [name for name in parameters if name in options]
+        assert taken == [name for name in options if name in taken]
+        assert {name: parameters[name].default for name in taken} == {name: options[name] for name in taken}
+        assert {parameters[name].kind for name in taken} == {inspect.Parameter.KEYWORD_ONLY}
+    assert set(inspect.signature(jaxdpbo.minimize).parameters) >= set(options)
 
 
-def test_search_and_run_are_of_their_own_types():
+def test_a_search_is_of_its_own_type():
     with pytest.raises(TypeError, match="search must be a Search, got dict"):
         jaxdpbo.minimize(loss, RECORDS, SIDE, mu=1.0, search={"steps": 3})
-    with pytest.raises(TypeError, match="run must be an Execution, got dict"):
-        jaxdpbo.minimize(loss, RECORDS, SIDE, mu=1.0, run={"progress": True})
 
 
-def test_a_pickle_holds_neither_key_nor_snapshot():
-    key = jax.random.key(4711)
-    run = Execution(key=key, insecure_key=True, traceable=False)
-    pickled = pickle.loads(pickle.dumps(run))
-    assert (pickled.key, pickled.insecure_key, pickled.traceable) == (None, True, False)
-    assert copy.copy(run) is copy.deepcopy(run) is run
-    assert repr(pickle.loads(pickle.dumps(Execution()))) == "Execution()"
-    with pytest.raises(TypeError, match="an Execution with resume cannot be pickled: the snapshot is raw"):
-        pickle.dumps(Execution(resume=drivers.Snapshot(np.array([0.4711]), np.array([0.4711]))))
-
-
-def test_options_from_a_pickle_or_a_text_are_their_defaults():
-    """An equal text is the default too."""
-    run = Execution(traceable="".join(["au", "to"]), key=jax.random.key(0), insecure_key=True)
+def test_an_equal_text_is_the_default_too():
+    same = "".join(["au", "to"])
     config = random_search.config(users=USERS, steps=1, batch=1, bounds=SIDE)
-    assert drivers.run_scan(random_search.algorithm, loss, RECORDS, config, run=run).release.point.shape == (1,)
+    assert drivers.run_loop(random_search.algorithm, loss, RECORDS, config, traceable=same).release.point.shape == (1,)
 
 
 def test_a_config_keeps_its_numbers_when_the_callers_array_changes():

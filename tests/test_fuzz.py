@@ -26,7 +26,7 @@ from option_groups import group_options
 from protocol_cases import CASES, USERS
 
 import jaxdpbo
-from jaxdpbo import Execution, drivers
+from jaxdpbo import drivers
 from jaxdpbo.guarantee import BudgetError, guarantees
 
 LIMIT = 20.0  # seconds of one call
@@ -249,7 +249,11 @@ def entries():
         objective = jaxdpbo.PrivateObjective(
             lambda _, data: data[:, 0],
             rows,
-            **group_options(Execution, users=USERS, mu=1.0, evaluations=1, loss_range=(0.0, 1.0), **seeded),
+            users=USERS,
+            mu=1.0,
+            evaluations=1,
+            loss_range=(0.0, 1.0),
+            **seeded,
         )
         return objective(0), objective.guarantee
 

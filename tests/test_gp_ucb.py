@@ -47,9 +47,7 @@ def key(seed=0):
 
 
 def scan(objective, chosen, data=TOP, seed=0):
-    return drivers.run_scan(
-        gp_ucb.algorithm, objective, data, chosen, run=drivers.Execution(key=key(seed), diagnostics=True)
-    )
+    return drivers.run_scan(gp_ucb.algorithm, objective, data, chosen, key=key(seed), diagnostics=True)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])

@@ -129,9 +129,7 @@ def test_a_planted_reuse_in_the_shipped_noise_is_seen(monkeypatch, uses):
     fresh = case.algorithm._replace(perturb=lambda *arguments: dp_gd.perturb(*arguments))  # not the compiled one
     key = key_cases.key_of("plant")
     jax.block_until_ready(
-        drivers.run_scan(
-            fresh, case.objective, records(), case.config(1.0), run=drivers.Execution(key=key, insecure_key=True)
-        )
+        drivers.run_scan(fresh, case.objective, records(), case.config(1.0), key=key, insecure_key=True)
     )
     assert key_cases.used_twice()
 
@@ -148,9 +146,7 @@ def test_an_algorithm_that_draws_its_start_has_a_key_for_it(driver, uses):
 
     fresh = case.algorithm._replace(init=init)
     key = key_cases.key_of(f"start, {driver.__name__}")
-    jax.block_until_ready(
-        driver(fresh, case.objective, records(), case.config(1.0), run=drivers.Execution(key=key, insecure_key=True))
-    )
+    jax.block_until_ready(driver(fresh, case.objective, records(), case.config(1.0), key=key, insecure_key=True))
     assert uses
     assert not key_cases.used_twice()
 
@@ -198,7 +194,7 @@ WITHOUT_A_KEY = {
     "run_loop": lambda _: drivers.run_loop(*GD).release.point,
     "minimize": lambda _: drivers.minimize(loss, records(), low_high(key_cases.BOUNDS), mu=1.0).release.point,
     "minimize from Python": lambda _: drivers.minimize(
-        loss, records(), low_high(key_cases.BOUNDS), mu=1.0, users=6, run=drivers.Execution(traceable=False)
+        loss, records(), low_high(key_cases.BOUNDS), mu=1.0, users=6, traceable=False
     ).release.point,
     "sweep": lambda _: drivers.sweep(*GD, seeds=2).release.point,
     "PrivateObjective": lambda _: drivers.PrivateObjective(
@@ -231,8 +227,8 @@ def test_no_key_is_drawn_while_a_caller_traces(name):
 def test_a_release_key_that_a_traced_function_closes_over_is_refused(trace):
     for call in (
         lambda x: transforms.curate(KEY, LAPLACE, np.zeros((3, 1))).z[:, 0] + x,
-        lambda x: jnp.sum(drivers.run_scan(*GD, run=drivers.Execution(key=KEY)).release.point) + x,
-        lambda x: drivers.sweep(*GD, seeds=1, run=drivers.Execution(key=KEY)).release.point.sum() + x,
+        lambda x: jnp.sum(drivers.run_scan(*GD, key=KEY).release.point) + x,
+        lambda x: drivers.sweep(*GD, seeds=1, key=KEY).release.point.sum() + x,
     ):
         with pytest.raises(RuntimeError, match="would be a constant of the program"):
             TRACES[trace](call)

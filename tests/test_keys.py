@@ -408,16 +408,11 @@ def test_a_default_run_draws_from_the_operating_system_and_from_nothing_else(mon
 
 def test_a_run_with_the_same_key_is_the_same_and_says_that_the_key_must_be_secret():
     case = CASES["dp_gd"]
-    runs = [
-        drivers.run_scan(case.algorithm, case.objective, records(), case.config(1.0), run=drivers.Execution(key=KEY))
-        for _ in range(2)
-    ]
+    runs = [drivers.run_scan(case.algorithm, case.objective, records(), case.config(1.0), key=KEY) for _ in range(2)]
     assert released(runs[0]) == released(runs[1])
     assert assumptions.KEY_SECRET in runs[0].guarantee.assumptions
     with pytest.raises(TypeError, match="key must be None or a chacha20 key for exact noise"):
-        drivers.run_scan(
-            case.algorithm, case.objective, records(), case.config(1.0), run=drivers.Execution(key=jax.random.key(0))
-        )
+        drivers.run_scan(case.algorithm, case.objective, records(), case.config(1.0), key=jax.random.key(0))
 
 
 @pytest.fixture

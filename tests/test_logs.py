@@ -15,7 +15,6 @@ import pytest
 from training_cases import Trivial
 
 from jaxdpbo import (
-    Execution,
     PrivateObjective,
     Recording,
     dp_gibo,
@@ -75,9 +74,9 @@ def loss(point, data):
 TABLE = tables.arrays({"x": np.full(USERS, SECRET)})
 
 
-def looped(data=TABLE, objective=loss, run=None, **options):
-    run = Execution(**SEEDED, traceable=False) if run is None else run
-    return drivers.run_loop(dp_gibo.algorithm, objective, data, config(), run=run, **options)
+def looped(data=TABLE, objective=loss, **options):
+    options = options or {**SEEDED, "traceable": False}
+    return drivers.run_loop(dp_gibo.algorithm, objective, data, config(), **options)
 
 
 # Log records
@@ -111,7 +110,7 @@ def test_a_table_search_logs_its_charge_each_scan_and_its_release(heard, tmp_pat
         ["charge: book, run 'march': dp_gibo, 2 steps, step by step", *scans, "release: book, run 'march'"],
         ["resume: book, run 'march': released before"],
     ):
-        looped(run=Execution(traceable=False), ledger=Recording(path, "march"))
+        looped(traceable=False, ledger=Recording(path, "march"))
         assert heard() == expected
 
 
@@ -125,7 +124,7 @@ def test_a_run_that_goes_on_logs_where(heard, tmp_path):
         return np.abs(data - point[0])
 
     records, path = np.full(USERS, SECRET), book(tmp_path)
-    options = {"run": Execution(), "ledger": Recording(path, "march")}
+    options = {"ledger": Recording(path, "march")}
     with pytest.raises(drivers.RunInterrupted):
         looped(records, failing, **options)
     assert heard() == ["charge: book, run 'march': dp_gibo, 2 steps, step by step"]
@@ -133,8 +132,8 @@ def test_a_run_that_goes_on_logs_where(heard, tmp_path):
     assert heard() == ["resume: book, run 'march': charged before, 2 lines", "release: book, run 'march'"]
     calls.clear()
     with pytest.raises(drivers.RunInterrupted) as stopped:
-        looped(records, failing, run=Execution(**SEEDED))
-    looped(records, failing, run=Execution(**SEEDED, resume=stopped.value.snapshot))
+        looped(records, failing, **SEEDED)
+    looped(records, failing, **SEEDED, resume=stopped.value.snapshot)
     assert heard() == ["resume: step 2 of 2", "release: of 2 steps"]
 
 
@@ -142,7 +141,7 @@ def test_a_compiled_run_logs_its_checkpoint(heard, tmp_path, monkeypatch):
     def traced(point, data):
         return jax.numpy.abs(data - point[0])
 
-    options = {"run": Execution(checkpoint=tmp_path / "run.npz", **SEEDED)}
+    options = {"checkpoint": tmp_path / "run.npz", **SEEDED}
     drivers.run_scan(dp_gibo.algorithm, traced, np.zeros(USERS), config(), **options)
     assert heard() == ["release: of 2 steps"]
     from jaxdpbo.drivers import checkpoint
@@ -217,12 +216,11 @@ def test_a_scan_has_a_bar_that_says_which_step(monkeypatch):
     monkeypatch.setattr(sys, "stderr", Terminal())
     told = []
     monkeypatch.setattr(progress, "_make_tqdm", lambda: lambda **options: FakeBar(told, **options))
-    run = Execution(**SEEDED, traceable=False)
-    looped(run=run)
+    looped()
     assert told == [("step 1 of 2", USERS), USERS, 0, "closed", ("step 2 of 2", USERS), USERS, 0, "closed"]
     told.clear()
     with pytest.raises(drivers.RunInterrupted):
-        looped(objective=lambda point, data: 1 / 0, run=run)
+        looped(objective=lambda point, data: 1 / 0, **SEEDED, traceable=False)
     assert told == [("step 1 of 2", USERS), "closed"]
 
 
@@ -235,7 +233,7 @@ def test_without_tqdm_a_scan_has_a_line_on_a_terminal_and_a_file_has_none(monkey
         (io.StringIO(), {}, ""),
     ):
         monkeypatch.setattr(sys, "stderr", stream)
-        looped(run=Execution(**SEEDED, traceable=False, **options))
+        looped(**SEEDED, traceable=False, **options)
         assert stream.getvalue() == shown
 
 
@@ -249,10 +247,10 @@ def test_evaluations_on_a_table_show_their_scans_and_take_no_progress_on_arrays(
 
     options = {"users": USERS, "mu": 1.0, "evaluations": 2, "loss_range": (0.0, 1.0)}
     PrivateObjective(of_rows, TABLE, **options)(0.5)
-    PrivateObjective(of_rows, TABLE, run=Execution(progress=False), **options)(0.5)
+    PrivateObjective(of_rows, TABLE, progress=False, **options)(0.5)
     assert shown.getvalue() == "jaxdpbo: step 1 of 2: reading 40 users\n"
-    with pytest.raises(ValueError, match="PrivateObjective cannot use progress of Execution"):
-        PrivateObjective(of_rows, {"x": np.zeros(USERS)}, run=Execution(progress=True), **options)
+    with pytest.raises(ValueError, match="PrivateObjective cannot use progress on arrays"):
+        PrivateObjective(of_rows, {"x": np.zeros(USERS)}, progress=True, **options)
 
 
 ON_A_TERMINAL = """

@@ -11,11 +11,10 @@ import numpy as np
 import optuna
 import pandas
 import pytest
-from option_groups import group_options
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.testing import pytest_samplers as suite
 
-from jaxdpbo import Execution, Recording, ledger, terminal
+from jaxdpbo import Recording, ledger, terminal
 from jaxdpbo.integrations.optuna import DParetoSampler, GPUCBSampler, coordinates, observations, private_study
 from jaxdpbo.integrations.optuna.samplers import DEVIATION, noise_deviation
 from jaxdpbo.integrations.optuna.study import GUARANTEE, ObjectiveFailed
@@ -89,7 +88,7 @@ def losses(params, data):
 def private(of_users=losses, data=RECORDS, study=None, *, suggest=suggest, seed=0, **options):
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed), study_name="s") if study is None else study
     given = {"evaluations": 4, "mu": 1.0, "key": jax.random.key(seed)} | TESTED | options
-    return private_study(study, suggest, of_users, data, **group_options(Execution, **given))
+    return private_study(study, suggest, of_users, data, **given)
 
 
 def test_a_study_holds_noised_values_and_stops_when_the_budget_is_spent():

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from jaxdpbo import Execution, Search, minimize, tables
+from jaxdpbo import Search, minimize, tables
 from jaxdpbo.tables import (
     arrow,
     beam_table,
@@ -63,9 +63,9 @@ def loss(point, batch):
 
 
 def search(table, method):
-    run = Execution(key=jax.random.key(3), insecure_key=True)
+    execution = {"key": jax.random.key(3), "insecure_key": True}
     return minimize(
-        loss, table, BOX, epsilon=4.0, delta=1e-5, loss_range=(0, 4), search=Search(method=method, steps=3), run=run
+        loss, table, BOX, epsilon=4.0, delta=1e-5, loss_range=(0, 4), search=Search(method=method, steps=3), **execution
     )
 
 

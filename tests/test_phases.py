@@ -68,9 +68,7 @@ def around(inner, first=1.0, last=1.0, noise="exact"):
 
 
 def run(algorithm, chosen, data=DATA):
-    return drivers.run_scan(
-        algorithm, loss, data, chosen, run=drivers.Execution(key=jax.random.key(5), insecure_key=True, diagnostics=True)
-    )
+    return drivers.run_scan(algorithm, loss, data, chosen, key=jax.random.key(5), insecure_key=True, diagnostics=True)
 
 
 def mean_losses(points, width=4.0):

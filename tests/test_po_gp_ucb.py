@@ -49,7 +49,9 @@ def test_the_picks_are_the_oracles():
         output,
         jnp.asarray(utilities),
         config(given),
-        run=drivers.Execution(key=jax.random.key(1), insecure_key=True, diagnostics=True),
+        key=jax.random.key(1),
+        insecure_key=True,
+        diagnostics=True,
     )
     private = done.diagnostics.state.raw
     rows = np.asarray(private.rows)
@@ -100,7 +102,9 @@ def test_an_output_that_is_no_number_is_a_bad_one(junk):
         output,
         jnp.asarray(table),
         config(curated()),
-        run=drivers.Execution(key=jax.random.key(0), insecure_key=True, diagnostics=True),
+        key=jax.random.key(0),
+        insecure_key=True,
+        diagnostics=True,
     )
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(done.diagnostics.state.raw))
     if not junk > 1e300:

@@ -7,10 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from option_groups import group_options
 from scipy.stats import kstest, norm
 
-from jaxdpbo import Execution, accounting, drivers, gp_ucb, random_search, tables
+from jaxdpbo import accounting, drivers, gp_ucb, random_search, tables
 from jaxdpbo.algorithms import private_evaluations
 from jaxdpbo.drivers import BudgetExhausted, PrivateObjective, compiled_steps
 from jaxdpbo.guarantee import assumptions
@@ -44,7 +43,8 @@ def run(chosen, records=RECORDS, objective=loss, seed=0, algorithm=ALGORITHM):
         objective,
         jnp.asarray(records),
         chosen,
-        run=drivers.Execution(key=jax.random.key(seed), diagnostics=True),
+        key=jax.random.key(seed),
+        diagnostics=True,
     )
 
 
@@ -65,9 +65,7 @@ def test_the_guarantee_is_unconditional_gdp():
 
 
 def test_without_noise_it_is_the_inner_algorithm():
-    bare = drivers.run_scan(
-        gp_ucb.algorithm, mean_utility, jnp.asarray(RECORDS), search(), run=drivers.Execution(key=jax.random.key(0))
-    )
+    bare = drivers.run_scan(gp_ucb.algorithm, mean_utility, jnp.asarray(RECORDS), search(), key=jax.random.key(0))
     wrapped = run(config(np.inf))
     clipped = np.clip((RECORDS[None] - CANDIDATES) ** 2 * 4, *RANGE).mean(axis=1)
     rows = np.searchsorted(CANDIDATES[:, 0], np.asarray(wrapped.release.points)[:, 0])
@@ -82,9 +80,7 @@ def mean_utility(point, data):
 
 def test_released_values_carry_the_declared_noise():
     chosen = config(0.7)
-    runs = drivers.sweep(
-        ALGORITHM, loss, jnp.asarray(RECORDS), chosen, seeds=500, run=drivers.Execution(key=jax.random.key(1))
-    )
+    runs = drivers.sweep(ALGORITHM, loss, jnp.asarray(RECORDS), chosen, seeds=500, key=jax.random.key(1))
     points, values = np.asarray(runs.release.points)[..., 0], np.asarray(runs.release.values)
     exact = np.clip((RECORDS - points[..., None]) ** 2 * 4, *RANGE).mean(axis=-1)
     deviation = private_evaluations.noise_deviation(
@@ -189,7 +185,7 @@ def objective(**changes):
         "noise": "float",
         "key": jax.random.key(3),
     }
-    return PrivateObjective(host_loss, RECORDS, **group_options(Execution, **(options | changes)))
+    return PrivateObjective(host_loss, RECORDS, **options | changes)
 
 
 def test_the_wrapper_spends_and_then_refuses():

@@ -53,7 +53,7 @@ def config(mu=1.0, **changed):
 def run(data, chosen, seed=3):
     return drivers.run_scan(
         private_linear.algorithm, objective, data, chosen,
-        run=drivers.Execution(key=jax.random.key(seed), insecure_key=True, diagnostics=True),
+        key=jax.random.key(seed), insecure_key=True, diagnostics=True,
     )  # fmt: skip
 
 
@@ -220,9 +220,9 @@ def test_a_table_gives_the_release_of_arrays():
         return jnp.stack([columns[f"c{number}"] for number in range(FEATURES + 1)])
 
     key = {"key": jax.random.key(3), "insecure_key": True}
-    arrays = drivers.run_scan(private_linear.algorithm, of_columns, columns, chosen, run=drivers.Execution(**key))
+    arrays = drivers.run_scan(private_linear.algorithm, of_columns, columns, chosen, **key)
     table = tables.arrays(columns)
-    scanned = drivers.run_loop(private_linear.algorithm, of_columns, table, chosen, run=drivers.Execution(**key))
+    scanned = drivers.run_loop(private_linear.algorithm, of_columns, table, chosen, **key)
     np.testing.assert_allclose(scanned.release.weights, arrays.release.weights, rtol=1e-6)
 
 

@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import check_estimator
 
-from jaxdpbo import Execution, Recording, Search, cells, ledger, minimize, notes, secret_key, space, tuning
+from jaxdpbo import Recording, Search, cells, ledger, minimize, notes, secret_key, space, tuning
 from jaxdpbo.guarantee import assumptions, guarantees
 from jaxdpbo.integrations.sklearn import PrivateClassifier, PrivateRegressor, layered_training, private_models
 from jaxdpbo.integrations.sklearn import columns as _columns
@@ -26,7 +26,7 @@ from jaxdpbo.tuning import fitting, private_steps, training
 
 RNG = np.random.default_rng(0)
 ROWS = 300
-RUN = Execution(key=jax.random.key(0), insecure_key=True)
+RUN = {"key": jax.random.key(0), "insecure_key": True}
 SETTINGS = [{"hidden": (), "learning_rate": rate, "batch": 32, "epochs": 2, "clip_norm": 1.0} for rate in (0.3, 1.0)]
 COLUMNS = {
     "age": space.integer(0, 120),
@@ -47,12 +47,12 @@ BUDGET = {"epsilon": 8.0, "delta": 1e-4}
 
 
 def classifier(columns=COLUMNS, **options):
-    options = {"classes": ("no", "yes"), "settings": SETTINGS, "run": RUN, **BUDGET} | options
+    options = {"classes": ("no", "yes"), "settings": SETTINGS, **RUN, **BUDGET} | options
     return PrivateClassifier(columns, **options)
 
 
 def regressor(columns=COLUMNS, **options):
-    options = {"target_range": (0, 120), "settings": SETTINGS, "run": RUN, **BUDGET} | options
+    options = {"target_range": (0, 120), "settings": SETTINGS, **RUN, **BUDGET} | options
     return PrivateRegressor(columns, **options)
 
 
@@ -334,7 +334,7 @@ def test_the_default_settings_learn():
     rng, rows = np.random.default_rng(1), 3000
     X = rng.uniform(size=(rows, 2))
     y = (X[:, 0] > 0.5).astype(int)
-    options = {"epsilon": 4.0, "delta": 1e-5, "run": RUN, "settings": None}
+    options = {"epsilon": 4.0, "delta": 1e-5, **RUN, "settings": None}
     model = classifier(space.real(0, 1), classes=(0, 1), **options).fit(X, y)
     assert model.score(X, y) > 0.9
     targets = 10 * X[:, 0]
@@ -370,7 +370,7 @@ def test_a_row_with_another_label_does_not_train_and_moves_nothing_else(label, f
 def test_one_guarantee_for_all_rows_is_the_larger_of_both(fitted):
     rows = encoded(FRAME), (LABELS == "yes").astype(int)
     apart = tuning.tune_and_train(
-        layered_training.LayeredDPSGD(rows[0].shape[1], 2), rows, SETTINGS, **BUDGET, key=RUN.key, insecure_key=True
+        layered_training.LayeredDPSGD(rows[0].shape[1], 2), rows, SETTINGS, **BUDGET, key=RUN["key"], insecure_key=True
     )
     stated = fitted.guarantee_
     assert stated.protects.startswith(f"{guarantees.ALL_ROWS}; NOT ")
@@ -388,7 +388,7 @@ def test_one_guarantee_for_all_rows_is_the_larger_of_both(fitted):
 def test_the_guarantee_says_what_it_assumes_of_rows_and_what_it_leaves_out(fitted, tmp_path):
     path = tmp_path / "ledger.jsonl"
     ledger.create(path, notion="dp", level=20.0, delta=1e-2, total_variation=1e-3, protects=guarantees.ALL_ROWS)
-    models = fitted, regressor(run=None, ledger=Recording(path, "model")).fit(FRAME, FRAME["age"])
+    models = fitted, regressor(key=None, ledger=Recording(path, "model")).fit(FRAME, FRAME["age"])
     for model in models:
         assert {assumptions.OWN_ROWS, assumptions.ONE_ROW} < set(model.guarantee_.assumptions)
         (stated,) = model.report_.to_dict()["guarantees"]
@@ -441,7 +441,7 @@ def test_few_rows_are_a_note_and_in_the_record(fitted):
 def test_the_ledger_is_charged_once_and_no_fit_is_repeated(tmp_path):
     path = tmp_path / "ledger.jsonl"
     ledger.create(path, notion="dp", level=20.0, delta=1e-2, total_variation=1e-3, protects=guarantees.ALL_ROWS)
-    recorded = classifier(ledger=Recording(path, "model"), run=None)
+    recorded = classifier(ledger=Recording(path, "model"), key=None)
     stated = recorded.fit(FRAME, LABELS).guarantee_
     (spend,) = ledger.account(path).spends
     assert float(spend.spend.events[0].level) == stated.level
@@ -453,7 +453,7 @@ def test_the_ledger_is_charged_once_and_no_fit_is_repeated(tmp_path):
 def test_without_a_ledger_the_note_and_the_record_say_that_one_fit_is_counted(fitted, tmp_path):
     path = tmp_path / "ledger.jsonl"
     ledger.create(path, notion="dp", level=20.0, delta=1e-2, total_variation=1e-3, protects=guarantees.ALL_ROWS)
-    recorded = regressor(ledger=Recording(path, "model"), run=None).fit(FRAME, FRAME["age"])
+    recorded = regressor(ledger=Recording(path, "model"), key=None).fit(FRAME, FRAME["age"])
     for model, counted in ((fitted, True), (recorded, False)):
         assert ("one-fit" in [note.id for note in model.notes_]) == counted
         assert ("this guarantee counts one fit" in model.report_.html()) == counted
@@ -462,7 +462,7 @@ def test_without_a_ledger_the_note_and_the_record_say_that_one_fit_is_counted(fi
 def test_folds_never_share_a_charge_and_a_run_name_for_each_adds_them_up(tmp_path):
     path = tmp_path / "ledger.jsonl"
     ledger.create(path, notion="dp", level=30.0, delta=1e-2, total_variation=1e-3, protects=guarantees.ALL_ROWS)
-    model = classifier(ledger=Recording(path, "model"), run=None)
+    model = classifier(ledger=Recording(path, "model"), key=None)
     with pytest.raises(ledger.LedgerError, match=r"run 'model' was charged before, and .* a clone.*set_params"):
         cross_val_score(make_pipeline(FunctionTransformer(), model), FRAME, LABELS, cv=2, error_score="raise")
     assert [entry.run for entry in ledger.account(path).spends] == ["model"]
@@ -477,7 +477,7 @@ def test_folds_never_share_a_charge_and_a_run_name_for_each_adds_them_up(tmp_pat
 def test_one_ledger_pays_for_a_search_and_a_model_of_the_same_people(tmp_path):
     path, words = tmp_path / "book", "our customers"
     ledger.create(path, notion="gdp", level=9, delta=1e-3, protects=words)
-    classifier(ledger=Recording(path, "model", protects=words), run=None).fit(FRAME, LABELS)
+    classifier(ledger=Recording(path, "model", protects=words), key=None).fit(FRAME, LABELS)
     minimize(
         lambda point, ages: np.abs(ages / 100 - point[0]), FRAME["age"].to_numpy(), [(0, 1)], mu=1, loss_range=(0, 1),
         search=Search(method="in_order", steps=2), ledger=Recording(path, "search", protects=words),
@@ -486,9 +486,9 @@ def test_one_ledger_pays_for_a_search_and_a_model_of_the_same_people(tmp_path):
     assert [entry.run for entry in spends] == ["model", "search"]
     assert all(assumptions.SAME_USERS in entry.spend.assumptions for entry in spends)
     with pytest.raises(ledger.LedgerError, match=r"give Recording\(\.\.\., protects='our customers'\)"):
-        classifier(ledger=Recording(path, "other"), run=None).fit(FRAME, LABELS)
+        classifier(ledger=Recording(path, "other"), key=None).fit(FRAME, LABELS)
     with pytest.raises(ValueError, match="protects must be"):
-        classifier(ledger=Recording(path, "other", protects=3), run=None).fit(FRAME, LABELS)
+        classifier(ledger=Recording(path, "other", protects=3), key=None).fit(FRAME, LABELS)
 
 
 def test_a_refused_fit_costs_nothing(tmp_path):
@@ -524,8 +524,8 @@ def test_with_a_cap_every_fit_trains_the_same_number_of_models(monkeypatch):
     cap = int(re.search(r"at least (\d+)", str(caught.value))[1])
     for seed in range(2):
         trained.clear()
-        run = Execution(key=jax.random.key(seed), insecure_key=True)
-        stated = classifier(cap=cap, run=run).fit(FRAME, LABELS).guarantee_
+        execution = {"key": jax.random.key(seed), "insecure_key": True}
+        stated = classifier(cap=cap, **execution).fit(FRAME, LABELS).guarantee_
         assert len(trained) == cap
         assert assumptions.LOSERS_UNKNOWN in stated.assumptions
         assert assumptions.RUNS_UNKNOWN not in stated.assumptions
@@ -535,7 +535,7 @@ def test_with_a_cap_every_fit_trains_the_same_number_of_models(monkeypatch):
 def test_a_key_of_a_model_is_for_tests_alone(make):
     """Clones share it, so two folds would have the same noise."""
     with pytest.raises(ValueError, match="key must be given with insecure_key=True, for tests alone: clones share it"):
-        make(run=Execution(key=secret_key())).fit(FRAME, LABELS)
+        make(key=secret_key()).fit(FRAME, LABELS)
 
 
 def results(model):
@@ -621,7 +621,7 @@ def test_all_that_a_fit_leaves_is_the_release_or_follows_from_public_arguments(m
 
 
 def test_a_pickled_model_has_no_key(fitted):
-    assert pickle.loads(pickle.dumps(fitted)).run.key is None
+    assert pickle.loads(pickle.dumps(fitted)).key is None
 
 
 # -- scikit-learn's conventions ---------------------------------------------------------------------------------------

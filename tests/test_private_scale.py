@@ -12,7 +12,7 @@ from option_groups import group_options
 from oracles.private_scale import probabilities
 from scipy.stats import chisquare
 
-from jaxdpbo import Execution, PrivateObjective, Search, accounting, drivers, gp_ucb, ledger, minimize, preview
+from jaxdpbo import PrivateObjective, Search, accounting, drivers, gp_ucb, ledger, minimize, preview
 from jaxdpbo.algorithms import dp_gd, dp_gibo, private_evaluations
 from jaxdpbo.drivers import compiled_steps, evaluation
 from jaxdpbo.guarantee import assumptions, composed_guarantee, guarantees
@@ -147,7 +147,8 @@ def run(config, factor, objective=None, algorithm=dp_gibo.algorithm, seed=0):
         objective or times,
         (records, jnp.asarray(factor)),
         config,
-        run=drivers.Execution(key=jax.random.key(seed), insecure_key=True),
+        key=jax.random.key(seed),
+        insecure_key=True,
     ).release
 
 
@@ -244,9 +245,7 @@ def search(config, offsets, factor, seed=0):
     data = jnp.asarray(PARABOLA), jnp.asarray(offsets), jnp.asarray(factor)
     algorithm = private_evaluations.make_algorithm(gp_ucb.algorithm)
     key = jax.random.key(seed)
-    return drivers.run_scan(
-        algorithm, parabola, data, config, run=drivers.Execution(key=key, insecure_key=True, diagnostics=True)
-    )
+    return drivers.run_scan(algorithm, parabola, data, config, key=key, insecure_key=True, diagnostics=True)
 
 
 def test_users_offsets_and_the_scale_of_losses_do_not_matter():
@@ -356,7 +355,7 @@ def squares(point, data):
 
 def private_objective(**changes):
     options = {"users": 300, "mu": 5.0, "evaluations": 4, "loss_range": "private", "design": [-1.0, 0.0, 1.0]}
-    return PrivateObjective(squares, PARABOLA, **group_options(Execution, **(options | changes)))
+    return PrivateObjective(squares, PARABOLA, **options | changes)
 
 
 def test_a_private_objective_finds_its_range():

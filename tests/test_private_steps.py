@@ -8,14 +8,14 @@ import numpy as np
 import pandas
 import pytest
 
-from jaxdpbo import Execution, Recording, ledger, private_linear, sensitivity, space
+from jaxdpbo import Recording, ledger, private_linear, sensitivity, space
 from jaxdpbo.guarantee import assumptions, guarantees
 from jaxdpbo.integrations.sklearn import PrivateClassifier, PrivateRegressor
 from jaxdpbo.integrations.sklearn import columns as _columns
 from jaxdpbo.tuning import fitting, measured_error, private_steps
 
 RNG = np.random.default_rng(0)
-RUN = Execution(key=jax.random.key(0), insecure_key=True)
+RUN = {"key": jax.random.key(0), "insecure_key": True}
 BUDGET = {"epsilon": 2.0, "delta": 1e-5}
 ONE = np.ones(1, np.int64)
 
@@ -126,7 +126,7 @@ def test_people_count_once_and_are_on_one_side():
     assert found.rows == 30
     assert found.error == pytest.approx(np.mean(labels != predicted), abs=0.01)
     table = frame().assign(who=[f"p{number}" for number in owners])
-    model = classifier(person="who", classes=("x", "y"), run=RUN).fit(table, table["c"])
+    model = classifier(person="who", classes=("x", "y"), **RUN).fit(table, table["c"])
     assert model.guarantee_.protects.startswith(f"{guarantees.ALL_PEOPLE}; NOT ")
     assert assumptions.ROW_OWNERS in model.guarantee_.assumptions
     assert assumptions.ONE_ROW not in model.guarantee_.assumptions
@@ -279,7 +279,7 @@ def test_each_row_is_read_once_after_the_charge_with_a_key_of_its_own(tmp_path, 
     monkeypatch.setattr(
         private_steps.selection, "charge_selection", lambda *given: said.append(("charge",)) or charge(*given)
     )
-    PrivateRegressor(columns, target_range=(0, 1), person=person, run=RUN, **BUDGET).fit(table, labels)
+    PrivateRegressor(columns, target_range=(0, 1), person=person, **RUN, **BUDGET).fit(table, labels)
     assert [step[0] for step in said] == ["charge", "train", "measure"]
     trained, tried = set(said[1][1]), set(said[2][1])
     assert (len(trained), len(tried), trained & tried) == (480, 120, set())
@@ -324,7 +324,7 @@ def test_a_delta_is_small_beside_people_and_few_people_are_refused_before_the_ch
             model.fit(table, table["c"])
     path = tmp_path / "ledger.jsonl"
     ledger.create(path, notion="dp", level=20.0, delta=1e-2, total_variation=1e-3, protects=guarantees.ALL_PEOPLE)
-    options = {"classes": ("x", "y"), "person": "who", "run": None, "ledger": Recording(path, "few")}
+    options = {"classes": ("x", "y"), "person": "who", "key": None, "ledger": Recording(path, "few")}
     with pytest.raises(ValueError, match="person must name at least 10 people, got 2"):
         classifier(**options).fit(table.assign(who=np.arange(600) % 2), table["c"])
     with pytest.raises(ValueError, match="each row needs an id"):
@@ -361,7 +361,7 @@ def test_a_compiled_training_is_of_the_callers_mesh_and_none_is_needed_without_c
 
 
 def classifier(columns=COLUMNS, **options):
-    return PrivateClassifier(columns, **{"classes": ("no", "yes"), "run": RUN, **BUDGET} | options)
+    return PrivateClassifier(columns, **{"classes": ("no", "yes"), **RUN, **BUDGET} | options)
 
 
 def test_columns_of_a_frame_come_in_any_order():
@@ -439,7 +439,7 @@ def test_a_good_and_a_bad_regression_publish_different_errors():
     """Prices in dollars and a range in thousands: the error of a constant is nothing, as is that of the model."""
     table = frame(4000)
     targets = 10 * table["a"] + RNG.normal(size=4000)
-    budget = {"epsilon": 8.0, "delta": 1e-5, "run": RUN}
+    budget = {"epsilon": 8.0, "delta": 1e-5, **RUN}
     good = PrivateRegressor(COLUMNS, target_range=(-3, 13), **budget).fit(table, targets)
     bad = PrivateRegressor(COLUMNS, target_range=(-3000, 13_000), **budget).fit(table, targets)
     assert 1 - good.error_ / good.constant_error_ == pytest.approx(good.score(table, targets), abs=0.15)

@@ -13,7 +13,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.model_selection import PredefinedSplit
 
 import jaxdpbo
-from jaxdpbo import Execution, Recording, RunInterrupted, Search, Space, ledger, space
+from jaxdpbo import Recording, RunInterrupted, Search, Space, ledger, space
 from jaxdpbo.drivers import methods, proposals
 from jaxdpbo.guarantee import assumptions, budget_calibration
 from jaxdpbo.integrations.sklearn import PrivateSearchCV
@@ -273,7 +273,7 @@ def classified(labels):
     fold = PredefinedSplit([-1] * 40 + [0] * len(labels))
     found = PrivateSearchCV(
         RandomForestClassifier(n_estimators=3, random_state=0), {"max_depth": space.integer(1, 5)}, n_iter=8, cv=fold,
-        epsilon=1, delta=1e-5, run=Execution(**KEY),
+        epsilon=1, delta=1e-5, **KEY,
     )  # fmt: skip
     return found.fit(inputs, np.concatenate([inputs[:40, 0] > 0, labels]))
 

@@ -334,7 +334,7 @@ def test_the_values_test_sees_a_release_of_raw_values():
 def test_only_a_typed_key_is_a_key(case, bad):
     for driver in (drivers.run_scan, drivers.run_loop):
         with pytest.raises(TypeError, match="key must be a typed key"):
-            driver(case.algorithm, case.objective, RECORDS, case.config(1.0), run=drivers.Execution(key=bad))
+            driver(case.algorithm, case.objective, RECORDS, case.config(1.0), key=bad)
 
 
 def test_a_batch_of_keys_is_not_a_key(case):
@@ -344,7 +344,7 @@ def test_a_batch_of_keys_is_not_a_key(case):
             case.objective,
             RECORDS,
             case.config(1.0),
-            run=drivers.Execution(key=jax.random.split(key())),
+            key=jax.random.split(key()),
         )
 
 
@@ -357,10 +357,7 @@ def test_a_key_passed_in_is_an_assumption(case):
 
 def test_default_runs_differ_and_seeded_runs_do_not(each):
     config = each.config(1.0)
-    fresh = [
-        drivers.run_scan(each.algorithm, each.objective, RECORDS, config, run=drivers.Execution(key=None))
-        for _ in range(2)
-    ]
+    fresh = [drivers.run_scan(each.algorithm, each.objective, RECORDS, config, key=None) for _ in range(2)]
     assert all(assumptions.KEY_SECRET not in run.guarantee.assumptions for run in fresh)
     points = [run.release.point for run in fresh]
     assert np.any(points[0] != points[1]) or not each.draws  # GP-UCB's keys only start searches, which may end alike

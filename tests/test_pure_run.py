@@ -60,9 +60,9 @@ def test_an_error_that_is_not_of_a_mesh_is_left_as_it_is():
 
 def test_a_sweep_and_a_run_return_arrays_of_one_type(float32):
     config, data, key = arguments()
-    options = {"run": drivers.Execution(key=key, insecure_key=True)}
+    options = {"key": key, "insecure_key": True}
     run = drivers.run_scan(CASE.algorithm, CASE.objective, data, config, **options).release
-    swept = drivers.sweep(CASE.algorithm, CASE.objective, data, config, seeds=2, run=drivers.Execution(key=key))
+    swept = drivers.sweep(CASE.algorithm, CASE.objective, data, config, seeds=2, key=key)
     for one, many in zip(jax.tree.leaves(run), jax.tree.leaves(swept.release), strict=True):
         assert type(one) is type(many) is np.ndarray
         assert one.dtype == many.dtype

@@ -20,9 +20,7 @@ def test_the_best_of_all_points_is_released():
         seen.append((float(np.mean(loss(point, data))), point))
         return loss(point, data)
 
-    run = drivers.run_loop(
-        random_search.algorithm, watched, records(), config(), run=drivers.Execution(key=jax.random.key(0))
-    )
+    run = drivers.run_loop(random_search.algorithm, watched, records(), config(), key=jax.random.key(0))
     assert len(seen) == 20
     np.testing.assert_array_equal(run.release.point, min(seen, key=lambda pair: pair[0])[1])
 
@@ -34,7 +32,7 @@ def test_points_are_uniform_in_the_box():
         lambda point, data: points.append(point) or np.zeros(USERS),
         None,
         config(steps=50, batch=40),
-        run=drivers.Execution(key=jax.random.key(1)),
+        key=jax.random.key(1),
     )
     units = (np.array(points) - BOUNDS[0]) / (BOUNDS[1] - BOUNDS[0])
     assert np.all((units >= 0) & (units < 1))
@@ -45,15 +43,13 @@ def test_points_are_uniform_in_the_box():
 def test_users_without_a_finite_loss_do_not_vote():
     data = records()
     data[1] = np.nan
-    run = drivers.run_scan(
-        random_search.algorithm, loss, data, config(), run=drivers.Execution(key=jax.random.key(2), diagnostics=True)
-    )
+    run = drivers.run_scan(random_search.algorithm, loss, data, config(), key=jax.random.key(2), diagnostics=True)
     others = drivers.run_scan(
         random_search.algorithm,
         loss,
         np.delete(data, 1, axis=0),
         config(users=USERS - 1),
-        run=drivers.Execution(key=jax.random.key(2)),
+        key=jax.random.key(2),
     )
     np.testing.assert_array_equal(run.release.point, others.release.point)
     assert np.all(np.isfinite(run.diagnostics.info.raw["mean_loss"]))

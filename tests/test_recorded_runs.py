@@ -24,7 +24,7 @@ import pytest
 from option_groups import group_options
 from protocol_cases import CASES, STEPS, records
 
-from jaxdpbo import Execution, drivers, private_evaluations, transforms
+from jaxdpbo import drivers, private_evaluations, transforms
 from jaxdpbo.drivers import compiled_steps, evaluation, recorded_run, result
 from jaxdpbo.drivers import private_objective as _private_objective
 from jaxdpbo.guarantee import assumptions
@@ -396,9 +396,7 @@ def test_what_a_ledger_cannot_hold_is_refused(driver, tmp_path):
     with pytest.raises(TypeError, match="ledger must be Recording\\(path, run\\), got PosixPath"):
         driver(*given, ledger=path)
     with pytest.raises(ValueError, match="key"):
-        driver(
-            *given, ledger=drivers.Recording(path, "x"), run=drivers.Execution(key=jax.random.key(0), insecure_key=True)
-        )
+        driver(*given, ledger=drivers.Recording(path, "x"), key=jax.random.key(0), insecure_key=True)
     free = CASES["random_search"]
     with pytest.raises(ValueError, match="'none'"):
         driver(free.algorithm, free.objective, records(), free.config(1.0), ledger=drivers.Recording(path, "x"))
@@ -643,9 +641,7 @@ def private_objective(path, evaluations=3, loss=None, **changes):
         "loss_range": (0.0, 4.0),
         "ledger": drivers.Recording(path, "bo"),
     }
-    return drivers.PrivateObjective(
-        one_code(loss or square), np.linspace(0.0, 1.0, 4), **group_options(Execution, **(options | changes))
-    )
+    return drivers.PrivateObjective(one_code(loss or square), np.linspace(0.0, 1.0, 4), **options | changes)
 
 
 def test_private_evaluations_go_on_in_another_process_where_they_stood(tmp_path):

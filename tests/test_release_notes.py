@@ -9,14 +9,14 @@ import scipy.stats
 from option_groups import group_options
 
 import jaxdpbo
-from jaxdpbo import Execution, PrivateObjective, Search, notes, space
+from jaxdpbo import PrivateObjective, Search, notes, space
 from jaxdpbo.drivers import public_search, release_notes
 from jaxdpbo.integrations.optuna import private_study
 from jaxdpbo.integrations.sklearn import PrivateClassifier
 from jaxdpbo.tuning import fitting
 
 RNG = np.random.default_rng(0)
-SEEDED = Execution(key=jax.random.key(0), insecure_key=True)
+SEEDED = {"key": jax.random.key(0), "insecure_key": True}
 
 
 def ids(said):
@@ -71,7 +71,7 @@ def steep(point, data):
 
 
 def searched(loss, box, **search):
-    options = {"mu": 1.0, "loss_range": (0, 1), "search": Search(steps=3, batch=2, **search), "run": SEEDED}
+    options = {"mu": 1.0, "loss_range": (0, 1), "search": Search(steps=3, batch=2, **search), **SEEDED}
     return jaxdpbo.minimize(loss, np.zeros(2000), box, **options)
 
 
@@ -96,7 +96,7 @@ def test_a_choice_among_equal_proposals_says_so(monkeypatch):
         monkeypatch.setattr(public_search._proposals, "propose", proposed)
         return jaxdpbo.minimize(
             loss, np.zeros(2000), {"depth": space.integer(3, 9)}, mu=1.0, loss_range=(0, 1), public=np.zeros(3),
-            search=Search(method="proposed", steps=4, batch=2), run=SEEDED,
+            search=Search(method="proposed", steps=4, batch=2), **SEEDED,
         )  # fmt: skip
 
     assert ids(propose(0.01).notes) == ["equal-points"]
@@ -104,9 +104,7 @@ def test_a_choice_among_equal_proposals_says_so(monkeypatch):
 
 
 def evaluated(places, loss=lambda point, data: np.full(len(data), 0.5)):
-    private = PrivateObjective(
-        loss, np.zeros(500), **group_options(Execution, users=500, evaluations=len(places), mu=1.0, loss_range=(0, 1))
-    )
+    private = PrivateObjective(loss, np.zeros(500), users=500, evaluations=len(places), mu=1.0, loss_range=(0, 1))
     before = [private.notes for place in places if private(place) is not None]
     return before, private.notes
 
@@ -150,7 +148,7 @@ def fitted(monkeypatch, error, deviation, **options):
     )
     settings = [{"hidden": (), "learning_rate": 1.0, "batch": 32, "epochs": 1, "clip_norm": 1.0}]
     model = PrivateClassifier(
-        space.real(0, 1), classes=(0, 1), epsilon=5, delta=1e-4, settings=settings, run=SEEDED, **options
+        space.real(0, 1), classes=(0, 1), epsilon=5, delta=1e-4, settings=settings, **SEEDED, **options
     )
     return model.fit(np.zeros((600, 1)), np.arange(600) % 2)
 

@@ -25,7 +25,7 @@ from oracles import odds
 from sklearn.dummy import DummyClassifier
 
 import jaxdpbo
-from jaxdpbo import Execution, Recording, Search, dp_gibo, ledger, report, silos, space, tuning
+from jaxdpbo import Recording, Search, dp_gibo, ledger, report, silos, space, tuning
 from jaxdpbo.commands import main
 from jaxdpbo.guarantee import assumptions as _assumptions
 from jaxdpbo.guarantee import guarantees
@@ -235,9 +235,7 @@ def losses(point, data):
 
 
 def test_a_runs_record_holds_nothing_raw(tmp_path):
-    run = jaxdpbo.minimize(
-        losses, np.full(400, SECRET), space=[(0, 2)], mu=1, search=Search(steps=2), run=Execution(diagnostics=True)
-    )
+    run = jaxdpbo.minimize(losses, np.full(400, SECRET), space=[(0, 2)], mu=1, search=Search(steps=2), diagnostics=True)
     assert run.diagnostics is not None
     made = run.report(tmp_path / "record.html")
     for text in (made.html(), json.dumps(made.to_dict()), run._repr_html_(), (tmp_path / "record.json").read_text()):

@@ -15,7 +15,7 @@ from jax.interpreters import batching
 from option_groups import group_options
 from tolerances import rtol
 
-from jaxdpbo import Execution, dp_gd, drivers, ledger, minimize, per_user, separable
+from jaxdpbo import dp_gd, drivers, ledger, minimize, per_user, separable
 from jaxdpbo.guarantee import assumptions
 from jaxdpbo.separable import equations, primitives, separability_check
 
@@ -462,9 +462,7 @@ RUNS = {
     "sweep": lambda f, **axes: drivers.sweep(
         dp_gd.algorithm, slopes_of_users(f), DATA, CONFIG, **group_options(seeds=2, **axes)
     ).guarantees[0],
-    "PrivateObjective": lambda f, **axes: evaluated(
-        drivers.PrivateObjective(f, DATA, **group_options(Execution, **RANGE, **axes))
-    ),
+    "PrivateObjective": lambda f, **axes: evaluated(drivers.PrivateObjective(f, DATA, **RANGE, **axes)),
 }
 
 
@@ -547,9 +545,7 @@ def test_steps_that_were_not_checked_keep_their_assumption_when_a_run_goes_on():
     with pytest.raises(drivers.RunInterrupted) as caught:
         drivers.run_loop(dp_gd.algorithm, failing, DATA, CONFIG)
     snapshot = caught.value.snapshot
-    after = drivers.run_loop(
-        dp_gd.algorithm, SLOPES, DATA, CONFIG, user_axes=0, run=drivers.Execution(resume=snapshot)
-    ).guarantee
+    after = drivers.run_loop(dp_gd.algorithm, SLOPES, DATA, CONFIG, user_axes=0, resume=snapshot).guarantee
     assert assumptions.SEPARABLE_LOSSES in after.assumptions
 
 

@@ -160,8 +160,8 @@ def test_a_mesh_of_one_device_is_a_run_as_any(kind):
 
     def runs(data, key):
         config = case.config(1.0)
-        run = drivers.run_scan(*given, data, config, run=drivers.Execution(key=key)).release.point
-        swept = drivers.sweep(*given, data, config, seeds=1, run=drivers.Execution(key=key)).release.point
+        run = drivers.run_scan(*given, data, config, key=key).release.point
+        swept = drivers.sweep(*given, data, config, seeds=1, key=key).release.point
         return [np.asarray(run + 0), np.asarray(swept[0])]  # either can be gone on with
 
     alone = runs(records, key)

@@ -1,5 +1,6 @@
 """``PrivateSearchCV`` keeps scikit-learn's conventions, and nothing of a validation record gets out but the release."""
 
+import copy
 import logging
 import pickle
 import sys
@@ -23,6 +24,7 @@ from sklearn.ensemble import BaggingClassifier, RandomForestClassifier, Stacking
 from sklearn.exceptions import DataConversionWarning
 from sklearn.linear_model import LogisticRegression, Ridge, SGDClassifier
 from sklearn.model_selection import (
+    GridSearchCV,
     GroupShuffleSplit,
     KFold,
     PredefinedSplit,
@@ -31,7 +33,7 @@ from sklearn.model_selection import (
     cross_val_score,
 )
 from sklearn.neighbors import KernelDensity
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 from sklearn.utils.estimator_checks import check_estimator
@@ -319,7 +321,7 @@ def test_a_stack_that_makes_its_last_estimator_may_have_a_log_loss(monkeypatch):
         ({"param_distributions": {"C": [1, 2]}}, r"takes no param_distributions: give space="),
         (
             {"random_state": 0},
-            "takes no random_state: anyone who knows the seed .* run=Execution\\(key=...\\) is for tests alone$",
+            "takes no random_state: anyone who knows the seed .* key= is for tests alone$",
         ),
         ({"return_train_score": True}, "no cv_results_, which leaks; search=Search.estimate_share"),
         ({"scoring": "r2", "n_trials": 3}, "takes no scoring: .*'squared'; no n_trials: see help"),
@@ -337,7 +339,8 @@ def test_an_argument_more_or_less_leaves_a_search_what_it_was():
     made = search(steps=None, key=jax.random.key(3), verbose=3)
     assert "scoring" not in made.get_params(deep=False)
     assert clone(made).get_params(deep=False).keys() == made.get_params(deep=False).keys()
-    assert "run=Execution(insecure_key=True)" in repr(made)
+    assert "key=<hidden key>" in repr(made)
+    assert "insecure_key=True" in repr(made)
     assert "verbose=3" in repr(made)
     assert list(signature(PrivateSearchCV).parameters)[:2] == ["estimator", "space"]
     with pytest.raises(TypeError, match=r"missing 1 required positional argument: 'space'"):
@@ -392,7 +395,7 @@ def test_ensembles_do_not_set_the_key():
     many = BaggingClassifier(search(refit="train", key=None, insecure_key=False), n_estimators=2, random_state=0).fit(
         X, Y
     )
-    assert [each.run.key for each in many.estimators_] == [None, None]
+    assert [each.key for each in many.estimators_] == [None, None]
     assert "random_state" not in search().get_params(deep=False)
 
 
@@ -807,4 +810,17 @@ def test_a_key_of_a_search_is_for_tests_alone():
     made = search(key=secret_key(), insecure_key=False)
     with pytest.raises(ValueError, match="key must be given with insecure_key=True, for tests alone: clones share it"):
         made.fit(X, Y)
-    assert pickle.loads(pickle.dumps(search(key=jax.random.key(3)))).run.key is None
+
+
+def test_a_key_is_shared_with_clones_and_neither_shown_nor_pickled():
+    """In a pipeline or a search too, which show and pickle the parameters of their steps, not the steps alone."""
+    made = search(key=jax.random.key(4711))
+    piped = Pipeline([("search", made)])
+    grid = GridSearchCV(piped, {"search__n_iter": [4]})
+    for whole, held in ((made, "key"), (piped, "search__key"), (grid, "estimator__search__key")):
+        assert clone(whole).get_params()[held] is whole.get_params()[held] is made.key
+        assert copy.deepcopy(whole).get_params()[held] is made.key
+        assert pickle.loads(pickle.dumps(whole)).get_params()[held] is None
+        assert "4711" not in repr(whole) + str(whole) + whole._repr_html_()
+    assert "4711" in repr(jax.random.key(4711))  # what would show
+    assert made.set_params(key=None).key is None

@@ -14,7 +14,7 @@ import pytest
 from option_groups import group_options
 from protocol_cases import CASES, loss, records
 
-from jaxdpbo import Execution, dp_gd, drivers, random_search
+from jaxdpbo import dp_gd, drivers, random_search
 from jaxdpbo.guarantee import assumptions
 from jaxdpbo.noise import clipping
 
@@ -35,9 +35,7 @@ def test_a_sweep_is_the_runs_it_stands_for(policy):
     swept = sweep(configs, seeds=4, key=KEY, policy=policy)
     for row, config in enumerate(configs):
         for column, key in enumerate(GRID[row]):
-            alone = drivers.run_scan(
-                CASE.algorithm, loss, records(), config, run=drivers.Execution(key=key, insecure_key=True)
-            )
+            alone = drivers.run_scan(CASE.algorithm, loss, records(), config, key=key, insecure_key=True)
             each = jax.tree.map(lambda leaf, at=(row, column): leaf[at], swept.release)
             jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-7), each, alone.release)
         assert swept.guarantees[row] == alone.guarantee
@@ -52,9 +50,9 @@ def test_one_config_has_no_axis_of_configs():
 
 
 def test_twenty_budgets_compile_once(compilations):
-    sweep([CASE.config(scale) for scale in np.linspace(0.5, 1.0, 20)], seeds=4, run=Execution(key=jax.random.key(0)))
+    sweep([CASE.config(scale) for scale in np.linspace(0.5, 1.0, 20)], seeds=4, key=jax.random.key(0))
     compilations.clear()
-    sweep([CASE.config(scale) for scale in np.linspace(1.0, 2.0, 20)], seeds=4, run=Execution(key=jax.random.key(1)))
+    sweep([CASE.config(scale) for scale in np.linspace(1.0, 2.0, 20)], seeds=4, key=jax.random.key(1))
     assert compilations["programs"] == 0
 
 
@@ -223,10 +221,10 @@ import jax.numpy as jnp
 from protocol_cases import CASES, loss, records
 from jaxdpbo import drivers
 assert jax.local_device_count() == 3
-case, run = CASES["random_search"], drivers.Execution(key=jax.random.key(0))
+case, key = CASES["random_search"], jax.random.key(0)
 def sweep(policy):
     configs = [case.config(s) for s in (0.7, 1.6)]
-    return drivers.sweep(case.algorithm, loss, records(), configs, seeds=4, run=run, policy=policy)
+    return drivers.sweep(case.algorithm, loss, records(), configs, seeds=4, key=key, policy=policy)
 spread, mapped = sweep("shard"), sweep("map")
 jax.tree.map(np.testing.assert_array_equal, spread.release, mapped.release)
 with jax.set_mesh(jax.make_mesh((3,), ("the caller's",))):

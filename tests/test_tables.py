@@ -14,7 +14,6 @@ import pytest
 from oracles import clipping as oracle
 
 from jaxdpbo import (
-    Execution,
     Recording,
     RunInterrupted,
     Search,
@@ -62,7 +61,7 @@ def columns(order=slice(None)):
 
 
 def seeded(**options):
-    return Execution(key=jax.random.key(3), insecure_key=True, **options)
+    return {"key": jax.random.key(3), "insecure_key": True, **options}
 
 
 def write(folder, files, order=slice(None)):
@@ -88,7 +87,7 @@ def test_the_release_is_the_same_from_arrays_and_files_in_any_order(name, small,
         tables.arrays(columns(ORDER)),
         *(tables.parquet(write(tmp_path / str(files), files, ORDER)) for files in (1, 3, 8)),
     ]
-    runs = [minimize(loss, table, BOX, **BUDGET, **SEARCHES[name], run=seeded()) for table in given]
+    runs = [minimize(loss, table, BOX, **BUDGET, **SEARCHES[name], **seeded()) for table in given]
     for run in runs[1:]:
         for first, other in zip(*(jax.tree.leaves(each.release) for each in (runs[0], run)), strict=True):
             np.testing.assert_array_equal(first, other)
@@ -113,7 +112,7 @@ def test_no_row_is_rounded_by_its_place_in_a_batch_of_the_shipped_size():
 @pytest.mark.parametrize("name", ["in_order", "choice", "evaluations"])
 def test_a_table_and_its_arrays_release_the_same(name, small):
     of_table, of_arrays = (
-        minimize(loss, data, BOX, **BUDGET, **SEARCHES[name], run=seeded())
+        minimize(loss, data, BOX, **BUDGET, **SEARCHES[name], **seeded())
         for data in (tables.arrays(columns()), columns())
     )
     assert of_table.guarantee == of_arrays.guarantee
@@ -129,7 +128,7 @@ def descent(**options):
 
 def test_descent_on_a_table_is_descent_without_memory(small):
     of_table, of_arrays = (
-        run_loop(dp_gibo.algorithm, loss, data, descent(memory="none"), run=seeded()).release.path
+        run_loop(dp_gibo.algorithm, loss, data, descent(memory="none"), **seeded()).release.path
         for data in (tables.arrays(columns()), columns())
     )
     np.testing.assert_allclose(of_table, of_arrays, rtol=1e-5)
@@ -355,7 +354,7 @@ def test_files_that_change_after_opening_stop_a_scan(change, small, tmp_path):
     else:
         path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(RunInterrupted) as raised:
-        run_loop(dp_gibo.algorithm, loss, table, descent(memory="none"), run=seeded())
+        run_loop(dp_gibo.algorithm, loss, table, descent(memory="none"), **seeded())
     assert isinstance(raised.value.__cause__, tables.TableError)
 
 
@@ -440,9 +439,9 @@ class Odd(_table.ArrayTable):
     ],
 )
 def test_a_batch_twice_missing_or_of_another_shape_stops_the_run(plant, says, small):
-    run_loop(dp_gibo.algorithm, loss, Odd(), descent(memory="none"), run=seeded())
+    run_loop(dp_gibo.algorithm, loss, Odd(), descent(memory="none"), **seeded())
     with pytest.raises(RunInterrupted) as raised:
-        run_loop(dp_gibo.algorithm, loss, Odd(plant), descent(memory="none"), run=seeded())
+        run_loop(dp_gibo.algorithm, loss, Odd(plant), descent(memory="none"), **seeded())
     assert says in str(raised.value.__cause__)
 
 
@@ -463,7 +462,7 @@ def test_an_interrupted_run_goes_on_where_it_was_for_one_charge(small, tmp_path)
 @pytest.mark.parametrize("on_record", [True, False])
 def test_a_second_scan_that_fails_ends_the_run_and_says_so(on_record, small, tmp_path):
     ledger.create(tmp_path / "book", mu=1.5)
-    options = {"ledger": Recording(tmp_path / "book", "depot")} if on_record else {"run": seeded()}
+    options = {"ledger": Recording(tmp_path / "book", "depot")} if on_record else {**seeded()}
     config = descent(memory="none", clip_norm="private")
     with pytest.raises(RunInterrupted, match="cannot resume") as raised:
         run_loop(dp_gibo.algorithm, loss, Odd("fails", 1, 2), config, **options)
@@ -481,7 +480,7 @@ def test_a_loss_in_numpy_cannot_change_the_table(small):
 
     table = tables.arrays(columns())
     with pytest.raises(RunInterrupted) as raised:
-        minimize(greedy, table, BOX, **BUDGET, **SEARCHES["in_order"], run=seeded(traceable=False))
+        minimize(greedy, table, BOX, **BUDGET, **SEARCHES["in_order"], **seeded(traceable=False))
     assert "read-only" in str(raised.value.__cause__)
     np.testing.assert_array_equal(table._columns["y"], columns()["y"])
 
@@ -492,25 +491,25 @@ def test_a_list_is_a_column_of_numbers_for_any_elements():
 
 
 def test_a_snapshot_resumes_with_the_same_noise(small):
-    whole = run_loop(dp_gibo.algorithm, loss, Odd(), descent(memory="none"), run=seeded())
+    whole = run_loop(dp_gibo.algorithm, loss, Odd(), descent(memory="none"), **seeded())
     with pytest.raises(RunInterrupted) as raised:
-        run_loop(dp_gibo.algorithm, loss, Odd("fails", 1), descent(memory="none"), run=seeded())
-    again = run_loop(dp_gibo.algorithm, loss, Odd(), descent(memory="none"), run=seeded(resume=raised.value.snapshot))
+        run_loop(dp_gibo.algorithm, loss, Odd("fails", 1), descent(memory="none"), **seeded())
+    again = run_loop(dp_gibo.algorithm, loss, Odd(), descent(memory="none"), **seeded(resume=raised.value.snapshot))
     np.testing.assert_array_equal(whole.release.path, again.release.path)
 
 
 def test_a_scan_is_made_only_where_something_is_released(small):
     table = Odd()
-    minimize(loss, table, BOX, **BUDGET, **SEARCHES["in_order"], run=seeded())
+    minimize(loss, table, BOX, **BUDGET, **SEARCHES["in_order"], **seeded())
     assert table.scans == 1  # one choice, and none for the steps before
     table = Odd()
-    minimize(loss, table, BOX, **BUDGET, **SEARCHES["local"], run=seeded())
+    minimize(loss, table, BOX, **BUDGET, **SEARCHES["local"], **seeded())
     assert table.scans == 4  # three steps, and the private clip norm
 
 
 def test_a_loss_in_numpy_is_called_on_batches_and_finds_the_same(small):
     found = [
-        minimize(function, tables.arrays(columns()), BOX, **BUDGET, **SEARCHES["in_order"], run=seeded())
+        minimize(function, tables.arrays(columns()), BOX, **BUDGET, **SEARCHES["in_order"], **seeded())
         for function in (loss, loss_in_numpy)
     ]
     np.testing.assert_array_equal(*(run.release.point for run in found))
@@ -521,7 +520,7 @@ def test_the_loss_of_one_person_needs_no_assumption_of_separability(small):
         return jnp.minimum(jnp.abs(jnp.stack([row["x"], row["y"]]) - point).sum(), 4.0)
 
     both = [
-        minimize(function, tables.arrays(columns()), BOX, **BUDGET, **SEARCHES["in_order"], run=seeded())
+        minimize(function, tables.arrays(columns()), BOX, **BUDGET, **SEARCHES["in_order"], **seeded())
         for function in (per_user(of_one), loss)
     ]
     np.testing.assert_array_equal(*(run.release.point for run in both))
@@ -537,7 +536,7 @@ def test_a_contribution_holds_no_key_and_travels_by_pickle(small):
             return super().add(partial)
 
     table = Kept(tables.arrays(columns())._columns)
-    run_loop(dp_gibo.algorithm, loss, table, descent(memory="none"), run=seeded())
+    run_loop(dp_gibo.algorithm, loss, table, descent(memory="none"), **seeded())
     for contribution in seen:
         leaves = jax.tree.leaves((contribution.config, contribution.queries))
         assert not any(jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) for leaf in leaves)
@@ -569,8 +568,8 @@ REFUSED = {
     "memory='none'": descend,
     "noise='exact'": lambda table: descend(table, memory="none", noise="float"),
     "finite budget": lambda table: search(table, mu=np.inf),
-    "cannot use diagnostics": lambda table: search(table, run=Execution(diagnostics=True)),
-    "cannot use checkpoint": lambda table: search(table, run=Execution(checkpoint="file")),
+    "cannot use diagnostics": lambda table: search(table, diagnostics=True),
+    "cannot use checkpoint": lambda table: search(table, checkpoint="file"),
     "201 users of the table, got 200": lambda table: search(table, users=200),
     "fix the number of rows": lambda table: search(table, by_person(by_rows, np.arange(USERS))),
     "must be arrays, not a table": search_at_random,

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from jaxdpbo import Execution, PrivateObjective, Recording, ledger, per_user, tables
+from jaxdpbo import PrivateObjective, Recording, ledger, per_user, tables
 from jaxdpbo.drivers import ObjectiveError
 from jaxdpbo.guarantee import assumptions as _assumptions
 from jaxdpbo.guarantee import guarantees
@@ -47,7 +47,7 @@ def open_tables(folder):
 def make(data, function=loss, **options):
     settings = {"users": USERS, "evaluations": 3, "mu": 1.0, "loss_range": (0, 40)} | options
     if "ledger" not in settings:
-        settings["run"] = Execution(key=jax.random.key(3), insecure_key=True)
+        settings |= {"key": jax.random.key(3), "insecure_key": True}
     return PrivateObjective(function, data, **settings)
 
 
@@ -72,7 +72,7 @@ def test_a_study_on_a_table_has_the_values_of_arrays_and_its_losses_travel_by_pi
         study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
         private = private_study(
             study, lambda trial: {"age": trial.suggest_float("age", 30, 70)}, of_params, data, users=USERS,
-            evaluations=3, loss_range=(0, 40), mu=1.0, run=Execution(key=jax.random.key(3), insecure_key=True),
+            evaluations=3, loss_range=(0, 40), mu=1.0, key=jax.random.key(3), insecure_key=True,
         )  # fmt: skip
         private.optimize()
         return [trial.value for trial in study.trials]

@@ -93,7 +93,7 @@ def test_the_objective_is_the_same_in_a_compiled_program_and_a_search_runs_on_it
         bounds=np.stack([low, high]), initial_design=np.stack([low, high]), proposals=1, fit_steps=1,
         integer_mask=spaces.INTEGER_MASK, search=box_search.BoxSearch(4, 1, 1),
     )  # fmt: skip
-    run = drivers.run_scan(dpareto.algorithm, measure, DATA, config, run=drivers.Execution(key=jax.random.key(2)))
+    run = drivers.run_scan(dpareto.algorithm, measure, DATA, config, key=jax.random.key(2))
     assert np.all(np.asarray(run.release.failed) == dpareto.USABLE)
     for point, values in zip(np.asarray(run.release.points), np.asarray(run.release.values), strict=True):
         np.testing.assert_allclose(measure(point, DATA), values, rtol=1e-9)

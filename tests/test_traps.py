@@ -12,11 +12,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from option_groups import group_options
 from protocol_cases import CASES, records
 
 import jaxdpbo
-from jaxdpbo import Execution, dp_gd, dp_gp_ucb, drivers, random_search, transforms
+from jaxdpbo import dp_gd, dp_gp_ucb, drivers, random_search, transforms
 from jaxdpbo.algorithms import private_evaluations
 from jaxdpbo.guarantee import assumptions
 from jaxdpbo.noise import calibration, clipping, mechanisms
@@ -122,9 +121,7 @@ def test_a_run_succeeds_in_float32_whatever_one_user_is(name, float32):
 
     of_neighbours(lambda data: drivers.run_loop(case.algorithm, objective, data, config).release)
     made = {"users": 6, "mu": 0.5, "evaluations": 1, "loss_range": (0.0, 3.0)}
-    of_neighbours(
-        lambda data: drivers.PrivateObjective(lambda point, d: d[:, 0], data, **group_options(Execution, **made))(0.5)
-    )
+    of_neighbours(lambda data: drivers.PrivateObjective(lambda point, d: d[:, 0], data, **made)(0.5))
     of_neighbours(lambda data: drivers.run_scan(case.algorithm, case.objective, data, config).release)
 
 
@@ -140,9 +137,7 @@ def test_rows_are_curated_whatever_one_of_them_is(name):
 def test_a_value_is_given_whatever_one_user_is():
     """Trap 15: a loss from Python, whose NumPy complains of nothing that a user is."""
     made = {"users": 6, "mu": 0.5, "evaluations": 1, "loss_range": (0.0, 3.0)}
-    of_neighbours(
-        lambda data: drivers.PrivateObjective(lambda point, d: d[:, 0], data, **group_options(Execution, **made))(0.5)
-    )
+    of_neighbours(lambda data: drivers.PrivateObjective(lambda point, d: d[:, 0], data, **made)(0.5))
 
 
 def one_loss(point, data):

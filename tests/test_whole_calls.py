@@ -27,7 +27,6 @@ from sklearn.model_selection import PredefinedSplit
 
 import jaxdpbo
 from jaxdpbo import (
-    Execution,
     blocks,
     by_person,
     drivers,
@@ -104,7 +103,7 @@ def call_driver(driver, name="dp_gibo", **options):
 
     def enter(data, **more):
         chosen = options | more
-        run = driver(case.algorithm, own_losses, data, case.config(1.0), **group_options(Execution, **chosen))
+        run = driver(case.algorithm, own_losses, data, case.config(1.0), **chosen)
         return run.release, [run.guarantee]
 
     return enter
@@ -138,7 +137,7 @@ def with_row(row: int, value: float) -> np.ndarray:
 def call_objective(**options):
     def enter(data, **more):
         chosen = {"users": USERS, "mu": 1.0, "evaluations": 3, "loss_range": (-1.0, 1.0)} | options | more
-        private = drivers.PrivateObjective(own_losses, data, **group_options(Execution, **chosen))
+        private = drivers.PrivateObjective(own_losses, data, **chosen)
         return [private(np.array(point)) for point in ([0.1], [0.3], [0.1])], [private.guarantee]
 
     return enter
@@ -531,7 +530,7 @@ def test_a_sweep_draws_what_each_config_states(fresh):
     configs = [case.config(level) for level in levels]
 
     def enter(data):
-        return drivers.sweep(case.algorithm, own_losses, data, configs, seeds=2, run=Execution(key=jax.random.key(3)))
+        return drivers.sweep(case.algorithm, own_losses, data, configs, seeds=2, key=jax.random.key(3))
 
     recording = fresh()
     found, draws = recording.record(enter, one_huge())

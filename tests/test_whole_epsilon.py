@@ -9,7 +9,7 @@ from option_groups import group_options
 from oracles import conformance
 
 import jaxdpbo
-from jaxdpbo import Execution, Recording, Search, accounting, drivers, ledger, space
+from jaxdpbo import Recording, Search, accounting, drivers, ledger, space
 from jaxdpbo.accounting import requested_budget
 from jaxdpbo.drivers import methods
 
@@ -103,7 +103,7 @@ def losses(point, data):
     return np.abs(data[:, 0] - point[0])
 
 
-def spend(path, method, run=None, **options):
+def spend(path, method, **options):
     chosen = {"epsilon": 1.0, "delta": 1e-5, "steps": 3, "batch": 2, "loss_range": (0.0, 1.0)} | options
     records = np.linspace(0, 1, USERS)[:, None]
     return jaxdpbo.minimize(
@@ -137,7 +137,7 @@ def test_a_ledger_of_its_notion_pays_the_stated_epsilon_and_one_of_gdp_the_impli
 def test_private_evaluations_state_the_epsilon_and_pay_a_gdp_ledger_by_level(tmp_path):
     options = {"users": USERS, "epsilon": 1.0, "delta": 1e-5, "evaluations": 2, "loss_range": (0.0, 1.0)}
     records = np.linspace(0, 1, USERS)[:, None]
-    plain = drivers.PrivateObjective(losses, records, **group_options(Execution, **options)).guarantee
+    plain = drivers.PrivateObjective(losses, records, **options).guarantee
     ledger.create(tmp_path / "gdp", mu=1)
     by_level = drivers.PrivateObjective(losses, records, ledger=Recording(tmp_path / "gdp", "one"), **options).guarantee
     ledger.create(tmp_path / "dp", notion="dp", level=1, delta=1e-5)

@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from jaxdpbo import (
-    Execution,
     PrivateObjective,
     Recording,
     Search,
@@ -323,11 +322,7 @@ def test_arrays_of_wide_integers_are_noted(float32, loss):
     options = {"space": [(0, 1)], "mu": 1.0, "loss_range": (0, 1), "search": Search(method="in_order", steps=2)}
 
     def said(cents, **run):
-        return [
-            note.text
-            for note in minimize(loss, cents, **options, run=Execution(**run)).notes
-            if note.id == "clipped-integers"
-        ]
+        return [note.text for note in minimize(loss, cents, **options, **run).notes if note.id == "clipped-integers"]
 
     (text,) = said(CENTS)
     assert text.startswith("data holds integers of 64 bits, and the loss sees 32: a number beyond them counts as")

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from jaxdpbo import Execution, PrivateObjective, Recording, Search, ledger, minimize, per_user, space, tables
+from jaxdpbo import PrivateObjective, Recording, Search, ledger, minimize, per_user, space, tables
 from jaxdpbo.commands import main
 from jaxdpbo.integrations.sklearn import PrivateClassifier, PrivateRegressor, PrivateSearchCV
 from jaxdpbo.surrogate import box_search
@@ -40,7 +40,7 @@ def paid(folder):
 
 
 def search(loss=loss, data=DATA, space=((0, 1),), **options):
-    return lambda folder: minimize(loss, data, space, **(BUDGET | ({} if "run" in options else paid(folder)) | options))
+    return lambda folder: minimize(loss, data, space, **(BUDGET | ({} if "key" in options else paid(folder)) | options))
 
 
 def model(columns=COLUMNS, X=FRAME, y=LABELS, **options):
@@ -100,7 +100,7 @@ class Holding:
 
 def with_processes(folder):
     with ProcessPoolExecutor(1) as executor:
-        return search(Holding(), loss_range=(0, 1), run=Execution(executor=executor))(folder)
+        return search(Holding(), loss_range=(0, 1), executor=executor)(folder)
 
 
 TWICE = pandas.DataFrame(np.zeros((40, 2)), columns=["a", "a"])
@@ -111,10 +111,9 @@ CALLS = {
     "two budgets": (search(mu=1.0), "mu, or epsilon and delta, must be given, not both"),
     "epsilon as text": (search(epsilon="1"), "epsilon must be one real number, got '1'"),
     "a large delta": (search(delta=0.1), r"delta must be below one .*write delta=jaxdpbo\.LargeDelta\(0\.1\)"),
-    "a seed": (search(seed=1), r"minimize takes no seed: .*run=Execution\(key=\.\.\.\) is for tests"),
+    "a seed": (search(seed=1), r"minimize takes no seed: .*; key= is for tests"),
     "SciPy's bounds": (search(bounds=[(0, 1)]), "minimize takes no bounds: type space="),
     "steps beside the search": (search(steps=9), r"minimize takes no steps: type search=Search\(steps=\.\.\.\)"),
-    "a key beside the run": (search(key=3), r"minimize takes no key: type run=Execution\(key=\.\.\.\)"),
     "another argument": (search(colour=3), r"minimize takes no colour: see help\(jaxdpbo\.minimize\)"),
     "a pair as a space": (search(space=(0, 1)), r"space must be pairs \(low, high\), one a parameter"),
     "a pair as a dimension": (search(space={"x": (0, 1)}), f"x {REAL}"),
@@ -141,8 +140,7 @@ CALLS = {
     "evaluations without a budget": (evaluated(), "mu must be given, or epsilon and delta"),
     "a method as the search": (search(search="local"), r"must be a Search, got str: type search=Search\(method="),
     "an unknown method": (search(search=Search(method="bayes")), "method must be one of 'auto', 'local'"),
-    "a dict as the run": (search(run={"key": 1}), r"run must be an Execution, got dict: type run=Execution\("),
-    "a number as a key": (search(run=Execution(key=0)), r"key must be a typed key such as jax\.random\.key\(seed\)"),
+    "a number as a key": (search(key=0), r"key must be a typed key such as jax\.random\.key\(seed\)"),
     "a path as the ledger": (search(ledger="book"), r"ledger must be Recording\(path, run\), got str"),
     "no such ledger": (
         lambda folder: search(ledger=Recording(folder / "none", "a"))(folder),

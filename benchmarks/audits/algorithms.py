@@ -114,7 +114,8 @@ def _objective(loss, evaluations, seed=0):
         mu=math.sqrt(evaluations),
         evaluations=evaluations,
         loss_range=(0.0, 1.0),
-        run=drivers.Execution(key=jax.random.key(seed), insecure_key=True),
+        key=jax.random.key(seed),
+        insecure_key=True,
     )
 
 

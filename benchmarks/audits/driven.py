@@ -69,7 +69,7 @@ def _sweep_scores(trials: int, score: Callable[..., np.ndarray], **options: Any)
             configs,
             seeds=trials,
             **options,
-            run=drivers.Execution(key=jax.random.key(seed)),
+            key=jax.random.key(seed),
         )
         moved = np.asarray(done.release.path)[:, :, 0, 0] - np.asarray(done.release.path)[:, :, -1, 0]
         scores.append(score(moved / STEP_SIZE, configs))

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.audits.rows import Row, claim
-from jaxdpbo import Execution, Search, minimize, preview, training, tuning
+from jaxdpbo import Search, minimize, preview, training, tuning
 from jaxdpbo import audit as _auditing
 from jaxdpbo.noise import private_mean, wide_integers
 from jaxdpbo.training import dp_optim
@@ -97,7 +97,7 @@ def _own_slopes(point: jax.Array, slopes: jax.Array) -> jax.Array:
 def _search(slopes: np.ndarray, key: jax.Array):
     return minimize(
         _own_slopes, slopes, SPACE, mu=MU, users=USERS, search=SEARCH,
-        run=Execution(key=key, insecure_key=True),
+        key=key, insecure_key=True,
     )  # fmt: skip
 
 

@@ -18,12 +18,12 @@ import pyarrow.compute
 from scipy.io import arff
 
 from benchmarks.papers import mixed_tables
-from jaxdpbo import Execution, Search, minimize, space, tables, transforms
+from jaxdpbo import Search, minimize, space, tables, transforms
 from jaxdpbo.integrations.sklearn import PrivateClassifier
 
 SEED = 9900
 BUDGET = {"epsilon": 2.0, "delta": 1e-6}
-RUN = Execution(key=jax.random.key(SEED), insecure_key=True)
+RUN = {"key": jax.random.key(SEED), "insecure_key": True}
 COMMAS = "decimal" in inspect.signature(space.real).parameters  # text spells numbers by a public format
 COMPUTED = hasattr(tables, "sources")  # columns of a table may be computed
 LOANS = {"default": ["No", "Yes"], "balance": space.real(0, 3000), "income": space.real(0, 80_000), "student": None}
@@ -57,7 +57,7 @@ def classify(rows: pandas.DataFrame, label: str, classes: tuple[str, ...], colum
     rows = rows.sample(frac=1, random_state=0).reset_index(drop=True)
     inputs = rows.drop(columns=label)
     model = PrivateClassifier(
-        {name: columns.get(name) for name in inputs}, classes=classes, **BUDGET, run=RUN
+        {name: columns.get(name) for name in inputs}, classes=classes, **BUDGET, **RUN
     )  # fmt: skip
     cut = 4 * len(rows) // 5
     model.fit(inputs[:cut], rows[label][:cut])
@@ -117,7 +117,7 @@ def wage(folder: Path) -> dict[str, Any]:
     """A curator's noised rows of age and wage: how their wages go with the true ones."""
     rows = pandas.read_csv(folder / "Wage.csv")[["age", "wage"]].to_numpy()
     config = transforms.gaussian(centre=[45.0, 110.0], scale=40.0, epsilon=10.0, delta=1e-6)
-    released = transforms.curate(RUN.key, config, rows, insecure_key=True)
+    released = transforms.curate(RUN["key"], config, rows, insecure_key=True)
     agreement = float(np.corrcoef(np.asarray(released.z)[:, 1], rows[:, 1])[0, 1])
     look = looked(getattr(transforms, "check", None), config, rows)
     return {"rows": len(rows), "result": agreement, "constant": 0.0, "notes": []} | look
@@ -137,7 +137,7 @@ def flights(folder: Path) -> dict[str, Any]:
         return jnp.minimum(jnp.abs(delay / 60 - point[0]), 60)
 
     search = Search(method="in_order", steps=41)
-    run = minimize(loss, table, [(-10, 10)], loss_range=(0, 60), **BUDGET, search=search, run=RUN)
+    run = minimize(loss, table, [(-10, 10)], loss_range=(0, 60), **BUDGET, search=search, **RUN)
     found = {"rows": len(rows), "result": float(run.release.point[0]), "constant": float(rows["dep_delay"].median())}
     return found | said(getattr(run, "notes", ())) | looked(getattr(table, "check", None))
 

@@ -16,7 +16,7 @@ from benchmarks import report
 from benchmarks.papers import classification, datasets
 from benchmarks.reproductions import common
 from benchmarks.search import cells
-from jaxdpbo import Execution, space
+from jaxdpbo import space
 
 FIRST_SEED, SEEDS = 9000, 20
 EPSILON, DELTA = 1.0, 1e-5
@@ -78,8 +78,8 @@ def measure_losses(cell: cells.Cell) -> dict[str, Any]:
     (X, y), (others, truth) = ((features[part], labels[part]) for part in (order[:rows], order[rows:]))
     cv = ShuffleSplit(1, test_size=0.5, random_state=cell.seed)
     model = RandomForestClassifier(n_estimators=100, random_state=cell.seed)
-    seeded = Execution(key=jax.random.key(cell.seed), insecure_key=True)
-    options = {"n_iter": 60, "cv": cv, "refit": "train", "run": seeded}
+    seeded = {"key": jax.random.key(cell.seed), "insecure_key": True}
+    options = {"n_iter": 60, "cv": cv, "refit": "train", **seeded}
     search = PrivateSearchCV(model, SPACE, epsilon=EPSILON, delta=DELTA, **options).fit(X, y)
     train = splits.single_split(cv, rows, None, {}, again=False).train
     usual = clone(model).fit(X[train], y[train])

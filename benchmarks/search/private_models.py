@@ -29,7 +29,6 @@ from tqdm import tqdm
 
 from benchmarks import report
 from benchmarks.papers import mixed_tables
-from jaxdpbo import Execution
 from jaxdpbo.integrations.sklearn import PrivateClassifier, columns
 from jaxdpbo.space import Categorical
 
@@ -112,8 +111,8 @@ def _features(train: mixed_tables.Table, test: mixed_tables.Table) -> dict[str, 
 
 
 def _measure_ours(train: mixed_tables.Table, test: mixed_tables.Table, seed: int) -> tuple[float, Any]:
-    run = Execution(key=jax.random.key(seed), insecure_key=True)
-    model = PrivateClassifier(train.columns, classes=train.classes, epsilon=EPSILON, delta=DELTA, run=run)
+    execution = {"key": jax.random.key(seed), "insecure_key": True}
+    model = PrivateClassifier(train.columns, classes=train.classes, epsilon=EPSILON, delta=DELTA, **execution)
     model.fit(train.frame, train.labels)
     return 1 - model.score(test.frame, test.labels), model.setting_
 

@@ -26,7 +26,6 @@ from tqdm import tqdm
 
 from benchmarks import report
 from benchmarks.papers import mixed_tables, package_tables
-from jaxdpbo import Execution
 from jaxdpbo.integrations.sklearn import PrivateClassifier, PrivateRegressor, columns
 from jaxdpbo.space import Categorical
 
@@ -203,7 +202,7 @@ def _split(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _fit(table: Any, epsilon: float, delta: float, seed: int, train: np.ndarray, test: np.ndarray) -> Any:
-    options: Any = {"epsilon": epsilon, "delta": delta, "run": Execution(key=jax.random.key(seed), insecure_key=True)}
+    options: Any = {"epsilon": epsilon, "delta": delta, "key": jax.random.key(seed), "insecure_key": True}
     if table.classes:
         model: Any = PrivateClassifier(table.columns, classes=table.classes, **options)
     else:

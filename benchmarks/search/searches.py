@@ -26,7 +26,7 @@ import numpy as np
 from benchmarks.search.budgets import Budget
 from benchmarks.search.cells import Cell
 from benchmarks.search.problems import PROBLEMS, Problem
-from jaxdpbo import Execution, Search, minimize
+from jaxdpbo import Search, minimize
 from jaxdpbo import space as spaces
 from jaxdpbo.drivers import methods, proposals
 from jaxdpbo.drivers import methods as _methods
@@ -91,7 +91,9 @@ def run_minimize(
             loss_range=problem.loss_range,
             public=public,
             search=Search(method=method, steps=problem.steps, clip_norm=clip_norm if descends else None),
-            run=Execution(key=jax.random.key(seed), insecure_key=True, traceable=problem.traceable),
+            key=jax.random.key(seed),
+            insecure_key=True,
+            traceable=problem.traceable,
         )
     finally:
         methods.ROUNDS, methods.ROUNDS_WITHOUT_NOISE = defaults

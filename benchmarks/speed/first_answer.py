@@ -36,7 +36,10 @@ print(run.release.point, run.guarantee, run.guarantee.epsilon(delta=1e-5))
 """
 
 
-IN_PYTHON = "users=2000, **({'run': jaxdpbo.Execution(traceable=False)} if grouped else {'traceable': False})"
+IN_PYTHON = (
+    "users=2000, **({'run': jaxdpbo.Execution(traceable=False)} if hasattr(jaxdpbo, 'Execution') else "
+    "{'traceable': False})"
+)
 MANY_STEPS = "**({'search': jaxdpbo.Search(steps=45)} if grouped else {'steps': 45})"
 
 

@@ -260,8 +260,8 @@ def records(users: int) -> np.ndarray:
 
 
 def release_of(algorithm: Any, objective: Any, data: Any, config: Any) -> Any:
-    run = drivers.Execution(key=key(15), insecure_key=True)
-    return drivers.run_scan(algorithm, objective, data, config, run=run).release
+    execution = {"key": key(15), "insecure_key": True}
+    return drivers.run_scan(algorithm, objective, data, config, **execution).release
 
 
 def gibo(users: int) -> Any:

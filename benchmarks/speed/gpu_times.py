@@ -47,8 +47,8 @@ def sweep(seeds: int) -> Callable[[], Any]:
     data = jnp.asarray(np.random.default_rng(0).normal(1.0, 1.0, (swept.users, swept.dimension)))
     bounds = [(-3.0, 3.0)] * swept.dimension
     config = dp_gibo.config(users=swept.users, steps=swept.steps, mu=1.0, step_size=0.5, bounds=bounds)
-    run = drivers.Execution(key=jax.random.key(0))
-    return lambda: drivers.sweep(dp_gibo.algorithm, loss, data, config, seeds=seeds, run=run).release.point
+    execution = {"key": jax.random.key(0)}
+    return lambda: drivers.sweep(dp_gibo.algorithm, loss, data, config, seeds=seeds, **execution).release.point
 
 
 def gradients(users: int) -> Callable[[], Any]:

@@ -46,7 +46,7 @@ def run(seed: int) -> dict:
     """One run by ``run_scan``: seconds, configuration and checks included."""
     data = problem.records()
     start = time.perf_counter()
-    done = drivers.run_scan(dp_gibo.algorithm, loss, data, config(), run=drivers.Execution(key=jax.random.key(seed)))
+    done = drivers.run_scan(dp_gibo.algorithm, loss, data, config(), key=jax.random.key(seed))
     jax.block_until_ready(done.release)
     return {"seconds": time.perf_counter() - start}
 
@@ -68,7 +68,7 @@ def sweep(
     start = time.perf_counter()
     key = jax.random.key(first, impl=chacha20_test if generator == "chacha20" else None)
     configs = [config(mu, noise) for mu in np.linspace(problem.SETTINGS["mu"], 2.0, budgets)]
-    options = {"common_random_numbers": True, "policy": policy, "run": drivers.Execution(key=key)}
+    options = {"common_random_numbers": True, "policy": policy, "key": key}
     swept = drivers.sweep(dp_gibo.algorithm, loss, data, configs, seeds=seeds, **options)  # released nowhere
     point, trace = jax.block_until_ready((swept.release.point[0], swept.release.trace[0]))
     seconds = time.perf_counter() - start

@@ -7,7 +7,7 @@ import numpy as np
 
 from benchmarks.speed import gp_ucb_problem as problem
 from benchmarks.speed.worker import serve
-from jaxdpbo import Execution, gp_ucb, kernels
+from jaxdpbo import gp_ucb, kernels
 from jaxdpbo.drivers import compiled_steps, loop
 from jaxdpbo.types import Query
 
@@ -33,7 +33,7 @@ def run(function: str, seed: int, evaluations: int) -> dict:
         query = Query(point[None], np.ones(1, bool))
         value = np.array([utility(point, None)])
         snapshot, _ = compiled_steps.learn(gp_ucb.algorithm, key, config, snapshot, query, value)
-    loop.run_loop(gp_ucb.algorithm, utility, None, config, run=Execution(key=key, resume=snapshot))
+    loop.run_loop(gp_ucb.algorithm, utility, None, config, key=key, resume=snapshot)
     return {"seconds": time.perf_counter() - start, "values": values}
 
 

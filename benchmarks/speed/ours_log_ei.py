@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.speed import log_ei_problem as problem
 from benchmarks.speed.worker import serve
-from jaxdpbo import Execution, gp_ucb, kernels, run_loop, surrogate
+from jaxdpbo import gp_ucb, kernels, run_loop, surrogate
 
 SEARCH = surrogate.BoxSearch(raw_samples=512, num_restarts=10, ascent_steps=50)
 RESTARTS, FIT_STEPS, NORMALS, NOISE = 2, 50, 128, 1e-4
@@ -100,7 +100,7 @@ def _run_gp_ucb(function: str, seed: int, steps: int, batch: int) -> list[float]
         query = Query(jnp.asarray(points), jnp.ones(batch, bool))
         found = jnp.array([utility(point, None) for point in points])
         snapshot, _ = compiled_steps.learn(gp_ucb.algorithm, key, config, snapshot, query, found)
-    run_loop(gp_ucb.algorithm, utility, None, config, run=Execution(key=key, resume=snapshot))
+    run_loop(gp_ucb.algorithm, utility, None, config, key=key, resume=snapshot)
     return values
 
 

@@ -28,7 +28,7 @@ def run(seed: int, proposals: int) -> dict:
         reference=problem.REFERENCE,
     )
     best = jnp.asarray(problem.BEST[1:])
-    done = drivers.run_scan(dpareto.algorithm, oracle, best, config, run=drivers.Execution(key=jax.random.key(seed)))
+    done = drivers.run_scan(dpareto.algorithm, oracle, best, config, key=jax.random.key(seed))
     values = np.asarray(jax.block_until_ready(done.release.values))
     seconds = time.perf_counter() - start
     expected = np.array([problem.objectives(point) for point in np.asarray(done.release.points)])

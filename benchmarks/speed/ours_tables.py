@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.speed import table_problem as problem
 from benchmarks.speed.worker import serve
-from jaxdpbo import Execution, Search, minimize, tables
+from jaxdpbo import Search, minimize, tables
 
 NAMES = [f"x{number}" for number in range(problem.COLUMNS)]
 PART = 2**20
@@ -46,7 +46,7 @@ def search_table(table: tables.Table, steps: int) -> dict:
     run = minimize(
         loss, table, [(-2, 2)] * problem.COLUMNS, epsilon=problem.EPSILON, delta=problem.DELTA,
         search=Search(method="local", steps=steps, clip_norm=problem.HIGH / 4), loss_range=(0, problem.HIGH),
-        run=Execution(progress=False),
+        progress=False,
     )  # fmt: skip
     return {
         "seconds": time.perf_counter() - started,

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from benchmarks.speed.users_problem import DIMENSION, SETTINGS
 from benchmarks.speed.worker import serve
-from jaxdpbo import Execution, dp_gibo, run_scan
+from jaxdpbo import dp_gibo, run_scan
 
 KEY = jax.random.key(0)
 
@@ -42,7 +42,7 @@ def run(users: int, steps: int, memory: str, remembered: int, repeats: int) -> d
 
 
 def _run(records, config):
-    return run_scan(dp_gibo.algorithm, loss, records, config, run=Execution(key=KEY, insecure_key=True)).release.point
+    return run_scan(dp_gibo.algorithm, loss, records, config, key=KEY, insecure_key=True).release.point
 
 
 def _seconds(function, *arguments) -> float:

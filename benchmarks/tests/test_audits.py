@@ -472,7 +472,8 @@ def test_trap_29_a_key_used_twice(monkeypatch, driver):
                 turning,
                 data,
                 twice("exact"),
-                run=drivers.Execution(key=jax.random.key(0), insecure_key=True),
+                key=jax.random.key(0),
+                insecure_key=True,
             )
 
     body()

@@ -27,7 +27,7 @@ from benchmarks.papers import (
     noisy,
     splits,
 )
-from jaxdpbo import Execution, per_user, random_search, sensitivity, separable
+from jaxdpbo import per_user, random_search, sensitivity, separable
 from jaxdpbo.drivers import run_loop, run_scan
 from jaxdpbo.problems import _kernel_svr
 
@@ -292,7 +292,7 @@ def test_a_noisy_objective_runs_and_compiles_once(compilations):
             noisy.objective(location.loss),
             data,
             config,
-            run=Execution(key=jax.random.key(1)),
+            key=jax.random.key(1),
         )
 
     run(run_scan, 0.01, 0)

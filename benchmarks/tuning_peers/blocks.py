@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from benchmarks.tuning_peers.trainings import InBlocks
-from jaxdpbo import Execution, accounting, phases, private_choice, separable, silence
+from jaxdpbo import accounting, phases, private_choice, separable, silence
 from jaxdpbo.accounting import stage
 from jaxdpbo.drivers import run_loop
 from jaxdpbo.guarantee import assumptions, composed_guarantee, guarantees, release_key
@@ -68,7 +68,7 @@ def tune(asked: fitting.TuningArguments, rows: Rows, k: int | None = None) -> fi
 
     selection.charge_selection(asked.ledgers, (stated,), "tune and train by blocks", asked.settings)
     table = _block_losses(training, asked, rows, noises, count, of_blocks)
-    release = run_loop(algorithm, _look_up, table, config, run=Execution(key=of_run, insecure_key=True)).release
+    release = run_loop(algorithm, _look_up, table, config, key=of_run, insecure_key=True).release
     chosen = round(float(release.point[0]))
     model = fitting.fit_silently(asked, asked.settings[chosen], noises[chosen], rows, of_last, of_globals)
     return fitting.TuningResult(model, asked.settings[chosen], noises[chosen], (stated,))

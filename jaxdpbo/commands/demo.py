@@ -155,7 +155,9 @@ def run_gibo(loss: Callable[..., Any], data: Any, bounds: Bounds, mu: float, key
         mu=mu,
         users=users,
         search=drivers.Search(steps=STEPS),
-        run=drivers.Execution(key=key, insecure_key=True, traceable=False),
+        key=key,
+        insecure_key=True,
+        traceable=False,
     )
 
 
@@ -171,7 +173,7 @@ def run_evaluations(loss: Callable[..., Any], data: Any, bounds: Bounds, key: ja
     users = len(data.validation_targets)
     config = private_evaluations.config(gp_ucb.algorithm, search, users=users, mu=MU, loss_range=LOSS_RANGE)
     algorithm = private_evaluations.make_algorithm(gp_ucb.algorithm)
-    return drivers.run_loop(algorithm, loss, data, config, run=drivers.Execution(key=key, insecure_key=True))
+    return drivers.run_loop(algorithm, loss, data, config, key=key, insecure_key=True)
 
 
 def run_random_search(loss: Callable[..., Any], data: Any, bounds: np.ndarray, key: jax.Array) -> drivers.Run:
@@ -179,9 +181,7 @@ def run_random_search(loss: Callable[..., Any], data: Any, bounds: np.ndarray, k
     config = random_search.config(
         users=len(data.validation_targets), steps=STEPS, batch=bounds.shape[1] + 1, bounds=bounds
     )
-    return drivers.run_loop(
-        random_search.algorithm, loss, data, config, run=drivers.Execution(key=key, diagnostics=True)
-    )
+    return drivers.run_loop(random_search.algorithm, loss, data, config, key=key, diagnostics=True)
 
 
 def show(comparison: Comparison) -> None:

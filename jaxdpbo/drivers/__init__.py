@@ -6,7 +6,6 @@ A driver checks and converts its arguments once, then passes clean arrays on. Th
 
 from jaxdpbo import namespace
 from jaxdpbo.drivers.compiled_run import pure_run
-from jaxdpbo.drivers.execution import Execution
 from jaxdpbo.drivers.loop import run_loop
 from jaxdpbo.drivers.methods import Search
 from jaxdpbo.drivers.minimization import minimize
@@ -24,7 +23,6 @@ __all__ = [
     "BudgetExhausted",
     "Diagnostics",
     "Evaluation",
-    "Execution",
     "Finding",
     "NotPrivateCheck",
     "Note",

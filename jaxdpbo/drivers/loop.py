@@ -1,6 +1,7 @@
 """Run an algorithm around any Python callable: step by step, resumable, with batches evaluated by an executor."""
 
 from collections.abc import Iterable
+from concurrent.futures import Executor
 from typing import Any, NamedTuple
 
 import jax
@@ -9,8 +10,9 @@ import numpy as np
 
 from jaxdpbo import logs, separable, silence
 from jaxdpbo import notes as _notes
-from jaxdpbo.drivers import compiled_steps, progress, recorded_run, result, separability, sharding
-from jaxdpbo.drivers.execution import Execution, check_execution
+from jaxdpbo.drivers import compiled_steps, recorded_run, result, separability, sharding
+from jaxdpbo.drivers import progress as _progress
+from jaxdpbo.drivers.execution import AUTO, Execution, check_execution, refuse_options
 from jaxdpbo.drivers.users import Users, make_users
 from jaxdpbo.guarantee import assumptions, guarantees
 from jaxdpbo.guarantee import release_key as _release_key
@@ -23,12 +25,6 @@ from jaxdpbo.types import Algorithm, Config, Data, Objective, Tree
 REFUSALS = LedgerError, result.ObjectiveError, separable.NotSeparable  # stop a run; their messages say what to do
 
 
-def options_for(data: Data) -> tuple[str, ...]:
-    """The options of ``Execution`` that a run in steps on these data can use."""
-    own = ("traceable",) if isinstance(data, table.Table) else ("executor", "diagnostics")
-    return ("key", "insecure_key", "progress", "resume", *own)
-
-
 @silence.debug_checks_off()
 def run_loop(
     algorithm: Algorithm,
@@ -39,7 +35,13 @@ def run_loop(
     user_axes: Tree = None,
     delta: float | None = None,
     ledger: Recording | None = None,
-    run: Execution | None = None,
+    key: jax.Array | None = None,
+    insecure_key: bool = False,
+    traceable: bool | str = AUTO,
+    executor: Executor | None = None,
+    progress: bool | str = AUTO,
+    resume: result.Snapshot | None = None,
+    diagnostics: bool = False,
 ) -> result.Run:
     """Run an algorithm around any Python callable, or on a table.
 
@@ -73,15 +75,18 @@ def run_loop(
         there is one, and otherwise resumes after the recorded steps and evaluates their points again. A failure after
         the noise of a step is drawn and before the step is recorded ends the run. You may give neither ``key`` nor
         ``resume``.
-      run: ``Execution(key, insecure_key, executor, progress, resume, diagnostics)``; on a table ``traceable``, and
-        neither ``executor`` nor ``diagnostics``. To resume on the same data with
-        the same noise, give the same key again. An executor does not change the path, and stays open at the end.
-        Diagnostics are of the steps of this call, and None for a release from the ledger.
+      key: see ``minimize``. To resume on the same data with the same noise, give the same key again.
+      insecure_key: see ``minimize``.
+      traceable: see ``minimize``; on a table alone.
+      executor: see ``minimize``; not on a table. An executor does not change the path, and stays open at the end.
+      progress: see ``minimize``.
+      resume: see ``minimize``.
+      diagnostics: see ``minimize``; not on a table. Diagnostics are of the steps of this call.
 
     Raises:
       TypeError: ``key`` is not a typed key, or its generator has no security claim.
       ValueError: the ``resume`` snapshot does not belong to ``config``; ``key`` or ``resume`` with a ledger; data on
-        several processes; an option of ``run`` for compiled programs.
+        several processes; an option without effect on these data.
       ImportError: the extra that ``progress`` needs is missing.
       ObjectiveError: the first values are not real numbers of the shape that the algorithm needs; nothing was drawn.
       separable.NotSeparable: see ``run_scan``; nothing was drawn.
@@ -90,11 +95,23 @@ def run_loop(
       RunInterrupted: the objective raised (Ctrl-C included) or returned values of another shape later, or the
         covariance of the evaluated points could not be factored.
     """
-    run = check_execution("run_loop", run, *options_for(data))
+    run = check_execution(
+        key=key, insecure_key=insecure_key, traceable=traceable, executor=executor, progress=progress, resume=resume,
+        diagnostics=diagnostics,
+    )  # fmt: skip
+    if not isinstance(data, table.Table):
+        refuse_options("run_loop", run, "traceable", on="arrays")
+    refuse_on_table("run_loop", data, run)
     guarantee = result.state_guarantee(algorithm, objective, config, delta)
     sharding.expect_one_process("run_loop", data)
     prepared = separability.prepare_objective(objective, data, user_axes)
     return loop_prepared(algorithm, prepared, config, guarantee, ledger, run)
+
+
+def refuse_on_table(driver: str, data: Data, run: Execution) -> None:
+    """Refuse options without effect on a table."""
+    if isinstance(data, table.Table):
+        refuse_options(driver, run, "executor", "checkpoint", "diagnostics", on="a table")
 
 
 @silence.debug_checks_off()
@@ -111,7 +128,7 @@ def loop_prepared(
     guarantee = separability.update_assumptions(
         guarantee, objective, traced=run.resume is None
     )  # steps before may be unchecked
-    bar = progress.bar(run.progress)  # raises early
+    bar = _progress.bar(run.progress)  # raises early
     if ledger is not None and (run.key is not None or run.resume is not None):
         raise ValueError("key and resume must not be given with a ledger: the same call resumes from the ledger")
     key, guarantee = _release_key.for_release(run.key, guarantee, run.insecure_key)
@@ -231,7 +248,7 @@ def _interruption(
     t: int, config: Config, error: BaseException, before: result.Snapshot | None = None
 ) -> result.RunInterrupted:
     """Build the error for a run stopped at step ``t``: resume from the snapshot ``before``, or from the record."""
-    advice = "" if before is None else " with resume=error.snapshot added to its Execution"
+    advice = "" if before is None else " with resume=error.snapshot"
     message = f"stopped at step {t} of {config.steps} on {type(error).__name__}; to resume, make the same call{advice}"
     return result.RunInterrupted(message, before, t)
 

@@ -1,6 +1,6 @@
 """Private minimisation in one call, with defaults that work."""
 
-from concurrent.futures import BrokenExecutor
+from concurrent.futures import BrokenExecutor, Executor
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -10,9 +10,10 @@ import jax.numpy as jnp
 
 from jaxdpbo import checks, notes, separable, user_values
 from jaxdpbo import space as spaces
-from jaxdpbo.drivers import methods, progress, public_search, result, separability, sharding
-from jaxdpbo.drivers.execution import AUTO, Execution, check_execution, set_options
-from jaxdpbo.drivers.loop import loop_prepared, options_for
+from jaxdpbo.drivers import methods, public_search, result, separability, sharding
+from jaxdpbo.drivers import progress as _progress
+from jaxdpbo.drivers.execution import AUTO, Execution, check_execution, is_set
+from jaxdpbo.drivers.loop import loop_prepared, refuse_on_table
 from jaxdpbo.drivers.methods import Search
 from jaxdpbo.drivers.release_notes import plan_notes
 from jaxdpbo.drivers.scan import scan_prepared
@@ -25,7 +26,6 @@ from jaxdpbo.types import ArrayLike, Bounds, Data, Objective, Tree
 
 NOT_OF_LOSS = table.TableError, BrokenExecutor  # a reader, an engine or a worker failed, and not the loss
 STEPWISE = "executor", "progress", "resume"  # options for steps from Python
-OPTIONS = tuple(option.name for option in fields(Execution))
 
 
 SPELLINGS = {
@@ -34,8 +34,8 @@ SPELLINGS = {
     "n_iter": "search=Search(steps=...)",
     "n_trials": "search=Search(steps=...)",
     "maxiter": "search=Search(steps=...)",
-    "seed": "no seed, which would tell the noise; run=Execution(key=...) is for tests",
-    "random_state": "no seed, which would tell the noise; run=Execution(key=...) is for tests",
+    "seed": "no seed, which would tell the noise; key= is for tests",
+    "random_state": "no seed, which would tell the noise; key= is for tests",
     "n_users": "users=",
 }  # as other libraries spell them
 
@@ -45,9 +45,8 @@ def _advise(name: str, value: object) -> str:
     del value
     if name in SPELLINGS:
         return f"type {SPELLINGS[name]}"
-    groups = {"search=Search": {option.name for option in fields(Search)}, "run=Execution": set(OPTIONS)}
-    typed = [f"{group}({name}=...)" for group, names in groups.items() if name in names]
-    return f"type {typed[0]}" if typed else "see help(jaxdpbo.minimize) for its arguments"
+    of_search = name in {option.name for option in fields(Search)}
+    return f"type search=Search({name}=...)" if of_search else "see help(jaxdpbo.minimize) for its arguments"
 
 
 @checks.refuse_others("minimize", _advise)
@@ -65,7 +64,14 @@ def minimize(
     public: Data | None = None,
     search: Search | None = None,
     ledger: Recording | None = None,
-    run: Execution | None = None,
+    key: jax.Array | None = None,
+    insecure_key: bool = False,
+    traceable: bool | str = AUTO,
+    executor: Executor | None = None,
+    progress: bool | str = AUTO,
+    resume: result.Snapshot | None = None,
+    checkpoint: str | Path | None = None,
+    diagnostics: bool = False,
 ) -> result.Run:
     """Minimise the mean loss of all users over a box or a ``Space``, with differential privacy for each user.
 
@@ -90,7 +96,7 @@ def minimize(
       loss: ``(point (d,), data) -> losses (n,)``; entry ``i`` must depend on user ``i``'s record alone. With a
         ``Space`` the loss gets a dict of parameters in place of the point. Wrap the loss of one user in ``per_user``.
       data: the users' records: a pytree of arrays, without lists. Arrays of objects or texts become float64, with NaN
-        for every element other than a number. With ``Execution(traceable=False)`` any object, passed untouched. Or a
+        for every element other than a number. With ``traceable=False`` any object, passed untouched. Or a
         ``tables.Table``, such as Parquet files: the loss then gets the columns of a batch.
       space: a ``Space``, or a dict of dimensions by name; or a finite box: pairs ``[(low, high), ...]`` or, unless
         ``d`` is 2, rows ``(2, d)``; for any ``d`` ``{"low": (d,), "high": (d,)}`` or ``scipy.optimize.Bounds``.
@@ -110,7 +116,25 @@ def minimize(
         assumption. An exception of the loss on these records is raised unchanged, before anything is spent.
       search: ``Search(...)``: method, steps, start and the like.
       ledger: ``Recording(path, run)``: charge the run to a ledger before the run begins, see ``run_loop``.
-      run: ``Execution(...)``: key, executor, progress and the like.
+      key: a typed key for tests and sweeps, which adds an assumption to the guarantee. By default the operating system
+        draws a key.
+      insecure_key: permit a key of a generator without a security claim, such as ``jax.random.key(0)``, though the
+        noise is exact. The guarantee then names the generator.
+      traceable: True compiles the whole run, or the sum over a batch of a table, into a single program. False calls the
+        loss from Python, step by step. "auto" compiles if JAX can trace the loss. JAX traces ``data`` by shapes and
+        dtypes alone, so the choice never depends on their values. Say False for a loss with side effects.
+      executor: evaluates the points of a batch at once: threads, processes or a cluster's own. A process pool pickles
+        loss and data for every point, so pass a path to the data rather than the data. Not on a table.
+      progress: show a bar of steps, or of users in each scan of a table, which shows nothing of the data. "auto" shows
+        a bar on a terminal alone, without the ``progress`` extra a line for each scan, and a line while a compiled
+        search runs. True needs the extra, and calls the loss from Python.
+      resume: the ``snapshot`` of a ``RunInterrupted``. Make the same call again to resume from there; this adds an
+        assumption. Use each snapshot once: resuming twice under two keys spends the remaining steps twice.
+      checkpoint: a file for a long compiled run, written after every twentieth of the steps and deleted at the end.
+        After a crash, make the same call again to resume. The file holds the data and the key, so keep it as secret as
+        the data; this adds an assumption. Not on a table.
+      diagnostics: also return the raw state and per-step info, which are NOT private; None for a release from the
+        ledger. Not on a table.
 
     Returns:
       ``Run(release, guarantee)``. ``release.point (d,)`` is the answer in NumPy float64, and ``release.params`` its
@@ -124,8 +148,12 @@ def minimize(
       RunInterrupted: see ``run_loop``. An exception of the loss before the first step is raised unchanged if JAX could
         not trace the loss.
     """
-    run = check_execution("minimize", run, *OPTIONS)
-    if run.key is None:
+    run = check_execution(
+        key=key, insecure_key=insecure_key, traceable=traceable, executor=executor, progress=progress, resume=resume,
+        checkpoint=checkpoint, diagnostics=diagnostics,
+    )  # fmt: skip
+    refuse_on_table("minimize", data, run)
+    if key is None:
         keys.refuse_trace("the key of a run")
     checks.takes_two("loss", loss, "point", "data")
     _check_tracing(run)
@@ -150,8 +178,7 @@ def minimize(
     )
     plan = methods.plan(problem, as_gdp=as_gdp)
     if public is not None and not (ledger is not None and recording.is_released(ledger)):
-        how = {"executor": run.executor, "progress": run.progress}
-        plan = public_search.propose(plan, prepared.objective, public, **how)
+        plan = public_search.propose(plan, prepared.objective, public, executor=executor, progress=run.progress)
     finished = _run_plan(plan, prepared, ledger, run)
     guarantee = replace(finished.guarantee, summary_delta=budget.summary_delta)
     said = finished.notes + notes.few_users(count, private=plan.guarantee.notion != "none")
@@ -194,10 +221,9 @@ def _run_plan(
         raise ValueError(f"{option} needs a learner that JAX can trace: give blocks(..., traceable=True)")
     trying = must or (run.traceable == AUTO and not _stepwise_options(run) and not opaque)
     traced = to_traceable(prepared, plan.config, must=must) if trying else None
-    run = replace(run, traceable=AUTO)
     if traced is not None:
         result.expect_host("minimize", run.key)
-        with progress.waiting(run.progress, "compiling and running the search"):
+        with _progress.waiting(run.progress, "compiling and running the search"):
             return scan_prepared(plan.algorithm, traced, plan.config, _guarantee(plan, traced), ledger, run)
     return _run_in_python(plan, prepared, ledger, run, tried=trying)
 
@@ -208,7 +234,7 @@ def _guarantee(plan: methods.Plan, prepared: separability.Prepared) -> guarantee
 
 def _stepwise_options(run: Execution) -> list[str]:
     """The names of the options that ask for steps from Python."""
-    return [name for name in set_options(run) if name in STEPWISE and getattr(run, name)]
+    return [name for name in STEPWISE if is_set(run, name) and getattr(run, name)]
 
 
 def count_users(users: int | None, prepared: separability.Prepared) -> int:
@@ -270,7 +296,6 @@ def _run_in_python(
 ) -> result.Run:
     """``run_loop``. If tracing was tried before, an exception of the loss in the first step is raised unchanged."""
     try:
-        run = check_execution("minimize", run, *options_for(prepared.data))
         sharding.expect_one_process("minimize", prepared.data)
         return loop_prepared(plan.algorithm, prepared, plan.config, _guarantee(plan, prepared), ledger, run)
     except result.ObjectiveError as error:

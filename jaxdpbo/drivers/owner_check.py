@@ -58,7 +58,7 @@ def check(
       loss_range: see ``minimize``.
       users: see ``minimize``.
       user_axes: see ``minimize``.
-      traceable: see ``Execution``; False passes data of any type to the loss untouched.
+      traceable: see ``minimize``; False passes data of any type to the loss untouched.
 
     Raises:
       ValueError: an argument is out of range or has a wrong shape; names the argument.

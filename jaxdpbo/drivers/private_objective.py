@@ -8,7 +8,6 @@ import json
 import os
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
@@ -19,7 +18,7 @@ from jaxdpbo import arrays, checks, logs, notes, silence
 from jaxdpbo.algorithms import private_evaluations
 from jaxdpbo.algorithms.private_evaluations import one_point
 from jaxdpbo.drivers import compiled_steps, recorded_run, result, separability, sharding
-from jaxdpbo.drivers.execution import Execution, check_execution
+from jaxdpbo.drivers.execution import AUTO, check_execution, refuse_options
 from jaxdpbo.drivers.release_notes import point_notes, value_notes
 from jaxdpbo.drivers.users import Users, make_users
 from jaxdpbo.guarantee import budget_calibration, release_key
@@ -118,7 +117,9 @@ class PrivateObjective:
         delta: float | None = None,
         noise: str = "exact",
         ledger: recordings.Recording | None = None,
-        run: Execution | None = None,
+        key: jax.Array | None = None,
+        insecure_key: bool = False,
+        progress: bool | str = AUTO,
     ):
         """Check the arguments and split the budget.
 
@@ -142,7 +143,9 @@ class PrivateObjective:
             crash, or to work in several processes at once, make the object again with the same ``Recording``: earlier
             values are in ``spent``, and earlier charges count. Give no ``key``. After the first evaluation another loss
             is refused. Data of other names or shapes are always refused.
-          run: ``Execution(key, insecure_key)``, for tests; for a table also ``progress``.
+          key: see ``minimize``.
+          insecure_key: see ``minimize``.
+          progress: see ``minimize``; on a table alone.
 
         Raises:
           ledger.LedgerError: the budget does not suffice, or the ledger holds another run of this name.
@@ -150,9 +153,10 @@ class PrivateObjective:
             or the data lie on several processes.
           TypeError: ``key`` is not a typed key, or its generator has no security claim.
         """
-        bar = ("progress",) if isinstance(data, table.Table) else ()
-        run = check_execution("PrivateObjective", run, "key", "insecure_key", *bar)
-        if run.key is None:
+        run = check_execution(key=key, insecure_key=insecure_key, traceable=False, progress=progress)
+        if not isinstance(data, table.Table):
+            refuse_options("PrivateObjective", run, "progress", on="arrays")
+        if key is None:
             keys.refuse_trace("the key of the evaluations")
         sharding.expect_one_process("PrivateObjective", data)
         checks.takes_two("loss", loss, "point", "data")
@@ -177,11 +181,11 @@ class PrivateObjective:
         )
         if not self._design:
             self.deviation = private_evaluations.deviation(self._config)
-        if ledger is not None and run.key is not None:
+        if ledger is not None and key is not None:
             raise ValueError("key must not be given with a ledger: the operating system then draws the key")
-        self._users = make_users(_ALGORITHM, loss, data, self._config, replace(run, traceable=False))
+        self._users = make_users(_ALGORITHM, loss, data, self._config, run)
         guarantee = separability.update_assumptions(guarantee, loss).assuming(*self._users.assumptions)
-        key, self.guarantee = release_key.for_release(run.key, guarantee, run.insecure_key)
+        key, self.guarantee = release_key.for_release(key, guarantee, run.insecure_key)
         init_key, self._key, _ = compiled_steps.run_keys(key)
         self._before = self._users.begin(init_key)
         self._process, self._lock, self._in_flight, self._record = os.getpid(), threading.Lock(), 0, _Record()

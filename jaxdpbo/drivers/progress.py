@@ -39,7 +39,7 @@ def scanning(progress: bool | str, what: str, users: int) -> Iterator[Count]:
     """Show a scan of a table, and log it: a bar of users, or a line where tqdm is missing.
 
     Args:
-      progress: see ``Execution``.
+      progress: see ``minimize``.
       what: the scan is for, such as "step 2 of 9".
       users: the number of users of the table.
 

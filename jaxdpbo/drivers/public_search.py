@@ -38,7 +38,7 @@ def propose(
       loss: ``(point (d,) or params, records) -> losses (m,)``.
       public: ``m`` public records.
       executor: evaluates the points of a batch.
-      progress: show a bar of evaluations, see ``Execution``.
+      progress: show a bar of evaluations, see ``minimize``.
 
     Returns:
       A plan with the same guarantee.

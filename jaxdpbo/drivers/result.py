@@ -101,9 +101,9 @@ class ShapeError(ObjectiveError):
 class RunInterrupted(RuntimeError):
     """A run stopped on an exception, its ``__cause__``.
 
-    To resume, make the same call with ``resume=error.snapshot`` added to its ``Execution``, as by
-    ``dataclasses.replace``. The snapshot is raw, so ``repr``, ``str`` and pickles of this exception leave it out. A run
-    with a ledger has no snapshot and resumes from the ledger alone, since a charge pays for a single transcript.
+    To resume, make the same call with ``resume=error.snapshot``. The snapshot is raw, so ``repr``, ``str`` and pickles
+    of this exception leave it out. A run with a ledger has no snapshot and resumes from the ledger alone, since a
+    charge pays for a single transcript.
     ``step`` is the number of steps taken, if known.
     """
 

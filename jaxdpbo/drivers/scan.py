@@ -1,5 +1,7 @@
 """Run an algorithm in a single compiled program."""
 
+from pathlib import Path
+
 import jax
 
 from jaxdpbo import logs, silence
@@ -12,8 +14,6 @@ from jaxdpbo.guarantee.recording import Recording, check_recording
 from jaxdpbo.ledger.ledger_file import Charge, LedgerError
 from jaxdpbo.types import Algorithm, Config, Data, Objective, Tree
 
-OPTIONS = "key", "insecure_key", "checkpoint", "diagnostics"  # of Execution
-
 
 @silence.debug_checks_off()
 def run_scan(
@@ -25,7 +25,10 @@ def run_scan(
     user_axes: Tree = None,
     delta: float | None = None,
     ledger: Recording | None = None,
-    run: Execution | None = None,
+    key: jax.Array | None = None,
+    insecure_key: bool = False,
+    checkpoint: str | Path | None = None,
+    diagnostics: bool = False,
 ) -> result.Run:
     """Run an algorithm in one compiled program. The release holds NumPy arrays, with floats as float64.
 
@@ -57,8 +60,10 @@ def run_scan(
       ledger: ``Recording(path, run)``: charge the run to a ledger (``ledger``) before the run begins. A second
         call with the same ``Recording`` returns the first release. A run that fails, or is killed, has spent its
         charge, unless you gave a ``checkpoint``. You may give no ``key``.
-      run: ``Execution(key, insecure_key, checkpoint, diagnostics)``. Diagnostics are None for a release from
-        the ledger.
+      key: see ``minimize``.
+      insecure_key: see ``minimize``.
+      checkpoint: see ``minimize``.
+      diagnostics: see ``minimize``.
 
     Raises:
       ledger.LedgerError: the budget does not suffice, or the ledger holds another run of this name, or a failed run
@@ -71,8 +76,8 @@ def run_scan(
       RuntimeError: under jit, vmap, grad or another trace. Call ``pure_run`` there.
       RunInterrupted: the covariance of the evaluated points, a public quantity, could not be factored.
     """
-    run = check_execution("run_scan", run, *OPTIONS)
-    result.expect_host("run_scan", run.key)
+    run = check_execution(key=key, insecure_key=insecure_key, checkpoint=checkpoint, diagnostics=diagnostics)
+    result.expect_host("run_scan", key)
     guarantee = result.state_guarantee(algorithm, objective, config, delta)
     prepared = separability.prepare_objective(objective, data, user_axes)
     return scan_prepared(algorithm, prepared.to_arrays(), config, guarantee, ledger, run)

@@ -13,7 +13,6 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxdpbo import checks, silence
 from jaxdpbo.drivers import compiled_run, result, separability, sharding
-from jaxdpbo.drivers.execution import Execution, check_execution
 from jaxdpbo.guarantee import guarantees as _guarantee
 from jaxdpbo.guarantee.release_key import for_release
 from jaxdpbo.noise.keys import refuse_trace, secret_key
@@ -49,7 +48,7 @@ def sweep(
     seeds: int,
     common_random_numbers: bool = False,
     policy: str | None = None,
-    run: Execution | None = None,
+    key: jax.Array | None = None,
 ) -> Sweep:
     """Run ``run_scan`` with ``c`` configs, ``s`` times each, in a single compilation.
 
@@ -76,9 +75,8 @@ def sweep(
       common_random_numbers: run every config with the same ``s`` keys. Comparisons vary less, and every guarantee is
         "none", since the difference of two releases reveals the data.
       policy: see ``distribute``.
-      run: ``Execution(key=...)``, for tests and research: the runs have the keys ``jax.random.split(key, (c, s))``, or
-        ``split(key, (s,))`` if common. Every generator is permitted, and the guarantees name the generator. By default
-        the operating system draws the keys.
+      key: see ``minimize``. The runs have the keys ``jax.random.split(key, (c, s))``, or ``split(key, (s,))`` if
+        common. Every generator is permitted, and the guarantees name the generator.
 
     Raises:
       TypeError: ``key`` is not a typed key, or ``seeds`` is not an integer.
@@ -87,7 +85,6 @@ def sweep(
       separable.NotSeparable: see ``run_scan``.
       RuntimeError: under a trace.
     """
-    key = check_execution("sweep", run, "key").key
     refuse_trace("the keys of a sweep")
     alone = not isinstance(configs, Sequence)
     listed = (configs,) if alone else tuple(configs)

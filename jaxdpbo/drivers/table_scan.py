@@ -48,7 +48,7 @@ class TableUsers:
         if algorithm.contribute is None:
             raise ValueError("the algorithm keeps users' values between its steps, so data must be arrays, not a table")
         self._algorithm, self._objective, self._table, self._config = algorithm, objective, table, config
-        self._shown = shown  # ``Execution.progress``
+        self._shown = shown  # ``progress`` of a driver
         self.assumptions, self._place = table.assumptions, partial(spaces.place, config.space)
         self._functions = engine.PickledOnce((algorithm, objective))
         engine.expect_travels(table, self._functions)

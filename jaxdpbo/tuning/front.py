@@ -155,8 +155,8 @@ def private_front(
       on_error: "worst": a training that fails loses. "raise": for debugging on data without privacy needs.
       ledgers: for each set of rows ("training rows", "validation rows"), where its guarantee is charged before the
         start.
-      key: for tests; default: from the operating system.
-      insecure_key: see ``run_scan``.
+      key: see ``minimize``.
+      insecure_key: see ``minimize``.
 
     Raises:
       ValueError: an argument out of range, a level so small that no noise suffices, or all too large for the budget; a

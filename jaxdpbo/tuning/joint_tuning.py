@@ -68,8 +68,8 @@ def tune_and_train(
       on_error: "worst": a training that fails loses. "raise": for debugging on data without privacy needs.
       ledgers: for each set of rows ("training rows", "validation rows"), the ledger charged with their guarantee
         before the first training.
-      key: for tests; default: from the operating system.
-      insecure_key: see ``run_scan``.
+      key: see ``minimize``.
+      insecure_key: see ``minimize``.
 
     Raises:
       ValueError: an argument out of range, or a budget so small that no noise suffices.

@@ -156,8 +156,8 @@ def least_epsilon(
       ledgers: for each set of rows ("training rows", "validation rows"), the ledger charged before the first training.
         A ledger of notion "dp" reserves the largest epsilon, and gets the rest back after the release. A ledger of
         notion "gdp" is charged the largest epsilon.
-      key: for tests; default: from the operating system.
-      insecure_key: see ``run_scan``.
+      key: see ``minimize``.
+      insecure_key: see ``minimize``.
 
     Raises:
       ValueError: an argument out of range, or a budget so small that no noise suffices.

@@ -68,7 +68,7 @@ def train_by_steps(
       ledger: charged after all is compiled and all noise of the error is drawn, and before the first row trains; a name
         used before is refused.
       key: for tests; by default from the operating system.
-      insecure_key: see ``run_scan``.
+      insecure_key: see ``minimize``.
 
     Raises:
       ValueError: a budget so small that no noise suffices.

@@ -129,8 +129,8 @@ def private_selection(
       on_error: "worst": a run that raises loses. "raise": for debugging on data without privacy needs.
       ledgers: for each set of rows, where its guarantee is charged before the first run. No result is returned
         again: a second call under the same name is refused.
-      key: for tests; default: from the operating system.
-      insecure_key: see ``run_scan``.
+      key: see ``minimize``.
+      insecure_key: see ``minimize``.
 
     Raises:
       ValueError: no settings, no costs, a number out of range, nothing proved at this ``delta``.

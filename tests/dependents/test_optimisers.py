@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxdpbo import Execution, run_scan, testing
+from jaxdpbo import run_scan, testing
 
 BOX = {"low": [0.0, -1.0], "high": [2.0, 1.0]}
 MADE = {
@@ -30,7 +30,7 @@ def test_an_algorithm_keeps_the_contract(name):
 def test_evolution_strategies_find_the_mean_of_the_users():
     data = np.random.default_rng(0).normal([1.5, -0.5], 0.1, (2000, 2))
     config = dp_optimisers.evolution_strategies.config(users=2000, steps=30, mu=2.0, bounds=BOX, clip_norm=4.0)
-    seeded = Execution(key=jax.random.key(0), insecure_key=True)
-    run = run_scan(dp_optimisers.evolution_strategies.algorithm, loss, data, config, run=seeded)
+    seeded = {"key": jax.random.key(0), "insecure_key": True}
+    run = run_scan(dp_optimisers.evolution_strategies.algorithm, loss, data, config, **seeded)
     np.testing.assert_allclose(run.release.point, [1.5, -0.5], atol=0.15)
     assert run.guarantee.epsilon(delta=1e-6) < 12

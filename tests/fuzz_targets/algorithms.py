@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from hypothesis import strategies as st
-from option_groups import group_options
 from protocol_cases import BOUNDS, CANDIDATES, CASES
 
 from fuzz_targets.objectives import first_losses
@@ -33,7 +32,6 @@ from fuzz_targets.valid_values import (
     wide,
 )
 from jaxdpbo import (
-    Execution,
     dp_gd,
     dp_gp_ucb,
     drivers,
@@ -339,9 +337,7 @@ def configs() -> dict[str, Target]:
             check=at_least_zero,
         ),
         "PrivateObjective": Target(
-            lambda **options: drivers.PrivateObjective(
-                first_losses, 0.8642097531864209, **group_options(Execution, **options)
-            ),
+            lambda **options: drivers.PrivateObjective(first_losses, 0.8642097531864209, **options),
             evaluations | {"evaluations": few, "key": secret(), "insecure_key": st.booleans()},
             words=stationary_words,
         ),

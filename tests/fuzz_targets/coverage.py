@@ -56,8 +56,8 @@ EXEMPT: dict[str, dict[str, str]] = {
         "integrations.flower.apps": "client_app run_on_grid",
     },
     "inside the rows of the drivers": {
-        "drivers.execution": "check_execution set_options",
-        "drivers.loop": "loop_prepared options_for",
+        "drivers.execution": "check_execution is_set refuse_options",
+        "drivers.loop": "loop_prepared refuse_on_table",
         "drivers.scan": "scan_prepared",
         "noise.guard": "guard_budget",
     },

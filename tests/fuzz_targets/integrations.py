@@ -3,12 +3,10 @@
 import numpy as np
 import optuna
 from hypothesis import strategies as st
-from option_groups import group_options
 
 from fuzz_targets.odd_values import odd_private
 from fuzz_targets.target import Target, finite
 from fuzz_targets.valid_values import any_float, few, floats_of, just, secret, small
-from jaxdpbo import Execution
 from jaxdpbo.integrations.optuna import private_study
 
 
@@ -35,7 +33,7 @@ def evaluated(losses, **options):
     """The values that a study is told."""
     private = private_study(
         optuna.create_study(), lambda trial: {"x": trial.suggest_float("x", 0, 1)}, lambda _, data: data, losses,
-        **group_options(Execution, **options),
+        **options,
     )  # fmt: skip
     private.optimize(catch=())
     return np.array([trial.value for trial in private.study.trials])

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from jaxdpbo import Execution, Recording, RunInterrupted, Search, ledger, minimize, tables
+from jaxdpbo import Recording, RunInterrupted, Search, ledger, minimize, tables
 from jaxdpbo.tables import beam_table, dask_table, ray_table, spark_table
 from jaxdpbo.tables import engine as _engine
 
@@ -67,9 +67,9 @@ def one_code(inner):
 
 def search(table, method="in_order", loss=None, **options):
     seeded = {} if "ledger" in options else {"key": jax.random.key(3), "insecure_key": True}
-    run = Execution(traceable="auto" if loss is None else False, **seeded)
+    execution = {"traceable": "auto" if loss is None else False, **seeded}
     return minimize(
-        loss or make_loss(), table, BOX, epsilon=1.0, delta=1e-6, loss_range=(0, 4), run=run,
+        loss or make_loss(), table, BOX, epsilon=1.0, delta=1e-6, loss_range=(0, 4), **execution,
         search=Search(method=method, steps=3), **options,
     )  # fmt: skip
 

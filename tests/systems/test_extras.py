@@ -22,9 +22,9 @@ EXAMPLES = {extra: page_blocks.first_block(*place) for extra, place in PAGES.ite
     "flower": "from jaxdpbo.integrations import flower; print(flower.client_app, flower.run_on_grid)",
     "progress": """
 import jax.numpy as jnp
-from jaxdpbo import Execution, Search, minimize
-loss, run = lambda point, rows: jnp.abs(rows - point[0]), Execution(progress=True)
-minimize(loss, jnp.ones(100), space=[(0, 1)], mu=1.0, loss_range=(0, 1), search=Search(steps=2), run=run)
+from jaxdpbo import Search, minimize
+loss = lambda point, rows: jnp.abs(rows - point[0])
+minimize(loss, jnp.ones(100), space=[(0, 1)], mu=1.0, loss_range=(0, 1), search=Search(steps=2), progress=True)
 """,
 }
 EXAMPLES["diffprivlib"] += """

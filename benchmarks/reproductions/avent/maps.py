@@ -115,9 +115,7 @@ def surrogate(item: str, title: str, make, seeds: range | None, quick: bool) -> 
             return first_design.values[nearest]
         return problem.measured(key_of(seeds.start, ONE), np.asarray(setting)[None])[0]
 
-    released = drivers.run_loop(
-        dpareto.algorithm, objective, None, config, run=drivers.Execution(key=jax.random.key(0))
-    ).release
+    released = drivers.run_loop(dpareto.algorithm, objective, None, config, key=jax.random.key(0)).release
     mean, _ = (np.asarray(part) for part in dpareto.predict_settings(config, released, jnp.asarray(grid)))
     gains = np.asarray(dpareto.improvement(config, released, jnp.asarray(grid)))
     following, value = np.asarray(released.points)[-1], np.asarray(released.values)[-1]

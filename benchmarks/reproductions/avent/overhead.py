@@ -70,5 +70,5 @@ def time_search(s, task: tasks.Task, seed: int) -> tuple[float, float, float]:
         reference=(s.reference[0], min(s.reference[1], 0.999)), integer_mask=spaces.INTEGER_MASK,
     )  # fmt: skip
     start = time.perf_counter()
-    drivers.run_loop(dpareto.algorithm, objective, task, config, run=drivers.Execution(key=jax.random.key(seed)))
+    drivers.run_loop(dpareto.algorithm, objective, task, config, key=jax.random.key(seed))
     return time.perf_counter() - start, spent["oracle"], spent["accountant"]

@@ -41,7 +41,9 @@ def search(
         objective,
         data,
         config,
-        run=drivers.Execution(key=jax.random.key(seed), progress=True, diagnostics=True),
+        key=jax.random.key(seed),
+        progress=True,
+        diagnostics=True,
     )
 
 

@@ -291,7 +291,7 @@ def descents(s, name, problem, splits, keys, users):
     losses = np.empty((len(splits), len(configs)))
     for i, data in enumerate(splits):
         for j, config in enumerate(configs):
-            run = drivers.run_loop(dp_gibo.algorithm, watched_loss, data, config, run=drivers.Execution(key=keys[i]))
+            run = drivers.run_loop(dp_gibo.algorithm, watched_loss, data, config, key=keys[i])
             losses[i, j] = problem.loss(np.asarray(run.release.point), data).mean()
     bar.close()
     return losses

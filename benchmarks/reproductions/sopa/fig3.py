@@ -20,7 +20,7 @@ from benchmarks import report
 from benchmarks.papers import datasets, splits
 from benchmarks.reproductions import common
 from benchmarks.reproductions.sopa import settings
-from jaxdpbo import Execution, Search, dp_gibo, drivers, minimize, random_search
+from jaxdpbo import Search, dp_gibo, drivers, minimize, random_search
 from jaxdpbo.problems import _kernel_svr
 from jaxdpbo.surrogate import descent
 
@@ -211,9 +211,7 @@ def gibo(config: dp_gibo.Config, problem: Problem, pool: Executor, label: str) -
     """``(2, T + 1)``: the mean loss of what would be released after each step, by each of ``descent.OUTPUTS``."""
     _, _, key = run_inputs(problem)
     print(label)
-    run = drivers.run_loop(
-        dp_gibo.algorithm, losses, problem, config, run=drivers.Execution(key=key, executor=pool, progress=True)
-    )
+    run = drivers.run_loop(dp_gibo.algorithm, losses, problem, config, key=key, executor=pool, progress=True)
     points = np.asarray(common.answers(run.release.path))
     futures = [pool.submit(mean_loss, point, problem) for point in points.reshape(-1, points.shape[-1])]
     return np.array([future.result() for future in futures]).reshape(points.shape[:2])
@@ -231,7 +229,11 @@ def defaults(s: Any, problem: Problem, pool: Executor, label: str) -> np.ndarray
         users=problem.users,
         loss_range=s.loss_range,
         search=Search(steps=s.steps, noise="float"),
-        run=Execution(key=key, insecure_key=True, traceable=False, executor=pool, progress=True),
+        key=key,
+        insecure_key=True,
+        traceable=False,
+        executor=pool,
+        progress=True,
     )
     print(run.method)
     return np.array([mean_loss(run.release.point, problem)])
@@ -247,7 +249,10 @@ def run_search(s: Any, problem: Problem, pool: Executor, label: str) -> np.ndarr
         losses,
         problem,
         config,
-        run=drivers.Execution(key=key, executor=pool, progress=True, diagnostics=True),
+        key=key,
+        executor=pool,
+        progress=True,
+        diagnostics=True,
     )
     assert run.diagnostics is not None
     means = np.asarray(run.diagnostics.info.raw["mean_loss"])

@@ -11,7 +11,7 @@ from benchmarks import report
 from benchmarks.papers import gp_regression
 from benchmarks.reproductions import common
 from benchmarks.reproductions.sopa import lengthscales, settings
-from jaxdpbo import Execution, Search, drivers, gp_ucb, kernels, minimize
+from jaxdpbo import Search, drivers, gp_ucb, kernels, minimize
 from jaxdpbo.surrogate import descent
 
 GIBO, UCB, SEARCH, DEFAULT = "DP-GIBO, mu=1", "GP-UCB", "random search", "minimize, mu=1"
@@ -149,7 +149,8 @@ def default_losses(s, draw, seeds):
             users=s.users,
             loss_range=s.loss_range,
             search=Search(steps=s.steps, batch=s.batch, noise="float"),
-            run=Execution(key=run_key, insecure_key=True),
+            key=run_key,
+            insecure_key=True,
         )
         ends.append(lengthscales.mean_losses(run.release.point[None], records)[0])
     return np.array(ends)

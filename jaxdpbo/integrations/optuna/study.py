@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 from optuna import TrialPruned
 from optuna.study import Study, StudyDirection
@@ -20,7 +21,8 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 from jaxdpbo import checks, silence, terminal
 from jaxdpbo import notes as _notes
 from jaxdpbo import report as reports
-from jaxdpbo.drivers import Execution, ObjectiveError
+from jaxdpbo.drivers import ObjectiveError
+from jaxdpbo.drivers.execution import AUTO
 from jaxdpbo.drivers.private_objective import BudgetExhausted, PrivateObjective
 from jaxdpbo.drivers.release_notes import best_notes, point_notes
 from jaxdpbo.guarantee.guarantees import Guarantee
@@ -281,7 +283,9 @@ def private_study(
     delta: float | None = None,
     noise: str = "exact",
     ledger: Recording | None = None,
-    run: Execution | None = None,
+    key: jax.Array | None = None,
+    insecure_key: bool = False,
+    progress: bool | str = AUTO,
     rehearse: Data = None,
 ) -> PrivateStudy:
     """Evaluate the trials of a study privately: the study stores only noised means of users' losses.
@@ -320,7 +324,9 @@ def private_study(
       delta: in (0, 1).
       noise: "exact", or "float" for research.
       ledger: ``Recording(path, run)``: charge a ledger. With the same ``Recording`` another process resumes the study.
-      run: ``Execution(key, insecure_key)``, for tests.
+      key: see ``minimize``.
+      insecure_key: see ``minimize``.
+      progress: see ``minimize``; on a table alone.
       rehearse: public records in the form of ``data``, such as invented ones. ``suggest`` and ``losses`` are tried on
         these before anything is charged, and errors are shown in full. For arrays and frames, replacing a record must
         not change the losses of others; a loss that passes may still mix users.
@@ -349,7 +355,9 @@ def private_study(
         "delta": delta,
         "noise": noise,
         "ledger": ledger,
-        "run": run,
+        "key": key,
+        "insecure_key": insecure_key,
+        "progress": progress,
     }
     return PrivateStudy(study, suggest, losses, data, options)
 

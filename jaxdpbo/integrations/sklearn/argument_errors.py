@@ -19,8 +19,7 @@ ADVICE = {
     "param_distributions": SPACE,
     "search_spaces": SPACE,
     "random_state": (
-        "anyone who knows the seed can remove the noise, so the operating system draws the key; run=Execution(key=...) "
-        "is for tests alone"
+        "anyone who knows the seed can remove the noise, so the operating system draws the key; key= is for tests alone"
     ),
     "return_train_score": (
         "there is no cv_results_, which leaks; search=Search(estimate_share=0.1) buys best_loss_, with noise"

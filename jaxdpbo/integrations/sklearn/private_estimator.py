@@ -7,9 +7,7 @@ import jax
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from jaxdpbo import notes, report
-from jaxdpbo.drivers import Execution
-from jaxdpbo.drivers.execution import check_execution
+from jaxdpbo import checks, notes, report
 from jaxdpbo.guarantee import guarantees
 from jaxdpbo.guarantee.guarantees import Guarantee
 from jaxdpbo.guarantee.recording import Recording, check_recording
@@ -19,6 +17,43 @@ HASHED = str, bool, int, float, np.ndarray, np.generic, jax.Array
 READ_RAW = "the rows that predict, score or cross_val_score read"
 SEVERAL_ROWS = "users with several rows"
 ROWS_OF_A_PERSON = "the number of rows of a person"
+
+
+class HiddenKey:
+    """A key as an estimator holds it: clones share it, no pickle holds it, and neither repr nor HTML shows it.
+
+    The wrapper does so inside of pipelines and searches too, which copy and show the parameters of their steps.
+
+    Attributes:
+      value: the key.
+    """
+
+    def __init__(self, value: jax.Array):
+        """Hide a key."""
+        self.value = value
+
+    def __copy__(self) -> "HiddenKey":
+        """Return the same object."""
+        return self
+
+    def __deepcopy__(self, memo: object) -> "HiddenKey":
+        """Return the same object: scikit-learn's ``clone`` requires that the constructor keeps what it was given."""
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle as None: a fit of the copy draws a key from the operating system."""
+        return _no_key, ()
+
+    def __repr__(self) -> str:
+        """Show that there is a key."""
+        return "<hidden key>"
+
+
+def _no_key() -> None:
+    """What the pickle of a key is read as."""
+
+
+Key = jax.Array | HiddenKey | None
 
 
 class PrivateEstimator:
@@ -36,27 +71,38 @@ class PrivateEstimator:
     notes_: notes.Notes
     public_: dict[str, Any]
     ledger: Recording | None
-    run: Execution | None
+    insecure_key: bool
     _cloned_ledger: Recording | None = None
     _released: tuple[str, ...]
     _described: tuple[str, ...]
 
-    def _begin_fit(self) -> Execution:
+    @property
+    def key(self) -> Key:
+        """The key of the constructor, hidden."""
+        return vars(self)["key"]
+
+    @key.setter
+    def key(self, key: Key) -> None:
+        vars(self)["key"] = HiddenKey(key) if isinstance(key, jax.Array) else key
+
+    def _given_key(self) -> jax.Array | None:
+        return self.key.value if isinstance(self.key, HiddenKey) else self.key
+
+    def _begin_fit(self) -> None:
         """Forget the fit before, and check how to execute this one; ``fit`` calls this first.
 
         Raises:
-          TypeError: ``run`` is not an ``Execution``, or ``ledger`` no ``Recording``.
-          ValueError: ``run`` has other options than a key, or a key without ``insecure_key``.
+          TypeError: ``insecure_key`` is not a flag, or ``ledger`` no ``Recording``.
+          ValueError: a key without ``insecure_key``.
           ledger.LedgerError: a clone has the run name of an earlier fit, or there is no such ledger.
         """
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
             delattr(self, name)  # if this fit fails, its arguments must not stand beside the guarantee of another
-        run = check_execution(type(self).__name__, self.run, "key", "insecure_key")
-        if run.key is not None and not run.insecure_key:
+        permitted = checks.flag("insecure_key", self.insecure_key)
+        if self.key is not None and not permitted:
             raise ValueError("key must be given with insecure_key=True, for tests alone: clones share it")
         if self.ledger is not None:
             self._refuse_charged_clone(check_recording(self.ledger))
-        return run
 
     def _refuse_charged_clone(self, recording: Recording) -> None:
         """Refuse the run name of an earlier fit: the ledger would return the release of another fold's rows."""

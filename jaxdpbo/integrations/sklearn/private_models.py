@@ -15,13 +15,18 @@ from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
 from jaxdpbo import cells, checks, not_private, notes
-from jaxdpbo.drivers import Execution
 from jaxdpbo.drivers.release_notes import error_notes
 from jaxdpbo.guarantee.guarantees import Guarantee
 from jaxdpbo.guarantee.recording import Recording
 from jaxdpbo.integrations.sklearn import argument_errors, layered_training, losses
 from jaxdpbo.integrations.sklearn import columns as _columns
-from jaxdpbo.integrations.sklearn.private_estimator import READ_RAW, ROWS_OF_A_PERSON, SEVERAL_ROWS, PrivateEstimator
+from jaxdpbo.integrations.sklearn.private_estimator import (
+    READ_RAW,
+    ROWS_OF_A_PERSON,
+    SEVERAL_ROWS,
+    Key,
+    PrivateEstimator,
+)
 from jaxdpbo.integrations.sklearn.type_aliases import Rows, Targets
 from jaxdpbo.space import Categorical, Dimension, Integer, NumberText, Real
 from jaxdpbo.training import models
@@ -96,7 +101,7 @@ class _PrivateModel(PrivateEstimator):
                 columns = {**(columns or {}), self.person: None}
         return _columns.make_encoding(columns, table.names)
 
-    def _train(self, run: Execution, X: Any, training: _TrainingRows, constant: float | None) -> None:
+    def _train(self, X: Any, training: _TrainingRows, constant: float | None) -> None:
         """Encode, train, and keep what you may publish, and nothing else; ``constant``: a constant's public error."""
         table = _read_table(X)
         check_consistent_length(*table.columns, training.labels)
@@ -106,8 +111,8 @@ class _PrivateModel(PrivateEstimator):
         encoding = self._make_encoding(table)
         owners = _number_people(table, self.person)
         budget = {
-            "epsilon": self.epsilon, "delta": self.delta, "ledger": self.ledger, "key": run.key,
-            "insecure_key": run.insecure_key,
+            "epsilon": self.epsilon, "delta": self.delta, "ledger": self.ledger, "key": self._given_key(),
+            "insecure_key": self.insecure_key,
         }  # fmt: skip
         encoded = _columns.encode(encoding, table.columns)
         trained = self._take_steps if self.settings is None else self._tune
@@ -271,8 +276,9 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
       ledger: ``Recording(path, run)``: charge ``guarantee_`` before the first training. A second fit under the same
         name is refused. Create the ledger with ``protects="all rows, training and validation"``, or with ``person`` of
         "all people of the rows, training and validation".
-      run: ``Execution(key=..., insecure_key=True)``, FOR TESTS ALONE: anyone who knows the key can remove the noise,
-        and clones share it.
+      key: a typed key, FOR TESTS ALONE, with ``insecure_key=True``: anyone who knows the key can remove the noise.
+        Clones share it; a pickle leaves it out.
+      insecure_key: permit a key.
 
     Attributes:
       classes_: the classes ``(k,)``.
@@ -316,7 +322,8 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
         settings: Sequence[dict[str, Any]] | None = None,
         cap: int | None = None,
         ledger: Recording | None = None,
-        run: Execution | None = None,
+        key: Key = None,
+        insecure_key: bool = False,
     ):
         """Keep the arguments; ``fit`` checks them, and names all that are missing at once."""
         self.columns = columns
@@ -330,7 +337,8 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
         self.settings = settings
         self.cap = cap
         self.ledger = ledger
-        self.run = run
+        self.key = key
+        self.insecure_key = insecure_key
 
     def fit(self, X: Rows, y: Targets, sample_weight: ArrayLike | None = None) -> "PrivateClassifier":
         """Train and measure, and spend the budget.
@@ -347,7 +355,7 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
           tuning.AllRunsFailed: with ``settings``: every training failed; the budget is spent.
           ledger.LedgerError: the budget does not suffice, or the name was used before.
         """
-        run = self._begin_fit()
+        self._begin_fit()
         self._expect_arguments(X, lambda: _check_classes(self.classes))
         classes = _check_classes(self.classes)
         shares = _check_shares(len(classes), self.class_shares)
@@ -358,7 +366,7 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
             weights = (1.0 if weights is None else weights) * of_class[numbers]  # those of -1 train nothing
         public = {name: getattr(self, name) for name in ("class_shares", "class_weight", "largest_weight")}
         constant = 1.0 - (1.0 / len(classes) if shares is None else float(np.max(shares)))
-        self._train(run, X, _TrainingRows(numbers, len(classes), weights, mean, _given(public)), constant)
+        self._train(X, _TrainingRows(numbers, len(classes), weights, mean, _given(public)), constant)
         self.classes_ = np.asarray(classes)
         return self
 
@@ -456,7 +464,8 @@ class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
       settings: see ``PrivateClassifier``.
       cap: see ``PrivateClassifier``.
       ledger: see ``PrivateClassifier``.
-      run: see ``PrivateClassifier``.
+      key: see ``PrivateClassifier``.
+      insecure_key: see ``PrivateClassifier``.
 
     Attributes:
       guarantee_: the guarantee, see ``Guarantee``.
@@ -488,7 +497,8 @@ class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
         settings: Sequence[dict[str, Any]] | None = None,
         cap: int | None = None,
         ledger: Recording | None = None,
-        run: Execution | None = None,
+        key: Key = None,
+        insecure_key: bool = False,
     ):
         """Keep the arguments; ``fit`` checks them, and names all that are missing at once."""
         self.columns = columns
@@ -500,7 +510,8 @@ class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
         self.settings = settings
         self.cap = cap
         self.ledger = ledger
-        self.run = run
+        self.key = key
+        self.insecure_key = insecure_key
 
     def fit(self, X: Rows, y: Targets, sample_weight: ArrayLike | None = None) -> "PrivateRegressor":
         """Train and measure, and spend the budget; errors as of ``PrivateClassifier.fit``.
@@ -510,7 +521,8 @@ class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
           y: a number for each row.
           sample_weight: see ``PrivateClassifier.fit``.
         """
-        run, example = self._begin_fit(), "target_range=(0, 100), known without the rows"
+        self._begin_fit()
+        example = "target_range=(0, 100), known without the rows"
         self._expect_arguments(X, lambda: argument_errors.expect_given("target_range", self.target_range, example))
         low, high, text = _check_target_range(self.target_range)
         targets = cells.real_numbers(_read_targets(self, y), text)
@@ -518,7 +530,7 @@ class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
             scaled = (np.clip((targets - low) / (high - low), 0.0, 1.0) - TARGET_OFFSET).astype(np.float32)
         weights = _row_weights(sample_weight, self.largest_weight, len(scaled))
         public = _given({"largest_weight": self.largest_weight})
-        self._train(run, X, _TrainingRows(scaled, 0, weights, 1.0, public), measured_error.MIDDLE_ERROR)
+        self._train(X, _TrainingRows(scaled, 0, weights, 1.0, public), measured_error.MIDDLE_ERROR)
         self.target_range_ = low, high
         return self
 

@@ -12,11 +12,11 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, _routi
 from sklearn.utils.validation import _check_method_params, _num_samples, check_is_fitted
 
 from jaxdpbo import checks, separable
-from jaxdpbo.drivers import Execution, Run, RunInterrupted, Search, methods, minimize
+from jaxdpbo.drivers import Run, RunInterrupted, Search, methods, minimize
 from jaxdpbo.guarantee import assumptions
 from jaxdpbo.guarantee.recording import Recording
 from jaxdpbo.integrations.sklearn import argument_errors, fitting, joblib_executor, losses, scaling, splits
-from jaxdpbo.integrations.sklearn.private_estimator import READ_RAW, SEVERAL_ROWS, PrivateEstimator
+from jaxdpbo.integrations.sklearn.private_estimator import READ_RAW, SEVERAL_ROWS, Key, PrivateEstimator
 from jaxdpbo.integrations.sklearn.refitted_method import RefittedMethod
 from jaxdpbo.integrations.sklearn.type_aliases import Estimator, Loss, Rows, Targets
 from jaxdpbo.space import Space
@@ -118,8 +118,9 @@ class PrivateSearchCV(PrivateEstimator, MetaEstimatorMixin, BaseEstimator):
         ``steps``. With an ``estimate_share``, ``best_loss_`` is a noised mean loss at ``best_params_``.
       ledger: ``Recording(path, run)``: charge the search first; another fit under its name returns the first answer.
         A clone, such as that of a fold, is refused under the name of an earlier fit.
-      run: ``Execution(key=..., insecure_key=True)``, FOR TESTS ALONE: anyone who knows the key can remove the noise,
-        and clones share it.
+      key: a typed key, FOR TESTS ALONE, with ``insecure_key=True``: anyone who knows the key can remove the noise.
+        Clones share it; a pickle leaves it out.
+      insecure_key: permit a key.
 
     Attributes:
       best_params_: the best setting, a dict of Python scalars; with ``protect="all"`` and ``scale``, for all rows.
@@ -157,7 +158,8 @@ class PrivateSearchCV(PrivateEstimator, MetaEstimatorMixin, BaseEstimator):
         verbose: int | str = "auto",
         search: Search | None = None,
         ledger: Recording | None = None,
-        run: Execution | None = None,
+        key: Key = None,
+        insecure_key: bool = False,
     ):
         """Keep the arguments; ``fit`` checks them.
 
@@ -182,7 +184,8 @@ class PrivateSearchCV(PrivateEstimator, MetaEstimatorMixin, BaseEstimator):
         self.verbose = verbose
         self.search = search
         self.ledger = ledger
-        self.run = run
+        self.key = key
+        self.insecure_key = insecure_key
 
     def fit(self, X: Rows, y: Targets = None, **params: Any) -> "PrivateSearchCV":
         """Search and spend the budget.
@@ -199,7 +202,7 @@ class PrivateSearchCV(PrivateEstimator, MetaEstimatorMixin, BaseEstimator):
           TypeError: an argument has the wrong type.
           RunInterrupted: with ``error_score="raise"``, a fit failed. The budget is spent.
         """
-        execution = self._begin_fit()
+        self._begin_fit()
         checks.one_of("protect", self.protect, (VALIDATION, ALL))
         checks.one_of("error_score", self.error_score, ON_ERROR)
         checks.flag("scale", self.scale)
@@ -212,7 +215,7 @@ class PrivateSearchCV(PrivateEstimator, MetaEstimatorMixin, BaseEstimator):
         fit_params, split_params = self._route_params(params)
         prepare = self._prepare_all_rows if self.protect == ALL else self._prepare_validation
         ready = prepare(X, y, fit_params, split_params, space.params(np.full(len(space.names), 0.5)))
-        run = self._search(ready, space, execution)
+        run = self._search(ready, space)
         self._keep(run, ready, space, _num_samples(X))
         if self.refit:
             rows = ready.train if self.refit == "train" else np.arange(_num_samples(X))
@@ -295,12 +298,11 @@ class PrivateSearchCV(PrivateEstimator, MetaEstimatorMixin, BaseEstimator):
         batch = batch if search.batch is None else checks.size("batch", search.batch)
         return checks.size("n_iter", self.n_iter) // batch, batch
 
-    def _search(self, ready: "_Ready", space: Space, run: Execution) -> Run:
+    def _search(self, ready: "_Ready", space: Space) -> Run:
         search = self._checked_search()
         steps, batch = self._steps(search)
         if not steps:
             raise ValueError(f"n_iter must be at least {batch}, the number of settings in a batch, got {self.n_iter}")
-        progress = run.progress and (self.verbose if self.verbose == "auto" else bool(self.verbose))
         executor = None if effective_n_jobs(cast(Any, self.n_jobs)) == 1 else joblib_executor.Joblib(self.n_jobs)
         try:
             return minimize(
@@ -315,7 +317,11 @@ class PrivateSearchCV(PrivateEstimator, MetaEstimatorMixin, BaseEstimator):
                 public=ready.public,
                 search=replace(search, steps=steps, batch=batch),
                 ledger=self.ledger,
-                run=replace(run, traceable=False, executor=executor, progress=progress),
+                key=self._given_key(),
+                insecure_key=self.insecure_key,
+                traceable=False,
+                executor=executor,
+                progress=self.verbose if isinstance(self.verbose, str) else bool(self.verbose),
             )
         except RunInterrupted as error:
             if self.ledger is not None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxdpbo import Execution, Search, minimize, tables
+from jaxdpbo import Search, minimize, tables
 from jaxdpbo.guarantee import assumptions
 from jaxdpbo.tables import arrow, hashed_ids
 from jaxdpbo.tables import people as _people
@@ -123,8 +123,8 @@ def loss(point, batch):
 
 
 def search(table):
-    run = Execution(key=jax.random.key(3), insecure_key=True)
-    options = {"loss_range": (0, 4), "search": Search(method="in_order", steps=8), "run": run}
+    run = {"key": jax.random.key(3), "insecure_key": True}
+    options = {"loss_range": (0, 4), "search": Search(method="in_order", steps=8), **run}
     return minimize(loss, table, [(0, 10)], epsilon=3.0, delta=1e-6, **options)
 
 

@@ -127,8 +127,8 @@ EXEMPT: dict[str, dict[str, str]] = {
         "noise.choice": "level pure_level",
         "noise.private_scale": "level total_variation clip_norm users_needed is_scale",
         "drivers.recorded_run": (
-            "describe_run begin_record begin_once begin_with_file note_step store_state record_release load_release make_subject "
-            "begin_journal"
+            "begin_record begin_once begin_with_file note_step store_state record_release load_release make_subject "
+            "begin_journal describe_run"
         ),
         "drivers.methods": "sobol levels add_estimate has_private_range",
         "drivers.previews": "step_deviation percent",

@@ -228,6 +228,7 @@ def test_the_fingerprint_follows_the_release_alone():
 # -- Whole runs -------------------------------------------------------------------------------------------------------
 
 SECRET = 31_415.9265
+DIFFERS = "differs from the plan"
 
 
 def losses(point, data):
@@ -451,6 +452,24 @@ def test_the_hash_tells_nothing_from_none_and_from_empty_parts():
 def test_the_guarantee_of_a_training_says_what_it_assumes_of_rows(train):
     for stated in train(list(neighbour_cases.USUAL) * 2)[-1]:
         assert {_assumptions.OWN_ROWS, _assumptions.ONE_ROW} < set(stated.assumptions)
+
+
+def test_the_record_of_a_search_says_where_it_left_its_plan():
+    asked = {"space": [(0, 1)], "epsilon": 1.0, "delta": 1e-5, "loss_range": (0, 1), "search": Search(steps=5)}
+    signed = jaxdpbo.preview(users=500, loss=absolute, **asked).report()
+    data = np.linspace(0, 1, 500)
+    run = jaxdpbo.minimize(absolute, data, **asked)
+    assert run.report().against(signed).details["differs from the plan"] == "in nothing"
+    changed = {
+        "evaluations: planned 10, got 12": asked | {"search": Search(steps=6)},
+        "loss range: planned (0, 1), got (0, 2)": asked | {"loss_range": (0, 2)},
+        "space: planned [0, 1], got [0, 2]": asked | {"space": [(0, 2)]},
+        "guarantee: planned ": asked | {"epsilon": 2.0},
+    }
+    for said, options in changed.items():
+        assert said in jaxdpbo.minimize(absolute, data, **options).report().against(signed).details[DIFFERS]
+    other = jaxdpbo.minimize(lambda point, data: absolute(point, data) / 2, data, **asked)
+    assert "SHA-256 of the loss's code: planned " in other.report().against(signed).details[DIFFERS]
 
 
 # -- Ledgers ----------------------------------------------------------------------------------------------------------

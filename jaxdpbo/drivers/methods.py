@@ -42,6 +42,7 @@ from jaxdpbo import arrays, checks, phases
 from jaxdpbo import space as spaces
 from jaxdpbo.algorithms import dp_gibo, gp_ucb, private_choice, private_estimate, private_evaluations
 from jaxdpbo.guarantee import budget_calibration, guarantees
+from jaxdpbo.ledger.fingerprints import fingerprint_code
 from jaxdpbo.noise import calibration, choice, private_scale
 from jaxdpbo.phases import Phase
 from jaxdpbo.types import Algorithm, ArrayLike, Bounds
@@ -165,6 +166,21 @@ class Plan(NamedTuple):
     config: Any
     guarantee: guarantees.Guarantee
     problem: Problem
+
+    def terms(self, loss: Callable[..., Any] | None = None) -> tuple[tuple[str, Any], ...]:
+        """What a person who signs must check, by name: public numbers, and the hash of the loss's code."""
+        problem = self.problem
+        sides = ", ".join(f"[{low:.6g}, {high:.6g}]" for low, high in np.asarray(problem.box, float).T)
+        space = problem.space if isinstance(problem.space, spaces.Space) else sides
+        terms = {
+            "users": problem.users,
+            "space": space,
+            "loss range": problem.loss_range,
+            "evaluations": self.config.steps * self.config.batch,
+            "method": f"{self.method}: {self.reason}",
+            "SHA-256 of the loss's code": None if loss is None else fingerprint_code(loss),
+        }
+        return tuple((name, value) for name, value in terms.items() if value is not None)
 
     @property
     def delta(self) -> float | None:

@@ -183,7 +183,8 @@ def minimize(
     guarantee = replace(finished.guarantee, summary_delta=budget.summary_delta)
     said = finished.notes + notes.few_users(count, private=plan.guarantee.notion != "none")
     said += plan_notes(plan, finished.release)
-    return finished._replace(guarantee=guarantee, notes=notes.show(said), method=f"{plan.method}: {plan.reason}")
+    method = f"{plan.method}: {plan.reason}"
+    return finished._replace(guarantee=guarantee, notes=notes.show(said), method=method, terms=plan.terms(loss))
 
 
 def _check_tracing(run: Execution) -> None:

@@ -6,15 +6,17 @@ a flat loss are facts about the users' records, so no result may report these.
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo import checks, notes, rounding, sensitivity
+from jaxdpbo import report as reports
 from jaxdpbo.accounting import regret
 from jaxdpbo.algorithms import dp_gibo, private_choice, private_evaluations
-from jaxdpbo.drivers import methods
+from jaxdpbo.drivers import methods, result
 from jaxdpbo.drivers.methods import Search
 from jaxdpbo.guarantee import budget_calibration, guarantees
 from jaxdpbo.noise import choice, clipping, private_mean
@@ -50,6 +52,7 @@ class Preview(NamedTuple):
       users: the number of users ``n``.
       users_needed: ``n`` at which ``relative_noise``, or without a descent ``loss_noise``, would be a quarter.
       helpful: True if the noise behind ``users_needed`` is at most 1.
+      terms: what a person who signs must check, by name.
     """
 
     guarantee: guarantees.Guarantee
@@ -66,6 +69,25 @@ class Preview(NamedTuple):
     users: int
     users_needed: int
     helpful: bool
+    terms: tuple[tuple[str, Any], ...]
+
+    def report(self, path: str | Path | None = None) -> reports.Report:
+        """Make the page of what the search will spend, to be signed before it does; the record of the run cites it.
+
+        With a ``path`` that ends in ".html", also write the page and its JSON.
+
+        >>> import numpy as np
+        >>> from jaxdpbo import minimize, preview
+        >>> def loss(point, data):
+        ...     return np.abs(data - point[0])
+        >>> asked = {"space": [(0, 1)], "epsilon": 1.0, "delta": 1e-5, "loss_range": (0, 1)}
+        >>> signed = preview(users=500, loss=loss, **asked).report()
+        >>> run = minimize(loss, np.linspace(0, 1, 500), **asked)
+        >>> run.report().against(signed).details["differs from the plan"]
+        'in nothing'
+        """
+        made = reports.plan(result.TITLE, (self.guarantee,), details=dict(self.terms))
+        return made if path is None else made.save(path)
 
     def __str__(self) -> str:
         """Describe the prediction in a paragraph."""
@@ -106,6 +128,7 @@ def preview(
     mu: float | None = None,
     loss_range: ArrayLike | str | None = None,
     search: Search | None = None,
+    loss: Callable[..., Any] | None = None,
 ) -> Preview:
     """Predict how large the noise of ``minimize`` with these arguments would be. No data are read, no budget is spent.
 
@@ -124,6 +147,7 @@ def preview(
       mu: the GDP budget, in place of ``epsilon`` and ``delta``.
       loss_range: ``(low, high)`` of a user's loss, chosen without the data, or "private", see ``minimize``.
       search: as for ``minimize``; ``method="proposed"`` predicts a search with public records.
+      loss: as for ``minimize``, for the hash of its code on the page (``report``); it is not called.
 
     Raises:
       ValueError: an argument is out of range or has a wrong shape; names the argument.
@@ -165,6 +189,7 @@ def preview(
         users=plan.config.users,
         users_needed=max(1, math.ceil(plan.config.users * counts / TARGET)),
         helpful=counts <= 1,
+        terms=plan.terms(loss),
     )
 
 

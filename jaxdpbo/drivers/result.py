@@ -19,6 +19,8 @@ from jaxdpbo.noise import keys
 from jaxdpbo.report import records as reports
 from jaxdpbo.types import Algorithm, Config, Data, Info, Memory, PublicState, State, Tree, missing_fields
 
+TITLE = "the answer of a private search"
+
 
 class Snapshot(NamedTuple):
     """The state of a run between two steps: ``state``, and the users' ``memory``. NOT PRIVATE: never publish it."""
@@ -45,6 +47,7 @@ class Run(NamedTuple):
       notes: what follows from the release, the ledger and public numbers alone, see ``jaxdpbo.notes``: few users, a
         path like noise, or that the release or its first steps come from the ledger, and who charged them.
       method: the method of ``minimize``, and the public numbers behind its choice; "" for other drivers.
+      terms: of ``minimize``, what a person who signs must check, by name; in the record.
     """
 
     release: Any
@@ -52,6 +55,7 @@ class Run(NamedTuple):
     diagnostics: Diagnostics | None = None
     notes: _notes.Notes = ()
     method: str = ""
+    terms: tuple[tuple[str, Any], ...] = ()
 
     def __repr__(self) -> str:
         """Show the guarantee, the method, the notes and the release; never the diagnostics."""
@@ -70,9 +74,9 @@ class Run(NamedTuple):
         >>> run.report().title
         'the answer of a private search'
         """
-        details = {"method": self.method} if self.method else {}
-        title = "the answer of a private search"
-        made = reports.report(title, (self.guarantee,), release=self.release, details=details, notes=self.notes)
+        made = reports.report(
+            TITLE, (self.guarantee,), release=self.release, details=dict(self.terms), notes=self.notes
+        )
         return made if path is None else made.save(path)
 
     def _repr_html_(self) -> str:

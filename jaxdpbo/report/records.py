@@ -175,9 +175,11 @@ def plan(title: str, guarantees: tuple[_guarantee.Guarantee, ...], *, details: M
 def _differences(planned: Mapping[str, Any], made: Mapping[str, Any]) -> str:
     """What a record states otherwise than its plan: guarantees, and what both state by one name."""
     found = []
-    ours, theirs = ([(of["claim"], of["assumptions"]) for of in facts["guarantees"]] for facts in (planned, made))
+    ours, theirs = ([of["claim"] for of in facts["guarantees"]] for facts in (planned, made))
     if ours != theirs:
-        found.append(f"guarantee: planned {_claims(planned)}, got {_claims(made)}")
+        found.append(f"guarantee: planned {' and '.join(ours)}, got {' and '.join(theirs)}")
+    if more := _assumptions(made) - _assumptions(planned):  # a guarantee that assumes less is more than was signed
+        found.append(f"the guarantee also assumes that {' and that '.join(sorted(more))}")
     for field in ("details", "versions"):
         ours, theirs = planned[field], made[field]
         differing = [name for name in ours if name in theirs and ours[name] != theirs[name]]
@@ -185,9 +187,8 @@ def _differences(planned: Mapping[str, Any], made: Mapping[str, Any]) -> str:
     return "; ".join(found)
 
 
-def _claims(facts: Mapping[str, Any]) -> str:
-    texts = [", ".join([of["claim"], *(row["assumption"] for row in of["assumptions"])]) for of in facts["guarantees"]]
-    return " and ".join(texts)
+def _assumptions(facts: Mapping[str, Any]) -> set[str]:
+    return {row["assumption"] for of in facts["guarantees"] for row in of["assumptions"]}
 
 
 def hash_record(record: Mapping[str, Any]) -> str:

@@ -27,6 +27,7 @@ SOURCES = {
     "loss-without-code": DECLARED,
     "narrowed-columns": DECLARED,
     "clipped-integers": DECLARED,
+    "many-readings": DECLARED,
     "from-ledger": LEDGER,
     "resumed": LEDGER,
     "not-compared": LEDGER,
@@ -139,6 +140,17 @@ def narrowed_columns(names: Sequence[str], have: str, remedy: str) -> Notes:
         "narrowed-columns",
         f"of {_shorten(list(map(repr, names)))} {have}, and the loss sees 32: numbers of more than 7 digits are "
         f"rounded, such as times since 1970 to about 128 seconds; {remedy}, or enable JAX's x64",
+    )
+
+
+def many_readings(count: int) -> Notes:
+    """A table reads its files so often in each scan; nothing for once."""
+    if count <= 1:
+        return ()
+    return _note(
+        "many-readings",
+        f"each scan reads the files {count} times, once for each four million rows of people: give spill= a folder on "
+        "a local disk to read them once",
     )
 
 

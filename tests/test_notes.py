@@ -133,6 +133,7 @@ def test_notes_are_sentences_without_line_breaks():
         *notes.error_not_reached(1.0, 2.0), *notes.resumed("a", "b", "2026-11-01", 1, "step"),
         *notes.from_ledger("a", "b", "2026-11-01"), *notes.values_like_noise(4), *notes.equal_points(4),
         *notes.narrowed_columns(["start"], "the files hold 64 bits", "compute it"),
+        *notes.many_readings(3),
         *notes.clipped_integers(["data['cents']"]),
         *notes.best_within_noise(2, 3), *notes.error_like_a_constant(0.4, 0.5), *notes.wide_error(0.25),
     ]  # fmt: skip

@@ -1,16 +1,19 @@
 """Parquet files as a table: read in parts, so that memory holds a few parts and never the file."""
 
 import os
+import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo import checks, not_private, silence
 from jaxdpbo import notes as _notes
 from jaxdpbo.tables import arrow, identity, sources, table
 from jaxdpbo.tables import people as _people
+from jaxdpbo.tables import spill as spilling
 from jaxdpbo.tables.hashed_ids import HashedIds
 from jaxdpbo.tables.table import BATCH, Columns, Partial, Sum, TableError, UnreadError
 
@@ -30,7 +33,10 @@ class ParquetTable(table.Table):
         people: _people.People | None,
         read: sources.Sources,
         wide: Sequence[str],
+        spill_folder: Path | None = None,
     ) -> None:
+        self._spill_folder = spill_folder
+        self._spill: spilling.Spill | None = None
         self._source, self._columns, self._files, self._people = source, columns, files, people
         self._sources, self._wide = read, tuple(wide)
 
@@ -60,8 +66,9 @@ class ParquetTable(table.Table):
 
     @property
     def notes(self) -> _notes.Notes:
-        """Which columns lie in the files in 64 bits and reach a loss in 32."""
-        return table.narrowing_notes(self._wide, "the files hold 64 bits", sources.FULL_WIDTH)
+        """Which columns lie in the files in 64 bits and reach a loss in 32, and that each scan reads files often."""
+        said = table.narrowing_notes(self._wide, "the files hold 64 bits", sources.FULL_WIDTH)
+        return said + (_notes.many_readings(self._readings) if self._spill_folder is None else ())
 
     def add(self, partial: Partial) -> Sum:
         """Sum ``partial`` over all batches, see ``Table``."""
@@ -101,9 +108,34 @@ class ParquetTable(table.Table):
         """Parts with a row for each user. People are cut into ranges that fit in memory, a reading for each."""
         if self._people is None:
             yield from self._parts(dataset)
-            return
-        for first, last in _people.ranges(self._people, _people.SLOTS):
-            yield _people.group_rows(self._parts(dataset), self._people, first, last)
+        elif self._spill_folder is not None and self._readings > 1:
+            yield from self._open_spill(dataset, self._people, self._spill_folder).read()
+        else:
+            for first, last in _people.ranges(self._people, _people.SLOTS):
+                yield _people.group_rows(self._parts(dataset), self._people, first, last)
+
+    @property
+    def _readings(self) -> int:
+        """How often a scan reads the files, without a spill."""
+        return 1 if self._people is None else len(_people.ranges(self._people, _people.SLOTS))
+
+    def _open_spill(self, dataset: Any, people: _people.People, folder: Path) -> spilling.Spill:
+        """The people's rows on disk, written by the first scan of this process."""
+        dtype = jnp.result_type(float)
+        if self._spill is None or self._spill.dtype != dtype:
+            try:
+                self._spill = spilling.write_spill(self._parts(dataset), people, folder, dtype)
+            except OSError as error:
+                failure = f"the rows could not be written to {folder} ({type(error).__name__})"
+            else:
+                weakref.finalize(self, self._spill.file.close)
+                return self._spill
+            raise TableError(failure)
+        return self._spill
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the spill out: it belongs to this process."""
+        return self.__dict__ | {"_spill": None}
 
     def _parts(self, dataset: Any) -> Iterator[Any]:
         """The rows of all files, some at a time. No error of the reader is passed on, since it may quote values."""
@@ -142,6 +174,7 @@ def parquet(
     users: int | None = None,
     person: str | HashedIds | None = None,
     max_rows: int | None = None,
+    spill: str | Path | None = None,
 ) -> ParquetTable:
     """Open Parquet files as a table, a row for each user. Needs the extra ``table``.
 
@@ -185,9 +218,12 @@ def parquet(
       person: the column with the number of each row's person, an integer in ``[0, users)``, if a user has several
         rows; or ``tables.hashed(column)``, if people have ids of any kind. Rows with other numbers are left out.
         Columns then have the shape ``(people, max_rows, ...)``, NaN in slots without a row. A scan reads the files once
-        for each four million slots.
+        for each four million slots, or see ``spill``.
       max_rows: with ``person``, the most rows of a person to read: the first, sorted by the columns' values in their
         order.
+      spill: a folder on a local disk with room for the rows. The first scan then reads the files once, and writes the
+        rows by person to a file without a name, which is gone when the process ends, even if it is killed; later scans
+        read this file. The file holds protected rows.
 
     Raises:
       TypeError: ``source`` or ``columns`` are of another type.
@@ -201,7 +237,7 @@ def parquet(
         files = _files(dataset)
     except TableError as error:
         raise ValueError(f"source must be Parquet files: {error}") from None
-    people = _people.check_people(person, max_rows, users)
+    people, folder = _people.check_people(person, max_rows, users), spilling.check_folder(spill)
     fragments = list(dataset.get_fragments())
     of_path = sources.columns_of_path(fragments[0].path) if fragments else {}
     named = None if people is None else people.column
@@ -218,7 +254,7 @@ def parquet(
         wide |= dict.fromkeys(sources.wide_columns(read, fragment.physical_schema))
     if len(kinds) > 1:  # the number 7 and the text "7" have two slots
         raise ValueError(f"person must name integers in all files, or text in all, got both as {person!r}")
-    return ParquetTable(where, shapes, files, people, read, list(wide))
+    return ParquetTable(where, shapes, files, people, read, list(wide), folder)
 
 
 def _expect_schema(

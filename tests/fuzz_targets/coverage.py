@@ -175,6 +175,7 @@ EXEMPT: dict[str, dict[str, str]] = {
             "to_persons to_numbers to_values expect_numbers"
         ),
         "tables.hashed_ids": "hashed siphash",
+        "tables.spill": "check_folder write_spill",
         "tables.people": "check_people count_left_out expect_ids group_rows join ranges row_shapes "
         "split_rows to_persons",
         "tables.engine": "add_partitions expect_pickled expect_travels",
@@ -266,7 +267,7 @@ EXEMPT: dict[str, dict[str, str]] = {
     "writes sentences: tests/test_notes.py and tests/test_release_notes.py": {
         "drivers.release_notes": "plan_notes value_notes point_notes best_notes error_notes",
         "notes": (
-            "show lines hide_accounts few_users few_rows narrowed_columns clipped_integers one_fit "
+            "show lines hide_accounts few_users few_rows narrowed_columns clipped_integers many_readings one_fit "
             "loss_without_code from_ledger resumed not_compared path_like_noise "
             "epsilon_reached error_not_reached values_like_noise equal_points best_within_noise "
             "error_like_a_constant wide_error"

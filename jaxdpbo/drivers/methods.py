@@ -325,6 +325,10 @@ def _check_needs(method: str, problem: Problem) -> None:
         )
     if method not in PRIVATE_RANGE_METHODS and has_private_range(problem):
         raise ValueError(f"loss_range must be two numbers for method={method!r}, got {problem.loss_range!r}")
+    if method in DESCENT_METHODS and isinstance(problem.space, spaces.Space):
+        spaces.refuse_branches(
+            problem.space, f"method={method!r} has no gradient from branch to branch: {spaces.SEARCHES}"
+        )
     if method in DESCENT_METHODS and not problem.real:
         raise ValueError(
             f"method must not be {method!r} where dimensions are not real, since these have no gradient: give "

@@ -102,8 +102,8 @@ EXEMPT: dict[str, dict[str, str]] = {
         ),
         "surrogate.gradient_design": "directions propose_points propose_batch propose_fewest",
         "surrogate.kernels": (
-            "stationary_params_from_box constant constant_params warp_params add multiply on_columns warp matern32 "
-            "matern52 polynomial gram gram_of_many gram_around row diagonal"
+            "stationary_params_from_box constant constant_params warp_params add multiply on_columns on_moved warp "
+            "matern32 matern52 polynomial gram gram_of_many gram_around row diagonal"
         ),
         "surrogate.entry": "compiled expect_shapes",
         "surrogate.preprocessing": "square_root unstandardize warp_inputs",
@@ -138,7 +138,7 @@ EXEMPT: dict[str, dict[str, str]] = {
             "state_guarantee check_info expect_host expect_no_mean to_arrays raise_on_failed_factorisation "
             "name_params to_numpy dimension"
         ),
-        "space": "box place",
+        "space": "box place by_name imputation middles refuse_branches relabel",
         "outsourcing.protocol": "sender parse_integer expect_schema quote",
         "accounting.rounded_gaussian": "root_above round_up",
         "accounting.renyi": (

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any, NamedTuple, SupportsInt, cast
+from typing import Any, NamedTuple, SupportsInt, TypeGuard, cast
 
 import jax
 import jax.numpy as jnp
@@ -600,7 +600,18 @@ class Space:
                 raise TypeError(NOT_TRACED)
             inside = jnp.clip(point, 0.0, 1.0)
             return {name: each.decode(inside[i], jnp) for i, (name, each) in enumerate(self._items())}
-        found = list(self._existing(checks.vector("point", point, len(self.names))))
+        inside = np.clip(checks.vector("point", point, len(self.names)), 0.0, 1.0)
+        return self.decide(lambda axis: self.dimensions[axis].decode(inside[axis], np))
+
+    def decide(self, value_of: Callable[[int], Any]) -> dict[str, Any]:
+        """The parameters that exist, by a function from an axis to a number, or to the row of a choice or branch.
+
+        >>> from jaxdpbo import Space, space
+        >>> tree = Space({"model": space.branches({"svm": {"C": space.real(0.1, 10)}, "mean": {}})})
+        >>> tree.decide([0, 3.0].__getitem__), tree.decide([1, None].__getitem__)
+        ({'model': 'svm', 'C': 3.0}, {'model': 'mean'})
+        """
+        found = list(self._existing(value_of))
         params = {key: dimension.plain(value) for key, dimension, value in found}
         return _show_labels(params, {key: _label(dimension, value) for key, dimension, value in found})
 
@@ -629,7 +640,7 @@ class Space:
         """
         return {
             key: _label(dimension, value) if isinstance(dimension, Categorical) else params[key]
-            for key, dimension, value in self._existing(self.point(params))
+            for key, dimension, value in self._existing_at(self.point(params))
         }
 
     def from_labels(self, labels: Mapping[str, Scalar]) -> dict[str, Any]:
@@ -647,7 +658,7 @@ class Space:
         place = self._place(labels, lambda dimension, name, value: _encode_label(dimension, name, value))
         params = {
             key: dimension.plain(value) if isinstance(dimension, Categorical) else labels[key]
-            for key, dimension, value in self._existing(place)
+            for key, dimension, value in self._existing_at(place)
         }
         return _show_labels(params, labels)
 
@@ -667,13 +678,16 @@ class Space:
     def _items(self) -> list[tuple[str, AnyDimension]]:
         return list(zip(self.names, self.dimensions, strict=True))
 
-    def _existing(self, point: np.ndarray) -> Iterator[tuple[str, AnyDimension, Any]]:
-        """The name, the dimension and its value, of each parameter that exists at a point."""
-        inside, rows = np.clip(point, 0.0, 1.0), dict[int, int]()
+    def _existing_at(self, point: np.ndarray) -> Iterator[tuple[str, AnyDimension, Any]]:
+        return self._existing(lambda axis: self.dimensions[axis].decode(point[axis], np))
+
+    def _existing(self, value_of: Callable[[int], Any]) -> Iterator[tuple[str, AnyDimension, Any]]:
+        """The name, the dimension and its value, of each parameter that exists by the values of the axes."""
+        rows = dict[int, int]()
         for axis, (dimension, key, parent) in enumerate(zip(self.dimensions, self.keys, self.parents, strict=True)):
             if parent is not None and rows.get(parent[0]) != parent[1]:
                 continue
-            value = dimension.decode(inside[axis], np)
+            value = value_of(axis)
             if isinstance(dimension, Branches):
                 rows[axis] = int(value)
             if key is not None:
@@ -880,6 +894,12 @@ def _is_named_box(bounds: Mapping[Any, Any]) -> bool:
     )
 
 
+def is_named(bounds: Unchecked) -> TypeGuard[Any]:
+    """True for a ``Space``, and for dimensions in another spelling of one; False for a box."""
+    by_name = isinstance(bounds, Mapping) and not _is_named_box(bounds)
+    return by_name or isinstance(bounds, Space) or _is_list_of_dicts(bounds)
+
+
 def box(bounds: Unchecked, space: Unchecked = None) -> tuple[Any, Space | None]:
     """Bounds for ``checks.box``, and the space with these bounds as unit box: ``bounds``, ``space``, or None.
 
@@ -888,7 +908,7 @@ def box(bounds: Unchecked, space: Unchecked = None) -> tuple[Any, Space | None]:
     Raises:
       TypeError: ``space`` is no ``Space``.
     """
-    if _is_list_of_dicts(bounds) or (isinstance(bounds, Mapping) and not _is_named_box(bounds)):
+    if is_named(bounds) and not isinstance(bounds, Space):
         bounds = Space(cast(Any, bounds))
     if isinstance(bounds, Space):
         for name, dimension in bounds._items():
@@ -906,9 +926,11 @@ def place(space: Space | None, point: ArrayLike) -> Any:
     Objects among them are copies: what a loss writes into one, such as a fit to users' records, must not reach the
     release, which holds the caller's object.
     """
-    if space is None:
-        return point
-    params = space.params(point)
+    return point if space is None else copy_objects(space.params(point))
+
+
+def copy_objects(params: dict[str, Any]) -> dict[str, Any]:
+    """The parameters with copies of the objects among them."""
     return {name: copy.deepcopy(value) for name, value in params.items()} if isinstance(params, Params) else params
 
 

@@ -138,7 +138,7 @@ EXEMPT: dict[str, dict[str, str]] = {
             "state_guarantee check_info expect_host expect_no_mean to_arrays raise_on_failed_factorisation "
             "name_params to_numpy dimension"
         ),
-        "space": "box place by_name imputation middles refuse_branches relabel",
+        "space": "box is_named place by_name copy_objects imputation middles refuse_branches relabel",
         "outsourcing.protocol": "sender parse_integer expect_schema quote",
         "accounting.rounded_gaussian": "root_above round_up",
         "accounting.renyi": (
@@ -226,6 +226,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "integrations.optuna.samplers": "noise_deviation observation_posterior",
         "integrations.optuna.study": "observations",
         "integrations.optuna.rehearsal": "rehearse",
+        "integrations.optuna.spaces": "suggest params",
     },
     "of an estimator that anybody may have written: tests/test_sklearn.py": {
         "integrations.sklearn.losses": "resolve_loss expect to_column record_losses elements",

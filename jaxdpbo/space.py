@@ -32,11 +32,13 @@ __all__ = [
     "Branches",
     "Categorical",
     "Integer",
+    "Linear",
     "Real",
     "Space",
     "branches",
     "categorical",
     "integer",
+    "linear",
     "real",
 ]
 __dir__ = namespace.list_public(__name__)
@@ -61,6 +63,7 @@ NOT_TRACED = (
     "a space with branches has no fixed set of parameters, so JAX cannot trace the loss: leave traceable as it is, or "
     "give traceable=False"
 )
+ROUNDING, HALVINGS = 1e-6, 60  # of a sum, over its largest part; of a bracket, to the last digit
 ENDS = {"low", "high", "lower", "upper", "lb", "ub", "min", "max"}  # names of the ends of a box, in any spelling
 
 
@@ -105,6 +108,11 @@ class Real:
         number = _check_range(name, checks.number(name, value), self.low, self.high)
         low, high, at = (math.log(end) if self.log else end for end in (self.low, self.high, number))
         return (at - low) / (high - low)
+
+    def place(self, values: np.ndarray) -> np.ndarray:
+        """The coordinates of values inside of the range."""
+        low, high, at = (np.log(end) if self.log else end for end in (self.low, self.high, values))
+        return np.clip((at - low) / (high - low), 0.0, 1.0)
 
     def plain(self, value: Coordinate) -> Scalar:
         """Convert to a Python number."""
@@ -447,7 +455,7 @@ def _make_branches(labels: Sequence[str], parameters: Sequence[Any], weights: Ma
     if weights is not None and (not isinstance(weights, Mapping) or set(weights) != set(labels)):
         raise ValueError(f"weights must be a dict of {', '.join(map(repr, labels))}, got {weights!r}")
     by_row = [
-        1.0 + len(_flatten(own)[0]) if weights is None else checks.positive("weights", weights[label])
+        1.0 + len(_flatten(own)[0]) if weights is None else checks.positive(f"weights[{label!r}]", weights[label])
         for label, own in zip(labels, inside, strict=True)
     ]
     return Branches(tuple(labels), inside, tuple(weight / sum(by_row) for weight in by_row))
@@ -510,6 +518,106 @@ def _keys(key: str, dimension: AnyDimension) -> list[str]:
     return [key, *{inner for inside in rows for item in inside for inner in _keys(*item)}]
 
 
+@dataclass(frozen=True)
+class Linear:
+    """``least <= sum of weights times parameters <= most``, of real parameters; made by ``linear``."""
+
+    names: tuple[str, ...]
+    weights: tuple[float, ...]
+    least: float
+    most: float
+
+    def sum(self, values: Mapping[str, Any]) -> Any:
+        """The weighted sum of parameters."""
+        return sum(weight * values[name] for name, weight in zip(self.names, self.weights, strict=True))
+
+    def holds(self, values: Mapping[str, Any]) -> Any:
+        """True where the sum is between its ends, to rounding."""
+        total, slack = self.sum(values), ROUNDING * sum(abs(weight * values[name]) for name, weight in self._pairs())
+        return (total >= self.least - slack) & (total <= self.most + slack)
+
+    def project(self, values: Mapping[str, Any], ranges: Mapping[str, Real], library: ModuleType) -> dict[str, Any]:
+        """The nearest parameters in their ranges whose sum is between its ends, to rounding, in sides of the box.
+
+        They are ``t - multiplier a``, cut off at the ends of the ranges, where ``a`` are the weights of sides: the sum
+        falls with the multiplier, which a bisection finds.
+        """
+        sides = {name: ranges[name].high - ranges[name].low for name in self.names}
+        scale = max(abs(weight) * sides[name] for name, weight in self._pairs())
+        slopes = {name: weight * sides[name] / scale for name, weight in self._pairs()}
+        places = {name: (values[name] - ranges[name].low) / sides[name] for name in self.names}
+
+        def move(multiplier: Any) -> dict[str, Any]:
+            return {name: library.clip(places[name] - multiplier * slopes[name], 0.0, 1.0) for name in self.names}
+
+        def total(at: Mapping[str, Any]) -> Any:
+            return sum(slopes[name] * at[name] for name in self.names)
+
+        offset = sum(weight * ranges[name].low for name, weight in self._pairs())
+        now, ends = total(places), [(end - offset) / scale for end in (self.least, self.most)]
+        target = library.clip(now, *ends)
+
+        def halve(_: Any, bracket: tuple[Any, Any]) -> tuple[Any, Any]:
+            middle = (bracket[0] + bracket[1]) / 2
+            above = total(move(middle)) > target
+            return library.where(above, middle, bracket[0]), library.where(above, bracket[1], middle)
+
+        farthest = 1.0 / min(abs(slope) for slope in slopes.values())
+        bracket = (library.full_like(target, -farthest), library.full_like(target, farthest))
+        if library is np:
+            for _ in range(HALVINGS):
+                bracket = halve(None, bracket)
+        else:
+            bracket = jax.lax.fori_loop(0, HALVINGS, halve, bracket)
+        moved = move(library.where(now > target, bracket[1], bracket[0]))  # on the side where the sum holds
+        return {
+            name: library.where(
+                now == target,
+                values[name],
+                library.clip(ranges[name].low + sides[name] * moved[name], *_ends(ranges[name])),
+            )
+            for name in self.names
+        }
+
+    def _pairs(self) -> Iterator[tuple[str, float]]:
+        return zip(self.names, self.weights, strict=True)
+
+
+def _ends(dimension: Real) -> tuple[float, float]:
+    return dimension.low, dimension.high
+
+
+def linear(weights: Mapping[str, float], *, least: float = -math.inf, most: float = math.inf) -> Linear:
+    """Make a constraint: the sum of ``weights`` times parameters is at least ``least`` and at most ``most``.
+
+    >>> from jaxdpbo import Space, space
+    >>> share = space.real(0, 1)
+    >>> mixed = Space({"a": share, "b": share}, constraints=[space.linear({"a": 1, "b": 1}, most=1)])
+    >>> mixed.params([0.25, 0.5]), mixed.params([1.0, 1.0])
+    ({'a': 0.25, 'b': 0.5}, {'a': 0.5, 'b': 0.5})
+
+    Both ends equal are a mixture, such as shares that add up to 1.
+
+    Args:
+      weights: numbers other than 0, by the names of real parameters, two or more.
+      least: the least sum.
+      most: the largest sum.
+
+    Raises:
+      ValueError: fewer than two names, a weight of 0 or not finite, no end, or ends not in order.
+      TypeError: an argument of the wrong type.
+    """
+    if not isinstance(weights, Mapping) or not all(isinstance(name, str) for name in weights):
+        raise TypeError(f"weights must be a dict of names, got {type(weights).__name__}")
+    numbers = {name: float(checks.number(f"weights[{name!r}]", weight)) for name, weight in weights.items()}
+    if len(numbers) < 2 or not all(weight and math.isfinite(weight) for weight in numbers.values()):
+        raise ValueError(f"weights must be finite, not 0, and two or more, got {dict(weights)!r}")
+    low, high = (float(checks.number(name, end)) for name, end in (("least", least), ("most", most)))
+    if not low <= high or (math.isinf(low) and math.isinf(high)):
+        raise ValueError(f"least must be at most most, and one of them given, got {low}, {high}")
+    return Linear(tuple(numbers), tuple(numbers.values()), low, high)
+
+
 @dataclass(frozen=True, init=False)
 class Space:
     """Named dimensions; a point is ``(d,)`` in the unit box, in the order of the names.
@@ -537,6 +645,7 @@ class Space:
       keys: the names of the parameters; None for a choice among dicts of a list.
       parents: the axis and the row of the branch that a coordinate exists in; None outside of branches.
       fixed: the values without a coordinate.
+      constraints: of ``linear``. A point that breaks one has the parameters nearest to it that do not.
     """
 
     names: tuple[str, ...]
@@ -544,14 +653,18 @@ class Space:
     keys: tuple[str | None, ...]
     parents: tuple[tuple[int, int] | None, ...]
     fixed: tuple[_Fixed, ...]
+    constraints: tuple[Linear, ...]
 
-    def __init__(self, dimensions: Mapping[str, Any] | Sequence[Mapping[str, Any]]):
-        """Check the dimensions and store them.
+    def __init__(
+        self, dimensions: Mapping[str, Any] | Sequence[Mapping[str, Any]], *, constraints: Sequence[Linear] = ()
+    ):
+        """Check the dimensions and constraints, and store them.
 
         Raises:
-          TypeError: no mapping of text to dimensions, or another spelling of a dimension.
+          TypeError: no mapping of text to dimensions, or another spelling of a dimension; another constraint.
           ValueError: no dimensions; a list of fewer than two choices, a distribution with invalid ends; two parameters
-            of one name that may exist together.
+            of one name that may exist together; constraints of a name in common, of names that are not real parameters
+            of one branch, or that no parameters meet.
         """
         if _is_list_of_dicts(dimensions) and len(dimensions) == 1:
             items = _check_names("dimensions", cast(Any, dimensions)[0])
@@ -568,6 +681,8 @@ class Space:
         for name, column in zip(("names", "keys", "dimensions", "parents"), zip(*axes, strict=True), strict=True):
             object.__setattr__(self, name, column)
         object.__setattr__(self, "fixed", tuple(fixed))
+        _check_constraints(constraints, axes)
+        object.__setattr__(self, "constraints", tuple(constraints))
 
     @property
     def bounds(self) -> np.ndarray:
@@ -599,7 +714,8 @@ class Space:
             if self.branched:
                 raise TypeError(NOT_TRACED)
             inside = jnp.clip(point, 0.0, 1.0)
-            return {name: each.decode(inside[i], jnp) for i, (name, each) in enumerate(self._items())}
+            values = {name: each.decode(inside[i], jnp) for i, (name, each) in enumerate(self._items())}
+            return self._constrain(values, dict(self._items()), jnp)
         inside = np.clip(checks.vector("point", point, len(self.names)), 0.0, 1.0)
         return self.decide(lambda axis: self.dimensions[axis].decode(inside[axis], np))
 
@@ -612,8 +728,10 @@ class Space:
         ({'model': 'svm', 'C': 3.0}, {'model': 'mean'})
         """
         found = list(self._existing(value_of))
-        params = {key: dimension.plain(value) for key, dimension, value in found}
-        return _show_labels(params, {key: _label(dimension, value) for key, dimension, value in found})
+        dimensions = {key: dimension for key, dimension, _ in found}
+        values = self._constrain({key: value for key, _, value in found}, dimensions, np)
+        params = {key: dimension.plain(values[key]) for key, dimension in dimensions.items()}
+        return _show_labels(params, {key: _label(dimension, values[key]) for key, dimension in dimensions.items()})
 
     def point(self, params: Mapping[str, Any]) -> np.ndarray:
         """The point ``(d,)`` of parameters: all but real numbers are in the middle of their intervals.
@@ -673,7 +791,21 @@ class Space:
         places = checks.reals("points", points)
         if not places.ndim or places.shape[-1] != len(self.names) or not np.all(np.isfinite(places)):
             raise ValueError(f"points must be finite, of shape (..., {len(self.names)}), got {places.shape}")
-        return self._impute(np.clip(places, 0.0, 1.0), np, _snap)
+        return self._impute(self._project(np.clip(places, 0.0, 1.0)), np, _snap)
+
+    def _project(self, places: np.ndarray) -> np.ndarray:
+        """Points ``(..., d)`` moved to the nearest that meet the constraints."""
+        moved = places.copy()
+        for constraint in self.constraints:
+            axes = {name: self.keys.index(name) for name in constraint.names}
+            ranges = {name: cast(Real, self.dimensions[axis]) for name, axis in axes.items()}
+            values = {name: ranges[name].decode(places[..., axis], np) for name, axis in axes.items()}
+            projected = constraint.project(values, ranges, np)
+            for name, axis in axes.items():
+                moved[..., axis] = np.where(
+                    projected[name] == values[name], places[..., axis], ranges[name].place(projected[name])
+                )
+        return moved
 
     def _items(self) -> list[tuple[str, AnyDimension]]:
         return list(zip(self.names, self.dimensions, strict=True))
@@ -736,7 +868,36 @@ class Space:
                 used.add(key)
         if used != set(values):
             raise refusal
+        for constraint in self.constraints:
+            if used.issuperset(constraint.names) and not constraint.holds(values):
+                ends = f"from {constraint.least:g} to {constraint.most:g}"
+                raise ValueError(f"params must have a sum {ends} by {constraint}, got {constraint.sum(values):g}")
         return point
+
+    def _constrain(self, values: dict[str, Any], dimensions: Mapping[str, Any], library: ModuleType) -> dict[str, Any]:
+        """The nearest values that meet the constraints of the parameters that exist."""
+        for constraint in self.constraints:
+            if values.keys() >= set(constraint.names):
+                values = values | constraint.project(values, dimensions, library)
+        return values
+
+    def meets(self, points: ArrayLike) -> np.ndarray:
+        """A mask ``(...)`` of the points ``(..., d)`` that meet the constraints of what exists, without a move.
+
+        >>> from jaxdpbo import Space, space
+        >>> share = space.real(0, 1)
+        >>> mixed = Space({"a": share, "b": share}, constraints=[space.linear({"a": 1, "b": 1}, most=1)])
+        >>> mixed.meets([[0.2, 0.3], [0.9, 0.9]]).tolist()
+        [True, False]
+        """
+        places = np.clip(checks.reals("points", points), 0.0, 1.0)
+        met, exist = np.ones(places.shape[:-1], bool), self._exist(places, np)
+        for constraint in self.constraints:
+            axes = {name: self.keys.index(name) for name in constraint.names}
+            values = {name: self.dimensions[axis].decode(places[..., axis], np) for name, axis in axes.items()}
+            here = exist[axes[constraint.names[0]]]
+            met &= constraint.holds(values) | (False if here is None else ~here)
+        return met
 
     def _join(self) -> str:
         return ", ".join(map(repr, self.names))
@@ -746,20 +907,50 @@ class Space:
 
         ``move`` moves the column of another dimension, by dimension, name and column.
         """
-        rows, exist, columns = dict[int, Any](), list[Any](), []
-        for axis, ((name, dimension), parent) in enumerate(zip(self._items(), self.parents, strict=True)):
+        columns = []
+        for axis, ((name, dimension), here) in enumerate(zip(self._items(), self._exist(points, library), strict=True)):
             column = points[..., axis]
-            here = None if parent is None else rows[parent[0]] == parent[1]
-            above = None if parent is None else exist[parent[0]]
-            here = here if above is None else here & above
             if isinstance(dimension, Branches):
-                rows[axis] = dimension.decode(column, library)
-                column = dimension.middle(rows[axis], library).astype(column.dtype)
+                column = dimension.middle(dimension.decode(column, library), library).astype(column.dtype)
             else:
                 column = move(dimension, name, column)
-            exist.append(here)
             columns.append(column if here is None else library.where(here, column, 0.5))
         return library.stack(columns, axis=-1)
+
+    def _exist(self, points: Any, library: ModuleType) -> list[Any]:
+        """For each coordinate of points ``(..., d)`` a mask of where it exists; None for everywhere."""
+        exist = list[Any]()
+        for parent in self.parents:
+            if parent is None:
+                exist.append(None)
+                continue
+            above = exist[parent[0]]
+            here = self.dimensions[parent[0]].decode(points[..., parent[0]], library) == parent[1]
+            exist.append(here if above is None else here & above)
+        return exist
+
+
+def _check_constraints(constraints: Any, axes: Sequence[_Axis]) -> None:
+    """Raise for what is no constraint of these coordinates, see ``Space``."""
+    if not isinstance(constraints, (list, tuple)) or not all(isinstance(each, Linear) for each in constraints):
+        raise TypeError(f"constraints must be a list of space.linear(...), got {constraints!r}")
+    together = Counter(name for each in constraints for name in each.names)
+    if twice := [name for name, count in together.items() if count > 1]:
+        raise ValueError(f"constraints must have no name in common, since each moves its own, got {twice[0]!r} in two")
+    for constraint in constraints:
+        own = [axis for axis in axes if axis.key in constraint.names]
+        real = all(isinstance(axis.dimension, Real) for axis in own) and len({axis.parent for axis in own}) == 1
+        if len(own) != len(constraint.names) or not real:
+            raise ValueError(f"constraints must be of real parameters of one branch, got {constraint}")
+        sums = [
+            [weight * end for end in _ends(cast(Real, axis.dimension))]
+            for axis in own
+            for name, weight in constraint._pairs()
+            if name == axis.key
+        ]
+        lowest, highest = sum(map(min, sums)), sum(map(max, sums))
+        if lowest > constraint.most or highest < constraint.least:
+            raise ValueError(f"constraints must be met by some parameters, got a sum from {lowest:g} to {highest:g}")
 
 
 def _is_list_of_dicts(dimensions: Any) -> bool:

@@ -269,7 +269,7 @@ def test_a_list_of_dicts_is_branches_without_a_name():
         (lambda: space.branches({"a": {}, "b": [1]}), "branch 'b' must be a dict of names"),
         (lambda: space.branches({"a": {}, "b": {"c": 1}}), "c must be real"),
         (lambda: space.branches({"a": {}, "b": {}}, weights={"a": 1}), "weights must be a dict of 'a', 'b'"),
-        (lambda: space.branches({"a": {}, "b": {}}, weights={"a": 1, "b": 0}), "weights must be positive"),
+        (lambda: space.branches({"a": {}, "b": {}}, weights={"a": 1, "b": 0}), "weights.'b'. must be positive"),
         (lambda: Space({"C": [1, 2], "m": space.branches({"a": {"C": [1, 2]}, "b": {}})}), "C: two parameters of one"),
         (lambda: Space({"m": space.branches({"a": {"m": [1, 2]}, "b": {}})}), "m: two parameters of one name"),
         (lambda: jax.jit(TREE.params)(jnp.zeros(len(TREE.names))), "JAX cannot trace the loss"),

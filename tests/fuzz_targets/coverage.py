@@ -130,7 +130,7 @@ EXEMPT: dict[str, dict[str, str]] = {
             "begin_record begin_once begin_with_file note_step store_state record_release load_release make_subject "
             "begin_journal"
         ),
-        "drivers.methods": "sobol levels add_estimate has_private_range",
+        "drivers.methods": "sobol spread levels add_estimate has_private_range",
         "drivers.previews": "step_deviation percent",
         "drivers.public_search": "propose",
         "drivers.proposals": "propose",

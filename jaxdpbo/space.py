@@ -678,6 +678,8 @@ class Space:
             axes, fixed = _flatten([(name, _dimension(name, value)) for name, value in items])
         if not axes:
             raise ValueError("dimensions must be at least one")
+        if twice := [name for name, count in Counter(axis.name for axis in axes).items() if count > 1]:
+            raise ValueError(f"{twice[0]}: a name with dots must not be that of a parameter in a branch")
         for name, column in zip(("names", "keys", "dimensions", "parents"), zip(*axes, strict=True), strict=True):
             object.__setattr__(self, name, column)
         object.__setattr__(self, "fixed", tuple(fixed))

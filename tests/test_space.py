@@ -272,6 +272,10 @@ def test_a_list_of_dicts_is_branches_without_a_name():
         (lambda: space.branches({"a": {}, "b": {}}, weights={"a": 1, "b": 0}), "weights.'b'. must be positive"),
         (lambda: Space({"C": [1, 2], "m": space.branches({"a": {"C": [1, 2]}, "b": {}})}), "C: two parameters of one"),
         (lambda: Space({"m": space.branches({"a": {"m": [1, 2]}, "b": {}})}), "m: two parameters of one name"),
+        (
+            lambda: Space({"m.a.C": [1, 2], "m": space.branches({"a": {"C": [1, 2]}, "b": {}})}),
+            "m.a.C: a name with dots",
+        ),
         (lambda: jax.jit(TREE.params)(jnp.zeros(len(TREE.names))), "JAX cannot trace the loss"),
         (lambda: TREE.point({"model": "svm", "C": 1.0}), "params must be a dict of"),
         (lambda: TREE.point({"model": "mean", "depth": 1}), "params must be a dict of"),

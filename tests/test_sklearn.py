@@ -808,7 +808,7 @@ def test_an_answer_is_made_of_plain_numbers_and_its_loss_costs_a_share():
 CHOSEN = {"estimator": [DecisionTreeClassifier(max_depth=2), LogisticRegression(max_iter=20)]}
 GRIDS = [
     {"estimator": [DecisionTreeClassifier(random_state=0)], "estimator__max_depth": [1, 3]},
-    {"estimator": [MODEL], "estimator__C": space.real(0.1, 1.0)},
+    {"estimator": [LogisticRegression(max_iter=20)], "estimator__C": space.real(0.1, 1.0)},
 ]
 
 

@@ -1,16 +1,23 @@
-"""The space of a search: named real, integer and categorical dimensions, and the unit box for algorithms.
+"""The space of a search: named real, integer and categorical dimensions, branches, and the unit box for algorithms.
 
 ``Space`` converts points of ``[0, 1]^d`` to parameters by name, and back. Every dimension has a coordinate: real
 numbers are spread over it, evenly or in their logarithm; whole numbers and categories have an interval each, of equal
-length unless ``log``. Conditional dimensions, present only for some values of another, are refused: the set of
-dimensions in a release could reveal a user's record.
+length unless ``log``.
+
+A branch (``branches``) decides which parameters exist. The box has a coordinate for each parameter of every branch, so
+its size is public and tells nothing. A coordinate of another branch is ignored, and counts as 0.5 wherever points are
+compared. The parameters that a release holds follow from its branch: the branch is a coordinate of the released point,
+chosen by the same mechanism as the others, and the guarantee of the point covers it.
 """
 
+import copy
+import functools
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any, SupportsInt, cast
+from typing import Any, NamedTuple, SupportsInt, TypeGuard, cast
 
 import jax
 import jax.numpy as jnp
@@ -19,31 +26,44 @@ from jax.core import Tracer
 
 from jaxdpbo import checks, namespace
 from jaxdpbo.checks import Unchecked
-from jaxdpbo.types import ArrayLike
+from jaxdpbo.types import LEFT_OUT, ArrayLike
 
 __all__ = [
+    "Branches",
     "Categorical",
     "Integer",
+    "Linear",
     "Real",
     "Space",
+    "branches",
     "categorical",
     "integer",
+    "linear",
     "real",
 ]
 __dir__ = namespace.list_public(__name__)
 
 Coordinate = float | np.ndarray | jax.Array  # in [0, 1]; the value of a category is its row
-Scalar = bool | int | float | str | None  # the types of categories, and of released parameters
+Scalar = bool | int | float | str | None  # the types of JSON; any other choice is known by its label
 MAX_INTEGER, MAX_LEVELS = 2**31 - 1, 2**24  # limits of an integer dimension: 32 bits, and the precision of float32
 MAX_FLOAT32_LOG_INTEGER = 2**18  # from 2^20 on, the exponential of a float32 misses the whole number
 CONDITIONAL = (
-    "conditional dimensions are not supported: give every dimension a value and ignore it where it does not apply, "
-    "or search each branch on its own"
+    'for parameters that exist only in some cases type space.branches({"svm": {"C": space.real(0.1, 10)}, "mean": {}})'
 )
 SPELLINGS = (
-    "real(low, high), integer(low, high), categorical(...), a list of choices, or a frozen uniform, loguniform or "
-    "randint of scipy.stats"
+    "real(low, high), integer(low, high), categorical(...), branches({...}), a list of choices, or a frozen uniform, "
+    "loguniform or randint of scipy.stats"
 )
+ROOT = "branch"  # the coordinate of a list of dicts, no parameter
+SEARCHES = (
+    "give method='in_order', 'choice', 'evaluations' or public records for a space with branches, or descend in the "
+    "space of one branch"
+)
+NOT_TRACED = (
+    "a space with branches has no fixed set of parameters, so JAX cannot trace the loss: leave traceable as it is, or "
+    "give traceable=False"
+)
+ROUNDING, HALVINGS = 1e-6, 60  # of a sum, over its largest part; of a bracket, to the last digit
 ENDS = {"low", "high", "lower", "upper", "lb", "ub", "min", "max"}  # names of the ends of a box, in any spelling
 
 
@@ -88,6 +108,11 @@ class Real:
         number = _check_range(name, checks.number(name, value), self.low, self.high)
         low, high, at = (math.log(end) if self.log else end for end in (self.low, self.high, number))
         return (at - low) / (high - low)
+
+    def place(self, values: np.ndarray) -> np.ndarray:
+        """The coordinates of values inside of the range."""
+        low, high, at = (np.log(end) if self.log else end for end in (self.low, self.high, values))
+        return np.clip((at - low) / (high - low), 0.0, 1.0)
 
     def plain(self, value: Coordinate) -> Scalar:
         """Convert to a Python number."""
@@ -140,11 +165,32 @@ class Integer:
         return int(value)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Categorical:
-    """One of ``choices``; made by ``categorical``."""
+    """One of ``choices``; made by ``categorical``. Objects among them are known by their public ``labels`` alone.
 
-    choices: tuple[Scalar, ...]
+    A record, a ledger and the fingerprint of a run hold labels: keep the meaning of a label under one run name.
+    """
+
+    choices: tuple[Any, ...] = field(metadata={LEFT_OUT: True})
+    labels: tuple[Scalar, ...]
+
+    def __repr__(self) -> str:
+        """Show the labels."""
+        return f"Categorical(choices={self.labels!r})"
+
+    def __eq__(self, other: object) -> bool:
+        """True for equal labels of equal plain choices, and of the same objects: objects are never compared."""
+        return isinstance(other, Categorical) and self._known == other._known
+
+    def __hash__(self) -> int:
+        """Of what ``==`` compares."""
+        return hash(self._known)
+
+    @property
+    def _known(self) -> tuple[Any, ...]:
+        known = [(type(each), each) if isinstance(each, Scalar) else id(each) for each in self.choices]
+        return self.labels, tuple(map(type, self.labels)), tuple(known)
 
     @property
     def levels(self) -> int:
@@ -157,22 +203,92 @@ class Categorical:
         if library is np:
             return row
         if not all(isinstance(choice, (bool, int, float)) for choice in self.choices):
-            raise TypeError(f"categories must be numbers where JAX traces the objective, got {self.choices!r}")
+            raise TypeError(f"categories must be numbers where JAX traces the objective, got {self.labels!r}")
         return jnp.asarray(np.array(self.choices))[row]
 
     def encode(self, name: str, value: Unchecked) -> float:
-        """The middle of the value's interval."""
+        """The middle of the interval of a choice, or of a label: an object is found by identity."""
         for row, choice in enumerate(self.choices):
-            if type(choice) is type(value) and choice == value:
+            if choice is value or _is_same_scalar(choice, value):
                 return (row + 0.5) / self.levels
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, self.choices))}, got {value!r}")
+        return (self.row_of(name, value) + 0.5) / self.levels
 
-    def plain(self, value: Coordinate) -> Scalar:
+    def row_of(self, name: str, label: Unchecked) -> int:
+        """The row of a label."""
+        for row, own in enumerate(self.labels):
+            if _is_same_scalar(own, label):
+                return row
+        shown = repr(label) if isinstance(label, Scalar) else f"another {type(label).__name__}"
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, self.labels))}, got {shown}")
+
+    def plain(self, value: Coordinate) -> Any:
         """The choice of this row."""
         return self.choices[int(value)]
 
 
-Dimension = Real | Integer | Categorical
+class Params(dict[str, Any]):
+    """Parameters with objects among them, printed by their ``labels``, which JSON and records hold."""
+
+    labels: dict[str, Scalar]
+
+    def __init__(self, params: Mapping[str, Any], labels: Mapping[str, Scalar]):
+        """Keep both, under the same names."""
+        super().__init__(params)
+        self.labels = dict(labels)
+
+    def __repr__(self) -> str:
+        """Show the labels."""
+        return repr(self.labels)
+
+
+Dimension = Real | Integer | Categorical  # also of a column of a table
+
+
+@dataclass(frozen=True, repr=False)
+class Branches:
+    """One of several sets of parameters; made by ``branches``.
+
+    Attributes:
+      labels: the name of each branch, which is the value of the parameter.
+      inside: the dimensions of each branch, by name; a ``Categorical`` of one choice is a fixed value.
+      weights: the length of each branch's interval; 1 together.
+    """
+
+    labels: tuple[str, ...]
+    inside: "tuple[tuple[tuple[str, Dimension | Branches], ...], ...]"
+    weights: tuple[float, ...]
+
+    def __repr__(self) -> str:
+        """Show the branches with their dimensions."""
+        return f"branches({ {label: dict(inside) for label, inside in zip(self.labels, self.inside, strict=True)} })"
+
+    @property
+    def levels(self) -> int:
+        """The number of branches."""
+        return len(self.labels)
+
+    def decode(self, place: Coordinate, library: ModuleType) -> Any:
+        """The row of the branch at a coordinate; ``library`` is ``numpy`` or ``jax.numpy``."""
+        ends = np.cumsum(self.weights)[:-1].tolist()
+        return sum(library.where(place >= end, 1, 0) for end in ends)
+
+    def middle(self, row: Any, library: ModuleType) -> Any:
+        """The middle of the intervals of some rows."""
+        ends = np.cumsum(self.weights)
+        return library.take(library.asarray(ends - np.array(self.weights) / 2), row)
+
+    def encode(self, name: str, value: Unchecked) -> float:
+        """The middle of the branch's interval."""
+        if value not in self.labels or not isinstance(value, str):
+            raise ValueError(f"{name} must be one of {', '.join(map(repr, self.labels))}, got {value!r}")
+        return float(self.middle(self.labels.index(value), np))
+
+    def plain(self, value: Coordinate) -> str:
+        """The name of this branch."""
+        return self.labels[int(value)]
+
+
+AnyDimension = Dimension | Branches
 
 
 def real(
@@ -231,23 +347,275 @@ def integer(
     return dimension
 
 
-def categorical(*choices: Scalar) -> Categorical:
-    """Make a dimension of two or more choices: text, numbers, True, False or None, in any order.
+def categorical(*choices: Any, **named: Any) -> Categorical:
+    """Make a dimension of two or more choices: text, numbers, True, False or None, in any order, or any objects.
 
-    Raises:
-      ValueError: fewer than two choices, or two equal ones.
-      TypeError: a choice of another type.
+    An object (an estimator, a tuple, a function) has a public label, which stands for it in reports, records, ledgers
+    and wherever a release is printed: the keyword, or the name of the function, class or type with its position.
 
     >>> from jaxdpbo import space
     >>> space.categorical("rbf", "poly").choices
     ('rbf', 'poly')
+    >>> space.categorical(small=(8, 8), large=(64, 64))
+    Categorical(choices=('small', 'large'))
+    >>> space.categorical(abs, (1, 2)).labels
+    ('abs_0', 'tuple_1')
+
+    Objects are public, as names and ranges are: give none that was fitted to users' records. A loss gets a deep copy of
+    an object, so that whatever it writes there stays out of the release, which holds the object that you gave.
+
+    Raises:
+      ValueError: fewer than two choices, two equal ones or equal labels, or both positions and keywords.
+      TypeError: a float that is not finite, dimensions among the choices, or an object that ``copy.deepcopy`` refuses.
     """
-    for choice in choices:
-        if not isinstance(choice, Scalar) or (isinstance(choice, float) and not math.isfinite(choice)):
-            raise TypeError(f"choices must be text, finite numbers, True, False or None, got {choice!r}")
-    if len(choices) < 2 or len({(type(choice), choice) for choice in choices}) < len(choices):
-        raise ValueError(f"choices must be two or more, all different, got {choices!r}")
-    return Categorical(choices)
+    if choices and named:
+        raise ValueError("choices must be all by position or all by keyword")
+    plain = [each.item() if isinstance(each, np.generic) else each for each in (*choices, *named.values())]
+    for choice in plain:
+        _check_choice(choice)
+    labels = tuple(named) or tuple(
+        choice if isinstance(choice, Scalar) else _make_label(choice, row) for row, choice in enumerate(plain)
+    )
+    if len(labels) < 2 or len({(type(label), label) for label in labels}) < len(labels):
+        raise ValueError(f"choices must be two or more, all different, got {labels!r}")
+    return Categorical(tuple(plain), labels)
+
+
+def _one_choice(choice: Any) -> Categorical:
+    """A fixed value, labelled as a choice is, without a position."""
+    choice = choice.item() if isinstance(choice, np.generic) else choice
+    _check_choice(choice)
+    label = choice if isinstance(choice, Scalar) else _make_label(choice, None)
+    return Categorical((choice,), (label,))
+
+
+def _check_choice(choice: Any) -> None:
+    """Raise a TypeError for what cannot be a choice."""
+    if isinstance(choice, float) and not math.isfinite(choice):
+        raise TypeError(f"choices must be finite where they are numbers, got {choice!r}")
+    if _is_branch(choice):
+        raise TypeError(f"choices must hold no dimensions: {CONDITIONAL}")
+    if isinstance(choice, Scalar):
+        return
+    try:
+        copy.deepcopy(choice)
+    except Exception as error:
+        raise TypeError(
+            f"choices must be objects that copy.deepcopy copies, since a loss gets a copy, got {type(choice).__name__}"
+        ) from error
+
+
+def _is_branch(choice: Any) -> bool:
+    """True for dimensions by name, which are no choice."""
+    inside = choice.values() if isinstance(choice, Mapping) else (choice,)
+    return any(isinstance(each, (AnyDimension, Space)) for each in inside)
+
+
+def _make_label(choice: Any, row: int | None) -> str:
+    name = getattr(choice, "__name__", None)
+    plain = (name if isinstance(name, str) else type(choice).__name__).strip("<>")  # of a lambda
+    return plain if row is None else f"{plain}_{row}"
+
+
+def branches(parameters: Mapping[str, Mapping[str, Any]], *, weights: Mapping[str, float] | None = None) -> Branches:
+    """Make a dimension that decides which parameters exist: a dict of dimensions for each name, perhaps empty.
+
+    >>> from jaxdpbo import Space, space
+    >>> svm, forest = {"C": space.real(0.1, 10, log=True)}, {"depth": space.integer(1, 9), "leaves": [8, 64]}
+    >>> tree = Space({"model": space.branches({"svm": svm, "forest": forest})})
+    >>> tree.params([0.1, 1.0, 0.5, 0.5]), tree.params([0.9, 1.0, 0.5, 0.9])
+    ({'model': 'svm', 'C': 10.0}, {'model': 'forest', 'depth': 5, 'leaves': 64})
+    >>> tree.names
+    ('model', 'model.svm.C', 'model.forest.depth', 'model.forest.leaves')
+
+    A list of one choice is a fixed value of its branch, without a coordinate. Branches may hold branches, and two
+    branches may have parameters of one name, with ranges of their own.
+
+    Args:
+      parameters: dimensions by name, for each branch by name.
+      weights: the share of a design's points for each branch, any positive numbers; by default one more than the number
+        of the branch's coordinates, since a branch without parameters is known after one evaluation.
+
+    Raises:
+      ValueError: fewer than two branches, a name that is there twice, or weights that are not positive, one a branch.
+      TypeError: no dicts by name, or another spelling of a dimension.
+    """
+    if not isinstance(parameters, Mapping) or not all(isinstance(name, str) for name in parameters):
+        raise TypeError(f"branches must be a dict of names, got {type(parameters).__name__}")
+    if len(parameters) < 2:
+        raise ValueError(f"branches must be two or more, got {list(parameters)}")
+    return _make_branches(list(parameters), list(parameters.values()), weights)
+
+
+def _make_branches(labels: Sequence[str], parameters: Sequence[Any], weights: Mapping[str, float] | None) -> Branches:
+    inside = tuple(
+        tuple((name, _dimension(name, value, fixed=True)) for name, value in _check_names(f"branch {label!r}", own))
+        for label, own in zip(labels, parameters, strict=True)
+    )
+    if weights is not None and (not isinstance(weights, Mapping) or set(weights) != set(labels)):
+        raise ValueError(f"weights must be a dict of {', '.join(map(repr, labels))}, got {weights!r}")
+    by_row = [
+        1.0 + len(_flatten(own)[0]) if weights is None else checks.positive(f"weights[{label!r}]", weights[label])
+        for label, own in zip(labels, inside, strict=True)
+    ]
+    return Branches(tuple(labels), inside, tuple(weight / sum(by_row) for weight in by_row))
+
+
+def _check_names(what: str, dimensions: Any) -> list[tuple[str, Any]]:
+    if not isinstance(dimensions, Mapping):
+        raise TypeError(f"{what} must be a dict of names, got {type(dimensions).__name__}")
+    for name in dimensions:
+        if not isinstance(name, str):
+            raise TypeError(f"names must be text, got {name!r}")
+    return list(dimensions.items())
+
+
+class _Axis(NamedTuple):
+    """A coordinate: its ``name`` and that of the parameter, and the axis and row of the branch that it exists in."""
+
+    name: str
+    key: str | None
+    dimension: AnyDimension
+    parent: tuple[int, int] | None
+
+
+class _Fixed(NamedTuple):
+    """A parameter without a coordinate, of one choice, with the axis and row of its branch."""
+
+    key: str
+    dimension: Categorical
+    parent: tuple[int, int] | None
+
+
+def _flatten(
+    items: Sequence[tuple[str, AnyDimension]], prefix: str = "", parent: tuple[int, int] | None = None, start: int = 0
+) -> tuple[list[_Axis], list[_Fixed]]:
+    """The coordinates and the fixed values of dimensions by name, in branches and outside; axes count from ``start``.
+
+    Raises:
+      ValueError: two parameters of one name may exist together.
+    """
+    axes, fixed = list[_Axis](), list[_Fixed]()
+    for key, dimension in items:
+        if isinstance(dimension, Categorical) and dimension.levels == 1:
+            fixed.append(_Fixed(key, dimension, parent))
+            continue
+        at = start + len(axes)
+        axes.append(_Axis(prefix + key, key, dimension, parent))
+        if isinstance(dimension, Branches):
+            for row, (label, inside) in enumerate(zip(dimension.labels, dimension.inside, strict=True)):
+                found = _flatten(inside, f"{prefix}{key}.{label}.", (at, row), start + len(axes))
+                axes, fixed = axes + found[0], fixed + found[1]
+    together = Counter(key for item in items for key in _keys(*item))
+    if twice := [key for key, count in together.items() if count > 1]:
+        raise ValueError(f"{prefix}{twice[0]}: two parameters of one name must be in different branches of one name")
+    return axes, fixed
+
+
+def _keys(key: str, dimension: AnyDimension) -> list[str]:
+    """The name of a dimension, and each name in its branches once."""
+    rows = dimension.inside if isinstance(dimension, Branches) else ()
+    return [key, *{inner for inside in rows for item in inside for inner in _keys(*item)}]
+
+
+@dataclass(frozen=True)
+class Linear:
+    """``least <= sum of weights times parameters <= most``, of real parameters; made by ``linear``."""
+
+    names: tuple[str, ...]
+    weights: tuple[float, ...]
+    least: float
+    most: float
+
+    def sum(self, values: Mapping[str, Any]) -> Any:
+        """The weighted sum of parameters."""
+        return sum(weight * values[name] for name, weight in zip(self.names, self.weights, strict=True))
+
+    def holds(self, values: Mapping[str, Any]) -> Any:
+        """True where the sum is between its ends, to rounding."""
+        total, slack = self.sum(values), ROUNDING * sum(abs(weight * values[name]) for name, weight in self._pairs())
+        return (total >= self.least - slack) & (total <= self.most + slack)
+
+    def project(self, values: Mapping[str, Any], ranges: Mapping[str, Real], library: ModuleType) -> dict[str, Any]:
+        """The nearest parameters in their ranges whose sum is between its ends, to rounding, in sides of the box.
+
+        They are ``t - multiplier a``, cut off at the ends of the ranges, where ``a`` are the weights of sides: the sum
+        falls with the multiplier, which a bisection finds.
+        """
+        sides = {name: ranges[name].high - ranges[name].low for name in self.names}
+        scale = max(abs(weight) * sides[name] for name, weight in self._pairs())
+        slopes = {name: weight * sides[name] / scale for name, weight in self._pairs()}
+        places = {name: (values[name] - ranges[name].low) / sides[name] for name in self.names}
+
+        def move(multiplier: Any) -> dict[str, Any]:
+            return {name: library.clip(places[name] - multiplier * slopes[name], 0.0, 1.0) for name in self.names}
+
+        def total(at: Mapping[str, Any]) -> Any:
+            return sum(slopes[name] * at[name] for name in self.names)
+
+        offset = sum(weight * ranges[name].low for name, weight in self._pairs())
+        now, ends = total(places), [(end - offset) / scale for end in (self.least, self.most)]
+        target = library.clip(now, *ends)
+
+        def halve(_: Any, bracket: tuple[Any, Any]) -> tuple[Any, Any]:
+            middle = (bracket[0] + bracket[1]) / 2
+            above = total(move(middle)) > target
+            return library.where(above, middle, bracket[0]), library.where(above, bracket[1], middle)
+
+        farthest = 1.0 / min(abs(slope) for slope in slopes.values())
+        bracket = (library.full_like(target, -farthest), library.full_like(target, farthest))
+        if library is np:
+            for _ in range(HALVINGS):
+                bracket = halve(None, bracket)
+        else:
+            bracket = jax.lax.fori_loop(0, HALVINGS, halve, bracket)
+        moved = move(library.where(now > target, bracket[1], bracket[0]))  # on the side where the sum holds
+        return {
+            name: library.where(
+                now == target,
+                values[name],
+                library.clip(ranges[name].low + sides[name] * moved[name], *_ends(ranges[name])),
+            )
+            for name in self.names
+        }
+
+    def _pairs(self) -> Iterator[tuple[str, float]]:
+        return zip(self.names, self.weights, strict=True)
+
+
+def _ends(dimension: Real) -> tuple[float, float]:
+    return dimension.low, dimension.high
+
+
+def linear(weights: Mapping[str, float], *, least: float = -math.inf, most: float = math.inf) -> Linear:
+    """Make a constraint: the sum of ``weights`` times parameters is at least ``least`` and at most ``most``.
+
+    >>> from jaxdpbo import Space, space
+    >>> share = space.real(0, 1)
+    >>> mixed = Space({"a": share, "b": share}, constraints=[space.linear({"a": 1, "b": 1}, most=1)])
+    >>> mixed.params([0.25, 0.5]), mixed.params([1.0, 1.0])
+    ({'a': 0.25, 'b': 0.5}, {'a': 0.5, 'b': 0.5})
+
+    Both ends equal are a mixture, such as shares that add up to 1.
+
+    Args:
+      weights: numbers other than 0, by the names of real parameters, two or more.
+      least: the least sum.
+      most: the largest sum.
+
+    Raises:
+      ValueError: fewer than two names, a weight of 0 or not finite, no end, or ends not in order.
+      TypeError: an argument of the wrong type.
+    """
+    if not isinstance(weights, Mapping) or not all(isinstance(name, str) for name in weights):
+        raise TypeError(f"weights must be a dict of names, got {type(weights).__name__}")
+    numbers = {name: float(checks.number(f"weights[{name!r}]", weight)) for name, weight in weights.items()}
+    if len(numbers) < 2 or not all(weight and math.isfinite(weight) for weight in numbers.values()):
+        raise ValueError(f"weights must be finite, not 0, and two or more, got {dict(weights)!r}")
+    low, high = (float(checks.number(name, end)) for name, end in (("least", least), ("most", most)))
+    if not low <= high or (math.isinf(low) and math.isinf(high)):
+        raise ValueError(f"least must be at most most, and one of them given, got {low}, {high}")
+    return Linear(tuple(numbers), tuple(numbers.values()), low, high)
 
 
 @dataclass(frozen=True, init=False)
@@ -265,30 +633,58 @@ class Space:
     >>> Space({"depth": [2, 4, 8]}).dimensions
     (Categorical(choices=(2, 4, 8)),)
 
+    A list of dicts means ``branches`` without a name, as in scikit-learn's grids. A list of one choice is fixed.
+
+    >>> grids = Space([{"kernel": ["rbf"], "gamma": space.real(0.1, 1)}, {"kernel": ["linear"]}])
+    >>> grids.params([0.1, 1.0]), grids.params([0.9, 1.0])
+    ({'gamma': 1.0, 'kernel': 'rbf'}, {'kernel': 'linear'})
+
     Attributes:
-      names: the names of the dimensions.
-      dimensions: the dimensions, made by ``real``, ``integer`` or ``categorical``.
+      names: the names of the coordinates: of the dimensions, in branches after the names of their branches.
+      dimensions: the dimensions, made by ``real``, ``integer``, ``categorical`` or ``branches``.
+      keys: the names of the parameters; None for a choice among dicts of a list.
+      parents: the axis and the row of the branch that a coordinate exists in; None outside of branches.
+      fixed: the values without a coordinate.
+      constraints: of ``linear``. A point that breaks one has the parameters nearest to it that do not.
     """
 
     names: tuple[str, ...]
-    dimensions: tuple[Dimension, ...]
+    dimensions: tuple[AnyDimension, ...]
+    keys: tuple[str | None, ...]
+    parents: tuple[tuple[int, int] | None, ...]
+    fixed: tuple[_Fixed, ...]
+    constraints: tuple[Linear, ...]
 
-    def __init__(self, dimensions: Mapping[str, Any]):
-        """Check the dimensions and store them.
+    def __init__(
+        self, dimensions: Mapping[str, Any] | Sequence[Mapping[str, Any]], *, constraints: Sequence[Linear] = ()
+    ):
+        """Check the dimensions and constraints, and store them.
 
         Raises:
-          TypeError: no mapping of text to dimensions; a conditional dimension, or another spelling.
-          ValueError: no dimensions; a list of fewer than two choices, a distribution with invalid ends.
+          TypeError: no mapping of text to dimensions, or another spelling of a dimension; another constraint.
+          ValueError: no dimensions; a list of fewer than two choices, a distribution with invalid ends; two parameters
+            of one name that may exist together; constraints of a name in common, of names that are not real parameters
+            of one branch, or that no parameters meet.
         """
-        if not isinstance(dimensions, Mapping):
-            raise TypeError(f"dimensions must be a dict of names, got {type(dimensions).__name__}")
-        if not dimensions:
+        if _is_list_of_dicts(dimensions) and len(dimensions) == 1:
+            items = _check_names("dimensions", cast(Any, dimensions)[0])
+            axes, fixed = _flatten([(name, _dimension(name, value, fixed=True)) for name, value in items])
+        elif _is_list_of_dicts(dimensions):
+            root = _make_branches([str(row) for row in range(len(dimensions))], cast(Any, dimensions), None)
+            axes, fixed = _flatten([(ROOT, root)])
+            axes[0] = axes[0]._replace(key=None)
+        else:
+            items = _check_names("dimensions", dimensions)
+            axes, fixed = _flatten([(name, _dimension(name, value)) for name, value in items])
+        if not axes:
             raise ValueError("dimensions must be at least one")
-        for name in dimensions:
-            if not isinstance(name, str):
-                raise TypeError(f"names must be text, got {name!r}")
-        object.__setattr__(self, "names", tuple(dimensions))
-        object.__setattr__(self, "dimensions", tuple(_dimension(*item) for item in dimensions.items()))
+        if twice := [name for name, count in Counter(axis.name for axis in axes).items() if count > 1]:
+            raise ValueError(f"{twice[0]}: a name with dots must not be that of a parameter in a branch")
+        for name, column in zip(("names", "keys", "dimensions", "parents"), zip(*axes, strict=True), strict=True):
+            object.__setattr__(self, name, column)
+        object.__setattr__(self, "fixed", tuple(fixed))
+        _check_constraints(constraints, axes)
+        object.__setattr__(self, "constraints", tuple(constraints))
 
     @property
     def bounds(self) -> np.ndarray:
@@ -300,37 +696,96 @@ class Space:
         """The mask ``(d,)`` of the real coordinates."""
         return np.array([dimension.levels is None for dimension in self.dimensions])
 
+    @property
+    def branched(self) -> bool:
+        """Whether parameters exist in some branches alone."""
+        return any(isinstance(dimension, Branches) for dimension in self.dimensions)
+
     def params(self, point: ArrayLike) -> dict[str, Any]:
-        """The parameters at a point ``(d,)``: Python scalars by name, or JAX scalars for a traced point.
+        """The parameters that exist at a point ``(d,)``: Python scalars and your objects, or traced JAX scalars.
+
+        With objects among the choices, the dict prints their labels.
 
         Raises:
           ValueError: a point of another shape, or not finite.
-          TypeError: a point of non-numbers; for a traced point, categories other than numbers.
+          TypeError: a point of non-numbers; for a traced point, categories other than numbers, or branches.
         """
         if isinstance(point, Tracer):
             if point.shape != (len(self.names),):
                 raise ValueError(f"point must have shape ({len(self.names)},), got {point.shape}")
+            if self.branched:
+                raise TypeError(NOT_TRACED)
             inside = jnp.clip(point, 0.0, 1.0)
-            return {name: dimension.decode(inside[i], jnp) for i, (name, dimension) in enumerate(self._items())}
+            values = {name: each.decode(inside[i], jnp) for i, (name, each) in enumerate(self._items())}
+            return self._constrain(values, dict(self._items()), jnp)
         inside = np.clip(checks.vector("point", point, len(self.names)), 0.0, 1.0)
-        return {
-            name: dimension.plain(dimension.decode(place, np))
-            for place, (name, dimension) in zip(inside, self._items(), strict=True)
-        }
+        return self.decide(lambda axis: self.dimensions[axis].decode(inside[axis], np))
+
+    def decide(self, value_of: Callable[[int], Any]) -> dict[str, Any]:
+        """The parameters that exist, by a function from an axis to a number, or to the row of a choice or branch.
+
+        >>> from jaxdpbo import Space, space
+        >>> tree = Space({"model": space.branches({"svm": {"C": space.real(0.1, 10)}, "mean": {}})})
+        >>> tree.decide([0, 3.0].__getitem__), tree.decide([1, None].__getitem__)
+        ({'model': 'svm', 'C': 3.0}, {'model': 'mean'})
+        """
+        found = list(self._existing(value_of))
+        dimensions = {key: dimension for key, dimension, _ in found}
+        values = self._constrain({key: value for key, _, value in found}, dimensions, np)
+        params = {key: dimension.plain(values[key]) for key, dimension in dimensions.items()}
+        return _show_labels(params, {key: _label(dimension, values[key]) for key, dimension in dimensions.items()})
 
     def point(self, params: Mapping[str, Any]) -> np.ndarray:
-        """The point ``(d,)`` of parameters: whole numbers and categories are in the middle of their intervals.
+        """The point ``(d,)`` of parameters: all but real numbers are in the middle of their intervals.
+
+        The coordinates of other branches are 0.5.
 
         Raises:
           ValueError: other names than those of the space, or a value outside.
           TypeError: a value of the wrong type.
         """
-        if not isinstance(params, Mapping) or set(params) != set(self.names):
-            raise ValueError(f"params must be a dict of {', '.join(map(repr, self.names))}, got {params!r}")
-        return np.array([dimension.encode(name, params[name]) for name, dimension in self._items()])
+        return self._place(params, lambda dimension, name, value: dimension.encode(name, value))
+
+    def to_labels(self, params: Mapping[str, Any]) -> dict[str, Scalar]:
+        """The parameters with a label in place of each choice that is an object, for JSON.
+
+        >>> from jaxdpbo import Space, space
+        >>> layers = Space({"layers": space.categorical(small=(8, 8), large=(64, 64))})
+        >>> layers.to_labels(layers.params([0.9]))
+        {'layers': 'large'}
+
+        Raises:
+          ValueError: other names than those of the space, or a value outside.
+          TypeError: a value of the wrong type.
+        """
+        return {
+            key: _label(dimension, value) if isinstance(dimension, Categorical) else params[key]
+            for key, dimension, value in self._existing_at(self.point(params))
+        }
+
+    def from_labels(self, labels: Mapping[str, Scalar]) -> dict[str, Any]:
+        """Invert ``to_labels``.
+
+        >>> from jaxdpbo import Space, space
+        >>> layers = Space({"layers": space.categorical(small=(8, 8), large=(64, 64))})
+        >>> layers.from_labels({"layers": "large"})["layers"]
+        (64, 64)
+
+        Raises:
+          ValueError: other names than those of the space, or no label of a choice.
+          TypeError: a value of the wrong type.
+        """
+        place = self._place(labels, lambda dimension, name, value: _encode_label(dimension, name, value))
+        params = {
+            key: dimension.plain(value) if isinstance(dimension, Categorical) else labels[key]
+            for key, dimension, value in self._existing_at(place)
+        }
+        return _show_labels(params, labels)
 
     def snap(self, points: ArrayLike) -> np.ndarray:
-        """Move whole numbers and categories in points ``(..., d)`` to the middle of their intervals.
+        """Move whole numbers, categories and branches in points ``(..., d)`` to the middle of their intervals.
+
+        The coordinates of other branches move to 0.5.
 
         Raises:
           ValueError: points of another number of coordinates, or not finite.
@@ -338,23 +793,262 @@ class Space:
         places = checks.reals("points", points)
         if not places.ndim or places.shape[-1] != len(self.names) or not np.all(np.isfinite(places)):
             raise ValueError(f"points must be finite, of shape (..., {len(self.names)}), got {places.shape}")
-        columns = [
-            np.clip(column, 0.0, 1.0) if dimension.levels is None else _snap(dimension, name, column)
-            for column, (name, dimension) in zip(np.moveaxis(places, -1, 0), self._items(), strict=True)
-        ]
-        return np.stack(columns, axis=-1)
+        return self._impute(self._project(np.clip(places, 0.0, 1.0)), np, _snap)
 
-    def _items(self) -> list[tuple[str, Dimension]]:
+    def _project(self, places: np.ndarray) -> np.ndarray:
+        """Points ``(..., d)`` moved to the nearest that meet the constraints."""
+        moved = places.copy()
+        for constraint in self.constraints:
+            axes = {name: self.keys.index(name) for name in constraint.names}
+            ranges = {name: cast(Real, self.dimensions[axis]) for name, axis in axes.items()}
+            values = {name: ranges[name].decode(places[..., axis], np) for name, axis in axes.items()}
+            projected = constraint.project(values, ranges, np)
+            for name, axis in axes.items():
+                moved[..., axis] = np.where(
+                    projected[name] == values[name], places[..., axis], ranges[name].place(projected[name])
+                )
+        return moved
+
+    def _items(self) -> list[tuple[str, AnyDimension]]:
         return list(zip(self.names, self.dimensions, strict=True))
 
+    def _existing_at(self, point: np.ndarray) -> Iterator[tuple[str, AnyDimension, Any]]:
+        return self._existing(lambda axis: self.dimensions[axis].decode(point[axis], np))
 
-def _dimension(name: str, value: Any) -> Dimension:
-    """Convert any of ``SPELLINGS`` to a dimension."""
-    if isinstance(value, Dimension):
+    def _existing(self, value_of: Callable[[int], Any]) -> Iterator[tuple[str, AnyDimension, Any]]:
+        """The name, the dimension and its value, of each parameter that exists by the values of the axes."""
+        rows = dict[int, int]()
+        for axis, (dimension, key, parent) in enumerate(zip(self.dimensions, self.keys, self.parents, strict=True)):
+            if parent is not None and rows.get(parent[0]) != parent[1]:
+                continue
+            value = value_of(axis)
+            if isinstance(dimension, Branches):
+                rows[axis] = int(value)
+            if key is not None:
+                yield key, dimension, value
+        for key, dimension, parent in self.fixed:
+            if parent is None or rows.get(parent[0]) == parent[1]:
+                yield key, dimension, 0
+
+    def _place(self, values: Mapping[str, Any], encode: Callable[[AnyDimension, str, Any], float]) -> np.ndarray:
+        """The point of values, by a function of dimension, name and value; of a list of dicts, the first that fits."""
+        if not isinstance(values, Mapping):
+            raise ValueError(f"params must be a dict of {self._join()}, got {type(values).__name__}")
+        if self.keys[0] is not None:
+            return self._place_in(values, encode, 0)
+        refused: Exception | None = None
+        for row in range(cast(Branches, self.dimensions[0]).levels):
+            try:
+                return self._place_in(values, encode, row)
+            except (TypeError, ValueError) as error:
+                refused = error
+        raise ValueError(f"params must fit one of the dicts of the space, the last says: {refused}")
+
+    def _place_in(
+        self, values: Mapping[str, Any], encode: Callable[[AnyDimension, str, Any], float], root: int
+    ) -> np.ndarray:
+        """``_place`` in one dict of a list, by its row ``root``."""
+        point, rows, used = np.full(len(self.names), 0.5), dict[int, int](), set[str]()
+        refusal = ValueError(f"params must be a dict of {self._join()}, got {', '.join(map(repr, values)) or 'none'}")
+        for axis, ((name, dimension), key, parent) in enumerate(
+            zip(self._items(), self.keys, self.parents, strict=True)
+        ):
+            if parent is not None and rows.get(parent[0]) != parent[1]:
+                continue
+            if key is not None and key not in values:
+                raise refusal
+            middle = cast(Branches, dimension).middle(root, np) if key is None else encode(dimension, name, values[key])
+            point[axis] = middle
+            used |= {key} - {None}
+            if isinstance(dimension, Branches):
+                rows[axis] = int(dimension.decode(point[axis], np))
+        for key, dimension, parent in self.fixed:
+            if parent is None or rows.get(parent[0]) == parent[1]:
+                if key not in values:
+                    raise refusal
+                encode(dimension, key, values[key])
+                used.add(key)
+        if used != set(values):
+            raise refusal
+        for constraint in self.constraints:
+            if used.issuperset(constraint.names) and not constraint.holds(values):
+                ends = f"from {constraint.least:g} to {constraint.most:g}"
+                raise ValueError(f"params must have a sum {ends} by {constraint}, got {constraint.sum(values):g}")
+        return point
+
+    def _constrain(self, values: dict[str, Any], dimensions: Mapping[str, Any], library: ModuleType) -> dict[str, Any]:
+        """The nearest values that meet the constraints of the parameters that exist."""
+        for constraint in self.constraints:
+            if values.keys() >= set(constraint.names):
+                values = values | constraint.project(values, dimensions, library)
+        return values
+
+    def meets(self, points: ArrayLike) -> np.ndarray:
+        """A mask ``(...)`` of the points ``(..., d)`` that meet the constraints of what exists, without a move.
+
+        >>> from jaxdpbo import Space, space
+        >>> share = space.real(0, 1)
+        >>> mixed = Space({"a": share, "b": share}, constraints=[space.linear({"a": 1, "b": 1}, most=1)])
+        >>> mixed.meets([[0.2, 0.3], [0.9, 0.9]]).tolist()
+        [True, False]
+        """
+        places = np.clip(checks.reals("points", points), 0.0, 1.0)
+        met, exist = np.ones(places.shape[:-1], bool), self._exist(places, np)
+        for constraint in self.constraints:
+            axes = {name: self.keys.index(name) for name in constraint.names}
+            values = {name: self.dimensions[axis].decode(places[..., axis], np) for name, axis in axes.items()}
+            here = exist[axes[constraint.names[0]]]
+            met &= constraint.holds(values) | (False if here is None else ~here)
+        return met
+
+    def _join(self) -> str:
+        return ", ".join(map(repr, self.names))
+
+    def _impute(self, points: Any, library: ModuleType, move: Callable[..., Any]) -> Any:
+        """Points ``(..., d)`` with branches in the middle of their intervals and 0.5 for what does not exist.
+
+        ``move`` moves the column of another dimension, by dimension, name and column.
+        """
+        columns = []
+        for axis, ((name, dimension), here) in enumerate(zip(self._items(), self._exist(points, library), strict=True)):
+            column = points[..., axis]
+            if isinstance(dimension, Branches):
+                column = dimension.middle(dimension.decode(column, library), library).astype(column.dtype)
+            else:
+                column = move(dimension, name, column)
+            columns.append(column if here is None else library.where(here, column, 0.5))
+        return library.stack(columns, axis=-1)
+
+    def _exist(self, points: Any, library: ModuleType) -> list[Any]:
+        """For each coordinate of points ``(..., d)`` a mask of where it exists; None for everywhere."""
+        exist = list[Any]()
+        for parent in self.parents:
+            if parent is None:
+                exist.append(None)
+                continue
+            above = exist[parent[0]]
+            here = self.dimensions[parent[0]].decode(points[..., parent[0]], library) == parent[1]
+            exist.append(here if above is None else here & above)
+        return exist
+
+
+def _check_constraints(constraints: Any, axes: Sequence[_Axis]) -> None:
+    """Raise for what is no constraint of these coordinates, see ``Space``."""
+    if not isinstance(constraints, (list, tuple)) or not all(isinstance(each, Linear) for each in constraints):
+        raise TypeError(f"constraints must be a list of space.linear(...), got {constraints!r}")
+    together = Counter(name for each in constraints for name in each.names)
+    if twice := [name for name, count in together.items() if count > 1]:
+        raise ValueError(f"constraints must have no name in common, since each moves its own, got {twice[0]!r} in two")
+    for constraint in constraints:
+        own = [axis for axis in axes if axis.key in constraint.names]
+        real = all(isinstance(axis.dimension, Real) for axis in own) and len({axis.parent for axis in own}) == 1
+        if len(own) != len(constraint.names) or not real:
+            raise ValueError(f"constraints must be of real parameters of one branch, got {constraint}")
+        sums = [
+            [weight * end for end in _ends(cast(Real, axis.dimension))]
+            for axis in own
+            for name, weight in constraint._pairs()
+            if name == axis.key
+        ]
+        lowest, highest = sum(map(min, sums)), sum(map(max, sums))
+        if lowest > constraint.most or highest < constraint.least:
+            raise ValueError(f"constraints must be met by some parameters, got a sum from {lowest:g} to {highest:g}")
+
+
+def _is_list_of_dicts(dimensions: Any) -> bool:
+    return isinstance(dimensions, list) and bool(dimensions) and all(isinstance(each, Mapping) for each in dimensions)
+
+
+def _label(dimension: AnyDimension, value: Any) -> Scalar:
+    return dimension.labels[int(value)] if isinstance(dimension, Categorical) else dimension.plain(value)
+
+
+def _encode_label(dimension: AnyDimension, name: str, label: Any) -> float:
+    if not isinstance(dimension, Categorical):
+        return dimension.encode(name, label)
+    return (dimension.row_of(name, label) + 0.5) / dimension.levels
+
+
+def _show_labels(params: dict[str, Any], labels: Mapping[str, Scalar]) -> dict[str, Any]:
+    """Parameters that print their labels, if these differ."""
+    same = all(_is_same_scalar(params[name], label) for name, label in labels.items())
+    return params if same else Params(params, labels)
+
+
+def _is_same_scalar(value: Any, other: Any) -> bool:
+    """True for equal values of one type of JSON; objects are never compared."""
+    return isinstance(value, Scalar) and type(value) is type(other) and value == other
+
+
+def relabel(params: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters ``changed``, with the labels of ``params`` where a value is the same object."""
+    if not isinstance(params, Params):
+        return dict(changed)
+    return Params(
+        changed, {name: params.labels[name] if changed[name] is params[name] else changed[name] for name in changed}
+    )
+
+
+def by_name(dimensions: Mapping[str, Any]) -> dict[str, Dimension]:
+    """Dimensions of columns by name, in any spelling but ``branches`` and objects, which no cell holds.
+
+    Raises:
+      TypeError: a value is no dimension, of ``branches``, or has a choice that is no scalar.
+      ValueError: see ``Space``.
+    """
+    found = dict(Space(dimensions)._items())
+    for name, dimension in found.items():
+        if isinstance(dimension, Branches):
+            raise TypeError(f"{name}: branches must be of parameters that are searched, not of columns")
+        if isinstance(dimension, Categorical) and not all(map(_is_same_scalar, dimension.choices, dimension.labels)):
+            raise TypeError(f"{name}: choices must be text, numbers, True, False or None, got {dimension.labels!r}")
+    return cast(dict[str, Dimension], found)
+
+
+def refuse_branches(space: Space | None, reason: str) -> None:
+    """Raise a ValueError for a space with branches."""
+    if space is not None and space.branched:
+        raise ValueError(f"space must have no branches, since {reason}")
+
+
+def middles(space: Space) -> list[dict[str, Any]]:
+    """Parameters in the middle of the space, or of each of its branches."""
+    points = {}
+    for axis, dimension in enumerate(space.dimensions):
+        for row in range(dimension.levels if isinstance(dimension, Branches) else 0):
+            point, at = np.full(len(space.names), 0.5), (axis, row)
+            while at is not None:
+                point[at[0]] = cast(Branches, space.dimensions[at[0]]).middle(at[1], np)
+                at = space.parents[at[0]]
+            snapped = space.snap(point)
+            points[snapped.tobytes()] = snapped
+    return [space.params(point) for point in points.values()] or [space.params(np.full(len(space.names), 0.5))]
+
+
+@functools.cache
+def imputation(space: Space | None) -> Callable[[jax.Array], jax.Array] | None:
+    """A traceable map of points ``(..., d)``: what does not exist in a point's branch is 0.5, the branch in its middle.
+
+    Two points of one branch that differ in parameters of other branches alone go to one point. None without branches.
+    """
+    if space is None or not space.branched:
+        return None
+
+    def impute(points: jax.Array) -> jax.Array:
+        return space._impute(points, jnp, lambda dimension, name, column: column)
+
+    return impute
+
+
+def _dimension(name: str, value: Any, *, fixed: bool = False) -> AnyDimension:
+    """Convert any of ``SPELLINGS`` to a dimension; a list of one is a ``fixed`` value, if there may be any."""
+    if isinstance(value, AnyDimension):
         return value
     try:
         if isinstance(value, list):
-            return categorical(*(choice.item() if isinstance(choice, np.generic) else choice for choice in value))
+            if fixed and len(value) == 1:
+                return _one_choice(value[0])
+            return categorical(*value)
         if (dimension := _from_scipy(value)) is not None:
             return dimension
     except (TypeError, ValueError) as error:
@@ -389,8 +1083,14 @@ def _from_scipy(value: Any) -> Dimension | None:
 def _is_named_box(bounds: Mapping[Any, Any]) -> bool:
     """True if a dict names the ends of a box, and no value is a dimension."""
     return ENDS.issuperset(bounds) and not any(
-        isinstance(value, Dimension) or hasattr(value, "dist") for value in bounds.values()
+        isinstance(value, AnyDimension) or hasattr(value, "dist") for value in bounds.values()
     )
+
+
+def is_named(bounds: Unchecked) -> TypeGuard[Any]:
+    """True for a ``Space``, and for dimensions in another spelling of one; False for a box."""
+    by_name = isinstance(bounds, Mapping) and not _is_named_box(bounds)
+    return by_name or isinstance(bounds, Space) or _is_list_of_dicts(bounds)
 
 
 def box(bounds: Unchecked, space: Unchecked = None) -> tuple[Any, Space | None]:
@@ -401,11 +1101,11 @@ def box(bounds: Unchecked, space: Unchecked = None) -> tuple[Any, Space | None]:
     Raises:
       TypeError: ``space`` is no ``Space``.
     """
-    if isinstance(bounds, Mapping) and not _is_named_box(bounds):
-        bounds = Space(bounds)
+    if is_named(bounds) and not isinstance(bounds, Space):
+        bounds = Space(cast(Any, bounds))
     if isinstance(bounds, Space):
         for name, dimension in bounds._items():
-            if not isinstance(dimension, Categorical) and dimension.text is not None:
+            if isinstance(dimension, (Real, Integer)) and dimension.text is not None:
                 raise ValueError(f"{name} must have no decimal, thousands or unit, which are for columns of a table")
         return checks.low_high(bounds.bounds), bounds
     if not isinstance(space, Space | None):
@@ -414,8 +1114,17 @@ def box(bounds: Unchecked, space: Unchecked = None) -> tuple[Any, Space | None]:
 
 
 def place(space: Space | None, point: ArrayLike) -> Any:
-    """The argument of an objective: ``point (d,)``, or the parameters at the point."""
-    return point if space is None else space.params(point)
+    """The argument of an objective: ``point (d,)``, or the parameters at the point.
+
+    Objects among them are copies: what a loss writes into one, such as a fit to users' records, must not reach the
+    release, which holds the caller's object.
+    """
+    return point if space is None else copy_objects(space.params(point))
+
+
+def copy_objects(params: dict[str, Any]) -> dict[str, Any]:
+    """The parameters with copies of the objects among them."""
+    return {name: copy.deepcopy(value) for name, value in params.items()} if isinstance(params, Params) else params
 
 
 def _floor(place: Any, levels: int, library: Any) -> Any:
@@ -445,7 +1154,9 @@ def _expect_float_range(dimension: Real, place: Any, library: ModuleType) -> Non
 
 
 def _snap(dimension: Dimension, name: str, column: np.ndarray) -> np.ndarray:
-    values = dimension.decode(np.clip(column, 0.0, 1.0), np)
+    if dimension.levels is None:
+        return column
+    values = np.asarray(dimension.decode(column, np))
     return np.array([dimension.encode(name, dimension.plain(value)) for value in values.ravel()]).reshape(column.shape)
 
 

@@ -51,6 +51,7 @@ KernelParams: TypeAlias = object  # the numbers of a kernel: a pytree, such as k
 Unchecked: TypeAlias = object  # a caller's argument before its check
 Values: TypeAlias = object  # the result of an objective: an array, or an array-like
 Memory: TypeAlias = object  # the memory of users between steps: a pytree of arrays with users on the last axis
+LEFT_OUT = "left out of a fingerprint"  # of the metadata of a config's field
 Kernel = Callable[[Any, jax.Array, jax.Array], jax.Array]  # (params, x (d,), y (d,)) -> ()
 Objective = Callable[[Any, Any], Values]  # (point (d,), data) -> values
 

@@ -14,7 +14,7 @@ import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.testing import pytest_samplers as suite
 
-from jaxdpbo import Recording, ledger, terminal
+from jaxdpbo import Recording, ledger, space, terminal
 from jaxdpbo.integrations.optuna import DParetoSampler, GPUCBSampler, coordinates, observations, private_study
 from jaxdpbo.integrations.optuna.samplers import DEVIATION, noise_deviation
 from jaxdpbo.integrations.optuna.study import GUARANTEE, ObjectiveFailed
@@ -307,13 +307,107 @@ def test_the_best_is_by_the_posterior_mean_and_not_by_luck():
     with pytest.raises(ValueError, match="no trial is complete"):
         private().best()
 
-    def branches(trial):
-        return suggest(trial) if trial.number else {"x": trial.suggest_float("y", 0.0, 1.0)}
 
-    apart = private(suggest=branches)
-    apart.optimize()
-    with pytest.raises(ValueError, match="share a parameter"):
-        apart.best()
+def branched(trial):
+    """One kind is better the nearer ``x`` is to the records, the other is equally bad everywhere."""
+    kind = trial.suggest_categorical("kind", ["near", "flat"])
+    own = {"x": trial.suggest_float("x", 0, 1)} if kind == "near" else {"depth": trial.suggest_int("depth", 1, 9)}
+    return {"kind": kind} | own
+
+
+def losses_of_branches(params, data):
+    return np.abs(data - params["x"]) * 0.5 if params["kind"] == "near" else np.full(len(data), 0.45)
+
+
+def ranges(trial):
+    """No parameter in common: each trial has a range or a name of its own."""
+    names = ("x", trial.number % 2), ("y", 2.0 + trial.number)
+    name, high = names[trial.number % 3 == 0]
+    return {"kind": "near", "x": trial.suggest_float(name, -1, max(high, 1.0 + trial.number / 50)) % 1.0}
+
+
+@pytest.mark.parametrize("suggested", [branched, ranges, lambda trial: {"kind": "near", "x": 0.3}])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_best_is_right_where_trials_have_parameters_of_their_own(suggested, seed):
+    found = private(losses_of_branches, suggest=suggested, seed=seed, evaluations=20, mu=3000.0)
+    found.optimize()
+    best = found.best()
+    tried = [trial.value for trial in found.study.trials]
+    assert tried[best.number] <= min(tried) + 8 * found.deviation
+    assert best.value == pytest.approx(tried[best.number], abs=8 * found.deviation)
+    assert best.params == found.study.trials[best.number].params
+    assert "best setting" in found.report().details
+
+
+def test_trials_that_a_suggestion_prunes_give_their_evaluations_back():
+    """It has read no record."""
+
+    def sparing(trial):
+        if trial.number % 3:
+            raise optuna.TrialPruned
+        return suggest(trial)
+
+    found = private(suggest=sparing)
+    found.optimize()
+    states = [trial.state.name for trial in found.study.trials]
+    assert found.remaining == 0
+    assert states.count("COMPLETE") == 4
+    assert states.count("PRUNED") >= 6
+    some = private(suggest=sparing)
+    some.optimize(n_trials=3)
+    assert some.remaining == 3
+    assert len(some.study.trials) == 3
+
+    def never(trial):
+        raise optuna.TrialPruned
+
+    none = private(suggest=never)
+    none.optimize()
+    assert none.remaining == len(none.study.trials) == 4
+    stopped = private(suggest=sparing)
+    stopped.optimize(callbacks=[lambda study, trial: study.stop()])
+    assert stopped.remaining == 3
+    assert len(stopped.study.trials) == 1
+
+
+TREE = {
+    "model": space.branches(
+        {"near": {"x": space.real(0, 1), "of": space.categorical(mean=np.mean, pair=[1, 2])}, "flat": {}}
+    ),
+    "depth": space.integer(1, 9, log=True),
+}
+
+
+def losses_of_tree(params, data):
+    assert set(params) == {"model", "depth"} | ({"x", "of"} if params["model"] == "near" else set())
+    if params["model"] == "near" and params["of"] is not np.mean:
+        params["of"].append(data)  # as a fit would
+    return np.full(len(data), 0.9) if params["model"] == "flat" else np.abs(data - params["x"])
+
+
+def test_a_study_of_a_space_holds_labels_and_losses_get_objects(tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    ledger.create(path, mu=200.0)
+    options = {"ledger": Recording(path, "one"), "key": None, "insecure_key": False, "noise": "exact"}
+    found = private(losses_of_tree, suggest=TREE, evaluations=12, mu=100.0, rehearse=np.linspace(0, 1, 9), **options)
+    found.optimize()
+    best = found.best()
+    assert best.params["model"] == "near"
+    assert set(best.params) == {"model", "depth", "x", "of"}
+    assert best.params["of"] is np.mean or best.params["of"] == [1, 2]
+    assert all(label in ("mean", "pair") for label in (best.params.labels["of"],))
+    shown = [trial.params for trial in found.study.trials]
+    assert {"model", "model.near.x", "model.near.of", "depth"} in map(set, shown)
+    assert b"pair" in path.read_bytes()
+    assert b"[1, 2" not in path.read_bytes()
+    assert str(best).count("'of': 'mean'") + str(best).count("'of': 'pair'") == 1
+    again = private(losses_of_tree, suggest=TREE, evaluations=12, mu=100.0, study=found.study, **options)
+    assert again.remaining == 0
+    assert again.best() == best
+    grids = private(losses_of_tree, suggest=[{"model": ["near"], "of": [np.mean], "x": [0.1, 0.2], "depth": [1]},
+                                             {"model": ["flat"], "depth": [2, 3]}])  # fmt: skip
+    grids.optimize()
+    assert set(grids.best().params) in ({"model", "depth"}, {"model", "of", "x", "depth"})
 
 
 def test_samplers_know_the_noise_of_private_trials():

@@ -36,6 +36,7 @@ from sklearn.neighbors import KernelDensity
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
+from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import check_estimator
 
 from jaxdpbo import Recording, Space, ledger, secret_key, space
@@ -802,7 +803,67 @@ def test_an_answer_is_made_of_plain_numbers_and_its_loss_costs_a_share():
     assert fitted.guarantee_.parts[-1][0] == "the loss at the answer"
     assert LOSSES["log_loss"].range == (0.0, 4.0)
     with pytest.raises(ValueError, match="n_iter must be at least 3"):
-        search(searched=mixed).fit(X, Y)
+        search(searched=mixed, batch=3).fit(X, Y)
+    assert "proposed" in search(searched=mixed, method="auto", n_iter=4).fit(X, Y).method_  # below d + 1 settings each
+    assert "in_order" in search(searched=mixed, method="auto", n_iter=3).fit(X, Y).method_
+
+
+CHOSEN = {"estimator": [DecisionTreeClassifier(max_depth=2), LogisticRegression(max_iter=20)]}
+GRIDS = [
+    {"estimator": [DecisionTreeClassifier(random_state=0)], "estimator__max_depth": [1, 3]},
+    {"estimator": [LogisticRegression(max_iter=20)], "estimator__C": space.real(0.1, 1.0)},
+]
+
+
+class Holder(ClassifierMixin, BaseEstimator):
+    """Fits the estimator that it is given itself, and no clone, as a careless one would."""
+
+    def __init__(self, estimator=MODEL):
+        self.estimator = estimator
+
+    def fit(self, X, y):
+        self.estimator.fit(X, y)
+        self.classes_ = self.estimator.classes_
+        return self
+
+    def predict_proba(self, X):
+        return self.estimator.predict_proba(X)
+
+
+def is_unfitted(estimator):
+    return not [name for name in vars(estimator) if name.endswith("_")]
+
+
+@pytest.mark.parametrize("options", [{}, {"refit": True}, {"protect": "all", "n_blocks": 4, "refit": True}])
+@pytest.mark.parametrize("searched", [CHOSEN, GRIDS])
+def test_an_estimator_may_be_a_choice_and_is_never_fitted_itself(searched, options):
+    """A fitted choice in ``best_params_`` would hold the users' rows."""
+    fitted = search(Holder(), searched, n_iter=4, **options).fit(X, Y)
+    dicts = searched if isinstance(searched, list) else [searched]
+    choices = [choice for each in dicts for choice in each["estimator"]]
+    best = fitted.best_params_
+    assert any(best["estimator"] is choice for choice in choices)
+    assert all(map(is_unfitted, choices))
+    assert is_unfitted(fitted.release_.params["estimator"])
+    labels = ("DecisionTreeClassifier", "LogisticRegression")
+    assert repr(best).startswith(("{'estimator': 'Deci", "{'estimator': 'Logi", "{'estimator__"))
+    assert any(label in str(fitted.report_.details["best_params_"]) for label in labels)
+    assert "random_state" not in str(fitted.report_.details)
+    assert fitted.report_.fingerprint
+    tree = isinstance(best["estimator"], DecisionTreeClassifier)
+    if searched is GRIDS:
+        assert set(best) == {"estimator", "estimator__max_depth" if tree else "estimator__C"}
+    assert set(fitted.get_params()["space"][0] if searched is GRIDS else fitted.get_params()["space"]) >= {"estimator"}
+    assert clone(fitted).fit(X, Y).best_params_.keys() == best.keys()
+
+
+def test_each_branch_is_tried_before_anything_is_spent(tmp_path):
+    path = tmp_path / "budget.jsonl"
+    ledger.create(path, mu=1)
+    wrong = [GRIDS[1], {"estimator": [MODEL], "estimator__shape": [1, 2]}]
+    with pytest.raises(ValueError, match="Invalid parameter 'shape'"):
+        search(Holder(), wrong, ledger=Recording(path, "one"), key=None, insecure_key=False).fit(X, Y)
+    assert not ledger.account(path).spends
 
 
 def test_a_key_of_a_search_is_for_tests_alone():

@@ -89,6 +89,7 @@ def calls():
         "kernels.matern52": lambda: kernels.matern52(params, new[0], new[1]),
         "kernels.multiply": lambda: kernels.multiply(kernels.rbf, kernels.rbf)((params, params), new[0], new[1]),
         "kernels.on_columns": lambda: kernels.on_columns(kernels.rbf, [1, 0])(params, new[0], new[1]),
+        "kernels.on_moved": lambda: kernels.on_moved(kernels.rbf, jnp.square)(params, new[0], new[1]),
         "kernels.polynomial": lambda: kernels.polynomial(kernels.polynomial_params(2), new[0], new[1]),
         "kernels.polynomial_params": lambda: kernels.polynomial_params(2),
         "kernels.rbf": lambda: kernels.rbf(params, new[0], new[1]),
@@ -504,6 +505,10 @@ def test_kernels_compose_by_their_formulas():
     product = kernels.multiply(kernels.rbf, kernels.on_columns(kernels.polynomial, [1]))
     expected = one.oracle.value(x, y) * other.oracle.value(x[1:], y[1:])
     np.testing.assert_allclose(product(params[:2], jnp.asarray(x), jnp.asarray(y)), expected, rtol=1e-13)
+    moved = kernels.on_moved(kernels.rbf, jnp.square)
+    np.testing.assert_allclose(
+        moved(one.params, jnp.asarray(x), jnp.asarray(y)), one.oracle.value(x**2, y**2), rtol=1e-13
+    )
     swapped = kernels.on_columns(kernels.rbf, [1, 0])
     expected = one.oracle.value(x[::-1], y[::-1])
     np.testing.assert_allclose(swapped(one.params, jnp.asarray(x), jnp.asarray(y)), expected, rtol=1e-13)

@@ -77,6 +77,7 @@ def results(given):
         "kernels.matern52": kernels.matern52(params, x, y),
         "kernels.multiply": kernels.multiply(kernels.rbf, kernels.matern32)((params, params), x, y),
         "kernels.on_columns": kernels.on_columns(kernels.rbf, [1, 0])(params, x, y),
+        "kernels.on_moved": kernels.on_moved(kernels.rbf, jnp.square)(params, x, y),
         "kernels.polynomial": kernels.polynomial(polynomial, x, y),
         "kernels.rbf": kernels.rbf(params, x, y),
         "kernels.warp": kernels.warp(kernels.rbf)(warp, x, y),

@@ -6,7 +6,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from jaxdpbo import commands, space
+from jaxdpbo import Space, commands, space
 from jaxdpbo.commands import csv_rows, tune
 
 RNG = np.random.default_rng(0)
@@ -144,12 +144,36 @@ def test_an_estimator_that_cannot_be_imported_is_named(tmp_path, capsys, name):
     assert f"estimator must be an import path such as sklearn.svm.SVC, got '{name}'" in capsys.readouterr().err
 
 
+BRANCHES = """
+[kernel]
+type = "branches"
+weights = {rbf = 2, poly = 1, linear = 1}
+branches.rbf.gamma = {type = "real", low = 0.1, high = 1}
+branches.poly.degree = {type = "integer", low = 2, high = 3}
+branches.linear = {}
+"""
+
+
+def test_a_command_searches_branches(tmp_path, capsys):
+    (tmp_path / "space.toml").write_text(BRANCHES)
+    line = ["tune", str(table(tmp_path / "a.csv")), "--target", "bought", "--estimator", "sklearn.svm.SVC", "--loss"]
+    line += ["zero_one", "--space-file", str(tmp_path / "space.toml"), "--epsilon", "1", "--delta", "1e-5"]
+    commands.main([*line, "--n-iter", "4", "--quiet", "--json"])
+    params = json.loads(capsys.readouterr().out)["params"]
+    expected = {"rbf": {"kernel", "gamma"}, "poly": {"kernel", "degree"}, "linear": {"kernel"}}
+    assert set(params) == expected[params["kernel"]]
+
+
 def test_a_file_becomes_a_space(tmp_path):
     path = tmp_path / "space.toml"
     path.write_text(
         '[C]\ntype = "real"\nlow = 0.01\nhigh = 100\nlog = true\n[k]\ntype = "categorical"\nchoices = ["a", "b"]'
     )
     assert tune._space_file(path) == {"C": space.real(0.01, 100, log=True), "k": space.categorical("a", "b")}
+    path.write_text(BRANCHES)
+    by_kernel = {"rbf": {"gamma": space.real(0.1, 1)}, "poly": {"degree": space.integer(2, 3)}, "linear": {}}
+    assert tune._space_file(path) == {"kernel": space.branches(by_kernel, weights={"rbf": 2, "poly": 1, "linear": 1})}
+    assert Space(tune._space_file(path, "model__")).keys[:2] == ("model__kernel", "model__gamma")
     path.write_text('[C]\ntype = "float"')
     with pytest.raises(ValueError, match="type of C"):
         tune._space_file(path)

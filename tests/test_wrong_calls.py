@@ -208,7 +208,7 @@ def test_all_that_a_first_model_lacks_is_said_at_once():
         PrivateClassifier({"age": [0, [120]], "sex": ["f", "m"]}).fit(FRAME, LABELS)
     lines = str(refused.value).splitlines()
     assert [line.split()[0] for line in lines] == ["columns['age']:", "classes", "epsilon", "delta"]
-    assert "got [120]" in lines[0]
+    assert "got (0, 'list_1')" in lines[0]
     assert lines[2].endswith("epsilon=1, the budget of the whole fit")
     with pytest.raises(ValueError, match="columns must give") as refused:  # of another type, so one of both
         PrivateClassifier().fit(FRAME, LABELS)
@@ -255,7 +255,7 @@ COMMANDS = {
     "tune d.csv --target a --estimator sklearn.svm.SVC --space C=real:0.1:1 --epsilon 1 --delta 1e-5": (
         "the table has two or more columns 'a'"
     ),
-    "report none.jsonl": r"there is no ledger \(ledger\.create begins one\)",
+    "ledger report none.jsonl": r"there is no ledger \(ledger\.create begins one\)",
 }
 
 

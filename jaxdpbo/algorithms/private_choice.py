@@ -30,7 +30,7 @@ from jaxdpbo.noise import calibration, totals
 from jaxdpbo.noise import choice as _choice
 from jaxdpbo.phases import Phase
 from jaxdpbo.space import Space
-from jaxdpbo.types import Algorithm, ArrayLike, Bounds, Info, Query, State
+from jaxdpbo.types import LEFT_OUT, Algorithm, ArrayLike, Bounds, Info, Query, State
 
 __all__ = [
     "Config",
@@ -70,7 +70,7 @@ class Config:
     space: Space | None = field(metadata={"static": True})
     mechanism: str = field(metadata={"static": True})
     before: int = field(metadata={"static": True})
-    proposals: jax.Array | None = field(metadata={fingerprints.LEFT_OUT: True})
+    proposals: jax.Array | None = field(metadata={LEFT_OUT: True})
 
     @property
     def steps(self) -> int:

@@ -19,9 +19,10 @@ from jaxdpbo import Recording, checks, space
 from jaxdpbo.cells import real_numbers
 from jaxdpbo.commands import csv_rows
 from jaxdpbo.ledger import LedgerError
-from jaxdpbo.space import Dimension, Space
+from jaxdpbo.space import AnyDimension, Dimension, Space
 
 MODEL = "model"  # the estimator's step in the pipeline
+STEP = f"{MODEL}__"  # before the names of its parameters
 KINDS = {"real": space.real, "integer": space.integer}
 
 
@@ -41,7 +42,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="parameters to search, such as C=real:0.01:100:log, max_depth=integer:1:20 or kernel=categorical:rbf,poly",
     )
     spaces.add_argument(
-        "--space-file", type=Path, help="a TOML file: a table for each parameter, with type, low, high, log; or choices"
+        "--space-file",
+        type=Path,
+        help="a TOML file: a table for each parameter, with type, low, high, log; or choices; or branches, tables of "
+        "such tables",
     )
     parser.add_argument("--epsilon", type=float, required=True, help="the privacy budget, with --delta")
     parser.add_argument("--delta", type=float, required=True, help="far below 1 / (number of rows)")
@@ -69,14 +73,15 @@ def run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
     from jaxdpbo.integrations.sklearn import PrivateSearchCV
 
     try:
-        searched = _space_file(arguments.space_file) if arguments.space is None else _space(arguments.space)
+        of_file = arguments.space is None
+        searched = _space_file(arguments.space_file, STEP) if of_file else _space(arguments.space, STEP)
         inputs, targets = read(arguments.table, arguments.target)
         train, validation = halves(len(targets))
         estimator = _estimator(arguments.estimator, arguments.set)
         pipeline, targets = prepare(estimator, inputs, targets, train)
         search = PrivateSearchCV(
             pipeline,
-            Space({f"{MODEL}__{name}": of for name, of in searched.items()}),
+            Space(searched),
             epsilon=arguments.epsilon,
             delta=arguments.delta,
             loss=arguments.loss,
@@ -91,7 +96,7 @@ def run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
         if isinstance(error, ModuleNotFoundError):
             raise
         parser.error(str(error))
-    params = {name.removeprefix(f"{MODEL}__"): value for name, value in search.best_params_.items()}
+    params = {name.removeprefix(STEP): value for name, value in search.best_params_.items()}
     if arguments.json:
         print(json.dumps({"params": params, "guarantee": search.guarantee_.to_dict(), "method": search.method_}))
         return
@@ -182,8 +187,8 @@ def _estimator(name: str, fixed: list[str]) -> Any:
     return estimator.set_params(**{key: _value(value) for key, value in map(_pair, fixed)})
 
 
-def _space(words: list[str]) -> dict[str, Dimension]:
-    return {name: _dimension(name, spelling) for name, spelling in map(_pair, words)}
+def _space(words: list[str], step: str = "") -> dict[str, Dimension]:
+    return {step + name: _dimension(name, spelling) for name, spelling in map(_pair, words)}
 
 
 def _dimension(name: str, spelling: str) -> Dimension:
@@ -197,14 +202,23 @@ def _dimension(name: str, spelling: str) -> Dimension:
     return KINDS[kind](_value(rest[0]), _value(rest[1]), log=len(rest) == 3)
 
 
-def _space_file(path: Path) -> dict[str, Dimension]:
+def _space_file(path: Path, step: str = "") -> dict[str, AnyDimension]:
     with path.open("rb") as file:
-        tables = tomllib.load(file)
-    searched: dict[str, Dimension] = {}
+        return _tables(tomllib.load(file), step)
+
+
+def _tables(tables: dict[str, Any], step: str) -> dict[str, AnyDimension]:
+    """The dimensions of tables by name, with the name of the ``step`` before each."""
+    searched: dict[str, AnyDimension] = {}
     for name, table in tables.items():
         rest = dict(table) if isinstance(table, dict) else {}
-        kind = checks.one_of(f"type of {name}", rest.pop("type", None), (*KINDS, "categorical"))
-        searched[name] = space.categorical(*rest.pop("choices", ())) if kind == "categorical" else KINDS[kind](**rest)
+        kind = checks.one_of(f"type of {name}", rest.pop("type", None), (*KINDS, "categorical", "branches"))
+        if kind == "branches":
+            inside = {label: _tables(own, step) for label, own in rest.pop("branches", {}).items()}
+            searched[step + name] = space.branches(inside, **rest)
+        else:
+            choices = rest.pop("choices", ())
+            searched[step + name] = space.categorical(*choices) if kind == "categorical" else KINDS[kind](**rest)
     return searched
 
 

@@ -66,6 +66,7 @@ SHARP = 20.0  # least sharpness of a choice for CHOICE_SHARE at which "auto" cho
 NOISY = 0.35  # clipping norms: the most noise of a gradient at which "auto" descends without a start
 DESCENT_STEPS = 10  # fewest for which "auto" descends: in five a descent lost to one choice, in ten it did not
 STEPS = 25
+MOST_LEFT_OUT = 16  # points of a sequence for each of a design that meets constraints
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -341,6 +342,10 @@ def _check_needs(method: str, problem: Problem) -> None:
         )
     if method not in PRIVATE_RANGE_METHODS and has_private_range(problem):
         raise ValueError(f"loss_range must be two numbers for method={method!r}, got {problem.loss_range!r}")
+    if method in DESCENT_METHODS and isinstance(problem.space, spaces.Space):
+        spaces.refuse_branches(
+            problem.space, f"method={method!r} has no gradient from branch to branch: {spaces.SEARCHES}"
+        )
     if method in DESCENT_METHODS and not problem.real:
         raise ValueError(
             f"method must not be {method!r} where dimensions are not real, since these have no gradient: give "
@@ -467,7 +472,7 @@ def _evaluations(problem: Problem) -> Phases:
         compared = max(2, min(SCALE_EVALUATIONS, count // 5))
         if count <= compared:
             raise ValueError(f"steps times batch must be at least {compared + 1} for loss_range='private', got {count}")
-        count, design = count - compared, box[0] + (box[1] - box[0]) * sobol(compared, box.shape[1], 0)
+        count, design = count - compared, box[0] + (box[1] - box[0]) * spread(problem.space, compared, box.shape[1])
     answer = "best_posterior_mean"
     inner = gp_ucb.config(steps=count, bounds=problem.space, refit_every=20, fit_steps=30, answer=answer)
     means = private_evaluations.config(
@@ -520,7 +525,7 @@ def _design(problem: Problem, steps: int, mu: float) -> private_choice.Config:
     """A choice among the start and points of a Sobol sequence in the box."""
     (low, high), count = problem.box, steps * problem.batch
     start = checks.middle(problem.box) if problem.start is None else problem.start
-    points = np.concatenate([start[None], low + (high - low) * sobol(count, len(low), 0)])[:count]
+    points = np.concatenate([start[None], low + (high - low) * spread(problem.space, count, len(low))])[:count]
     return private_choice.design_config(  # points of public records come by ``Plan.with_proposals``
         points=points, mu=mu, proposed=problem.public, **_of_choices(problem)
     )
@@ -536,6 +541,18 @@ def _near(problem: Problem, steps: int, reach: float, number: int, mu: float) ->
     return private_choice.near_config(
         points=np.where(moved, offset, 0.0), kept=np.ones(offset.shape, bool), mu=mu, **_of_choices(problem)
     )
+
+
+def spread(space: Any, count: int, dimension: int) -> np.ndarray:
+    """Points ``(count, d)`` of a Sobol sequence in the unit box that meet the constraints of a space; public.
+
+    Points that break one are left out; where most do, as of a mixture, the others move to the nearest that do not.
+    """
+    if not isinstance(space, spaces.Space) or not space.constraints:
+        return sobol(count, dimension, 0)
+    points = sobol(MOST_LEFT_OUT * count, dimension, 0)
+    met = space.meets(points)
+    return np.concatenate([points[met], space.snap(points[~met])])[:count]
 
 
 def sobol(count: int, dimension: int, seed: int) -> np.ndarray:

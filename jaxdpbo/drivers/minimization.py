@@ -26,6 +26,7 @@ from jaxdpbo.types import ArrayLike, Bounds, Data, Objective, Tree
 
 NOT_OF_LOSS = table.TableError, BrokenExecutor  # a reader, an engine or a worker failed, and not the loss
 STEPWISE = "executor", "progress", "resume"  # options for steps from Python
+BRANCH = ", those of its branch alone"
 
 
 SPELLINGS = {
@@ -314,7 +315,8 @@ def _run_in_python(
 
 def _describe_call(config: Any) -> str:
     if config.space is not None:
-        return f"the loss was called with a dict of {', '.join(map(repr, config.space.names))}"
+        names = (key for key in dict.fromkeys((*config.space.keys, *(each.key for each in config.space.fixed))) if key)
+        return f"the loss was called with a dict of {', '.join(map(repr, names))}" + BRANCH * config.space.branched
     return (
         f"the loss was called with a point of shape ({result.dimension(config)},): one number for each side of the box"
     )

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy  # submodules load on first use
 
-from jaxdpbo.space import Categorical, Space
+from jaxdpbo.space import Branches, Categorical, Space
 
 Evaluate = Callable[[np.ndarray], np.ndarray]
 BATCH = 4
@@ -49,9 +49,9 @@ class Box(NamedTuple):
         for axis in range(self.dimension):
             column = points[:, axis : axis + 1]
             kind = None if self.space is None else self.space.dimensions[axis]
-            if isinstance(kind, Categorical):
+            if isinstance(kind, (Branches, Categorical)):
                 # different categories lie at distance 1
-                column = (np.floor(column * kind.levels) == np.arange(kind.levels)) / np.sqrt(2)
+                column = (kind.decode(column, np) == np.arange(kind.levels)) / np.sqrt(2)
             columns.append(column)
             column_axes += [axis] * column.shape[1]
         return np.concatenate(columns, axis=1), np.array(column_axes)

@@ -28,13 +28,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo.types import Tree
+from jaxdpbo.types import LEFT_OUT, Tree
 from jaxdpbo.user_values import is_instance
 
 LIBRARIES = ("jaxdpbo", "jax", "optax", "numpy", "scipy")  # hash their functions by name, and their versions
 PLAIN = bool, int, float, complex, str, bytes, Fraction, range
 NAMED = types.BuiltinFunctionType, types.ModuleType, np.dtype, np.ufunc, types.WrapperDescriptorType  # hash by name
-LEFT_OUT = "left out of a fingerprint"  # of a field's metadata
 GLOBAL_LOADS = ("LOAD_GLOBAL", "LOAD_NAME")  # instructions
 UNKNOWN = "unknown"  # of a loss without code to read
 HAS_DOCSTRING = 0x4000000  # a flag of codes since Python 3.13; before, the first constant is the docstring or None

@@ -18,6 +18,7 @@ from jaxdpbo.guarantee import guarantees as _guarantee
 from jaxdpbo.ledger import fingerprints, ledger_file
 from jaxdpbo.report import checkers, odds, page
 from jaxdpbo.report import registry as _registry
+from jaxdpbo.space import Params
 
 LIBRARIES = ("jaxdpbo", "jax", "jaxlib", "numpy")
 RATE = 0.05  # of false alarms, in the sentence for a meeting
@@ -247,7 +248,7 @@ def _fingerprint(release: object) -> str:
     if release is None:
         return ""
     for path, leaf in jax.tree_util.tree_flatten_with_path(release, is_leaf=_is_empty)[0]:
-        if isinstance(leaf, (str, bool, int, float)) or _is_empty(leaf):
+        if isinstance(leaf, (str, bool, int, float, Params)) or _is_empty(leaf):  # objects count by their labels
             content = repr(leaf).encode()
         elif isinstance(leaf, (np.ndarray, np.generic, jax.Array)) and leaf.dtype != object:
             array = np.asarray(leaf)

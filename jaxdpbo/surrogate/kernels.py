@@ -7,8 +7,8 @@ Formulas: Rasmussen and Williams, Gaussian Processes for Machine Learning (2006)
 section 4.2.2 (polynomial) and section 4.2.4 (sums and products).
 
 Names: a kernel has the name of its formula, such as ``rbf``, and ``stationary_params`` makes its parameters,
-``Stationary``. ``add``, ``multiply``, ``on_columns`` and ``warp`` make a kernel of kernels, always the same object for
-the same arguments.
+``Stationary``. ``add``, ``multiply``, ``on_columns``, ``on_moved`` and ``warp`` make a kernel of kernels, always the
+same object for the same arguments.
 
 A constant mean with a normal prior is a ``constant`` kernel added to yours, and a linear mean a ``polynomial`` one of
 degree 1: the posterior then integrates over the mean, exactly (section 2.7). Bring the values to standard units first:
@@ -43,6 +43,7 @@ __all__ = [
     "matern52",
     "multiply",
     "on_columns",
+    "on_moved",
     "polynomial",
     "polynomial_params",
     "rbf",
@@ -331,6 +332,33 @@ def _on_columns(kernel: Kernel, columns: tuple[int, ...]) -> Kernel:
         return kernel(params, x[np.array(columns)], y[np.array(columns)])
 
     return columns_kernel
+
+
+@functools.cache
+def on_moved(kernel: Kernel, move: Callable[[jax.Array], jax.Array] | None) -> Kernel:
+    """Apply ``kernel`` to points moved by ``move``, ``(d,) -> (d,)``; None moves nothing.
+
+    Points that move to one place are one point: their correlation is 1. In a search of a ``Space`` with branches, this
+    leaves out the parameters of other branches (``space.imputation``).
+
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo import kernels
+    >>> up = kernels.on_moved(kernels.rbf, jnp.ceil)
+    >>> float(up(kernels.stationary_params(1.0, 1), jnp.array([0.2]), jnp.array([0.9])))
+    1.0
+
+    Raises:
+      TypeError: a kernel or ``move`` that is not a function defined once.
+    """
+    checks.function("kernel", kernel)
+    if move is None:
+        return kernel
+    moved = checks.function("move", move)
+
+    def moved_kernel(params: Any, x: jax.Array, y: jax.Array) -> jax.Array:
+        return kernel(params, moved(x), moved(y))
+
+    return moved_kernel
 
 
 @functools.cache

@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo import cells, not_private
-from jaxdpbo.space import Categorical, Dimension, Integer, Real, Space
+from jaxdpbo import space as spaces
+from jaxdpbo.space import Categorical, Dimension, Integer, Real
 from jaxdpbo.tables import arrow, table
 from jaxdpbo.tables import people as _people
 from jaxdpbo.tables.table import Columns
@@ -160,7 +161,7 @@ def _check_selected(columns: Mapping[str, Any]) -> dict[str, Source]:
                 f"as space.real(0, 120), got {source!r}"
             )
     spelled = {name: source for name, source in columns.items() if not _is_expression(source)}
-    dimensions = dict(zip(spelled, Space(spelled).dimensions if spelled else (), strict=True))
+    dimensions = spaces.by_name(spelled) if spelled else {}
     for name, dimension in dimensions.items():
         if isinstance(dimension, Categorical):
             cells.check_choices(f"columns[{name!r}]", dimension.choices)

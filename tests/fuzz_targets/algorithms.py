@@ -135,6 +135,18 @@ def configs() -> dict[str, Target]:
         ),
         "space.real": Target(space.real, {"low": just(0.5), "high": st.floats(1, 9), "log": st.booleans()}),
         "space.integer": Target(space.integer, {"low": just(1), "high": st.integers(2, 9), "log": st.booleans()}),
+        "space.branches": Target(
+            lambda low, weight: space.branches(
+                {"a": {"x": space.real(low, 9.5)}, "b": {}}, weights={"a": weight, "b": 1.0}
+            ),
+            {"low": st.floats(0, 9), "weight": st.floats(0.1, 9)},
+            words=("weights", "low"),
+        ),
+        "space.linear": Target(
+            lambda one, other, most: space.linear({"a": one, "b": other}, most=most),
+            {"one": st.floats(0.1, 9), "other": st.floats(0.1, 9), "most": st.floats(-9, 9)},
+            words=("weights", "most"),
+        ),
         "space.categorical": Target(
             lambda one, other: space.categorical(one, other),
             {"one": just("a"), "other": either(None, True, 1.5, "b")},

@@ -102,8 +102,8 @@ EXEMPT: dict[str, dict[str, str]] = {
         ),
         "surrogate.gradient_design": "directions propose_points propose_batch propose_fewest",
         "surrogate.kernels": (
-            "stationary_params_from_box constant constant_params warp_params add multiply on_columns warp matern32 "
-            "matern52 polynomial gram gram_of_many gram_around row diagonal"
+            "stationary_params_from_box constant constant_params warp_params add multiply on_columns on_moved warp "
+            "matern32 matern52 polynomial gram gram_of_many gram_around row diagonal"
         ),
         "surrogate.entry": "compiled expect_shapes",
         "surrogate.preprocessing": "square_root unstandardize warp_inputs",
@@ -130,7 +130,7 @@ EXEMPT: dict[str, dict[str, str]] = {
             "begin_record begin_once begin_with_file note_step store_state record_release load_release make_subject "
             "begin_journal describe_run"
         ),
-        "drivers.methods": "sobol levels add_estimate has_private_range",
+        "drivers.methods": "sobol spread levels add_estimate has_private_range",
         "drivers.previews": "step_deviation percent",
         "drivers.public_search": "propose",
         "drivers.proposals": "propose",
@@ -138,7 +138,7 @@ EXEMPT: dict[str, dict[str, str]] = {
             "state_guarantee check_info expect_host expect_no_mean to_arrays raise_on_failed_factorisation "
             "name_params to_numpy dimension"
         ),
-        "space": "box place",
+        "space": "box is_named place by_name copy_objects imputation middles refuse_branches relabel",
         "outsourcing.protocol": "sender parse_integer expect_schema quote",
         "accounting.rounded_gaussian": "root_above round_up",
         "accounting.renyi": (
@@ -227,6 +227,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "integrations.optuna.samplers": "noise_deviation observation_posterior",
         "integrations.optuna.study": "observations",
         "integrations.optuna.rehearsal": "rehearse",
+        "integrations.optuna.spaces": "suggest params",
     },
     "of an estimator that anybody may have written: tests/test_sklearn.py": {
         "integrations.sklearn.losses": "resolve_loss expect to_column record_losses elements",

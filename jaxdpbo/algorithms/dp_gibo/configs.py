@@ -162,6 +162,7 @@ def config(
     True
     """
     bounds, space = spaces.box(bounds)
+    spaces.refuse_branches(space, f"a descent has no gradient from branch to branch: {spaces.SEARCHES}")
     limits = checks.box("bounds", bounds, finite=False)
     dimension = limits.shape[1]
     start = checks.inside("theta0", checks.from_box("theta0", theta0, limits, checks.middle), limits)

@@ -235,6 +235,7 @@ def box_config(
     numbers = _numbers(steps, delta, correlation, release, checks.positive("noise_variance", noise_variance))
     shares = split_budget(epsilon, release, point_share)
     bounds, space = spaces.box(bounds)
+    spaces.refuse_branches(space, "DP-GP-UCB over a box has no theorem for them: give candidates to dp_gp_ucb.config")
     limits = checks.box("bounds", bounds)
     if (grid is None) != (release == "value"):
         raise ValueError(f"grid must be given over a box where a point is released, and only then: release={release!r}")

@@ -121,8 +121,9 @@ def config(
     worst = checks.positive("reference", largest), checks.probability("reference", worst)
     dtype = jnp.result_type(float)
     params = kernels.stationary_params(0.5 * math.sqrt(dimension), dimension)
-    exact = gp.GPModel(kernels.matern52, params, arrays.to_device(max(1e-6, gp.jitter(dtype)), dtype))
-    measured = gp.GPModel(kernels.matern52, params, arrays.to_device(1e-2, dtype))
+    kernel = kernels.on_moved(kernels.matern52, spaces.imputation(space))
+    exact = gp.GPModel(kernel, params, arrays.to_device(max(1e-6, gp.jitter(dtype)), dtype))
+    measured = gp.GPModel(kernel, params, arrays.to_device(1e-2, dtype))
     return Config(
         bounds=arrays.to_device(box, dtype),
         initial_design=arrays.to_device(seeds, dtype),

@@ -9,8 +9,9 @@ import json
 import threading
 import warnings
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import numpy as np
@@ -27,8 +28,9 @@ from jaxdpbo.drivers.private_objective import BudgetExhausted, PrivateObjective
 from jaxdpbo.drivers.release_notes import best_notes, point_notes
 from jaxdpbo.guarantee.guarantees import Guarantee
 from jaxdpbo.guarantee.recording import Recording
-from jaxdpbo.integrations.optuna import coordinates, rehearsal
+from jaxdpbo.integrations.optuna import coordinates, rehearsal, spaces
 from jaxdpbo.integrations.optuna.samplers import DEVIATION, noise_deviation, observation_posterior
+from jaxdpbo.space import Space, is_named
 from jaxdpbo.types import ArrayLike, Data
 
 GUARANTEE = "jaxdpbo:guarantee"  # attribute of a trial: the guarantee of all values of its budget together
@@ -45,7 +47,7 @@ class Best(NamedTuple):
     """The best setting by the posterior mean of all values: post-processing.
 
     Attributes:
-      params: the parameters of the trial.
+      params: the parameters of the trial; of a ``Space``, with your objects, which it prints by their labels.
       value: the posterior mean of its loss. The least noised value would be too low on average.
       deviation: the standard deviation of the posterior.
       number: the number of the trial.
@@ -82,10 +84,12 @@ class PrivateStudy:
       deviation: the standard deviation of the noise of a value.
     """
 
-    def __init__(self, study: Study, suggest: Suggest, losses: Losses, data: Data, options: dict[str, Any]):
+    def __init__(
+        self, study: Study, suggest: Suggest, losses: Losses, data: Data, options: dict[str, Any], space: Space | None
+    ):
         """See ``private_study``."""
-        self.study, self._suggest = study, suggest
-        self._running: set[int] = set()
+        self.study, self._suggest, self._space = study, suggest, space
+        self._evaluations, self._running = options["evaluations"], set[int]()
         self._lock = threading.Lock()
         self._private = PrivateObjective(_TrialLosses(losses), data, **options)
         self.guarantee: Guarantee = self._private.guarantee
@@ -114,7 +118,7 @@ class PrivateStudy:
           TypeError: ``suggest`` returned another type than a dict.
           ValueError: the trial belongs to another study.
           RuntimeError: another thread is evaluating the trial.
-          Exception: any exception of ``suggest``, before anything is charged.
+          Exception: any exception of ``suggest``, before anything is charged, such as ``optuna.TrialPruned``.
         """
         if trial.study.study_name != self.study.study_name:
             raise ValueError(f"trial must be of the study {self.study.study_name!r}, got {trial.study.study_name!r}")
@@ -150,18 +154,28 @@ class PrivateStudy:
         raise ObjectiveFailed(f"losses of trial {place['trial']} must have the shape (n,), one for each user")
 
     def optimize(self, n_trials: int | None = None, *, n_jobs: int = 1, **options: Any) -> None:
-        """Call ``study.optimize`` with at most as many trials as evaluations are left; the options are Optuna's.
+        """Call ``study.optimize`` until no evaluation is left, or for ``n_trials``; the options are Optuna's.
+
+        A trial that ``suggest`` prunes has read no record and costs nothing, so another trial takes its evaluation. The
+        study stops once ``suggest`` has pruned as many trials in a row as there are evaluations in all.
 
         On a terminal ``show_progress_bar`` is True by default. ``n_jobs`` threads share the evaluations. For processes,
         give each of them the same storage and the same ``ledger`` of ``private_study``.
         """
         options.setdefault("show_progress_bar", terminal.is_there())
+        ended = list[int]()  # numbers of trials, by any thread
+        callbacks = [*(options.pop("callbacks", None) or ()), lambda study, trial: ended.append(trial.number)]
         left = self.remaining if n_trials is None else min(n_trials, self.remaining)
         with warnings.catch_warnings():
             if n_jobs != 1:  # threads share the filters: restoring them in a thread would show another's warnings
                 warnings.simplefilter("ignore")
-            if left:
-                self.study.optimize(self, n_trials=left, n_jobs=n_jobs, **options)
+            pruned = 0  # in a row
+            while left and pruned < self._evaluations:
+                before, most = self.remaining, len(ended) + left
+                self.study.optimize(self, n_trials=left, n_jobs=n_jobs, callbacks=callbacks, **options)
+                pruned = pruned + left if self.remaining == before else 0
+                over = n_trials is not None or "timeout" in options or len(ended) < most  # a callback stopped it
+                left = 0 if over else self.remaining
         _notes.show(self.notes)
 
     def report(self, path: str | Path | None = None) -> reports.Report:
@@ -181,7 +195,7 @@ class PrivateStudy:
                 f"{len(others)} other values in the study, of other runs or without noise: sign their records too"
             )
         else:
-            with contextlib.suppress(ValueError):  # no trial, or no shared parameter
+            with contextlib.suppress(ValueError):  # no trial
                 best = self.best()
                 details |= {"best setting": best.params, "its posterior mean": best.value}
                 said += best.notes
@@ -198,30 +212,20 @@ class PrivateStudy:
     def best(self) -> Best:
         """The trial with the least posterior mean, under a Gaussian process with known noise.
 
+        The process sees every parameter of every trial. A parameter that a trial lacks, or has in another range, is in
+        the middle there, and trials with other parameters are as far apart as other categories.
+
         Raises:
-          ValueError: no trial is complete, some were evaluated without noise, or no parameter is common to all.
+          ValueError: no trial is complete, or some were evaluated without noise.
         """
         trials = _noised_trials(self.study)
-        shared = [
-            (name, distribution)
-            for name, distribution in trials[0].distributions.items()
-            if all(trial.distributions.get(name) == distribution for trial in trials)
-        ]
-        if not shared:
-            raise ValueError(
-                "trials must share a parameter with the same distribution, so that one space holds all of them"
-            )
-        points = np.array(
-            [
-                [coordinates.encode(distribution, trial.params[name]) for name, distribution in shared]
-                for trial in trials
-            ]
-        )
         values = np.array([trial.value for trial in trials], float)
-        mean, width = observation_posterior(points, -values, noise_deviation(trials, None))
+        mean, width = observation_posterior(_place(trials), -values, noise_deviation(trials, None))
         row = int(np.argmax(mean))
         said = best_notes(-mean, width, row)
-        return Best(dict(trials[row].params), -float(mean[row]), float(width[row]), trials[row].number, said)
+        found = dict(trials[row].params)
+        params = found if self._space is None else spaces.params(self._space, found)
+        return Best(params, -float(mean[row]), float(width[row]), trials[row].number, said)
 
     def _stop(self) -> None:
         with contextlib.suppress(RuntimeError):  # under study.ask and study.tell no loop can stop
@@ -230,6 +234,21 @@ class PrivateStudy:
     def __repr__(self) -> str:
         """Show the guarantee and the counts, but no data."""
         return f"PrivateStudy({self.study.study_name!r}, {self._private!r})"
+
+
+def _place(trials: list[FrozenTrial]) -> np.ndarray:
+    """Points ``(m, c)``: a column for each parameter in each range, and for each set of parameters if these differ."""
+    kinds = list(dict.fromkeys(tuple(sorted(trial.distributions)) for trial in trials))
+    found = [pair for trial in trials for pair in trial.distributions.items()]
+    columns = [pair for place, pair in enumerate(found) if pair not in found[:place]]  # Optuna's have no hash
+    points = np.full((len(trials), len(columns) + len(kinds)), 0.5)
+    for row, trial in enumerate(trials):
+        for column, (name, distribution) in enumerate(columns):
+            if trial.distributions.get(name) == distribution:
+                points[row, column] = coordinates.encode(distribution, trial.params[name])
+        apart = np.arange(len(kinds)) == kinds.index(tuple(sorted(trial.distributions)))
+        points[row, len(columns) :] = apart / np.sqrt(2)
+    return points if len(kinds) > 1 or not columns else points[:, : len(columns)]
 
 
 class _TrialLosses(NamedTuple):
@@ -271,7 +290,7 @@ def observations(study: Study) -> Observations:
 
 def private_study(
     study: Study,
-    suggest: Suggest,
+    suggest: Suggest | Space | dict[str, Any] | list[dict[str, Any]],
     losses: Losses,
     data: Data,
     *,
@@ -314,6 +333,8 @@ def private_study(
     Args:
       study: a study with a single objective to minimise, and without values evaluated elsewhere.
       suggest: ``trial -> params``. Optuna stores suggestions as they are, so names, ranges and choices must be public.
+        Or a ``Space``, in any spelling of ``minimize``: trials then hold the parameters of their branch and the labels
+        of objects, and ``losses`` get the objects.
       losses: ``(params, data) -> losses (n,)``; entry ``i`` must depend on user ``i``'s record alone.
       data: passed to ``losses`` untouched; or a ``tables.Table``, of which ``losses`` gets batches of columns.
       users: the public number of users ``n``.
@@ -344,8 +365,12 @@ def private_study(
     if any(map(_is_raw, study.get_trials(deepcopy=False))):
         raise ValueError(RAW)
     checks.takes_two("losses", losses, "dict of params", "data")
+    space, suggested = None, cast(Suggest, suggest)
+    if is_named(suggest):
+        space = suggest if isinstance(suggest, Space) else Space(suggest)
+        suggested, losses = partial(spaces.suggest, space), spaces.OfSpace(space, losses)
     if rehearse is not None:
-        rehearsal.rehearse(suggest, losses, rehearse)
+        rehearsal.rehearse(suggested, losses, rehearse)
     options = {
         "users": users,
         "evaluations": evaluations,
@@ -359,7 +384,7 @@ def private_study(
         "insecure_key": insecure_key,
         "progress": progress,
     }
-    return PrivateStudy(study, suggest, losses, data, options)
+    return PrivateStudy(study, suggested, losses, data, options, space)
 
 
 def _noised_trials(study: Study) -> list[FrozenTrial]:

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxdpbo import cells
-from jaxdpbo.space import Categorical, Dimension, Integer, Real, Space, real
+from jaxdpbo import space as spaces
+from jaxdpbo.space import Categorical, Dimension, Integer, Real, real
 
 FEW_KNOTS, MANY_KNOTS = 2, 16
 SPLINES = 1200  # features of all columns, about: with more columns there are fewer knots
@@ -88,13 +89,13 @@ def make_encoding(columns: Any, names: Sequence[Any]) -> Encoding:
     used = [position for position, name in enumerate(names) if by_name[name] is not None]
     if not used:
         raise ValueError(f"columns must keep at least one column: give {COLUMNS_EXAMPLE}")
-    space = Space({f"columns[{names[position]!r}]": _range(names[position], by_name) for position in used})
-    for name, dimension in zip(space.names, space.dimensions, strict=True):
+    kept = spaces.by_name({f"columns[{names[position]!r}]": _range(names[position], by_name) for position in used})
+    for name, dimension in kept.items():
         if isinstance(dimension, Categorical):
             cells.check_choices(name, dimension.choices)
         elif not _has_places(dimension):
             raise ValueError(f"{name} has a range too wide or narrow for floats, got {dimension}: choose other ends")
-    return Encoding(() if names == list(range(len(names))) else tuple(names), tuple(used), space.dimensions)
+    return Encoding(() if names == list(range(len(names))) else tuple(names), tuple(used), tuple(kept.values()))
 
 
 def _range(name: Any, by_name: Mapping[Any, Any]) -> Any:

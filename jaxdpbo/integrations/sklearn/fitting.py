@@ -142,6 +142,6 @@ def _own_type(targets: Any) -> Any:
 
 
 def clone_with_params(estimator: Estimator, params: dict[str, Any]) -> Estimator:
-    """Clone an estimator and set these parameters."""
+    """Clone an estimator and set clones of parameters: a fit to users' rows must not reach an object of a release."""
     model: Any = clone(estimator)
-    return model.set_params(**params)
+    return model.set_params(**{name: clone(value, safe=False) for name, value in params.items()})

@@ -393,7 +393,8 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
           ValueError: see ``fit``.
           TypeError: see ``fit``.
         """
-        classes = Categorical(tuple(_check_classes(self.classes)))
+        labels = tuple(_check_classes(self.classes))
+        classes = Categorical(labels, labels)
         return self._check(X, _read_targets(self, y), classes, "labels")
 
     def predict(self, X: Rows) -> np.ndarray:

@@ -12,6 +12,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, _routi
 from sklearn.utils.validation import _check_method_params, _num_samples, check_is_fitted
 
 from jaxdpbo import checks, separable
+from jaxdpbo import space as spaces
 from jaxdpbo.drivers import Run, RunInterrupted, Search, methods, minimize
 from jaxdpbo.guarantee import assumptions
 from jaxdpbo.guarantee.recording import Recording
@@ -23,6 +24,7 @@ from jaxdpbo.space import Space
 from jaxdpbo.types import ArrayLike
 
 ON_ERROR = ("worst", "raise")
+FEWEST_IN_TWO = 4  # settings in two batches of two: the first proposes, and a choice among two is left
 VALIDATION, ALL = "validation", "all"
 REFITTED = "the rows that best_estimator_ was fitted to"
 
@@ -60,7 +62,7 @@ class PrivateSearchCV(PrivateEstimator, MetaEstimatorMixin, BaseEstimator):
     the settings: half of ``n_iter`` settings are fitted to two thirds of the training rows and measured on the last
     third, a Gaussian process fitted to these losses proposes the other half, and one private choice among the proposals
     reads the validation records. A search with ``loss_range="private"``, fewer than three training rows, ``n_iter``
-    below two batches, or another ``Search(method=...)`` has no proposals. With ``protect="all"``, rows are cut into
+    below four, or another ``Search(method=...)`` has no proposals. With ``protect="all"``, rows are cut into
     blocks (``jaxdpbo.blocks``) with an estimator each. Blocks protect ALL rows, at the price of smaller models, and of
     noise that falls with the number of blocks.
 
@@ -88,7 +90,9 @@ class PrivateSearchCV(PrivateEstimator, MetaEstimatorMixin, BaseEstimator):
     Args:
       estimator: a classifier or regressor; cloned, never fitted itself. A ``Pipeline`` has ``step__param``.
       space: a ``Space``, or a dict from parameter names to dimensions, lists of choices, or frozen ``uniform``,
-        ``loguniform`` and ``randint`` of scipy.stats.
+        ``loguniform`` and ``randint`` of scipy.stats. A list of dicts, as in ``GridSearchCV``, is a ``Space`` of
+        branches: a list of one choice is a fixed value, such as ``"model": [SVC()]``. Choices may be estimators or any
+        other objects (``space.categorical``): each fit gets clones.
       epsilon: the budget, with ``delta``.
       delta: in (0, 1), far below 1 over the number of records.
       mu: the GDP budget, in place of ``epsilon`` and ``delta``.
@@ -110,8 +114,8 @@ class PrivateSearchCV(PrivateEstimator, MetaEstimatorMixin, BaseEstimator):
         ``best_estimator_`` to the training rows alone and releases nothing more. True fits ``best_estimator_`` to all
         rows, outside of the guarantee.
       error_score: "worst" gives a setting the largest loss if its fit fails; "raise" stops the search. With
-        ``protect="validation"``, ``fit`` first tries the middle of the space (of ``k`` categories, index ``k // 2``)
-        and raises any error before spending the budget.
+        ``protect="validation"``, ``fit`` first tries the middle of the space (of ``k`` categories, index ``k // 2``),
+        or of each of its branches, and raises any error before spending the budget.
       n_jobs: as in scikit-learn, by joblib: the number of settings of a batch to fit in parallel.
       verbose: "auto" shows a bar of steps on a terminal, 0 none, another number always (extra ``progress``).
       search: ``Search(method, batch, start, clip_norm, estimate_share, noise)``; ``n_iter`` takes the place of
@@ -123,7 +127,8 @@ class PrivateSearchCV(PrivateEstimator, MetaEstimatorMixin, BaseEstimator):
       insecure_key: permit a key.
 
     Attributes:
-      best_params_: the best setting, a dict of Python scalars; with ``protect="all"`` and ``scale``, for all rows.
+      best_params_: the best setting, a dict of the parameters of its branch, Python scalars and your objects, which it
+        prints by their labels; with ``protect="all"`` and ``scale``, for all rows.
       guarantee_: the guarantee, see ``Guarantee``.
       release_: the release; ``release_.params`` is the best setting, before scaling.
       method_: the method, and the reason for its choice.
@@ -140,7 +145,7 @@ class PrivateSearchCV(PrivateEstimator, MetaEstimatorMixin, BaseEstimator):
     def __init__(
         self,
         estimator: Estimator,
-        space: Space | dict[str, Any],
+        space: Space | dict[str, Any] | list[dict[str, Any]],
         *,
         epsilon: float | None = None,
         delta: float | None = None,
@@ -210,11 +215,11 @@ class PrivateSearchCV(PrivateEstimator, MetaEstimatorMixin, BaseEstimator):
             raise ValueError(f"refit must be True, False or, for protect='validation', 'train', got {self.refit!r}")
         if get_tags(self.estimator).input_tags.pairwise:
             raise ValueError("estimator must take records, not distances, since a distance depends on two users")
-        space = self.space if isinstance(self.space, Space) else Space(self.space)
+        space = self._space()
         X, y = indexable(X, losses.to_column(y))
         fit_params, split_params = self._route_params(params)
         prepare = self._prepare_all_rows if self.protect == ALL else self._prepare_validation
-        ready = prepare(X, y, fit_params, split_params, space.params(np.full(len(space.names), 0.5)))
+        ready = prepare(X, y, fit_params, split_params, spaces.middles(space))
         run = self._search(ready, space)
         self._keep(run, ready, space, _num_samples(X))
         if self.refit:
@@ -229,7 +234,7 @@ class PrivateSearchCV(PrivateEstimator, MetaEstimatorMixin, BaseEstimator):
         return self
 
     def _prepare_validation(
-        self, X: Rows, y: Targets, fit_params: Any, split_params: Any, middle: dict[str, Any]
+        self, X: Rows, y: Targets, fit_params: Any, split_params: Any, middles: list[dict[str, Any]]
     ) -> "_Ready":
         """Prepare a search that protects validation records."""
         groups, loss = split_params.pop("groups", None), losses.resolve_loss(self.loss, self.estimator)
@@ -238,16 +243,17 @@ class PrivateSearchCV(PrivateEstimator, MetaEstimatorMixin, BaseEstimator):
         data = fitting.validation_task(X, y, split, fit_params, column)
         objective = fitting.UserLosses(self.estimator, loss, self.error_score == "raise")
         # Only training rows: errors of the estimator are raised here, before anything is spent.
-        model = objective.fit_clone(middle, data)
-        argument_errors.expect_response(loss, model)
-        losses.expect(loss, model, data.training[0], losses.elements(y, split.train))
+        models = [objective.fit_clone(middle, data) for middle in middles]
+        for model in models:
+            argument_errors.expect_response(loss, model)
+            losses.expect(loss, model, data.training[0], losses.elements(y, split.train))
         public = None
         if self._proposes() and len(split.train) >= splits.THIRDS:
             public = fitting.validation_task(X, y, splits.split_training_rows(split.train), fit_params, column)
         grouping = assumptions.ONE_ROW if groups is None else assumptions.ROW_OWNERS
         rests = (assumptions.OWN_ROWS, assumptions.PREDICTED_APART, assumptions.SPLIT_UNSEEN, grouping)
         declared = {"users": split.users, "training rows": len(split.train)}
-        return _Ready(objective, data, public, split.users, split.train, model, rests, declared)
+        return _Ready(objective, data, public, split.users, split.train, models[0], rests, declared)
 
     def _proposes(self) -> bool:
         """True if the training rows propose the settings: they need a loss range, and batches enough for two halves."""
@@ -256,7 +262,7 @@ class PrivateSearchCV(PrivateEstimator, MetaEstimatorMixin, BaseEstimator):
         return search.method in (methods.AUTO, methods.PROPOSED) and not private_range and self._steps(search)[0] > 1
 
     def _prepare_all_rows(
-        self, X: Rows, y: Targets, fit_params: Any, split_params: Any, middle: dict[str, Any]
+        self, X: Rows, y: Targets, fit_params: Any, split_params: Any, middles: list[dict[str, Any]]
     ) -> "_Ready":
         """Prepare a search that protects all rows, in blocks."""
         if self.cv is not None:
@@ -269,12 +275,13 @@ class PrivateSearchCV(PrivateEstimator, MetaEstimatorMixin, BaseEstimator):
         k = separable.usual_count(persons) if self.n_blocks is None else self.n_blocks
         objective = fitting.blocks_objective(learner, count, k, groups, raises=self.error_score == "raise")
         data = fitting.RowTask(X, y, fit_params, isinstance(loss, str))
-        model = fitting.clone_with_params(self.estimator, middle)  # raises for unknown parameters
-        argument_errors.expect_response(loss, model)
+        models = [fitting.clone_with_params(self.estimator, middle) for middle in middles]  # raises for unknown names
+        for model in models:
+            argument_errors.expect_response(loss, model)
         block_rows = round(np.mean([len(block.train) for block in objective.partition]))  # equal blocks without groups
         rests = (assumptions.OWN_ROWS, *(assumptions.ONE_ROW,) * (groups is None))
         declared = {"users": persons, "blocks": objective.count}
-        return _Ready(objective, data, None, objective.count, np.arange(0), model, rests, declared, block_rows)
+        return _Ready(objective, data, None, objective.count, np.arange(0), models[0], rests, declared, block_rows)
 
     def _range(self, loss: Loss) -> Any:
         """The range of a record's loss."""
@@ -283,6 +290,9 @@ class PrivateSearchCV(PrivateEstimator, MetaEstimatorMixin, BaseEstimator):
         if loss_range is None:
             raise ValueError(f"loss_range must be given for loss={self.loss!r}: (low, high), or 'private'")
         return loss_range
+
+    def _space(self) -> Space:
+        return self.space if isinstance(self.space, Space) else Space(self.space)
 
     def _checked_search(self) -> Search:
         search = Search() if self.search is None else self.search
@@ -293,10 +303,11 @@ class PrivateSearchCV(PrivateEstimator, MetaEstimatorMixin, BaseEstimator):
         return search
 
     def _steps(self, search: Search) -> tuple[int, int]:
-        """The number of batches, and of settings in each."""
-        batch = len(self.space.names if isinstance(self.space, Space) else self.space) + 1
-        batch = batch if search.batch is None else checks.size("batch", search.batch)
-        return checks.size("n_iter", self.n_iter) // batch, batch
+        """The number of batches, two or more from four settings on, and of settings in each."""
+        count = checks.size("n_iter", self.n_iter)
+        usual = min(len(self._space().names) + 1, count if count < FEWEST_IN_TWO else count // 2)
+        batch = usual if search.batch is None else checks.size("batch", search.batch)
+        return count // batch, batch
 
     def _search(self, ready: "_Ready", space: Space) -> Run:
         search = self._checked_search()
@@ -344,10 +355,11 @@ class PrivateSearchCV(PrivateEstimator, MetaEstimatorMixin, BaseEstimator):
             "loss": loss if isinstance(loss, str) else "a function of the caller",
             "loss range": self._range(loss),
         }
-        self.release_, self.best_params_, self.method_ = run.release, dict(run.release.params), run.method
+        self.release_, self.best_params_, self.method_ = run.release, run.release.params, run.method
         self._keep_notes(run.notes)
         if ready.block_rows is not None and self.scale:
-            self.best_params_ = scaling.scale(self.estimator, self.best_params_, ready.block_rows, rows)
+            scaled = scaling.scale(self.estimator, self.best_params_, ready.block_rows, rows)
+            self.best_params_ = spaces.relabel(self.best_params_, scaled)
         if self._checked_search().estimate_share:
             self.best_loss_ = float(run.release.loss)
 

@@ -1,0 +1,133 @@
+"""Linear constraints on the parameters of a ``Space``: met by every point that a loss sees, and by the release."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.optimize
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from option_groups import group_options
+
+from jaxdpbo import Space, minimize, space
+from jaxdpbo.drivers import methods
+
+DIMENSIONS = {
+    "a": space.real(0, 1),
+    "b": space.real(-1, 3),
+    "c": space.real(0.1, 10, log=True),
+    "n": space.integer(1, 4),
+}
+BELOW = space.linear({"a": 2, "b": 1, "c": -0.5}, most=0.5)
+SUM = Space(DIMENSIONS, constraints=[BELOW])
+MIXTURE = Space(
+    {name: space.real(0, 1) for name in "xyz"}, constraints=[space.linear({"x": 1, "y": 1, "z": 1}, least=1, most=1)]
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.floats(0, 1), min_size=4, max_size=4))
+def test_a_point_has_the_nearest_parameters_that_meet_the_constraint(point):
+    params = SUM.params(point)
+    assert 2 * params["a"] + params["b"] - 0.5 * params["c"] <= 0.5 + 1e-12
+    free = Space(DIMENSIONS).params(point)
+    if BELOW.holds(free):
+        assert params == free
+    low, side = np.array([0, -1, 0.1]), np.array([1, 4, 9.9])
+    wanted = (np.array([free[name] for name in "abc"]) - low) / side
+    oracle = scipy.optimize.minimize(
+        lambda t: np.sum((t - wanted) ** 2), np.zeros(3), bounds=[(0, 1)] * 3, method="SLSQP",
+        constraints={"type": "ineq", "fun": lambda t: 0.5 - (low + side * t) @ [2, 1, -0.5]}, options={"ftol": 1e-14},
+    ).x  # fmt: skip
+    found = (np.array([params[name] for name in "abc"]) - low) / side
+    assert np.sum((found - wanted) ** 2) <= np.sum((oracle - wanted) ** 2) + 1e-6
+    traced = _traced(jnp.asarray(point))
+    np.testing.assert_allclose([float(traced[name]) for name in "abcn"], list(params.values()), rtol=1e-9, atol=1e-9)
+    snapped = SUM.snap(point)
+    np.testing.assert_allclose(SUM.point(params), snapped, atol=1e-7)
+    assert SUM.meets(snapped)
+
+
+_traced = jax.jit(SUM.params)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.floats(0, 1), min_size=3, max_size=3))
+def test_the_parts_of_a_mixture_add_up(point):
+    parts = list(MIXTURE.params(point).values())
+    assert sum(parts) == pytest.approx(1, abs=1e-12)
+    assert min(parts) >= 0
+
+
+def test_float32_meets_a_constraint_to_rounding(float32):
+    parts = jax.jit(MIXTURE.params)(jnp.array([0.9, 0.8, 0.1]))
+    assert sum(map(float, parts.values())) == pytest.approx(1, abs=1e-6)
+
+
+def test_a_design_leaves_out_what_breaks_a_constraint_and_moves_what_is_left():
+    half = Space({"a": space.real(0, 1), "b": space.real(0, 1)}, constraints=[space.linear({"a": 1, "b": 1}, most=1)])
+    points = methods.spread(half, 100, 2)
+    assert points.shape == (100, 2)
+    assert np.all(points.sum(axis=1) <= 1)
+    assert np.sum(points.sum(axis=1) > 0.999) < 3  # none was moved to the border
+    np.testing.assert_allclose(methods.spread(MIXTURE, 20, 3).sum(axis=1), 1)
+    np.testing.assert_array_equal(methods.spread(Space(DIMENSIONS), 20, 4), methods.sobol(20, 4, 0))
+
+
+RECORDS = np.random.default_rng(0).normal([0.6, 0.3, 0.1], 0.05, (500, 3))
+
+
+def losses(params, records):
+    parts = jnp.stack([params[name] for name in "xyz"])
+    return jnp.sum(jnp.square(records - parts[None]), axis=1)
+
+
+@pytest.mark.parametrize("method", methods.METHODS)
+def test_every_search_keeps_to_a_mixture_and_finds_its_best(method):
+    given = {"method": method, "steps": 20, "batch": 4, "mu": 20.0, "clip_norm": 1.0 if "local" in method else None}
+    public = RECORDS[:60].copy() if method == methods.PROPOSED else None
+    seeded = {"key": jax.random.key(0), "insecure_key": True}
+    found = minimize(losses, RECORDS, MIXTURE, public=public, loss_range=(0, 1), **group_options(**given, **seeded))
+    parts = np.array(list(found.release.params.values()))
+    assert parts.sum() == pytest.approx(1, abs=1e-9)
+    assert np.linalg.norm(parts - [0.6, 0.3, 0.1]) < 0.25
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: space.linear({"a": 1}, most=1), "two or more"),
+        (lambda: space.linear({"a": 1, "b": 0}, most=1), "not 0"),
+        (lambda: space.linear({"a": 1, "b": 1}), "one of them given"),
+        (lambda: space.linear({"a": 1, "b": 1}, least=2, most=1), "least must be at most most"),
+        (lambda: space.linear([1, 2], most=1), "weights must be a dict of names"),
+        (lambda: Space(DIMENSIONS, constraints=[lambda params: True]), "must be a list of space.linear"),
+        (lambda: Space(DIMENSIONS, constraints=[space.linear({"a": 1, "d": 1}, most=1)]), "real parameters of one"),
+        (lambda: Space(DIMENSIONS, constraints=[space.linear({"a": 1, "n": 1}, most=1)]), "real parameters of one"),
+        (lambda: Space(DIMENSIONS, constraints=[space.linear({"a": 1, "b": 1}, least=5)]), "from -1 to 4"),
+        (lambda: Space(DIMENSIONS, constraints=[space.linear({"a": 1, "b": 1}, most=1), BELOW]), "'a' in two"),
+        (
+            lambda: SUM.point({"a": 1.0, "b": 3.0, "c": 1.0, "n": 1}),
+            "params must have a sum from -inf to 0.5 .* got 4.5",
+        ),
+    ],
+)
+def test_mistakes_are_named(make, said):
+    with pytest.raises((TypeError, ValueError), match=said):
+        make()
+
+
+def test_a_constraint_counts_in_the_branch_of_its_parameters():
+    shares = {"p": space.real(0, 1), "q": space.real(0, 1)}
+    tree = Space(
+        {"m": space.branches({"two": shares, "none": {}})}, constraints=[space.linear({"p": 1, "q": -1}, most=0)]
+    )
+    params = tree.params([0.1, 0.9, 0.3])
+    assert params["p"] <= params["q"] + 1e-12
+    assert params["p"] == pytest.approx(0.6)
+    assert tree.params([0.99, 0.9, 0.3]) == {"m": "none"}
+    np.testing.assert_allclose(tree.snap([0.99, 0.9, 0.3])[1:], 0.5)
+    np.testing.assert_array_equal(tree.meets([[0.99, 0.9, 0.3], [0.1, 0.9, 0.3], [0.1, 0.3, 0.9]]), [True, False, True])
+    weights = np.mean(methods.spread(tree, 400, 3)[:, 0] < 0.75)
+    assert 0.55 < weights < 0.65  # half of one branch is left out: 3 / 8 of 5 / 8
+    assert tree != Space({"m": tree.dimensions[0]})

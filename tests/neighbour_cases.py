@@ -446,9 +446,11 @@ def modelled(where: str, regression: bool = False, **options: Any):
             features = pandas.DataFrame({0: as_read(records), 1: 0.5})
         else:
             features[:, int(where == "categories")] = objects(records)
-        columns = {0: space.real(0, 1), 1: [0.25, 0.5]}
+        columns, targets = {0: space.real(0, 1), 1: [0.25, 0.5]}, (0, 1)
+        if "private_range" in options:
+            columns[0] = targets = "private"
         if regression:
-            model = PrivateRegressor(columns, target_range=(0, 1), **MODEL, **options).fit(features, labels, weights)
+            model = PrivateRegressor(columns, target_range=targets, **MODEL, **options).fit(features, labels, weights)
         else:
             model = PrivateClassifier(columns, classes=(0, 0.25, 0.5), **MODEL, **options)
             model.fit(features, labels, weights)

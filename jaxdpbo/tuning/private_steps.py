@@ -1,9 +1,11 @@
 """Train a linear model by private steps, and measure its error once: nothing is chosen, so no budget pays for a choice.
 
 Four fifths of the rows train (``algorithms.private_linear``), and one fifth, by a public permutation of row numbers,
-measures the released model. A row is in one of both parts, so each part spends the whole budget.
+measures the released model. A row is in one of both parts, so each part spends the whole budget. Ranges that nobody
+stated are found in the rows that train, for a share of their budget.
 """
 
+import math
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
@@ -14,29 +16,31 @@ import numpy as np
 
 from jaxdpbo.algorithms import private_linear
 from jaxdpbo.drivers import compiled_run
-from jaxdpbo.guarantee import assumptions, budget_calibration, recording, release_key
+from jaxdpbo.guarantee import assumptions, budget_calibration, composed_guarantee, recording, release_key
 from jaxdpbo.guarantee import guarantees as _guarantee
 from jaxdpbo.noise import keys
-from jaxdpbo.tuning import fitting, measured_error, selection
+from jaxdpbo.tuning import fitting, measured_error, private_ranges, selection
 
 STEPS = 8, 16  # the second with enough rows
 ENOUGH = 2_000  # rows times the GDP level
 
 
 class StepsResult(NamedTuple):
-    """Everything you may publish: ``weights (d, k)``, what was measured, and the guarantee of all rows."""
+    """Everything you may publish: ``weights (d, k)``, what was measured, the guarantee of all rows, and found ranges."""
 
     weights: np.ndarray
     measured: measured_error.Measured
     steps: int
     guarantee: _guarantee.Guarantee
+    found: private_ranges.Found | None
 
 
 class Plan(NamedTuple):
-    """What trains and what measures, at one level."""
+    """What trains and what measures, at one level; what finds ranges is a part of the training."""
 
     linear: private_linear.Config
     error: measured_error.Config
+    ranges: private_ranges.Config | None = None
 
 
 @np.errstate(all="ignore")  # where your process makes underflow an error, one value would raise it
@@ -48,6 +52,7 @@ def train_by_steps(
     weights: np.ndarray | None = None,
     mean_weight: float = 1.0,
     owners: np.ndarray | None = None,
+    sought: private_ranges.Sought | None = None,
     epsilon: float,
     delta: float,
     ledger: recording.Recording | None,
@@ -63,6 +68,7 @@ def train_by_steps(
       weights: ``(n,)``, of each row, in [0, 1]; None for equal weights.
       mean_weight: what ``weights`` are in the mean, as far as the public knows.
       owners: ``(n,)``, the person of each row, whole numbers from 0, public; None if each row is a user.
+      sought: the columns without ranges; the values of ``features`` and ``labels`` then do not count, but their shapes.
       epsilon: of the replacement of one row.
       delta: with ``epsilon``.
       ledger: charged after all is compiled and all noise of the error is drawn, and before the first row trains; a name
@@ -78,21 +84,28 @@ def train_by_steps(
     held, kept, counts = _split(len(labels), owners)
     weight = None if weights is None else mean_weight
     people = None if counts is None else round(float(np.sum(1 / counts)))
+    unknown = (0, 0.0) if sought is None else (sought.numbers.shape[1], sought.share)
     plan, guarantee = make_plan(
-        kept.size, held.size, features.shape[1], classes, epsilon, delta, ledger, weight, people
+        kept.size, held.size, features.shape[1], classes, epsilon, delta, ledger, weight, people, *unknown
     )
     secret, guarantee = release_key.for_release(key, guarantee, insecure_key)
-    of_training, of_error = jax.random.split(secret)
+    of_training, of_error, *of_ranges = jax.random.split(secret, 2 if plan.ranges is None else 3)
     compiled, noise = _compile(plan.linear, of_training), measured_error.draw_noise(of_error, plan.error)
+    of_histograms = [private_ranges.draw_noise(each, plan.ranges) for each in of_ranges if plan.ranges is not None]
     ledgers = None if ledger is None else {guarantee.protects: ledger}
     selection.charge_selection(ledgers, (guarantee,), "a private model by steps", tuple(plan))
+    found = None
+    if sought is not None and plan.ranges is not None:
+        people_of = None if counts is None else counts[kept]
+        found = private_ranges.find(*of_histograms, plan.ranges, sought.numbers[kept], people_of)  # training rows alone
+        features, labels = sought.rescale(found.ranges)
     parts = [features, *(part[:, None] for part in (labels, weights, counts) if part is not None)]
     data = jnp.asarray(np.concatenate([part[kept] for part in parts], axis=1), plan.linear.clip_norms.dtype)
     trained = np.asarray(compiled(data, plan.linear, of_training))
     predicted = predict(features[held] @ trained, classes)
     held_counts = None if counts is None else counts[held]
     measured = measured_error.measure(noise, plan.error, predicted, labels[held], held_counts)
-    return StepsResult(trained, measured, plan.linear.steps - 1, guarantee)
+    return StepsResult(trained, measured, plan.linear.steps - 1, guarantee, found)
 
 
 def make_plan(
@@ -105,12 +118,14 @@ def make_plan(
     ledger: recording.Recording | None = None,
     weight: float | None = None,
     people: int | None = None,
+    unknown: int = 0,
+    share: float = 0.0,
 ) -> tuple[Plan, _guarantee.Guarantee]:
-    """Calibrate both parts to the whole budget; reads no row."""
+    """Calibrate both parts to the whole budget; reads no row. ``unknown`` columns have no range, found for a share."""
     link, outputs = "identity", 1
     if classes:
         link, outputs = ("logistic", 1) if classes == 2 else ("softmax", classes)
-    variation = private_linear.total_variation(features, outputs, STEPS[-1])
+    variation = private_linear.total_variation(features, outputs, STEPS[-1]) + private_ranges.total_variation(unknown)
     variation = max(variation, measured_error.total_variation(classes))
     users = rows + held_out if people is None else people
     budget = budget_calibration.check_budget(
@@ -122,14 +137,18 @@ def make_plan(
         linear = private_linear.config(
             users=rows,
             features=features,
-            mu=mu,
+            mu=mu * math.sqrt(1 - share),
             link=link,
             outputs=outputs,
             steps=steps,
             weight=weight,
             people=people is not None,
         )
-        return Plan(linear, measured_error.config(mu, classes))
+        if not unknown:
+            return Plan(linear, measured_error.config(mu, classes))
+        ranges = private_ranges.config(mu * math.sqrt(share), unknown)
+        mu = min(mu, _of_training(linear, ranges).level)  # no more than the training: its parts are named
+        return Plan(linear, measured_error.config(mu, classes), ranges)
 
     as_gdp = ledger is not None and recording.notion(ledger) == "gdp"
     return budget_calibration.calibrate(make, privacy, budget, as_gdp=as_gdp)
@@ -137,13 +156,27 @@ def make_plan(
 
 def privacy(plan: Plan) -> _guarantee.Guarantee:
     """The larger of both guarantees: which rows train is public, so a user is in one part for any values."""
-    parts = private_linear.algorithm.privacy(plan.linear), measured_error.privacy(plan.error, fitting.VALIDATION)
+    parts = _of_training(plan.linear, plan.ranges), measured_error.privacy(plan.error, fitting.VALIDATION)
     larger = max(parts, key=lambda part: part.level)
     variation = max(part.total_variation for part in parts)
     people = plan.linear.people
     protects = _guarantee.ALL_PEOPLE if people else _guarantee.ALL_ROWS
     stated = replace(larger, protects=protects, total_variation=variation).without(assumptions.SEPARABLE_LOSSES)
     return stated.assuming(assumptions.OWN_ROWS, assumptions.ROW_OWNERS if people else assumptions.ONE_ROW)
+
+
+def _of_training(linear: private_linear.Config, ranges: private_ranges.Config | None) -> _guarantee.Guarantee:
+    """The guarantee of the ranges, the Gram matrix and the steps, one after another on the same rows."""
+    alone = private_linear.algorithm.privacy(linear)
+    if ranges is None:
+        return alone
+    found = private_ranges.PART, "gaussian", private_ranges.level(ranges)
+    return composed_guarantee.guarantee_from_stages(
+        [found, *composed_guarantee.guarantee_stages(linear, alone)],
+        alone.protects,
+        assumptions=alone.assumptions,
+        total_variation=alone.total_variation + private_ranges.total_variation(ranges.columns),
+    )
 
 
 def _split(rows: int, owners: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:

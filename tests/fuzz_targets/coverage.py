@@ -249,6 +249,10 @@ EXEMPT: dict[str, dict[str, str]] = {
         ),
         "tuning.private_steps": "make_plan predict privacy train train_by_steps",
     },
+    "behind PrivateClassifier and PrivateRegressor: tests/test_private_ranges.py": {
+        "sensitivity": "histograms_squared",
+        "tuning.private_ranges": "config count draw_noise find level total_variation",
+    },
     "of a guarantee, which has rows of its own: tests/test_report.py": {
         "report.checkers": "checker",
         "report.odds": "detection_rates group_bound display_delta",

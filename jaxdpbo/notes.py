@@ -143,8 +143,8 @@ def ranges_like_noise(names: Sequence[str]) -> Notes:
         return ()
     return _note(
         "ranges-like-noise",
-        f"noise hid all counts of {_shorten(names)}, so that these ranges are guesses: state a range, give private_range "
-        "more of the budget, or find fewer ranges",
+        f"noise hid all counts of {_shorten(names)}, so that these ranges are guesses: state a range, give "
+        "private_range more of the budget, or find fewer ranges",
     )
 
 

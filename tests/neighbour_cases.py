@@ -454,7 +454,7 @@ def modelled(where: str, regression: bool = False, **options: Any):
         else:
             model = PrivateClassifier(columns, classes=(0, 0.25, 0.5), **MODEL, **options)
             model.fit(features, labels, weights)
-        measured = [getattr(model, name, None) for name in ("error_", "error_interval_", "confusion_")]
+        measured = [getattr(model, name, None) for name in ("error_", "error_interval_", "confusion_", "target_range_")]
         return [layer._asdict() for layer in model.model_], measured, _seen_of(model, PUBLIC_ROWS)
 
     return enter
@@ -468,7 +468,8 @@ def _seen_of(model: Any, public_rows: np.ndarray) -> tuple[Any, ...]:
     record = model.report_.to_dict()
     for changing in ("created", "fingerprint of the release", "notes"):  # a time, and what follows from the release
         record.pop(changing)
-    for released in ("error_", "error_interval_", "constant_error_", "constant_deviation_", "confusion_"):
+    found = ("encoding_", "target_range_") if model.private_range is not None else ()
+    for released in ("error_", "error_interval_", "constant_error_", "constant_deviation_", "confusion_", *found):
         record["details"].pop(released, None)
     answers = [getattr(model, name)(public_rows) for name in ("predict", "predict_proba") if hasattr(model, name)]
     if not hasattr(model, "classes_"):  # accuracies take no fractions as labels
@@ -634,6 +635,12 @@ POINTS: dict[str, Point] = {
     ),
     "PrivateClassifier, labels": Point(modelled("labels"), CLASSIFIER, counts=(10,), dates=False),
     "PrivateClassifier, weights": Point(modelled("weights"), CLASSIFIER, counts=(10,), dates=False),
+    "PrivateClassifier, ranges of features": Point(
+        modelled("features", private_range=0.1), CLASSIFIER, counts=(10,), dates=False
+    ),
+    "PrivateRegressor, ranges of targets": Point(
+        modelled("labels", True, private_range=0.1), REGRESSOR, counts=(10,), dates=False
+    ),
     "PrivateClassifier, settings": Point(
         modelled("features", settings=ONE_SETTING), CLASSIFIER, counts=(10,), dates=False
     ),

@@ -134,7 +134,8 @@ def test_notes_are_sentences_without_line_breaks():
         *notes.from_ledger("a", "b", "2026-11-01"), *notes.values_like_noise(4), *notes.equal_points(4),
         *notes.narrowed_columns(["start"], "the files hold 64 bits", "compute it"),
         *notes.clipped_integers(["data['cents']"]),
-        *notes.best_within_noise(2, 3), *notes.error_like_a_constant(0.4, 0.5), *notes.wide_error(0.25),
+        *notes.ranges_from_rows(["'age'"], 0.05), *notes.ranges_like_noise(["'age'"]),
+            *notes.best_within_noise(2, 3), *notes.error_like_a_constant(0.4, 0.5), *notes.wide_error(0.25),
     ]  # fmt: skip
     assert {note.id for note in said} == set(notes.SOURCES)
     assert all(note.text.isprintable() and not note.text.endswith(".") for note in said)

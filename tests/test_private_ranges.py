@@ -26,7 +26,8 @@ def squared_shift(config, first, second, counts=None, count=private_ranges.count
     Raises an AssertionError if anything but these releases differs, so if a cell follows from the rows.
     """
     noise = private_ranges.draw_noise(jax.random.key(1), config)
-    seen, shifts = [], []
+    seen: list[tuple[np.ndarray, np.ndarray]] = []
+    shifts: list[np.ndarray] = []
 
     def record(numbers, ends, units):
         seen.append((ends, count(numbers, ends, units)))
@@ -166,7 +167,10 @@ def test_a_range_is_near_the_percentiles_at_an_epsilon_of_one(name):
     near = {"paid": 0, "much too noisy": 0}
     for number, key in enumerate(jax.random.split(jax.random.key(7), 60)):
         numbers = COLUMNS[name](np.random.default_rng(number), 1600)
-        for said, config in (("paid", private_ranges.config(mu, 1)), ("much too noisy", private_ranges.config(mu / 30, 1))):
+        for said, config in (
+            ("paid", private_ranges.config(mu, 1)),
+            ("much too noisy", private_ranges.config(mu / 30, 1)),
+        ):
             found = private_ranges.find(private_ranges.draw_noise(key, config), config, numbers[:, None])
             near[said] += is_near(found.ranges[0], numbers)
             assert bool(found.clear[0]) == (said == "paid") or said != "paid"
@@ -203,15 +207,19 @@ def test_a_model_with_found_ranges_predicts_and_says_so():
     model = PrivateRegressor(PRIVATE, target_range="private", **BUDGET).fit(table, targets)
     assert model.score(table, targets) > 0.7
     low, high = model.target_range_
-    assert low <= 20_000 and 85_000 <= high <= 300_000
+    assert low <= 20_000
+    assert 85_000 <= high <= 300_000
     age, year, sex = model.encoding_.dimensions
-    assert (age.low, age.high) != (year.low, year.high) and year.high - year.low <= 600
+    assert (age.low, age.high) != (year.low, year.high)
+    assert year.high - year.low <= 600
     assert sex == space.categorical("f", "m")
-    assert "'age': Real(" in str(model.encoding_) and str(model.encoding_).count("found in the rows") == 2
+    assert "'age': Real(" in str(model.encoding_)
+    assert str(model.encoding_).count("found in the rows") == 2
     assert [part for part, _ in model.guarantee_.parts] == ["the ranges", "the Gram matrix and the steps"]
     assert "for the ranges and" in model.guarantee_.claim
     (note,) = (note for note in model.notes_ if note.id == "ranges-from-rows")
-    assert "'age', 'year', the targets were found in the rows" in note.text and "5 %" in note.text
+    assert "'age', 'year', the targets were found in the rows" in note.text
+    assert "5 %" in note.text
     assert not any(note.id == "ranges-like-noise" for note in model.notes_)
     assert model.report_.details["private_range"] == "0.05"
     assert "found in the rows" in model.report_.details["encoding_"]
@@ -280,7 +288,9 @@ def test_three_keys_of_their_own_and_all_noise_before_the_charge(monkeypatch, tm
     draws, charge = private_ranges.draw_noise, private_steps.selection.charge_selection
     error, compiled = private_steps.measured_error.draw_noise, private_steps._compile
     monkeypatch.setattr(private_steps, "_compile", lambda of, key: keys.append(key) or compiled(of, key))
-    monkeypatch.setattr(private_ranges, "draw_noise", lambda key, of: said.append("draw") or keys.append(key) or draws(key, of))
+    monkeypatch.setattr(
+        private_ranges, "draw_noise", lambda key, of: said.append("draw") or keys.append(key) or draws(key, of)
+    )
     monkeypatch.setattr(private_steps.measured_error, "draw_noise", lambda key, of: keys.append(key) or error(key, of))
     monkeypatch.setattr(private_steps.selection, "charge_selection", lambda *of: said.append("charge") or charge(*of))
     find = private_ranges.find
@@ -312,14 +322,20 @@ def test_mistakes_are_named_before_the_charge(options, said, tmp_path):
     path = tmp_path / "ledger.jsonl"
     ledger.create(path, notion="dp", level=20.0, delta=1e-2, total_variation=1e-3, protects=guarantees.ALL_ROWS)
     table = frame(100)
-    asked = {"columns": PRIVATE, "classes": ("f", "m"), **BUDGET, "run": None, "ledger": Recording(path, "one")} | options
+    asked = {
+        "columns": PRIVATE,
+        "classes": ("f", "m"),
+        **BUDGET,
+        "run": None,
+        "ledger": Recording(path, "one"),
+    } | options
     with pytest.raises((ValueError, TypeError), match=said):
         PrivateClassifier(**asked).fit(table, table["sex"])
     assert not ledger.account(path).spends
     with pytest.raises(ValueError, match="private_range must be given with 'private' for the targets"):
-        PrivateRegressor({"age": (0, 120), "year": None, "sex": None}, target_range="private", epsilon=1, delta=1e-5).fit(
-            table, table["age"]
-        )
+        PrivateRegressor(
+            {"age": (0, 120), "year": None, "sex": None}, target_range="private", epsilon=1, delta=1e-5
+        ).fit(table, table["age"])
 
 
 def test_check_counts_cells_that_are_no_number():

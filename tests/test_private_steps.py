@@ -424,7 +424,10 @@ def test_a_weight_of_zero_trains_nothing_and_a_large_one_counts_as_the_largest()
         ({"class_weight": (0, 0)}, "not all 0"),
         ({"class_weight": (1, 2, 3)}, "class_weight must"),
         ({"cap": 3}, "cap must be given with settings alone"),
-        ({"class_weight": (1, 2), "settings": [{"hidden": ()}]}, "weights, person and private_range must be given without settings"),
+        (
+            {"class_weight": (1, 2), "settings": [{"hidden": ()}]},
+            "weights, person and private_range must be given without settings",
+        ),
         ({"largest_weight": -1.0}, "largest_weight must be positive"),
         ({"class_weight": (1e-9, 1), "class_shares": (1, 0)}, "class_weight must be nearer to each other"),
     ],

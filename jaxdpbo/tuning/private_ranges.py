@@ -1,8 +1,8 @@
 """Find the ranges of numbers that nobody can state, by noised histograms, for a share of a budget.
 
 Each column has ``STAGES`` histograms, one after another: first of signed powers of 16, then twice of equal parts of the
-range found before. So the found range may be far from zero, and needs no guess. A user counts in one cell of a column in
-each histogram. All is counted in whole numbers on the host; docs/theorems.md has the proof.
+range found before. So the found range may be far from zero, and needs no guess. A user counts in one cell of a column
+in each histogram. All is counted in whole numbers on the host; docs/theorems.md has the proof.
 """
 
 import math

@@ -26,7 +26,7 @@ ENOUGH = 2_000  # rows times the GDP level
 
 
 class StepsResult(NamedTuple):
-    """Everything you may publish: ``weights (d, k)``, what was measured, the guarantee of all rows, and found ranges."""
+    """Everything you may publish: ``weights (d, k)``, what was measured, the guarantee of all rows, found ranges."""
 
     weights: np.ndarray
     measured: measured_error.Measured
@@ -89,15 +89,15 @@ def train_by_steps(
         kept.size, held.size, features.shape[1], classes, epsilon, delta, ledger, weight, people, *unknown
     )
     secret, guarantee = release_key.for_release(key, guarantee, insecure_key)
-    of_training, of_error, *of_ranges = jax.random.split(secret, 2 if plan.ranges is None else 3)
+    of_training, of_error, *others = jax.random.split(secret, 2 if plan.ranges is None else 3)
     compiled, noise = _compile(plan.linear, of_training), measured_error.draw_noise(of_error, plan.error)
-    of_histograms = [private_ranges.draw_noise(each, plan.ranges) for each in of_ranges if plan.ranges is not None]
+    of_ranges = None if plan.ranges is None else private_ranges.draw_noise(others[0], plan.ranges)
     ledgers = None if ledger is None else {guarantee.protects: ledger}
     selection.charge_selection(ledgers, (guarantee,), "a private model by steps", tuple(plan))
     found = None
-    if sought is not None and plan.ranges is not None:
+    if sought is not None and plan.ranges is not None and of_ranges is not None:
         people_of = None if counts is None else counts[kept]
-        found = private_ranges.find(*of_histograms, plan.ranges, sought.numbers[kept], people_of)  # training rows alone
+        found = private_ranges.find(of_ranges, plan.ranges, sought.numbers[kept], people_of)  # training rows alone
         features, labels = sought.rescale(found.ranges)
     parts = [features, *(part[:, None] for part in (labels, weights, counts) if part is not None)]
     data = jnp.asarray(np.concatenate([part[kept] for part in parts], axis=1), plan.linear.clip_norms.dtype)

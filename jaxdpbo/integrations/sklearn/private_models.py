@@ -304,11 +304,12 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
     Args:
       columns: for each column of ``X``, by name (of an array, by number): its dimension (``space.real``,
         ``space.integer``, ``space.categorical``, a pair ``(low, high)`` or a list of choices), None to leave it out, or
-        ``"private"`` to find the range of its numbers (``private_range``); or one of these for all columns. Write ranges and choices down without looking at the rows. Numbers outside of
-        a range count as its ends. Missing values and other categories have features of their own. Text that is no
-        number, such as "1,234", counts as missing, unless the dimension says how it spells numbers:
-        ``space.real(0, 1e6, thousands=",", unit="$")``. Read such a column as text, or the reader may take "1.234" for
-        a fraction. A date or a time counts as missing, too: convert it, such as to days since a public date.
+        ``"private"`` to find the range of its numbers (``private_range``); or one of these for all columns. Write
+        ranges and choices down without looking at the rows. Numbers outside of a range count as its ends. Missing
+        values and other categories have features of their own. Text that is no number, such as "1,234", counts as
+        missing, unless the dimension says how it spells numbers: ``space.real(0, 1e6, thousands=",", unit="$")``. Read
+        such a column as text, or the reader may take "1.234" for a fraction. A date or a time counts as missing, too:
+        convert it, such as to days since a public date.
       classes: all labels, text or numbers. Rows with other labels do not train. ``predict_proba`` and ``classes_`` have
         them in sorted order.
       epsilon: the budget, for the model and its error, with ``delta``.
@@ -322,8 +323,8 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
         the replacement of what all rows of a person hold; who owns which row is public. Each person counts as one row,
         and all rows of a person either train or measure. Ids are compared as categories are; each row needs one. Of
         a person with thousands of rows, rounding loses the small share of each.
-      private_range: for columns ``"private"``: the share of the budget (of the square of its GDP level) that finds their
-        ranges in the rows that train, by noised counts, such as 0.05. The noise grows with the root of the number of
+      private_range: for columns ``"private"``: the share of the budget (of the square of its GDP level), such as 0.05,
+        that finds their ranges in the rows that train, by noised counts. The noise grows with the root of the number of
         such columns; a range leaves out thin tails, and ``notes_`` say if noise hid all counts of a column.
       settings: a public list of settings to choose from in place of private steps, each of a DP-SGD training: those of
         ``tuning.DPSGD``, and ``hidden``, the widths of hidden layers, ``()`` for logistic regression. ``fit`` then
@@ -512,8 +513,8 @@ class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
     Args:
       columns: see ``PrivateClassifier``.
       target_range: ``(low, high)``, chosen without the data; or ``space.real(low, high, decimal=",", ...)``, which also
-        says how text spells the targets; or "private", to find it (``private_range``). Targets outside count as its ends,
-        in ``error_`` too. Rows without a target do not train.
+        says how text spells the targets; or "private", to find it (``private_range``). Targets outside count as its
+        ends, in ``error_`` too. Rows without a target do not train.
       epsilon: the budget, for the model and its error, with ``delta``.
       delta: in (0, 1), far below 1 over the number of rows.
       largest_weight: see ``PrivateClassifier``.

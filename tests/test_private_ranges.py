@@ -285,14 +285,18 @@ def test_both_parts_of_the_training_are_within_the_budget():
 
 def test_three_keys_of_their_own_and_all_noise_before_the_charge(monkeypatch, tmp_path):
     said, keys = [], []
-    draws, charge = private_ranges.draw_noise, private_steps.selection.charge_selection
+    draws, charge = private_ranges.draw_noise, private_steps.recorded_run.begin_journal
     error, compiled = private_steps.measured_error.draw_noise, private_steps._compile
     monkeypatch.setattr(private_steps, "_compile", lambda of, key: keys.append(key) or compiled(of, key))
     monkeypatch.setattr(
         private_ranges, "draw_noise", lambda key, of: said.append("draw") or keys.append(key) or draws(key, of)
     )
     monkeypatch.setattr(private_steps.measured_error, "draw_noise", lambda key, of: keys.append(key) or error(key, of))
-    monkeypatch.setattr(private_steps.selection, "charge_selection", lambda *of: said.append("charge") or charge(*of))
+    monkeypatch.setattr(
+        private_steps.recorded_run,
+        "begin_journal",
+        lambda *of, **named: said.append("charge") or charge(*of, **named),
+    )
     find = private_ranges.find
     monkeypatch.setattr(private_ranges, "find", lambda *of: said.append("find") or find(*of))
     path = tmp_path / "ledger.jsonl"

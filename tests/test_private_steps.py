@@ -1,6 +1,9 @@
 """Private models by private steps: what a row can move, an error without bias, and a budget that is spent whole."""
 
+import concurrent.futures
+import contextlib
 import math
+import signal
 from fractions import Fraction
 
 import jax
@@ -236,20 +239,138 @@ def test_no_row_trains_and_measures():
     assert len(held) == 201
 
 
+def ledger_of(folder, protects=guarantees.ALL_ROWS):
+    path = folder / "ledger.jsonl"
+    ledger.create(path, notion="dp", level=20.0, delta=1e-2, total_variation=1e-3, protects=protects)
+    return path
+
+
 def test_all_is_compiled_before_the_charge(tmp_path, monkeypatch):
-    path, said = tmp_path / "ledger.jsonl", []
-    ledger.create(path, notion="dp", level=20.0, delta=1e-2, total_variation=1e-3, protects=guarantees.ALL_ROWS)
-    compiling, charging = private_steps._compile, private_steps.selection.charge_selection
+    path, said = ledger_of(tmp_path), []
+    compiling, charging = private_steps._compile, private_steps.recorded_run.begin_journal
     monkeypatch.setattr(private_steps, "_compile", lambda *given: said.append("compile") or compiling(*given))
     monkeypatch.setattr(
-        private_steps.selection, "charge_selection", lambda *given: said.append("charge") or charging(*given)
+        private_steps.recorded_run,
+        "begin_journal",
+        lambda *given, **named: said.append("charge") or charging(*given, **named),
     )
-    model = PrivateClassifier(COLUMNS, classes=("x", "y"), ledger=Recording(path, "one"), **BUDGET)
-    model.fit(frame(), frame()["c"])
+    recorded(path).fit(frame(), frame()["c"])
     assert said == ["compile", "charge"]
     assert len(ledger.account(path).spends) == 1
-    with pytest.raises(ledger.LedgerError, match=r"charged before|used before"):
+
+
+def recorded(path, **options):
+    return PrivateClassifier(COLUMNS, **{"classes": ("x", "y"), "ledger": Recording(path, "one"), **BUDGET} | options)
+
+
+def released(model):
+    names = "error_", "error_deviation_", "constant_error_", "confusion_", "coef_", "intercept_", "guarantee_"
+    return [np.asarray(getattr(model, name)).tolist() for name in names]
+
+
+@pytest.mark.parametrize("x64", [True, False])
+def test_the_same_call_returns_its_release_and_pays_once(tmp_path, x64):
+    with jax.enable_x64(x64):
+        path, other = ledger_of(tmp_path), frame(seed=5)
+        model, again = recorded(path), recorded(path)
         model.fit(frame(), frame()["c"])
+        first = released(model)
+        assert released(model.fit(frame(), frame()["c"])) == first
+        assert released(again.fit(other, other["c"])) == first  # rows are no part of a run's name: a hash would leak
+        assert {"from-ledger", "not-compared"} <= {note.id for note in again.notes_}
+        alone = recorded(path, ledger=None).fit(other, other["c"])
+        assert "from-ledger" not in [note.id for note in alone.notes_]
+        assert released(alone) != first
+        (spend,) = ledger.account(path).spends
+        assert spend.released
+        regressor = PrivateRegressor(
+            {**COLUMNS, "a": "private"},
+            target_range="private",
+            private_range=0.1,
+            ledger=Recording(path, "two"),
+            **BUDGET,
+        )
+        ranges = [regressor.fit(frame(), frame()["a"]).target_range_ + (str(regressor.encoding_),) for _ in range(2)]
+        assert ranges[0] == ranges[1]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"classes": ("x", "z")},
+        {"columns": {**COLUMNS, "a": (0, 2)}},
+        {"columns": {**COLUMNS, "b": None}},
+        {"epsilon": 1.0},
+        {"class_weight": (1, 2)},
+        {"rows": 590},
+    ],
+)
+def test_another_call_under_the_same_name_is_refused(tmp_path, change):
+    path, rows = ledger_of(tmp_path), change.pop("rows", 600)
+    recorded(path).fit(frame(), frame()["c"])
+    with pytest.raises(ledger.LedgerError, match=r"another run name|belongs to"):
+        recorded(path).set_params(**change).fit(frame(rows), frame(rows)["c"])
+    assert len(ledger.account(path).spends) == 1
+
+
+def test_a_fit_that_ends_before_its_first_draw_goes_on_and_one_that_ends_in_a_draw_has_spent_its_charge(
+    tmp_path, monkeypatch
+):
+    """Stopped at any call between the charge and the end: one charge, and never two releases."""
+
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    path = ledger_of(tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr(private_steps.recording, "hold_interrupts", stop)
+        with pytest.raises(KeyboardInterrupt):
+            recorded(path).fit(frame(), frame()["c"])
+    assert len(ledger.account(path).spends) == 1
+    model = recorded(path).fit(frame(), frame()["c"])
+    assert len(ledger.account(path).spends) == 1
+    assert model.guarantee_.level <= 2.0
+    for part in ("private_steps._training_data", "measured_error.measure", "recorded_run.record_release"):
+        module, name = part.rsplit(".", 1)
+        where = {"private_steps": private_steps, "measured_error": measured_error}.get(
+            module, private_steps.recorded_run
+        )
+        begun = recorded(path, ledger=Recording(path, part))
+        with monkeypatch.context() as patched:
+            patched.setattr(where, name, stop)
+            with pytest.raises(KeyboardInterrupt):
+                begun.fit(frame(), frame()["c"])
+        with pytest.raises(ledger.LedgerError, match="somebody may have seen its draws"):
+            begun.fit(frame(), frame()["c"])
+
+
+def test_ctrl_c_waits_for_a_draw_and_the_same_call_returns_its_release(tmp_path, monkeypatch):
+    path, measure = ledger_of(tmp_path), measured_error.measure
+
+    def typed(*given):
+        signal.raise_signal(signal.SIGINT)
+        return measure(*given)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(measured_error, "measure", typed)
+        with pytest.raises(KeyboardInterrupt):
+            recorded(path).fit(frame(), frame()["c"])
+    handler = signal.getsignal(signal.SIGINT)
+    assert handler is signal.default_int_handler
+    (spend,) = ledger.account(path).spends
+    assert spend.released
+    again = recorded(path).fit(frame(), frame()["c"])
+    assert any(note.id == "from-ledger" for note in again.notes_)
+    with monkeypatch.context() as patched:  # the control: without waiting the charge is lost
+        patched.setattr(measured_error, "measure", typed)
+        patched.setattr(private_steps.recording, "hold_interrupts", contextlib.nullcontext)
+        with pytest.raises(KeyboardInterrupt):
+            recorded(path, ledger=Recording(path, "two")).fit(frame(), frame()["c"])
+    with pytest.raises(ledger.LedgerError, match="somebody may have seen its draws"):
+        recorded(path, ledger=Recording(path, "two")).fit(frame(), frame()["c"])
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:  # which no Ctrl-C reaches
+        pool.submit(recorded(path, ledger=Recording(path, "three")).fit, frame(), frame()["c"]).result()
+    assert signal.getsignal(signal.SIGINT) is handler
 
 
 @pytest.mark.parametrize("person", [None, "who"])
@@ -260,7 +381,7 @@ def test_each_row_is_read_once_after_the_charge_with_a_key_of_its_own(tmp_path, 
     said, keys = [], []
     train, measure, draw, charge, compiled = (
         private_steps.train, measured_error.measure, measured_error.draw_noise,
-        private_steps.selection.charge_selection, private_steps._compile,
+        private_steps.recorded_run.begin_journal, private_steps._compile,
     )  # fmt: skip
     labels = np.arange(600) / 600  # so that a target says which row it is
 
@@ -277,9 +398,13 @@ def test_each_row_is_read_once_after_the_charge_with_a_key_of_its_own(tmp_path, 
     monkeypatch.setattr(measured_error, "measure", see_measure)
     monkeypatch.setattr(measured_error, "draw_noise", lambda key, config: keys.append(key) or draw(key, config))
     monkeypatch.setattr(
-        private_steps.selection, "charge_selection", lambda *given: said.append(("charge",)) or charge(*given)
+        private_steps.recorded_run,
+        "begin_journal",
+        lambda *given, **named: said.append(("charge",)) or charge(*given, **named),
     )
-    PrivateRegressor(columns, target_range=(0, 1), person=person, run=RUN, **BUDGET).fit(table, labels)
+    path = ledger_of(tmp_path, guarantees.ALL_PEOPLE if person else guarantees.ALL_ROWS)
+    model = PrivateRegressor(columns, target_range=(0, 1), person=person, ledger=Recording(path, "one"), **BUDGET)
+    model.fit(table, labels)
     assert [step[0] for step in said] == ["charge", "train", "measure"]
     trained, tried = set(said[1][1]), set(said[2][1])
     assert (len(trained), len(tried), trained & tried) == (480, 120, set())

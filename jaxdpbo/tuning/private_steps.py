@@ -6,6 +6,7 @@ stated are found in the rows that train, for a share of their budget.
 """
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
@@ -14,25 +15,45 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxdpbo import notes
 from jaxdpbo.algorithms import private_linear
-from jaxdpbo.drivers import compiled_run
+from jaxdpbo.drivers import compiled_run, recorded_run
 from jaxdpbo.guarantee import assumptions, budget_calibration, composed_guarantee, recording, release_key
 from jaxdpbo.guarantee import guarantees as _guarantee
+from jaxdpbo.ledger.fingerprints import fingerprint
 from jaxdpbo.noise import keys
-from jaxdpbo.tuning import fitting, measured_error, private_ranges, selection
+from jaxdpbo.tuning import fitting, measured_error, private_ranges
 
 STEPS = 8, 16  # the second with enough rows
 ENOUGH = 2_000  # rows times the GDP level
 
 
-class StepsResult(NamedTuple):
-    """Everything you may publish: ``weights (d, k)``, what was measured, the guarantee of all rows, found ranges."""
+class Release(NamedTuple):
+    """All that is released: ``weights (d, k)``, what was measured, and found ranges."""
 
     weights: np.ndarray
     measured: measured_error.Measured
+    found: private_ranges.Found | None
+
+
+class StepsResult(NamedTuple):
+    """Everything you may publish: the release, the guarantee of all rows, and notes on what comes from a ledger."""
+
+    release: Release
     steps: int
     guarantee: _guarantee.Guarantee
-    found: private_ranges.Found | None
+    said: notes.Notes
+
+
+class _Rows(NamedTuple):
+    """Raw: features, labels, weights, and the number of rows of each row's person; None for equal ones."""
+
+    features: np.ndarray
+    labels: np.ndarray
+    weights: np.ndarray | None
+    counts: np.ndarray | None
+    held: np.ndarray
+    kept: np.ndarray
 
 
 class Plan(NamedTuple):
@@ -53,6 +74,7 @@ def train_by_steps(
     mean_weight: float = 1.0,
     owners: np.ndarray | None = None,
     sought: private_ranges.Sought | None = None,
+    public: Sequence[object] = (),
     epsilon: float,
     delta: float,
     ledger: recording.Recording | None,
@@ -69,16 +91,17 @@ def train_by_steps(
       mean_weight: what ``weights`` are in the mean, as far as the public knows.
       owners: ``(n,)``, the person of each row, whole numbers from 0, public; None if each row is a user.
       sought: the columns without ranges; the values of ``features`` and ``labels`` then do not count, but their shapes.
+      public: what else a run in a ledger is bound to, such as the names and ranges of columns.
       epsilon: of the replacement of one row.
       delta: with ``epsilon``.
-      ledger: charged after all is compiled and all noise of the error is drawn, and before the first row trains; a name
-        used before is refused.
+      ledger: charged after all is compiled and all noise of the error is drawn, and before the first row trains; the
+        same call again returns the release that the ledger holds.
       key: for tests; by default from the operating system.
       insecure_key: see ``run_scan``.
 
     Raises:
       ValueError: a budget so small that no noise suffices.
-      ledger.LedgerError: the budget does not suffice, or the name was used before.
+      ledger.LedgerError: the budget does not suffice, the name belongs to another run, or the run ended in a draw.
     """
     keys.refuse_trace("the key of a fit")
     held, kept, counts = _split(len(labels), owners)
@@ -92,20 +115,77 @@ def train_by_steps(
     of_training, of_error, *others = jax.random.split(secret, 2 if plan.ranges is None else 3)
     compiled, noise = _compile(plan.linear, of_training), measured_error.draw_noise(of_error, plan.error)
     of_ranges = None if plan.ranges is None else private_ranges.draw_noise(others[0], plan.ranges)
-    ledgers = None if ledger is None else {guarantee.protects: ledger}
-    selection.charge_selection(ledgers, (guarantee,), "a private model by steps", tuple(plan))
-    found = None
-    if sought is not None and plan.ranges is not None and of_ranges is not None:
-        people_of = None if counts is None else counts[kept]
-        found = private_ranges.find(of_ranges, plan.ranges, sought.numbers[kept], people_of)  # training rows alone
-        features, labels = sought.rescale(found.ranges)
-    parts = [features, *(part[:, None] for part in (labels, weights, counts) if part is not None)]
-    data = jnp.asarray(np.concatenate([part[kept] for part in parts], axis=1), plan.linear.clip_norms.dtype)
-    trained = np.asarray(compiled(data, plan.linear, of_training))
-    predicted = predict(features[held] @ trained, classes)
-    held_counts = None if counts is None else counts[held]
-    measured = measured_error.measure(noise, plan.error, predicted, labels[held], held_counts)
-    return StepsResult(trained, measured, plan.linear.steps - 1, guarantee, found)
+    rows = _Rows(features, labels, weights, counts, held, kept)
+
+    def release() -> Release:
+        found, scaled = None, rows
+        if sought is not None and plan.ranges is not None and of_ranges is not None:
+            people_of = None if counts is None else counts[kept]
+            found = private_ranges.find(of_ranges, plan.ranges, sought.numbers[kept], people_of)  # training rows alone
+            scaled = rows._replace(**dict(zip(("features", "labels"), sought.rescale(found.ranges), strict=True)))
+        trained = np.asarray(compiled(_training_data(scaled, plan.linear), plan.linear, of_training))
+        return Release(trained, _measure(noise, plan.error, trained, scaled), found)
+
+    released, said = (release(), ()) if ledger is None else _on_record(ledger, guarantee, plan, public, release)
+    return StepsResult(released, plan.linear.steps - 1, guarantee, said)
+
+
+def _training_data(rows: _Rows, config: private_linear.Config) -> jax.Array:
+    parts = [rows.features, *(part[:, None] for part in (rows.labels, rows.weights, rows.counts) if part is not None)]
+    return jnp.asarray(np.concatenate([part[rows.kept] for part in parts], axis=1), config.clip_norms.dtype)
+
+
+def _measure(
+    noise: np.ndarray, config: measured_error.Config, trained: np.ndarray, rows: _Rows
+) -> measured_error.Measured:
+    predicted = predict(rows.features[rows.held] @ trained, config.classes)
+    counts = None if rows.counts is None else rows.counts[rows.held]
+    return measured_error.measure(noise, config, predicted, rows.labels[rows.held], counts)
+
+
+def _on_record(
+    ledger: recording.Recording,
+    guarantee: _guarantee.Guarantee,
+    plan: Plan,
+    public: Sequence[object],
+    release: Callable[[], Release],
+) -> tuple[Release, notes.Notes]:
+    """Charge, release, and store the release; or return the release that the same call stored before.
+
+    A call that ended before its first draw goes on under its charge. One that ended in a draw has spent it, as a
+    compiled run: somebody may have seen the draw. So Ctrl-C waits for the end of the draws.
+
+    Raises:
+      ledger.LedgerError: the budget does not suffice, the name belongs to another run, or the run ended in a draw.
+    """
+    subject = recorded_run.Subject("private steps", fingerprint((plan.linear.users, plan.linear.features)))
+    what = "a private model by steps"
+    journal, charged = recorded_run.begin_journal(ledger, what, guarantee, tuple(plan), *public, subject=subject)
+    if charged.release is not None:
+        return _from_record(recorded_run.load_release(charged, _like(plan))), subject.notes(charged)
+    if charged.steps:
+        recording.expect_first(journal.recording, charged)
+    with recording.hold_interrupts():
+        journal.write({"draws": what}, after=0)
+        drawn = jax.tree.map(np.asarray, release())
+        stored = recorded_run.record_release(journal.recording, journal.charge, drawn)
+    return _from_record(stored), ()
+
+
+def _like(plan: Plan) -> Release:
+    """A release of the shapes and dtypes of this plan, as it is read from a ledger."""
+    dtype, classes = plan.linear.clip_norms.dtype, plan.error.classes
+    table = np.zeros((classes + 1, classes)) if classes else None
+    measured = measured_error.Measured(0.0, 0.0, 0.0, 0.0, table, 0.0, 0)
+    columns = 0 if plan.ranges is None else plan.ranges.columns
+    found = private_ranges.Found(np.zeros((columns, 2)), np.zeros(columns, bool)) if columns else None
+    weights = np.zeros((plan.linear.features, plan.linear.outputs), dtype)
+    return jax.tree.map(np.asarray, Release(weights, measured, found))
+
+
+def _from_record(stored: Any) -> Release:
+    """A stored release in NumPy's arrays and Python's numbers."""
+    return jax.tree.map(lambda leaf: np.asarray(leaf) if leaf.ndim else leaf.item(), stored)
 
 
 def make_plan(

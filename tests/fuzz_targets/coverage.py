@@ -153,7 +153,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         ),
         "ledger.ledger_file": "charge_all expect_charge find_charge mark_warning read_identity read_id",
         "guarantee.recording": (
-            "charge_once charge_together expect_first expect_run to_text notion is_released store_cost "
+            "charge_once charge_together expect_first expect_run hold_interrupts to_text notion is_released store_cost "
         ),
         "noise.keys": "refuse_trace is_secret_kind generator",
         "ledger.fingerprints": "version",

@@ -46,7 +46,8 @@ class _TrainingRows(NamedTuple):
 
     ``labels (n,)``: class numbers with -1 for none, or targets in [-1/2, 1/2] with NaN for none; ``classes``, 0 for a
     regression; ``weights (n,)`` in [0, 1] or None, and their public mean; what was taken for public about them; the
-    person of each row, or None; and the targets ``(n,)`` as numbers if their range is to be found.
+    person of each row, or None; the targets ``(n,)`` as numbers if their range is to be found; and the classes or the
+    range of targets, which a run in a ledger is bound to.
     """
 
     labels: np.ndarray
@@ -56,6 +57,7 @@ class _TrainingRows(NamedTuple):
     public: dict[str, Any]
     owners: np.ndarray | None = None
     unscaled: np.ndarray | None = None
+    named: tuple[Any, ...] = ()
 
 
 class _Trained(NamedTuple):
@@ -159,7 +161,7 @@ class _PrivateModel(PrivateEstimator):
         """Train a linear model by private steps, and measure it once."""
         if self.cap is not None:
             raise ValueError("cap must be given with settings alone: private steps train once")
-        labels, classes, weights, mean_weight, public, owners, unscaled = training
+        labels, classes, weights, mean_weight, public, owners, unscaled, _ = training
         targets = labels if classes else labels / TARGET_OFFSET  # of a half width of 1
         features = _columns.unit_features(encoding, encoded)
         numbers = [cells.real_numbers(table.columns[encoding.positions[place]]) for place in encoding.private]
@@ -171,29 +173,31 @@ class _PrivateModel(PrivateEstimator):
             return _columns.unit_features(scaled, _columns.encode(scaled, table.columns)), of_targets
 
         sought = private_ranges.Sought(np.column_stack(numbers), self.private_range, rescale) if numbers else None
+        identity = str(encoding), sorted(public), list(public.values()), str(self.person), mean_weight, weights is None
         result = private_steps.train_by_steps(
-            features, targets, classes, weights=weights, mean_weight=mean_weight, owners=owners, sought=sought, **budget
-        )
-        measured = result.measured
+            features, targets, classes, weights=weights, mean_weight=mean_weight, owners=owners, sought=sought,
+            public=(*identity, *training.named), **budget,
+        )  # fmt: skip
+        measured, found = result.release.measured, result.release.found
         users = len(labels) if owners is None else int(np.max(owners)) + 1
         self.setting_, self.public_ = {"steps": result.steps}, {"users": users, **public}
-        found_notes: notes.Notes = ()
-        if result.found is not None:
+        said = result.said
+        if found is not None:
             self.public_["private_range"] = self.private_range
             names = [*map(repr, encoding.private_columns), *([] if unscaled is None else [TARGETS])]
-            unclear = [name for name, clear in zip(names, result.found.clear.tolist(), strict=True) if not clear]
-            encoding = encoding.with_ranges(result.found.ranges[: len(encoding.private)])
+            unclear = [name for name, clear in zip(names, found.clear.tolist(), strict=True) if not clear]
+            encoding = encoding.with_ranges(found.ranges[: len(encoding.private)])
             if unscaled is not None:
-                self.target_range_ = tuple(result.found.ranges[-1].tolist())
-            found_notes = notes.ranges_from_rows(names, self.private_range) + notes.ranges_like_noise(unclear)
+                self.target_range_ = tuple(found.ranges[-1].tolist())
+            said += notes.ranges_from_rows(names, self.private_range) + notes.ranges_like_noise(unclear)
         self.error_, self.error_deviation_ = measured.error, measured.deviation
         self.error_interval_ = measured_error.interval(measured.error, measured.deviation, measured.rows)
         self.constant_error_, self.constant_deviation_ = measured.constant_error, measured.constant_deviation
         if measured.table is not None:
             self.confusion_, self.confusion_deviation_ = measured.table, measured.table_deviation
-        trained = result.weights if classes else result.weights * TARGET_OFFSET
+        trained = result.release.weights if classes else result.release.weights * TARGET_OFFSET
         layer = models.Layer(*map(jnp.asarray, _columns.layer_of_weights(encoding, trained)))
-        return _Trained(encoding, (layer,), result.guarantee, found_notes)
+        return _Trained(encoding, (layer,), result.guarantee, said)
 
     def _tune(
         self,
@@ -331,9 +335,11 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
         tries a random, hidden number of settings, and the guarantee assumes that nobody times ``fit`` (``cap``).
       cap: with ``settings``: always train this many models, so that the duration of ``fit`` does not reveal their
         number, see ``tuning.private_selection``. If ``cap`` is too small for ``delta``, the error names a larger one.
-      ledger: ``Recording(path, run)``: charge ``guarantee_`` before the first training. A second fit under the same
-        name is refused. Create the ledger with ``protects="all rows, training and validation"``, or with ``person`` of
-        "all people of the rows, training and validation".
+      ledger: ``Recording(path, run)``: charge ``guarantee_`` before the first draw. The same call again returns the
+        release that the ledger holds, and goes on if it ended before its first draw; one that ended in a draw has spent
+        its charge. With ``settings`` a second fit under the same name is refused. Create the ledger with
+        ``protects="all rows, training and validation"``, or with ``person`` of "all people of the rows, training and
+        validation".
       run: ``Execution(key=..., insecure_key=True)``, FOR TESTS ALONE: anyone who knows the key can remove the noise,
         and clones share it.
 
@@ -410,7 +416,7 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
           ValueError: an argument out of range, or a column without a dimension.
           TypeError: an argument of the wrong type.
           tuning.AllRunsFailed: with ``settings``: every training failed; the budget is spent.
-          ledger.LedgerError: the budget does not suffice, or the name was used before.
+          ledger.LedgerError: the budget does not suffice, the name belongs to another call, or the run ended in a draw.
         """
         run = self._begin_fit()
         self._expect_arguments(X, lambda: _check_classes(self.classes))
@@ -423,7 +429,8 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
             weights = (1.0 if weights is None else weights) * of_class[numbers]  # those of -1 train nothing
         public = {name: getattr(self, name) for name in ("class_shares", "class_weight", "largest_weight")}
         constant = 1.0 - (1.0 / len(classes) if shares is None else float(np.max(shares)))
-        self._train(run, X, _TrainingRows(numbers, len(classes), weights, mean, _given(public)), constant)
+        training = _TrainingRows(numbers, len(classes), weights, mean, _given(public), named=tuple(classes))
+        self._train(run, X, training, constant)
         self.classes_ = np.asarray(classes)
         return self
 
@@ -586,7 +593,9 @@ class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
         scaled = _scale_targets(targets, low, high)
         weights = _row_weights(sample_weight, self.largest_weight, len(scaled))
         public, found = _given({"largest_weight": self.largest_weight}), self._finds_targets()
-        training = _TrainingRows(scaled, 0, weights, 1.0, public, unscaled=targets if found else None)
+        training = _TrainingRows(
+            scaled, 0, weights, 1.0, public, unscaled=targets if found else None, named=(low, high, text)
+        )
         self._train(run, X, training, measured_error.MIDDLE_ERROR)
         if not found:
             self.target_range_ = low, high

@@ -119,12 +119,13 @@ def few_rows(rows: int) -> Notes:
     )
 
 
-def one_fit() -> Notes:
-    """Nothing but a ledger sees the other fits."""
+def one_fit(fits: int) -> Notes:
+    """Nothing but a ledger sees all other fits; ``fits`` were made in this process of an estimator and its clones."""
+    many = f", and this is fit {fits} of this estimator and its clones in this process" * (fits > 1)
     return _note(
         "one-fit",
-        "this guarantee counts one fit: each further fit, also of a clone in cross_val_score or GridSearchCV, spends "
-        "its own budget; to add fits up, give each fit a ledger=Recording(path, run) with a run name of its own",
+        f"this guarantee counts one fit{many}: each further fit, also of a clone in cross_val_score or GridSearchCV, "
+        "spends its own budget; to add fits up, give each fit a ledger=Recording(path, run) with a run name of its own",
     )
 
 

@@ -680,6 +680,7 @@ WITHOUT: dict[str, dict[str, str]] = {
         "integrations.sklearn.private_models": "PrivateClassifier PrivateRegressor",
         "tuning.joint_tuning": "tune_table",
         "tuning.private_steps": "train train_by_steps",
+        "tuning.private_ranges": "count find",
         "separable.blocks": "blocks cut usual_count",
         "separable.by_person": "ByPerson.replace_objective",
         "separable.separability_check": "Separable",

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 import pandas
 import pytest
+from sklearn.model_selection import cross_validate
 
 from jaxdpbo import Execution, Recording, ledger, private_linear, sensitivity, space
 from jaxdpbo.guarantee import assumptions, guarantees
@@ -588,3 +589,59 @@ def test_a_prediction_that_is_no_number_counts_as_the_worst():
     config = measured_error.Config(1000, 1000, 0)
     count, _ = measured_error.count_moments(config, np.array([np.nan, 0.5]), np.array([0.5, 0.5]), np.ones(2, int))
     assert count == 1000
+
+
+# -- Pictures, and habits of scikit-learn -----------------------------------------------------------------------------
+
+
+def test_the_picture_of_a_model_is_what_it_predicts_for_made_up_rows():
+    table = frame(2000)
+    model = classifier({**COLUMNS, "d": None}).fit(table, np.where(table["a"] > 0.5, "yes", "no"))
+    values, predicted = model.partial_dependence("a", {"c": "x"})
+    made = pandas.DataFrame({"a": values, "b": 10.0, "c": "x", "d": 0})  # 10 is the middle of 1 to 100 in logarithms
+    np.testing.assert_allclose(predicted, model.predict_proba(made))
+    assert (values[0], values[-1], len(values)) == (0.0, 1.0, 101)
+    assert predicted[0, 1] < 0.3 < 0.7 < predicted[-1, 1]
+    values, predicted = model.partial_dependence("c")
+    assert values == ["x", "y", None]
+    made = pandas.DataFrame({"a": 0.5, "b": 10.0, "c": values, "d": 0})
+    np.testing.assert_allclose(predicted, model.predict_proba(made))
+    values, _ = model.partial_dependence("b")
+    np.testing.assert_allclose(np.diff(np.log(values)), math.log(100) / 100)
+    for name in ("d", "e"):
+        with pytest.raises(ValueError, match=f"column must be one of 'a', 'b', 'c', got '{name}'"):
+            model.partial_dependence(name)
+    regressor = PrivateRegressor(space.real(0, 1), target_range=(0, 9), **BUDGET, run=RUN)
+    places = RNG.uniform(size=(2000, 2))
+    regressor.fit(places, 9 * places[:, 1])
+    values, predicted = regressor.partial_dependence(1, {0: 0.25})
+    np.testing.assert_allclose(predicted, regressor.predict(np.column_stack([np.full(101, 0.25), values])))
+    assert predicted[-1] - predicted[0] > 5
+
+
+@pytest.mark.parametrize("make", [PrivateClassifier, PrivateRegressor])
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"random_state": 0}, "anyone who knows the seed can remove the noise"),
+        ({"max_iter": 5}, "nothing is tuned"),
+        ({"warm_start": True}, "each fit spends a budget"),
+        ({"other": 5}, "see help"),
+    ],
+)
+def test_arguments_of_other_models_are_refused_with_a_reason(make, given, said):
+    with pytest.raises(TypeError, match=f"{make.__name__} takes no {next(iter(given))}: .*{said}"):
+        make(**given)
+    assert "random_state" not in make().get_params()
+    assert "columns" in make().get_params()
+
+
+def test_fits_of_clones_are_counted_together():
+    table = frame()
+    model = classifier(classes=("x", "y"))
+    cross_validate(model, table, table["c"], cv=3)
+    model.fit(table, table["c"])
+    (note,) = (note for note in model.notes_ if note.id == "one-fit")
+    assert "this is fit 4 of this estimator and its clones" in note.text
+    (note,) = (note for note in classifier(classes=("x", "y")).fit(table, table["c"]).notes_ if note.id == "one-fit")
+    assert "this is fit" not in note.text

@@ -31,6 +31,7 @@ COLUMNS_EXAMPLE = (
     "the rows, for that share of the budget"
 )
 PRIVATE = "private"  # in place of a range
+GRID = 101  # numbers of a range in a picture
 
 
 class Encoding(NamedTuple):
@@ -194,6 +195,42 @@ def feature_names(encoding: Encoding) -> list[str]:
         else:
             names += [f"{name} spline {knot}" for knot in range(encoding.knots)] + [f"{name} missing"]
     return names + [f"{kind} wave {wave}" for kind in ("cos", "sin") for wave in range(encoding.waves)]
+
+
+def public_columns(encoding: Encoding, name: Any, at: Mapping[Any, Any]) -> tuple[Any, list[Any]]:
+    """Made-up columns of a table along one column, for a picture of a model: its values, and all columns.
+
+    The values are ``GRID`` numbers of the range, or the choices and None, a missing value. Other numbers are at the
+    middle of their ranges, and other categories are missing, but for the values ``at``.
+
+    Raises:
+      ValueError: a column that is not encoded.
+    """
+    places = range(max(encoding.positions) + 1)
+    names = list(encoding.names or places)
+    by_name = {names[position]: of for position, of in zip(encoding.positions, encoding.dimensions, strict=True)}
+    for each in (name, *at):
+        if each not in by_name:
+            raise ValueError(f"column must be one of {_join(list(by_name))}, got {each!r}")
+    along = by_name[name]
+    ways = np.linspace(0.0, 1.0, GRID)
+    values = [*along.choices, None] if isinstance(along, Categorical) else [_number_at(along, way) for way in ways]
+    made = {}
+    for each, of in by_name.items():
+        middle = None if isinstance(of, Categorical) else _number_at(of, 0.5)
+        made[each] = values if each == name else [at.get(each, middle)] * len(values)
+    empty = [None] * len(values)
+    columns = []
+    for each in names:
+        column = np.empty(len(values), dtype=object)
+        column[:] = made.get(each, empty)
+        columns.append(column)
+    return values, columns
+
+
+def _number_at(dimension: Real | Integer, place: float) -> float:
+    low, high = float(dimension.low), float(dimension.high)
+    return low * (high / low) ** place if dimension.log else low + (high - low) * place
 
 
 @np.errstate(all="ignore")

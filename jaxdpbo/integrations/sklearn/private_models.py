@@ -85,6 +85,7 @@ class _PrivateModel(PrivateEstimator):
     person: Any
     cap: int | None
     ledger: Recording | None
+    _outputs: Callable[[np.ndarray], np.ndarray]  # predictions, or probabilities, of scores (n, k)
 
     def _expect_arguments(self, X: Any, *more: Callable[[], Any]) -> None:
         """Check all that is public and wrong in a first call at once: a beginner mends it in one go."""
@@ -242,6 +243,27 @@ class _PrivateModel(PrivateEstimator):
         check_is_fitted(self, "model_")
         return np.asarray(_columns.feature_names(self.encoding_), dtype=object)
 
+    def partial_dependence(self, column: Any, at: Mapping[Any, Any] | None = None) -> tuple[list[Any], np.ndarray]:
+        """The predictions along one column: reads no row, so you may publish them.
+
+        Other columns are at public values, and not averaged over rows as in scikit-learn: numbers at the middle of
+        their ranges, categories missing. ``plotting.plot_partial_dependence`` draws the result.
+
+        Args:
+          column: the name, or of an array the number.
+          at: values of other columns, by name.
+
+        Returns:
+          The values of the column, from end to end of the range, or the choices and None for a missing value; and for
+          each the prediction ``(m,)``, or of a classifier the probabilities ``(m, k)``.
+
+        Raises:
+          ValueError: a column that the model leaves out.
+        """
+        check_is_fitted(self, "model_")
+        values, columns = _columns.public_columns(self.encoding_, column, at or {})
+        return values, self._outputs(self._scores_of(columns))
+
     def _check(self, X: Any, targets: Any, dimension: Dimension, what: str) -> not_private.NotPrivateCheck:
         """Count the cells and targets that the public dimensions do not foresee."""
         table = _read_table(X)
@@ -261,7 +283,10 @@ class _PrivateModel(PrivateEstimator):
             table = _in_order(table, names)
         else:
             validate_data(self, X, reset=False, skip_check_array=True)
-        outputs = _columns.encode(self.encoding_, table.columns)
+        return self._scores_of(table.columns)
+
+    def _scores_of(self, columns: Sequence[Any]) -> np.ndarray:
+        outputs = _columns.encode(self.encoding_, columns)
         for number, layer in enumerate(self.model_):
             outputs = np.maximum(outputs, 0.0) if number else outputs
             outputs = outputs @ layer.weights.astype(float) + layer.bias
@@ -371,6 +396,7 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
     confusion_: np.ndarray
     confusion_deviation_: float
 
+    @checks.refuse_others("PrivateClassifier", argument_errors.model_advice)
     def __init__(
         self,
         columns: Columns | None = None,
@@ -494,7 +520,10 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
 
     def predict_proba(self, X: Rows) -> np.ndarray:
         """The probability of each class, ``(n, k)``."""
-        scores = self._scores(X)
+        return self._outputs(self._scores(X))
+
+    @staticmethod
+    def _outputs(scores: np.ndarray) -> np.ndarray:
         if scores.shape[1] > 1:
             return softmax(scores, axis=1)
         return np.column_stack([expit(-scores[:, 0]), expit(scores[:, 0])])
@@ -550,6 +579,7 @@ class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
       target_range_: ``(low, high)``, as given or found.
     """
 
+    @checks.refuse_others("PrivateRegressor", argument_errors.model_advice)
     def __init__(
         self,
         columns: Columns | None = None,
@@ -615,7 +645,10 @@ class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
 
     def predict(self, X: Rows) -> np.ndarray:
         """The prediction for each row, ``(n,)``, inside the range of targets."""
-        scores, (low, high) = self._scores(X), self.target_range_
+        return self._outputs(self._scores(X))
+
+    def _outputs(self, scores: np.ndarray) -> np.ndarray:
+        low, high = self.target_range_
         return low + (high - low) * np.clip(TARGET_OFFSET + scores[:, 0], 0.0, 1.0)
 
     def score(self, X: Rows, y: Targets, sample_weight: ArrayLike | None = None) -> float:

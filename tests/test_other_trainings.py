@@ -354,8 +354,9 @@ def test_a_regression_is_learnt(descent):
 
 
 @pytest.mark.parametrize("library", [OPACUS, DIFFPRIVLIB], indirect=True)
-def test_the_block_of_the_page_runs(library):
+def test_the_block_of_the_page_runs(library, tmp_path, monkeypatch):
     """Where scripts/test --systems does not run it."""
+    monkeypatch.chdir(tmp_path)  # the block saves a model
     page = runpy.run_path(str(DOCS / "run_blocks.py"))["blocks"](DOCS / "tutorials" / "libraries.md")
     name = type(library[0]).__module__.rpartition(".")[2]
     (block,) = [block for block in page if f"import {name}\n" in block.source]

@@ -24,6 +24,7 @@ SOURCES = {
     "few-users": DECLARED,
     "few-rows": DECLARED,
     "one-fit": DECLARED,
+    "ranges-from-rows": DECLARED,
     "loss-without-code": DECLARED,
     "narrowed-columns": DECLARED,
     "clipped-integers": DECLARED,
@@ -37,6 +38,7 @@ SOURCES = {
     "best-within-noise": RELEASE,
     "error-like-constant": RELEASE,
     "wide-error": RELEASE,
+    "ranges-like-noise": RELEASE,
     "epsilon-reached": RELEASE,
     "error-not-reached": RELEASE,
 }
@@ -118,12 +120,33 @@ def few_rows(rows: int) -> Notes:
     )
 
 
-def one_fit() -> Notes:
-    """Nothing but a ledger sees the other fits."""
+def one_fit(fits: int) -> Notes:
+    """Nothing but a ledger sees all other fits; ``fits`` were made in this process of an estimator and its clones."""
+    many = f", and this is fit {fits} of this estimator and its clones in this process" * (fits > 1)
     return _note(
         "one-fit",
-        "this guarantee counts one fit: each further fit, also of a clone in cross_val_score or GridSearchCV, spends "
-        "its own budget; to add fits up, give each fit a ledger=Recording(path, run) with a run name of its own",
+        f"this guarantee counts one fit{many}: each further fit, also of a clone in cross_val_score or GridSearchCV, "
+        "spends its own budget; to add fits up, give each fit a ledger=Recording(path, run) with a run name of its own",
+    )
+
+
+def ranges_from_rows(names: Sequence[str], share: float) -> Notes:
+    """Ranges that nobody stated were found in the rows, and paid for."""
+    return _note(
+        "ranges-from-rows",
+        f"the ranges of {_shorten(names)} were found in the rows with noise, for {100 * share:g} % of the budget; a "
+        "range from a codebook costs nothing",
+    )
+
+
+def ranges_like_noise(names: Sequence[str]) -> Notes:
+    """No count of these columns stood out of the noise; nothing for no column."""
+    if not names:
+        return ()
+    return _note(
+        "ranges-like-noise",
+        f"noise hid all counts of {_shorten(names)}, so that these ranges are guesses: state a range, give "
+        "private_range more of the budget, or find fewer ranges",
     )
 
 

@@ -4,8 +4,8 @@ Plots show the contents of a result: releases, guarantees and public numbers. Ne
 """
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,7 +18,15 @@ from jaxdpbo.guarantee.composed_guarantee import part_levels
 from jaxdpbo.guarantee.guarantees import Guarantee
 from jaxdpbo.types import ArrayLike
 
-__all__ = ["plot_audit", "plot_budget", "plot_front", "plot_path", "plot_previews", "plot_trade_off"]
+__all__ = [
+    "plot_audit",
+    "plot_budget",
+    "plot_front",
+    "plot_partial_dependence",
+    "plot_path",
+    "plot_previews",
+    "plot_trade_off",
+]
 __dir__ = namespace.list_public(__name__)
 
 if TYPE_CHECKING:
@@ -231,6 +239,48 @@ def plot_budget(guarantee: Guarantee, *, axes: "Axes | None" = None) -> "Axes":
     drawn.set_yticks(places, [what for what, _ in parts])
     drawn.invert_yaxis()
     return _name_params(drawn, f"share of mu^2, mu = {rounding.shorten_up(total, 3)}", "", legend=False)
+
+
+def plot_partial_dependence(
+    model: Any, column: Any, *, at: Mapping[Any, Any] | None = None, axes: "Axes | None" = None
+) -> "Axes":
+    """Plot what a private model predicts along one column, others at public values: a picture of the model, of no row.
+
+    A classifier has a line for each class but the first of two. Categories have bars, the last of a missing value.
+
+    >>> import numpy as np
+    >>> from jaxdpbo import plotting, space
+    >>> from jaxdpbo.integrations.sklearn import PrivateRegressor
+    >>> X = np.random.default_rng(0).uniform(size=(2000, 2))
+    >>> model = PrivateRegressor(space.real(0, 1), target_range=(0, 1), epsilon=2, delta=1e-5).fit(X, X[:, 0] ** 2)
+    >>> plotting.plot_partial_dependence(model, 0).get_ylabel()
+    'prediction'
+
+    Args:
+      model: a fitted ``PrivateClassifier`` or ``PrivateRegressor``.
+      column: the name, or of an array the number.
+      at: values of other columns, see ``PrivateClassifier.partial_dependence``.
+      axes: the matplotlib axes.
+
+    Raises:
+      ValueError: a column that the model leaves out.
+    """
+    values, predicted = model.partial_dependence(column, at)
+    classes = getattr(model, "classes_", None)
+    shown = {"prediction": predicted} if classes is None else dict(zip(map(str, classes), predicted.T, strict=True))
+    if classes is not None and len(classes) == 2:
+        del shown[str(classes[0])]
+    drawn, is_number = _axes(axes), all(isinstance(value, float) for value in values)
+    for number, (name, heights) in enumerate(shown.items()):
+        if is_number:
+            drawn.plot(values, heights, label=name)
+        else:
+            drawn.bar(np.arange(len(values)) + 0.8 * number / len(shown), heights, 0.8 / len(shown), label=name)
+    if not is_number:
+        named = ["missing" if value is None else str(value) for value in values]
+        drawn.set_xticks(np.arange(len(values)) + 0.4 - 0.4 / len(shown), named)
+    up = "prediction" if classes is None else "probability"
+    return _name_params(drawn, str(column), up, legend=classes is not None)
 
 
 def _axes(axes: "Axes | None") -> "Axes":

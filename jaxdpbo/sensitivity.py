@@ -110,6 +110,19 @@ def error_and_moments_squared(error: Number, moment: Number) -> Number:
     return error**2 + 4 * moment**2
 
 
+def histograms_squared(cell: Number, columns: int, releases: int) -> Number:
+    """Return the square of the exact l2 sensitivity of some histograms of some columns: ``2 releases columns cell^2``.
+
+    A user counts ``cell`` in one cell of each column in each release, or nowhere. A replaced user may leave one cell
+    and enter another, in all of them.
+
+    >>> from jaxdpbo import sensitivity
+    >>> sensitivity.histograms_squared(2, 3, 1)
+    24
+    """
+    return 2 * releases * columns * cell**2
+
+
 def largest_radius(distance: Whole) -> Whole:
     """Return the largest radius with an ``integer_sum`` of at most ``distance``."""
     return distance // 2

@@ -267,8 +267,8 @@ def _models_of_a_table(key):
     inputs, first, second = np.linspace(0, 1, 40).reshape(-1, 1), *jax.random.split(key)
     setting = {"hidden": (), "learning_rate": 1.0, "batch": 32, "epochs": 1, "clip_norm": 1.0}
     options = {"columns": space.real(0, 1), "epsilon": 5.0, "delta": 1e-3}
-    execution = {"key": first, "insecure_key": True}
-    classifier = PrivateClassifier(classes=(0, 1), **execution, **options).fit(inputs, np.arange(40) % 2)
+    execution, ranges = {"key": first, "insecure_key": True}, {"columns": "private", "private_range": 0.1}
+    classifier = PrivateClassifier(classes=(0, 1), **execution, **options | ranges).fit(inputs, np.arange(40) % 2)
     options |= {"key": second, "insecure_key": True, "settings": [setting]}
     regressor = PrivateRegressor(target_range=(0, 1), **options).fit(inputs, inputs[:, 0])
     return classifier.error_, regressor.error_
@@ -507,6 +507,7 @@ KEY_CASES = {
             "tuning.private_steps.train_by_steps",
             "tuning.private_steps.train",
             "tuning.measured_error.draw_noise",
+            "tuning.private_ranges.draw_noise",
         ),
     ),
     "private_selection": Case(

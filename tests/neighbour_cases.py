@@ -443,13 +443,15 @@ def modelled(where: str, regression: bool = False, **options: Any):
             features = pandas.DataFrame({0: as_read(records), 1: 0.5})
         else:
             features[:, int(where == "categories")] = objects(records)
-        columns = {0: space.real(0, 1), 1: [0.25, 0.5]}
+        columns, targets = {0: space.real(0, 1), 1: [0.25, 0.5]}, (0, 1)
+        if "private_range" in options:
+            columns[0] = targets = "private"
         if regression:
-            model = PrivateRegressor(columns, target_range=(0, 1), **MODEL, **options).fit(features, labels, weights)
+            model = PrivateRegressor(columns, target_range=targets, **MODEL, **options).fit(features, labels, weights)
         else:
             model = PrivateClassifier(columns, classes=(0, 0.25, 0.5), **MODEL, **options)
             model.fit(features, labels, weights)
-        measured = [getattr(model, name, None) for name in ("error_", "error_interval_", "confusion_")]
+        measured = [getattr(model, name, None) for name in ("error_", "error_interval_", "confusion_", "target_range_")]
         return [layer._asdict() for layer in model.model_], measured, _seen_of(model, PUBLIC_ROWS)
 
     return enter
@@ -463,7 +465,8 @@ def _seen_of(model: Any, public_rows: np.ndarray) -> tuple[Any, ...]:
     record = model.report_.to_dict()
     for changing in ("created", "fingerprint of the release", "notes"):  # a time, and what follows from the release
         record.pop(changing)
-    for released in ("error_", "error_interval_", "constant_error_", "constant_deviation_", "confusion_"):
+    found = ("encoding_", "target_range_") if model.private_range is not None else ()
+    for released in ("error_", "error_interval_", "constant_error_", "constant_deviation_", "confusion_", *found):
         record["details"].pop(released, None)
     answers = [getattr(model, name)(public_rows) for name in ("predict", "predict_proba") if hasattr(model, name)]
     if not hasattr(model, "classes_"):  # accuracies take no fractions as labels
@@ -629,6 +632,12 @@ POINTS: dict[str, Point] = {
     ),
     "PrivateClassifier, labels": Point(modelled("labels"), CLASSIFIER, counts=(10,), dates=False),
     "PrivateClassifier, weights": Point(modelled("weights"), CLASSIFIER, counts=(10,), dates=False),
+    "PrivateClassifier, ranges of features": Point(
+        modelled("features", private_range=0.1), CLASSIFIER, counts=(10,), dates=False
+    ),
+    "PrivateRegressor, ranges of targets": Point(
+        modelled("labels", True, private_range=0.1), REGRESSOR, counts=(10,), dates=False
+    ),
     "PrivateClassifier, settings": Point(
         modelled("features", settings=ONE_SETTING), CLASSIFIER, counts=(10,), dates=False
     ),
@@ -668,6 +677,7 @@ WITHOUT: dict[str, dict[str, str]] = {
         "integrations.sklearn.private_models": "PrivateClassifier PrivateRegressor",
         "tuning.joint_tuning": "tune_table",
         "tuning.private_steps": "train train_by_steps",
+        "tuning.private_ranges": "count find",
         "separable.blocks": "blocks cut usual_count",
         "separable.by_person": "ByPerson.replace_objective",
         "separable.separability_check": "Separable",

@@ -128,14 +128,15 @@ def test_a_result_of_the_least_epsilon_shows_its_cost_and_no_model():
 
 def test_notes_are_sentences_without_line_breaks():
     said = [
-        *notes.few_users(3, private=True), *notes.few_rows(3), *notes.one_fit(), *notes.loss_without_code(),
+        *notes.few_users(3, private=True), *notes.few_rows(3), *notes.one_fit(1), *notes.loss_without_code(),
         *notes.not_compared(), *notes.path_like_noise(), *notes.epsilon_reached(1.0, 2.0),
         *notes.error_not_reached(1.0, 2.0), *notes.resumed("a", "b", "2026-11-01", 1, "step"),
         *notes.from_ledger("a", "b", "2026-11-01"), *notes.values_like_noise(4), *notes.equal_points(4),
         *notes.narrowed_columns(["start"], "the files hold 64 bits", "compute it"),
         *notes.many_readings(3),
         *notes.clipped_integers(["data['cents']"]),
-        *notes.best_within_noise(2, 3), *notes.error_like_a_constant(0.4, 0.5), *notes.wide_error(0.25),
+        *notes.ranges_from_rows(["'age'"], 0.05), *notes.ranges_like_noise(["'age'"]),
+            *notes.best_within_noise(2, 3), *notes.error_like_a_constant(0.4, 0.5), *notes.wide_error(0.25),
     ]  # fmt: skip
     assert {note.id for note in said} == set(notes.SOURCES)
     assert all(note.text.isprintable() and not note.text.endswith(".") for note in said)

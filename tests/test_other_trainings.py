@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import joblib
 import numpy as np
+import optax
 import pandas as pd
 import pytest
 from oracles import objective_perturbation as oracle
@@ -96,6 +97,108 @@ def test_tuned_and_trained_under_one_guarantee(library, capfd):
     converted = "group privacy" in training.cost(setting, found.noise, 320).how
     assert converted != isinstance(training, diffprivlib.LogisticRegression)
     assert capfd.readouterr() == ("", "")
+
+
+def several(training):
+    """The same training with two models and two optimizers to choose from, one of each its own."""
+    if isinstance(training, opacus.DPSGD):
+        import torch
+
+        def hidden():
+            return torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 1))
+
+        optimizers = {"sgd": torch.optim.SGD, "adam": lambda parameters, rate: torch.optim.Adam(parameters, lr=rate)}
+        return opacus.DPSGD({"linear": module, "hidden": hidden}, optimizers=optimizers)
+
+    def hidden_params(key):
+        return {"first": jax.random.normal(key, (3, 4), jnp.float32), "last": jnp.zeros((4, 1), jnp.float32)}
+
+    def hidden_scores(params, row):
+        return jax.nn.relu(row @ params["first"]) @ params["last"]
+
+    return jax_privacy.DPSGD(
+        {"linear": zeros, "hidden": hidden_params},
+        {"linear": linear, "hidden": hidden_scores},
+        optimizers={"sgd": optax.sgd, "adam": optax.adam},
+    )
+
+
+def test_models_and_optimizers_are_chosen_by_name(descent, tmp_path):
+    training, setting = descent
+    choosing = several(training)
+    first, other = {"model": "linear", "optimizer": "sgd"}, {"model": "hidden", "optimizer": "adam"}
+    costs = [choosing.cost(setting | choice, 1.0, 320).epsilon(1e-4) for choice in (first, other)]
+    assert costs == [training.cost(setting, 1.0, 320).epsilon(1e-4)] * 2
+    rows = X, Y
+    choosing.expect(rows)
+    if isinstance(training, jax_privacy.DPSGD):
+        plain = training.fit(setting, 0.1, rows, jax.random.key(0))
+        same = choosing.fit(setting | first, 0.1, rows, jax.random.key(0))
+        assert same.model == "linear"
+        np.testing.assert_array_equal(flat(plain), flat(same.params))
+    for choice in (first, other, {"model": "linear", "optimizer": "adam"}):
+        found = choosing.fit(setting | choice | {"learning_rate": 0.1, "epochs": 8}, 0.1, rows, jax.random.key(1))
+        assert np.mean(choosing.losses(found, rows)) < 0.2
+    path = tmp_path / "ledger.jsonl"
+    ledger.create(path, notion="dp", level=9.0, delta=1e-2, protects="training rows")
+    for wrong, said in (
+        (setting, "settings must have learning_rate, batch, epochs, clip_norm, model, optimizer"),
+        (setting | first | {"model": "deep"}, "model must be .*linear"),
+        (setting | first | {"optimizer": "rmsprop"}, "optimizer must be .*sgd"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            tuning.tune_and_train(
+                choosing, rows, [setting | other, wrong], epsilon=8.0, delta=1e-4,
+                ledgers={"training rows": jaxdpbo.Recording(path, "one")},
+            )  # fmt: skip
+    assert not ledger.account(path).spends
+    tuned = tuning.tune_and_train(
+        choosing, rows, [setting | first, setting | other], epsilon=8.0, delta=1e-4, key=jax.random.key(3),
+        insecure_key=True, on_error="raise",
+    )  # fmt: skip
+    assert tuned.setting in [setting | first, setting | other]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (({"a": zeros}, linear), "predict must have the names of make_params, .'a'., got None"),
+        (({"a": zeros}, {"b": linear}), "predict must have the names"),
+        (({}, {}), "must have at least one name"),
+        (({1: zeros}, {1: linear}), "must be a dict of functions by names"),
+        ((zeros, linear, "squared", None, optax.adam), "optimizers must be a dict of functions by names, got function"),
+    ],
+)
+def test_choices_that_are_none_are_refused(arguments, said):
+    with pytest.raises((TypeError, ValueError), match=said):
+        jax_privacy.DPSGD(*arguments)
+
+
+def test_an_optimizer_that_opacus_cannot_step_is_refused_before_the_charge():
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("opacus")
+    training = opacus.DPSGD(module, optimizers={"lbfgs": lambda parameters, rate: torch.optim.LBFGS(parameters, rate)})
+    with pytest.raises(ValueError, match="optimizer 'lbfgs'; on rows of zeros it raised"):
+        training.expect((X, Y))
+
+
+def test_data_sets_and_loaders_of_torch_are_rows():
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("opacus")
+    tensors = torch.utils.data.TensorDataset(torch.from_numpy(X), torch.from_numpy(Y))
+    loader = torch.utils.data.DataLoader(tensors, batch_size=7, shuffle=True)
+    found = []
+    for rows in ((X, Y), tensors, loader):
+        tuned = tuning.tune_and_train(
+            opacus.DPSGD(module), rows, [SETTING], epsilon=8.0, delta=1e-4, key=jax.random.key(3), insecure_key=True
+        )
+        found.append((tuned.error, flat(tuned.model).tolist()))
+    assert found[0] == found[1] == found[2]
+    with pytest.raises(ValueError, match="validation must not share memory with rows"):
+        tuning.tune_and_train(opacus.DPSGD(module), tensors, [SETTING], epsilon=8, delta=1e-4, validation=loader)
+    subset = torch.utils.data.Subset(tensors, range(50))
+    with pytest.raises(TypeError, match=r"a TensorDataset: pass opacus.stack\(dataset\)"):
+        tuning.tune_and_train(opacus.DPSGD(module), subset, [SETTING], epsilon=8.0, delta=1e-4)
 
 
 def test_the_least_epsilon_of_any_library(library):
@@ -251,8 +354,9 @@ def test_a_regression_is_learnt(descent):
 
 
 @pytest.mark.parametrize("library", [OPACUS, DIFFPRIVLIB], indirect=True)
-def test_the_block_of_the_page_runs(library):
+def test_the_block_of_the_page_runs(library, tmp_path, monkeypatch):
     """Where scripts/test --systems does not run it."""
+    monkeypatch.chdir(tmp_path)  # the block saves a model
     page = runpy.run_path(str(DOCS / "run_blocks.py"))["blocks"](DOCS / "tutorials" / "libraries.md")
     name = type(library[0]).__module__.rpartition(".")[2]
     (block,) = [block for block in page if f"import {name}\n" in block.source]
@@ -312,9 +416,10 @@ def test_one_row_moves_a_sum_by_no_more_than_the_clip_norm():
     params, padding = zeros(None), np.zeros(9, bool)
     with jax.numpy_rank_promotion("allow"), jax.numpy_dtype_promotion("standard"):
         state = noise_addition.gaussian_privatizer(stddev=0.0, prng_key=0).init(params)
+        trained = params, state, optax.sgd(1.0).init(params)
         found = [
             jax_privacy._step(
-                linear, "cross_entropy", params, state, of, padding | (np.arange(9) == left), 0.0, 0.7, 1.0
+                linear, "cross_entropy", optax.sgd, trained, of, padding | (np.arange(9) == left), 0.0, 0.7, 1.0, 1
             )[0]
             for left in (-1, 0, 4)
         ]

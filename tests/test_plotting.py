@@ -76,6 +76,32 @@ def test_an_audit_is_a_share_of_its_claim():
         plotting.plot_audit([found], [GDP, DP], ["one"])
 
 
+class Model:
+    """A model of one column, as a picture sees it."""
+
+    def __init__(self, values, predicted, classes=None):
+        self.values, self.predicted = values, predicted
+        if classes is not None:
+            self.classes_ = np.array(classes)
+
+    def partial_dependence(self, column, at):
+        assert (column, at) == ("age", None)
+        return self.values, self.predicted
+
+
+def test_a_model_is_drawn_along_a_column_as_lines_or_as_bars():
+    axes = plotting.plot_partial_dependence(Model([0.0, 1.0], np.array([3.0, 5.0])), "age")
+    assert [line.get_ydata().tolist() for line in axes.lines] == [[3.0, 5.0]]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("age", "prediction")
+    shares = np.array([[0.25, 0.75], [0.5, 0.5], [1.0, 0.0]])
+    axes = plotting.plot_partial_dependence(Model(["f", "m", None], shares, ["no", "yes"]), "age")
+    assert [bar.get_height() for bar in axes.patches] == [0.75, 0.5, 0.0]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["f", "m", "missing"]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["yes"]
+    three = Model([0.0, 1.0], np.eye(3)[:2], ["a", "b", "c"])
+    assert len(plotting.plot_partial_dependence(three, "age").lines) == 3
+
+
 def test_previews_are_sorted_by_users_and_a_budget_adds_up():
     found = [preview(users=users, mu=1.0, space=[(0, 6)] * 3, loss_range=(0, 1)) for users in (2000, 200)]
     axes = plotting.plot_previews(found)

@@ -591,7 +591,9 @@ def test_a_pickle_holds_no_row():
 
 
 RELEASED = {"model_", "setting_", "error_", "error_interval_"}
-PUBLIC = {"guarantee_", "error_deviation_", "notes_", "encoding_", "public_", "n_features_in_", "feature_names_in_"}
+PUBLIC = {
+    "guarantee_", "error_deviation_", "notes_", "encoding_", "public_", "n_features_in_", "feature_names_in_", "_fits",
+}  # fmt: skip
 
 
 STEPS_RELEASED = {"constant_error_", "constant_deviation_", "confusion_"}  # the deviation of a constant follows from it

@@ -1,12 +1,16 @@
 """Private models by private steps: what a row can move, an error without bias, and a budget that is spent whole."""
 
+import concurrent.futures
+import contextlib
 import math
+import signal
 from fractions import Fraction
 
 import jax
 import numpy as np
 import pandas
 import pytest
+from sklearn.model_selection import cross_validate
 
 from jaxdpbo import Recording, ledger, private_linear, sensitivity, space
 from jaxdpbo.guarantee import assumptions, guarantees
@@ -236,20 +240,138 @@ def test_no_row_trains_and_measures():
     assert len(held) == 201
 
 
+def ledger_of(folder, protects=guarantees.ALL_ROWS):
+    path = folder / "ledger.jsonl"
+    ledger.create(path, notion="dp", level=20.0, delta=1e-2, total_variation=1e-3, protects=protects)
+    return path
+
+
 def test_all_is_compiled_before_the_charge(tmp_path, monkeypatch):
-    path, said = tmp_path / "ledger.jsonl", []
-    ledger.create(path, notion="dp", level=20.0, delta=1e-2, total_variation=1e-3, protects=guarantees.ALL_ROWS)
-    compiling, charging = private_steps._compile, private_steps.selection.charge_selection
+    path, said = ledger_of(tmp_path), []
+    compiling, charging = private_steps._compile, private_steps.recorded_run.begin_journal
     monkeypatch.setattr(private_steps, "_compile", lambda *given: said.append("compile") or compiling(*given))
     monkeypatch.setattr(
-        private_steps.selection, "charge_selection", lambda *given: said.append("charge") or charging(*given)
+        private_steps.recorded_run,
+        "begin_journal",
+        lambda *given, **named: said.append("charge") or charging(*given, **named),
     )
-    model = PrivateClassifier(COLUMNS, classes=("x", "y"), ledger=Recording(path, "one"), **BUDGET)
-    model.fit(frame(), frame()["c"])
+    recorded(path).fit(frame(), frame()["c"])
     assert said == ["compile", "charge"]
     assert len(ledger.account(path).spends) == 1
-    with pytest.raises(ledger.LedgerError, match=r"charged before|used before"):
+
+
+def recorded(path, **options):
+    return PrivateClassifier(COLUMNS, **{"classes": ("x", "y"), "ledger": Recording(path, "one"), **BUDGET} | options)
+
+
+def released(model):
+    names = "error_", "error_deviation_", "constant_error_", "confusion_", "coef_", "intercept_", "guarantee_"
+    return [np.asarray(getattr(model, name)).tolist() for name in names]
+
+
+@pytest.mark.parametrize("x64", [True, False])
+def test_the_same_call_returns_its_release_and_pays_once(tmp_path, x64):
+    with jax.enable_x64(x64):
+        path, other = ledger_of(tmp_path), frame(seed=5)
+        model, again = recorded(path), recorded(path)
         model.fit(frame(), frame()["c"])
+        first = released(model)
+        assert released(model.fit(frame(), frame()["c"])) == first
+        assert released(again.fit(other, other["c"])) == first  # rows are no part of a run's name: a hash would leak
+        assert {"from-ledger", "not-compared"} <= {note.id for note in again.notes_}
+        alone = recorded(path, ledger=None).fit(other, other["c"])
+        assert "from-ledger" not in [note.id for note in alone.notes_]
+        assert released(alone) != first
+        (spend,) = ledger.account(path).spends
+        assert spend.released
+        regressor = PrivateRegressor(
+            {**COLUMNS, "a": "private"},
+            target_range="private",
+            private_range=0.1,
+            ledger=Recording(path, "two"),
+            **BUDGET,
+        )
+        ranges = [regressor.fit(frame(), frame()["a"]).target_range_ + (str(regressor.encoding_),) for _ in range(2)]
+        assert ranges[0] == ranges[1]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"classes": ("x", "z")},
+        {"columns": {**COLUMNS, "a": (0, 2)}},
+        {"columns": {**COLUMNS, "b": None}},
+        {"epsilon": 1.0},
+        {"class_weight": (1, 2)},
+        {"rows": 590},
+    ],
+)
+def test_another_call_under_the_same_name_is_refused(tmp_path, change):
+    path, rows = ledger_of(tmp_path), change.pop("rows", 600)
+    recorded(path).fit(frame(), frame()["c"])
+    with pytest.raises(ledger.LedgerError, match=r"another run name|belongs to"):
+        recorded(path).set_params(**change).fit(frame(rows), frame(rows)["c"])
+    assert len(ledger.account(path).spends) == 1
+
+
+def test_a_fit_that_ends_before_its_first_draw_goes_on_and_one_that_ends_in_a_draw_has_spent_its_charge(
+    tmp_path, monkeypatch
+):
+    """Stopped at any call between the charge and the end: one charge, and never two releases."""
+
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    path = ledger_of(tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr(private_steps.recording, "hold_interrupts", stop)
+        with pytest.raises(KeyboardInterrupt):
+            recorded(path).fit(frame(), frame()["c"])
+    assert len(ledger.account(path).spends) == 1
+    model = recorded(path).fit(frame(), frame()["c"])
+    assert len(ledger.account(path).spends) == 1
+    assert model.guarantee_.level <= 2.0
+    for part in ("private_steps._training_data", "measured_error.measure", "recorded_run.record_release"):
+        module, name = part.rsplit(".", 1)
+        where = {"private_steps": private_steps, "measured_error": measured_error}.get(
+            module, private_steps.recorded_run
+        )
+        begun = recorded(path, ledger=Recording(path, part))
+        with monkeypatch.context() as patched:
+            patched.setattr(where, name, stop)
+            with pytest.raises(KeyboardInterrupt):
+                begun.fit(frame(), frame()["c"])
+        with pytest.raises(ledger.LedgerError, match="somebody may have seen its draws"):
+            begun.fit(frame(), frame()["c"])
+
+
+def test_ctrl_c_waits_for_a_draw_and_the_same_call_returns_its_release(tmp_path, monkeypatch):
+    path, measure = ledger_of(tmp_path), measured_error.measure
+
+    def typed(*given):
+        signal.raise_signal(signal.SIGINT)
+        return measure(*given)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(measured_error, "measure", typed)
+        with pytest.raises(KeyboardInterrupt):
+            recorded(path).fit(frame(), frame()["c"])
+    handler = signal.getsignal(signal.SIGINT)
+    assert handler is signal.default_int_handler
+    (spend,) = ledger.account(path).spends
+    assert spend.released
+    again = recorded(path).fit(frame(), frame()["c"])
+    assert any(note.id == "from-ledger" for note in again.notes_)
+    with monkeypatch.context() as patched:  # the control: without waiting the charge is lost
+        patched.setattr(measured_error, "measure", typed)
+        patched.setattr(private_steps.recording, "hold_interrupts", contextlib.nullcontext)
+        with pytest.raises(KeyboardInterrupt):
+            recorded(path, ledger=Recording(path, "two")).fit(frame(), frame()["c"])
+    with pytest.raises(ledger.LedgerError, match="somebody may have seen its draws"):
+        recorded(path, ledger=Recording(path, "two")).fit(frame(), frame()["c"])
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:  # which no Ctrl-C reaches
+        pool.submit(recorded(path, ledger=Recording(path, "three")).fit, frame(), frame()["c"]).result()
+    assert signal.getsignal(signal.SIGINT) is handler
 
 
 @pytest.mark.parametrize("person", [None, "who"])
@@ -260,7 +382,7 @@ def test_each_row_is_read_once_after_the_charge_with_a_key_of_its_own(tmp_path, 
     said, keys = [], []
     train, measure, draw, charge, compiled = (
         private_steps.train, measured_error.measure, measured_error.draw_noise,
-        private_steps.selection.charge_selection, private_steps._compile,
+        private_steps.recorded_run.begin_journal, private_steps._compile,
     )  # fmt: skip
     labels = np.arange(600) / 600  # so that a target says which row it is
 
@@ -277,9 +399,15 @@ def test_each_row_is_read_once_after_the_charge_with_a_key_of_its_own(tmp_path, 
     monkeypatch.setattr(measured_error, "measure", see_measure)
     monkeypatch.setattr(measured_error, "draw_noise", lambda key, config: keys.append(key) or draw(key, config))
     monkeypatch.setattr(
-        private_steps.selection, "charge_selection", lambda *given: said.append(("charge",)) or charge(*given)
+        private_steps.recorded_run,
+        "begin_journal",
+        lambda *given, **named: said.append(("charge",)) or charge(*given, **named),
     )
-    PrivateRegressor(columns, target_range=(0, 1), person=person, **RUN, **BUDGET).fit(table, labels)
+    path = ledger_of(tmp_path, guarantees.ALL_PEOPLE if person else guarantees.ALL_ROWS)
+    model = PrivateRegressor(
+        columns, target_range=(0, 1), person=person, ledger=Recording(path, "one"), **BUDGET
+    )
+    model.fit(table, labels)
     assert [step[0] for step in said] == ["charge", "train", "measure"]
     trained, tried = set(said[1][1]), set(said[2][1])
     assert (len(trained), len(tried), trained & tried) == (480, 120, set())
@@ -424,7 +552,10 @@ def test_a_weight_of_zero_trains_nothing_and_a_large_one_counts_as_the_largest()
         ({"class_weight": (0, 0)}, "not all 0"),
         ({"class_weight": (1, 2, 3)}, "class_weight must"),
         ({"cap": 3}, "cap must be given with settings alone"),
-        ({"class_weight": (1, 2), "settings": [{"hidden": ()}]}, "weights and person must be given without settings"),
+        (
+            {"class_weight": (1, 2), "settings": [{"hidden": ()}]},
+            "weights, person and private_range must be given without settings",
+        ),
         ({"largest_weight": -1.0}, "largest_weight must be positive"),
         ({"class_weight": (1e-9, 1), "class_shares": (1, 0)}, "class_weight must be nearer to each other"),
     ],
@@ -460,3 +591,59 @@ def test_a_prediction_that_is_no_number_counts_as_the_worst():
     config = measured_error.Config(1000, 1000, 0)
     count, _ = measured_error.count_moments(config, np.array([np.nan, 0.5]), np.array([0.5, 0.5]), np.ones(2, int))
     assert count == 1000
+
+
+# -- Pictures, and habits of scikit-learn -----------------------------------------------------------------------------
+
+
+def test_the_picture_of_a_model_is_what_it_predicts_for_made_up_rows():
+    table = frame(2000)
+    model = classifier({**COLUMNS, "d": None}).fit(table, np.where(table["a"] > 0.5, "yes", "no"))
+    values, predicted = model.partial_dependence("a", {"c": "x"})
+    made = pandas.DataFrame({"a": values, "b": 10.0, "c": "x", "d": 0})  # 10 is the middle of 1 to 100 in logarithms
+    np.testing.assert_allclose(predicted, model.predict_proba(made))
+    assert (values[0], values[-1], len(values)) == (0.0, 1.0, 101)
+    assert predicted[0, 1] < 0.3 < 0.7 < predicted[-1, 1]
+    values, predicted = model.partial_dependence("c")
+    assert values == ["x", "y", None]
+    made = pandas.DataFrame({"a": 0.5, "b": 10.0, "c": values, "d": 0})
+    np.testing.assert_allclose(predicted, model.predict_proba(made))
+    values, _ = model.partial_dependence("b")
+    np.testing.assert_allclose(np.diff(np.log(values)), math.log(100) / 100)
+    for name in ("d", "e"):
+        with pytest.raises(ValueError, match=f"column must be one of 'a', 'b', 'c', got '{name}'"):
+            model.partial_dependence(name)
+    regressor = PrivateRegressor(space.real(0, 1), target_range=(0, 9), **BUDGET, **RUN)
+    places = RNG.uniform(size=(2000, 2))
+    regressor.fit(places, 9 * places[:, 1])
+    values, predicted = regressor.partial_dependence(1, {0: 0.25})
+    np.testing.assert_allclose(predicted, regressor.predict(np.column_stack([np.full(101, 0.25), values])))
+    assert predicted[-1] - predicted[0] > 5
+
+
+@pytest.mark.parametrize("make", [PrivateClassifier, PrivateRegressor])
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"random_state": 0}, "anyone who knows the seed can remove the noise"),
+        ({"max_iter": 5}, "nothing is tuned"),
+        ({"warm_start": True}, "each fit spends a budget"),
+        ({"other": 5}, "see help"),
+    ],
+)
+def test_arguments_of_other_models_are_refused_with_a_reason(make, given, said):
+    with pytest.raises(TypeError, match=f"{make.__name__} takes no {next(iter(given))}: .*{said}"):
+        make(**given)
+    assert "random_state" not in make().get_params()
+    assert "columns" in make().get_params()
+
+
+def test_fits_of_clones_are_counted_together():
+    table = frame()
+    model = classifier(classes=("x", "y"))
+    cross_validate(model, table, table["c"], cv=3)
+    model.fit(table, table["c"])
+    (note,) = (note for note in model.notes_ if note.id == "one-fit")
+    assert "this is fit 4 of this estimator and its clones" in note.text
+    (note,) = (note for note in classifier(classes=("x", "y")).fit(table, table["c"]).notes_ if note.id == "one-fit")
+    assert "this is fit" not in note.text

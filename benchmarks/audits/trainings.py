@@ -1,6 +1,7 @@
 """Trainings that DPareto measures: one record's label is flipped, all others are what makes that tell most."""
 
 import math
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +11,7 @@ from jax.extend.random import define_prng_impl
 from benchmarks.audits.rows import Row, claim, score_both, simulate
 from jaxdpbo import accounting, sensitivity
 from jaxdpbo.training import dp_optim, models, permutation_sgd
-from jaxdpbo.tuning import measured_error, private_steps
+from jaxdpbo.tuning import measured_error, private_ranges, private_steps
 
 RECORDS, LOT, DELTA = 4, 2, 0.05
 GAMMA, PASSES, DEVIATION = 5.0, 5, 0.1
@@ -25,6 +26,7 @@ def rows() -> list[Row]:
         _perturbation_row(),
         *(_measured_row(classes) for classes in (2, 0)),
         *(_private_model_row(classes) for classes in (2, 0)),
+        _ranges_row(),
     ]
 
 
@@ -132,6 +134,35 @@ def _measured_row(classes: int) -> Row:
     statement = measured_error.privacy(chosen, "validation rows")
     name = f"the measured error of a private model, {'classes' if classes else 'a regression'}"
     return Row(name, statement, scores, least=0.4, slower=4)
+
+
+def _ranges_row() -> Row:
+    """The number of one of four rows leaves the cell of the others, or enters it, in all histograms of a column."""
+    chosen, (low, high) = private_ranges.config(1.0, 1), (-5.0, 5.0)
+    count = private_ranges.count
+
+    def score(key, number):
+        noise, used, total = private_ranges.draw_noise(key, chosen), 0, 0
+
+        def see(numbers, ends, units):  # what is released of a histogram, in the direction of the replacement
+            nonlocal used, total
+            counted = count(numbers, ends, units)
+            released = counted + noise[0, used : used + len(counted)]
+            towards = count(np.array([low, high]), ends, np.array([-1, 1]))
+            used, total = used + len(counted), total + int(released @ towards)
+            return counted
+
+        with mock.patch.object(private_ranges, "count", see):
+            private_ranges.find(noise, chosen, np.array([[number], [high], [high], [high]]))
+        return float(total)
+
+    def scores(trials):
+        keys = jax.random.split(jax.random.key(0), 2 * trials)
+        found = np.array([score(key, (high, low)[number % 2]) for number, key in enumerate(keys)])
+        return found[::2], found[1::2]
+
+    statement = claim("gdp", private_ranges.level(chosen))
+    return Row("ranges of the columns of a private model", statement, scores, least=0.4, slower=4)
 
 
 def _private_model_row(classes: int) -> Row:

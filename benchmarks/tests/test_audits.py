@@ -381,6 +381,7 @@ HALVED = {  # half the noise that was paid for
         ("dp_gp_ucb, Algorithm 3 in order: point", "exact_exponential"),
         ("dp_optim, DP-SGD, 1 step of 2 of 4", "rounded_gaussian"),
         ("dp_optim, DP-SGD, float, 1 step of 2 of 4", "gaussian"),
+        ("ranges of the columns of a private model", "rounded_gaussian"),
     ],
 )
 def test_half_the_noise_is_seen(monkeypatch, name, mechanism):

@@ -1,8 +1,11 @@
 """Ledger entries of a run: its cost, its fingerprint, and its arrays as text, bit for bit."""
 
 import base64
+import contextlib
 import math
-from collections.abc import Mapping
+import signal
+import threading
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -269,6 +272,26 @@ def expect_first(recording: Recording, charged: ledger_file.Charge) -> None:
             f"{recording.path}: run {charged.run!r} was charged before and did not end: somebody may have seen its "
             "draws, so its budget is spent; start a new attempt under another run name"
         )
+
+
+@contextlib.contextmanager
+def hold_interrupts() -> Iterator[None]:
+    """Let Ctrl-C wait until what is drawn here is on record: a draw that it cuts short spends its charge for nothing.
+
+    In another thread than the main one, which no Ctrl-C reaches, or under a handler that is not Python's: nothing.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if before is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    typed: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _: typed.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if typed:
+            signal.raise_signal(signal.SIGINT)
 
 
 def to_text(tree: Tree) -> list[dict[str, Any]]:

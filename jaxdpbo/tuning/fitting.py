@@ -1,6 +1,7 @@
 """Code shared by the searches that train: arguments, calibrated noise, a training and its score."""
 
 import itertools
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from functools import lru_cache, partial
@@ -99,6 +100,7 @@ def check_rows(training: Training, rows: Any, validation: Any) -> tuple[Rows, Ro
       ValueError: rows of a shape not supported by the training, or the same rows in both roles.
       TypeError: not arrays.
     """
+    rows, validation = _of_torch("rows", rows), _of_torch("validation", validation)
     checked = _check_arrays("rows", rows, training)
     if validation is None:
         return checked, None
@@ -107,6 +109,21 @@ def check_rows(training: Training, rows: Any, validation: Any) -> tuple[Rows, Ro
     if shared or any(one is other for one, other in itertools.product(rows, validation)):  # converted, both are copies
         raise ValueError("validation must not share memory with rows: pass rows that do not train")
     return checked, checked_validation
+
+
+def _of_torch(name: str, rows: Any) -> Any:
+    """The tensors of a ``TensorDataset``, or of a loader of one: each row once, in the order of the dataset."""
+    torch = sys.modules.get("torch")
+    if torch is None or isinstance(rows, (tuple, list)):
+        return rows
+    data: Any = torch.utils.data
+    if isinstance(rows, data.DataLoader):
+        rows = rows.dataset
+    if isinstance(rows, data.TensorDataset):
+        return rows.tensors
+    if isinstance(rows, data.Dataset):
+        raise TypeError(f"{name} must be (features, labels) or a TensorDataset: pass opacus.stack(dataset)")
+    return rows
 
 
 def row_assumptions(training: Training) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ Opacus draws Poisson batches, clips and adds noise; the cost is computed from th
 import copy
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -29,10 +29,11 @@ __dir__ = namespace.list_public(__name__)
 class DPSGD:
     """DP-SGD of a ``torch`` module, on the CPU.
 
-    Settings have a ``learning_rate``, a mean ``batch``, ``epochs`` and a ``clip_norm``, as those of ``tuning.DPSGD``.
-    ``noise`` is the ``noise_multiplier`` of Opacus: the standard deviation of the noise over the clipping norm. The
-    model is a new module that holds the trained parameters alone. The module that Opacus trains still holds the
-    gradients of each row of the last batch, which are not private.
+    Settings have a ``learning_rate``, a mean ``batch``, ``epochs`` and a ``clip_norm``, as those of ``tuning.DPSGD``,
+    and the names of a ``model`` and of an ``optimizer`` where there are several: an optimizer sees noised gradients
+    alone, so each has the same cost. ``noise`` is the ``noise_multiplier`` of Opacus: the standard deviation of the
+    noise over the clipping norm. The model is a new module that holds the trained parameters alone. The module that
+    Opacus trains still holds the gradients of each row of the last batch, which are not private.
 
     Formal guarantee: replace-one, by group privacy from the add-or-remove event of Opacus, so for about twice its
     epsilon; under the assumptions that noise in floats is ideal, that batches are Poisson, that the draws of torch
@@ -46,26 +47,30 @@ class DPSGD:
     1.3
 
     Attributes:
-      make_model: ``() -> module``. The module takes features ``(b, ...)``, and returns scores ``(b,)``, ``(b, 1)`` or
-        ``(b, k)``.
+      make_model: ``() -> module``, or a dict of such functions by name. The module takes features ``(b, ...)``, and
+        returns scores ``(b,)``, ``(b, 1)`` or ``(b, k)``.
       loss: "cross_entropy" for classes, or "squared" for a regression. If the model returns one score, a positive score
         predicts the second class.
       classes: see ``tuning.DPSGD``; not for a regression.
+      optimizers: a dict of functions ``(parameters, learning_rate) -> torch.optim.Optimizer`` by name, such as
+        ``{"adam": lambda parameters, rate: torch.optim.Adam(parameters, rate)}``; None for SGD.
     """
 
-    make_model: Callable[[], Any]
+    make_model: Callable[[], Any] | Mapping[str, Callable[[], Any]]
     loss: str = "cross_entropy"
     classes: Sequence[int] | None = None
+    optimizers: Mapping[str, Callable[[Any, float], Any]] | None = None
 
     def __post_init__(self):
-        """Raise ValueError for an unknown loss, or for wrong ``classes``."""
+        """Raise ValueError for an unknown loss, or for wrong ``classes``, models or optimizers."""
+        other_trainings.check_choices(self.make_model, self.optimizers)
         checks.one_of("loss", self.loss, other_trainings.LOSSES)
         if self.classes is not None:
             object.__setattr__(self, "classes", _labels.check_classes(self.classes))
 
     def cost(self, setting: Setting, noise: float, records: int) -> stage.Stage:
         """Cost of the event that Opacus counts: about ``records / batch`` batches an epoch."""
-        _, batch = training.check_setting(setting, records)
+        batch = self._check_setting(setting, records)
         batches = int(1 / (1 / math.ceil(records / batch)))  # as the data loader of Opacus rounds
         return _cost(noise, 1 / batches, int(setting["epochs"]) * batches)
 
@@ -87,13 +92,15 @@ class DPSGD:
         torch, opacus = _libraries()
         shape = rows[0].shape[1:]
         demand = f"make_model must return a module that Opacus can train, of float32 and for features {('n', *shape)}"
-        with other_trainings.dry_run(demand), torch.random.fork_rng(devices=[]), torch.no_grad():
-            model = copy.deepcopy(self.make_model()).train()  # a factory may return one module at every call
-            opacus.validators.ModuleValidator.validate(model, strict=True)
-            scores = model.eval()(torch.zeros((2, *shape), dtype=torch.float32))
-        other_trainings.expect_rows(rows, tuple(scores.shape[1:]), self._classes, regression=self._is_regression)
-        with other_trainings.dry_run(demand):
-            other_trainings.try_one_step(self, other_trainings.ONE_STEP, rows, self._classes)
+        for choice in other_trainings.all_choices(self.make_model, self.optimizers):
+            of_choice = demand + "".join(f", {name} {value!r}" for name, value in choice.items())
+            with other_trainings.dry_run(of_choice), torch.random.fork_rng(devices=[]), torch.no_grad():
+                model = self._new_model(choice).train()
+                opacus.validators.ModuleValidator.validate(model, strict=True)
+                scores = model.eval()(torch.zeros((2, *shape), dtype=torch.float32))
+            other_trainings.expect_rows(rows, tuple(scores.shape[1:]), self._classes, regression=self._is_regression)
+            with other_trainings.dry_run(of_choice):
+                other_trainings.try_one_step(self, other_trainings.ONE_STEP | choice, rows, self._classes)
 
     def fit(self, setting: Setting, noise: float, rows: Rows, key: jax.Array) -> Any:
         """Train, and return a new module, in evaluation mode."""
@@ -115,23 +122,41 @@ class DPSGD:
     def _classes(self) -> _labels.Classes | None:
         return None if self.classes is None else tuple(self.classes)
 
+    def _check_setting(self, setting: Setting, records: int) -> int:
+        """The rows in a batch."""
+        choices = other_trainings.choices(self.make_model, self.optimizers)
+        batch = training.check_setting(setting, records, *choices)[1]
+        for name, given in ((other_trainings.MODEL, self.make_model), (other_trainings.OPTIMIZER, self.optimizers)):
+            other_trainings.chosen(given, name, setting)
+        return batch
+
+    def _new_model(self, setting: Mapping[str, Any]) -> Any:
+        make_model = other_trainings.chosen(self.make_model, other_trainings.MODEL, setting)
+        return copy.deepcopy(make_model())  # a factory may return one module at every call
+
     def _train(self, setting: Setting, noise: float, rows: Rows, key: jax.Array) -> tuple[Any, Any]:
         """The trained module, and what Opacus's accountant counted."""
         torch, opacus = _libraries()
-        batch = training.check_setting(setting, len(rows[1]))[1]
+        batch = self._check_setting(setting, len(rows[1]))
         examples = other_trainings.finite_examples(rows, self._classes, regression=self._is_regression)
         seeds = other_trainings.seed_words(key, 3)
+        make_optimizer = other_trainings.chosen(
+            self.optimizers,
+            other_trainings.OPTIMIZER,
+            setting,
+            lambda parameters, rate: torch.optim.SGD(parameters, rate),
+        )
         with torch.random.fork_rng(devices=[]), warnings.catch_warnings():  # restores torch's global generator
             warnings.filterwarnings("ignore", "Full backward hook")  # of any module that Opacus hooks first
             torch.manual_seed(seeds[0])
-            trained = copy.deepcopy(self.make_model()).train()  # a factory may return one module at every call
+            trained = self._new_model(setting).train()
             released = copy.deepcopy(trained).eval()
             # Generators of their own: a factory, or another thread, may seed torch's global generator.
             of_noise, of_batches = (torch.Generator().manual_seed(seed) for seed in seeds[1:])
             engine = opacus.PrivacyEngine()
             private, optimizer, batches = engine.make_private(
                 module=trained,
-                optimizer=torch.optim.SGD(trained.parameters(), lr=setting["learning_rate"]),
+                optimizer=make_optimizer(trained.parameters(), setting["learning_rate"]),
                 data_loader=torch.utils.data.DataLoader(
                     torch.utils.data.TensorDataset(*map(torch.from_numpy, examples)),
                     batch_size=batch,

@@ -2,7 +2,7 @@
 
 import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -17,6 +17,8 @@ MAX_FEATURE = 1e3  # and largest label of a regression, so that no square of a g
 DRAWS = assumptions.IDEAL_NOISE, assumptions.POISSON_BATCHES, assumptions.FOREIGN_DRAWS
 ONE_STEP = {"learning_rate": 1.0, "batch": 2, "epochs": 1, "clip_norm": 1.0}  # of DP-SGD on two rows
 Rows = tuple[Any, Any]
+MODEL, OPTIMIZER = "model", "optimizer"  # of a setting, by name
+Choice = Mapping[str, Callable[..., Any]] | None
 
 
 class Examples(NamedTuple):
@@ -25,6 +27,47 @@ class Examples(NamedTuple):
     features: np.ndarray
     targets: np.ndarray
     mask: np.ndarray
+
+
+def check_choices(models: Any, optimizers: Choice) -> None:
+    """Check what a setting chooses by name: dicts of functions, or one function for all settings.
+
+    Raises:
+      TypeError: neither a function nor a dict of functions by text.
+      ValueError: an empty dict.
+    """
+    for what, given in (("make_model", models), ("optimizers", optimizers)):
+        if given is None or (callable(given) and what == "make_model"):
+            continue
+        if not isinstance(given, Mapping) or not all(
+            isinstance(name, str) and callable(of) for name, of in given.items()
+        ):
+            raise TypeError(f"{what} must be a dict of functions by names, got {type(given).__name__}")
+        if not given:
+            raise ValueError(f"{what} must have at least one name")
+
+
+def choices(models: Any, optimizers: Choice) -> tuple[str, ...]:
+    """What a setting must have beside the numbers of DP-SGD."""
+    return (MODEL,) * isinstance(models, Mapping) + (OPTIMIZER,) * (optimizers is not None)
+
+
+def all_choices(models: Any, optimizers: Choice) -> list[dict[str, str]]:
+    """All pairs of a model and an optimizer, as parts of a setting."""
+    of_models = [{MODEL: name} for name in models] if isinstance(models, Mapping) else [{}]
+    of_optimizers = [{}] if optimizers is None else [{OPTIMIZER: name} for name in optimizers]
+    return [one | other for one in of_models for other in of_optimizers]
+
+
+def chosen(given: Any, name: str, setting: Mapping[str, Any], default: Any = None) -> Any:
+    """The function that a setting names; the only one, or the default, where there is no choice.
+
+    Raises:
+      ValueError: another name.
+    """
+    if not isinstance(given, Mapping):
+        return default if given is None else given
+    return given[checks.one_of(name, setting[name], tuple(given))]
 
 
 def finite_examples(rows: Rows, classes: _labels.Classes | None, *, regression: bool) -> Examples:

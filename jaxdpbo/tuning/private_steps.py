@@ -1,9 +1,12 @@
 """Train a linear model by private steps, and measure its error once: nothing is chosen, so no budget pays for a choice.
 
 Four fifths of the rows train (``algorithms.private_linear``), and one fifth, by a public permutation of row numbers,
-measures the released model. A row is in one of both parts, so each part spends the whole budget.
+measures the released model. A row is in one of both parts, so each part spends the whole budget. Ranges that nobody
+stated are found in the rows that train, for a share of their budget.
 """
 
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
@@ -12,31 +15,53 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxdpbo import notes
 from jaxdpbo.algorithms import private_linear
-from jaxdpbo.drivers import compiled_run
-from jaxdpbo.guarantee import assumptions, budget_calibration, recording, release_key
+from jaxdpbo.drivers import compiled_run, recorded_run
+from jaxdpbo.guarantee import assumptions, budget_calibration, composed_guarantee, recording, release_key
 from jaxdpbo.guarantee import guarantees as _guarantee
+from jaxdpbo.ledger.fingerprints import fingerprint
 from jaxdpbo.noise import keys
-from jaxdpbo.tuning import fitting, measured_error, selection
+from jaxdpbo.tuning import fitting, measured_error, private_ranges
 
 STEPS = 8, 16  # the second with enough rows
 ENOUGH = 2_000  # rows times the GDP level
 
 
-class StepsResult(NamedTuple):
-    """Everything you may publish: ``weights (d, k)``, what was measured, and the guarantee of all rows."""
+class Release(NamedTuple):
+    """All that is released: ``weights (d, k)``, what was measured, and found ranges."""
 
     weights: np.ndarray
     measured: measured_error.Measured
+    found: private_ranges.Found | None
+
+
+class StepsResult(NamedTuple):
+    """Everything you may publish: the release, the guarantee of all rows, and notes on what comes from a ledger."""
+
+    release: Release
     steps: int
     guarantee: _guarantee.Guarantee
+    said: notes.Notes
+
+
+class _Rows(NamedTuple):
+    """Raw: features, labels, weights, and the number of rows of each row's person; None for equal ones."""
+
+    features: np.ndarray
+    labels: np.ndarray
+    weights: np.ndarray | None
+    counts: np.ndarray | None
+    held: np.ndarray
+    kept: np.ndarray
 
 
 class Plan(NamedTuple):
-    """What trains and what measures, at one level."""
+    """What trains and what measures, at one level; what finds ranges is a part of the training."""
 
     linear: private_linear.Config
     error: measured_error.Config
+    ranges: private_ranges.Config | None = None
 
 
 @np.errstate(all="ignore")  # where your process makes underflow an error, one value would raise it
@@ -48,6 +73,8 @@ def train_by_steps(
     weights: np.ndarray | None = None,
     mean_weight: float = 1.0,
     owners: np.ndarray | None = None,
+    sought: private_ranges.Sought | None = None,
+    public: Sequence[object] = (),
     epsilon: float,
     delta: float,
     ledger: recording.Recording | None,
@@ -63,36 +90,102 @@ def train_by_steps(
       weights: ``(n,)``, of each row, in [0, 1]; None for equal weights.
       mean_weight: what ``weights`` are in the mean, as far as the public knows.
       owners: ``(n,)``, the person of each row, whole numbers from 0, public; None if each row is a user.
+      sought: the columns without ranges; the values of ``features`` and ``labels`` then do not count, but their shapes.
+      public: what else a run in a ledger is bound to, such as the names and ranges of columns.
       epsilon: of the replacement of one row.
       delta: with ``epsilon``.
-      ledger: charged after all is compiled and all noise of the error is drawn, and before the first row trains; a name
-        used before is refused.
+      ledger: charged after all is compiled and all noise of the error is drawn, and before the first row trains; the
+        same call again returns the release that the ledger holds.
       key: for tests; by default from the operating system.
       insecure_key: see ``minimize``.
 
     Raises:
       ValueError: a budget so small that no noise suffices.
-      ledger.LedgerError: the budget does not suffice, or the name was used before.
+      ledger.LedgerError: the budget does not suffice, the name belongs to another run, or the run ended in a draw.
     """
     keys.refuse_trace("the key of a fit")
     held, kept, counts = _split(len(labels), owners)
     weight = None if weights is None else mean_weight
     people = None if counts is None else round(float(np.sum(1 / counts)))
+    unknown = (0, 0.0) if sought is None else (sought.numbers.shape[1], sought.share)
     plan, guarantee = make_plan(
-        kept.size, held.size, features.shape[1], classes, epsilon, delta, ledger, weight, people
+        kept.size, held.size, features.shape[1], classes, epsilon, delta, ledger, weight, people, *unknown
     )
     secret, guarantee = release_key.for_release(key, guarantee, insecure_key)
-    of_training, of_error = jax.random.split(secret)
+    of_training, of_error, *others = jax.random.split(secret, 2 if plan.ranges is None else 3)
     compiled, noise = _compile(plan.linear, of_training), measured_error.draw_noise(of_error, plan.error)
-    ledgers = None if ledger is None else {guarantee.protects: ledger}
-    selection.charge_selection(ledgers, (guarantee,), "a private model by steps", tuple(plan))
-    parts = [features, *(part[:, None] for part in (labels, weights, counts) if part is not None)]
-    data = jnp.asarray(np.concatenate([part[kept] for part in parts], axis=1), plan.linear.clip_norms.dtype)
-    trained = np.asarray(compiled(data, plan.linear, of_training))
-    predicted = predict(features[held] @ trained, classes)
-    held_counts = None if counts is None else counts[held]
-    measured = measured_error.measure(noise, plan.error, predicted, labels[held], held_counts)
-    return StepsResult(trained, measured, plan.linear.steps - 1, guarantee)
+    of_ranges = None if plan.ranges is None else private_ranges.draw_noise(others[0], plan.ranges)
+    rows = _Rows(features, labels, weights, counts, held, kept)
+
+    def release() -> Release:
+        found, scaled = None, rows
+        if sought is not None and plan.ranges is not None and of_ranges is not None:
+            people_of = None if counts is None else counts[kept]
+            found = private_ranges.find(of_ranges, plan.ranges, sought.numbers[kept], people_of)  # training rows alone
+            scaled = rows._replace(**dict(zip(("features", "labels"), sought.rescale(found.ranges), strict=True)))
+        trained = np.asarray(compiled(_training_data(scaled, plan.linear), plan.linear, of_training))
+        return Release(trained, _measure(noise, plan.error, trained, scaled), found)
+
+    released, said = (release(), ()) if ledger is None else _on_record(ledger, guarantee, plan, public, release)
+    return StepsResult(released, plan.linear.steps - 1, guarantee, said)
+
+
+def _training_data(rows: _Rows, config: private_linear.Config) -> jax.Array:
+    parts = [rows.features, *(part[:, None] for part in (rows.labels, rows.weights, rows.counts) if part is not None)]
+    return jnp.asarray(np.concatenate([part[rows.kept] for part in parts], axis=1), config.clip_norms.dtype)
+
+
+def _measure(
+    noise: np.ndarray, config: measured_error.Config, trained: np.ndarray, rows: _Rows
+) -> measured_error.Measured:
+    predicted = predict(rows.features[rows.held] @ trained, config.classes)
+    counts = None if rows.counts is None else rows.counts[rows.held]
+    return measured_error.measure(noise, config, predicted, rows.labels[rows.held], counts)
+
+
+def _on_record(
+    ledger: recording.Recording,
+    guarantee: _guarantee.Guarantee,
+    plan: Plan,
+    public: Sequence[object],
+    release: Callable[[], Release],
+) -> tuple[Release, notes.Notes]:
+    """Charge, release, and store the release; or return the release that the same call stored before.
+
+    A call that ended before its first draw goes on under its charge. One that ended in a draw has spent it, as a
+    compiled run: somebody may have seen the draw. So Ctrl-C waits for the end of the draws.
+
+    Raises:
+      ledger.LedgerError: the budget does not suffice, the name belongs to another run, or the run ended in a draw.
+    """
+    subject = recorded_run.Subject("private steps", fingerprint((plan.linear.users, plan.linear.features)))
+    what = "a private model by steps"
+    journal, charged = recorded_run.begin_journal(ledger, what, guarantee, tuple(plan), *public, subject=subject)
+    if charged.release is not None:
+        return _from_record(recorded_run.load_release(charged, _like(plan))), subject.notes(charged)
+    if charged.steps:
+        recording.expect_first(journal.recording, charged)
+    with recording.hold_interrupts():
+        journal.write({"draws": what}, after=0)
+        drawn = jax.tree.map(np.asarray, release())
+        stored = recorded_run.record_release(journal.recording, journal.charge, drawn)
+    return _from_record(stored), ()
+
+
+def _like(plan: Plan) -> Release:
+    """A release of the shapes and dtypes of this plan, as it is read from a ledger."""
+    dtype, classes = plan.linear.clip_norms.dtype, plan.error.classes
+    table = np.zeros((classes + 1, classes)) if classes else None
+    measured = measured_error.Measured(0.0, 0.0, 0.0, 0.0, table, 0.0, 0)
+    columns = 0 if plan.ranges is None else plan.ranges.columns
+    found = private_ranges.Found(np.zeros((columns, 2)), np.zeros(columns, bool)) if columns else None
+    weights = np.zeros((plan.linear.features, plan.linear.outputs), dtype)
+    return jax.tree.map(np.asarray, Release(weights, measured, found))
+
+
+def _from_record(stored: Any) -> Release:
+    """A stored release in NumPy's arrays and Python's numbers."""
+    return jax.tree.map(lambda leaf: np.asarray(leaf) if leaf.ndim else leaf.item(), stored)
 
 
 def make_plan(
@@ -105,12 +198,14 @@ def make_plan(
     ledger: recording.Recording | None = None,
     weight: float | None = None,
     people: int | None = None,
+    unknown: int = 0,
+    share: float = 0.0,
 ) -> tuple[Plan, _guarantee.Guarantee]:
-    """Calibrate both parts to the whole budget; reads no row."""
+    """Calibrate both parts to the whole budget; reads no row. ``unknown`` columns have no range, found for a share."""
     link, outputs = "identity", 1
     if classes:
         link, outputs = ("logistic", 1) if classes == 2 else ("softmax", classes)
-    variation = private_linear.total_variation(features, outputs, STEPS[-1])
+    variation = private_linear.total_variation(features, outputs, STEPS[-1]) + private_ranges.total_variation(unknown)
     variation = max(variation, measured_error.total_variation(classes))
     users = rows + held_out if people is None else people
     budget = budget_calibration.check_budget(
@@ -122,14 +217,18 @@ def make_plan(
         linear = private_linear.config(
             users=rows,
             features=features,
-            mu=mu,
+            mu=mu * math.sqrt(1 - share),
             link=link,
             outputs=outputs,
             steps=steps,
             weight=weight,
             people=people is not None,
         )
-        return Plan(linear, measured_error.config(mu, classes))
+        if not unknown:
+            return Plan(linear, measured_error.config(mu, classes))
+        ranges = private_ranges.config(mu * math.sqrt(share), unknown)
+        mu = min(mu, _of_training(linear, ranges).level)  # no more than the training: its parts are named
+        return Plan(linear, measured_error.config(mu, classes), ranges)
 
     as_gdp = ledger is not None and recording.notion(ledger) == "gdp"
     return budget_calibration.calibrate(make, privacy, budget, as_gdp=as_gdp)
@@ -137,13 +236,27 @@ def make_plan(
 
 def privacy(plan: Plan) -> _guarantee.Guarantee:
     """The larger of both guarantees: which rows train is public, so a user is in one part for any values."""
-    parts = private_linear.algorithm.privacy(plan.linear), measured_error.privacy(plan.error, fitting.VALIDATION)
+    parts = _of_training(plan.linear, plan.ranges), measured_error.privacy(plan.error, fitting.VALIDATION)
     larger = max(parts, key=lambda part: part.level)
     variation = max(part.total_variation for part in parts)
     people = plan.linear.people
     protects = _guarantee.ALL_PEOPLE if people else _guarantee.ALL_ROWS
     stated = replace(larger, protects=protects, total_variation=variation).without(assumptions.SEPARABLE_LOSSES)
     return stated.assuming(assumptions.OWN_ROWS, assumptions.ROW_OWNERS if people else assumptions.ONE_ROW)
+
+
+def _of_training(linear: private_linear.Config, ranges: private_ranges.Config | None) -> _guarantee.Guarantee:
+    """The guarantee of the ranges, the Gram matrix and the steps, one after another on the same rows."""
+    alone = private_linear.algorithm.privacy(linear)
+    if ranges is None:
+        return alone
+    found = private_ranges.PART, "gaussian", private_ranges.level(ranges)
+    return composed_guarantee.guarantee_from_stages(
+        [found, *composed_guarantee.guarantee_stages(linear, alone)],
+        alone.protects,
+        assumptions=alone.assumptions,
+        total_variation=alone.total_variation + private_ranges.total_variation(ranges.columns),
+    )
 
 
 def _split(rows: int, owners: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:

@@ -172,10 +172,11 @@ class DPSGD:
         return jnp.where((targets < 0)[..., None], jnp.nan, features), jnp.maximum(targets, 0)
 
 
-def check_setting(setting: Setting, records: int) -> tuple[int, int]:
-    """Check a setting of DP-SGD, and return its numbers of steps and of rows in a batch."""
-    if set(setting) != set(HYPER_PARAMETERS):
-        raise ValueError(f"settings must have {', '.join(HYPER_PARAMETERS)}, got {', '.join(map(str, setting))}")
+def check_setting(setting: Setting, records: int, *choices: str) -> tuple[int, int]:
+    """Check a setting of DP-SGD, with these ``choices``, and return its numbers of steps and of rows in a batch."""
+    names = *HYPER_PARAMETERS, *choices
+    if set(setting) != set(names):
+        raise ValueError(f"settings must have {', '.join(names)}, got {', '.join(map(str, setting))}")
     for name in ("learning_rate", "clip_norm"):  # before anything is charged: a refused training counts as failed
         checks.positive(name, setting[name])
     batch = min(checks.size("batch", setting["batch"]), records)

@@ -28,6 +28,15 @@ ADVICE = {
     "n_points": "settings of a batch are tried at once by n_jobs",
     "pre_dispatch": "n_jobs alone says how many settings are tried at once",
 }
+MODEL_ADVICE = {
+    "random_state": ADVICE["random_state"],
+    **dict.fromkeys(
+        ("C", "alpha", "learning_rate", "max_iter", "tol", "batch_size", "n_estimators"),
+        "nothing is tuned; settings=[...] chooses among settings of your own",
+    ),
+    **dict.fromkeys(("warm_start", "partial_fit"), "each fit spends a budget of its own"),
+    "n_jobs": "a fit trains one model",
+}
 CLASSIFIERS, REGRESSORS = ("log_loss", "hinge", "zero_one"), ("squared", "absolute")
 
 
@@ -64,6 +73,12 @@ def advice(name: str, value: Any) -> str:
     usual = "loss=, by name or as (estimator, X, y) -> losses (n,), see docs/tutorials/sklearn.md"
     spelling = usual if loss is None else f"loss={loss!r}"
     return f"a score is of all records at once, and each record needs a loss of its own: give {spelling}"
+
+
+def model_advice(name: str, value: Any) -> str:
+    """What to type in place of an argument of scikit-learn's models."""
+    del value
+    return MODEL_ADVICE.get(name, "see help(PrivateClassifier) for its arguments")
 
 
 def expect_response(loss: Loss, estimator: Estimator) -> None:

@@ -18,6 +18,7 @@ import numpy as np
 from jaxdpbo import cells
 from jaxdpbo import space as spaces
 from jaxdpbo.space import Categorical, Dimension, Integer, Real, real
+from jaxdpbo.tuning import private_ranges
 
 FEW_KNOTS, MANY_KNOTS = 2, 16
 SPLINES = 1200  # features of all columns, about: with more columns there are fewer knots
@@ -27,8 +28,11 @@ WAVES, WAVE_SHARE = 64, 0.2  # pairs; share of the squared norm
 WAVE_LENGTHS = 0.15, 0.3  # lengthscales, times the root of the number of numbers
 COLUMNS_EXAMPLE = (
     'columns={"age": space.real(0, 120), "sex": space.categorical("f", "m"), "id": None}, with ranges and categories '
-    "that you know without the data; None leaves a column out"
+    "that you know without the data; None leaves a column out, and 'private' with private_range=0.05 finds a range in "
+    "the rows, for that share of the budget"
 )
+PRIVATE = "private"  # in place of a range
+GRID = 101  # numbers of a range in a picture
 
 
 class Encoding(NamedTuple):
@@ -38,11 +42,24 @@ class Encoding(NamedTuple):
       names: of all columns of a data frame; empty for an array.
       positions: the position of each encoded column in the table.
       dimensions: the dimension of each encoded column.
+      private: the places in ``dimensions`` of the ranges that are found in the rows.
     """
 
     names: tuple[Any, ...]
     positions: tuple[int, ...]
     dimensions: tuple[Dimension, ...]
+    private: tuple[int, ...] = ()
+
+    @property
+    def private_columns(self) -> list[Any]:
+        """The names of the columns whose ranges are found in the rows."""
+        places = [self.positions[place] for place in self.private]
+        return [self.names[place] if self.names else place for place in places]
+
+    def with_ranges(self, ranges: np.ndarray) -> "Encoding":
+        """The encoding with the found ``ranges (p, 2)``."""
+        found = dict(zip(self.private, (real(low, high) for low, high in ranges.tolist()), strict=True))
+        return self._replace(dimensions=tuple(found.get(place, of) for place, of in enumerate(self.dimensions)))
 
     @property
     def knots(self) -> int:
@@ -68,7 +85,10 @@ class Encoding(NamedTuple):
     def __str__(self) -> str:
         """All columns, for a person who signs for their ranges and categories."""
         names = self.names or range(max(self.positions) + 1)
-        by_position = dict(zip(self.positions, self.dimensions, strict=True))
+        described = [
+            f"{of}, found in the rows" * (place in self.private) or of for place, of in enumerate(self.dimensions)
+        ]
+        by_position = dict(zip(self.positions, described, strict=True))
         return "; ".join(f"{name!r}: {by_position.get(place, 'left out')}" for place, name in enumerate(names))
 
 
@@ -76,14 +96,15 @@ def make_encoding(columns: Any, names: Sequence[Any]) -> Encoding:
     """Match dimensions with the columns of a table; reads names, and neither values nor dtypes.
 
     Args:
-      columns: a mapping from names to dimensions, or None for a column to leave out; or a dimension for every column.
+      columns: a mapping from names to dimensions, None for a column to leave out, or "private" for a range to find,
+        here that of all numbers; or one of these for every column.
       names: of the columns of the table; numbers for an array.
 
     Raises:
       ValueError: a column without a dimension, or a dimension without a column.
       TypeError: ``columns`` is neither a dict nor a dimension.
     """
-    if isinstance(columns, Dimension):
+    if is_for_all(columns):
         columns = dict.fromkeys(names, columns)
     by_name = _check_names(columns, names)
     used = [position for position, name in enumerate(names) if by_name[name] is not None]
@@ -95,12 +116,26 @@ def make_encoding(columns: Any, names: Sequence[Any]) -> Encoding:
             cells.check_choices(name, dimension.choices)
         elif not _has_places(dimension):
             raise ValueError(f"{name} has a range too wide or narrow for floats, got {dimension}: choose other ends")
-    return Encoding(() if names == list(range(len(names))) else tuple(names), tuple(used), tuple(kept.values()))
+    private = tuple(place for place, position in enumerate(used) if is_private(by_name[names[position]]))
+    named = () if names == list(range(len(names))) else tuple(names)
+    return Encoding(named, tuple(used), tuple(kept.values()), private)
+
+
+def is_private(dimension: Any) -> bool:
+    """True in place of a range that is to be found in the rows."""
+    return isinstance(dimension, str) and dimension == PRIVATE
+
+
+def is_for_all(columns: Any) -> bool:
+    """True for one dimension of all columns."""
+    return isinstance(columns, Dimension) or is_private(columns)
 
 
 def _range(name: Any, by_name: Mapping[Any, Any]) -> Any:
     """A pair of numbers as the range that it means; other spellings as they are."""
     dimension = by_name[name]
+    if is_private(dimension):
+        return real(-private_ranges.LARGEST, private_ranges.LARGEST)
     if not (isinstance(dimension, tuple) and len(dimension) == 2 and all(map(_is_real, dimension))):
         return dimension
     try:
@@ -161,6 +196,42 @@ def feature_names(encoding: Encoding) -> list[str]:
         else:
             names += [f"{name} spline {knot}" for knot in range(encoding.knots)] + [f"{name} missing"]
     return names + [f"{kind} wave {wave}" for kind in ("cos", "sin") for wave in range(encoding.waves)]
+
+
+def public_columns(encoding: Encoding, name: Any, at: Mapping[Any, Any]) -> tuple[Any, list[Any]]:
+    """Made-up columns of a table along one column, for a picture of a model: its values, and all columns.
+
+    The values are ``GRID`` numbers of the range, or the choices and None, a missing value. Other numbers are at the
+    middle of their ranges, and other categories are missing, but for the values ``at``.
+
+    Raises:
+      ValueError: a column that is not encoded.
+    """
+    places = range(max(encoding.positions) + 1)
+    names = list(encoding.names or places)
+    by_name = {names[position]: of for position, of in zip(encoding.positions, encoding.dimensions, strict=True)}
+    for each in (name, *at):
+        if each not in by_name:
+            raise ValueError(f"column must be one of {_join(list(by_name))}, got {each!r}")
+    along = by_name[name]
+    ways = np.linspace(0.0, 1.0, GRID)
+    values = [*along.choices, None] if isinstance(along, Categorical) else [_number_at(along, way) for way in ways]
+    made = {}
+    for each, of in by_name.items():
+        middle = None if isinstance(of, Categorical) else _number_at(of, 0.5)
+        made[each] = values if each == name else [at.get(each, middle)] * len(values)
+    empty = [None] * len(values)
+    columns = []
+    for each in names:
+        column = np.empty(len(values), dtype=object)
+        column[:] = made.get(each, empty)
+        columns.append(column)
+    return values, columns
+
+
+def _number_at(dimension: Real | Integer, place: float) -> float:
+    low, high = float(dimension.low), float(dimension.high)
+    return low * (high / low) ** place if dimension.log else low + (high - low) * place
 
 
 @np.errstate(all="ignore")

@@ -65,6 +65,7 @@ class PrivateEstimator:
       public_: what ``fit`` took for public and no other attribute holds, by name.
       _released: names of the attributes in the hash of the record.
       _described: names of the attributes to write down, also in the hash.
+      _fits: how many fits this process made of the estimator and its clones, which share the list.
     """
 
     guarantee_: Guarantee
@@ -73,6 +74,7 @@ class PrivateEstimator:
     ledger: Recording | None
     insecure_key: bool
     _cloned_ledger: Recording | None = None
+    _fits: list[int]
     _released: tuple[str, ...]
     _described: tuple[str, ...]
 
@@ -120,14 +122,22 @@ class PrivateEstimator:
         self.guarantee_ = replace(guarantee, protects=guarantees.NOT.join(filter(None, (guarantee.users, others))))
 
     def _keep_notes(self, said: notes.Notes) -> None:
-        """Keep the notes of a fit, and show them. Nothing but a ledger sees the other fits."""
-        self.notes_ = notes.show(said if self.ledger is not None else said + notes.one_fit())
+        """Keep the notes of a fit, and show them. Nothing but a ledger sees all other fits."""
+        fits = self._shared_fits()
+        fits[0] += 1
+        self.notes_ = notes.show(said if self.ledger is not None else said + notes.one_fit(fits[0]))
+
+    def _shared_fits(self) -> list[int]:
+        return vars(self).setdefault("_fits", [0])
 
     def __sklearn_clone__(self) -> Any:
-        """Clone, and remember the run name of the ledger: clones are fitted to other rows, such as those of a fold."""
+        """Clone, and remember the run name of the ledger: clones are fitted to other rows, such as those of a fold.
+
+        The clones of one estimator count their fits together: those of ``cross_val_score`` each spend a budget.
+        """
         base: Any = super()
         clone = base.__sklearn_clone__()
-        clone._cloned_ledger = clone.ledger
+        clone._cloned_ledger, clone._fits = clone.ledger, self._shared_fits()
         return clone
 
     @property

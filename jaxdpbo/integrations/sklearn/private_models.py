@@ -30,12 +30,13 @@ from jaxdpbo.integrations.sklearn.private_estimator import (
 from jaxdpbo.integrations.sklearn.type_aliases import Rows, Targets
 from jaxdpbo.space import Categorical, Dimension, Integer, NumberText, Real
 from jaxdpbo.training import models
-from jaxdpbo.tuning import fitting, joint_tuning, measured_error, private_steps
+from jaxdpbo.tuning import fitting, joint_tuning, measured_error, private_ranges, private_steps
 from jaxdpbo.types import ArrayLike
 
 LEAST_MEAN = 1e-6  # of weights, the largest of them 1
 TARGET_OFFSET = 0.5  # a regression begins at the middle of the range of targets
-Columns = dict[Any, Dimension | Sequence[Any] | None] | Dimension
+TARGETS = "the targets"
+Columns = dict[Any, Dimension | Sequence[Any] | str | None] | Dimension | str
 
 
 class _Table(NamedTuple):
@@ -49,8 +50,9 @@ class _TrainingRows(NamedTuple):
     """What trains beside the features.
 
     ``labels (n,)``: class numbers with -1 for none, or targets in [-1/2, 1/2] with NaN for none; ``classes``, 0 for a
-    regression; ``weights (n,)`` in [0, 1] or None, and their public mean; what was taken for public about them; and the
-    person of each row, or None.
+    regression; ``weights (n,)`` in [0, 1] or None, and their public mean; what was taken for public about them; the
+    person of each row, or None; the targets ``(n,)`` as numbers if their range is to be found; and the classes or the
+    range of targets, which a run in a ledger is bound to.
     """
 
     labels: np.ndarray
@@ -59,6 +61,17 @@ class _TrainingRows(NamedTuple):
     mean_weight: float
     public: dict[str, Any]
     owners: np.ndarray | None = None
+    unscaled: np.ndarray | None = None
+    named: tuple[Any, ...] = ()
+
+
+class _Trained(NamedTuple):
+    """What a training returns, to publish: the public dimensions, found ones too, and what is said of them."""
+
+    encoding: _columns.Encoding
+    model: models.Params
+    guarantee: Guarantee
+    said: notes.Notes = ()
 
 
 class _PrivateModel(PrivateEstimator):
@@ -72,16 +85,18 @@ class _PrivateModel(PrivateEstimator):
     columns: Any
     epsilon: Any
     delta: Any
+    private_range: Any
     settings: Any
     person: Any
     cap: int | None
     ledger: Recording | None
+    _outputs: Callable[[np.ndarray], np.ndarray]  # predictions, or probabilities, of scores (n, k)
 
     def _expect_arguments(self, X: Any, *more: Callable[[], Any]) -> None:
         """Check all that is public and wrong in a first call at once: a beginner mends it in one go."""
         table = _read_table(X)
         argument_errors.raise_together(
-            lambda: self._make_encoding(table),
+            lambda: self._check_private_range(self._make_encoding(table)),
             *more,
             lambda: argument_errors.expect_given("epsilon", self.epsilon, "epsilon=1, the budget of the whole fit"),
             lambda: argument_errors.expect_given(
@@ -95,11 +110,27 @@ class _PrivateModel(PrivateEstimator):
         if self.person is not None:
             if self.person not in table.names:
                 raise ValueError(f"person must be a column of X, got {self.person!r}; X has {table.names!r}")
-            if isinstance(columns, Dimension):
+            if _columns.is_for_all(columns):
                 columns = dict.fromkeys(table.names, columns)
             if columns is None or isinstance(columns, Mapping):  # anything else is refused below
                 columns = {**(columns or {}), self.person: None}
         return _columns.make_encoding(columns, table.names)
+
+    def _check_private_range(self, encoding: _columns.Encoding) -> None:
+        """Refuse a range to be found without a share of the budget, and a share without such a range."""
+        names = [*map(repr, encoding.private_columns), *([TARGETS] * self._finds_targets())]
+        if names and self.private_range is None:
+            raise ValueError(
+                f"private_range must be given with 'private' for {', '.join(names)}: such as 0.05, the share of the "
+                "budget that finds the ranges"
+            )
+        if self.private_range is not None:
+            checks.probability("private_range", self.private_range)
+            if not names:
+                raise ValueError("private_range must be given with 'private' in place of a range alone")
+
+    def _finds_targets(self) -> bool:
+        return _columns.is_private(getattr(self, "target_range", None))
 
     def _train(self, X: Any, training: _TrainingRows, constant: float | None) -> None:
         """Encode, train, and keep what you may publish, and nothing else; ``constant``: a constant's public error."""
@@ -116,51 +147,84 @@ class _PrivateModel(PrivateEstimator):
         }  # fmt: skip
         encoded = _columns.encode(encoding, table.columns)
         trained = self._take_steps if self.settings is None else self._tune
-        model, guarantee = trained(encoding, encoded, training._replace(owners=owners), budget)
+        training = training._replace(owners=owners)
+        self.encoding_, model, guarantee, found = trained(encoding, table, encoded, training, budget)
         validate_data(self, X, reset=True, skip_check_array=True)
-        self.encoding_, self.model_ = encoding, jax.tree.map(np.asarray, model)
+        self.model_ = jax.tree.map(np.asarray, model)
         self._keep_guarantee(guarantee, READ_RAW, SEVERAL_ROWS if owners is None else ROWS_OF_A_PERSON)
         compared = (constant, 0.0) if self.settings is not None else (self.constant_error_, self.constant_deviation_)
         said = error_notes(self.error_, self.error_deviation_, *compared)
-        self._keep_notes(notes.few_rows(self.public_["users"]) + said)
+        self._keep_notes(notes.few_rows(self.public_["users"]) + found + said)
 
     def _take_steps(
-        self, encoding: _columns.Encoding, encoded: np.ndarray, training: _TrainingRows, budget: dict[str, Any]
-    ) -> tuple[models.Params, Guarantee]:
+        self,
+        encoding: _columns.Encoding,
+        table: _Table,
+        encoded: np.ndarray,
+        training: _TrainingRows,
+        budget: dict[str, Any],
+    ) -> _Trained:
         """Train a linear model by private steps, and measure it once."""
         if self.cap is not None:
             raise ValueError("cap must be given with settings alone: private steps train once")
-        labels, classes, weights, mean_weight, public, owners = training
+        labels, classes, weights, mean_weight, public, owners, unscaled, _ = training
         targets = labels if classes else labels / TARGET_OFFSET  # of a half width of 1
         features = _columns.unit_features(encoding, encoded)
+        numbers = [cells.real_numbers(table.columns[encoding.positions[place]]) for place in encoding.private]
+        numbers += [] if unscaled is None else [unscaled]
+
+        def rescale(ranges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            scaled = encoding.with_ranges(ranges[: len(encoding.private)])
+            of_targets = targets if unscaled is None else _scale_targets(unscaled, *ranges[-1]) / TARGET_OFFSET
+            return _columns.unit_features(scaled, _columns.encode(scaled, table.columns)), of_targets
+
+        sought = private_ranges.Sought(np.column_stack(numbers), self.private_range, rescale) if numbers else None
+        identity = str(encoding), sorted(public), list(public.values()), str(self.person), mean_weight, weights is None
         result = private_steps.train_by_steps(
-            features, targets, classes, weights=weights, mean_weight=mean_weight, owners=owners, **budget
-        )
-        measured = result.measured
+            features, targets, classes, weights=weights, mean_weight=mean_weight, owners=owners, sought=sought,
+            public=(*identity, *training.named), **budget,
+        )  # fmt: skip
+        measured, found = result.release.measured, result.release.found
         users = len(labels) if owners is None else int(np.max(owners)) + 1
         self.setting_, self.public_ = {"steps": result.steps}, {"users": users, **public}
+        said = result.said
+        if found is not None:
+            self.public_["private_range"] = self.private_range
+            names = [*map(repr, encoding.private_columns), *([] if unscaled is None else [TARGETS])]
+            unclear = [name for name, clear in zip(names, found.clear.tolist(), strict=True) if not clear]
+            encoding = encoding.with_ranges(found.ranges[: len(encoding.private)])
+            if unscaled is not None:
+                self.target_range_ = tuple(found.ranges[-1].tolist())
+            said += notes.ranges_from_rows(names, self.private_range) + notes.ranges_like_noise(unclear)
         self.error_, self.error_deviation_ = measured.error, measured.deviation
         self.error_interval_ = measured_error.interval(measured.error, measured.deviation, measured.rows)
         self.constant_error_, self.constant_deviation_ = measured.constant_error, measured.constant_deviation
         if measured.table is not None:
             self.confusion_, self.confusion_deviation_ = measured.table, measured.table_deviation
-        trained = result.weights if classes else result.weights * TARGET_OFFSET
+        trained = result.release.weights if classes else result.release.weights * TARGET_OFFSET
         layer = models.Layer(*map(jnp.asarray, _columns.layer_of_weights(encoding, trained)))
-        return (layer,), result.guarantee
+        return _Trained(encoding, (layer,), result.guarantee, said)
 
     def _tune(
-        self, encoding: _columns.Encoding, encoded: np.ndarray, training: _TrainingRows, budget: dict[str, Any]
-    ) -> tuple[models.Params, Guarantee]:
+        self,
+        encoding: _columns.Encoding,
+        table: _Table,
+        encoded: np.ndarray,
+        training: _TrainingRows,
+        budget: dict[str, Any],
+    ) -> _Trained:
         """Choose one of the settings, and train with it."""
-        labels, classes, weights, _, _, owners = training
-        if weights is not None or owners is not None:
-            raise ValueError("weights and person must be given without settings: private steps alone take them")
+        labels, classes, weights = training[:3]
+        if weights is not None or training.owners is not None or self.private_range is not None:
+            raise ValueError(
+                "weights, person and private_range must be given without settings: private steps alone take them"
+            )
         layered = layered_training.LayeredDPSGD(encoding.width, classes)
         result = joint_tuning.tune_table(layered, (encoded, labels), self.settings, cap=self.cap, **budget)
         self.setting_, self.public_ = result.setting, {"users": len(labels), "settings": deepcopy(self.settings)}
         self.error_, self.error_deviation_ = result.error, result.error_deviation
         self.error_interval_ = result.interval
-        return result.model, result.guarantees[0]
+        return _Trained(encoding, result.model, result.guarantees[0])
 
     @property
     def coef_(self) -> np.ndarray:
@@ -184,6 +248,27 @@ class _PrivateModel(PrivateEstimator):
         check_is_fitted(self, "model_")
         return np.asarray(_columns.feature_names(self.encoding_), dtype=object)
 
+    def partial_dependence(self, column: Any, at: Mapping[Any, Any] | None = None) -> tuple[list[Any], np.ndarray]:
+        """The predictions along one column: reads no row, so you may publish them.
+
+        Other columns are at public values, and not averaged over rows as in scikit-learn: numbers at the middle of
+        their ranges, categories missing. ``plotting.plot_partial_dependence`` draws the result.
+
+        Args:
+          column: the name, or of an array the number.
+          at: values of other columns, by name.
+
+        Returns:
+          The values of the column, from end to end of the range, or the choices and None for a missing value; and for
+          each the prediction ``(m,)``, or of a classifier the probabilities ``(m, k)``.
+
+        Raises:
+          ValueError: a column that the model leaves out.
+        """
+        check_is_fitted(self, "model_")
+        values, columns = _columns.public_columns(self.encoding_, column, at or {})
+        return values, self._outputs(self._scores_of(columns))
+
     def _check(self, X: Any, targets: Any, dimension: Dimension, what: str) -> not_private.NotPrivateCheck:
         """Count the cells and targets that the public dimensions do not foresee."""
         table = _read_table(X)
@@ -203,7 +288,10 @@ class _PrivateModel(PrivateEstimator):
             table = _in_order(table, names)
         else:
             validate_data(self, X, reset=False, skip_check_array=True)
-        outputs = _columns.encode(self.encoding_, table.columns)
+        return self._scores_of(table.columns)
+
+    def _scores_of(self, columns: Sequence[Any]) -> np.ndarray:
+        outputs = _columns.encode(self.encoding_, columns)
         for number, layer in enumerate(self.model_):
             outputs = np.maximum(outputs, 0.0) if number else outputs
             outputs = outputs @ layer.weights.astype(float) + layer.bias
@@ -249,12 +337,13 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
 
     Args:
       columns: for each column of ``X``, by name (of an array, by number): its dimension (``space.real``,
-        ``space.integer``, ``space.categorical``, a pair ``(low, high)`` or a list of choices), or None to leave it out;
-        or one dimension for all columns. Write ranges and choices down without looking at the rows. Numbers outside of
-        a range count as its ends. Missing values and other categories have features of their own. Text that is no
-        number, such as "1,234", counts as missing, unless the dimension says how it spells numbers:
-        ``space.real(0, 1e6, thousands=",", unit="$")``. Read such a column as text, or the reader may take "1.234" for
-        a fraction. A date or a time counts as missing, too: convert it, such as to days since a public date.
+        ``space.integer``, ``space.categorical``, a pair ``(low, high)`` or a list of choices), None to leave it out, or
+        ``"private"`` to find the range of its numbers (``private_range``); or one of these for all columns. Write
+        ranges and choices down without looking at the rows. Numbers outside of a range count as its ends. Missing
+        values and other categories have features of their own. Text that is no number, such as "1,234", counts as
+        missing, unless the dimension says how it spells numbers: ``space.real(0, 1e6, thousands=",", unit="$")``. Read
+        such a column as text, or the reader may take "1.234" for a fraction. A date or a time counts as missing, too:
+        convert it, such as to days since a public date.
       classes: all labels, text or numbers. Rows with other labels do not train. ``predict_proba`` and ``classes_`` have
         them in sorted order.
       epsilon: the budget, for the model and its error, with ``delta``.
@@ -268,14 +357,19 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
         the replacement of what all rows of a person hold; who owns which row is public. Each person counts as one row,
         and all rows of a person either train or measure. Ids are compared as categories are; each row needs one. Of
         a person with thousands of rows, rounding loses the small share of each.
+      private_range: for columns ``"private"``: the share of the budget (of the square of its GDP level), such as 0.05,
+        that finds their ranges in the rows that train, by noised counts. The noise grows with the root of the number of
+        such columns; a range leaves out thin tails, and ``notes_`` say if noise hid all counts of a column.
       settings: a public list of settings to choose from in place of private steps, each of a DP-SGD training: those of
         ``tuning.DPSGD``, and ``hidden``, the widths of hidden layers, ``()`` for logistic regression. ``fit`` then
         tries a random, hidden number of settings, and the guarantee assumes that nobody times ``fit`` (``cap``).
       cap: with ``settings``: always train this many models, so that the duration of ``fit`` does not reveal their
         number, see ``tuning.private_selection``. If ``cap`` is too small for ``delta``, the error names a larger one.
-      ledger: ``Recording(path, run)``: charge ``guarantee_`` before the first training. A second fit under the same
-        name is refused. Create the ledger with ``protects="all rows, training and validation"``, or with ``person`` of
-        "all people of the rows, training and validation".
+      ledger: ``Recording(path, run)``: charge ``guarantee_`` before the first draw. The same call again returns the
+        release that the ledger holds, and goes on if it ended before its first draw; one that ended in a draw has spent
+        its charge. With ``settings`` a second fit under the same name is refused. Create the ledger with
+        ``protects="all rows, training and validation"``, or with ``person`` of "all people of the rows, training and
+        validation".
       key: a typed key, FOR TESTS ALONE, with ``insecure_key=True``: anyone who knows the key can remove the noise.
         Clones share it; a pickle leaves it out.
       insecure_key: permit a key.
@@ -300,7 +394,7 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
         noise hides, and without a ledger, that the guarantee counts one fit; see ``jaxdpbo.notes``.
       model_: the layers, each ``(weights, bias)``.
       report_: the record of the model, to sign, see ``report.Report``.
-      encoding_: the public dimensions of the columns.
+      encoding_: the public dimensions of the columns, and found ranges.
       public_: the number of users, which is that of the rows, weights and settings.
       coef_: see ``intercept_`` and ``get_feature_names_out``: the weights of the linear model.
     """
@@ -308,6 +402,7 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
     confusion_: np.ndarray
     confusion_deviation_: float
 
+    @checks.refuse_others("PrivateClassifier", argument_errors.model_advice)
     def __init__(
         self,
         columns: Columns | None = None,
@@ -319,6 +414,7 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
         class_weight: Mapping[Any, float] | Sequence[float] | str | None = None,
         largest_weight: float | None = None,
         person: Any = None,
+        private_range: float | None = None,
         settings: Sequence[dict[str, Any]] | None = None,
         cap: int | None = None,
         ledger: Recording | None = None,
@@ -334,6 +430,7 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
         self.class_weight = class_weight
         self.largest_weight = largest_weight
         self.person = person
+        self.private_range = private_range
         self.settings = settings
         self.cap = cap
         self.ledger = ledger
@@ -353,7 +450,7 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
           ValueError: an argument out of range, or a column without a dimension.
           TypeError: an argument of the wrong type.
           tuning.AllRunsFailed: with ``settings``: every training failed; the budget is spent.
-          ledger.LedgerError: the budget does not suffice, or the name was used before.
+          ledger.LedgerError: the budget does not suffice, the name belongs to another call, or the run ended in a draw.
         """
         self._begin_fit()
         self._expect_arguments(X, lambda: _check_classes(self.classes))
@@ -366,7 +463,8 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
             weights = (1.0 if weights is None else weights) * of_class[numbers]  # those of -1 train nothing
         public = {name: getattr(self, name) for name in ("class_shares", "class_weight", "largest_weight")}
         constant = 1.0 - (1.0 / len(classes) if shares is None else float(np.max(shares)))
-        self._train(X, _TrainingRows(numbers, len(classes), weights, mean, _given(public)), constant)
+        training = _TrainingRows(numbers, len(classes), weights, mean, _given(public), named=tuple(classes))
+        self._train(X, training, constant)
         self.classes_ = np.asarray(classes)
         return self
 
@@ -431,7 +529,10 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
 
     def predict_proba(self, X: Rows) -> np.ndarray:
         """The probability of each class, ``(n, k)``."""
-        scores = self._scores(X)
+        return self._outputs(self._scores(X))
+
+    @staticmethod
+    def _outputs(scores: np.ndarray) -> np.ndarray:
         if scores.shape[1] > 1:
             return softmax(scores, axis=1)
         return np.column_stack([expit(-scores[:, 0]), expit(scores[:, 0])])
@@ -457,11 +558,13 @@ class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
     Args:
       columns: see ``PrivateClassifier``.
       target_range: ``(low, high)``, chosen without the data; or ``space.real(low, high, decimal=",", ...)``, which also
-        says how text spells the targets. Targets outside count as its ends. Rows without a target do not train.
+        says how text spells the targets; or "private", to find it (``private_range``). Targets outside count as its
+        ends, in ``error_`` too. Rows without a target do not train.
       epsilon: the budget, for the model and its error, with ``delta``.
       delta: in (0, 1), far below 1 over the number of rows.
       largest_weight: see ``PrivateClassifier``.
       person: see ``PrivateClassifier``.
+      private_range: see ``PrivateClassifier``; also for ``target_range="private"``.
       settings: see ``PrivateClassifier``.
       cap: see ``PrivateClassifier``.
       ledger: see ``PrivateClassifier``.
@@ -480,12 +583,13 @@ class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
       notes_: see ``PrivateClassifier``.
       model_: the layers, each ``(weights, bias)``.
       report_: the record of the model, to sign, see ``report.Report``.
-      encoding_: the public dimensions of the columns.
+      encoding_: the public dimensions of the columns, and found ranges.
       public_: the number of users, which is that of the rows, weights and settings.
       coef_: see ``PrivateClassifier``.
-      target_range_: ``(low, high)``.
+      target_range_: ``(low, high)``, as given or found.
     """
 
+    @checks.refuse_others("PrivateRegressor", argument_errors.model_advice)
     def __init__(
         self,
         columns: Columns | None = None,
@@ -495,6 +599,7 @@ class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
         delta: float | None = None,
         largest_weight: float | None = None,
         person: Any = None,
+        private_range: float | None = None,
         settings: Sequence[dict[str, Any]] | None = None,
         cap: int | None = None,
         ledger: Recording | None = None,
@@ -508,6 +613,7 @@ class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
         self.delta = delta
         self.largest_weight = largest_weight
         self.person = person
+        self.private_range = private_range
         self.settings = settings
         self.cap = cap
         self.ledger = ledger
@@ -523,16 +629,19 @@ class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
           sample_weight: see ``PrivateClassifier.fit``.
         """
         self._begin_fit()
-        example = "target_range=(0, 100), known without the rows"
+        example = "target_range=(0, 100), known without the rows, or 'private'"
         self._expect_arguments(X, lambda: argument_errors.expect_given("target_range", self.target_range, example))
         low, high, text = _check_target_range(self.target_range)
         targets = cells.real_numbers(_read_targets(self, y), text)
-        with np.errstate(all="ignore"):  # as ``_columns`` does
-            scaled = (np.clip((targets - low) / (high - low), 0.0, 1.0) - TARGET_OFFSET).astype(np.float32)
+        scaled = _scale_targets(targets, low, high)
         weights = _row_weights(sample_weight, self.largest_weight, len(scaled))
-        public = _given({"largest_weight": self.largest_weight})
-        self._train(X, _TrainingRows(scaled, 0, weights, 1.0, public), measured_error.MIDDLE_ERROR)
-        self.target_range_ = low, high
+        public, found = _given({"largest_weight": self.largest_weight}), self._finds_targets()
+        training = _TrainingRows(
+            scaled, 0, weights, 1.0, public, unscaled=targets if found else None, named=(low, high, text)
+        )
+        self._train(X, training, measured_error.MIDDLE_ERROR)
+        if not found:
+            self.target_range_ = low, high
         return self
 
     def check(self, X: Rows, y: Targets) -> not_private.NotPrivateCheck:
@@ -549,7 +658,10 @@ class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
 
     def predict(self, X: Rows) -> np.ndarray:
         """The prediction for each row, ``(n,)``, inside the range of targets."""
-        scores, (low, high) = self._scores(X), self.target_range_
+        return self._outputs(self._scores(X))
+
+    def _outputs(self, scores: np.ndarray) -> np.ndarray:
+        low, high = self.target_range_
         return low + (high - low) * np.clip(TARGET_OFFSET + scores[:, 0], 0.0, 1.0)
 
     def score(self, X: Rows, y: Targets, sample_weight: ArrayLike | None = None) -> float:
@@ -637,8 +749,16 @@ def _check_classes(classes: Any) -> list[Any]:
     return np.unique(np.asarray(labels)).tolist()
 
 
+@np.errstate(all="ignore")  # as ``_columns`` does
+def _scale_targets(targets: np.ndarray, low: float, high: float) -> np.ndarray:
+    """Targets in [-1/2, 1/2]; one that is no number stays NaN."""
+    return (np.clip((targets - low) / (high - low), 0.0, 1.0) - TARGET_OFFSET).astype(np.float32)
+
+
 def _check_target_range(target_range: Any) -> tuple[float, float, NumberText | None]:
-    """The ends of the range of targets, and how text spells them."""
+    """The ends of the range of targets, and how text spells them; of all numbers for a range to be found."""
+    if _columns.is_private(target_range):
+        return -private_ranges.LARGEST, private_ranges.LARGEST, None
     if not isinstance(target_range, (Real, Integer)):
         return *checks.interval("target_range", target_range), None
     if target_range.log:

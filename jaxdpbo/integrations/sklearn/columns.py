@@ -85,9 +85,7 @@ class Encoding(NamedTuple):
     def __str__(self) -> str:
         """All columns, for a person who signs for their ranges and categories."""
         names = self.names or range(max(self.positions) + 1)
-        described = [
-            f"{of}, found in the rows" * (place in self.private) or of for place, of in enumerate(self.dimensions)
-        ]
+        described = [f"{of}{', found in the rows' * (at in self.private)}" for at, of in enumerate(self.dimensions)]
         by_position = dict(zip(self.positions, described, strict=True))
         return "; ".join(f"{name!r}: {by_position.get(place, 'left out')}" for place, name in enumerate(names))
 

@@ -404,9 +404,7 @@ def test_each_row_is_read_once_after_the_charge_with_a_key_of_its_own(tmp_path, 
         lambda *given, **named: said.append(("charge",)) or charge(*given, **named),
     )
     path = ledger_of(tmp_path, guarantees.ALL_PEOPLE if person else guarantees.ALL_ROWS)
-    model = PrivateRegressor(
-        columns, target_range=(0, 1), person=person, ledger=Recording(path, "one"), **BUDGET
-    )
+    model = PrivateRegressor(columns, target_range=(0, 1), person=person, ledger=Recording(path, "one"), **BUDGET)
     model.fit(table, labels)
     assert [step[0] for step in said] == ["charge", "train", "measure"]
     trained, tried = set(said[1][1]), set(said[2][1])

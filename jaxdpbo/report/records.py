@@ -264,7 +264,7 @@ def _in_words(value: object) -> str:
     if isinstance(value, (float, np.floating)):
         return f"{float(value):.6g}"
     if isinstance(value, (tuple, list)) and value and all(isinstance(part, (float, np.floating)) for part in value):
-        return ", ".join(map(_in_words, value))
+        return f"({', '.join(map(_in_words, value))})"
     if isinstance(value, np.ndarray) and value.dtype.kind == "f":
         return np.array2string(value, precision=6, suppress_small=True, separator=", ")
     return str(value)

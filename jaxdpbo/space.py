@@ -34,7 +34,7 @@ __dir__ = namespace.list_public(__name__)
 
 Coordinate = float | np.ndarray | jax.Array  # in [0, 1]; the value of a category is its row
 Scalar = bool | int | float | str | None  # the types of categories, and of released parameters
-MAX_INTEGER, MAX_LEVELS = 2**31 - 1, 2**24  # limits of an integer dimension: 32 bits, and the precision of float32
+MAX_INTEGER, MAX_COUNT = 2**31 - 1, 2**24  # limits of an integer dimension: 32 bits, and the precision of float32
 MAX_FLOAT32_LOG_INTEGER = 2**18  # from 2^20 on, the exponential of a float32 misses the whole number
 CONDITIONAL = (
     "conditional dimensions are not supported: give every dimension a value and ignore it where it does not apply, "
@@ -70,8 +70,8 @@ class Real:
         return _describe_range(self)
 
     @property
-    def levels(self) -> None:
-        """None: a real dimension has no levels."""
+    def count(self) -> None:
+        """None: a real dimension has no number of values."""
         return
 
     def decode(self, place: Coordinate, library: ModuleType) -> Any:
@@ -108,14 +108,14 @@ class Integer:
         return _describe_range(self)
 
     @property
-    def levels(self) -> int:
+    def count(self) -> int:
         """The number of whole numbers."""
         return self.high - self.low + 1
 
     def decode(self, place: Coordinate, library: ModuleType) -> Any:
         """The value at a coordinate in [0, 1]; ``library`` is ``numpy`` or ``jax.numpy``."""
         if not self.log:
-            return _floor(place, self.levels, library) + self.low
+            return _floor(place, self.count, library) + self.low
         if self.high > MAX_FLOAT32_LOG_INTEGER and _is_float32(place, library):
             raise ValueError(
                 f"high must be at most {MAX_FLOAT32_LOG_INTEGER} with log=True where JAX traces the objective in "
@@ -131,7 +131,7 @@ class Integer:
             raise TypeError(f"{name} must be a whole number, got {value!r}")
         whole = int(_check_range(name, value, self.low, self.high))
         if not self.log:
-            return (whole - self.low + 0.5) / self.levels
+            return (whole - self.low + 0.5) / self.count
         low, high = math.log(self.low - 0.5), math.log(self.high + 0.5)
         return (math.log(whole) - low) / (high - low)
 
@@ -147,13 +147,13 @@ class Categorical:
     choices: tuple[Scalar, ...]
 
     @property
-    def levels(self) -> int:
+    def count(self) -> int:
         """The number of choices."""
         return len(self.choices)
 
     def decode(self, place: Coordinate, library: ModuleType) -> Any:
         """The row of the choice at a coordinate; for ``jax.numpy`` the choice itself, a number."""
-        row = _floor(place, self.levels, library)
+        row = _floor(place, self.count, library)
         if library is np:
             return row
         if not all(isinstance(choice, (bool, int, float)) for choice in self.choices):
@@ -164,7 +164,7 @@ class Categorical:
         """The middle of the value's interval."""
         for row, choice in enumerate(self.choices):
             if type(choice) is type(value) and choice == value:
-                return (row + 0.5) / self.levels
+                return (row + 0.5) / self.count
         raise ValueError(f"{name} must be one of {', '.join(map(repr, self.choices))}, got {value!r}")
 
     def plain(self, value: Coordinate) -> Scalar:
@@ -221,12 +221,12 @@ def integer(
       TypeError: an argument of the wrong type.
 
     >>> from jaxdpbo import space
-    >>> space.integer(1, 10).levels
+    >>> space.integer(1, 10).count
     10
     """
     low, high = (checks.size(name, value, minimum=-MAX_INTEGER) for name, value in (("low", low), ("high", high)))
     dimension = Integer(*_check_order(low, high, log), _number_text(decimal, thousands, unit))
-    if high > (MAX_LEVELS if log else MAX_INTEGER) or dimension.levels > MAX_LEVELS:
+    if high > (MAX_COUNT if log else MAX_INTEGER) or dimension.count > MAX_COUNT:
         raise ValueError(f"high must be at most 2^31 - 1, with log 2^24, and within 2^24 of low, got {low}, {high}")
     return dimension
 
@@ -298,7 +298,7 @@ class Space:
     @property
     def real_axes(self) -> np.ndarray:
         """The mask ``(d,)`` of the real coordinates."""
-        return np.array([dimension.levels is None for dimension in self.dimensions])
+        return np.array([dimension.count is None for dimension in self.dimensions])
 
     def params(self, point: ArrayLike) -> dict[str, Any]:
         """The parameters at a point ``(d,)``: Python scalars by name, or JAX scalars for a traced point.
@@ -339,7 +339,7 @@ class Space:
         if not places.ndim or places.shape[-1] != len(self.names) or not np.all(np.isfinite(places)):
             raise ValueError(f"points must be finite, of shape (..., {len(self.names)}), got {places.shape}")
         columns = [
-            np.clip(column, 0.0, 1.0) if dimension.levels is None else _snap(dimension, name, column)
+            np.clip(column, 0.0, 1.0) if dimension.count is None else _snap(dimension, name, column)
             for column, (name, dimension) in zip(np.moveaxis(places, -1, 0), self._items(), strict=True)
         ]
         return np.stack(columns, axis=-1)
@@ -418,9 +418,9 @@ def place(space: Space | None, point: ArrayLike) -> Any:
     return point if space is None else space.params(point)
 
 
-def _floor(place: Any, levels: int, library: Any) -> Any:
-    """The number of a coordinate's interval among ``levels`` equal intervals."""
-    return library.clip(library.floor(place * levels), 0, levels - 1).astype(library.int32)
+def _floor(place: Any, count: int, library: Any) -> Any:
+    """The number of a coordinate's interval among ``count`` equal intervals."""
+    return library.clip(library.floor(place * count), 0, count - 1).astype(library.int32)
 
 
 def _is_float32(place: Any, library: ModuleType) -> bool:

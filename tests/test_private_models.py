@@ -535,7 +535,7 @@ def test_with_a_cap_every_fit_trains_the_same_number_of_models(monkeypatch):
 def test_a_key_of_a_model_is_for_tests_alone(make):
     """Clones share it, so two folds would have the same noise."""
     with pytest.raises(ValueError, match="key must be given with insecure_key=True, for tests alone: clones share it"):
-        make(key=secret_key()).fit(FRAME, LABELS)
+        make(key=secret_key(), insecure_key=False).fit(FRAME, LABELS)
 
 
 def results(model):

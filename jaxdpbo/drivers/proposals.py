@@ -51,7 +51,7 @@ class Box(NamedTuple):
             kind = None if self.space is None else self.space.dimensions[axis]
             if isinstance(kind, Categorical):
                 # different categories lie at distance 1
-                column = (np.floor(column * kind.levels) == np.arange(kind.levels)) / np.sqrt(2)
+                column = (np.floor(column * kind.count) == np.arange(kind.count)) / np.sqrt(2)
             columns.append(column)
             column_axes += [axis] * column.shape[1]
         return np.concatenate(columns, axis=1), np.array(column_axes)

@@ -59,7 +59,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "drivers.execution": "check_execution is_set refuse_options",
         "drivers.loop": "loop_prepared refuse_on_table",
         "drivers.scan": "scan_prepared",
-        "noise.guard": "guard_budget",
+        "noise.guard": "guard_noise",
     },
     "inside the rows of the selections": {
         "accounting.selection": "exponent generating_function",

@@ -222,7 +222,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "tables.beam_table": "beam guard_stages",
     },
     "of trials that a study holds: tests/test_optuna.py": {
-        "integrations.optuna.coordinates": "levels encode decode",
+        "integrations.optuna.coordinates": "count_values encode decode",
         "integrations.optuna.samplers": "noise_deviation observation_posterior",
         "integrations.optuna.study": "observations",
         "integrations.optuna.rehearsal": "rehearse",

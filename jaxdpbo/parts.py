@@ -7,44 +7,44 @@ in ``perturb``, and read the result in ``tell``. The budget decides whether sums
 >>> import jax.numpy as jnp
 >>> from jaxdpbo import parts, secret_key
 >>> vectors = jax.random.normal(jax.random.key(0), (2, 500))  # of two numbers for each user
->>> budget = parts.sum_budget(1.0, "exact", users=500, steps=3, dimension=2, dtype=float)
+>>> noise = parts.sum_noise(1.0, "exact", users=500, steps=3, dimension=2, dtype=float)
 >>> clip_norm = jnp.ones(())
->>> total, clipped, nonfinite = parts.sum_clipped_vectors(budget, vectors, clip_norm)
+>>> total, clipped, nonfinite = parts.sum_clipped_vectors(noise, vectors, clip_norm)
 >>> raw = parts.UserTotal(total, {"clipped": clipped})  # what contribute returns
->>> released = parts.perturb_vectors(secret_key(), budget, raw.whole, clip_norm)
->>> parts.mean_of_vectors(budget, released, clip_norm).shape
+>>> released = parts.perturb_vectors(secret_key(), noise, raw.whole, clip_norm)
+>>> parts.mean_of_vectors(noise, released, clip_norm).shape
 (2,)
->>> parts.gdp_guarantee(budget, parts.USERS).level <= 1.0  # of three such steps
+>>> parts.gdp_guarantee(noise, parts.USERS).level <= 1.0  # of three such steps
 True
 
 For the mean loss at each of two points, with losses clipped to a public range:
 
 >>> losses, low, high = jnp.ones((2, 500)), jnp.zeros(()), jnp.ones(())
->>> budget = parts.sum_budget(1.0, "exact", users=500, steps=3, releases=2, dimension=1, dtype=float)
->>> total, clipped = parts.sum_clipped_losses(budget, losses, low, high)  # raw
->>> released = parts.perturb_losses(secret_key(), budget, total, low, high)
->>> parts.mean_of_losses(budget, released, low, high).shape
+>>> noise = parts.sum_noise(1.0, "exact", users=500, steps=3, releases=2, dimension=1, dtype=float)
+>>> total, clipped = parts.sum_clipped_losses(noise, losses, low, high)  # raw
+>>> released = parts.perturb_losses(secret_key(), noise, total, low, high)
+>>> parts.mean_of_losses(noise, released, low, high).shape
 (2,)
 
 To choose one of the points, by differences of losses that count up to a public width:
 
->>> budget = parts.choice_budget(1.0, "exact", dtype=float)
->>> total = parts.sum_relative_losses(budget, losses, high - low)  # raw
->>> int(parts.draw_choice(secret_key(), budget, total)) in (0, 1)
+>>> noise = parts.choice_noise(1.0, "exact", dtype=float)
+>>> total = parts.sum_relative_losses(noise, losses, high - low)  # raw
+>>> int(parts.draw_choice(secret_key(), noise, total)) in (0, 1)
 True
->>> parts.choice_guarantee("a choice", budget, parts.USERS).notion
+>>> parts.choice_guarantee("a choice", noise, parts.USERS).notion
 'gdp'
 
-``noise_settings`` says in ``State.public`` under which noise a run began, and ``guard_budget`` makes an algorithm
+``noise_settings`` says in ``State.public`` under which noise a run began, and ``guard_noise`` makes an algorithm
 release nothing after its last step or under other noise:
 
->>> budget = parts.sum_budget(1.0, "exact", users=500, steps=3, dimension=2, dtype=float)
->>> int(parts.noise_settings(budget, clip_norm).steps)
+>>> noise = parts.sum_noise(1.0, "exact", users=500, steps=3, dimension=2, dtype=float)
+>>> int(parts.noise_settings(noise, clip_norm).steps)
 3
 >>> from jaxdpbo import dp_gd
 >>> def settings(config):
-...     return parts.noise_settings(config.budget, config.clip_norm)
->>> guarded = parts.guard_budget(dp_gd.algorithm, settings)
+...     return parts.noise_settings(config.noise, config.clip_norm)
+>>> guarded = parts.guard_noise(dp_gd.algorithm, settings)
 
 Check the arguments of your config by name:
 
@@ -66,14 +66,12 @@ from jaxdpbo.checks import size as check_size
 from jaxdpbo.guarantee.assumptions import IDEAL_NOISE, PUBLIC_CONFIG, RANDOM_BITS, SEPARABLE_LOSSES
 from jaxdpbo.guarantee.composed_guarantee import choice_guarantee, gdp_guarantee, guarantee_from_stages
 from jaxdpbo.guarantee.guarantees import USERS
-from jaxdpbo.noise.calibration import NoiseSettings, SumBudget, noise_settings
-from jaxdpbo.noise.calibration import budget as sum_budget
-from jaxdpbo.noise.choice import ChoiceBudget
-from jaxdpbo.noise.choice import budget as choice_budget
+from jaxdpbo.noise.calibration import NoiseSettings, SumNoise, noise_settings, sum_noise
+from jaxdpbo.noise.choice import ChoiceNoise, choice_noise
 from jaxdpbo.noise.choice import draw as draw_choice
 from jaxdpbo.noise.choice import sum_losses as sum_relative_losses
 from jaxdpbo.noise.clipping import sum_clipped_vectors
-from jaxdpbo.noise.guard import guard_budget
+from jaxdpbo.noise.guard import guard_noise
 from jaxdpbo.noise.private_mean import (
     mean_of_losses,
     mean_of_vectors,
@@ -89,28 +87,28 @@ __all__ = [
     "RANDOM_BITS",
     "SEPARABLE_LOSSES",
     "USERS",
-    "ChoiceBudget",
+    "ChoiceNoise",
     "NoiseSettings",
-    "SumBudget",
+    "SumNoise",
     "UserTotal",
     "check_box",
     "check_interval",
     "check_positive",
     "check_size",
-    "choice_budget",
     "choice_guarantee",
+    "choice_noise",
     "draw_choice",
     "gdp_guarantee",
     "guarantee_from_stages",
-    "guard_budget",
+    "guard_noise",
     "mean_of_losses",
     "mean_of_vectors",
     "noise_settings",
     "perturb_losses",
     "perturb_vectors",
-    "sum_budget",
     "sum_clipped_losses",
     "sum_clipped_vectors",
+    "sum_noise",
     "sum_relative_losses",
 ]
 __dir__ = namespace.list_public(__name__)

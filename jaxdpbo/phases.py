@@ -154,18 +154,18 @@ def config(*configs: Any) -> Config:
     return Config(tuple(placed))
 
 
-class Public(NamedTuple):
+class PublicState(NamedTuple):
     """Released values, and values independent of the users' data.
 
     Attributes:
       step: ``()`` steps taken, in all phases.
-      budget: the noise settings of all phases at the start of the run.
+      noise: the noise settings of all phases at the start of the run.
       book: its rows are those that a later phase reads.
       phases: the public state of each phase; its own ``book`` is None.
     """
 
     step: jax.Array
-    budget: calibration.NoiseSettings
+    noise: calibration.NoiseSettings
     book: Book
     phases: tuple[Any, ...]
 
@@ -177,8 +177,8 @@ class UserMemory(NamedTuple):
     phases: tuple[Any, ...]
 
 
-class Work(NamedTuple):
-    """Public inputs of ``contribute``: the ``step ()``; each phase's ``work`` and ``rows``, zeros in other steps."""
+class Broadcast(NamedTuple):
+    """Public inputs of ``contribute``: ``step ()``; each phase's ``broadcast`` and ``rows``, zeros in other steps."""
 
     step: jax.Array
     phases: tuple[Any, ...]
@@ -240,17 +240,17 @@ def make_algorithm(*phases: Phase) -> Algorithm:
     bound = {name: types.bind(function, phases) for name, function in FUNCTIONS.items()}
     if surveying:
         bound |= {name: types.bind(function, phases, *surveying) for name, function in SURVEYS.items()}
-    return guard.guard_budget(Algorithm(**bound), partial(_settings, phases))
+    return guard.guard_noise(Algorithm(**bound), partial(_settings, phases))
 
 
 def _settings(phases: Sequence[Phase], config: Config) -> calibration.NoiseSettings:
     """The noise settings of all phases, in their order."""
     key = jax.random.key(0)  # settings follow from the config alone
     states = [phase.algorithm.init(key, each) for phase, each in zip(phases, config.phases, strict=True)]
-    budgets = [state.public.budget for state in states]
-    if not all(isinstance(budget, calibration.NoiseSettings) for budget in budgets):
+    noises = [state.public.noise for state in states]
+    if not all(isinstance(noise, calibration.NoiseSettings) for noise in noises):
         raise ValueError(f"a phase must be {PAYS}")
-    return reduce(calibration.join_settings, budgets)
+    return reduce(calibration.join_settings, noises)
 
 
 def _rows(phases: Sequence[Phase], config: Config) -> int:
@@ -290,29 +290,29 @@ def _queries(phases: Sequence[Phase], config: Config, query: Query) -> list[Quer
     local = query.local or ((),) * len(phases)
     return [
         query._replace(
-            points=query.points[: each.batch], mask=query.mask[: each.batch], rows=rows, work=work, local=own
+            points=query.points[: each.batch], mask=query.mask[: each.batch], rows=rows, broadcast=broadcast, local=own
         )
-        for each, (work, rows), own in zip(config.phases, query.work.phases, local, strict=True)
+        for each, (broadcast, rows), own in zip(config.phases, query.broadcast.phases, local, strict=True)
     ]
 
 
-def _releases(phases: Sequence[Phase], config: Config, public: Public) -> list[Any]:
+def _releases(phases: Sequence[Phase], config: Config, public: PublicState) -> list[Any]:
     key = jax.random.key(0)  # of no use: a phase releases what it drew in ``perturb``
     each = zip(phases, config.phases, public.phases, strict=True)
     return [phase.algorithm.release(key, own, _state(phase, state, public.book)) for phase, own, state in each]
 
 
 def _init(phases: Sequence[Phase], key: jax.Array, config: Config) -> State:
-    budget, keys = _settings(phases, config), jax.random.split(key, len(phases))
+    noise, keys = _settings(phases, config), jax.random.split(key, len(phases))
     states = [phase.algorithm.init(*pair) for phase, *pair in zip(phases, keys, config.phases, strict=True)]
     rows = _rows(phases, config)
     asks = partial(phases[0].algorithm.ask, key, config.phases[0], states[0])
     points = jax.eval_shape(asks).points
     book = Book(jnp.zeros((rows, points.shape[1]), points.dtype), jnp.zeros(rows, bool))
     return State(
-        Public(
+        PublicState(
             step=jnp.zeros((), jnp.int32),
-            budget=budget,
+            noise=noise,
             book=book,
             phases=tuple(_public(phase, state) for phase, state in zip(phases, states, strict=True)),
         )
@@ -342,7 +342,7 @@ def _ask(phases: Sequence[Phase], key: jax.Array, config: Config, state: State) 
     return Query(
         points=points[number],
         mask=mask[number],
-        work=Work(public.step, tuple((query.work, query.rows) for query in queries)),
+        broadcast=Broadcast(public.step, tuple((query.broadcast, query.rows) for query in queries)),
         local=tuple(query.local for query in queries),
         survey=surveys[0] if surveys else None,
     )
@@ -353,27 +353,27 @@ def _history(phases: Sequence[Phase], config: Config, state: State, query: Query
     for phase, each in zip(phases, config.phases, strict=True):  # refused before the first step, not in its own
         if not phase.reads_book:
             types.expect_history(phase.algorithm, each)
-    work, public = query.work, state.public
-    number = int(_number(config, work.step))
+    broadcast, public = query.broadcast, state.public
+    number = int(_number(config, broadcast.step))
     phase, each, own = phases[number], config.phases[number], _queries(phases, config, query)[number]
     asked = types.history(phase.algorithm, each, _state(phase, public.phases[number], public.book), own)
     if phase.reads_book and asked:
-        rows = [slice(step * config.batch, (step + 1) * config.batch) for step in range(int(work.step))]
-        blank = jax.tree.map(jnp.zeros_like, work.phases)
+        rows = [slice(step * config.batch, (step + 1) * config.batch) for step in range(int(broadcast.step))]
+        blank = jax.tree.map(jnp.zeros_like, broadcast.phases)
         earlier = [
             query._replace(
                 points=public.book.points[of_step],
                 mask=public.book.evaluated[of_step],
-                work=Work(jnp.asarray(step, jnp.int32), blank),
+                broadcast=Broadcast(jnp.asarray(step, jnp.int32), blank),
             )
             for step, of_step in enumerate(rows)
         ]
         return (*earlier, query)
 
     def place(inside: Query) -> Query:
-        works = list(work.phases)
-        works[number] = (inside.work, inside.rows)
-        return query._replace(work=work._replace(phases=tuple(works)))
+        broadcasts = list(broadcast.phases)
+        broadcasts[number] = (inside.broadcast, inside.rows)
+        return query._replace(broadcast=broadcast._replace(phases=tuple(broadcasts)))
 
     return tuple(map(place, asked))
 
@@ -396,7 +396,7 @@ def _contribute(
     present: jax.Array | None = None,
 ) -> tuple[totals.UserTotal, Memory]:
     types.check_values(values, config.batch, memory=memory, present=present)
-    book, step = memory.book, query.work.step
+    book, step = memory.book, query.broadcast.step
     if len(book):
         losses = jnp.where(query.mask[:, None], values.astype(book.dtype), jnp.inf)  # nobody chooses a masked point
         open_ = query.active & (step * config.batch < len(book))
@@ -429,7 +429,7 @@ def _perturb(
         partial(cast(Callable[..., Any], phase.algorithm.perturb), key, *each)
         for phase, *each in zip(phases, config.phases, queries, whole, strict=True)
     ]
-    return _apply(_number(config, query.work.step), functions, [totals.make_zeros(each) for each in functions])
+    return _apply(_number(config, query.broadcast.step), functions, [totals.make_zeros(each) for each in functions])
 
 
 def _survey(
@@ -450,11 +450,11 @@ def _survey(
 def _refine(
     phases: Sequence[Phase], number: int, key: jax.Array, config: Config, query: Query, whole: wide_integers.Wide
 ) -> Query:
-    refine, works = phases[number].algorithm.refine, list(query.work.phases)
+    refine, broadcasts = phases[number].algorithm.refine, list(query.broadcast.phases)
     assert refine is not None
     refined = refine(key, config.phases[number], _queries(phases, config, query)[number], whole)
-    works[number] = (refined.work, refined.rows)
-    return query._replace(work=query.work._replace(phases=tuple(works)))
+    broadcasts[number] = (refined.broadcast, refined.rows)
+    return query._replace(broadcast=query.broadcast._replace(phases=tuple(broadcasts)))
 
 
 def _tell(phases: Sequence[Phase], config: Config, state: State, query: Query, released: Sequence[Any]) -> State:
@@ -478,7 +478,7 @@ def _tell(phases: Sequence[Phase], config: Config, state: State, query: Query, r
     return State(after._replace(phases=_begin(phases, config, after)))
 
 
-def _begin(phases: Sequence[Phase], config: Config, public: Public) -> tuple[Any, ...]:
+def _begin(phases: Sequence[Phase], config: Config, public: PublicState) -> tuple[Any, ...]:
     """The public states of all phases; the phase that the next step begins is moved to its start."""
     states = list(public.phases)
     for number, (phase, each, end) in enumerate(zip(phases[1:], config.phases[1:], config.ends, strict=False), start=1):
@@ -497,7 +497,7 @@ def _begin(phases: Sequence[Phase], config: Config, public: Public) -> tuple[Any
 
 def _inform(phases: Sequence[Phase], config: Config, query: Query, total: totals.UserTotal) -> Info:
     """``mean_loss (b,)`` over users at each point of the query; NOT PRIVATE."""
-    number, failed = _number(config, query.work.step), None
+    number, failed = _number(config, query.broadcast.step), None
     of_phases = zip(phases, config.phases, _queries(phases, config, query), strict=True)
     sums = zip(total.whole, total.facts["phases"], strict=True)
     for own, ((phase, each, asked), (whole, facts)) in enumerate(zip(of_phases, sums, strict=True)):

@@ -45,7 +45,7 @@ __dir__ = namespace.list_public(__name__)
 
 Coordinate = float | np.ndarray | jax.Array  # in [0, 1]; the value of a category is its row
 Scalar = bool | int | float | str | None  # the types of JSON; any other choice is known by its label
-MAX_INTEGER, MAX_LEVELS = 2**31 - 1, 2**24  # limits of an integer dimension: 32 bits, and the precision of float32
+MAX_INTEGER, MAX_COUNT = 2**31 - 1, 2**24  # limits of an integer dimension: 32 bits, and the precision of float32
 MAX_FLOAT32_LOG_INTEGER = 2**18  # from 2^20 on, the exponential of a float32 misses the whole number
 CONDITIONAL = (
     'for parameters that exist only in some cases type space.branches({"svm": {"C": space.real(0.1, 10)}, "mean": {}})'
@@ -90,8 +90,8 @@ class Real:
         return _describe_range(self)
 
     @property
-    def levels(self) -> None:
-        """None: a real dimension has no levels."""
+    def count(self) -> None:
+        """None: a real dimension has no number of values."""
         return
 
     def decode(self, place: Coordinate, library: ModuleType) -> Any:
@@ -133,14 +133,14 @@ class Integer:
         return _describe_range(self)
 
     @property
-    def levels(self) -> int:
+    def count(self) -> int:
         """The number of whole numbers."""
         return self.high - self.low + 1
 
     def decode(self, place: Coordinate, library: ModuleType) -> Any:
         """The value at a coordinate in [0, 1]; ``library`` is ``numpy`` or ``jax.numpy``."""
         if not self.log:
-            return _floor(place, self.levels, library) + self.low
+            return _floor(place, self.count, library) + self.low
         if self.high > MAX_FLOAT32_LOG_INTEGER and _is_float32(place, library):
             raise ValueError(
                 f"high must be at most {MAX_FLOAT32_LOG_INTEGER} with log=True where JAX traces the objective in "
@@ -156,7 +156,7 @@ class Integer:
             raise TypeError(f"{name} must be a whole number, got {value!r}")
         whole = int(_check_range(name, value, self.low, self.high))
         if not self.log:
-            return (whole - self.low + 0.5) / self.levels
+            return (whole - self.low + 0.5) / self.count
         low, high = math.log(self.low - 0.5), math.log(self.high + 0.5)
         return (math.log(whole) - low) / (high - low)
 
@@ -193,13 +193,13 @@ class Categorical:
         return self.labels, tuple(map(type, self.labels)), tuple(known)
 
     @property
-    def levels(self) -> int:
+    def count(self) -> int:
         """The number of choices."""
         return len(self.choices)
 
     def decode(self, place: Coordinate, library: ModuleType) -> Any:
         """The row of the choice at a coordinate; for ``jax.numpy`` the choice itself, a number."""
-        row = _floor(place, self.levels, library)
+        row = _floor(place, self.count, library)
         if library is np:
             return row
         if not all(isinstance(choice, (bool, int, float)) for choice in self.choices):
@@ -210,8 +210,8 @@ class Categorical:
         """The middle of the interval of a choice, or of a label: an object is found by identity."""
         for row, choice in enumerate(self.choices):
             if choice is value or _is_same_scalar(choice, value):
-                return (row + 0.5) / self.levels
-        return (self.row_of(name, value) + 0.5) / self.levels
+                return (row + 0.5) / self.count
+        return (self.row_of(name, value) + 0.5) / self.count
 
     def row_of(self, name: str, label: Unchecked) -> int:
         """The row of a label."""
@@ -263,7 +263,7 @@ class Branches:
         return f"branches({ {label: dict(inside) for label, inside in zip(self.labels, self.inside, strict=True)} })"
 
     @property
-    def levels(self) -> int:
+    def count(self) -> int:
         """The number of branches."""
         return len(self.labels)
 
@@ -337,12 +337,12 @@ def integer(
       TypeError: an argument of the wrong type.
 
     >>> from jaxdpbo import space
-    >>> space.integer(1, 10).levels
+    >>> space.integer(1, 10).count
     10
     """
     low, high = (checks.size(name, value, minimum=-MAX_INTEGER) for name, value in (("low", low), ("high", high)))
     dimension = Integer(*_check_order(low, high, log), _number_text(decimal, thousands, unit))
-    if high > (MAX_LEVELS if log else MAX_INTEGER) or dimension.levels > MAX_LEVELS:
+    if high > (MAX_COUNT if log else MAX_INTEGER) or dimension.count > MAX_COUNT:
         raise ValueError(f"high must be at most 2^31 - 1, with log 2^24, and within 2^24 of low, got {low}, {high}")
     return dimension
 
@@ -497,7 +497,7 @@ def _flatten(
     """
     axes, fixed = list[_Axis](), list[_Fixed]()
     for key, dimension in items:
-        if isinstance(dimension, Categorical) and dimension.levels == 1:
+        if isinstance(dimension, Categorical) and dimension.count == 1:
             fixed.append(_Fixed(key, dimension, parent))
             continue
         at = start + len(axes)
@@ -694,7 +694,7 @@ class Space:
     @property
     def real_axes(self) -> np.ndarray:
         """The mask ``(d,)`` of the real coordinates."""
-        return np.array([dimension.levels is None for dimension in self.dimensions])
+        return np.array([dimension.count is None for dimension in self.dimensions])
 
     @property
     def branched(self) -> bool:
@@ -837,7 +837,7 @@ class Space:
         if self.keys[0] is not None:
             return self._place_in(values, encode, 0)
         refused: Exception | None = None
-        for row in range(cast(Branches, self.dimensions[0]).levels):
+        for row in range(cast(Branches, self.dimensions[0]).count):
             try:
                 return self._place_in(values, encode, row)
             except (TypeError, ValueError) as error:
@@ -966,7 +966,7 @@ def _label(dimension: AnyDimension, value: Any) -> Scalar:
 def _encode_label(dimension: AnyDimension, name: str, label: Any) -> float:
     if not isinstance(dimension, Categorical):
         return dimension.encode(name, label)
-    return (dimension.row_of(name, label) + 0.5) / dimension.levels
+    return (dimension.row_of(name, label) + 0.5) / dimension.count
 
 
 def _show_labels(params: dict[str, Any], labels: Mapping[str, Scalar]) -> dict[str, Any]:
@@ -1015,7 +1015,7 @@ def middles(space: Space) -> list[dict[str, Any]]:
     """Parameters in the middle of the space, or of each of its branches."""
     points = {}
     for axis, dimension in enumerate(space.dimensions):
-        for row in range(dimension.levels if isinstance(dimension, Branches) else 0):
+        for row in range(dimension.count if isinstance(dimension, Branches) else 0):
             point, at = np.full(len(space.names), 0.5), (axis, row)
             while at is not None:
                 point[at[0]] = cast(Branches, space.dimensions[at[0]]).middle(at[1], np)
@@ -1127,9 +1127,9 @@ def copy_objects(params: dict[str, Any]) -> dict[str, Any]:
     return {name: copy.deepcopy(value) for name, value in params.items()} if isinstance(params, Params) else params
 
 
-def _floor(place: Any, levels: int, library: Any) -> Any:
-    """The number of a coordinate's interval among ``levels`` equal intervals."""
-    return library.clip(library.floor(place * levels), 0, levels - 1).astype(library.int32)
+def _floor(place: Any, count: int, library: Any) -> Any:
+    """The number of a coordinate's interval among ``count`` equal intervals."""
+    return library.clip(library.floor(place * count), 0, count - 1).astype(library.int32)
 
 
 def _is_float32(place: Any, library: ModuleType) -> bool:
@@ -1154,7 +1154,7 @@ def _expect_float_range(dimension: Real, place: Any, library: ModuleType) -> Non
 
 
 def _snap(dimension: Dimension, name: str, column: np.ndarray) -> np.ndarray:
-    if dimension.levels is None:
+    if dimension.count is None:
         return column
     values = np.asarray(dimension.decode(column, np))
     return np.array([dimension.encode(name, dimension.plain(value)) for value in values.ravel()]).reshape(column.shape)

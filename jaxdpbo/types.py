@@ -86,9 +86,9 @@ class PublicState(Protocol):
 
     Attributes:
       step: ``()``, the number of steps taken.
-      budget: all noise settings at the start of the run, a NamedTuple of arrays: ``calibration.NoiseSettings`` if
+      noise: all noise settings at the start of the run, a NamedTuple of arrays: ``calibration.NoiseSettings`` if
         ``tell`` pays, another type if ``release`` pays; None if nothing is paid. No driver resumes a state under
-        another budget.
+        other noise.
     """
 
     @property
@@ -97,7 +97,7 @@ class PublicState(Protocol):
         ...
 
     @property
-    def budget(self) -> Any:
+    def noise(self) -> Any:
         """All noise settings."""
         ...
 
@@ -107,7 +107,7 @@ def missing_fields(value: object, contract: type) -> list[str]:
 
     >>> from jaxdpbo import types
     >>> types.missing_fields(types.State(public=()), types.PublicState)
-    ['step', 'budget']
+    ['step', 'noise']
     """
     fields = [name for name, member in vars(contract).items() if isinstance(member, property)]
     return [name for name in fields if not hasattr(value, name)]
@@ -231,7 +231,7 @@ def bind(function: Callable[..., Any], *first: Any) -> Callable[..., Any]:
 class State(NamedTuple):
     """The state of a run. ``public`` is released or data-independent; ``raw`` is neither.
 
-    ``public`` is a ``PublicState``: a run resumes only under its original budget, since the guarantee would not hold
+    ``public`` is a ``PublicState``: a run resumes only under its original noise, since the guarantee would not hold
     otherwise. Settings for released values alone (an optimizer, a box, a kernel) may change. ``raw`` is ``()`` for an
     algorithm with ``contribute``. A state with raw arrays prints them: keep it out of logs.
     """
@@ -252,7 +252,7 @@ class Query(NamedTuple):
       points: ``(b, d)`` points, all inside the box.
       mask: ``(b,)`` True for points to evaluate; values at other points are ignored.
       rows: ``(b,)`` the candidates' row numbers in a search over a finite set; otherwise None.
-      work: further inputs of ``contribute``, broadcast to all processes that sum users.
+      broadcast: further inputs of ``contribute``, broadcast to all processes that sum users.
       local: further inputs of ``tell``, not needed by ``contribute``.
       survey: ``()``, True if this step has a first round; None if no step has.
       active: ``()``, whether a step is left, see ``noise.guard``; None for an algorithm that pays for no step.
@@ -261,7 +261,7 @@ class Query(NamedTuple):
     points: jax.Array
     mask: jax.Array
     rows: jax.Array | None = None
-    work: Any = ()
+    broadcast: Any = ()
     local: Any = ()
     survey: jax.Array | None = None
     active: Any = None

@@ -75,8 +75,8 @@ class Row(NamedTuple):
     parts: tuple[Part, ...]
 
 
-def _gradient_part(pick: Callable[[Any], Any], budget: Callable[[Any], Any], when: str = "each step") -> Part:
-    return Part("a clipped gradient", when, SUMMED, pick, "length", lambda config: int(budget(config).radius))
+def _gradient_part(pick: Callable[[Any], Any], noise: Callable[[Any], Any], when: str = "each step") -> Part:
+    return Part("a clipped gradient", when, SUMMED, pick, "length", lambda config: int(noise(config).radius))
 
 
 def _flags_part(pick: Callable[[Any], Any], function: str, threshold: str) -> Part:
@@ -89,17 +89,17 @@ def _losses(
     words: str,
     pick: Callable[[Any], Any],
     when: str = "each step",
-    budget: Callable[[Any], Any] = lambda config: config.budget,
+    noise: Callable[[Any], Any] = lambda config: config.noise,
 ) -> Part:
-    return Part(words, when, SUMMED, pick, "each", lambda config: int(budget(config).radius))
+    return Part(words, when, SUMMED, pick, "each", lambda config: int(noise(config).radius))
 
 
 def _choice_part(number: int) -> Part:
     """Of the choice that is a phase of this number."""
 
     def bound(config: Any) -> int:
-        budget = config.phases[number].budget
-        return int(budget.units) * int(budget.digits)
+        noise = config.phases[number].noise
+        return int(noise.units) * int(noise.digits)
 
     words, when = "losses at the points so far, minus the user's least loss", "a step that ends with a choice"
     return Part(words, when, SUMMED, lambda whole: whole[number], "each", bound)
@@ -113,7 +113,7 @@ def rows() -> list[Row]:
     """Every algorithm with a ``contribute``, with all parts that its users add."""
     shared = {"users": USERS, "mu": MU}
     descent = {**shared, "steps": STEPS, "bounds": BOX}
-    own = _gradient_part(_whole, lambda config: config.budget)
+    own = _gradient_part(_whole, lambda config: config.noise)
     sought = _flags_part(_whole, SURVEYED, "the length of a gradient")
     gibo = dp_gibo.config(**descent, batch=BATCH)
     candidates = np.linspace(-1, 1, 12).reshape(BATCH, DIMENSION)
@@ -181,7 +181,7 @@ def rows() -> list[Row]:
             ),
             (
                 _choice_part(0),
-                _gradient_part(lambda whole: whole[1], lambda config: config.phases[1].budget, DESCENDING),
+                _gradient_part(lambda whole: whole[1], lambda config: config.phases[1].noise, DESCENDING),
                 _choice_part(2),
             ),
         ),
@@ -190,10 +190,10 @@ def rows() -> list[Row]:
             phases.make_algorithm(phases.Phase(dp_gibo.algorithm), private_estimate.at_answer),
             phases.config(half, private_estimate.config(users=USERS, mu=MU / 2, bounds=BOX, loss_range=(0, 1))),
             (
-                _gradient_part(lambda whole: whole[0], lambda config: config.phases[0].budget, DESCENDING),
+                _gradient_part(lambda whole: whole[0], lambda config: config.phases[0].noise, DESCENDING),
                 _losses(
                     "a clipped loss at the answer", lambda whole: whole[1].means, "the last step",
-                    lambda config: config.phases[1].budget,
+                    lambda config: config.phases[1].noise,
                 ),
             ),
         ),

@@ -343,9 +343,9 @@ def _wanted(key):
 
 
 THIRDS = (Fraction(1, 3),) * 3
-CHOSEN = choice.budget(1.0, "exact", dtype=float)
-SOUGHT = private_scale.budget(1.0, "exact", dtype=float)
-NOISED = calibration.budget(1.0, "exact", users=5, steps=2, dimension=1, releases=2, dtype=float)
+CHOSEN = choice.choice_noise(1.0, "exact", dtype=float)
+SOUGHT = private_scale.scale_noise(1.0, "exact", dtype=float)
+NOISED = calibration.sum_noise(1.0, "exact", users=5, steps=2, dimension=1, releases=2, dtype=float)
 PRIOR = surrogate.GPModel(kernels.rbf, kernels.stationary_params(1.0, 2), jnp.asarray(0.1))
 
 

@@ -56,15 +56,15 @@ def standardise_across_users():
 
 def draw_half_of_the_noise():
     def perturb(key, config, query, whole):
-        budget = replace(config.budget, sigma=config.budget.sigma // 2)
-        return HONEST.perturb(key, replace(config, budget=budget), query, whole)
+        noise = replace(config.noise, sigma=config.noise.sigma // 2)
+        return HONEST.perturb(key, replace(config, noise=noise), query, whole)
 
     return HONEST._replace(perturb=perturb)
 
 
 def draw_noise_of_its_own():
     def perturb(key, config, query, whole):
-        noise = jnp.rint(config.budget.sigma * jax.random.normal(key, whole.low.shape)).astype(jnp.int32)
+        noise = jnp.rint(config.noise.sigma * jax.random.normal(key, whole.low.shape)).astype(jnp.int32)
         return totals.only_if(query.active, totals.add(whole, wide_integers.widen(noise)))
 
     return HONEST._replace(perturb=perturb)
@@ -82,7 +82,7 @@ def go_on_after_step_t():
     def tell(config, state, query, released):
         public = state.public
         after = evolution_strategies.tell(config, state, query, released)
-        same = jnp.all(public.budget.mu == config.budget.mu)
+        same = jnp.all(public.noise.mu == config.noise.mu)
         return state._replace(public=jax.tree.map(lambda new, old: jnp.where(same, new, old), after.public, public))
 
     return HONEST._replace(tell=tell)
@@ -90,10 +90,10 @@ def go_on_after_step_t():
 
 def go_on_under_another_budget():
     def settings(config):
-        return parts.noise_settings(config.budget, config.clip_norm)
+        return parts.noise_settings(config.noise, config.clip_norm)
 
     def forget(state):
-        return state._replace(public=state.public._replace(budget=settings(CONFIG)))
+        return state._replace(public=state.public._replace(noise=settings(CONFIG)))
 
     return HONEST._replace(
         ask=lambda key, config, state: HONEST.ask(key, config, forget(state)),
@@ -105,8 +105,8 @@ def compare_mu_alone():
     """Of all that sets the noise."""
 
     def forget(state):
-        given = parts.noise_settings(CONFIG.budget, CONFIG.clip_norm)
-        return state._replace(public=state.public._replace(budget=given._replace(mu=state.public.budget.mu)))
+        given = parts.noise_settings(CONFIG.noise, CONFIG.clip_norm)
+        return state._replace(public=state.public._replace(noise=given._replace(mu=state.public.noise.mu)))
 
     return HONEST._replace(
         ask=lambda key, config, state: HONEST.ask(key, config, forget(state)),
@@ -115,7 +115,7 @@ def compare_mu_alone():
 
 
 def guarded(steps):
-    return parts.guard_budget(steps, evolution_strategies.settings)
+    return parts.guard_noise(steps, evolution_strategies.settings)
 
 
 def pass_the_raw_total_on():
@@ -127,7 +127,7 @@ def pass_the_raw_total_on():
     def tell(config, state, query, released):
         noisy, raw = released
         after = evolution_strategies.tell(config, state, query, noisy)
-        mean = parts.mean_of_vectors(config.budget, raw, config.clip_norm)
+        mean = parts.mean_of_vectors(config.noise, raw, config.clip_norm)
         return after._replace(public=after.public._replace(mean=after.public.mean + 1e-3 * mean))
 
     return guarded(steps_alone()._replace(perturb=perturb, tell=tell))
@@ -207,14 +207,14 @@ PLANTS = {
     ),
     "half of the noise": (draw_half_of_the_noise, "more than privacy states"),
     "noise of its own": (draw_noise_of_its_own, "must draw its noise by a mechanism of jaxdpbo"),
-    "no guard": (steps_alone, "apply parts.guard_budget"),
-    "it goes on after step T": (go_on_after_step_t, "after step T.*apply parts.guard_budget"),
+    "no guard": (steps_alone, "apply parts.guard_noise"),
+    "it goes on after step T": (go_on_after_step_t, "after step T.*apply parts.guard_noise"),
     "it goes on under another budget": (
-        go_on_under_another_budget, "under another budget than at the start: apply parts.guard_budget"
+        go_on_under_another_budget, "under another budget than at the start: apply parts.guard_noise"
     ),
     "of its budget it compares mu alone": (
         compare_mu_alone,
-        "under another budget than at the start: apply parts.guard_budget",
+        "under another budget than at the start: apply parts.guard_noise",
     ),
     "the raw total is passed on": (pass_the_raw_total_on, "follows from a user's values beside the draws"),
     "the raw total is released unread": (

@@ -26,7 +26,7 @@ def losses(seed=0):
 
 
 def budget(mu, noise="exact"):
-    return choice.budget(mu, noise, dtype=float)
+    return choice.choice_noise(mu, noise, dtype=float)
 
 
 @pytest.mark.parametrize("eta", [1e-6, 0.01, 0.5, 3.9, 4.1, 20.0])
@@ -91,7 +91,7 @@ def test_a_width_that_does_not_bind_is_seen():
     chosen, values = budget(0.6), losses()
     far = values.copy()
     far[0, 0] += 100.0
-    wide = choice.ChoiceBudget(chosen.mu, chosen.units * 50, chosen.digits // 50, "exact")  # what no clip would do
+    wide = choice.ChoiceNoise(chosen.mu, chosen.units * 50, chosen.digits // 50, "exact")  # what no clip would do
     first, second = (_weights(wide, each, -1) for each in (values, far))
     ratios = [Fraction(a * sum(second), b * sum(first)) for a, b in zip(first, second, strict=True)]
     assert float(max(ratios) / min(ratios)) > math.exp(choice.pure_level(chosen))
@@ -146,7 +146,7 @@ def test_too_little_budget_is_refused():
 
 
 def test_a_budget_beyond_float32_is_its_largest_number():
-    assert float(choice.budget(1e308, "float", dtype=np.float32).mu) == np.finfo(np.float32).max
+    assert float(choice.choice_noise(1e308, "float", dtype=np.float32).mu) == np.finfo(np.float32).max
 
 
 def test_a_million_users_keep_the_range():
@@ -166,7 +166,7 @@ def test_no_width_makes_a_number_that_is_none(width):
 @pytest.mark.parametrize("mu", [1e-4, 1e-3, 0.1, 0.99, 1.01, 9.0])
 def test_the_range_of_a_float_choice_keeps_its_digits(float32, mu):
     """The logarithms of the frequencies' ratio, at a range that float32 would lose where two logarithms cancel."""
-    chosen = choice.budget(mu, "float", dtype=jnp.float32)
+    chosen = choice.choice_noise(mu, "float", dtype=jnp.float32)
     seen = []
 
     def draw(key, logits, **options):
@@ -199,4 +199,4 @@ def test_shares_never_compose_beyond_the_whole(mu, dtype, weights):
 def test_an_exact_choice_is_within_what_was_asked_for_in_float32(float32):
     for units in range(2, 300):
         mu = accounting.bounded_range_mu(units / 128) * (1 - 1e-9)
-        assert choice.level(choice.budget(mu, "exact", dtype=jnp.float32)) <= mu
+        assert choice.level(choice.choice_noise(mu, "exact", dtype=jnp.float32)) <= mu

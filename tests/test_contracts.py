@@ -70,10 +70,10 @@ def test_every_algorithm_has_the_fields_that_drivers_read(name):
     assert isinstance(info, Info)
     assert missing_fields(config, Config) == []
     assert missing_fields(state.public, PublicState) == missing_fields(after.public, PublicState) == []
-    assert (state.public.budget is None) == (after.public.budget is None)
+    assert (state.public.noise is None) == (after.public.noise is None)
 
 
-@pytest.mark.parametrize("field", ["step", "budget"])
+@pytest.mark.parametrize("field", ["step", "noise"])
 @pytest.mark.parametrize("driver", DRIVERS.values(), ids=DRIVERS)
 def test_a_misspelt_public_field_is_refused_before_it_costs(driver, field, tmp_path):
     path, algorithm = tmp_path / "ledger.jsonl", with_misspelt_public(field)

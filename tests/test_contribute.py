@@ -157,9 +157,9 @@ def test_a_step_is_not_told_under_another_budget(name):
 def test_a_query_of_fewer_points_has_the_weights_of_those():
     _, config, snapshot, query, _ = begun("dp_gibo")
     fewer = dp_gibo.remask(config, snapshot.state, query, query.mask.at[-1].set(False))
-    start = int(query.work.used)
-    assert not np.any(fewer.work.weights[start + config.batch - 1])
-    assert np.any(query.work.weights[start + config.batch - 1])
+    start = int(query.broadcast.used)
+    assert not np.any(fewer.broadcast.weights[start + config.batch - 1])
+    assert np.any(query.broadcast.weights[start + config.batch - 1])
     whole = dp_gibo.remask(config, snapshot.state, query, query.mask)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-9), whole, query)
 
@@ -170,9 +170,9 @@ def test_a_clip_norm_is_found_in_the_first_step_alone():
         case, config, snapshot, query, values = begun("dp_gibo, recent, private clip", step)
         counted = case.algorithm.survey(config, query, snapshot.memory, values)
         refined = [case.algorithm.refine(jax.random.key(seed), config, query, counted) for seed in range(4)]
-        assert (len({float(each.work.clip_norm) for each in refined} | {float(query.work.clip_norm)}) > 1) == (
-            step == 0
-        )
+        assert (
+            len({float(each.broadcast.clip_norm) for each in refined} | {float(query.broadcast.clip_norm)}) > 1
+        ) == (step == 0)
 
 
 def test_a_query_with_a_survey_needs_both_functions():
@@ -186,12 +186,14 @@ def test_a_query_with_a_survey_needs_both_functions():
 def test_the_query_does_not_bound_what_a_user_adds(name, factor):
     """A query may say in which unit a part is counted; how large it may be is the config's to say."""
     case, config, snapshot, query, values = begun(name)
-    work = query.work._replace(clip_norm=query.work.clip_norm / factor)
+    broadcast = query.broadcast._replace(clip_norm=query.broadcast.clip_norm / factor)
     if name != "dp_gd":
-        work = query.work._replace(weights=query.work.weights * factor, clip_norm=query.work.clip_norm / factor)
+        broadcast = query.broadcast._replace(
+            weights=query.broadcast.weights * factor, clip_norm=query.broadcast.clip_norm / factor
+        )
     alone = jnp.arange(USERS) == 0
-    total, _ = contributed(case.algorithm, config, query._replace(work=work), snapshot.memory, values, alone)
-    assert np.sum(integers.value(*total.whole) ** 2) <= int(config.budget.radius) ** 2
+    total, _ = contributed(case.algorithm, config, query._replace(broadcast=broadcast), snapshot.memory, values, alone)
+    assert np.sum(integers.value(*total.whole) ** 2) <= int(config.noise.radius) ** 2
 
 
 TABLE = contributions.rows()
@@ -205,8 +207,8 @@ def test_one_user_adds_what_the_page_says_at_most(row, trials):
     alone = jnp.arange(users) < 1
     memory = row.algorithm.remember(row.config, users)
     query = contributions.first_query(row)
-    if hasattr(query.work, "finding"):  # in the first step no difference is known yet
-        query = query._replace(work=query.work._replace(finding=jnp.ones((), bool)))
+    if hasattr(query.broadcast, "finding"):  # in the first step no difference is known yet
+        query = query._replace(broadcast=query.broadcast._replace(finding=jnp.ones((), bool)))
     count = trials(f"one user's part of {row.name}", 20, 2_000, 0)
     seen = [0.0] * len(row.parts)
 

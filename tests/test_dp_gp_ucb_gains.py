@@ -133,11 +133,11 @@ def test_scores_are_the_oracles_sums():
     """Python's integers, for every grid that a configuration may have."""
     rng, largest = np.random.default_rng(1), jnp.asarray(1.0)
     for _ in range(500):
-        users, shift, levels = int(2 ** rng.uniform(0, 16)), int(rng.integers(0, 36)), int(2 ** rng.uniform(0, 20))
+        users, shift, bins = int(2 ** rng.uniform(0, 16)), int(rng.integers(0, 36)), int(2 ** rng.uniform(0, 20))
         whole = np.zeros(2**16, np.int32)
-        whole[:users] = rng.integers(levels - levels // 4, levels + 1, users)
-        grid = exact.Grid(jnp.asarray(levels, jnp.int32), jnp.asarray(shift, jnp.int32))
-        found = SCORE(jnp.asarray(whole / levels), largest, grid)
+        whole[:users] = rng.integers(bins - bins // 4, bins + 1, users)
+        grid = exact.Grid(jnp.asarray(bins, jnp.int32), jnp.asarray(shift, jnp.int32))
+        found = SCORE(jnp.asarray(whole / bins), largest, grid)
         assert int(integers.value(*found)) == sum(whole.tolist()) >> shift
 
 
@@ -147,7 +147,7 @@ def test_any_number_of_users_is_taken(users, epsilon):
     chosen = config(users=users, epsilon=epsilon, release="both")
     assert dp_gp_ucb.algorithm.privacy(chosen).level <= epsilon
     for grid in chosen.gain_grids:
-        assert users * int(grid.levels) < 2**62
+        assert users * int(grid.bins) < 2**62
 
 
 def test_many_users_release_what_they_gained(trials):
@@ -155,10 +155,10 @@ def test_many_users_release_what_they_gained(trials):
     users = 2**36
     chosen = config(candidates=[[0.0], [1.0], [2.0]], users=users, release="both")
     state = dp_gp_ucb.algorithm.init(jax.random.key(0), chosen)
-    means, levels = np.array([0.25, 0.5, 0.3]), [int(grid.levels) for grid in chosen.gain_grids]
+    means, bins = np.array([0.25, 0.5, 0.3]), [int(grid.bins) for grid in chosen.gain_grids]
     shifts = [int(grid.shift) for grid in chosen.gain_grids]
     whole = np.array([
-        [int(mean * count * users) >> shift for mean in means] for count, shift in zip(levels, shifts, strict=True)
+        [int(mean * count * users) >> shift for mean in means] for count, shift in zip(bins, shifts, strict=True)
     ])  # fmt: skip
     assert np.max(whole) > 2**32
     words = (whole & 0xFFFFFFFF).astype(np.uint32), (whole >> 32).astype(np.int32)
@@ -172,15 +172,15 @@ def test_many_users_release_what_they_gained(trials):
 
 
 @pytest.mark.parametrize("bits", [32, 64])
-def test_no_gain_is_rounded_by_a_whole_level(bits):
+def test_no_gain_is_rounded_by_a_whole_bin(bits):
     """What the rounding allowance of a search over lambda counts on."""
     rng = np.random.default_rng(2)
     with jax.enable_x64(bits == 64):
         for top in (1e-30, 0.1, 1.0, 3.7e12):
             gains = rng.uniform(0, top, 10_000)
-            beta, levels = jnp.asarray(top), jnp.asarray(exact.LEVELS, jnp.int32)
-            found = np.asarray(exact.round_gains(jnp.asarray(gains, beta.dtype), beta, levels))
-            assert np.max(np.abs(found - gains / float(beta) * exact.LEVELS)) < 0.8
+            beta, bins = jnp.asarray(top), jnp.asarray(exact.BINS, jnp.int32)
+            found = np.asarray(exact.round_gains(jnp.asarray(gains, beta.dtype), beta, bins))
+            assert np.max(np.abs(found - gains / float(beta) * exact.BINS)) < 0.8
 
 
 def test_grids_leave_room_for_what_real_gains_move_and_for_rounding():
@@ -195,14 +195,14 @@ def test_grids_leave_room_for_what_real_gains_move_and_for_rounding():
             loss_lipschitz=1.0,
         )  # fmt: skip
         grid = chosen.gain_grids[0]
-        levels, shift = int(grid.levels), int(grid.shift)
+        bins, shift = int(grid.bins), int(grid.shift)
         bound = Fraction(slope) * (1 / Fraction(low) - 1 / Fraction(high)) + Fraction(1, users)
-        assert min(bound * users * levels + 2 * users, Fraction(users * levels)) <= int(chosen.value_units) << shift
-        assert levels >= 1
-        assert users * levels < 2**62
-        waste = (int(chosen.value_units) << shift) / (min(bound, 1) * users * levels)
-        rounding = 2 / (bound * levels)
-        assert waste < 1.001 + rounding or (levels == exact.LEVELS and waste < 2 + 2 * rounding)
+        assert min(bound * users * bins + 2 * users, Fraction(users * bins)) <= int(chosen.value_units) << shift
+        assert bins >= 1
+        assert users * bins < 2**62
+        waste = (int(chosen.value_units) << shift) / (min(bound, 1) * users * bins)
+        rounding = 2 / (bound * bins)
+        assert waste < 1.001 + rounding or (bins == exact.BINS and waste < 2 + 2 * rounding)
 
 
 def test_the_maximum_along_any_two_paths_is_within_the_bound():

@@ -317,7 +317,7 @@ NOISES = {  # an algorithm, the config a run was begun with, one that it must no
     ),
     "users": (dp_gd.algorithm, descent, {"users": 600}, "users 600 after 6$"),
     "clip": (dp_gd.algorithm, descent, {"clip_norm": 9.0}, r"clip \[9.0\] after \[1.0\]$"),
-    "kind": (dp_gd.algorithm, descent, {"noise": "float"}, "radius 0 after 100, sigma 0 after 4096, noise 1 after 0$"),
+    "kind": (dp_gd.algorithm, descent, {"noise": "float"}, "radius 0 after 100, sigma 0 after 4096, kind 1 after 0$"),
     "steps": (SEARCH, searched, {"steps": 3, "batch": 2}, "steps 3 after 2, releases 2 after 3$"),
     "range": (SEARCH, searched, {"loss_range": (0.0, 9.0)}, r"clip \[0.0, 9.0\] after \[0.0, 1.0\]$"),
 }
@@ -329,7 +329,7 @@ def test_a_state_under_other_noise_is_refused(name):
     algorithm, config, changes, message = NOISES[name]
     before, after = config(), config(**changes)
     if name == "sigma":
-        assert before.budget.radius == after.budget.radius == 100
+        assert before.noise.radius == after.noise.radius == 100
     snapshot = compiled_steps.begin(algorithm, key(), before)
     fresh = compiled_steps.begin(algorithm, key(), after)
     assert jax.tree.map(jnp.shape, snapshot.state) == jax.tree.map(jnp.shape, fresh.state)
@@ -350,7 +350,7 @@ def test_a_state_of_another_dtype_is_not_gone_on_from():
     with jax.enable_x64(False):
         single = descent(clip_norm=0.5)
         assert not calibration.same_noise(
-            snapshot.state.public.budget, calibration.noise_settings(single.budget, single.clip_norm)
+            snapshot.state.public.noise, calibration.noise_settings(single.noise, single.clip_norm)
         )
         with pytest.raises(ValueError, match="its shapes differ"):
             drivers.run_loop(
@@ -366,7 +366,7 @@ def test_a_state_of_another_dtype_is_not_gone_on_from():
 
 def test_a_state_counts_any_number_of_users():
     snapshots = [compiled_steps.begin(dp_gd.algorithm, key(), descent(users=users)) for users in (2**40, 2**40 + 1)]
-    assert not calibration.same_noise(*(snapshot.state.public.budget for snapshot in snapshots))
+    assert not calibration.same_noise(*(snapshot.state.public.noise for snapshot in snapshots))
 
 
 def test_a_run_may_go_on_with_another_box_and_step_size():

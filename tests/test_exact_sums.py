@@ -285,7 +285,7 @@ def test_users_on_the_ball_are_rounded_to_the_nearest_and_never_dropped(dtype, d
 
 
 def budget(mu, noise="exact", dimension=3, releases=10, users=100, dtype=np.float64):
-    return calibration.budget(mu, noise, users=users, steps=releases, dimension=dimension, dtype=dtype)
+    return calibration.sum_noise(mu, noise, users=users, steps=releases, dimension=dimension, dtype=dtype)
 
 
 def said(mu, dimension=3, releases=10, **rest):
@@ -355,13 +355,13 @@ def test_a_small_budget_is_spent_on_wider_noise():
     assert int(coarse.radius) == 64
     assert int(fine.radius) == accounting.largest_distance(math.nextafter(switch, 0), fine.sigma, 10) // 2 > 100
     for found in (fine, coarse):
-        assert (found.noise, found.radius.dtype, found.mu.dtype) == ("exact", np.int32, np.float64)
+        assert (found.kind, found.radius.dtype, found.mu.dtype) == ("exact", np.int32, np.float64)
 
 
 @pytest.mark.parametrize("noise", ["exact", "float", "none"])
 def test_an_infinite_budget_is_no_noise_and_no_guarantee(noise):
     found = budget(math.inf, noise)
-    assert found.noise == ("float" if noise == "float" else "none")
+    assert found.kind == ("float" if noise == "float" else "none")
     assert (int(found.radius), found.sigma) == (0, 0)
     assert calibration.grid(found) is None
     assert composed_guarantee.gdp_guarantee(found, "rows") == guarantees.no_guarantee(
@@ -371,7 +371,7 @@ def test_an_infinite_budget_is_no_noise_and_no_guarantee(noise):
 
 def test_float_noise_has_no_grid():
     found = budget(0.5, "float")
-    assert (found.noise, int(found.radius), found.sigma) == ("float", 0, 0)
+    assert (found.kind, int(found.radius), found.sigma) == ("float", 0, 0)
     assert calibration.grid(found) is None
 
 

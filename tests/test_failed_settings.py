@@ -49,12 +49,12 @@ def test_a_study_answers_with_a_setting_that_works():
 def test_means_and_choices_have_one_rule(noise):
     """A user's loss of any odd value adds what the largest adds, at each point by itself."""
     mu = np.inf if noise == "none" else 1.0
-    budget = calibration.budget(mu, noise, users=4, steps=1, dimension=1, dtype=float)
+    drawn = calibration.sum_noise(mu, noise, users=4, steps=1, dimension=1, dtype=float)
     low, high = jnp.asarray(2.0), jnp.asarray(5.0)
-    worst = private_mean.sum_clipped_losses(budget, jnp.full((1, 1), 5.0), low, high)[0]
-    choices = choice.budget(mu, noise, dtype=float)
+    worst = private_mean.sum_clipped_losses(drawn, jnp.full((1, 1), 5.0), low, high)[0]
+    choices = choice.choice_noise(mu, noise, dtype=float)
     for value in ODD:
-        total = private_mean.sum_clipped_losses(budget, jnp.full((1, 1), value), low, high)[0]
+        total = private_mean.sum_clipped_losses(drawn, jnp.full((1, 1), value), low, high)[0]
         assert _number(total) == _number(worst) != 0
         assert private_mean.clip_losses(np.array([value]), 2.0, 5.0) == 5.0  # on the host, of public records
         chosen = choice.sum_losses(choices, jnp.array([[2.0], [value]]), high - low)

@@ -69,7 +69,7 @@ def test_values_come_back_from_their_coordinates(distribution):
     ends = [coordinates.decode(distribution, place) for place in (0.0, 1.0)]
     if not isinstance(distribution, CategoricalDistribution):
         assert ends == pytest.approx([distribution.low, distribution.high])
-    assert coordinates.levels(distribution) is None or coordinates.levels(distribution) > 1
+    assert coordinates.count_values(distribution) is None or coordinates.count_values(distribution) > 1
 
 
 def test_a_range_of_one_value_has_a_coordinate():

@@ -121,8 +121,8 @@ def test_parts_compose_to_what_is_stated():
     stated = AROUND.privacy(chosen)
     levels = dict(stated.parts)
     assert len(levels) == 3
-    assert levels[private_choice.DESIGN_CHOICE] == choice.level(chosen.phases[0].budget) <= 0.3
-    assert levels[private_choice.LAST_CHOICE] == choice.level(chosen.phases[2].budget) <= 0.2
+    assert levels[private_choice.DESIGN_CHOICE] == choice.level(chosen.phases[0].noise) <= 0.3
+    assert levels[private_choice.LAST_CHOICE] == choice.level(chosen.phases[2].noise) <= 0.2
     assert stated.level == accounting.compose_gdp_rounded_up(*levels.values()) <= math.hypot(0.8, 0.3, 0.2)
     assert stated.total_variation > dp_gibo.algorithm.privacy(inner).total_variation
     assert stated.assumptions == dp_gibo.algorithm.privacy(inner).assumptions

@@ -99,9 +99,9 @@ def test_released_values_carry_the_declared_noise():
 def raw_means(losses):
     """Before the noise, and how many were moved."""
     chosen = config(np.inf, noise="none")
-    total, clipped = private_mean.sum_clipped_losses(chosen.budget, jnp.asarray(losses), chosen.low, chosen.high)
-    released = private_mean.skip_noise(chosen.budget, total)
-    return private_mean.mean_of_losses(chosen.budget, released, chosen.low, chosen.high), clipped
+    total, clipped = private_mean.sum_clipped_losses(chosen.noise, jnp.asarray(losses), chosen.low, chosen.high)
+    released = private_mean.skip_noise(chosen.noise, total)
+    return private_mean.mean_of_losses(chosen.noise, released, chosen.low, chosen.high), clipped
 
 
 @pytest.mark.parametrize("junk", [np.nan, np.inf, -np.inf, 1e300, -7.0, 0.3])

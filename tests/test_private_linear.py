@@ -84,9 +84,9 @@ def test_no_two_rows_are_further_apart_than_what_is_charged(link, outputs):
     @jax.jit
     def alone(row, weights, first):
         query = private_linear.algorithm.ask(jax.random.key(0), chosen, state)
-        work = query.work._replace(first=first, weights=weights, clip_norm=chosen.clip_norms[-1])
+        broadcast = query.broadcast._replace(first=first, weights=weights, clip_norm=chosen.clip_norms[-1])
         values = row[None, :, None]
-        return private_linear.algorithm.contribute(chosen, query._replace(work=work), (), values)[0].whole
+        return private_linear.algorithm.contribute(chosen, query._replace(broadcast=broadcast), (), values)[0].whole
 
     weights = jnp.asarray(RNG.normal(size=(FEATURES, outputs)) * 3)
     sums = [
@@ -144,7 +144,7 @@ def test_the_noise_has_the_deviation_that_is_charged():
     nothing = private_linear.algorithm.contribute(chosen, query, (), jnp.zeros((1, FEATURES + 1, 2)))[0].whole
 
     def draw(key, first):
-        asked = query._replace(work=query.work._replace(first=first))
+        asked = query._replace(broadcast=query.broadcast._replace(first=first))
         return private_linear.algorithm.perturb(key, chosen, asked, nothing)
 
     keys = jax.random.split(jax.random.key(7), 3000)
@@ -259,7 +259,9 @@ def test_two_people_of_several_rows_are_no_farther_apart_than_what_is_charged():
     @jax.jit
     def of_person(rows, weights, first):
         query = private_linear.algorithm.ask(jax.random.key(0), chosen, state)
-        query = query._replace(work=query.work._replace(first=first, weights=weights, clip_norm=chosen.clip_norms[-1]))
+        query = query._replace(
+            broadcast=query.broadcast._replace(first=first, weights=weights, clip_norm=chosen.clip_norms[-1])
+        )
         return private_linear.algorithm.contribute(chosen, query, (), rows[None])[0].whole
 
     weights = jnp.asarray(rng.normal(size=(FEATURES, 1)))

@@ -24,7 +24,7 @@ NUMBERS = 2.0 ** np.random.default_rng(0).integers(-6, 7, USERS)
 
 
 def budget(mu, noise="exact"):
-    return private_scale.budget(mu, noise, dtype=float)
+    return private_scale.scale_noise(mu, noise, dtype=float)
 
 
 @jax.jit
@@ -106,7 +106,7 @@ def test_a_half_of_any_number_of_users_is_told_from_less(users):
 @pytest.mark.parametrize("noise", ["exact", "float"])
 @pytest.mark.parametrize("mu", [0.3, 1.0, 2.7])
 def test_both_parts_together_are_within_the_budget(mu, noise, dtype):
-    chosen = calibration.budget(mu, noise, users=500, steps=9, dimension=3, dtype=dtype, find_scale=True)
+    chosen = calibration.sum_noise(mu, noise, users=500, steps=9, dimension=3, dtype=dtype, find_scale=True)
     said = composed_guarantee.gdp_guarantee(chosen, "each user")
     assert [what for what, _ in said.parts] == [composed_guarantee.FIND_SCALE, composed_guarantee.RELEASES]
     (_, first), (_, rest) = said.parts
@@ -114,7 +114,7 @@ def test_both_parts_together_are_within_the_budget(mu, noise, dtype):
     assert first**2 == pytest.approx(0.05 * mu**2, rel=0.01)
     assert f"of which {first:.3g} for the scale of the clip" in said.claim
     without = composed_guarantee.gdp_guarantee(
-        calibration.budget(mu, noise, users=500, steps=9, dimension=3, dtype=dtype), "each user"
+        calibration.sum_noise(mu, noise, users=500, steps=9, dimension=3, dtype=dtype), "each user"
     )
     assert without.parts == ()
     assert (said.total_variation > without.total_variation) == (noise == "exact")
@@ -199,7 +199,7 @@ def test_counts_after_the_first_step_do_not_move_the_clip_norm():
     public = state.public._replace(step=state.public.step + 1, clip_norm=jnp.asarray(3.0))
     query = dp_gd.algorithm.ask(key, config, state._replace(public=public))
     counts = private_scale.count_differences(jnp.full(60, 100.0))
-    assert dp_gd.algorithm.refine(key, config, query, counts).work.clip_norm == 3.0
+    assert dp_gd.algorithm.refine(key, config, query, counts).broadcast.clip_norm == 3.0
 
 
 def test_minimize_finds_it_and_preview_knows_its_noise():

@@ -70,23 +70,23 @@ def test_the_largest_radius_is_the_largest(distance):
 @pytest.mark.parametrize("noise", ["none", "exact"])
 def test_a_mean_of_losses(low, high, noise):
     mu = math.inf if noise == "none" else 1.0
-    budget = calibration.budget(mu, noise, users=USERS, steps=4, dimension=1, dtype=float)
+    drawn = calibration.sum_noise(mu, noise, users=USERS, steps=4, dimension=1, dtype=float)
     ends = jnp.asarray(low), jnp.asarray(high)
 
     @jax.jit
     def raw(losses):
-        total, _ = private_mean.sum_clipped_losses(budget, losses, *ends)
-        return private_mean.mean_of_losses(budget, private_mean.skip_noise(budget, total), *ends)
+        total, _ = private_mean.sum_clipped_losses(drawn, losses, *ends)
+        return private_mean.mean_of_losses(drawn, private_mean.skip_noise(drawn, total), *ends)
 
     moved = largest_move(raw, ((one, other) for one, other in pairs_of_vectors(1)))
     assert moved == pytest.approx(sensitivity.mean_loss(low, high, USERS), rel=1e-12)
 
 
 def test_a_loss_that_is_not_finite_counts_as_the_upper_end():
-    budget = calibration.budget(math.inf, "none", users=2, steps=1, dimension=1, dtype=float)
+    drawn = calibration.sum_noise(math.inf, "none", users=2, steps=1, dimension=1, dtype=float)
     low, high, losses = jnp.asarray(5.0), jnp.asarray(7.0), jnp.asarray([[jnp.nan, -jnp.inf], [5.0, jnp.inf]])
-    mean = private_mean.noisy_mean_loss(jax.random.key(0), budget, losses, low, high)
-    _, clipped = private_mean.sum_clipped_losses(budget, losses, low, high)
+    mean = private_mean.noisy_mean_loss(jax.random.key(0), drawn, losses, low, high)
+    _, clipped = private_mean.sum_clipped_losses(drawn, losses, low, high)
     np.testing.assert_array_equal(mean, [7.0, 6.0])
     np.testing.assert_array_equal(clipped, [2, 1])
 

@@ -274,7 +274,7 @@ def test_a_discrete_gaussian_costs_no_more_than_is_stated(moved):
 
 def test_levels_are_rounded_up_and_count_answers_and_colluders(tmp_path):
     federation = Federation(tmp_path, 5, missing=1, answers=4, colluding=2)
-    budget, sigma = federation.agreement.config.budget, federation.agreement.share_sigma
+    budget, sigma = federation.agreement.config.noise, federation.agreement.share_sigma
     for shares, stated in zip((4, 2, 1), federation.agreement.guarantees, strict=True):
         squared = Fraction(2 * int(budget.radius)) ** 2 * 4 / (shares * sigma**2 - Fraction(9, 2))
         assert Fraction(stated.level) ** 2 >= squared

@@ -377,7 +377,7 @@ def test_a_range_that_float32_cannot_hold_is_refused_under_a_trace_and_right_in_
     for place in (0.0, 0.1, 0.5, 1.0):
         value = found.params([place])["x"]
         assert dimension.low <= value <= dimension.high
-        assert dimension.levels or math.isclose(found.point({"x": value})[0], place, abs_tol=1e-5)
+        assert dimension.count or math.isclose(found.point({"x": value})[0], place, abs_tol=1e-5)
     run = minimize(
         lambda params, records: np.abs(records - (params["x"] > 10)), np.zeros(400), found, loss_range=(0, 1), mu=2.0,
         search=Search(method="in_order", steps=2, batch=2),

@@ -174,10 +174,10 @@ def two_budgets(**options):
     swept = drivers.sweep(
         dp_gd.algorithm, dp_gd.gradient_objective(squares), jnp.asarray(DATA), configs, **group_options(**options)
     )
-    units = [clipping.grid_step(config.clip_norm, config.budget.radius, 1) / COUNT for config in configs]
+    units = [clipping.grid_step(config.clip_norm, config.noise.radius, 1) / COUNT for config in configs]
     moved = -np.asarray(swept.release.point)[..., 0] / np.array(units)[:, None]
     np.testing.assert_allclose(moved, np.rint(moved), atol=1e-6)
-    reach = [float(clipping.reach(config.budget.radius, 1, jnp.float64)) for config in configs]
+    reach = [float(clipping.reach(config.noise.radius, 1, jnp.float64)) for config in configs]
     return np.rint(moved), reach, swept.guarantees
 
 

@@ -147,7 +147,7 @@ def test_a_total_is_that_of_an_oracle(traceable, small):
     query = compiled_steps.ask(algorithm, jax.random.key(1), config, before.state)
     whole = users.evaluate(jax.random.key(2), before, query).whole
     found = private_mean.mean_of_losses(
-        config.budget, private_mean.skip_noise(config.budget, whole.means), config.low, config.high
+        config.noise, private_mean.skip_noise(config.noise, whole.means), config.low, config.high
     )
     expected = [np.mean(np.clip(loss_in_numpy(np.asarray(point), columns()), 0.5, 2.0)) for point in query.points]
     np.testing.assert_allclose(found, expected, atol=2e-3)  # the grid of a user's loss
@@ -160,8 +160,8 @@ def test_the_descents_total_is_that_of_an_oracle(small):
     query = compiled_steps.ask(dp_gibo.algorithm, jax.random.key(1), config, before.state)
     whole = users.evaluate(jax.random.key(2), before, query).whole
     losses = np.stack([loss_in_numpy(np.asarray(point), columns()) for point in query.points])
-    expected, _, _ = oracle.clipped_mean(np.asarray(query.work.weights, float), losses.astype(float), 1.0)
-    radius = int(config.budget.radius)
+    expected, _, _ = oracle.clipped_mean(np.asarray(query.broadcast.weights, float), losses.astype(float), 1.0)
+    radius = int(config.noise.radius)
     found = table_scan.flatten(whole) / radius / USERS
     np.testing.assert_allclose(found, expected, atol=1.0 / radius)
 

@@ -66,7 +66,7 @@ def test_what_is_released_lies_on_the_declared_grid():
         )
         algorithm = private_evaluations.make_algorithm(random_search.algorithm)
         run = drivers.run_scan(algorithm, one_loss, jnp.asarray(records())[:, 0], config)
-        radius = config.budget.radius if whole else 200
+        radius = config.noise.radius if whole else 200
         units = (np.asarray(run.release.values) - 1.5) / (1.5 / np.asarray(radius) / 6)
         assert bool(np.all(np.abs(units - np.rint(units)) < 1e-6)) == whole
 
@@ -236,7 +236,9 @@ def test_what_is_released_together_costs_together(noise):
     alone = dp_gp_ucb.in_order_config(epsilon=1.0, release="value", **options)
     deviations = [mechanism_deviation(config) for config in (halves, alone)]
     assert deviations[0] == pytest.approx(deviations[1], rel=0.02)  # a half buys half
-    few, many = (calibration.budget(1.0, "exact", users=9, steps=count, dimension=1, dtype=float) for count in (1, 100))
+    few, many = (
+        calibration.sum_noise(1.0, "exact", users=9, steps=count, dimension=1, dtype=float) for count in (1, 100)
+    )
     assert int(many.radius) == pytest.approx(int(few.radius) / 10, rel=0.01)
 
 

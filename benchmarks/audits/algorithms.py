@@ -181,7 +181,7 @@ def _search(noise, shares, label=""):
 
     def ratio(outputs):
         """The logarithm of the likelihood ratio, but for the prior of the answer."""
-        of_start, of_answer = (_choice.pure_level(choice.budget) for choice in (start, answer))
+        of_start, of_answer = (_choice.pure_level(choice.noise) for choice in (start, answer))
         clipped, deviation = 0.5 / USERS, 2 * 0.5 * math.sqrt(STEPS) / (USERS * middle)
         moved = 2 * clipped * outputs["moved"] / deviation**2
         return of_start / 2 * outputs["start"] + moved + of_answer / 2 * outputs["answer"]

@@ -83,7 +83,7 @@ def _sum(gradients: np.ndarray, configs: list[dp_gd.Config]) -> np.ndarray:
 
 def _difference(gradients: np.ndarray, configs: list[dp_gd.Config]) -> np.ndarray:
     """In units of the grid, where equal noise would cancel."""
-    units = [float(clipping.grid_step(config.clip_norm, config.budget.radius, 1)) / config.users for config in configs]
+    units = [float(clipping.grid_step(config.clip_norm, config.noise.radius, 1)) / config.users for config in configs]
     return gradients[1] / units[1] - gradients[0] / units[0]
 
 

@@ -70,14 +70,14 @@ def rows() -> list[Row]:
 
 def _scale() -> Row:
     """One user alone, whose number is below the whole grid or above it."""
-    budget = private_scale.budget(1.0, "exact", dtype=float)
+    noise = private_scale.scale_noise(1.0, "exact", dtype=float)
 
     def scores(trials):
-        median = partial(private_scale.median, budget=budget)
+        median = partial(private_scale.median, noise=noise)
         ends = np.array([2.0**50]), np.array([0.0])
         return score_both(np.log2, simulate(lambda key, number: median(key, numbers=number), *ends, trials))
 
-    return Row("private_scale.median", claim("gdp", private_scale.level(budget)), scores)
+    return Row("private_scale.median", claim("gdp", private_scale.level(noise)), scores)
 
 
 def _noise_row(name: str, notion: str, level: float, noise: Callable[[Any], Any], moved: float) -> Row:

@@ -194,10 +194,10 @@ def spread_sum(size: int) -> np.ndarray:
 
 
 def chosen_row(size: int) -> list[jax.Array]:
-    budget = choice.budget(1.0, "exact", dtype=jnp.float32)
+    noise = choice.choice_noise(1.0, "exact", dtype=jnp.float32)
     given = jax.random.uniform(key(13), (64, size), jnp.float32).at[0, :3].set(jnp.asarray([jnp.nan, jnp.inf, 5.0]))
     choose = jax.jit(choice.choose_row)
-    return [choose(key(number), budget, given, jnp.float32(1.0)) for number in range(5)]
+    return [choose(key(number), noise, given, jnp.float32(1.0)) for number in range(5)]
 
 
 # The sums of DP-SGD

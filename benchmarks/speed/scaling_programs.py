@@ -108,10 +108,8 @@ def weights(features: int, hidden: int) -> int:
 
 
 def chosen(array: Array, *, candidates: int, users: int) -> Program:
-    budget = choice.budget(1.0, "exact", dtype=jnp.float32)
-    return Program(
-        jax.jit(choice.choose_row), (jax.random.key(0), budget, array((candidates, users)), jnp.float32(1.0))
-    )
+    noise = choice.choice_noise(1.0, "exact", dtype=jnp.float32)
+    return Program(jax.jit(choice.choose_row), (jax.random.key(0), noise, array((candidates, users)), jnp.float32(1.0)))
 
 
 def blocks(array: Array, *, blocks: int, rows: int) -> Program:

@@ -112,12 +112,12 @@ def of_one_mechanism(config):
 
 def declared(config):
     """How far one user may move what one step noises, in l2 norm."""
-    found = config.budget.scale is not None
+    found = config.noise.scale is not None
     if hasattr(config, "low"):
         high, low = (FOUND, -FOUND) if found else (config.high, config.low)
         return (high - low) / config.users * config.batch**0.5
-    radius = clipping.reach(config.budget.radius, len(config.theta0), float) if config.budget.noise == "exact" else 1.0
-    scale = float(config.budget.radius) / radius if config.budget.noise == "exact" else 1.0
+    radius = clipping.reach(config.noise.radius, len(config.theta0), float) if config.noise.kind == "exact" else 1.0
+    scale = float(config.noise.radius) / radius if config.noise.kind == "exact" else 1.0
     return sensitivity.clipped_sum(FOUND if found else float(config.clip_norm)) * scale / config.users
 
 
@@ -130,7 +130,7 @@ def holds(found, steps=STEPS):
 
 ASIDE = [name for name, case in CASES.items() if case.private and not case.follows_values]
 FOUND = 0.25  # a scale that both runs of a replay find: it is released
-SCALED = [name for name in ASIDE if (budget := getattr(CASES[name].config(1.0), "budget", None)) and budget.scale]
+SCALED = [name for name in ASIDE if getattr(getattr(CASES[name].config(1.0), "noise", None), "scale", None)]
 
 
 @pytest.mark.parametrize("name", SCALED)

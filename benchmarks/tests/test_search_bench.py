@@ -200,9 +200,9 @@ def test_the_law_of_a_choice_is_that_of_its_integers():
     losses = np.random.default_rng(0).uniform(0, 4, (6, 25)) + np.arange(6)[:, None] / 3
     losses[2, :5], losses[3, 7] = np.inf, np.nan
     for mu in (0.25, 2.0):
-        budget = choice.budget(mu, "exact", dtype=float)
+        noise = choice.choice_noise(mu, "exact", dtype=float)
         exact = np.exp(
-            np.asarray(choice.scores(budget, choice.sum_losses(budget, losses, np.asarray(4.0))), float)
+            np.asarray(choice.scores(noise, choice.sum_losses(noise, losses, np.asarray(4.0))), float)
             * float(choice.RATE)
         )
         np.testing.assert_allclose(block_losses.law(losses, 4.0, mu), exact / exact.sum(), rtol=0.05)

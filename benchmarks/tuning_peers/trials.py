@@ -48,10 +48,10 @@ def tune(asked: fitting.TuningArguments, rows: Rows, validation: Rows | None = N
         asked.delta,
         lambda training_costs: total_cost(training_costs).epsilon,
     )
-    budget = calibration.budget(
+    score_noise = calibration.sum_noise(
         whole, fitting.NOISE, users=users, steps=2 * count, dimension=1, dtype=jnp.result_type(float)
     )
-    of_scores = composed_guarantee.gdp_guarantee(budget, VALIDATION)
+    of_scores = composed_guarantee.gdp_guarantee(score_noise, VALIDATION)
     of_noise = (2 * count + 1) * max(training.total_variation(setting, records) for setting in asked.settings)
     scored = accounting.total([stage.gaussian_stage(of_scores.level, "noised scores")], asked.delta)
     rests = (assumptions.RANDOM_BITS, assumptions.FAILS_BY_NOISE, *training.assumptions())
@@ -74,7 +74,7 @@ def tune(asked: fitting.TuningArguments, rows: Rows, validation: Rows | None = N
             of_training, of_score, of_globals = jax.random.split(jax.random.fold_in(of_trials, count * tier + place), 3)
             setting = asked.settings[number]
             model = fitting.fit_silently(asked, setting, of_tier[number], rows, of_training, of_globals)
-            scores.append(fitting.release_score_silently(asked, model, validation, budget, of_score))
+            scores.append(fitting.release_score_silently(asked, model, validation, score_noise, of_score))
         best.append(int(drawn[int(np.argmin(scores))]))
     setting = _extrapolate(training, asked.settings, best, levels, records)
     model = fitting.fit_silently(asked, setting, noises[best[1]], rows, of_last, of_last_globals)

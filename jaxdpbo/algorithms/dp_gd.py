@@ -67,11 +67,11 @@ def gradient_objective(loss: Objective) -> Objective:
 class Config:
     """Configuration of a run; made by ``config``. All of it is public.
 
-    Traced: the numbers of ``budget``, ``clip_norm ()``, ``step_size (d,)``, ``bounds (2, d)``, ``theta0 (d,)``. The
-    rest is static. ``budget`` holds ``n`` and ``T`` too: see ``noise.calibration``.
+    Traced: the numbers of ``noise``, ``clip_norm ()``, ``step_size (d,)``, ``bounds (2, d)``, ``theta0 (d,)``. The
+    rest is static. ``noise`` holds ``n`` and ``T`` too: see ``noise.calibration``.
     """
 
-    budget: calibration.SumBudget
+    noise: calibration.SumNoise
     clip_norm: jax.Array
     step_size: jax.Array
     bounds: jax.Array
@@ -82,12 +82,12 @@ class Config:
     @property
     def users(self) -> int:
         """Number of users ``n``."""
-        return self.budget.users
+        return self.noise.users
 
     @property
     def steps(self) -> int:
         """Number of steps ``T``."""
-        return self.budget.steps
+        return self.noise.steps
 
     @property
     def space(self) -> None:
@@ -145,7 +145,7 @@ def config(
         return arrays.to_device(value, dtype)
 
     return Config(
-        budget=calibration.budget(
+        noise=calibration.sum_noise(
             mu,
             noise,
             users=users,
@@ -163,12 +163,12 @@ def config(
     )
 
 
-class Public(NamedTuple):
+class PublicState(NamedTuple):
     """Released values, and values independent of the users' data.
 
     Attributes:
       step: ``()`` steps taken.
-      budget: all noise settings at the start of the run.
+      noise: all noise settings at the start of the run.
       clip_norm: ``()``, found privately, 0 before; None if you set a clip norm.
       theta: ``(d,)``, the iterate.
       optimizer: the optax state: a function of privatised gradients.
@@ -176,7 +176,7 @@ class Public(NamedTuple):
     """
 
     step: jax.Array
-    budget: calibration.NoiseSettings
+    noise: calibration.NoiseSettings
     clip_norm: jax.Array | None
     theta: jax.Array
     optimizer: Any
@@ -201,10 +201,10 @@ def init(key: jax.Array, config: Config) -> State:
     """Make the state before the first step; nothing raw is kept. ``key`` is unused."""
     del key
     path = jnp.zeros((config.steps + 1, config.theta0.shape[0]), config.theta0.dtype)
-    public = Public(
+    public = PublicState(
         step=jnp.zeros((), jnp.int32),
-        budget=_settings(config),
-        clip_norm=None if config.budget.scale is None else config.clip_norm,
+        noise=_settings(config),
+        clip_norm=None if config.noise.scale is None else config.clip_norm,
         theta=config.theta0,
         optimizer=config.optimizer(config.step_size).init(config.theta0),
         path=path.at[0].set(config.theta0),
@@ -212,7 +212,7 @@ def init(key: jax.Array, config: Config) -> State:
     return State(public)
 
 
-class Work(NamedTuple):
+class Broadcast(NamedTuple):
     """Public inputs of ``contribute``: the ``clip_norm ()``."""
 
     clip_norm: jax.Array
@@ -226,7 +226,7 @@ def ask(key: jax.Array, config: Config, state: State) -> Query:
     return Query(
         public.theta[None],
         jnp.ones(1, bool),
-        work=Work(public.clip_norm if is_private else config.clip_norm),
+        broadcast=Broadcast(public.clip_norm if is_private else config.clip_norm),
         survey=public.step == 0 if is_private else None,
     )
 
@@ -254,7 +254,7 @@ def contribute(
       ValueError: ``values`` is of another shape, at trace time.
     """
     gradients, clip_norm = _gradients(config, query, values, present), _clip_norm(config, query)
-    total, clipped, nonfinite = clipping.sum_clipped_vectors(config.budget, gradients, clip_norm, present)
+    total, clipped, nonfinite = clipping.sum_clipped_vectors(config.noise, gradients, clip_norm, present)
     return totals.UserTotal(total, {"clipped": clipped, "nonfinite": nonfinite}), memory
 
 
@@ -267,12 +267,12 @@ def survey(
 
 
 def refine(key: jax.Array, config: Config, query: Query, whole: wide_integers.Wide) -> Query:
-    """Find the clip norm by noisy counts: ``private_scale.level(budget.scale)``-GDP. Other steps keep the norm."""
-    assert config.budget.scale is not None
+    """Find the clip norm by noisy counts: ``private_scale.level(noise.scale)``-GDP. Other steps keep the norm."""
+    assert config.noise.scale is not None
     assert query.survey is not None
-    norm = private_scale.median_of_counts(key, config.budget.scale, whole, config.users, config.clip_norm.dtype)
-    norm = jnp.where(query.survey, private_scale.FACTOR * norm, query.work.clip_norm)
-    return query._replace(work=query.work._replace(clip_norm=norm))
+    norm = private_scale.median_of_counts(key, config.noise.scale, whole, config.users, config.clip_norm.dtype)
+    norm = jnp.where(query.survey, private_scale.FACTOR * norm, query.broadcast.clip_norm)
+    return query._replace(broadcast=query.broadcast._replace(clip_norm=norm))
 
 
 def perturb(key: jax.Array, config: Config, query: Query, whole: totals.UserSum) -> totals.UserSum:
@@ -281,7 +281,7 @@ def perturb(key: jax.Array, config: Config, query: Query, whole: totals.UserSum)
     Formal guarantee: ``mu / sqrt(T)``-GDP given the earlier iterates, replace-one on users
     (``sensitivity.clipped_sum``), for any gradients; no noise at ``mu = inf``.
     """
-    return private_mean.perturb_vectors(key, config.budget, whole, _clip_norm(config, query))
+    return private_mean.perturb_vectors(key, config.noise, whole, _clip_norm(config, query))
 
 
 def tell(config: Config, state: State, query: Query, released: totals.UserSum) -> State:
@@ -295,15 +295,15 @@ def tell(config: Config, state: State, query: Query, released: totals.UserSum) -
     =================================  ==================================================
     """
     public, clip_norm = state.public, _clip_norm(config, query)
-    noisy = private_mean.mean_of_vectors(config.budget, released, clip_norm)
-    if config.budget.scale is not None:
+    noisy = private_mean.mean_of_vectors(config.noise, released, clip_norm)
+    if config.noise.scale is not None:
         noisy = noisy / clip_norm  # gradients in units of the clip norm: no other unit is known
     theta, optimizer = descent.move(
         config.optimizer, config.step_size, config.bounds, noisy, public.optimizer, public.theta
     )
-    after = Public(
+    after = PublicState(
         step=public.step + 1,
-        budget=public.budget,
+        noise=public.noise,
         clip_norm=None if public.clip_norm is None else clip_norm,
         theta=theta,
         optimizer=optimizer,
@@ -318,8 +318,8 @@ def inform(config: Config, query: Query, total: totals.UserTotal) -> Info:
     ``gradient (d,)``, the mean clipped gradient before noise; ``clipped_share ()`` of users; ``nonfinite_users ()``,
     the number counted as zero because their gradient was not finite.
     """
-    raw = private_mean.skip_noise(config.budget, total.whole)
-    mean = private_mean.mean_of_vectors(config.budget, raw, _clip_norm(config, query))
+    raw = private_mean.skip_noise(config.noise, total.whole)
+    mean = private_mean.mean_of_vectors(config.noise, raw, _clip_norm(config, query))
     clipped, nonfinite = total.facts["clipped"], total.facts["nonfinite"]
     return Info({"gradient": mean, "clipped_share": clipped / config.users, "nonfinite_users": nonfinite})
 
@@ -337,23 +337,23 @@ def privacy(config: Config) -> guarantees.Guarantee:
     Raises:
       ValueError: a stacked config; pass a single config.
     """
-    return composed_guarantee.gdp_guarantee(config.budget, guarantees.USERS)
+    return composed_guarantee.gdp_guarantee(config.noise, guarantees.USERS)
 
 
 def _settings(config: Config) -> calibration.NoiseSettings:
-    return calibration.noise_settings(config.budget, config.clip_norm)
+    return calibration.noise_settings(config.noise, config.clip_norm)
 
 
 _steps = Algorithm(
     init, ask, tell, release, privacy, contribute=contribute, perturb=perturb, inform=inform, survey=survey,
     refine=refine,
 )  # fmt: skip
-algorithm = guard.guard_budget(_steps, _settings)
+algorithm = guard.guard_noise(_steps, _settings)
 
 
 def _clip_norm(config: Config, query: Query) -> jax.Array:
     """Clip norm ``B ()``: the config's, unless found privately."""
-    return config.clip_norm if config.budget.scale is None else query.work.clip_norm
+    return config.clip_norm if config.noise.scale is None else query.broadcast.clip_norm
 
 
 def _gradients(config: Config, query: Query, values: jax.Array, present: jax.Array | None) -> jax.Array:

@@ -152,11 +152,11 @@ def config(
     )
 
 
-class Public(NamedTuple):
-    """``step ()``: steps taken; ``budget``: None. The points are raw, since they depend on the values."""
+class PublicState(NamedTuple):
+    """``step ()``: steps taken; ``noise``: None. The points are raw, since they depend on the values."""
 
     step: jax.Array
-    budget: None
+    noise: None
 
 
 class Raw(NamedTuple):
@@ -205,7 +205,7 @@ def init(key: jax.Array, config: Config) -> State:
         utilities=jnp.full(count, -jnp.inf, start.dtype),
         values=jnp.zeros(count, start.dtype),
     )
-    return State(Public(jnp.zeros((), jnp.int32), None), raw)
+    return State(PublicState(jnp.zeros((), jnp.int32), None), raw)
 
 
 def ask(key: jax.Array, config: Config, state: State) -> Query:
@@ -306,7 +306,7 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     if config.refit_every:
         due = active & ((step + 1) % config.refit_every == 0)
         after = jax.lax.cond(due, lambda raw: _refit(key, config, raw), lambda raw: raw, after)
-    return State(Public(jnp.where(active, step + 1, step), None), after), Info({"value": value, "learnt": learnt})
+    return State(PublicState(jnp.where(active, step + 1, step), None), after), Info({"value": value, "learnt": learnt})
 
 
 def release(key: jax.Array, config: Config, state: State) -> Release:

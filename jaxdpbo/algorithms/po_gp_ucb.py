@@ -118,11 +118,11 @@ def config(
     )
 
 
-class Public(NamedTuple):
-    """``step ()``: steps taken; ``budget``: None, since the curator spent it."""
+class PublicState(NamedTuple):
+    """``step ()``: steps taken; ``noise``: None, since the curator spent it."""
 
     step: jax.Array
-    budget: None
+    noise: None
 
 
 class Raw(NamedTuple):
@@ -154,7 +154,7 @@ def init(key: jax.Array, config: Config) -> State:
         rows=jnp.zeros(config.steps, jnp.int32),
         utilities=jnp.full(config.steps, -jnp.inf, config.scale.dtype),
     )
-    return State(Public(jnp.zeros((), jnp.int32), None), raw)
+    return State(PublicState(jnp.zeros((), jnp.int32), None), raw)
 
 
 def ask(key: jax.Array, config: Config, state: State) -> Query:
@@ -213,7 +213,7 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
         utilities=gp.write(raw.utilities, utility, step, active),
     )
     observed = Info({"utility": config.centre + config.scale * utility})
-    return State(Public(jnp.where(active, step + 1, step), None), after), observed
+    return State(PublicState(jnp.where(active, step + 1, step), None), after), observed
 
 
 def release(key: jax.Array, config: Config, state: State) -> Release:

@@ -53,14 +53,14 @@ MOST = 2**16  # points of a choice
 class Config:
     """Made by ``design_config``, ``near_config`` or ``answers_config``.
 
-    Traced: the ``budget`` of the choice; ``width ()``; ``bounds (2, d)``; ``points (q, d)``; of ``near`` also ``kept
+    Traced: the ``noise`` of the choice; ``width ()``; ``bounds (2, d)``; ``points (q, d)``; of ``near`` also ``kept
     (q, d)``, True at coordinates of the point chosen last, to which the coordinates of ``points`` are then added.
     ``proposals (q, d)`` of public records, or None, are evaluated in the place of ``points``: a ledger's fingerprint
     leaves them out, since a search on public records may not repeat to the last bit. Static: ``users``, ``batch``, the
     number of points of the plan ``before`` the phase, and the ``mechanism``, the phase's part of a guarantee.
     """
 
-    budget: _choice.ChoiceBudget
+    noise: _choice.ChoiceNoise
     width: jax.Array
     bounds: jax.Array
     points: jax.Array
@@ -230,7 +230,7 @@ def _make(
     mu = checks.positive("mu", mu, finite=False)
     kind = checks.one_of("noise", noise, calibration.NOISES)
     return Config(
-        budget=_choice.budget(mu, "none" if np.isinf(mu) else kind, dtype=dtype),
+        noise=_choice.choice_noise(mu, "none" if np.isinf(mu) else kind, dtype=dtype),
         width=arrays.to_device(high - low, dtype),
         bounds=arrays.to_device(box, dtype),
         points=arrays.to_device(points, dtype),
@@ -244,12 +244,12 @@ def _make(
     ).after(0)
 
 
-class Public(NamedTuple):
+class PublicState(NamedTuple):
     """Released values, and values independent of the users' data.
 
     Attributes:
       step: ``()`` steps taken.
-      budget: all noise settings at the start of the run.
+      noise: all noise settings at the start of the run.
       points: ``(q, d)``, to evaluate.
       favoured: ``()``, the row of the book with half of the prior.
       row: ``()``, chosen; ``favoured`` before the choice.
@@ -257,14 +257,14 @@ class Public(NamedTuple):
     """
 
     step: jax.Array
-    budget: calibration.NoiseSettings
+    noise: calibration.NoiseSettings
     points: jax.Array
     favoured: jax.Array
     row: jax.Array
     book: Any
 
 
-class Work(NamedTuple):
+class Broadcast(NamedTuple):
     """Public inputs of ``contribute`` and ``perturb``: ``choosing ()``, True in the last step; ``favoured ()``."""
 
     choosing: jax.Array
@@ -289,20 +289,22 @@ def _init(key: jax.Array, config: Config) -> State:
     del key
     first = jnp.asarray(config.before, jnp.int32)
     points = config.points if config.proposals is None else config.proposals
-    return State(Public(jnp.zeros((), jnp.int32), _settings(config), points, first, first, None))
+    return State(PublicState(jnp.zeros((), jnp.int32), _settings(config), points, first, first, None))
 
 
 def _ask(key: jax.Array, config: Config, state: State) -> Query:
     del key
     public = state.public
     points = jax.lax.dynamic_slice_in_dim(public.points, public.step * config.batch, config.batch)
-    return Query(points, jnp.ones(config.batch, bool), work=Work(public.step == config.steps - 1, public.favoured))
+    return Query(
+        points, jnp.ones(config.batch, bool), broadcast=Broadcast(public.step == config.steps - 1, public.favoured)
+    )
 
 
 def _history(config: Config, state: State, query: Query) -> tuple[Query, ...]:
     """Nothing adds up but at the choice."""
     del config, state
-    return (query,) if query.work.choosing else ()
+    return (query,) if query.broadcast.choosing else ()
 
 
 def _contribute(
@@ -315,29 +317,29 @@ def _contribute(
     del values  # in the book
 
     def add() -> totals.UserSum:
-        return _choice.sum_losses(config.budget, book[: config.end], config.width, present)
+        return _choice.sum_losses(config.noise, book[: config.end], config.width, present)
 
-    whole = jax.lax.cond(query.work.choosing, add, lambda: totals.make_zeros(add))
+    whole = jax.lax.cond(query.broadcast.choosing, add, lambda: totals.make_zeros(add))
     return totals.UserTotal(whole, {}), ()
 
 
 def _perturb(key: jax.Array, config: Config, query: Query, whole: totals.UserSum) -> jax.Array:
     """Choose the row at the end of the phase; 0 before.
 
-    Formal guarantee: ``choice.level`` and ``choice.pure_level`` of the budget, replace-one.
+    Formal guarantee: ``choice.level`` and ``choice.pure_level`` of ``config.noise``, replace-one.
     """
 
     def draw() -> jax.Array:
-        return _choice.draw(key, config.budget, whole, query.work.favoured)
+        return _choice.draw(key, config.noise, whole, query.broadcast.favoured)
 
-    return jax.lax.cond(query.work.choosing, draw, lambda: jnp.zeros((), jnp.int32))
+    return jax.lax.cond(query.broadcast.choosing, draw, lambda: jnp.zeros((), jnp.int32))
 
 
 def _tell(config: Config, state: State, query: Query, released: jax.Array) -> State:
     del config
     public = state.public
     row = jnp.where(public.book.evaluated[released], released, public.favoured)  # never a masked point
-    return State(public._replace(step=public.step + 1, row=jnp.where(query.work.choosing, row, public.row)))
+    return State(public._replace(step=public.step + 1, row=jnp.where(query.broadcast.choosing, row, public.row)))
 
 
 def _inform(config: Config, query: Query, total: totals.UserTotal) -> Info:
@@ -355,12 +357,12 @@ def _settings(config: Config) -> calibration.NoiseSettings:
     def counts(*values: Any) -> jax.Array:
         return jnp.stack([jnp.asarray(value, jnp.int32) for value in values])
 
-    budget = config.budget
+    noise = config.noise
     return calibration.NoiseSettings(
-        mu=budget.mu[None],
-        radius=counts(budget.units),
-        sigma=counts(budget.digits),
-        noise=counts(calibration.NOISES.index(budget.noise)),
+        mu=noise.mu[None],
+        radius=counts(noise.units),
+        sigma=counts(noise.digits),
+        kind=counts(calibration.NOISES.index(noise.kind)),
         users=counts(config.users),
         steps=jnp.concatenate([counts(config.steps, config.before), _checksum(config)]),
         releases=counts(config.batch),
@@ -379,7 +381,7 @@ def _privacy(config: Config) -> guarantees.Guarantee:
     if config.width.ndim:
         raise ValueError(f"privacy takes one config, got a width of shape {config.width.shape}")
     more = () if config.proposals is None else (assumptions.PUBLIC_RECORDS,)
-    return composed_guarantee.choice_guarantee(config.mechanism, config.budget, guarantees.USERS, more)
+    return composed_guarantee.choice_guarantee(config.mechanism, config.noise, guarantees.USERS, more)
 
 
 def _start_near(config: Config, state: State, releases: list[Any]) -> State:

@@ -224,23 +224,23 @@ def _radii(mu: float, steps: int) -> tuple[int, int]:
     return radius, bisect.bisect_right(residuals, mu, key=lambda each: level(radius, each, steps)) if radius else 0
 
 
-class Public(NamedTuple):
+class PublicState(NamedTuple):
     """Released values, and values independent of the users' data.
 
     Attributes:
       step: ``()`` steps taken.
-      budget: all noise settings at the start of the run.
+      noise: all noise settings at the start of the run.
       path: ``(T + 1, d, k)``: ``W`` after each step, zeros at first and where no step was taken.
       inverse: ``(d, d)``, of the noised Gram matrix and the ridge, over the curvature; zeros before.
     """
 
     step: jax.Array
-    budget: calibration.NoiseSettings
+    noise: calibration.NoiseSettings
     path: jax.Array
     inverse: jax.Array
 
 
-class Work(NamedTuple):
+class Broadcast(NamedTuple):
     """Public inputs of ``contribute``.
 
     Attributes:
@@ -285,9 +285,9 @@ def init(key: jax.Array, config: Config) -> State:
     del key
     dtype = config.clip_norms.dtype
     return State(
-        Public(
+        PublicState(
             step=jnp.zeros((), jnp.int32),
-            budget=_settings(config),
+            noise=_settings(config),
             path=jnp.zeros((config.steps, config.features, config.outputs), dtype),
             inverse=jnp.zeros((config.features, config.features), dtype),
         )
@@ -299,8 +299,8 @@ def ask(key: jax.Array, config: Config, state: State) -> Query:
     del key
     public = state.public
     step = jnp.maximum(public.step - 1, 0)  # the first step has no residuals
-    work = Work(public.step == 0, public.path[step], config.clip_norms[step])
-    return Query(jnp.zeros((1, 1), config.clip_norms.dtype), jnp.ones(1, bool), work=work)
+    broadcast = Broadcast(public.step == 0, public.path[step], config.clip_norms[step])
+    return Query(jnp.zeros((1, 1), config.clip_norms.dtype), jnp.ones(1, bool), broadcast=broadcast)
 
 
 def contribute(
@@ -344,15 +344,15 @@ def contribute(
         return jax.tree.map(jnp.diagonal, matrix), jax.tree.map(lambda word: word[places], matrix)
 
     def slope() -> wide_integers.Wide:
-        residuals = _residuals(config, query.work.weights.T @ features, target)
+        residuals = _residuals(config, query.broadcast.weights.T @ features, target)
         if config.weighted:  # before the clip: a weight lengthens no residual beyond what is charged
             weight = rows[config.features + 1]
             residuals = residuals * jnp.clip(jnp.where(jnp.isfinite(weight), weight, 0), 0, 1)[None]
-        clipped, _, _ = clipping.clip_by_l2_norm(residuals, query.work.clip_norm)
-        counts = clipping.quantise(clipped, query.work.clip_norm, residual_radius)
+        clipped, _, _ = clipping.clip_by_l2_norm(residuals, query.broadcast.clip_norm)
+        counts = clipping.quantise(clipped, query.broadcast.clip_norm, residual_radius)
         return integer_products.sum_products(whole, counts)
 
-    first = query.work.first
+    first = query.broadcast.first
     diagonal, upper = jax.lax.cond(first, gram, lambda: totals.make_zeros(gram))
     slopes = jax.lax.cond(first, lambda: totals.make_zeros(slope), slope)
     targets = target if present is None else jnp.where(present, target, 0)
@@ -380,14 +380,14 @@ def perturb(key: jax.Array, config: Config, query: Query, whole: Sums) -> Sums:
     def slope() -> wide_integers.Wide:
         return noised(diagonal_key, whole.slope, SIGMA)
 
-    first = query.work.first
+    first = query.broadcast.first
     diagonal, upper = jax.lax.cond(first, matrix, lambda: totals.make_zeros(matrix))
     return Sums(diagonal, upper, jax.lax.cond(first, lambda: totals.make_zeros(slope), slope))
 
 
 def tell(config: Config, state: State, query: Query, released: Sums) -> State:
     """Invert the noised Gram matrix, or take one step; post-processing of what ``perturb`` released."""
-    public, dtype, first = state.public, config.clip_norms.dtype, query.work.first
+    public, dtype, first = state.public, config.clip_norms.dtype, query.broadcast.first
     unit = _unit(config)
 
     def inverse() -> jax.Array:
@@ -400,11 +400,15 @@ def tell(config: Config, state: State, query: Query, released: Sums) -> State:
         curved = vectors / (curve * jnp.maximum(values, FLOOR * ridge))[None]
         return curved @ vectors.T
 
-    step = public.inverse @ (wide_integers.to_float(released.slope, dtype) * slope_unit(config, query.work.clip_norm))
+    step = public.inverse @ (
+        wide_integers.to_float(released.slope, dtype) * slope_unit(config, query.broadcast.clip_norm)
+    )
     return State(
         public._replace(
             step=public.step + 1,
-            path=jnp.where(first, public.path, gp.write(public.path, (query.work.weights + step)[None], public.step)),
+            path=jnp.where(
+                first, public.path, gp.write(public.path, (query.broadcast.weights + step)[None], public.step)
+            ),
             inverse=jax.lax.cond(first, inverse, lambda: public.inverse),
         )
     )
@@ -506,7 +510,7 @@ def _settings(config: Config) -> calibration.NoiseSettings:
         mu=config.mu,
         radius=jnp.stack([config.radius, config.residual_radius]),
         sigma=counts(SIGMA, UPPER_SIGMA),
-        noise=counts(int(config.private), int(config.weighted), int(config.people)),
+        kind=counts(int(config.private), int(config.weighted), int(config.people)),
         users=counts(config.users),
         steps=counts(config.steps),
         releases=counts(config.features, config.outputs),
@@ -515,4 +519,4 @@ def _settings(config: Config) -> calibration.NoiseSettings:
 
 
 _steps = Algorithm(init, ask, tell, release, privacy, contribute=contribute, perturb=perturb, inform=inform)
-algorithm = guard.guard_budget(_steps, _settings)
+algorithm = guard.guard_noise(_steps, _settings)

@@ -55,11 +55,11 @@ def config(*, users: int, steps: int, bounds: Bounds, batch: int = 1) -> Config:
     )
 
 
-class Public(NamedTuple):
-    """``step ()``: steps taken; ``budget``: None, since nothing is spent."""
+class PublicState(NamedTuple):
+    """``step ()``: steps taken; ``noise``: None, since nothing is spent."""
 
     step: jax.Array
-    budget: None
+    noise: None
 
 
 class Raw(NamedTuple):
@@ -85,7 +85,7 @@ def init(key: jax.Array, config: Config) -> State:
     del key
     dtype = config.bounds.dtype
     return State(
-        Public(jnp.zeros((), jnp.int32), None),
+        PublicState(jnp.zeros((), jnp.int32), None),
         Raw(jnp.mean(config.bounds, axis=0), jnp.full((), jnp.inf, dtype)),
     )
 
@@ -117,7 +117,7 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
         jnp.where(better, query.points[best], state.raw.point),
         jnp.where(better, means[best], state.raw.loss),
     )
-    return State(Public(jnp.minimum(state.public.step + 1, config.steps), None), raw), Info({"mean_loss": means})
+    return State(PublicState(jnp.minimum(state.public.step + 1, config.steps), None), raw), Info({"mean_loss": means})
 
 
 def release(key: jax.Array, config: Config, state: State) -> Release:

@@ -204,7 +204,7 @@ def _run_on_record(
     stored = recorded_run.load_release(record, like)
     if stored is not None:
         return _finish(setup, guarantee, stored, notes=record.notes)
-    _check_recorded(recording, record, before.state.public.budget)
+    _check_recorded(recording, record, before.state.public.noise)
     for t in _steps(setup, before):
         ask_key, tell_key = compiled_steps.step_keys(setup.loop_key, t)
         replayed = t < len(record.publics)
@@ -257,16 +257,14 @@ def _check_snapshot(snapshot: result.Snapshot, fresh: result.Snapshot) -> None:
     """Raise a ValueError if ``snapshot`` has other shapes, or other noise, than a ``fresh`` one of this config."""
     if jax.tree.map(_shape_and_dtype, snapshot) != jax.tree.map(_shape_and_dtype, fresh):
         raise ValueError("resume must be a snapshot of a run with this config: its shapes differ")
-    resumed_budget, budget = snapshot.state.public.budget, fresh.state.public.budget
-    if budget is not None and (changed := calibration.describe_noise_change(resumed_budget, budget)):
+    resumed, noise = snapshot.state.public.noise, fresh.state.public.noise
+    if noise is not None and (changed := calibration.describe_noise_change(resumed, noise)):
         raise ValueError(f"resume must be a snapshot of a run with the noise of this config, got {changed}")
 
 
-def _check_recorded(recording: Recording, record: recorded_run.RecordedRun, budget: Any) -> None:
+def _check_recorded(recording: Recording, record: recorded_run.RecordedRun, noise: Any) -> None:
     """Raise a LedgerError if the recorded steps are of other noise settings, such as other proposals."""
-    changed = (
-        budget is not None and record.publics and calibration.describe_noise_change(record.publics[0].budget, budget)
-    )
+    changed = noise is not None and record.publics and calibration.describe_noise_change(record.publics[0].noise, noise)
     if changed:
         raise LedgerError(
             f"{recording.path}: run {recording.run!r} took {len(record.publics)} steps with other settings, such as "

@@ -516,7 +516,7 @@ def _carry_remainders(levels: list[float], noise: str) -> list[float]:
     for mu in levels:
         total = math.hypot(mu, remainder)
         totals.append(total)
-        used = choice.level(choice.budget(total, noise, dtype=float))
+        used = choice.level(choice.choice_noise(total, noise, dtype=float))
         remainder = math.sqrt(max(total**2 - used**2, 0.0))
     return totals
 

@@ -201,32 +201,32 @@ def _loss_noise(plan: methods.Plan, loss_range: Any, deviation: float | None) ->
     low, high = (-1.0, 1.0) if isinstance(loss_range, str) else checks.interval("loss_range", loss_range)
     means = plan.find(private_evaluations.Config)
     if means is not None:
-        return private_mean.loss_deviation(means.budget, low, high) / (high - low)
+        return private_mean.loss_deviation(means.noise, low, high) / (high - low)
     if plan.descent is None:
         last = plan.find(private_choice.Config)
-        mu = float(last.budget.mu)
+        mu = float(last.noise.mu)
         return 0.0 if math.isinf(mu) else math.log(last.end) / choice.choice_sharpness(mu, 1.0, last.users)
-    if deviation is None or plan.descent.budget.scale is not None:
+    if deviation is None or plan.descent.noise.scale is not None:
         return None
     return deviation * float(plan.descent.gradient_unit) * math.sqrt(plan.descent.bounds.shape[1]) / (high - low)
 
 
 def step_deviation(config: dp_gibo.Config) -> float:
     """The standard deviation of the noise on a coordinate of the optimizer's gradient in a step; 0 for no noise."""
-    budget = config.budget
-    if budget.noise == "none":
+    noise = config.noise
+    if noise.kind == "none":
         return 0.0
-    if budget.noise == "exact":
-        unit = clipping.grid_step(_clip_norm(config), np.asarray(budget.radius), config.bounds.shape[1])
-        return float(unit) * budget.sigma / budget.users
+    if noise.kind == "exact":
+        unit = clipping.grid_step(_clip_norm(config), np.asarray(noise.radius), config.bounds.shape[1])
+        return float(unit) * noise.sigma / noise.users
     moved = float(sensitivity.clipped_sum(float(_clip_norm(config))))
-    return moved * math.sqrt(budget.steps) / (budget.users * float(budget.mu))
+    return moved * math.sqrt(noise.steps) / (noise.users * float(noise.mu))
 
 
 def _clip_norm(config: dp_gibo.Config) -> np.ndarray:
     """The clipping norm in the optimizer's units: 1 in box units, and if the search finds the norm privately."""
     norm, unit = np.asarray(config.clip_norm), np.asarray(config.gradient_unit)
-    return norm / unit if config.budget.scale is None else np.ones_like(norm)
+    return norm / unit if config.noise.scale is None else np.ones_like(norm)
 
 
 def _wander(deviation: float, steps: int) -> float:

@@ -172,8 +172,8 @@ class PrivateObjective:
         ends = arrays.to_device(low, dtype), arrays.to_device(high, dtype)
 
         def make_config(mu: float) -> private_evaluations.Config:
-            budget = calibration.budget(mu, noise, **sizes, dtype=dtype, find_scale=bool(self._design))
-            return private_evaluations.Config(inner, budget, *ends, rows)
+            drawn = calibration.sum_noise(mu, noise, **sizes, dtype=dtype, find_scale=bool(self._design))
+            return private_evaluations.Config(inner, drawn, *ends, rows)
 
         as_gdp = ledger is not None and recordings.notion(ledger) == "gdp"
         self._config, guarantee = budget_calibration.calibrate(

@@ -51,7 +51,7 @@ class Box(NamedTuple):
             kind = None if self.space is None else self.space.dimensions[axis]
             if isinstance(kind, (Branches, Categorical)):
                 # different categories lie at distance 1
-                column = (kind.decode(column, np) == np.arange(kind.levels)) / np.sqrt(2)
+                column = (kind.decode(column, np) == np.arange(kind.count)) / np.sqrt(2)
             columns.append(column)
             column_axes += [axis] * column.shape[1]
         return np.concatenate(columns, axis=1), np.array(column_axes)

@@ -123,7 +123,7 @@ def _expect_stackable(configs: tuple[Any, ...]) -> None:
                 f"configs must differ in traced numbers alone, got {difference} in configs[0] and configs[{row}]: "
                 "call sweep separately for each value"
                 + ", or give every config noise='float' in research"
-                * ("budget" in difference)
+                * ("noise" in difference)
             )
 
 

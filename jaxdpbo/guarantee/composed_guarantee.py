@@ -16,34 +16,34 @@ from jaxdpbo.noise.mechanisms import tables
 FIND_SCALE, RELEASES, SEARCH = "the scale of the clip", "the noisy means", "the search"  # parts of a guarantee
 
 
-def gdp_guarantee(budget: calibration.SumBudget, protects: str, releases_of: str = RELEASES) -> guarantees.Guarantee:
+def gdp_guarantee(noise: calibration.SumNoise, protects: str, releases_of: str = RELEASES) -> guarantees.Guarantee:
     """Return the GDP guarantee for replace-one on the users, of all releases together; none at ``mu = inf``.
 
     ``releases_of`` names the releases as a part.
 
-    ``noise`` "float" gives ``mu``-GDP for ideal noise; "exact" gives the level of ``radius`` and ``sigma``, within the
+    A kind "float" gives ``mu``-GDP for ideal noise; "exact" gives the level of ``radius`` and ``sigma``, within the
     total variation of all draws together.
 
     Raises:
-      ValueError: a stacked budget; pass a single config.
+      ValueError: stacked noise; pass a single config.
     """
-    if budget.mu.ndim:
-        raise ValueError(f"privacy takes one config, got mu of shape {budget.mu.shape}")
-    if budget.noise != "exact" and jnp.isinf(budget.mu):
+    if noise.mu.ndim:
+        raise ValueError(f"privacy takes one config, got mu of shape {noise.mu.shape}")
+    if noise.kind != "exact" and jnp.isinf(noise.mu):
         return guarantees.no_guarantee(protects, "mu is infinite: no noise was added")
-    releases, total_variation, level = budget.steps * budget.releases, 0.0, float(budget.mu)
-    if budget.noise == "exact":
-        level = accounting.rounded_gaussian_mu(sensitivity.integer_sum(int(budget.radius)), budget.sigma, releases)
-        total_variation = releases * budget.dimension * tables.gaussian_total_variation(budget.sigma)
+    releases, total_variation, level = noise.steps * noise.releases, 0.0, float(noise.mu)
+    if noise.kind == "exact":
+        level = accounting.rounded_gaussian_mu(sensitivity.integer_sum(int(noise.radius)), noise.sigma, releases)
+        total_variation = releases * noise.dimension * tables.gaussian_total_variation(noise.sigma)
     stages = [(releases_of, "gaussian", level)]
-    if budget.scale is not None:
-        stages.insert(0, (FIND_SCALE, "gaussian", private_scale.level(budget.scale)))
-        total_variation += private_scale.total_variation(budget.scale)
+    if noise.scale is not None:
+        stages.insert(0, (FIND_SCALE, "gaussian", private_scale.level(noise.scale)))
+        total_variation += private_scale.total_variation(noise.scale)
     return guarantee_from_stages(
         stages,
         protects,
         assumptions=(
-            _assumptions.RANDOM_BITS if budget.noise == "exact" else _assumptions.IDEAL_NOISE,
+            _assumptions.RANDOM_BITS if noise.kind == "exact" else _assumptions.IDEAL_NOISE,
             _assumptions.PUBLIC_CONFIG,
             _assumptions.SEPARABLE_LOSSES,
         ),
@@ -52,21 +52,21 @@ def gdp_guarantee(budget: calibration.SumBudget, protects: str, releases_of: str
 
 
 def choice_guarantee(
-    description: str, budget: choice.ChoiceBudget, protects: str, assumptions: tuple[str, ...] = ()
+    description: str, noise: choice.ChoiceNoise, protects: str, assumptions: tuple[str, ...] = ()
 ) -> guarantees.Guarantee:
     """Return the guarantee of one ``choice.draw``: its range, as pure DP and as GDP; none without noise.
 
     Args:
       description: of the choice, a part of a larger guarantee.
-      budget: of the choice, not stacked.
+      noise: of the choice, not stacked.
       protects: the protected users, in words.
       assumptions: beyond those of the noise, of public settings and of separable losses.
     """
-    if budget.noise == "none":
+    if noise.kind == "none":
         return guarantees.no_guarantee(protects, "mu is infinite: no noise was added")
-    exact = budget.noise == "exact"
+    exact = noise.kind == "exact"
     return guarantee_from_stages(
-        [(description, "bounded_range", choice.pure_level(budget))],
+        [(description, "bounded_range", choice.pure_level(noise))],
         protects,
         assumptions=(
             _assumptions.RANDOM_BITS if exact else _assumptions.IDEAL_NOISE,

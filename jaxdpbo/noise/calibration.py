@@ -1,4 +1,4 @@
-"""Budgets on the grid of exact noise: their checks, their integers and their guarantees.
+"""Noise for a budget: its checks, its integers on the grid of exact noise, and its guarantee.
 
 Exact noise is fixed on the integers; a budget sets the number of integers by which one user may move a statistic, so a
 sweep of budgets compiles once. The guarantee is derived from this number: the requested ``mu`` or ``epsilon`` is its
@@ -36,14 +36,14 @@ MIN_RADIUS = 32  # times sqrt(d): smaller radii would lose more than 4 % to roun
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class SumBudget:
-    """A config's settings for the noise of sums over users; made by ``budget``.
+class SumNoise:
+    """A config's settings for the noise of sums over users; made by ``sum_noise``.
 
     Attributes:
       mu: ``()``, traced: the GDP budget of all releases together, less that of ``scale``.
-      radius: ``()``, traced: of one user's integers; 0 unless ``noise`` is "exact".
-      noise: of ``NOISES``; "exact" at ``mu = inf`` becomes "none".
-      sigma: of the integers' noise; 0 unless ``noise`` is "exact".
+      radius: ``()``, traced: of one user's integers; 0 unless ``kind`` is "exact".
+      kind: of ``NOISES``; "exact" at ``mu = inf`` becomes "none".
+      sigma: of the integers' noise; 0 unless ``kind`` is "exact".
       users: ``n``, public.
       steps: ``T``, of the run.
       releases: sums released in each step.
@@ -53,16 +53,16 @@ class SumBudget:
 
     mu: jax.Array
     radius: jax.Array
-    noise: str = field(metadata={"static": True})
+    kind: str = field(metadata={"static": True})
     sigma: int = field(metadata={"static": True})
     users: int = field(metadata={"static": True})
     steps: int = field(metadata={"static": True})
     releases: int = field(metadata={"static": True})
     dimension: int = field(metadata={"static": True})
-    scale: private_scale.ScaleBudget | None = None
+    scale: private_scale.ScaleNoise | None = None
 
 
-def budget(
+def sum_noise(
     mu: float,
     noise: str,
     *,
@@ -72,8 +72,8 @@ def budget(
     releases: int = 1,
     dtype: DTypeLike,
     find_scale: bool = False,
-) -> SumBudget:
-    """Make a checked budget for ``steps`` times ``releases`` sums of ``users`` vectors of ``dimension`` numbers.
+) -> SumNoise:
+    """Make the noise of ``steps`` times ``releases`` sums of ``users`` vectors of ``dimension`` numbers.
 
     ``find_scale`` reserves a share, ``private_scale.SHARE`` of ``mu^2``, for finding the clip norm or the range before
     the first sum.
@@ -94,14 +94,14 @@ def budget(
     scale = None
     if checks.flag("find_scale", find_scale):
         first, mu = split_levels(mu, (private_scale.SHARE, 1 - private_scale.SHARE), dtype)
-        typed, scale = mu, private_scale.budget(first, noise, dtype=dtype)
+        typed, scale = mu, private_scale.scale_noise(first, noise, dtype=dtype)
     if noise == "exact":
         share = 1.0 if scale is None else math.sqrt(1 - private_scale.SHARE)
         radius, sigma = _grid_noise(min(typed, mu), dimension, steps * releases, share)
-    return SumBudget(
+    return SumNoise(
         mu=arrays.to_device(mu, dtype),
         radius=arrays.to_device(radius, jnp.int32),
-        noise=noise,
+        kind=noise,
         sigma=sigma,
         users=users,
         steps=steps,
@@ -121,9 +121,9 @@ def split_levels(mu: float, shares: Sequence[float], dtype: DTypeLike) -> list[f
     return levels
 
 
-def grid(budget: SumBudget) -> jax.Array | None:
+def grid(noise: SumNoise) -> jax.Array | None:
     """Return the radius for quantising sums; None without a grid."""
-    return budget.radius if budget.noise == "exact" else None
+    return noise.radius if noise.kind == "exact" else None
 
 
 class NoiseSettings(NamedTuple):
@@ -132,7 +132,7 @@ class NoiseSettings(NamedTuple):
     Attributes:
       mu: ``()``, the budget.
       radius: ``()``, and ``sigma ()``: of exact noise, otherwise 0.
-      noise: ``()``, the row of ``NOISES``.
+      kind: ``()``, the row of ``NOISES``.
       users: ``()``, or ``(2,)``, two words of 31 bits, for a number too large for a word.
       steps: ``()``, and ``releases ()``, the sums released in each.
       clip: ``(1,)``, the clip norm, or ``(2,)``, the range of a loss. If found privately, zeros, followed by the budget
@@ -142,28 +142,28 @@ class NoiseSettings(NamedTuple):
     mu: jax.Array
     radius: jax.Array
     sigma: jax.Array
-    noise: jax.Array
+    kind: jax.Array
     users: jax.Array
     steps: jax.Array
     releases: jax.Array
     clip: jax.Array
 
 
-def noise_settings(budget: SumBudget, *clip: jax.Array) -> NoiseSettings:
-    """Return the settings of a budget and one user's bound: the clip norm, or the two ends of the range."""
-    scale = budget.scale
+def noise_settings(noise: SumNoise, *clip: jax.Array) -> NoiseSettings:
+    """Return the settings of the noise and one user's bound: the clip norm, or the two ends of the range."""
+    scale = noise.scale
 
     def count(value: int) -> jax.Array:
         return jnp.asarray(value, jnp.int32)
 
     return NoiseSettings(
-        mu=budget.mu,
-        radius=budget.radius,
-        sigma=count(budget.sigma),
-        noise=count(NOISES.index(budget.noise)),
-        users=jnp.asarray(budget.users if budget.users < 2**31 else divmod(budget.users, 2**31), jnp.int32),
-        steps=count(budget.steps),
-        releases=count(budget.releases),
+        mu=noise.mu,
+        radius=noise.radius,
+        sigma=count(noise.sigma),
+        kind=count(NOISES.index(noise.kind)),
+        users=jnp.asarray(noise.users if noise.users < 2**31 else divmod(noise.users, 2**31), jnp.int32),
+        steps=count(noise.steps),
+        releases=count(noise.releases),
         clip=jnp.stack(clip if scale is None else [*clip, scale.mu, scale.units.astype(scale.mu.dtype)]),
     )
 

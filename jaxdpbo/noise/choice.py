@@ -20,31 +20,31 @@ from jaxdpbo.noise import mechanisms, totals, wide_integers
 from jaxdpbo.types import ArrayLike, DTypeLike
 
 RATE = Fraction(1, 2**10)  # of the exponential mechanism: scores are in units of 1/1024 nat
-LEVELS_BITS = 20
-MAX_LEVELS = 2**LEVELS_BITS  # of one user's integers; float32 errs by less than a level
+BIN_BITS = 20
+MAX_BINS = 2**BIN_BITS  # of one user's integers; float32 errs by less than a bin
 TOTAL_VARIATION = 2.0**-128  # of one choice, see ``mechanisms.exact_exponential``
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class ChoiceBudget:
-    """Settings for the accuracy of a choice; made by ``budget``.
+class ChoiceNoise:
+    """Settings for the accuracy of a choice; made by ``choice_noise``.
 
     Attributes:
       mu: ``()``, traced: the GDP budget of one choice.
       units: ``()``, traced: one user's largest move of a score; 0 unless ``noise`` is "exact".
-      digits: ``()``, traced: levels within a unit while users are added up.
-      noise: "exact", "float" or "none".
+      digits: ``()``, traced: bins within a unit while users are added up.
+      kind: "exact", "float" or "none".
     """
 
     mu: jax.Array
     units: jax.Array
     digits: jax.Array
-    noise: str = field(metadata={"static": True})
+    kind: str = field(metadata={"static": True})
 
 
-def budget(mu: float, noise: str, *, dtype: DTypeLike) -> ChoiceBudget:
-    """Make a checked budget, rounded down.
+def choice_noise(mu: float, noise: str, *, dtype: DTypeLike) -> ChoiceNoise:
+    """Make the noise of a choice; the budget is rounded down.
 
     Args:
       mu: of one choice; ``inf`` with ``noise="none"``.
@@ -60,26 +60,26 @@ def budget(mu: float, noise: str, *, dtype: DTypeLike) -> ChoiceBudget:
         raise ValueError(f"mu must be inf with noise='none' and finite with any other, got {mu}, {noise!r}")
     mu = mu if math.isinf(mu) else checks.round_down(mu, dtype)
     if noise == "exact":
-        units = min(_units(mu), MAX_LEVELS)
+        units = min(_units(mu), MAX_BINS)
         if not units:
             least = accounting.bounded_range_mu(float(_range(1)))
             raise requested_budget.BudgetError("least", 1.01 * least, mu, "for an exact choice, got {}")
-        digits = MAX_LEVELS // units
-    return ChoiceBudget(to_device(mu, dtype), to_device(units, jnp.int32), to_device(digits, jnp.int32), noise)
+        digits = MAX_BINS // units
+    return ChoiceNoise(to_device(mu, dtype), to_device(units, jnp.int32), to_device(digits, jnp.int32), noise)
 
 
-def level(budget: ChoiceBudget) -> float:
+def level(noise: ChoiceNoise) -> float:
     """Return the GDP level of one choice: ``mu``, or the level of the integers."""
-    if budget.noise != "exact":
-        return float(budget.mu)
-    return accounting.bounded_range_mu(float(_range(int(budget.units))))
+    if noise.kind != "exact":
+        return float(noise.mu)
+    return accounting.bounded_range_mu(float(_range(int(noise.units))))
 
 
-def pure_level(budget: ChoiceBudget) -> float:
+def pure_level(noise: ChoiceNoise) -> float:
     """Return the ``epsilon`` of a choice's additional ``epsilon``-DP: its range."""
-    if budget.noise != "exact":
-        return accounting.bounded_range_eta(float(budget.mu))
-    return float(_range(int(budget.units)))
+    if noise.kind != "exact":
+        return accounting.bounded_range_eta(float(noise.mu))
+    return float(_range(int(noise.units)))
 
 
 def choice_sharpness(mu: float, width: float, users: int) -> float:
@@ -101,11 +101,11 @@ def choice_sharpness(mu: float, width: float, users: int) -> float:
 
 
 def choose_row(
-    key: jax.Array, budget: ChoiceBudget, losses: jax.Array, width: jax.Array, favoured: ArrayLike | None = None
+    key: jax.Array, noise: ChoiceNoise, losses: jax.Array, width: jax.Array, favoured: ArrayLike | None = None
 ) -> jax.Array:
     """Choose a point at random: a lower mean of ``relative_losses`` makes a point more likely.
 
-    Formal guarantee: ``level(budget)``-GDP and ``pure_level(budget)``-DP, replace-one, within ``TOTAL_VARIATION``,
+    Formal guarantee: ``level(noise)``-GDP and ``pure_level(noise)``-DP, replace-one, within ``TOTAL_VARIATION``,
     for any losses. Replacing a user moves the sums by a vector in ``[-units digits, units digits]``; dividing by
     ``digits``, rounding down, subtracting the best score and clamping leave the scores' moves in an interval of
     length ``2 units`` that contains 0, and weights follow scores exactly. The logarithms of all ratios of probabilities
@@ -123,7 +123,7 @@ def choose_row(
 
     Args:
       key: used once.
-      budget: of ``budget``.
+      noise: of ``choice_noise``.
       losses: ``(m, n)``, ``m < 2^16``.
       width: ``()``, public.
       favoured: ``()``, the row with half of the prior, the others sharing the rest; None for equal weights. Public.
@@ -134,57 +134,57 @@ def choose_row(
     >>> import jax.numpy as jnp
     >>> from jaxdpbo import secret_key
     >>> from jaxdpbo.noise import choice
-    >>> chosen, losses = choice.budget(1.0, "exact", dtype=float), jnp.outer(jnp.arange(3.0), jnp.ones(500))
+    >>> chosen, losses = choice.choice_noise(1.0, "exact", dtype=float), jnp.outer(jnp.arange(3.0), jnp.ones(500))
     >>> int(choice.choose_row(secret_key(), chosen, losses, jnp.asarray(2.0)))
     0
     """
-    return draw(key, budget, sum_losses(budget, losses, width), favoured)
+    return draw(key, noise, sum_losses(noise, losses, width), favoured)
 
 
 def sum_losses(
-    budget: ChoiceBudget, losses: jax.Array, width: jax.Array, present: jax.Array | None = None
+    noise: ChoiceNoise, losses: jax.Array, width: jax.Array, present: jax.Array | None = None
 ) -> totals.UserSum:
     """Sum users' ``relative_losses`` for a choice: ``(m,)``, in integers if noise is exact.
 
     Args:
-      budget: of ``budget``.
+      noise: of ``choice_noise``.
       losses: ``(m, s)``, of any ``s`` users.
       width: ``()``, public.
       present: ``(s,)``, False at columns that stand for nobody.
     """
     lost = relative_losses(losses, width)
-    if budget.noise == "exact":
-        levels = budget.units * budget.digits
-        lost = jnp.rint(lost * levels.astype(lost.dtype)).astype(jnp.int32)
+    if noise.kind == "exact":
+        bins = noise.units * noise.digits
+        lost = jnp.rint(lost * bins.astype(lost.dtype)).astype(jnp.int32)
     lost = lost if present is None else jnp.where(present[None], lost, 0)
-    return wide_integers.total(lost, LEVELS_BITS) if budget.noise == "exact" else jnp.sum(lost, axis=1)
+    return wide_integers.total(lost, BIN_BITS) if noise.kind == "exact" else jnp.sum(lost, axis=1)
 
 
-def draw(key: jax.Array, budget: ChoiceBudget, total: totals.UserSum, favoured: ArrayLike | None = None) -> jax.Array:
+def draw(key: jax.Array, noise: ChoiceNoise, total: totals.UserSum, favoured: ArrayLike | None = None) -> jax.Array:
     """Draw the row ``()`` of ``choose_row`` by the ``sum_losses`` ``(m,)`` of all users."""
     if isinstance(total, wide_integers.Wide):
-        return mechanisms.exact_exponential(key, scores(budget, total, favoured), RATE).astype(jnp.int32)
-    if budget.noise == "none":
+        return mechanisms.exact_exponential(key, scores(noise, total, favoured), RATE).astype(jnp.int32)
+    if noise.kind == "none":
         return jnp.argmin(total).astype(jnp.int32)
-    wide = 2 * (log_ndtr(budget.mu / 2) - log_ndtr(-budget.mu / 2))
-    narrow = 4 * jnp.arctanh(jax.scipy.special.erf(jnp.minimum(budget.mu, 1.0) / 8**0.5))  # where wide cancels
-    eta = jnp.where(budget.mu < 1, narrow, wide)
+    wide = 2 * (log_ndtr(noise.mu / 2) - log_ndtr(-noise.mu / 2))
+    narrow = 4 * jnp.arctanh(jax.scipy.special.erf(jnp.minimum(noise.mu, 1.0) / 8**0.5))  # where wide cancels
+    eta = jnp.where(noise.mu < 1, narrow, wide)
     logits = _prior(len(total), favoured, total.dtype) - total * eta / sensitivity.between_scores(1)
     return jax.random.categorical(key, logits, mode="high").astype(jnp.int32)
 
 
-def scores(budget: ChoiceBudget, total: wide_integers.Wide, favoured: ArrayLike | None = None) -> jax.Array:
+def scores(noise: ChoiceNoise, total: wide_integers.Wide, favoured: ArrayLike | None = None) -> jax.Array:
     """Return integer scores ``(m,)`` in units of ``RATE``, the best at ``mechanisms.top(RATE)``: ``choose_row``'s,
     raw.
 
     Args:
-      budget: of ``budget``, ``noise`` being "exact".
+      noise: of ``choice_noise``, its kind "exact".
       total: ``(m,)``, ``sum_losses`` of all users.
       favoured: see ``choose_row``.
     """
     top, points = mechanisms.top(RATE), len(total.low)
-    lost = wide_integers.divide(total, budget.digits)
-    prior = jnp.rint(_prior(points, favoured, budget.mu.dtype) / float(RATE)).astype(jnp.int32)
+    lost = wide_integers.divide(total, noise.digits)
+    prior = jnp.rint(_prior(points, favoured, noise.mu.dtype) / float(RATE)).astype(jnp.int32)
     farthest = top + math.ceil(math.log(points) / RATE)  # beyond, no prior counts, and no difference wraps
     worse = wide_integers.add(lost, wide_integers.negate(wide_integers.minimum(lost)))
     total_scores = prior - wide_integers.narrow(worse, farthest)

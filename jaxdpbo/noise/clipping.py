@@ -79,10 +79,10 @@ def clip_and_sum(
 
 
 def sum_clipped_vectors(
-    budget: calibration.SumBudget, vectors: jax.Array, clip_norm: jax.Array, present: jax.Array | None = None
+    noise: calibration.SumNoise, vectors: jax.Array, clip_norm: jax.Array, present: jax.Array | None = None
 ) -> tuple[totals.UserSum, jax.Array, jax.Array]:
-    """Apply ``clip_and_sum`` on the grid of a budget: for ``private_mean.perturb_vectors``."""
-    return clip_and_sum(vectors, clip_norm, calibration.grid(budget), present)
+    """Apply ``clip_and_sum`` on the grid of the noise: for ``private_mean.perturb_vectors``."""
+    return clip_and_sum(vectors, clip_norm, calibration.grid(noise), present)
 
 
 def _clip_and_quantise(

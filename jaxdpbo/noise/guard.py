@@ -15,7 +15,7 @@ from jaxdpbo.noise import calibration, totals
 from jaxdpbo.types import Algorithm, Config, Memory, Query, State
 
 
-def guard_budget(algorithm: Algorithm, noise_settings: Callable[[Any], calibration.NoiseSettings]) -> Algorithm:
+def guard_noise(algorithm: Algorithm, noise_settings: Callable[[Any], calibration.NoiseSettings]) -> Algorithm:
     """Make the algorithm that releases nothing after step ``T``, nor under other noise than at the start.
 
     ``ask`` says in ``query.active`` whether a step is left. Without one, the total of ``contribute`` and the result of
@@ -24,14 +24,14 @@ def guard_budget(algorithm: Algorithm, noise_settings: Callable[[Any], calibrati
 
     Args:
       algorithm: with ``contribute``.
-      noise_settings: ``(config) -> NoiseSettings``: of the config alone, as in ``State.public.budget``.
+      noise_settings: ``(config) -> NoiseSettings``: of the config alone, as in ``State.public.noise``.
     """
     inner_contribute, inner_perturb = algorithm.contribute, algorithm.perturb
     assert inner_contribute is not None
     assert inner_perturb is not None
 
     def is_active(config: Config, state: State) -> jax.Array:
-        same = calibration.same_noise(state.public.budget, noise_settings(config))
+        same = calibration.same_noise(state.public.noise, noise_settings(config))
         return (state.public.step < config.steps) & same
 
     @functools.wraps(algorithm.ask)

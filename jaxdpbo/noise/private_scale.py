@@ -31,22 +31,22 @@ MIN_UNITS, MAX_UNITS = 32, 2**20  # twice the second times 2^40 users has 61 bit
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class ScaleBudget:
-    """Settings for the noise of the counts; made by ``budget``.
+class ScaleNoise:
+    """Settings for the noise of the counts; made by ``scale_noise``.
 
     Attributes:
       mu: ``()``, traced: the GDP budget of all counts together.
       units: ``()``, traced: integers that one user counts for; 0 unless ``noise`` is "exact".
-      noise: "exact", "float" or "none".
+      kind: "exact", "float" or "none".
     """
 
     mu: jax.Array
     units: jax.Array
-    noise: str = field(metadata={"static": True})
+    kind: str = field(metadata={"static": True})
 
 
-def budget(mu: float, noise: str, *, dtype: DTypeLike) -> ScaleBudget:
-    """Make a checked budget.
+def scale_noise(mu: float, noise: str, *, dtype: DTypeLike) -> ScaleNoise:
+    """Make the noise of the counts.
 
     Args:
       mu: of all counts together; ``inf`` with ``noise="none"``.
@@ -63,14 +63,14 @@ def budget(mu: float, noise: str, *, dtype: DTypeLike) -> ScaleBudget:
             least = accounting.rounded_gaussian_mu(MIN_UNITS, SIGMA, COUNTS) / SHARE**0.5
             reason = f"to find a scale with exact noise for {100 * SHARE:g} % of mu^2, got {{}}"
             raise requested_budget.BudgetError("least", 1.01 * least, mu / SHARE**0.5, reason)
-    return ScaleBudget(arrays.to_device(mu, dtype), arrays.to_device(units, jnp.int32), noise)
+    return ScaleNoise(arrays.to_device(mu, dtype), arrays.to_device(units, jnp.int32), noise)
 
 
-def level(budget: ScaleBudget) -> float:
+def level(noise: ScaleNoise) -> float:
     """Return the GDP level of all counts together: ``mu``, or the level of the integers."""
-    if budget.noise != "exact":
-        return float(budget.mu)
-    return accounting.rounded_gaussian_mu(sensitivity.count(int(budget.units)), SIGMA, COUNTS)
+    if noise.kind != "exact":
+        return float(noise.mu)
+    return accounting.rounded_gaussian_mu(sensitivity.count(int(noise.units)), SIGMA, COUNTS)
 
 
 def users_needed(mu: float) -> int:
@@ -86,30 +86,30 @@ def users_needed(mu: float) -> int:
     return math.ceil(2 * DEVIATIONS * math.sqrt(COUNTS / SHARE) / mu)
 
 
-def total_variation(budget: ScaleBudget) -> float:
+def total_variation(noise: ScaleNoise) -> float:
     """Bound the total variation of all counts from counts with the noise of ``level``."""
-    return COUNTS * tables.gaussian_total_variation(SIGMA) if budget.noise == "exact" else 0.0
+    return COUNTS * tables.gaussian_total_variation(SIGMA) if noise.kind == "exact" else 0.0
 
 
-def median(key: jax.Array, budget: ScaleBudget, numbers: jax.Array) -> jax.Array:
+def median(key: jax.Array, noise: ScaleNoise, numbers: jax.Array) -> jax.Array:
     """Return the least power of two ``()`` with half of ``numbers (n,)`` at most as large, by noisy counts.
 
-    Formal guarantee: ``level(budget)``-GDP, replace-one: a user moves each count by ``sensitivity.count``, and the
+    Formal guarantee: ``level(noise)``-GDP, replace-one: a user moves each count by ``sensitivity.count``, and the
     choice of the next count depends on noisy counts alone. NaN counts as more than any number.
 
     Args:
       key: for the noise; used once.
-      budget: of ``budget``.
+      noise: of ``scale_noise``.
       numbers: one for each user; raw.
 
     >>> import jax.numpy as jnp
     >>> from jaxdpbo import secret_key
     >>> from jaxdpbo.noise import private_scale
-    >>> chosen = private_scale.budget(1.0, "exact", dtype=float)
+    >>> chosen = private_scale.scale_noise(1.0, "exact", dtype=float)
     >>> float(private_scale.median(secret_key(), chosen, jnp.full(500, 3.0)))
     4.0
     """
-    return median_of_counts(key, budget, count_differences(numbers), len(numbers), numbers.dtype)
+    return median_of_counts(key, noise, count_differences(numbers), len(numbers), numbers.dtype)
 
 
 def count_differences(numbers: jax.Array, present: jax.Array | None = None) -> wide_integers.Wide:
@@ -129,7 +129,7 @@ def count_differences(numbers: jax.Array, present: jax.Array | None = None) -> w
 
 
 def median_of_counts(
-    key: jax.Array, budget: ScaleBudget, counts: wide_integers.Wide, users: int, dtype: DTypeLike
+    key: jax.Array, noise: ScaleNoise, counts: wide_integers.Wide, users: int, dtype: DTypeLike
 ) -> jax.Array:
     """Return the ``median`` of ``users`` numbers by their ``count``, as ``dtype``, from seven of the 81 counts."""
 
@@ -137,7 +137,7 @@ def median_of_counts(
         low, high = ends
         middle = (low + high) // 2
         counted = jax.tree.map(lambda word: word[middle - LOWEST], counts)
-        enough = _reaches_half(key, budget, counted, users)
+        enough = _reaches_half(key, noise, counted, users)
         return (jnp.where(enough, low, jnp.minimum(middle + 1, high)), jnp.where(enough, middle, high)), None
 
     ends = jnp.asarray(LOWEST, jnp.int32), jnp.asarray(HIGHEST, jnp.int32)
@@ -167,14 +167,14 @@ def clip_norm(value: Any, dtype: DTypeLike) -> float:
     return checks.positive("clip_norm", value, dtype=dtype)
 
 
-def _reaches_half(key, budget, counted, users):
-    if budget.noise == "exact":
-        noise = wide_integers.widen(mechanisms.rounded_gaussian(key, (), SIGMA))
-        noisy = wide_integers.add(wide_integers.multiply(counted, budget.units), noise)
+def _reaches_half(key, noise, counted, users):
+    if noise.kind == "exact":
+        drawn = wide_integers.widen(mechanisms.rounded_gaussian(key, (), SIGMA))
+        noisy = wide_integers.add(wide_integers.multiply(counted, noise.units), drawn)
         unit, everyone = wide_integers.widen(jnp.ones((), jnp.int32)), wide_integers.constant(users)
         twice = wide_integers.add(wide_integers.add(noisy, noisy), unit)  # at least half, rounded down
-        return wide_integers.is_at_least(twice, wide_integers.multiply(everyone, budget.units))
-    noisy = wide_integers.to_float(counted, budget.mu.dtype)
-    if budget.noise == "float":
-        noisy = mechanisms.gaussian(key, noisy, sensitivity.count(1) * COUNTS**0.5 / budget.mu)
+        return wide_integers.is_at_least(twice, wide_integers.multiply(everyone, noise.units))
+    noisy = wide_integers.to_float(counted, noise.mu.dtype)
+    if noise.kind == "float":
+        noisy = mechanisms.gaussian(key, noisy, sensitivity.count(1) * COUNTS**0.5 / noise.mu)
     return noisy >= users / 2

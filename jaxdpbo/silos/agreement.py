@@ -74,7 +74,7 @@ class Agreement:
     @property
     def share_sigma(self) -> int:
         """The width of the noise that a silo adds."""
-        return noise_shares.share_sigma(self.config.budget.sigma, self.shares)
+        return noise_shares.share_sigma(self.config.noise.sigma, self.shares)
 
     @cached_property
     def template(self) -> Query:
@@ -130,11 +130,11 @@ class Agreement:
 
     def _guarantee(self, shares: int) -> _guarantee.Guarantee:
         """The guarantee of all answers by the noise of so many shares."""
-        budget, sigma = self.config.budget, self.share_sigma
-        releases = self.answers * budget.releases
-        distance = sensitivity.integer_sum(int(budget.radius))
+        noise, sigma = self.config.noise, self.share_sigma
+        releases = self.answers * noise.releases
+        distance = sensitivity.integer_sum(int(noise.radius))
         level = noise_shares.discrete_gaussian_mu(distance, shares * sigma**2, releases)
-        numbers = releases * budget.dimension
+        numbers = releases * noise.dimension
         drawn = numbers * len(self.roster.members) * tables.gaussian_total_variation(sigma)
         return composed_guarantee.guarantee_from_stages(
             [(composed_guarantee.RELEASES, "gaussian", level)],
@@ -183,21 +183,21 @@ def agree(
     """
     if not isinstance(run, str) or not run:
         raise ValueError(f"run must be a name, got {run!r}")
-    budget = getattr(config, "budget", None)
-    if algorithm.contribute is None or algorithm.perturb is None or not isinstance(budget, calibration.SumBudget):
+    noise = getattr(config, "noise", None)
+    if algorithm.contribute is None or algorithm.perturb is None or not isinstance(noise, calibration.SumNoise):
         raise ValueError(NOT_A_SUM)
-    if budget.scale is not None:
+    if noise.scale is not None:
         raise ValueError(PRIVATE_SCALE)
-    if budget.noise != "exact":
+    if noise.kind != "exact":
         raise ValueError(table_scan.NOT_EXACT)
-    if budget.users != roster.users:
-        raise ValueError(f"config must be of the {roster.users} users of all silos, got {budget.users}")
-    answers = checks.size("answers", budget.steps if answers is None else answers, minimum=budget.steps)
+    if noise.users != roster.users:
+        raise ValueError(f"config must be of the {roster.users} users of all silos, got {noise.users}")
+    answers = checks.size("answers", noise.steps if answers is None else answers, minimum=noise.steps)
     colluding = checks.size("colluding", colluding)
     agreement = Agreement(run, algorithm, config, roster, answers, colluding)
     if colluding >= agreement.shares:
         raise ValueError(f"colluding must be fewer than the {agreement.shares} silos of a sum, got {colluding}")
-    noise_shares.share_sigma(budget.sigma, agreement.shares)
+    noise_shares.share_sigma(noise.sigma, agreement.shares)
     _expect_no_memory(agreement)
     try:
         make_zeros(agreement, agreement.template)

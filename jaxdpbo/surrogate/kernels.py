@@ -122,9 +122,6 @@ def stationary_params(lengthscale: ArrayLike, dimension: int, *, variance: float
     return Stationary(arrays.to_device(scales, dtype), arrays.to_device(checks.positive("variance", variance), dtype))
 
 
-stationary = stationary_params  # code written before the names had one pattern
-
-
 def stationary_params_from_box(extent: np.ndarray) -> Stationary:
     """Make lengthscales of ``sqrt(d) / 4`` of each side of ``extent (2, d)``: distances in a box grow as ``sqrt(d)``.
 

@@ -94,7 +94,7 @@ def check_protocol(subject: Subject) -> None:
     late = _subject.take_steps(subject, _subject.fixed_key(), steps + 3)
     expect(
         _subject.are_equal(late.state, on_time.state) and _subject.are_equal(release(late), released),
-        "steps after step T must change nothing: apply parts.guard_budget to the algorithm",
+        "steps after step T must change nothing: apply parts.guard_noise to the algorithm",
     )
     if subject.adds_users:
         _check_after(subject, loop_key, on_time, "after step T")
@@ -114,7 +114,7 @@ def _check_after(subject: Subject, loop_key: jax.Array, end: result.Snapshot, wh
     def total(query: Query, present: jax.Array) -> Any:
         return _subject.contribute(subject, query, end.memory, values, present)[0].whole
 
-    mend = f"{when}: apply parts.guard_budget to the algorithm"
+    mend = f"{when}: apply parts.guard_noise to the algorithm"
     expect(_subject.are_equal(total(query, ~nobody), total(query, nobody)), f"contribute must add nothing up {mend}")
     given = [_subject.perturb(subject, loop_key, query, total(paid, each)) for each in (nobody, ~nobody)]
     expect(_subject.are_equal(*given), f"the result of perturb must not depend on users {mend}")
@@ -128,15 +128,15 @@ def _check_after(subject: Subject, loop_key: jax.Array, end: result.Snapshot, wh
 def _under_other_budgets(begun: result.Snapshot) -> Iterator[result.Snapshot]:
     """States that say that their run began under other noise, each in one number."""
     public = begun.state.public
-    leaves, structure = jax.tree.flatten(public.budget)
+    leaves, structure = jax.tree.flatten(public.noise)
     expect(
-        leaves, "State.public.budget must hold the noise at the start of the run (parts.noise_settings), got no array"
+        leaves, "State.public.noise must hold the noise at the start of the run (parts.noise_settings), got no array"
     )
     for place, leaf in enumerate(leaves):
         changed = ~leaf if leaf.dtype == bool else leaf + jnp.ones((), leaf.dtype)
         if not _subject.are_equal(changed, leaf):  # infinity is
-            budget = structure.unflatten([*leaves[:place], changed, *leaves[place + 1 :]])
-            yield begun._replace(state=begun.state._replace(public=public._replace(budget=budget)))
+            noise = structure.unflatten([*leaves[:place], changed, *leaves[place + 1 :]])
+            yield begun._replace(state=begun.state._replace(public=public._replace(noise=noise)))
 
 
 def _kinds(tree: Any) -> Any:

@@ -199,24 +199,24 @@ def _read_only(rows: Rows) -> Rows:
     return features, labels
 
 
-def release_score(training: Training, model: Any, rows: Rows, budget: calibration.SumBudget, key: jax.Array) -> float:
-    """Noised mean loss on ``rows``, a release of ``budget``.
+def release_score(training: Training, model: Any, rows: Rows, noise: calibration.SumNoise, key: jax.Array) -> float:
+    """Noised mean loss on ``rows``, a release of the budget of ``noise``.
 
     Raises:
       ValueError: the training returns losses of another shape.
     """
     returned = training.losses(model, rows)
-    lost = user_values.to_losses("losses", returned, (budget.users,), jnp.result_type(float))
-    return float(_noisy_mean(key, budget, jnp.asarray(lost)))
+    lost = user_values.to_losses("losses", returned, (noise.users,), jnp.result_type(float))
+    return float(_noisy_mean(key, noise, jnp.asarray(lost)))
 
 
 def release_score_silently(
-    arguments: TuningArguments, model: Any, rows: Rows, budget: calibration.SumBudget, key: jax.Array
+    arguments: TuningArguments, model: Any, rows: Rows, noise: calibration.SumNoise, key: jax.Array
 ) -> float:
     """Compute ``release_score`` silently; inf for a failed model."""
     with silence.isolate():
         try:
-            return np.inf if model is None else release_score(arguments.training, model, rows, budget, key)
+            return np.inf if model is None else release_score(arguments.training, model, rows, noise, key)
         except silence.STOPS:
             raise
         except BaseException:
@@ -237,9 +237,9 @@ def measure_unseen(
     """
     mu = requested_budget.requested_mu(epsilon=guarantee.level, delta=guarantee.delta)
     users, dtype = len(rows[1]), jnp.result_type(float)
-    budget = calibration.budget(checks.round_down(mu, dtype), NOISE, users=users, steps=1, dimension=1, dtype=dtype)
-    error = release_score_silently(arguments, model, rows, budget, key)
-    deviation = private_mean.loss_deviation(budget, 0.0, 1.0)
+    noise = calibration.sum_noise(checks.round_down(mu, dtype), NOISE, users=users, steps=1, dimension=1, dtype=dtype)
+    error = release_score_silently(arguments, model, rows, noise, key)
+    deviation = private_mean.loss_deviation(noise, 0.0, 1.0)
     return error, deviation, measured_error.interval(error, deviation, users)
 
 
@@ -307,6 +307,6 @@ def calibrate(
 
 
 @jax.jit
-def _noisy_mean(key: jax.Array, budget: calibration.SumBudget, losses: jax.Array) -> jax.Array:
+def _noisy_mean(key: jax.Array, noise: calibration.SumNoise, losses: jax.Array) -> jax.Array:
     zero = jnp.zeros((), losses.dtype)
-    return private_mean.noisy_mean_loss(key, budget, losses[None], zero, zero + 1)[0]
+    return private_mean.noisy_mean_loss(key, noise, losses[None], zero, zero + 1)[0]

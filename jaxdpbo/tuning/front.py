@@ -90,12 +90,12 @@ class _Candidates(NamedTuple):
 
 
 class _Plan(NamedTuple):
-    """Spending plan: the candidates, the GDP level of all trainings, the budget of as many scores."""
+    """Spending plan: the candidates, the GDP level of all trainings, the noise of as many scores."""
 
     arguments: fitting.TuningArguments
     candidates: _Candidates
     within: float
-    budget: calibration.SumBudget
+    score_noise: calibration.SumNoise
 
 
 def private_front(
@@ -199,8 +199,8 @@ def _plan(
         raise ValueError(f"levels must leave two trainings within epsilon={arguments.epsilon:g}, got {axis.tolist()}")
     of_scores = accounting.gdp_mu(arguments.epsilon, arguments.delta)
     dtype = jnp.result_type(float)
-    budget = calibration.budget(of_scores, fitting.NOISE, users=users, steps=count, dimension=1, dtype=dtype)
-    return _Plan(arguments, candidates, within, budget)
+    score_noise = calibration.sum_noise(of_scores, fitting.NOISE, users=users, steps=count, dimension=1, dtype=dtype)
+    return _Plan(arguments, candidates, within, score_noise)
 
 
 def _candidates(
@@ -255,7 +255,7 @@ def _places(axis: np.ndarray, value: float) -> list[float]:
 
 def _statements(plan: _Plan, records: int, apart: bool) -> tuple[_guarantee.Guarantee, ...]:
     """Guarantees of training rows, by a curve above all trainings, and of validation rows, by the scores' noise."""
-    arguments, count = plan.arguments, plan.budget.steps
+    arguments, count = plan.arguments, plan.score_noise.steps
     but_for = SHARE * arguments.delta
 
     def curve(epsilon: float) -> float:
@@ -264,7 +264,7 @@ def _statements(plan: _Plan, records: int, apart: bool) -> tuple[_guarantee.Guar
     trained = accounting.total(
         [stage.curve_stage(curve, f"at most {count} trainings, chosen as they came")], arguments.delta
     )
-    of_scores = composed_guarantee.gdp_guarantee(plan.budget, VALIDATION)
+    of_scores = composed_guarantee.gdp_guarantee(plan.score_noise, VALIDATION)
     scored = accounting.total([stage.gaussian_stage(of_scores.level, "noised scores")], arguments.delta)
     variation = count * max(arguments.training.total_variation(setting, records) for setting in arguments.settings)
     rests = (assumptions.RANDOM_BITS, assumptions.FAILS_BY_NOISE, *fitting.row_assumptions(arguments.training))
@@ -279,7 +279,7 @@ def _statements(plan: _Plan, records: int, apart: bool) -> tuple[_guarantee.Guar
 
 def _search(plan: _Plan, rows: tuple[Rows, Rows], key: jax.Array) -> Front:
     """Train until the budget of scores is used up, or no other training fits."""
-    arguments, candidates, most = plan.arguments, plan.candidates, plan.budget.steps
+    arguments, candidates, most = plan.arguments, plan.candidates, plan.score_noise.steps
     of_design, of_runs, of_fits = jax.random.split(key, 3)
     design, width = _design(of_design, candidates, min(FIRST, most // 2)), candidates.units.shape[1]
     config = dpareto.config(
@@ -302,7 +302,7 @@ def _search(plan: _Plan, rows: tuple[Rows, Rows], key: jax.Array) -> Front:
         of_training, of_score, of_globals = jax.random.split(jax.random.fold_in(of_runs, step), 3)
         setting, noise = arguments.settings[candidates.setting[number]], float(candidates.noise[number])
         models.append(fitting.fit_silently(arguments, setting, noise, rows[0], of_training, of_globals))
-        score = fitting.release_score_silently(arguments, models[-1], rows[1], plan.budget, of_score)
+        score = fitting.release_score_silently(arguments, models[-1], rows[1], plan.score_noise, of_score)
         errors.append(float(np.clip(score, 0.0, 1.0)))
         measured = np.array([[candidates.epsilon[number], errors[-1]]])
         of_fit, unit = jax.random.fold_in(of_fits, step), candidates.units[number][None]

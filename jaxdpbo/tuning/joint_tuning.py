@@ -140,13 +140,15 @@ def _select_and_train(
     validation, unseen = fitting.halve(validation)
     records, users = len(rows[1]), len(validation[1])
     level, noises, costs = _calibrate(arguments, records, repetitions)
-    budget = calibration.budget(level, fitting.NOISE, users=users, steps=1, dimension=1, dtype=jnp.result_type(float))
-    score_guarantee = composed_guarantee.gdp_guarantee(budget, fitting.VALIDATION)
+    score_noise = calibration.sum_noise(
+        level, fitting.NOISE, users=users, steps=1, dimension=1, dtype=jnp.result_type(float)
+    )
+    score_guarantee = composed_guarantee.gdp_guarantee(score_noise, fitting.VALIDATION)
 
     def run(number: int, key: jax.Array) -> tuple[Any, float]:
         of_training, of_score = jax.random.split(key)
         model = arguments.training.fit(deepcopy(arguments.settings[number]), noises[number], rows, of_training)
-        return model, fitting.release_score(arguments.training, model, validation, budget, of_score)
+        return model, fitting.release_score(arguments.training, model, validation, score_noise, of_score)
 
     guarantees = selection.selection_guarantees(
         repetitions,

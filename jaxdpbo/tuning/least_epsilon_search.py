@@ -93,7 +93,7 @@ class _Plan(NamedTuple):
 
     noises: list[list[float]]
     costs: accounting.LevelCosts
-    score: calibration.SumBudget
+    score: calibration.SumNoise
 
 
 def least_epsilon(
@@ -263,7 +263,7 @@ def _plan(
     return _Plan(
         noises,
         costs,
-        calibration.budget(mu, fitting.NOISE, users=users, steps=1, dimension=1, dtype=dtype),
+        calibration.sum_noise(mu, fitting.NOISE, users=users, steps=1, dimension=1, dtype=dtype),
     )
 
 

@@ -96,7 +96,7 @@ def train_by_steps(
       delta: with ``epsilon``.
       ledger: charged after all is compiled and all noise of the error is drawn, and before the first row trains; the
         same call again returns the release that the ledger holds.
-      key: for tests; by default from the operating system.
+      key: see ``minimize``.
       insecure_key: see ``minimize``.
 
     Raises:

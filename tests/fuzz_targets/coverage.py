@@ -59,7 +59,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "drivers.execution": "check_execution is_set refuse_options",
         "drivers.loop": "loop_prepared refuse_on_table",
         "drivers.scan": "scan_prepared",
-        "noise.guard": "guard_budget",
+        "noise.guard": "guard_noise",
     },
     "inside the rows of the selections": {
         "accounting.selection": "exponent generating_function",
@@ -223,7 +223,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "tables.beam_table": "beam guard_stages",
     },
     "of trials that a study holds: tests/test_optuna.py": {
-        "integrations.optuna.coordinates": "levels encode decode",
+        "integrations.optuna.coordinates": "count_values encode decode",
         "integrations.optuna.samplers": "noise_deviation observation_posterior",
         "integrations.optuna.study": "observations",
         "integrations.optuna.rehearsal": "rehearse",

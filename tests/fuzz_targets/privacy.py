@@ -276,19 +276,19 @@ def statements() -> dict[str, Target]:
             == [True] * printed_lines(found, given.get("assumptions", ())),
         ),
         "row_distance": Target(sensitivity.row_distance, {"radius": st.none() | positive}, check=at_least_zero),
-        "budget": Target(
-            calibration.budget,
+        "sum_noise": Target(
+            calibration.sum_noise,
             {"mu": small, "noise": either(*calibration.NOISES), "dimension": few, "steps": few, "releases": few,
              "users": count, "dtype": either(np.float64, np.float32), "find_scale": st.booleans()},
             fixed=("dimension", "releases", "dtype"),
         ),
-        "private_scale.budget": Target(
-            private_scale.budget,
+        "scale_noise": Target(
+            private_scale.scale_noise,
             {"mu": small, "noise": just("exact"), "users": count, "dtype": either(np.float64, np.float32)},
             fixed=("noise", "dtype"), words=("scale",),
         ),
-        "choice.budget": Target(
-            choice.budget,
+        "choice_noise": Target(
+            choice.choice_noise,
             {"mu": small, "noise": just("exact"), "users": count, "dtype": either(np.float64, np.float32)},
             fixed=("noise", "dtype"), words=("choice",),
         ),

@@ -22,7 +22,7 @@ class Config:
     space: None = field(default=None, metadata={"static": True})
 
 
-class Public(NamedTuple):
+class PublicState(NamedTuple):
     step: jax.Array
     budget: None
     point: jax.Array  # the best so far
@@ -35,7 +35,7 @@ class Release(NamedTuple):
 
 
 def init(key, config):
-    return State(Public(jnp.zeros((), jnp.int32), None, jnp.mean(config.bounds, axis=0), jnp.asarray(-jnp.inf)))
+    return State(PublicState(jnp.zeros((), jnp.int32), None, jnp.mean(config.bounds, axis=0), jnp.asarray(-jnp.inf)))
 
 
 def ask(key, config, state):
@@ -49,7 +49,7 @@ def ask(key, config, state):
 def tell(key, config, state, query, values):
     step, _, point, value = state.public
     better = values[0] > value
-    public = Public(step + 1, None, jnp.where(better, query.points[0], point), jnp.where(better, values[0], value))
+    public = PublicState(step + 1, None, jnp.where(better, query.points[0], point), jnp.where(better, values[0], value))
     return State(public), Info({})
 
 

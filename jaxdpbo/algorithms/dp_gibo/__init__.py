@@ -24,7 +24,7 @@ starts, paths and answers are always in the parameters' own units.
 
 from jaxdpbo import namespace
 from jaxdpbo.algorithms.dp_gibo.configs import Config, config
-from jaxdpbo.algorithms.dp_gibo.run import Public, Release, algorithm, from_point, remask, set_start
+from jaxdpbo.algorithms.dp_gibo.run import PublicState, Release, algorithm, from_point, remask, set_start
 
 __all__ = [
     "Config",

@@ -25,13 +25,13 @@ COUNTED = ("nearest", "recent")  # memories with a given number of points
 class Config:
     """Configuration of a run; made by ``config``. All of it is public.
 
-    Traced (a sweep over these compiles once): the numbers of ``budget``, ``clip_norm ()``, ``step_size (d,)``,
+    Traced (a sweep over these compiles once): the numbers of ``noise``, ``clip_norm ()``, ``step_size (d,)``,
     ``tolerance ()``, the numbers of ``model``, ``bounds (2, d)``, ``theta0 (d,)``; ``origin (d,)`` and ``unit (d,)`` of
-    the search, and ``gradient_unit ()`` of the optimizer's input. The rest is static. ``budget`` holds ``n`` and ``T``
+    the search, and ``gradient_unit ()`` of the optimizer's input. The rest is static. ``noise`` holds ``n`` and ``T``
     too: see ``noise.calibration``.
     """
 
-    budget: calibration.SumBudget
+    noise: calibration.SumNoise
     clip_norm: jax.Array
     step_size: jax.Array
     tolerance: jax.Array
@@ -53,12 +53,12 @@ class Config:
     @property
     def users(self) -> int:
         """Number of users ``n``."""
-        return self.budget.users
+        return self.noise.users
 
     @property
     def steps(self) -> int:
         """Number of steps ``T``."""
-        return self.budget.steps
+        return self.noise.steps
 
     @property
     def search_bounds(self) -> jax.Array:
@@ -194,7 +194,7 @@ def config(
     leaf = partial(arrays.to_device, dtype=dtype)
     clip = private_scale.clip_norm(clip_norm, dtype)
     return Config(
-        budget=calibration.budget(
+        noise=calibration.sum_noise(
             mu, noise, users=users, steps=steps, dimension=dimension, dtype=dtype, find_scale=isinstance(clip_norm, str)
         ),
         clip_norm=leaf(clip),

@@ -12,7 +12,7 @@ from jaxdpbo.surrogate import gp
 from jaxdpbo.types import Memory, Query
 
 
-class Work(NamedTuple):
+class Broadcast(NamedTuple):
     """Public inputs of ``contribute``.
 
     Attributes:
@@ -59,23 +59,23 @@ def contribute(
     Raises:
       ValueError: ``values`` is of another shape, at trace time.
     """
-    losses, work = _losses(config, query, values, memory, present), query.work
+    losses, broadcast = _losses(config, query, values, memory, present), query.broadcast
     if config.memory != "none":
-        memory = gp.write(memory, losses, work.used, query.active)  # before anything is read: in place
+        memory = gp.write(memory, losses, broadcast.used, query.active)  # before anything is read: in place
 
     def clipped_sum(weights: jax.Array, remembered: jax.Array) -> tuple[totals.UserSum, jax.Array, jax.Array]:
-        norm, radius = current_clip_norm(config, query), calibration.grid(config.budget)
+        norm, radius = current_clip_norm(config, query), calibration.grid(config.noise)
         return clipping.weighted_clipped_sum(weights, remembered, norm, radius, present)
 
     if config.memory == "all":  # branches return sums alone: a returned memory would be copied
         rows = gp.stages(len(memory), config.batch)
-        branches = [lambda count=count: clipped_sum(work.weights[:count], memory) for count in rows]
-        total, clipped, nonfinite = jax.lax.switch(gp.stage_index(rows, work.used + config.batch), branches)
+        branches = [lambda count=count: clipped_sum(broadcast.weights[:count], memory) for count in rows]
+        total, clipped, nonfinite = jax.lax.switch(gp.stage_index(rows, broadcast.used + config.batch), branches)
     elif config.memory == "recent":
-        total, clipped, nonfinite = clipped_sum(work.weights, memory)
+        total, clipped, nonfinite = clipped_sum(broadcast.weights, memory)
     else:
-        remembered = losses if config.memory == "none" else jnp.concatenate([memory[work.kept], losses])
-        total, clipped, nonfinite = clipped_sum(work.weights, remembered)
+        remembered = losses if config.memory == "none" else jnp.concatenate([memory[broadcast.kept], losses])
+        total, clipped, nonfinite = clipped_sum(broadcast.weights, remembered)
     present_losses = losses if present is None else jnp.where(present[None], losses, 0)
     facts = {"losses": jnp.sum(present_losses, axis=1), "clipped": clipped, "nonfinite": nonfinite}
     return totals.UserTotal(total, facts), memory
@@ -86,17 +86,17 @@ def survey(
 ) -> wide_integers.Wide:
     """Count the gradients, from the query's points alone, of norm at most each power of two."""
     losses = _losses(config, query, values, memory, present)
-    gradients = jnp.matmul(query.work.fresh.T, losses, precision="highest")
+    gradients = jnp.matmul(query.broadcast.fresh.T, losses, precision="highest")
     return private_scale.count_differences(clipping.l2_norms(gradients), present)
 
 
 def refine(key: jax.Array, config: Config, query: Query, whole: wide_integers.Wide) -> Query:
-    """Find the clip norm by noisy counts: ``private_scale.level(budget.scale)``-GDP. Other steps keep the norm."""
-    assert config.budget.scale is not None
+    """Find the clip norm by noisy counts: ``private_scale.level(noise.scale)``-GDP. Other steps keep the norm."""
+    assert config.noise.scale is not None
     assert query.survey is not None
-    norm = private_scale.median_of_counts(key, config.budget.scale, whole, config.users, config.clip_norm.dtype)
-    norm = jnp.where(query.survey, private_scale.FACTOR * norm, query.work.clip_norm)
-    return query._replace(work=query.work._replace(clip_norm=norm))
+    norm = private_scale.median_of_counts(key, config.noise.scale, whole, config.users, config.clip_norm.dtype)
+    norm = jnp.where(query.survey, private_scale.FACTOR * norm, query.broadcast.clip_norm)
+    return query._replace(broadcast=query.broadcast._replace(clip_norm=norm))
 
 
 def perturb(key: jax.Array, config: Config, query: Query, whole: totals.UserSum) -> totals.UserSum:
@@ -105,12 +105,12 @@ def perturb(key: jax.Array, config: Config, query: Query, whole: totals.UserSum)
     Formal guarantee: ``mu / sqrt(T)``-GDP given the earlier iterates, replace-one on users (Lemma 3.1;
     ``sensitivity.clipped_sum``), for any losses; no noise at ``mu = inf``.
     """
-    return private_mean.perturb_vectors(key, config.budget, whole, current_clip_norm(config, query))
+    return private_mean.perturb_vectors(key, config.noise, whole, current_clip_norm(config, query))
 
 
 def current_clip_norm(config: Config, query: Query) -> jax.Array:
     """Clip norm ``B ()``: the config's, unless found privately."""
-    return config.clip_norm if config.budget.scale is None else query.work.clip_norm
+    return config.clip_norm if config.noise.scale is None else query.broadcast.clip_norm
 
 
 def _losses(config: Config, query: Query, values: jax.Array, memory: jax.Array, present: jax.Array | None) -> jax.Array:

@@ -16,12 +16,12 @@ from jaxdpbo.surrogate import gradient as _gradient
 from jaxdpbo.types import Algorithm, Info, Query, State
 
 
-class Public(NamedTuple):
+class PublicState(NamedTuple):
     """Released values, and values independent of the users' data.
 
     Attributes:
       step: ``()`` steps taken.
-      budget: all noise settings at the start of the run.
+      noise: all noise settings at the start of the run.
       clip_norm: ``()``, found privately, 0 before; None if you set a clip norm.
       theta: ``(d,)``, the iterate, in the units of the search, as are ``points`` and ``path``.
       optimizer: the optax state: a function of privatised gradients.
@@ -35,7 +35,7 @@ class Public(NamedTuple):
     """
 
     step: jax.Array
-    budget: calibration.NoiseSettings
+    noise: calibration.NoiseSettings
     clip_norm: jax.Array | None
     theta: jax.Array
     optimizer: Any
@@ -53,7 +53,7 @@ class Release(NamedTuple):
     Attributes:
       point: ``(d,)``, the answer.
       path: ``(T + 1, d)``, theta0 and every iterate.
-      trace: ``(T,)``, see ``Public``: the bias of step ``t`` is at most an RKHS norm times its square root.
+      trace: ``(T,)``, see ``PublicState``: the bias of step ``t`` is at most an RKHS norm times its square root.
       clip_norm: ``()``, found privately; None if you set a clip norm.
       params: ``point`` by name, if you searched a ``Space``; filled in by the drivers.
     """
@@ -72,10 +72,10 @@ def init(key: jax.Array, config: Config) -> State:
     capacity = config.capacity
     nothing = gp.empty(capacity, dimension, dtype)
     start = config.to_search(config.theta0[None])[0]
-    public = Public(
+    public = PublicState(
         step=jnp.zeros((), jnp.int32),
-        budget=_settings(config),
-        clip_norm=None if config.budget.scale is None else config.clip_norm,
+        noise=_settings(config),
+        clip_norm=None if config.noise.scale is None else config.clip_norm,
         theta=start,
         optimizer=config.optimizer(config.step_size).init(start),
         points=nothing.points,
@@ -144,8 +144,8 @@ def tell(config: Config, state: State, query: Query, released: totals.UserSum) -
     ==============================  =====================================================================
     """
     public, local, clip_norm = state.public, query.local, contribution.current_clip_norm(config, query)
-    noisy = private_mean.mean_of_vectors(config.budget, released, clip_norm)
-    if config.budget.scale is not None:
+    noisy = private_mean.mean_of_vectors(config.noise, released, clip_norm)
+    if config.noise.scale is not None:
         noisy = noisy / clip_norm  # gradients in units of the clip norm: no other unit is known
     theta, optimizer = descent.move(
         config.optimizer,
@@ -183,11 +183,11 @@ def inform(config: Config, query: Query, total: totals.UserTotal) -> Info:
     not finite; ``batch_capped ()``: Algorithm 2 needed more than ``batch`` points, the trace is still too large.
     """
     facts, local = total.facts, query.local
-    unnoised = private_mean.skip_noise(config.budget, total.whole)
+    unnoised = private_mean.skip_noise(config.noise, total.whole)
     clip_norm = contribution.current_clip_norm(config, query)
     raw = {
         "mean_loss": facts["losses"] / config.users,
-        "gradient": private_mean.mean_of_vectors(config.budget, unnoised, clip_norm),
+        "gradient": private_mean.mean_of_vectors(config.noise, unnoised, clip_norm),
         "clipped_share": facts["clipped"] / config.users,
         "nonfinite_users": facts["nonfinite"],
         "batch_capped": config.adaptive & jnp.all(query.mask) & (local.trace > config.tolerance),
@@ -210,18 +210,18 @@ def privacy(config: Config) -> guarantees.Guarantee:
     Raises:
       ValueError: a stacked config; pass a single config.
     """
-    return composed_guarantee.gdp_guarantee(config.budget, guarantees.USERS)
+    return composed_guarantee.gdp_guarantee(config.noise, guarantees.USERS)
 
 
 def _settings(config: Config) -> calibration.NoiseSettings:
-    return calibration.noise_settings(config.budget, config.clip_norm)
+    return calibration.noise_settings(config.noise, config.clip_norm)
 
 
 _steps = Algorithm(
     init, ask, tell, release, privacy, contribute=contribution.contribute, perturb=contribution.perturb,
     inform=inform, remember=contribution.remember, survey=contribution.survey, refine=contribution.refine,
 )  # fmt: skip
-algorithm = guard.guard_budget(_steps, _settings)
+algorithm = guard.guard_noise(_steps, _settings)
 
 
 def set_start(config: Config, state: State, theta0: jax.Array) -> State:
@@ -253,12 +253,12 @@ from_point = Phase(algorithm, start=_start_at_point)
 
 
 def _make_query(
-    config: Config, public: Public, kept: jax.Array, points: jax.Array, mask: jax.Array, *conditioned: jax.Array
+    config: Config, public: PublicState, kept: jax.Array, points: jax.Array, mask: jax.Array, *conditioned: jax.Array
 ) -> Query:
     """Make a query from points and the results of ``_condition``."""
     searched, rows, trace, weights, fresh = conditioned
     finds = public.clip_norm is not None
-    work = contribution.Work(
+    broadcast = contribution.Broadcast(
         weights=weights,
         fresh=fresh if finds else None,
         clip_norm=config.clip_norm if public.clip_norm is None else public.clip_norm,
@@ -266,11 +266,11 @@ def _make_query(
         kept=kept if config.memory == "nearest" else None,
     )
     survey = public.step == 0 if finds else None
-    return Query(points, mask, work=work, local=Local(searched, rows, trace), survey=survey)
+    return Query(points, mask, broadcast=broadcast, local=Local(searched, rows, trace), survey=survey)
 
 
 def _condition(
-    config: Config, public: Public, posterior: gp.Factorization, room: int, points: jax.Array, mask: jax.Array
+    config: Config, public: PublicState, posterior: gp.Factorization, room: int, points: jax.Array, mask: jax.Array
 ) -> tuple[jax.Array, ...]:
     """Condition on a query's points.
 
@@ -303,7 +303,7 @@ def _apply_to_stage(
     )
 
 
-def _recall(config: Config, public: Public) -> tuple[gp.Factorization, jax.Array]:
+def _recall(config: Config, public: PublicState) -> tuple[gp.Factorization, jax.Array]:
     """Return the posterior at the start of a step, with room for a batch, and the buffer rows in it."""
     if config.memory == "all":
         assert public.whitening is not None

@@ -35,7 +35,7 @@ from jaxdpbo import namespace
 from jaxdpbo.algorithms.dp_gp_ucb.configs import Config, box_config, finite_config
 from jaxdpbo.algorithms.dp_gp_ucb.gains import in_order_config, lipschitz_config
 from jaxdpbo.algorithms.dp_gp_ucb.previews import ReleasePreview, preview_release
-from jaxdpbo.algorithms.dp_gp_ucb.run import Public, Raw, Release, algorithm
+from jaxdpbo.algorithms.dp_gp_ucb.run import PublicState, Raw, Release, algorithm
 
 __all__ = [
     "Config",

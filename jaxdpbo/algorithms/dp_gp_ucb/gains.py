@@ -1,6 +1,6 @@
 """Algorithm 3: the gains of ``n`` users, rounded to integers before the sum.
 
-Each gain becomes one of ``0, 1, ..., levels`` (``round_gains``), their sum is exact, and a score is this sum without
+Each gain becomes one of ``0, 1, ..., bins`` (``round_gains``), their sum is exact, and a score is this sum without
 its last ``shift`` binary digits. Where neighbours move the sum by at most ``units 2^shift``, they move the score by at
 most ``units``: in any dtype, and in any order of summation.
 """
@@ -25,10 +25,10 @@ from jaxdpbo.types import ArrayLike, Kernel, KernelParams
 ACQUISITIONS = ("ucb", "expected_improvement")
 IN_ORDER = "in_order"  # in place of an acquisition
 BETA = 4.0  # unused in order, except in the checksum of a state
-LEVELS_BITS = 20
-LEVELS = (
-    2**LEVELS_BITS
-)  # of one gain; a float32 of this size is right to a quarter, so rounding moves no gain by a whole level
+BIN_BITS = 20
+BINS = (
+    2**BIN_BITS
+)  # of one gain; a float32 of this size is right to a quarter, so rounding moves no gain by a whole bin
 RATES = tuple(Fraction(1, 2**digits) for digits in (6, 9, 12, 16))
 CHOICE_RATES = RATES[1:3]  # of a choice: coarser rates differ among usual budgets, finer tables would be large
 USUAL = 2  # of RATES, for usual budgets
@@ -199,7 +199,7 @@ def _check_gains(candidates: ArrayLike, users: int, largest_gain: float, noise: 
     checks.one_of("noise", noise, configs.NOISES)
     dtype = np.dtype(jnp.result_type(float))
     users, largest_gain = checks.size("users", users), checks.positive("largest_gain", largest_gain, dtype=dtype)
-    low, high = LEVELS * np.finfo(dtype).tiny, np.finfo(dtype).max / LEVELS
+    low, high = BINS * np.finfo(dtype).tiny, np.finfo(dtype).max / BINS
     if not low <= largest_gain <= high:
         ends = f"[{rounding.shorten_up(low, 3)}, {rounding.shorten_down(high, 3)}]"
         raise ValueError(f"largest_gain must be within {ends} in {dtype}, got {largest_gain:g}")
@@ -244,9 +244,9 @@ def _make_config(
 
 
 class Grid(NamedTuple):
-    """Grid of one statistic: ``levels ()`` and ``shift ()``, ``int32``."""
+    """Grid of one statistic: ``bins ()`` and ``shift ()``, ``int32``."""
 
-    levels: jax.Array
+    bins: jax.Array
     shift: jax.Array
 
 
@@ -256,8 +256,8 @@ def _units(epsilon: float, moves: int, rates: tuple[Fraction, ...]) -> calibrati
         return calibration.Units(jnp.zeros((), jnp.int32), rates[0])
     usual = USUAL if rates is RATES else 0
     counts = {place: int(Fraction(epsilon) / (moves * rate) // 1) for place, rate in enumerate(rates)}
-    counts[0] = min(counts[0], LEVELS)  # a cap for very large budgets
-    fitting = [place for place, count in counts.items() if MIN_UNITS <= count <= LEVELS]
+    counts[0] = min(counts[0], BINS)  # a cap for very large budgets
+    fitting = [place for place, count in counts.items() if MIN_UNITS <= count <= BINS]
     if fitting:
         place = min(fitting, key=lambda place: abs(place - usual))
         return calibration.Units(jnp.asarray(counts[place], jnp.int32), rates[place])
@@ -268,16 +268,16 @@ def _units(epsilon: float, moves: int, rates: tuple[Fraction, ...]) -> calibrati
 
 
 def _grid(units: int, moved: sensitivity.Gains) -> Grid:
-    """Finest grid with ``slope levels + rest <= units 2^shift``."""
-    shift, levels = 0, _levels(units, moved, 0)
-    while (finer := _levels(units, moved, shift + 1)) <= LEVELS:
-        shift, levels = shift + 1, finer
-    if levels < LEVELS // 4:  # too few levels after rounding: better to leave half of the units unused
-        shift, levels = shift + 1, finer
-    return Grid(jnp.asarray(min(levels, LEVELS), jnp.int32), jnp.asarray(shift, jnp.int32))
+    """Finest grid with ``slope bins + rest <= units 2^shift``."""
+    shift, bins = 0, _bins(units, moved, 0)
+    while (finer := _bins(units, moved, shift + 1)) <= BINS:
+        shift, bins = shift + 1, finer
+    if bins < BINS // 4:  # too few bins after rounding: better to leave half of the units unused
+        shift, bins = shift + 1, finer
+    return Grid(jnp.asarray(min(bins, BINS), jnp.int32), jnp.asarray(shift, jnp.int32))
 
 
-def _levels(units: int, moved: sensitivity.Gains, shift: int) -> int:
+def _bins(units: int, moved: sensitivity.Gains, shift: int) -> int:
     return int(((units << shift) - moved.rest) / moved.slope // 1)
 
 
@@ -288,20 +288,20 @@ def clip_gains(gains: jax.Array, largest: jax.Array) -> jax.Array:
 
 def score_gains(gains: jax.Array, largest: jax.Array, grid: Grid) -> wide_integers.Wide:
     """Score ``()`` of ``clip_gains`` gains ``(n,)``. Exact, for any ``n``: see the module docstring."""
-    whole = round_gains(gains, largest, grid.levels)
-    return wide_integers.shift_right(wide_integers.total(whole, LEVELS_BITS), grid.shift)
+    whole = round_gains(gains, largest, grid.bins)
+    return wide_integers.shift_right(wide_integers.total(whole, BIN_BITS), grid.shift)
 
 
-def round_gains(gains: jax.Array, largest: jax.Array, levels: jax.Array) -> jax.Array:
-    """Round ``gains / largest levels`` to integers ``(n,)`` in ``[0, levels]``, for any gains; right to within 1."""
-    whole = jnp.rint(gains / largest * levels.astype(gains.dtype)).astype(jnp.int32)
-    return jnp.clip(whole, 0, levels)
+def round_gains(gains: jax.Array, largest: jax.Array, bins: jax.Array) -> jax.Array:
+    """Round ``gains / largest bins`` to integers ``(n,)`` in ``[0, bins]``, for any gains; right to within 1."""
+    whole = jnp.rint(gains / largest * bins.astype(gains.dtype)).astype(jnp.int32)
+    return jnp.clip(whole, 0, bins)
 
 
 def unit(config: configs.Config, grid: Grid) -> jax.Array:
     """Mean gain of one unit of a score, ``()``."""
     dtype = config.scale.dtype
-    ratio = jnp.ldexp(jnp.ones((), dtype), grid.shift) / grid.levels.astype(dtype)
+    ratio = jnp.ldexp(jnp.ones((), dtype), grid.shift) / grid.bins.astype(dtype)
     assert config.users is not None
     return largest_gain(config) * ratio / config.users
 

@@ -29,11 +29,11 @@ class Terms(NamedTuple):
     rest: jax.Array
 
 
-class Public(NamedTuple):
-    """``step ()``: steps taken; ``budget``: at the start of the run. Points are raw: they depend on the utilities."""
+class PublicState(NamedTuple):
+    """``step ()``: steps taken; ``noise``: at the start of the run. Points are raw: they depend on the utilities."""
 
     step: jax.Array
-    budget: Terms
+    noise: Terms
 
 
 class Raw(NamedTuple):
@@ -82,7 +82,7 @@ def init(key: jax.Array, config: Config) -> State:
     scores = None
     if config.gain_grids:
         scores = wide_integers.widen(jnp.zeros((len(config.gain_grids), config.steps), jnp.int32))
-    public = Public(jnp.zeros((), jnp.int32), terms(config))
+    public = PublicState(jnp.zeros((), jnp.int32), terms(config))
     return State(public, Raw(posterior, jnp.zeros(config.steps, dtype), scores))
 
 
@@ -142,7 +142,7 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     if values.shape != shape:
         raise ValueError(f"values must have shape {shape}, got {values.shape}")
     raw, step = state.raw, state.public.step
-    active = (step < config.steps) & calibration.same_noise(state.public.budget, terms(config))
+    active = (step < config.steps) & calibration.same_noise(state.public.noise, terms(config))
     scored = raw.scores
     if config.users is None:
         means = values
@@ -177,7 +177,7 @@ def release(key: jax.Array, config: Config, state: State) -> Release:
     started under another config has numbers in other units, and counts as a state without observations.
     """
     fresh = init(key, config)
-    own = calibration.same_noise(state.public.budget, fresh.public.budget)
+    own = calibration.same_noise(state.public.noise, fresh.public.noise)
     state = jax.tree.map(lambda seen, nothing: jnp.where(own, seen, nothing), state, fresh)
     point_key, value_key = jax.random.split(key)
     point = row = value = None

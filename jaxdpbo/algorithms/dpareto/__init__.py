@@ -23,7 +23,7 @@ from jaxdpbo.algorithms.dpareto.run import (
     BAD_ERROR,
     UNMEASURED,
     USABLE,
-    Public,
+    PublicState,
     Raw,
     Release,
     algorithm,

@@ -16,11 +16,11 @@ MANY = 64
 USABLE, BAD_EPSILON, BAD_ERROR, UNMEASURED = 0, 1, 2, 3  # why a setting counts for nothing
 
 
-class Public(NamedTuple):
-    """``step ()``: steps taken; ``budget``: None, since nothing is spent."""
+class PublicState(NamedTuple):
+    """``step ()``: steps taken; ``noise``: None, since nothing is spent."""
 
     step: jax.Array
-    budget: None
+    noise: None
 
 
 class Raw(NamedTuple):
@@ -76,7 +76,7 @@ def init(key: jax.Array, config: Config) -> State:
         models=config.model,
         whitening=batched_gp.prior(batched_gp.stack(config.model), capacity, 1).whitening,
     )
-    return State(Public(jnp.zeros((), jnp.int32), None), raw)
+    return State(PublicState(jnp.zeros((), jnp.int32), None), raw)
 
 
 def ask(key: jax.Array, config: Config, state: State) -> Query:
@@ -157,7 +157,7 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     whitening = batched_gp.extend(posterior, jnp.where(active, count, 0)).whitening
     after = after._replace(models=models, whitening=whitening)
     info = Info({"failed": failed, "hypervolume": _volume(config, after)})
-    return State(Public(jnp.where(active, step + 1, step), None), after), info
+    return State(PublicState(jnp.where(active, step + 1, step), None), after), info
 
 
 def release(key: jax.Array, config: Config, state: State) -> Release:

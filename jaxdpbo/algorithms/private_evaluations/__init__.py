@@ -13,7 +13,7 @@ another library, ``PrivateObjective`` makes a scalar function of a per-user loss
 
 from jaxdpbo import namespace
 from jaxdpbo.algorithms.private_evaluations.configs import Config, check_loss_range, config, deviation, noise_deviation
-from jaxdpbo.algorithms.private_evaluations.run import Public, Release, make_algorithm, perturb, privacy
+from jaxdpbo.algorithms.private_evaluations.run import PublicState, Release, make_algorithm, perturb, privacy
 
 __all__ = [
     "Config",

@@ -18,13 +18,13 @@ from jaxdpbo.types import Algorithm, ArrayLike
 class Config:
     """Configuration of a run; made by ``config``.
 
-    ``inner`` is the inner config; ``steps`` and ``releases`` of ``budget`` are the inner steps and the evaluations in
+    ``inner`` is the inner config; ``steps`` and ``releases`` of ``noise`` are the inner steps and the evaluations in
     each. ``low ()`` and ``high ()`` are the loss range, traced, 0 if found from the losses on the ``design (m, d)``;
     otherwise ``design`` is None.
     """
 
     inner: Any
-    budget: calibration.SumBudget
+    noise: calibration.SumNoise
     low: jax.Array
     high: jax.Array
     design: jax.Array | None = None
@@ -32,12 +32,12 @@ class Config:
     @property
     def users(self) -> int:
         """Number of users ``n``."""
-        return self.budget.users
+        return self.noise.users
 
     @property
     def steps(self) -> int:
         """Number of steps: ``T``, after ``m / b`` on the design."""
-        return self.budget.steps + self.design_steps
+        return self.noise.steps + self.design_steps
 
     @property
     def design_steps(self) -> int:
@@ -47,7 +47,7 @@ class Config:
     @property
     def batch(self) -> int:
         """Evaluations a step ``b``."""
-        return self.budget.releases
+        return self.noise.releases
 
     @property
     def space(self) -> Space | None:
@@ -100,7 +100,7 @@ def config(
     batch = query.points.shape[0]
     low, high = check_loss_range(loss_range)
     points = _design(design, loss_range, *query.points.shape)
-    budget = calibration.budget(
+    drawn = calibration.sum_noise(
         mu,
         noise,
         users=users,
@@ -111,7 +111,7 @@ def config(
         find_scale=points is not None,
     )
     rows = None if points is None else arrays.to_device(points, dtype)
-    return Config(inner_config, budget, arrays.to_device(low, dtype), arrays.to_device(high, dtype), rows)
+    return Config(inner_config, drawn, arrays.to_device(low, dtype), arrays.to_device(high, dtype), rows)
 
 
 def _design(design: Any, loss_range: Any, batch: int, dimension: int) -> np.ndarray | None:
@@ -137,14 +137,14 @@ def noise_deviation(*, users: int, mu: float, loss_range: ArrayLike, evaluations
     dtype = jnp.result_type(float)
     low, high = checks.interval("loss_range", loss_range, dtype)
     evaluations = checks.size("evaluations", evaluations)
-    budget = calibration.budget(mu, noise, users=users, steps=evaluations, dimension=1, dtype=dtype)
-    return private_mean.loss_deviation(budget, low, high)
+    drawn = calibration.sum_noise(mu, noise, users=users, steps=evaluations, dimension=1, dtype=dtype)
+    return private_mean.loss_deviation(drawn, low, high)
 
 
 def deviation(config: Config, high: float | None = None) -> float:
     """Standard deviation of the noise of a released mean; 0 for no noise. ``high`` is the end of a range found."""
     low, high = (float(config.low), float(config.high)) if high is None else (-high, high)
-    return private_mean.loss_deviation(config.budget, low, high)
+    return private_mean.loss_deviation(config.noise, low, high)
 
 
 def check_loss_range(value: Any) -> tuple[float, float]:

@@ -28,10 +28,10 @@ class PointConfig:
 
 
 class PointState(NamedTuple):
-    """The steps taken; no budget; the ``point (d,)`` to evaluate."""
+    """The steps taken; no noise; the ``point (d,)`` to evaluate."""
 
     step: jax.Array
-    budget: None
+    noise: None
     point: jax.Array
 
 

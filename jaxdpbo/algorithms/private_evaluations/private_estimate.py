@@ -90,7 +90,7 @@ def privacy(config: configs.Config) -> guarantees.Guarantee:
     Raises:
       ValueError: a stacked config; pass a single config.
     """
-    return composed_guarantee.gdp_guarantee(config.budget, guarantees.USERS, ESTIMATE)
+    return composed_guarantee.gdp_guarantee(config.noise, guarantees.USERS, ESTIMATE)
 
 
 def _release(key: jax.Array, config: configs.Config, state: State) -> Release:

@@ -14,12 +14,12 @@ from jaxdpbo.surrogate import gp
 from jaxdpbo.types import Algorithm, Info, Memory, Query, State
 
 
-class Public(NamedTuple):
+class PublicState(NamedTuple):
     """Released values, and values independent of the users' data.
 
     Attributes:
       step: ``()`` steps taken.
-      budget: all noise settings at the start of the run.
+      noise: all noise settings at the start of the run.
       inner: the whole state of the inner algorithm, its "private" part included: it received released values only.
       points: ``(T b, d)`` evaluated so far.
       values: ``(T b,)`` released mean losses; NaN where nothing was evaluated, and on a design.
@@ -27,7 +27,7 @@ class Public(NamedTuple):
     """
 
     step: jax.Array
-    budget: calibration.NoiseSettings
+    noise: calibration.NoiseSettings
     inner: Any
     points: jax.Array
     values: jax.Array
@@ -44,7 +44,7 @@ class UserMemory(NamedTuple):
     largest: jax.Array
 
 
-class Work(NamedTuple):
+class Broadcast(NamedTuple):
     """Public inputs of ``contribute``.
 
     Attributes:
@@ -137,9 +137,9 @@ def make_algorithm(inner: Algorithm) -> Algorithm:
         within = inner.init(key, config.inner)
         dimension = jax.eval_shape(lambda: inner.ask(key, config.inner, within)).points.shape[1]
         count, dtype = config.steps * config.batch, config.low.dtype
-        public = Public(
+        public = PublicState(
             step=jnp.zeros((), jnp.int32),
-            budget=_settings(config),
+            noise=_settings(config),
             inner=within,
             points=jnp.zeros((count, dimension), dtype),
             values=jnp.full(count, jnp.nan, dtype),
@@ -153,7 +153,7 @@ def make_algorithm(inner: Algorithm) -> Algorithm:
         high = config.high if public.high is None else public.high
         designing = public.step < config.design_steps
         finding = public.step == config.design_steps - 1
-        query = query._replace(work=Work(public.step, ~designing, designing, finding, high))
+        query = query._replace(broadcast=Broadcast(public.step, ~designing, designing, finding, high))
         if config.design is None:
             return query
         start = jnp.minimum(public.step * config.batch, len(config.design) - config.batch)
@@ -162,16 +162,16 @@ def make_algorithm(inner: Algorithm) -> Algorithm:
 
     def tell(config, state, query, released):
         public = state.public
-        learning = query.work.learning
-        means = private_mean.mean_of_losses(config.budget, released.means, *_range(config, query))
+        learning = query.broadcast.learning
+        means = private_mean.mean_of_losses(config.noise, released.means, *_range(config, query))
         inner_values = -means if config.inner.users is None else means[:, None]
         within, info = inner.tell(released.key, config.inner, public.inner, query, inner_values)
         if info.factorisation_failed is not None:
             raise ValueError("inner must be an algorithm without a flag on its points (factorisation_failed)")
         start = jnp.minimum(public.step, config.steps - 1) * config.batch
-        after = Public(
+        after = PublicState(
             step=public.step + 1,
-            budget=public.budget,
+            noise=public.noise,
             inner=jax.tree.map(lambda new, old: jnp.where(learning, new, old), within, public.inner),
             points=gp.write(public.points, query.points, start),
             values=gp.write(public.values, jnp.where(query.mask & learning, means, jnp.nan), start),
@@ -188,7 +188,7 @@ def make_algorithm(inner: Algorithm) -> Algorithm:
         init, ask, tell, release, privacy, contribute=contribute, perturb=perturb, inform=inform, remember=remember,
         history=history,
     )  # fmt: skip
-    return guard.guard_budget(steps, _settings)
+    return guard.guard_noise(steps, _settings)
 
 
 def remember(config: Config, users: int) -> Memory:
@@ -200,18 +200,18 @@ def remember(config: Config, users: int) -> Memory:
 def history(config: Config, state: State, query: Query) -> tuple[Query, ...]:
     """The whole design where the range is found, and its first step afterwards; before, nothing adds up."""
     del state
-    work = query.work
+    broadcast = query.broadcast
     if config.design is None:
         return (query,)
-    if work.designing and not work.finding:
+    if broadcast.designing and not broadcast.finding:
         return ()
     no, yes = jnp.zeros((), bool), jnp.ones((), bool)
-    designed = work._replace(learning=no, designing=yes, finding=no)
+    designed = broadcast._replace(learning=no, designing=yes, finding=no)
     earlier = []
-    for step in range(int(work.step) if work.finding else 1):
+    for step in range(int(broadcast.step) if broadcast.finding else 1):
         points = config.design[step * config.batch : (step + 1) * config.batch]
-        at_step = designed._replace(step=jnp.asarray(step, work.step.dtype))
-        earlier.append(query._replace(points=points, mask=jnp.ones_like(query.mask), work=at_step))
+        at_step = designed._replace(step=jnp.asarray(step, broadcast.step.dtype))
+        earlier.append(query._replace(points=points, mask=jnp.ones_like(query.mask), broadcast=at_step))
     return (*earlier, query)
 
 
@@ -235,20 +235,20 @@ def contribute(
     if config.design is not None:
         memory = _update_memory(cast(UserMemory, memory), query, values)
         counts = jax.lax.cond(
-            query.work.finding,
+            query.broadcast.finding,
             lambda: private_scale.count_differences(memory.largest, present),
             lambda: totals.make_zeros(private_scale.count_differences, memory.largest),
         )
         values = values - memory.reference[None]
-    means, clipped = private_mean.sum_clipped_losses(config.budget, values, *_range(config, query), present)
-    whole = EvaluationTotal(totals.only_if(query.work.learning, means), counts)
+    means, clipped = private_mean.sum_clipped_losses(config.noise, values, *_range(config, query), present)
+    whole = EvaluationTotal(totals.only_if(query.broadcast.learning, means), counts)
     return totals.UserTotal(whole, {"clipped": clipped}), memory
 
 
 def perturb(key: jax.Array, config: Config, query: Query, whole: EvaluationTotal) -> NoisyEvaluation:
     """Return the noisy means, and after a design the range. This function spends the budget: see ``privacy``."""
     noise_key, inner_key = jax.random.split(key)
-    high, scale = None, config.budget.scale
+    high, scale = None, config.noise.scale
     if scale is not None:
         noise_key, scale_key = jax.random.split(noise_key)
         dtype = config.low.dtype
@@ -260,9 +260,9 @@ def perturb(key: jax.Array, config: Config, query: Query, whole: EvaluationTotal
             norm = private_scale.median_of_counts(scale_key, scale, counts, config.users, dtype)
             return private_scale.FACTOR * norm
 
-        high = jax.lax.cond(query.work.finding, find_range, lambda: query.work.high)
-    means = private_mean.perturb_losses(noise_key, config.budget, whole.means, *_range(config, query))
-    return NoisyEvaluation(totals.only_if(query.work.learning, means), high, inner_key)
+        high = jax.lax.cond(query.broadcast.finding, find_range, lambda: query.broadcast.high)
+    means = private_mean.perturb_losses(noise_key, config.noise, whole.means, *_range(config, query))
+    return NoisyEvaluation(totals.only_if(query.broadcast.learning, means), high, inner_key)
 
 
 def inform(config: Config, query: Query, total: totals.UserTotal) -> Info:
@@ -270,32 +270,32 @@ def inform(config: Config, query: Query, total: totals.UserTotal) -> Info:
 
     ``mean_loss (b,)`` over users, clipped, before the noise; ``clipped (b,)``, the number of users with a clipped loss.
     """
-    raw = private_mean.skip_noise(config.budget, total.whole.means)
-    means = private_mean.mean_of_losses(config.budget, raw, *_range(config, query))
+    raw = private_mean.skip_noise(config.noise, total.whole.means)
+    means = private_mean.mean_of_losses(config.noise, raw, *_range(config, query))
     return Info({"mean_loss": means, "clipped": total.facts["clipped"]})
 
 
 def privacy(config: Config) -> guarantees.Guarantee:
     """Guarantee of all evaluations together: GDP, see ``composed_guarantee.gdp_guarantee``."""
-    return composed_guarantee.gdp_guarantee(config.budget, guarantees.USERS)
+    return composed_guarantee.gdp_guarantee(config.noise, guarantees.USERS)
 
 
 def _settings(config: Config) -> calibration.NoiseSettings:
     designed = () if config.design is None else (jnp.asarray(config.design_steps, config.low.dtype),)
-    return calibration.noise_settings(config.budget, config.low, config.high, *designed)
+    return calibration.noise_settings(config.noise, config.low, config.high, *designed)
 
 
 def _range(config: Config, query: Query) -> tuple[jax.Array, jax.Array]:
     """Range for clipping losses; before it is found, an arbitrary range, since no mean is released."""
     if config.design is None:
         return config.low, config.high
-    high = jnp.where(query.work.high > 0, query.work.high, 1)
+    high = jnp.where(query.broadcast.high > 0, query.broadcast.high, 1)
     return -high, high
 
 
 def _update_memory(memory: UserMemory, query: Query, values: jax.Array) -> UserMemory:
     """Update the memory with losses ``(b, s)`` on the design."""
-    designing = query.active & query.work.designing
-    reference = jnp.where(designing & (query.work.step == 0), values[0], memory.reference)
+    designing = query.active & query.broadcast.designing
+    reference = jnp.where(designing & (query.broadcast.step == 0), values[0], memory.reference)
     largest = jnp.maximum(memory.largest, private_scale.largest_differences(values, reference))  # NaN stays
     return UserMemory(reference, jnp.where(designing, largest, memory.largest))

@@ -7,7 +7,7 @@ import numpy as np
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
 
-def levels(distribution: BaseDistribution) -> int | None:
+def count_values(distribution: BaseDistribution) -> int | None:
     """The number of values of a distribution; None for a continuous distribution."""
     if isinstance(distribution, CategoricalDistribution):
         return len(distribution.choices)

@@ -243,7 +243,7 @@ def _fit(key, config, points, utilities, count, deviation):
 def _suggest(key, config, points, utilities, count, deviation):
     fit_key, ask_key = jax.random.split(key)
     private = _fit(fit_key, config, points, utilities, count, deviation)
-    state = State(gp_ucb.Public(jnp.asarray(count, jnp.int32), None), private)
+    state = State(gp_ucb.PublicState(jnp.asarray(count, jnp.int32), None), private)
     return gp_ucb.ask(ask_key, config, state).points[0]
 
 

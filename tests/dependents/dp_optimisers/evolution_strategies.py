@@ -22,7 +22,7 @@ from jaxdpbo.types import Algorithm, Bounds, Query, State
 class Config:
     """The configuration of a run; made by ``config``."""
 
-    budget: parts.SumBudget
+    noise: parts.SumNoise
     clip_norm: jax.Array
     step_size: jax.Array
     spread: jax.Array
@@ -32,12 +32,12 @@ class Config:
     @property
     def users(self) -> int:
         """``n``."""
-        return self.budget.users
+        return self.noise.users
 
     @property
     def steps(self) -> int:
         """``T``."""
-        return self.budget.steps
+        return self.noise.steps
 
     @property
     def space(self) -> None:
@@ -59,7 +59,7 @@ def config(
     """Check a configuration on the host; ``spread`` and ``step_size`` are in units of the sides of the box."""
     box, dtype = parts.check_box("bounds", bounds), jnp.result_type(float)
     return Config(
-        budget=parts.sum_budget(mu, "exact", users=users, steps=steps, dimension=box.shape[1], dtype=dtype),
+        noise=parts.sum_noise(mu, "exact", users=users, steps=steps, dimension=box.shape[1], dtype=dtype),
         clip_norm=jnp.asarray(parts.check_positive("clip_norm", clip_norm), dtype),
         step_size=jnp.asarray(parts.check_positive("step_size", step_size), dtype),
         spread=jnp.asarray(parts.check_positive("spread", spread), dtype),
@@ -68,11 +68,11 @@ def config(
     )
 
 
-class Public(NamedTuple):
+class PublicState(NamedTuple):
     """The released mean, and its path ``(T + 1, d)``, in units of the box."""
 
     step: jax.Array
-    budget: parts.NoiseSettings
+    noise: parts.NoiseSettings
     mean: jax.Array
     path: jax.Array
 
@@ -86,7 +86,7 @@ class Release(NamedTuple):
 
 def settings(config: Config) -> parts.NoiseSettings:
     """The noise of a run, and one user's bound."""
-    return parts.noise_settings(config.budget, config.clip_norm)
+    return parts.noise_settings(config.noise, config.clip_norm)
 
 
 def init(key: jax.Array, config: Config) -> State:
@@ -94,38 +94,38 @@ def init(key: jax.Array, config: Config) -> State:
     del key
     middle = jnp.full(config.bounds.shape[1], 0.5, config.bounds.dtype)
     path = jnp.zeros((config.steps + 1, len(middle)), middle.dtype).at[0].set(middle)
-    return State(Public(jnp.zeros((), jnp.int32), settings(config), middle, path))
+    return State(PublicState(jnp.zeros((), jnp.int32), settings(config), middle, path))
 
 
 def ask(key: jax.Array, config: Config, state: State) -> Query:
-    """Draw a mirrored population; ``work`` holds the weights ``(b, d)`` of a search gradient."""
+    """Draw a mirrored population; ``broadcast`` holds the weights ``(b, d)`` of a search gradient."""
     mean, half = state.public.mean, config.members // 2
     drawn = jax.random.normal(key, (half, len(mean)), mean.dtype)
     members = jnp.clip(mean[None] + config.spread * jnp.concatenate([drawn, -drawn]), 0.0, 1.0)
     weights = (members - mean[None]) / (config.spread**2 * config.members)
     low, high = config.bounds
-    return Query(low[None] + members * (high - low)[None], jnp.ones(config.members, bool), work=weights)
+    return Query(low[None] + members * (high - low)[None], jnp.ones(config.members, bool), broadcast=weights)
 
 
 def contribute(config: Config, query: Query, memory: Any, values: jax.Array, present: Any = None) -> Any:
     """Add up the users' search gradients, each clipped to norm ``B``."""
     types.check_values(values, config.members, present=present)
-    gradients = query.work.T @ values.astype(config.bounds.dtype)
-    total, clipped, nonfinite = parts.sum_clipped_vectors(config.budget, gradients, config.clip_norm, present)
+    gradients = query.broadcast.T @ values.astype(config.bounds.dtype)
+    total, clipped, nonfinite = parts.sum_clipped_vectors(config.noise, gradients, config.clip_norm, present)
     return parts.UserTotal(total, {"clipped": clipped, "nonfinite": nonfinite}), memory
 
 
 def perturb(key: jax.Array, config: Config, query: Query, whole: Any) -> Any:
     """Add the noise: ``mu / sqrt(T)``-GDP, given the means before."""
-    return parts.perturb_vectors(key, config.budget, whole, config.clip_norm)
+    return parts.perturb_vectors(key, config.noise, whole, config.clip_norm)
 
 
 def tell(config: Config, state: State, query: Query, released: Any) -> State:
     """Move against the noisy mean search gradient."""
     public = state.public
-    gradient = parts.mean_of_vectors(config.budget, released, config.clip_norm)
+    gradient = parts.mean_of_vectors(config.noise, released, config.clip_norm)
     mean = jnp.clip(public.mean - config.step_size * gradient, 0.0, 1.0)
-    return State(Public(public.step + 1, public.budget, mean, public.path.at[public.step + 1].set(mean)))
+    return State(PublicState(public.step + 1, public.noise, mean, public.path.at[public.step + 1].set(mean)))
 
 
 def release(key: jax.Array, config: Config, state: State) -> Release:
@@ -138,9 +138,9 @@ def release(key: jax.Array, config: Config, state: State) -> Release:
 
 def privacy(config: Config) -> Guarantee:
     """``mu``-GDP for replace-one on the users, for all means."""
-    return parts.gdp_guarantee(config.budget, parts.USERS)
+    return parts.gdp_guarantee(config.noise, parts.USERS)
 
 
-algorithm = parts.guard_budget(
+algorithm = parts.guard_noise(
     Algorithm(init, ask, tell, release, privacy, contribute=contribute, perturb=perturb), settings
 )

@@ -18,7 +18,7 @@ from jaxdpbo.types import Algorithm, Bounds, Query, State
 class Config:
     """The configuration of a run; call ``config``. Traced: numbers and arrays. Static: sizes, choices, functions."""
 
-    budget: parts.SumBudget
+    noise: parts.SumNoise
     low: jax.Array
     high: jax.Array
     bounds: jax.Array
@@ -27,12 +27,12 @@ class Config:
     @property
     def users(self) -> int:  # required; None if the objective returns a single value for all users
         """``n``."""
-        return self.budget.users
+        return self.noise.users
 
     @property
     def steps(self) -> int:  # required
         """``T``."""
-        return self.budget.steps
+        return self.noise.steps
 
     @property
     def space(self) -> None:  # required; a Space if ``bounds`` may be a Space
@@ -52,7 +52,7 @@ def config(
     low, high = parts.check_interval("loss_range", loss_range)
     dtype = jnp.result_type(float)
     return Config(
-        budget=parts.sum_budget(mu, "exact", users=users, steps=steps, dimension=1, releases=batch, dtype=dtype),
+        noise=parts.sum_noise(mu, "exact", users=users, steps=steps, dimension=1, releases=batch, dtype=dtype),
         low=jnp.asarray(low, dtype),
         high=jnp.asarray(high, dtype),
         bounds=jnp.asarray(box, dtype),
@@ -60,11 +60,11 @@ def config(
     )
 
 
-class Public(NamedTuple):
+class PublicState(NamedTuple):
     """Numbers released, or independent of the users' data; ``ask`` may read only these."""
 
     step: jax.Array  # required
-    budget: parts.NoiseSettings  # required; None if the algorithm spends no budget
+    noise: parts.NoiseSettings  # required; None if the algorithm adds none
     points: jax.Array
     values: jax.Array
 
@@ -79,7 +79,7 @@ class Release(NamedTuple):
 
 def settings(config: Config) -> parts.NoiseSettings:
     """The noise of a run, and one user's bound."""
-    return parts.noise_settings(config.budget, config.low, config.high)
+    return parts.noise_settings(config.noise, config.low, config.high)
 
 
 def init(key: jax.Array, config: Config) -> State:
@@ -87,11 +87,11 @@ def init(key: jax.Array, config: Config) -> State:
     del key
     count, dtype = config.steps * config.batch, config.bounds.dtype
     points, values = jnp.zeros((count, config.bounds.shape[1]), dtype), jnp.zeros(count, dtype)
-    return State(Public(jnp.zeros((), jnp.int32), settings(config), points, values))
+    return State(PublicState(jnp.zeros((), jnp.int32), settings(config), points, values))
 
 
 def ask(key: jax.Array, config: Config, state: State) -> Query:
-    """The points to evaluate next, with ``work`` and ``local`` for the next functions. The whole query is public."""
+    """The points to evaluate next, with ``broadcast`` and ``local`` for the next functions. All is public."""
     del state
     low, high = config.bounds
     points = jax.random.uniform(key, (config.batch, len(low)), low.dtype, minval=low[None], maxval=high[None])
@@ -102,22 +102,22 @@ def contribute(config: Config, query: Query, memory: Any, values: jax.Array, pre
     """The total of any ``s`` users; the config bounds each user's part for any ``values (b, s)``."""
     types.check_values(values, config.batch, present=present)
     values = values.astype(config.low.dtype)
-    total, clipped = parts.sum_clipped_losses(config.budget, values, config.low, config.high, present)
+    total, clipped = parts.sum_clipped_losses(config.noise, values, config.low, config.high, present)
     return parts.UserTotal(total, {"clipped": clipped}), memory
 
 
 def perturb(key: jax.Array, config: Config, query: Query, whole: Any) -> Any:
     """Add noise to the total of all users; state the cost, the formal guarantee and a table of edge cases."""
-    return parts.perturb_losses(key, config.budget, whole, config.low, config.high)
+    return parts.perturb_losses(key, config.noise, whole, config.low, config.high)
 
 
 def tell(config: Config, state: State, query: Query, released: Any) -> State:
     """Update the state by arithmetic on public numbers."""
     public, start = state.public, state.public.step * config.batch
-    noisy = parts.mean_of_losses(config.budget, released, config.low, config.high)
+    noisy = parts.mean_of_losses(config.noise, released, config.low, config.high)
     points = jax.lax.dynamic_update_slice_in_dim(public.points, query.points, start, axis=0)
     values = jax.lax.dynamic_update_slice_in_dim(public.values, noisy, start, axis=0)
-    return State(Public(public.step + 1, public.budget, points, values))
+    return State(PublicState(public.step + 1, public.noise, points, values))
 
 
 def release(key: jax.Array, config: Config, state: State) -> Release:
@@ -129,10 +129,10 @@ def release(key: jax.Array, config: Config, state: State) -> Release:
 
 def privacy(config: Config) -> Guarantee:
     """``mu``-GDP for replace-one on the users, for everything in ``Release``."""
-    return parts.gdp_guarantee(config.budget, parts.USERS)
+    return parts.gdp_guarantee(config.noise, parts.USERS)
 
 
 # Nothing is released after step T, nor under other noise than at the start.
-algorithm = parts.guard_budget(
+algorithm = parts.guard_noise(
     Algorithm(init, ask, tell, release, privacy, contribute=contribute, perturb=perturb), settings
 )

@@ -532,6 +532,19 @@ def test_with_a_cap_every_fit_trains_the_same_number_of_models(monkeypatch):
 
 
 @pytest.mark.parametrize("make", [classifier, regressor])
+def test_the_record_of_a_fit_cites_its_plan(make):
+    model = make(settings=None)
+    signed = model.plan(FRAME)
+    assert "Confirm that these ranges and categories come from a codebook" in signed.html()
+    record = model.fit(FRAME, LABELS).report_
+    assert record.against(signed).details["differs from the plan"] == "in nothing"
+    fewer = record.against(model.plan(FRAME[:-20])).details["differs from the plan"]
+    assert f"users: planned {len(FRAME) - 20}, got {len(FRAME)}" in fewer
+    with pytest.raises(ValueError, match="plan must be of a model without settings"):
+        make(settings=[{}]).plan(FRAME)
+
+
+@pytest.mark.parametrize("make", [classifier, regressor])
 def test_a_key_of_a_model_is_for_tests_alone(make):
     """Clones share it, so two folds would have the same noise."""
     with pytest.raises(ValueError, match="key must be given with insecure_key=True, for tests alone: clones share it"):

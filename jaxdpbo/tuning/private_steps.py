@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -54,6 +54,9 @@ class _Rows(NamedTuple):
     counts: np.ndarray | None
     held: np.ndarray
     kept: np.ndarray
+
+
+_Split: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray | None]  # of ``_split``
 
 
 class Plan(NamedTuple):
@@ -104,12 +107,16 @@ def train_by_steps(
       ledger.LedgerError: the budget does not suffice, the name belongs to another run, or the run ended in a draw.
     """
     keys.refuse_trace("the key of a fit")
-    held, kept, counts = _split(len(labels), owners)
-    weight = None if weights is None else mean_weight
-    people = None if counts is None else round(float(np.sum(1 / counts)))
-    unknown = (0, 0.0) if sought is None else (sought.numbers.shape[1], sought.share)
-    plan, guarantee = make_plan(
-        kept.size, held.size, features.shape[1], classes, epsilon, delta, ledger, weight, people, *unknown
+    (held, kept, counts), plan, guarantee = plan_rows(
+        len(labels),
+        owners,
+        features.shape[1],
+        classes,
+        weight=None if weights is None else mean_weight,
+        unknown=(0, 0.0) if sought is None else (sought.numbers.shape[1], sought.share),
+        epsilon=epsilon,
+        delta=delta,
+        ledger=ledger,
     )
     secret, guarantee = release_key.for_release(key, guarantee, insecure_key)
     of_training, of_error, *others = jax.random.split(secret, 2 if plan.ranges is None else 3)
@@ -188,6 +195,37 @@ def _from_record(stored: Any) -> Release:
     return jax.tree.map(lambda leaf: np.asarray(leaf) if leaf.ndim else leaf.item(), stored)
 
 
+def plan_rows(
+    rows: int,
+    owners: np.ndarray | None,
+    features: int,
+    classes: int,
+    *,
+    weight: float | None,
+    unknown: tuple[int, float],
+    epsilon: float,
+    delta: float,
+    ledger: recording.Recording | None,
+) -> tuple[_Split, Plan, _guarantee.Guarantee]:
+    """Split the rows, and calibrate both parts; of the rows, reads their number and their people alone.
+
+    Args:
+      rows: ``n``.
+      owners: see ``train_by_steps``.
+      features: ``d``.
+      classes: see ``train_by_steps``.
+      weight: what the weights are in the mean; None for equal ones.
+      unknown: the number of columns without a range, and their share of the budget.
+      epsilon: see ``train_by_steps``.
+      delta: see ``train_by_steps``.
+      ledger: for the notion of its budget.
+    """
+    held, kept, counts = split = _split(rows, owners)
+    people = None if counts is None else round(float(np.sum(1 / counts)))
+    sizes = kept.size, held.size, features
+    return split, *make_plan(*sizes, classes, epsilon, delta, ledger, weight, people, *unknown)
+
+
 def make_plan(
     rows: int,
     held_out: int,
@@ -259,7 +297,7 @@ def _of_training(linear: private_linear.Config, ranges: private_ranges.Config | 
     )
 
 
-def _split(rows: int, owners: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+def _split(rows: int, owners: np.ndarray | None) -> _Split:
     """The rows to hold out and the others, those of a person on one side, and how many rows each row's person has."""
     if owners is None:
         return *fitting.held_out_rows(rows), None

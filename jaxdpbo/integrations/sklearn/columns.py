@@ -77,6 +77,17 @@ class Encoding(NamedTuple):
         return sum(_width(each, self.knots) for each in self.dimensions) + 2 * self.waves
 
     @property
+    def to_sign(self) -> str:
+        """All columns, and what a person who signs must confirm."""
+        which = "all other" if self.private else "these"
+        return f"{self}. Confirm that {which} ranges and categories come from a codebook, and not from the rows"
+
+    @property
+    def trained_width(self) -> int:
+        """The number of features of ``unit_features``."""
+        return min(self.width + 1, MOST)
+
+    @property
     def squared_norm(self) -> float:
         """The largest squared norm of a row of features, with the constant of a bias."""
         blocks = len(self.dimensions) + 1.0

@@ -56,6 +56,12 @@ def _no_key() -> None:
 Key = jax.Array | HiddenKey | None
 
 
+def say_unprotected(guarantee: Guarantee, *unprotected: str) -> Guarantee:
+    """The guarantee, with more words for what it does not protect."""
+    others = "; ".join(filter(None, (guarantee.unprotected, *unprotected)))
+    return replace(guarantee, protects=guarantees.NOT.join(filter(None, (guarantee.users, others))))
+
+
 class PrivateEstimator:
     """An estimator with a ``guarantee_``, and a ``report_`` of it.
 
@@ -117,9 +123,7 @@ class PrivateEstimator:
             )
 
     def _keep_guarantee(self, guarantee: Guarantee, *unprotected: str) -> None:
-        """Keep the guarantee, and say in words what it does not protect."""
-        others = "; ".join(filter(None, (guarantee.unprotected, *unprotected)))
-        self.guarantee_ = replace(guarantee, protects=guarantees.NOT.join(filter(None, (guarantee.users, others))))
+        self.guarantee_ = say_unprotected(guarantee, *unprotected)
 
     def _keep_notes(self, said: notes.Notes) -> None:
         """Keep the notes of a fit, and show them. Nothing but a ledger sees all other fits."""
@@ -148,5 +152,7 @@ class PrivateEstimator:
         details = {name: value for name, value in named if not isinstance(value, str) or value} | self.public_
         release = [getattr(self, name) for name in self._released], details
         plain = jax.tree.map(lambda leaf: leaf if isinstance(leaf, HASHED) else repr(leaf), release)
+        if "encoding_" in details:
+            details |= {"encoding_": details["encoding_"].to_sign}
         title = f"a fit of {type(self).__name__}"
         return report.report(title, (self.guarantee_,), release=plain, details=details, notes=self.notes_)

@@ -14,8 +14,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
-from jaxdpbo import cells, checks, not_private, notes
+from jaxdpbo import cells, checks, not_private, notes, report
 from jaxdpbo.drivers.release_notes import error_notes
+from jaxdpbo.guarantee import release_key
 from jaxdpbo.guarantee.guarantees import Guarantee
 from jaxdpbo.guarantee.recording import Recording
 from jaxdpbo.integrations.sklearn import argument_errors, layered_training, losses
@@ -26,6 +27,7 @@ from jaxdpbo.integrations.sklearn.private_estimator import (
     SEVERAL_ROWS,
     Key,
     PrivateEstimator,
+    say_unprotected,
 )
 from jaxdpbo.integrations.sklearn.type_aliases import Rows, Targets
 from jaxdpbo.space import Categorical, Dimension, Integer, NumberText, Real
@@ -90,6 +92,7 @@ class _PrivateModel(PrivateEstimator):
     person: Any
     cap: int | None
     ledger: Recording | None
+    _training_terms: Callable[[], tuple[int, float | None, dict[str, Any], dict[str, Any]]]
     _outputs: Callable[[np.ndarray], np.ndarray]  # predictions, or probabilities, of scores (n, k)
 
     def _expect_arguments(self, X: Any, *more: Callable[[], Any]) -> None:
@@ -115,6 +118,50 @@ class _PrivateModel(PrivateEstimator):
             if columns is None or isinstance(columns, Mapping):  # anything else is refused below
                 columns = {**(columns or {}), self.person: None}
         return _columns.make_encoding(columns, table.names)
+
+    def plan(self, X: Rows) -> report.Report:
+        """Make the page of what ``fit`` to these rows will spend, to be signed before it does.
+
+        Reads the names of the columns, the number of rows, and with ``person`` that column; spends nothing. The record
+        of the fit cites the page: ``model.report_.against(plan)``.
+
+        >>> import numpy as np
+        >>> from jaxdpbo import space
+        >>> from jaxdpbo.integrations.sklearn import PrivateClassifier
+        >>> X = np.linspace(0, 1, 600)[:, None]
+        >>> model = PrivateClassifier(space.real(0, 1), classes=(0, 1), epsilon=1, delta=1e-5)
+        >>> signed = model.plan(X)
+        >>> model.fit(X, X[:, 0] > 0.5).report_.against(signed).details["differs from the plan"]
+        'in nothing'
+
+        Raises:
+          ValueError: an argument out of range, a column without a dimension, or ``settings``, which choose by the rows.
+        """
+        if self.settings is not None:
+            raise ValueError("plan must be of a model without settings: private steps alone are planned")
+        self._expect_arguments(X, self._training_terms)
+        classes, mean, terms, public = self._training_terms()
+        table = _read_table(X)
+        encoding, owners = self._make_encoding(table), _number_people(table, self.person)
+        unknown = len(encoding.private) + self._finds_targets()
+        rows = len(table.columns[0])
+        _, steps, stated = private_steps.plan_rows(
+            rows,
+            owners,
+            encoding.trained_width,
+            classes,
+            weight=mean,
+            unknown=(unknown, self.private_range if unknown else 0.0),
+            epsilon=self.epsilon,
+            delta=self.delta,
+            ledger=self.ledger,
+        )
+        users = rows if owners is None else int(np.max(owners)) + 1
+        ranges = {"private_range": self.private_range} if unknown else {"encoding_": encoding.to_sign}
+        details = {"setting_": {"steps": steps.linear.steps - 1}, "users": users} | terms | public | ranges
+        _, stated = release_key.for_release(self._given_key(), stated, self.insecure_key)
+        stated = say_unprotected(stated, READ_RAW, SEVERAL_ROWS if owners is None else ROWS_OF_A_PERSON)
+        return report.plan(f"a fit of {type(self).__name__}", (stated,), details=details)
 
     def _check_private_range(self, encoding: _columns.Encoding) -> None:
         """Refuse a range to be found without a share of the budget, and a share without such a range."""
@@ -461,12 +508,20 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
         weights = _row_weights(sample_weight, self.largest_weight, len(numbers))
         if of_class is not None:
             weights = (1.0 if weights is None else weights) * of_class[numbers]  # those of -1 train nothing
-        public = {name: getattr(self, name) for name in ("class_shares", "class_weight", "largest_weight")}
+        *_, public = self._training_terms()
         constant = 1.0 - (1.0 / len(classes) if shares is None else float(np.max(shares)))
-        training = _TrainingRows(numbers, len(classes), weights, mean, _given(public), named=tuple(classes))
+        training = _TrainingRows(numbers, len(classes), weights, mean, public, named=tuple(classes))
         self._train(X, training, constant)
         self.classes_ = np.asarray(classes)
         return self
+
+    def _training_terms(self) -> tuple[int, float | None, dict[str, Any], dict[str, Any]]:
+        """The number of classes, the mean weight, and what is public of the labels and of their weights."""
+        classes = _check_classes(self.classes)
+        of_class, mean = _class_weights(classes, self.class_weight, _check_shares(len(classes), self.class_shares))
+        public = {name: getattr(self, name) for name in ("class_shares", "class_weight", "largest_weight")}
+        weighted = of_class is not None or self.largest_weight is not None
+        return len(classes), mean if weighted else None, {"classes_": np.asarray(classes)}, _given(public)
 
     def check(self, X: Rows, y: Targets) -> not_private.NotPrivateCheck:
         """NOT PRIVATE: count the labels and cells that ``fit`` would leave out, clip or not read. Needs no ``fit``.
@@ -635,7 +690,7 @@ class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
         targets = cells.real_numbers(_read_targets(self, y), text)
         scaled = _scale_targets(targets, low, high)
         weights = _row_weights(sample_weight, self.largest_weight, len(scaled))
-        public, found = _given({"largest_weight": self.largest_weight}), self._finds_targets()
+        (*_, public), found = self._training_terms(), self._finds_targets()
         training = _TrainingRows(
             scaled, 0, weights, 1.0, public, unscaled=targets if found else None, named=(low, high, text)
         )
@@ -643,6 +698,12 @@ class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
         if not found:
             self.target_range_ = low, high
         return self
+
+    def _training_terms(self) -> tuple[int, float | None, dict[str, Any], dict[str, Any]]:
+        """No classes, the mean weight, and what is public of the targets and of their weights."""
+        low, high, _ = _check_target_range(self.target_range)
+        public = _given({"largest_weight": self.largest_weight})
+        return 0, 1.0 if public else None, {} if self._finds_targets() else {"target_range_": (low, high)}, public
 
     def check(self, X: Rows, y: Targets) -> not_private.NotPrivateCheck:
         """NOT PRIVATE: count the targets and cells that ``fit`` would leave out, clip or not read.

@@ -1,6 +1,10 @@
-"""Write lines to a terminal, and to nothing else: a file or a pipe gets the output of your program alone."""
+"""Write lines to a terminal, and to nothing else: a file or a pipe gets the output of your program alone.
+
+Also text in a cell of a notebook.
+"""
 
 import contextlib
+import html
 import os
 import sys
 from typing import Any, cast
@@ -20,6 +24,11 @@ def width() -> int:
         return os.get_terminal_size(sys.stderr.fileno()).columns
     except Exception:  # no terminal
         return 0
+
+
+def cell(text: str) -> str:
+    """HTML of plain text, for ``_repr_html_``: with its lines, wrapped at the edge of the page."""
+    return f'<pre style="white-space: pre-wrap">{html.escape(text)}</pre>'
 
 
 def write(text: str) -> None:

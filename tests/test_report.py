@@ -1,7 +1,9 @@
 """The record of a release: what it says is what the guarantee says, and nothing of a row stands in it."""
 
 import base64
+import dataclasses
 import getpass
+import html
 import html.parser
 import json
 import math
@@ -213,6 +215,16 @@ def test_a_record_cites_its_plan_and_says_where_it_differs(tmp_path):
         as_planned.against(tmp_path / "plan.json")
     with pytest.raises(ValueError, match="signed must be a plan"):
         as_planned.against(as_planned)
+
+
+def test_a_bare_cell_of_a_notebook_shows_words():
+    prediction = jaxdpbo.preview(users=500, space=[(0, 1)], epsilon=1.0, delta=1e-5, loss_range=(0, 1))
+    for shown in (GDP, prediction):
+        text = shown._repr_html_()
+        assert text.startswith("<pre ")
+        assert html.unescape(re.sub("<[^>]*>", "", text)) == str(shown)
+    odd = dataclasses.replace(GDP, protects="<script>")
+    assert "<script>" not in odd._repr_html_()
 
 
 def test_the_fingerprint_follows_the_release_alone():

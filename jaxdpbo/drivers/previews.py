@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo import checks, notes, rounding, sensitivity
+from jaxdpbo import checks, notes, rounding, sensitivity, terminal
 from jaxdpbo import report as reports
 from jaxdpbo.accounting import regret
 from jaxdpbo.algorithms import dp_gibo, private_choice, private_evaluations
@@ -88,6 +88,10 @@ class Preview(NamedTuple):
         """
         made = reports.plan(result.TITLE, (self.guarantee,), details=dict(self.terms))
         return made if path is None else made.save(path)
+
+    def _repr_html_(self) -> str:
+        """The paragraph, for notebooks."""
+        return terminal.cell(str(self))
 
     def __str__(self) -> str:
         """Describe the prediction in a paragraph."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from jaxdpbo import accounting, checks, rounding
+from jaxdpbo import accounting, checks, rounding, terminal
 from jaxdpbo.guarantee import assumptions as _assumptions
 from jaxdpbo.guarantee import guarantee_fields
 from jaxdpbo.ledger import ledger_file
@@ -271,6 +271,10 @@ class Guarantee:
         converts = self.notion in CONVERTIBLE
         finite = (delta for delta in deltas if 0 < delta < 1 and converts and math.isfinite(self.epsilon(delta)))
         return next(finite, DELTA)
+
+    def _repr_html_(self) -> str:
+        """The guarantee in words, for notebooks."""
+        return terminal.cell(str(self))
 
     def __str__(self) -> str:
         """The summary at ``display_delta``."""

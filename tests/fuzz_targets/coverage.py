@@ -268,7 +268,7 @@ EXEMPT: dict[str, dict[str, str]] = {
     },
     "shows what a terminal or a log takes: tests/test_drivers.py and tests/test_logs.py": {
         "drivers.progress": "bar scanning waiting",
-        "terminal": "is_there width write",
+        "terminal": "cell is_there width write",
         "logs": "charged evaluation_charged scanned retried released resumed",
     },
     "writes sentences: tests/test_notes.py and tests/test_release_notes.py": {

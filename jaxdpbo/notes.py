@@ -172,8 +172,8 @@ def many_readings(count: int) -> Notes:
         return ()
     return _note(
         "many-readings",
-        f"each scan reads the files {count} times, once for each four million rows of people: give spill= a folder on "
-        "a local disk to read them once",
+        f"each scan reads the files {count} times, once for each four million slots (users times max_rows): give "
+        "spill= a folder on a local disk to read them once",
     )
 
 

@@ -111,10 +111,10 @@ def error_and_moments_squared(error: Number, moment: Number) -> Number:
 
 
 def histograms_squared(cell: Number, columns: int, releases: int) -> Number:
-    """Return the square of the exact l2 sensitivity of some histograms of some columns: ``2 releases columns cell^2``.
+    """Return the square of the exact l2 sensitivity of histograms: ``2 releases columns cell^2``.
 
-    A user counts ``cell`` in one cell of each column in each release, or nowhere. A replaced user may leave one cell
-    and enter another, in all of them.
+    There are ``releases`` histograms of each of ``columns`` columns. A user counts ``cell`` in one cell of each, or
+    nowhere. A replaced user may leave one cell and enter another, in all of them.
 
     >>> from jaxdpbo import sensitivity
     >>> sensitivity.histograms_squared(2, 3, 1)

@@ -63,7 +63,7 @@ NOT_TRACED = (
     "a space with branches has no fixed set of parameters, so JAX cannot trace the loss: leave traceable as it is, or "
     "give traceable=False"
 )
-ROUNDING, HALVINGS = 1e-6, 60  # of a sum, over its largest part; of a bracket, to the last digit
+ROUNDING, HALVINGS = 1e-6, 60  # of a sum, over the sum of the sizes of its parts; of a bracket, to the last digit
 ENDS = {"low", "high", "lower", "upper", "lb", "ub", "min", "max"}  # names of the ends of a box, in any spelling
 
 
@@ -527,6 +527,12 @@ class Linear:
     least: float
     most: float
 
+    def __str__(self) -> str:
+        """Show the sum between its ends."""
+        terms = " + ".join(name if weight == 1 else f"{weight:g} {name}" for name, weight in self._pairs())
+        low, high = ("" if math.isinf(end) else f"{end:g}" for end in (self.least, self.most))
+        return f"{terms} = {low}" if low == high else " <= ".join(filter(None, (low, terms, high)))
+
     def sum(self, values: Mapping[str, Any]) -> Any:
         """The weighted sum of parameters."""
         return sum(weight * values[name] for name, weight in zip(self.names, self.weights, strict=True))
@@ -539,8 +545,8 @@ class Linear:
     def project(self, values: Mapping[str, Any], ranges: Mapping[str, Real], library: ModuleType) -> dict[str, Any]:
         """The nearest parameters in their ranges whose sum is between its ends, to rounding, in sides of the box.
 
-        They are ``t - multiplier a``, cut off at the ends of the ranges, where ``a`` are the weights of sides: the sum
-        falls with the multiplier, which a bisection finds.
+        In coordinates of the box they are ``places - multiplier * slopes``, cut off at 0 and 1; slopes are weights times
+        sides. The sum falls as the multiplier grows, so a bisection finds the multiplier.
         """
         sides = {name: ranges[name].high - ranges[name].low for name in self.names}
         scale = max(abs(weight) * sides[name] for name, weight in self._pairs())
@@ -596,7 +602,7 @@ def linear(weights: Mapping[str, float], *, least: float = -math.inf, most: floa
     >>> mixed.params([0.25, 0.5]), mixed.params([1.0, 1.0])
     ({'a': 0.25, 'b': 0.5}, {'a': 0.5, 'b': 0.5})
 
-    Both ends equal are a mixture, such as shares that add up to 1.
+    With both ends equal it is a mixture, such as shares that add up to 1.
 
     Args:
       weights: numbers other than 0, by the names of real parameters, two or more.
@@ -618,7 +624,7 @@ def linear(weights: Mapping[str, float], *, least: float = -math.inf, most: floa
     return Linear(tuple(numbers), tuple(numbers.values()), low, high)
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True, init=False, repr=False)
 class Space:
     """Named dimensions; a point is ``(d,)`` in the unit box, in the order of the names.
 
@@ -633,14 +639,15 @@ class Space:
     >>> Space({"depth": [2, 4, 8]}).dimensions
     (Categorical(choices=(2, 4, 8)),)
 
-    A list of dicts means ``branches`` without a name, as in scikit-learn's grids. A list of one choice is fixed.
+    A list of dicts means ``branches`` without a name, as in scikit-learn's grids. There a list of one choice is a fixed
+    value.
 
     >>> grids = Space([{"kernel": ["rbf"], "gamma": space.real(0.1, 1)}, {"kernel": ["linear"]}])
     >>> grids.params([0.1, 1.0]), grids.params([0.9, 1.0])
     ({'gamma': 1.0, 'kernel': 'rbf'}, {'kernel': 'linear'})
 
     Attributes:
-      names: the names of the coordinates: of the dimensions, in branches after the names of their branches.
+      names: of the coordinates; in a branch after the names of dimension and branch, such as ``model.svm.C``.
       dimensions: the dimensions, made by ``real``, ``integer``, ``categorical`` or ``branches``.
       keys: the names of the parameters; None for a choice among dicts of a list.
       parents: the axis and the row of the branch that a coordinate exists in; None outside of branches.
@@ -685,6 +692,13 @@ class Space:
         object.__setattr__(self, "fixed", tuple(fixed))
         _check_constraints(constraints, axes)
         object.__setattr__(self, "constraints", tuple(constraints))
+
+    def __repr__(self) -> str:
+        """Show the parameters with their branches, fixed values and constraints, as a person who signs reads them."""
+        outside = [item for item, parent in zip(self._items(), self.parents, strict=True) if parent is None]
+        parts = [f"{name}: {dimension!r}" for name, dimension in outside]
+        parts += [f"{each.key} = {each.dimension.labels[0]!r}" for each in self.fixed if each.parent is None]
+        return f"Space({'; '.join([*parts, *map(str, self.constraints)])})"
 
     @property
     def bounds(self) -> np.ndarray:

@@ -210,11 +210,11 @@ PLANTS = {
     "no guard": (steps_alone, "apply parts.guard_noise"),
     "it goes on after step T": (go_on_after_step_t, "after step T.*apply parts.guard_noise"),
     "it goes on under another budget": (
-        go_on_under_another_budget, "under another budget than at the start: apply parts.guard_noise"
+        go_on_under_another_budget, "under other noise than at the start: apply parts.guard_noise"
     ),
     "of its budget it compares mu alone": (
         compare_mu_alone,
-        "under another budget than at the start: apply parts.guard_noise",
+        "under other noise than at the start: apply parts.guard_noise",
     ),
     "the raw total is passed on": (pass_the_raw_total_on, "follows from a user's values beside the draws"),
     "the raw total is released unread": (

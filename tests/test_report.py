@@ -211,7 +211,7 @@ def test_a_record_cites_its_plan_and_says_where_it_differs(tmp_path):
     assert other["differs from the plan"].startswith("guarantee: planned ")
     assert other["differs from the plan"].endswith("users: planned 400, got 300")
     (tmp_path / "plan.json").write_text((tmp_path / "plan.json").read_text().replace("400", "300"))
-    with pytest.raises(ValueError, match="its SHA-256 is that of another"):
+    with pytest.raises(ValueError, match="its SHA-256 is not that of its content"):
         as_planned.against(tmp_path / "plan.json")
     with pytest.raises(ValueError, match="signed must be a plan"):
         as_planned.against(as_planned)

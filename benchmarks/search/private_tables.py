@@ -39,7 +39,8 @@ LINEAR, BOOSTING = "scikit-learn, linear", "scikit-learn, boosting"
 BEFORE_WORKER = """
 import json, pickle, sys
 import jax
-from jaxdpbo import Execution, space
+import jaxdpbo
+from jaxdpbo import space
 from jaxdpbo.integrations.sklearn import PrivateClassifier, PrivateRegressor
 task = pickle.load(open(sys.argv[1], "rb"))
 columns = {
@@ -48,7 +49,8 @@ columns = {
 scores = []
 for seed, train, test in task["splits"]:
     options = {"epsilon": task["epsilon"], "delta": task["delta"]}
-    options["run"] = Execution(key=jax.random.key(seed), insecure_key=True)
+    key = {"key": jax.random.key(seed), "insecure_key": True}
+    options |= {"run": jaxdpbo.Execution(**key)} if hasattr(jaxdpbo, "Execution") else key
     if task["classes"]:
         model = PrivateClassifier(columns, classes=task["classes"], **options)
     else:

@@ -76,8 +76,8 @@ def _create(arguments: argparse.Namespace) -> Answer:
     if given["epsilon"] is not None and given["delta"] is not None:
         given["delta"] = float(given["delta"])
     ledger_file.create(arguments.path, **given)
-    (whole,) = [*ledger_records.describe_epsilons(arguments.path), ""][:1]
-    return _facts(arguments.path), f"{arguments.path}: created; {whole or 'the budget has no epsilon'}"
+    whole = next(iter(ledger_records.describe_epsilons(arguments.path)), "the budget has no epsilon")
+    return _facts(arguments.path), f"{arguments.path}: created; {whole}"
 
 
 def _adopt(arguments: argparse.Namespace) -> Answer:

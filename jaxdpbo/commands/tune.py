@@ -128,7 +128,7 @@ def halves(rows: int) -> tuple[np.ndarray, np.ndarray]:
 
 def _recording(ledger: Path | None, run: str | None) -> Recording | None:
     if (ledger is None) != (run is None):
-        raise ValueError("ledger and run must be given together: the run is the name of this answer in the ledger")
+        raise ValueError("--ledger and --run must be given together: --run is the name of this answer in the ledger")
     return None if ledger is None or run is None else Recording(ledger, run)
 
 

@@ -99,8 +99,9 @@ def minimize(
       data: the users' records: a pytree of arrays, without lists. Arrays of objects or texts become float64, with NaN
         for every element other than a number. With ``traceable=False`` any object, passed untouched. Or a
         ``tables.Table``, such as Parquet files: the loss then gets the columns of a batch.
-      space: a ``Space``, or a dict of dimensions by name; or a finite box: pairs ``[(low, high), ...]`` or, unless
-        ``d`` is 2, rows ``(2, d)``; for any ``d`` ``{"low": (d,), "high": (d,)}`` or ``scipy.optimize.Bounds``.
+      space: a ``Space``; a dict of dimensions by name, or a list of such dicts, a branch each; or a finite box: pairs
+        ``[(low, high), ...]`` or, unless ``d`` is 2, rows ``(2, d)``; for any ``d`` ``{"low": (d,), "high": (d,)}`` or
+        ``scipy.optimize.Bounds``.
       epsilon: the budget, with ``delta``. The guarantee's epsilon at ``delta`` is at most this number.
       delta: in (0, 1); without a default. Must be below ``1 / users``, unless you pass a ``LargeDelta``.
       mu: the GDP budget, in place of ``epsilon`` and ``delta``; ``inf`` for no noise.

@@ -18,7 +18,8 @@ from jaxdpbo.accounting import regret
 from jaxdpbo.algorithms import dp_gibo, private_choice, private_evaluations
 from jaxdpbo.drivers import methods, result
 from jaxdpbo.drivers.methods import Search
-from jaxdpbo.guarantee import budget_calibration, guarantees
+from jaxdpbo.guarantee import budget_calibration, guarantees, recording
+from jaxdpbo.guarantee.recording import Recording
 from jaxdpbo.noise import choice, clipping, private_mean
 from jaxdpbo.space import Space
 from jaxdpbo.types import ArrayLike, Bounds
@@ -133,6 +134,7 @@ def preview(
     loss_range: ArrayLike | str | None = None,
     search: Search | None = None,
     loss: Callable[..., Any] | None = None,
+    ledger: Recording | None = None,
 ) -> Preview:
     """Predict how large the noise of ``minimize`` with these arguments would be. No data are read, no budget is spent.
 
@@ -152,6 +154,7 @@ def preview(
       loss_range: ``(low, high)`` of a user's loss, chosen without the data, or "private", see ``minimize``.
       search: as for ``minimize``; ``method="proposed"`` predicts a search with public records.
       loss: as for ``minimize``, for the hash of its code on the page (``report``); it is not called.
+      ledger: as for ``minimize``, for the notion of its budget; nothing is charged.
 
     Raises:
       ValueError: an argument is out of range or has a wrong shape; names the argument.
@@ -163,7 +166,7 @@ def preview(
     problem = methods.make_problem(
         search, users=users, budget=budget, space=space, loss_range=loss_range, public=proposed
     )
-    plan = methods.plan(problem)
+    plan = methods.plan(problem, as_gdp=ledger is not None and recording.notion(ledger) == "gdp")
     guarantee = plan.guarantee
     deviation = relative = wander = None
     if plan.descent is not None:

@@ -3,7 +3,7 @@
 import datetime
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -127,12 +127,8 @@ def _open_books(paths: Sequence[str | Path]) -> list[_Book]:
         raise ValueError(f"path must name each ledger once, got copies of one: {', '.join(map(str, paths))}")
     names = [book.name for book in books]
     if len(set(names)) < len(names):
-        books = [_Book(str(path), *_rest(book)) for path, book in zip(paths, books, strict=True)]
+        books = [replace(book, name=str(path)) for path, book in zip(paths, books, strict=True)]
     return books
-
-
-def _rest(book: _Book) -> tuple[ledger_file.Account, str, str]:
-    return book.account, book.warning, book.first
 
 
 @dataclass(frozen=True)
@@ -154,8 +150,10 @@ class _Period:
 
 
 def _day(name: str, value: Any) -> datetime.date | None:
+    if value is None or type(value) is datetime.date:
+        return value
     try:
-        return datetime.date.fromisoformat(value) if isinstance(value, str) else value and value + datetime.timedelta(0)
+        return datetime.date.fromisoformat(value)
     except (TypeError, ValueError):
         raise ValueError(f"{name} must be a day such as '2026-01-01', got {value!r}") from None
 
@@ -173,7 +171,7 @@ def _until(book: _Book, last: datetime.date | None) -> _Book:
     spent = ledger_file.add_up(spends)
     budget = map(sum, zip(account.left, account.spent, strict=True))
     left = ledger_file.Amounts(*(has - used for has, used in zip(budget, spent, strict=True)))
-    return _Book(book.name, account._replace(spends=spends, spent=spent, left=left), book.warning, book.first)
+    return replace(book, account=account._replace(spends=spends, spent=spent, left=left))
 
 
 # Sums by people
@@ -351,7 +349,7 @@ def _sums(group: ledger_file.Account, inside: _Period) -> dict[str, str]:
     if inside.first is not None and len(within) < len(group.spends):
         alone = _spent(group._replace(spends=within, spent=ledger_file.add_up(within)))
         words = [_in_words(guarantee) for guarantee in alone] or ["nothing was released"]
-        (sums[f"the {len(within)} runs{inside.words} alone"],) = words
+        (sums[f"runs{inside.words} alone ({len(within)})"],) = words
     return sums
 
 

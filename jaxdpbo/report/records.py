@@ -114,6 +114,8 @@ class Report:
     def against(self, signed: "Report | Mapping[str, Any] | str | Path") -> "Report":
         """Cite a plan that was signed before the release, and say where this record differs from it.
 
+        Facts that only one of them states are not compared.
+
         >>> from jaxdpbo import report
         >>> from jaxdpbo.guarantee import guarantee
         >>> stated = guarantee("gdp", 0.5, "replace_one", "voters")
@@ -131,10 +133,12 @@ class Report:
         read = ledger_file.parse_json(Path(signed).read_bytes()) if isinstance(signed, (str, Path)) else signed
         facts = read.to_dict() if isinstance(read, Report) else read
         if not isinstance(facts, Mapping) or facts.get("planned") is not True:
-            raise ValueError("signed must be a plan, made by report.plan, preview(...).report or agreement.report")
+            raise ValueError(
+                "signed must be a plan, made by report.plan, preview(...).report, model.plan or agreement.report"
+            )
         digest = hash_record(facts)
         if facts.get(page.DIGEST, digest) != digest:
-            raise ValueError("signed must be a plan as it was made: its SHA-256 is that of another")
+            raise ValueError("signed must be an unchanged plan: its SHA-256 is not that of its content")
         cited = {"plan": digest, "differs from the plan": _differences(facts, self.to_dict()) or "in nothing"}
         return replace(self, details=dict(self.details) | cited)
 

@@ -214,16 +214,17 @@ def parquet(
         of a row's own columns, where a row that fails is NaN; or a dimension: ``space.categorical`` or a list gives the
         position in the list, and NaN for all that is not listed, ``space.real`` and ``space.integer`` the nearest
         number in the range, of text too if they say how it spells numbers.
-      users: with ``person``, the number of people, public. Otherwise the number of rows is the number of users.
+      users: with ``person``, the number of people, or of slots for ids (``tables.hashed``), public. Otherwise the
+        number of rows is the number of users.
       person: the column with the number of each row's person, an integer in ``[0, users)``, if a user has several
         rows; or ``tables.hashed(column)``, if people have ids of any kind. Rows with other numbers are left out.
         Columns then have the shape ``(people, max_rows, ...)``, NaN in slots without a row. A scan reads the files once
         for each four million slots, or see ``spill``.
       max_rows: with ``person``, the most rows of a person to read: the first, sorted by the columns' values in their
         order.
-      spill: a folder on a local disk with room for the rows. The first scan then reads the files once, and writes the
-        rows by person to a file without a name, which is gone when the process ends, even if it is killed; later scans
-        read this file. The file holds protected rows.
+      spill: for more than four million slots, a folder on a local disk with room for the rows; unused below. The first
+        scan then reads the files once, and writes the rows by person to a file without a name, which is gone when the
+        process ends, even if it is killed; later scans read this file. The file holds protected rows.
 
     Raises:
       TypeError: ``source`` or ``columns`` are of another type.

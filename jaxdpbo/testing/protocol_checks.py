@@ -98,8 +98,8 @@ def check_protocol(subject: Subject) -> None:
     )
     if subject.adds_users:
         _check_after(subject, loop_key, on_time, "after step T")
-        for other in _under_other_budgets(begun):
-            _check_after(subject, loop_key, other, "under another budget than at the start")
+        for other in _under_other_noise(begun):
+            _check_after(subject, loop_key, other, "under other noise than at the start")
 
 
 def _check_after(subject: Subject, loop_key: jax.Array, end: result.Snapshot, when: str) -> None:
@@ -125,7 +125,7 @@ def _check_after(subject: Subject, loop_key: jax.Array, end: result.Snapshot, wh
     expect(_subject.are_equal(kept, end.state), f"tell must refuse a query of an earlier step {mend}")
 
 
-def _under_other_budgets(begun: result.Snapshot) -> Iterator[result.Snapshot]:
+def _under_other_noise(begun: result.Snapshot) -> Iterator[result.Snapshot]:
     """States that say that their run began under other noise, each in one number."""
     public = begun.state.public
     leaves, structure = jax.tree.flatten(public.noise)

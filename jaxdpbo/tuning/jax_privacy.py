@@ -73,7 +73,7 @@ class DPSGD:
 
     def __post_init__(self):
         """Raise ValueError for an unknown loss, or for wrong ``classes``, models or optimizers."""
-        other_trainings.check_choices(self.make_params, self.optimizers)
+        other_trainings.check_choices("make_params", self.make_params, self.optimizers)
         names = [sorted(given) if isinstance(given, Mapping) else None for given in (self.make_params, self.predict)]
         if names[0] != names[1]:
             raise ValueError(f"predict must have the names of make_params, {names[0]}, got {names[1]}")

@@ -63,7 +63,7 @@ class DPSGD:
 
     def __post_init__(self):
         """Raise ValueError for an unknown loss, or for wrong ``classes``, models or optimizers."""
-        other_trainings.check_choices(self.make_model, self.optimizers)
+        other_trainings.check_choices("make_model", self.make_model, self.optimizers)
         checks.one_of("loss", self.loss, other_trainings.LOSSES)
         if self.classes is not None:
             object.__setattr__(self, "classes", _labels.check_classes(self.classes))

@@ -29,18 +29,23 @@ class Examples(NamedTuple):
     mask: np.ndarray
 
 
-def check_choices(models: Any, optimizers: Choice) -> None:
+def check_choices(name: str, models: Any, optimizers: Choice) -> None:
     """Check what a setting chooses by name: dicts of functions, or one function for all settings.
+
+    Args:
+      name: of the argument of the models.
+      models: a function, or a dict of them.
+      optimizers: a dict of functions, or None.
 
     Raises:
       TypeError: neither a function nor a dict of functions by text.
       ValueError: an empty dict.
     """
-    for what, given in (("make_model", models), ("optimizers", optimizers)):
-        if given is None or (callable(given) and what == "make_model"):
+    for what, given in ((name, models), ("optimizers", optimizers)):
+        if given is None or (callable(given) and what == name):
             continue
         if not isinstance(given, Mapping) or not all(
-            isinstance(name, str) and callable(of) for name, of in given.items()
+            isinstance(label, str) and callable(of) for label, of in given.items()
         ):
             raise TypeError(f"{what} must be a dict of functions by names, got {type(given).__name__}")
         if not given:

@@ -1,4 +1,4 @@
-"""Train a linear model by private steps, and measure its error once: nothing is chosen, so no budget pays for a choice.
+"""Train a linear model by private steps, and measure its error once: no budget pays for a choice of settings.
 
 Four fifths of the rows train (``algorithms.private_linear``), and one fifth, by a public permutation of row numbers,
 measures the released model. A row is in one of both parts, so each part spends the whole budget. Ranges that nobody

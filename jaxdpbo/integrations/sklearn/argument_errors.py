@@ -34,8 +34,8 @@ MODEL_ADVICE = {
         ("C", "alpha", "learning_rate", "max_iter", "tol", "batch_size", "n_estimators"),
         "nothing is tuned; settings=[...] chooses among settings of your own",
     ),
-    **dict.fromkeys(("warm_start", "partial_fit"), "each fit spends a budget of its own"),
-    "n_jobs": "a fit trains one model",
+    "warm_start": "each fit spends a budget of its own",
+    "n_jobs": "models are trained one after another",
 }
 CLASSIFIERS, REGRESSORS = ("log_loss", "hinge", "zero_one"), ("squared", "absolute")
 

@@ -361,7 +361,7 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
     ``fit`` encodes the columns by their public dimensions, trains a logistic regression of these features by a noised
     Gram matrix and a fixed number of noised steps (``private_linear``) on four fifths of the rows, and measures the
     released model once, with noise, on the other fifth, chosen by a public permutation of row numbers. A row is in one
-    of both parts, so each part spends the whole budget. Nothing is chosen by the rows, not the number of steps either.
+    of both parts, so each part spends the whole budget. The rows choose nothing but ranges that are ``"private"``.
 
     Formal guarantee: all attributes with a trailing underscore are together ``(epsilon, delta)``-DP for the replacement
     of one row of ``X`` and ``y``; see ``guarantee_`` for the assumptions. ``score`` is not private if its rows are

@@ -545,8 +545,8 @@ class Linear:
     def project(self, values: Mapping[str, Any], ranges: Mapping[str, Real], library: ModuleType) -> dict[str, Any]:
         """The nearest parameters in their ranges whose sum is between its ends, to rounding, in sides of the box.
 
-        In coordinates of the box they are ``places - multiplier * slopes``, cut off at 0 and 1; slopes are weights times
-        sides. The sum falls as the multiplier grows, so a bisection finds the multiplier.
+        In coordinates of the box they are ``places - multiplier * slopes``, cut off at 0 and 1; slopes are weights
+        times sides. The sum falls as the multiplier grows, so a bisection finds the multiplier.
         """
         sides = {name: ranges[name].high - ranges[name].low for name in self.names}
         scale = max(abs(weight) * sides[name] for name, weight in self._pairs())

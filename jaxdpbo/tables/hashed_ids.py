@@ -22,8 +22,8 @@ class HashedIds:
     def slots(self, ids: Any, count: int) -> np.ndarray:
         """The slot in ``[0, count)`` of each id, int64; -1 for an id that is missing.
 
-        Whole numbers count by their value in 64 bits, text by its UTF-8, bytes as they are. A float is a whole number up
-        to 2^53 alone: beyond, two ids could be one float.
+        Whole numbers count by their value in 64 bits, text by its UTF-8, bytes as they are. A float is a whole number
+        up to 2^53 alone: beyond, two ids could be one float.
         """
         values = np.asarray(ids)
         if values.dtype.kind in "iub":

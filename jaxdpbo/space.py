@@ -537,6 +537,10 @@ class Linear:
         """The weighted sum of parameters."""
         return sum(weight * values[name] for name, weight in zip(self.names, self.weights, strict=True))
 
+    def is_of(self, dimensions: Mapping[str, Any]) -> bool:
+        """True if these parameters exist and are real: in another branch they may be fixed values."""
+        return all(isinstance(dimensions.get(name), Real) for name in self.names)
+
     def holds(self, values: Mapping[str, Any]) -> Any:
         """True where the sum is between its ends, to rounding."""
         total, slack = self.sum(values), ROUNDING * sum(abs(weight * values[name]) for name, weight in self._pairs())
@@ -862,38 +866,40 @@ class Space:
         self, values: Mapping[str, Any], encode: Callable[[AnyDimension, str, Any], float], root: int
     ) -> np.ndarray:
         """``_place`` in one dict of a list, by its row ``root``."""
-        point, rows, used = np.full(len(self.names), 0.5), dict[int, int](), set[str]()
+        point, rows, placed = np.full(len(self.names), 0.5), dict[int, int](), dict[str, AnyDimension]()
         refusal = ValueError(f"params must be a dict of {self._join()}, got {', '.join(map(repr, values)) or 'none'}")
-        for axis, ((name, dimension), key, parent) in enumerate(
-            zip(self._items(), self.keys, self.parents, strict=True)
-        ):
-            if parent is not None and rows.get(parent[0]) != parent[1]:
+        for axis, (name, dimension) in enumerate(self._items()):
+            key = self.keys[axis]
+            if not _is_in(self.parents[axis], rows):
                 continue
-            if key is not None and key not in values:
+            if key is None:
+                point[axis] = cast(Branches, dimension).middle(root, np)
+            elif key in values:
+                point[axis], placed[key] = encode(dimension, name, values[key]), dimension
+            else:
                 raise refusal
-            middle = cast(Branches, dimension).middle(root, np) if key is None else encode(dimension, name, values[key])
-            point[axis] = middle
-            used |= {key} - {None}
             if isinstance(dimension, Branches):
                 rows[axis] = int(dimension.decode(point[axis], np))
-        for key, dimension, parent in self.fixed:
-            if parent is None or rows.get(parent[0]) == parent[1]:
-                if key not in values:
-                    raise refusal
-                encode(dimension, key, values[key])
-                used.add(key)
-        if used != set(values):
+        placed |= {key: dimension for key, dimension, parent in self.fixed if _is_in(parent, rows)}
+        if placed.keys() != values.keys():
             raise refusal
+        for key, dimension, _ in self.fixed:
+            if placed.get(key) is dimension:
+                encode(dimension, key, values[key])
+        self._expect_constraints(values, placed)
+        return point
+
+    def _expect_constraints(self, values: Mapping[str, Any], placed: Mapping[str, AnyDimension]) -> None:
+        """Raise a ValueError for parameters that break a constraint of what exists."""
         for constraint in self.constraints:
-            if used.issuperset(constraint.names) and not constraint.holds(values):
+            if constraint.is_of(placed) and not constraint.holds(values):
                 ends = f"from {constraint.least:g} to {constraint.most:g}"
                 raise ValueError(f"params must have a sum {ends} by {constraint}, got {constraint.sum(values):g}")
-        return point
 
     def _constrain(self, values: dict[str, Any], dimensions: Mapping[str, Any], library: ModuleType) -> dict[str, Any]:
         """The nearest values that meet the constraints of the parameters that exist."""
         for constraint in self.constraints:
-            if values.keys() >= set(constraint.names):
+            if constraint.is_of({name: dimensions[name] for name in values}):
                 values = values | constraint.project(values, dimensions, library)
         return values
 
@@ -954,19 +960,24 @@ def _check_constraints(constraints: Any, axes: Sequence[_Axis]) -> None:
     if twice := [name for name, count in together.items() if count > 1]:
         raise ValueError(f"constraints must have no name in common, since each moves its own, got {twice[0]!r} in two")
     for constraint in constraints:
-        own = [axis for axis in axes if axis.key in constraint.names]
-        real = all(isinstance(axis.dimension, Real) for axis in own) and len({axis.parent for axis in own}) == 1
-        if len(own) != len(constraint.names) or not real:
-            raise ValueError(f"constraints must be of real parameters of one branch, got {constraint}")
-        sums = [
-            [weight * end for end in _ends(cast(Real, axis.dimension))]
-            for axis in own
-            for name, weight in constraint._pairs()
-            if name == axis.key
-        ]
-        lowest, highest = sum(map(min, sums)), sum(map(max, sums))
-        if lowest > constraint.most or highest < constraint.least:
-            raise ValueError(f"constraints must be met by some parameters, got a sum from {lowest:g} to {highest:g}")
+        _check_constraint(constraint, axes)
+
+
+def _check_constraint(constraint: Linear, axes: Sequence[_Axis]) -> None:
+    own = [axis for axis in axes if axis.key in constraint.names]
+    real = all(isinstance(axis.dimension, Real) for axis in own) and len({axis.parent for axis in own}) == 1
+    if len(own) != len(constraint.names) or not real:
+        raise ValueError(f"constraints must be of real parameters of one branch, got {constraint}")
+    weights = dict(constraint._pairs())
+    sums = [[weights[axis.key or ""] * end for end in _ends(cast(Real, axis.dimension))] for axis in own]
+    lowest, highest = sum(map(min, sums)), sum(map(max, sums))
+    if lowest > constraint.most or highest < constraint.least:
+        raise ValueError(f"constraints must be met by some parameters, got a sum from {lowest:g} to {highest:g}")
+
+
+def _is_in(parent: tuple[int, int] | None, rows: Mapping[int, int]) -> bool:
+    """True outside of branches, and in a branch with these rows of the axes of branches."""
+    return parent is None or rows.get(parent[0]) == parent[1]
 
 
 def _is_list_of_dicts(dimensions: Any) -> bool:

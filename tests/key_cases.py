@@ -455,6 +455,7 @@ COMPARED = (
     *_of("commands.demo", "run_seed", "run_gibo", "run_evaluations", "run_random_search"),
     *_of("testing.subject", "first_snapshot", "take_step", "take_steps", "perturb", "whole_run"),
     *_of("testing.tape", "Noise"),
+    *_of("tables.hashed_ids", "HashedIds", "hashed", "siphash"),  # of a hash, not of noise
 )
 
 

@@ -100,6 +100,25 @@ def test_a_last_day_leaves_out_later_charges(year):
         report.ledger_report(year, until="yesterday")
 
 
+def test_a_charge_under_a_clock_that_was_ahead_is_counted(tmp_path, monkeypatch):
+    for day, level in (("2031-01-01", "4"), ("2027-03-01", "1/10")):
+        monkeypatch.setattr(ledger_file, "_now", lambda day=day: f"{day}T12:00:00.000+00:00")
+        if level == "4":
+            ledger.create(tmp_path / "book", mu=5, protects=STAFF)
+        ledger.charge(
+            tmp_path / "book", day, "a mean", ledger.Spend((ledger.Event("gdp", level),), "replace_one", STAFF)
+        )
+    (stated,) = report.ledger_report(tmp_path / "book", until="2027-12-31").guarantees
+    assert stated.level > 4
+
+
+def test_groups_of_the_same_people_have_a_whole_budget_each(tmp_path):
+    ledger.create(tmp_path / "a", mu=5, protects=STAFF)
+    ledger.create(tmp_path / "b", mu=1, protects=STAFF, relation="unit_distance", unit=2)
+    whole = {name: text for name, text in report.ledger_report([tmp_path / "a", tmp_path / "b"]).details.items()}
+    assert sum(name.startswith(ledger_records.WHOLE) for name in whole) == 2
+
+
 def test_what_cannot_be_added_up_is_said(year, tmp_path):
     ledger.create(tmp_path / "another", notion="zcdp", level=2, protects=PATIENTS)
     spend = ledger.Spend((ledger.Event("zcdp", 1),), "replace_one", PATIENTS)
@@ -128,7 +147,7 @@ def test_ledgers_of_two_folders_with_one_name_are_told_apart(tmp_path):
 def test_a_sum_holds_at_the_requested_delta(year):
     made = report.ledger_report(year, delta=1e-7)
     assert {found["delta"] for found in made.to_dict()["guarantees"]} == {1e-7}
-    whole = made.details[f"{ledger_records.WHOLE}, of {STAFF}"]
+    whole = made.details[f"{ledger_records.WHOLE}, of {STAFF} (gdp, replace_one)"]
     level = guarantees.guarantee("gdp", 2.0, "replace_one", STAFF).epsilon(1e-7)
     assert level <= float(re.match(r"epsilon = ([\d.]+) at", whole)[1]) <= level * 1.001
 

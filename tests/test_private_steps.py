@@ -345,8 +345,10 @@ def test_a_fit_that_ends_before_its_first_draw_goes_on_and_one_that_ends_in_a_dr
             begun.fit(frame(), frame()["c"])
 
 
-def test_ctrl_c_waits_for_a_draw_and_the_same_call_returns_its_release(tmp_path, monkeypatch):
+def test_ctrl_c_waits_for_a_draw_and_the_same_call_returns_its_release(tmp_path, monkeypatch, request):
     path, measure = ledger_of(tmp_path), measured_error.measure
+    usual = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, usual))
 
     def typed(*given):
         signal.raise_signal(signal.SIGINT)

@@ -583,7 +583,7 @@ def test_the_record_of_a_search_shows_what_was_declared_public():
     details = halves.report_.details
     assert details["users"] == details["training rows"] == "30"
     assert details["space"] == "{'C': Real(low=0.1, high=1.0, log=False)}"
-    assert (details["loss"], details["loss range"]) == ("log_loss", "(0.0, 4.0)")
+    assert (details["loss"], details["loss range"]) == ("log_loss", "(0, 4)")
     assert details["best_loss_"] == str(halves.best_loss_)
     blocks = search(protect="all", n_blocks=12, loss="zero_one").fit(X, Y, groups=np.arange(60) // 2)
     assert (blocks.report_.details["users"], blocks.report_.details["blocks"]) == ("30", "12")
@@ -758,7 +758,7 @@ def test_nothing_but_the_release_differs_between_neighbours(trials, caplog, capf
     for options in ({}, {"refit": "train"}):
         fitted = search(**options).fit(X, Y)
         expected = attributes | ({"best_estimator_"} if options else set())
-        assert set(vars(fitted)) == set(fitted.get_params(deep=False)) | expected
+        assert set(vars(fitted)) - {"_fits"} == set(fitted.get_params(deep=False)) | expected  # a count of fits
     changed = X.copy()
     changed[splits.single_split(None, 60, None, {}, again=False).train[0]] = 5.0
     other = search(refit="train").fit(changed, Y)  # a training row is seen: the comparison can fail

@@ -140,9 +140,9 @@ def dp_gd_config(**changes):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"steps": 4}, r"got budget.steps=3 and 4 in configs\[0\] and configs\[2\]"),
-        ({"users": 6}, r"got budget.users=5 and 6 in"),
-        ({"bounds": [(0.0, 1.0)] * 4}, r"got budget.dimension=3 and 4 in"),
+        ({"steps": 4}, r"got noise.steps=3 and 4 in configs\[0\] and configs\[2\]"),
+        ({"users": 6}, r"got noise.users=5 and 6 in"),
+        ({"bounds": [(0.0, 1.0)] * 4}, r"got noise.dimension=3 and 4 in"),
         ({"optimizer": optax.adagrad}, r"got optimizer=sgd and adagrad in"),
     ],
 )

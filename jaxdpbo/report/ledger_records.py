@@ -73,21 +73,13 @@ def ledger_report(
     if delta is not None:
         for group in groups:
             _expect_delta(delta, (*_spent(group), *_budget_guarantee(group.budget)))
-    several, inside = len(books) > 1, _Period(first, last)
-    title = f"the ledger {books[0].name}" if not several else f"{len(books)} ledgers"
-    details: dict[str, str] = {}
-    for book in books:
-        details |= {f"{book.name}: {name}" if several else name: text for name, text in _facts(book).items()}
-    for group in groups:
-        whose = f", of {group.budget.protects}" if len(groups) > 1 else ""
-        details |= {name + whose: text for name, text in _sums(group, inside).items()}
-    if missing := _not_added_up(groups):
-        details["NOT added up"] = missing
+    inside = _Period(first, last)
+    title = f"the ledger {books[0].name}" if len(books) == 1 else f"{len(books)} ledgers"
     guarantees = tuple(found for group in groups for found in _spent(group))
     return records.Report(
         title + inside.words,
         guarantees,
-        details,
+        _details(books, groups, inside),
         "",
         records.now(),
         records.versions(),
@@ -167,7 +159,8 @@ def _until(book: _Book, last: datetime.date | None) -> _Book:
     if last is None:
         return book
     account = book.account
-    spends = tuple(entry for entry in account.spends if _date(entry.when) <= last)
+    number = max((entry.number for entry in account.spends if _date(entry.when) <= last), default=0)
+    spends = tuple(entry for entry in account.spends if entry.number <= number)  # the clock of a line may be ahead
     spent = ledger_file.add_up(spends)
     budget = map(sum, zip(account.left, account.spent, strict=True))
     left = ledger_file.Amounts(*(has - used for has, used in zip(budget, spent, strict=True)))
@@ -328,6 +321,21 @@ def _float_up(exact: Fraction) -> float:
 
 
 # Words and tables
+
+
+def _details(books: Sequence[_Book], groups: Sequence[ledger_file.Account], inside: _Period) -> dict[str, str]:
+    """Public facts of all ledgers, and the sums of each group in words."""
+    details: dict[str, str] = {}
+    for book in books:
+        prefix = f"{book.name}: " if len(books) > 1 else ""
+        details |= {prefix + name: text for name, text in _facts(book).items()}
+    for group in groups:
+        budget = group.budget
+        unit = "" if budget.unit is None else f" {float(budget.unit):g}"
+        whose = f", of {budget.protects} ({budget.notion}, {budget.relation}{unit})" if len(groups) > 1 else ""
+        details |= {name + whose: text for name, text in _sums(group, inside).items()}
+    missing = _not_added_up(groups)
+    return details | ({"NOT added up": missing} if missing else {})
 
 
 def _facts(book: _Book) -> dict[str, str]:

@@ -135,25 +135,28 @@ def to_persons(column: Any, people: _people.People) -> np.ndarray:
     import pyarrow as pa
 
     if people.ids is not None:
-        return _to_slots(column, people.ids, people.users)
+        return _to_slots(column, people.ids, people.users, people.exact)
     if pa.types.is_integer(column.type):
         return column.cast(pa.int64(), safe=False).fill_null(_people.NOBODY).to_numpy(zero_copy_only=False)
     return _people.to_persons(_to_cells(column, np.float64))
 
 
-def _to_slots(column: Any, ids: HashedIds, count: int) -> np.ndarray:
+def _to_slots(column: Any, ids: HashedIds, count: int, exact: bool) -> np.ndarray:
     """The slot of each row's id; an id is hashed once for a part."""
     import pyarrow as pa
 
     if pa.types.is_integer(column.type):
         whole = column.cast(pa.uint64() if column.type == pa.uint64() else pa.int64())
-        slots = ids.slots(whole.fill_null(0).to_numpy(zero_copy_only=False), count)
+        slots = ids.slots(whole.fill_null(0).to_numpy(zero_copy_only=False), count, exact=exact)
         return np.where(column.is_valid().to_numpy(zero_copy_only=False), slots, _people.NOBODY)
+    if pa.types.is_floating(column.type):
+        return ids.slots(column.to_numpy(zero_copy_only=False).astype(np.float64), count, exact=exact)
     if not is_text(column.type):
-        return ids.slots(_to_cells(column, np.float64), count)
+        return ids.slots(np.array(to_values(column), object), count, exact=exact)
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
-    of_values = np.append(ids.slots(np.array(to_values(column.dictionary), object), count), _people.NOBODY)
+    of_values = ids.slots(np.array(to_values(column.dictionary), object), count, exact=exact)
+    of_values = np.append(of_values, _people.NOBODY)
     return of_values[column.indices.fill_null(len(of_values) - 1).to_numpy(zero_copy_only=False)]
 
 

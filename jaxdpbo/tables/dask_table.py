@@ -166,5 +166,6 @@ def _to_persons(column: Any, people: _people.People) -> np.ndarray:
         return _people.to_persons(cells.real_numbers(column))
     if column.dtype.kind in "iu":  # with a mask for missing ids, or without
         whole = column.fillna(0).to_numpy("uint64" if column.dtype.kind == "u" else "int64")
-        return np.where(column.isna().to_numpy(), _people.NOBODY, people.ids.slots(whole, people.users))
-    return people.ids.slots(column.to_numpy(), people.users)
+        slots = people.ids.slots(whole, people.users, exact=False)  # another partition may hold floats
+        return np.where(column.isna().to_numpy(), _people.NOBODY, slots)
+    return people.ids.slots(column.to_numpy(), people.users, exact=False)

@@ -1,5 +1,6 @@
 """Ids of any kind, such as 64-bit numbers or text, as slots of people: a keyed hash into a public number of slots."""
 
+import decimal
 import hashlib
 import os
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ import numpy as np
 KEY = 16  # bytes
 NOBODY = -1
 LARGEST = 2**53  # to here a float holds a whole number exactly
+HUGE = 10**300  # a float holds it
 
 
 @dataclass(frozen=True)
@@ -19,40 +21,80 @@ class HashedIds:
     column: str
     key: bytes = field(repr=False)
 
-    def slots(self, ids: Any, count: int) -> np.ndarray:
+    def slots(self, ids: Any, count: int, *, exact: bool = True) -> np.ndarray:
         """The slot in ``[0, count)`` of each id, int64; -1 for an id that is missing.
 
-        Whole numbers count by their value in 64 bits, text by its UTF-8, bytes as they are. A float is a whole number
-        up to 2^53 alone: beyond, two ids could be one float.
+        A number counts by its value, whatever its type, and text that spells a number as this number: a reader that
+        finds one odd cell turns all numbers of a part into text, or into floats. Other text counts by its UTF-8.
+
+        Args:
+          ids: ``(n,)``.
+          count: the number of slots.
+          exact: tell all whole numbers of 64 bits apart. False: by their nearest float alone, as a reader may have
+            read another part, so that no cell decides which slots the ids of other rows have.
         """
         values = np.asarray(ids)
         if values.dtype.kind in "iub":
-            return _to_slots(siphash(values.astype(np.int64, copy=False).view(np.uint64), self.key), count)
+            whole = values.astype(np.int64, copy=False)
+            return self._slots_of_numbers(whole if exact else _as_floats(whole, values), count)
         if values.dtype.kind == "f":
-            with np.errstate(all="ignore"):
-                whole = (np.abs(values) < LARGEST) & (values == np.floor(values))  # False for NaN
-            numbers = np.where(whole, values, 0).astype(np.int64)
-            return np.where(whole, self.slots(numbers, count), NOBODY)
-        return self._slots_of_objects(values.ravel().tolist(), count)
-
-    def _slots_of_objects(self, ids: list[Any], count: int) -> np.ndarray:
+            return self._slots_of_floats(values.astype(np.float64, copy=False), count)
         known: dict[Any, int] = {}
-        return np.array([self._slot(one, count, known) for one in ids], np.int64)
+        return np.array([self._slot(_code(one), count, exact, known) for one in values.ravel().tolist()], np.int64)
 
-    def _slot(self, one: Any, count: int, known: dict[Any, int]) -> int:
-        """The slot of a Python value; each text is hashed once."""
-        if type(one) in (int, float):
-            if type(one) is int and not -(2**63) <= one < 2**64:
-                return NOBODY
-            wide = np.uint64(one) if type(one) is int and one >= 2**63 else one
-            return int(self.slots(np.array([wide]), count)[0])
-        if type(one) not in (str, bytes):
+    def _slots_of_numbers(self, whole: np.ndarray, count: int) -> np.ndarray:
+        return _to_slots(siphash(whole.view(np.uint64), self.key), count)
+
+    def _slots_of_floats(self, values: np.ndarray, count: int) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            whole = (np.abs(values) < 2.0**63) & (values == np.floor(values))  # False for NaN
+        bits = np.where(whole, np.where(whole, values, 0.0).astype(np.int64), values.view(np.int64))
+        return np.where(np.isnan(values), NOBODY, self._slots_of_numbers(bits, count))
+
+    def _slot(self, code: Any, count: int, exact: bool, known: dict[Any, int]) -> int:
+        """The slot of one code; each is hashed once."""
+        if code is None:
             return NOBODY
-        if one not in known:
-            content = one.encode("utf-8", "surrogatepass") if isinstance(one, str) else one
-            digest = hashlib.blake2b(content, digest_size=8, key=self.key).digest()
-            known[one] = int(_to_slots(np.frombuffer(digest, "<u8"), count)[0])
-        return known[one]
+        if (key := (type(code), code)) not in known:
+            if isinstance(code, bytes):
+                digest = hashlib.blake2b(code, digest_size=8, key=self.key).digest()
+                known[key] = int(_to_slots(np.frombuffer(digest, "<u8"), count)[0])
+            else:
+                kind = np.float64 if isinstance(code, float) else np.uint64 if code >= 2**63 else np.int64
+                known[key] = int(self.slots(np.array([code], kind), count, exact=exact)[0])
+        return known[key]
+
+
+def _code(one: Any) -> int | float | bytes | None:
+    """A Python value as a whole number of 64 bits, a float, or text; None if it is missing, or of another kind."""
+    if isinstance(one, np.generic):
+        one = one.item()
+    if isinstance(one, (str, bytes)):
+        number = _spelled(one)
+        text = one.encode("utf-8", "surrogatepass") if isinstance(one, str) else one
+        return text if number is None else _code(number)
+    if isinstance(one, decimal.Decimal) and one.is_finite():
+        one = int(one) if one == one.to_integral_value() else float(one)
+    if isinstance(one, int):  # True is 1
+        return int(one) if -(2**63) <= one < 2**64 else float(one) if abs(one) < HUGE else None
+    return one if isinstance(one, float) and one == one else None
+
+
+def _spelled(text: str | bytes) -> int | float | None:
+    """The number that text spells; None for other text."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return None
+
+
+def _as_floats(whole: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Whole numbers through their nearest float, as a reader of floats has them; a view of bits from 2^63 on."""
+    floats = values.astype(np.float64)
+    inside = np.abs(floats) < 2.0**63
+    return np.where(inside, np.where(inside, floats, 0.0).astype(np.int64), floats.view(np.int64))
 
 
 def hashed(column: str, *, key: bytes | None = None) -> HashedIds:
@@ -71,7 +113,9 @@ def hashed(column: str, *, key: bytes | None = None) -> HashedIds:
     users)`` pairs share a slot.
 
     Args:
-      column: the column of the ids: whole numbers, or text. A missing id is nobody's, and its row is left out.
+      column: the column of the ids: whole numbers, or text; text that spells a number counts as this number. A missing
+        id is nobody's, and its row is left out. Where an engine does not declare the column's type, and on Dask, ids
+        from 2^53 on count by their nearest float.
       key: 16 bytes. By default the operating system draws them, they stay in memory, and nobody can choose ids that
         meet in a slot. Give the key of another process for the same slots there.
 

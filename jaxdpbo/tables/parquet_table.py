@@ -239,6 +239,7 @@ def parquet(
     except TableError as error:
         raise ValueError(f"source must be Parquet files: {error}") from None
     people, folder = _people.check_people(person, max_rows, users), spilling.check_folder(spill)
+    people = people and people._replace(exact=True)  # each file declares its types
     fragments = list(dataset.get_fragments())
     of_path = sources.columns_of_path(fragments[0].path) if fragments else {}
     named = None if people is None else people.column
@@ -247,14 +248,9 @@ def parquet(
         raise ValueError("source must hold one row or more")
     shapes = {name: read.shape("the first file", name, dataset.schema, of_path) for name in read.by_name}
     wide: dict[str, None] = {}
-    kinds: set[bool] = set()
     for fragment in fragments:
         _expect_schema(fragment, shapes, people, read)
-        if people is not None:
-            kinds.add(arrow.is_integer(fragment.physical_schema.field(people.column).type))
         wide |= dict.fromkeys(sources.wide_columns(read, fragment.physical_schema))
-    if len(kinds) > 1:  # the number 7 and the text "7" have two slots
-        raise ValueError(f"person must name integers in all files, or text in all, got both as {person!r}")
     return ParquetTable(where, shapes, files, people, read, list(wide), folder)
 
 

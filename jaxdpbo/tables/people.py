@@ -24,12 +24,14 @@ class People(NamedTuple):
       users: the number of people.
       max_rows: the largest number of rows of a person that are read.
       ids: the hash that makes numbers of ids; None if the column holds numbers.
+      exact: whether the column's declared type keeps ids of 64 bits in all parts (``HashedIds.slots``).
     """
 
     column: str
     users: int
     max_rows: int
     ids: HashedIds | None = None
+    exact: bool = False
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -162,7 +164,7 @@ def row_shapes(shapes: dict[str, tuple[int, ...]], people: People | None) -> dic
 
 def count_left_out(people: People, held: np.ndarray, rows: int) -> list[not_private.Finding]:
     """The rows and people that a scan leaves out, from the number of rows ``held (users,)`` of each. NOT PRIVATE."""
-    outside = "outside of [0, users)" if people.ids is None else "that is missing, or a float beyond 2^53"
+    outside = "outside of [0, users)" if people.ids is None else "that is missing"
     nobody, beyond = rows - int(np.sum(held)), int(np.sum(np.maximum(held - people.max_rows, 0)))
     return [
         not_private.Finding("rows", f"rows of nobody, with a {people.column!r} {outside}", nobody, rows),

@@ -97,6 +97,7 @@ def _open(dataset: Any, columns: Sequence[str] | None, users: int | None, people
         integers, text = arrow.is_integer(kind), kind is not None and arrow.is_text(kind)
         there = kind is not None and not declared  # other types may follow from rows
         _people.expect_ids("dataset", people, integers=integers or there, text=text)
+        people = people._replace(exact=declared)
     if any("random" in operator.name.lower() for operator in operators):
         raise ValueError(
             "dataset must hold the same rows whenever a worker computes it: write the sample to files, and read these"

@@ -99,6 +99,7 @@ def _open(frame: Any, columns: Sequence[str] | None, users: int | None, people: 
         kind = types.get(people.column)
         integers = kind is not None and (not declared or kind in INTEGERS)
         _people.expect_ids("frame", people, integers=integers, text=kind in ("string", "binary"))
+        people = people._replace(exact=declared)
     for name in names if declared else []:  # other types may follow from rows
         if types[name] not in ("boolean", *INTEGERS, "float", "double"):
             raise ValueError(

@@ -39,6 +39,7 @@ SOURCES = {
     "error-like-constant": RELEASE,
     "wide-error": RELEASE,
     "ranges-like-noise": RELEASE,
+    "ranges-at-limits": RELEASE,
     "epsilon-reached": RELEASE,
     "error-not-reached": RELEASE,
 }
@@ -147,6 +148,17 @@ def ranges_like_noise(names: Sequence[str]) -> Notes:
         "ranges-like-noise",
         f"noise hid all counts of {_shorten(names)}, so that these ranges are guesses: state a range, give "
         "private_range more of the budget, or find fewer ranges",
+    )
+
+
+def ranges_at_limits(names: Sequence[str]) -> Notes:
+    """A found range ends where the search for it ends; nothing for no column."""
+    if not names:
+        return ()
+    return _note(
+        "ranges-at-limits",
+        f"the ranges of {_shorten(names)} end at 2^40 or -2^40, where the search ends, and numbers beyond count as the "
+        "end: state a range, or give the column in larger units",
     )
 
 

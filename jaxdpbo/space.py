@@ -378,6 +378,9 @@ def categorical(*choices: Any, **named: Any) -> Categorical:
     )
     if len(labels) < 2 or len({(type(label), label) for label in labels}) < len(labels):
         raise ValueError(f"choices must be two or more, all different, got {labels!r}")
+    for row, choice in enumerate(plain):  # who types a printed label back must get its choice
+        if any(_is_same_scalar(choice, label) for label in (*labels[:row], *labels[row + 1 :])):
+            raise ValueError(f"choices must differ from the labels of others, got {choice!r}")
     return Categorical(tuple(plain), labels)
 
 

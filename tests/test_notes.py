@@ -136,6 +136,7 @@ def test_notes_are_sentences_without_line_breaks():
         *notes.many_readings(3),
         *notes.clipped_integers(["data['cents']"]),
         *notes.ranges_from_rows(["'age'"], 0.05), *notes.ranges_like_noise(["'age'"]),
+        *notes.ranges_at_limits(["'age'"]),
             *notes.best_within_noise(2, 3), *notes.error_like_a_constant(0.4, 0.5), *notes.wide_error(0.25),
     ]  # fmt: skip
     assert {note.id for note in said} == set(notes.SOURCES)

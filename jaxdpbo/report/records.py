@@ -24,6 +24,7 @@ LIBRARIES = ("jaxdpbo", "jax", "jaxlib", "numpy")
 RATE = 0.05  # of false alarms, in the sentence for a meeting
 GROUPS = (1, 2, 4)  # users who are replaced together: one, a couple, a household
 CURVE = np.linspace(0.0, 1.0, 41)
+NONE = "none"  # in a plan: what the record must not state
 OTHERS = "anybody else, and what is true of these people in general"
 RELATIONS = {
     "replace_one": "another person's record in place of one record",
@@ -114,7 +115,7 @@ class Report:
     def against(self, signed: "Report | Mapping[str, Any] | str | Path") -> "Report":
         """Cite a plan that was signed before the release, and say where this record differs from it.
 
-        Facts that only one of them states are not compared.
+        Facts that the record alone states are not compared; a plan that says "none" of a fact forbids it.
 
         >>> from jaxdpbo import report
         >>> from jaxdpbo.guarantee import guarantee
@@ -185,10 +186,12 @@ def _differences(planned: Mapping[str, Any], made: Mapping[str, Any]) -> str:
         found.append(f"guarantee: planned {' and '.join(ours)}, got {' and '.join(theirs)}")
     if more := _assumptions(made) - _assumptions(planned):  # a guarantee that assumes less is more than was signed
         found.append(f"the guarantee also assumes that {' and that '.join(sorted(more))}")
+    if planned["title"] != made["title"]:
+        found.append(f"title: planned {planned['title']}, got {made['title']}")
     for field in ("details", "versions"):
         ours, theirs = planned[field], made[field]
-        differing = [name for name in ours if name in theirs and ours[name] != theirs[name]]
-        found += [f"{name}: planned {ours[name]}, got {theirs[name]}" for name in differing]
+        differing = [name for name in ours if ours[name] != theirs.get(name, NONE)]
+        found += [f"{name}: planned {ours[name]}, got {theirs.get(name, NONE)}" for name in differing]
     return "; ".join(found)
 
 

@@ -27,6 +27,7 @@ NOT_A_SUM = (
     "algorithm must add noise to a sum over users, such as dp_gibo.algorithm: a choice among candidates would show the "
     "sums to one of the silos"
 )
+TITLE = "the answer of a search among silos"
 PRIVATE_SCALE = "clip_norm and loss_range must be numbers: the counts behind 'private' would reach the server unmasked"
 
 
@@ -104,8 +105,7 @@ class Agreement:
         It states the guarantee that each silo charges to its ledger. With a ``path`` that ends in ".html", also write
         the page and its JSON. The record of the run cites it: ``run.report().against(path)``.
         """
-        title = f"the run {self.run!r} among {len(self.roster.members)} silos"
-        made = reports.plan(title, (self.guarantees.colluding,), details=self.terms)
+        made = reports.plan(TITLE, (self.guarantees.colluding,), details=self.terms)
         return made if path is None else made.save(path)
 
     @property

@@ -17,7 +17,7 @@ from jaxdpbo import notes as _notes
 from jaxdpbo.drivers import compiled_steps, result, table_scan
 from jaxdpbo.ledger import ledger_file
 from jaxdpbo.report import records as reports
-from jaxdpbo.silos.agreement import Agreement, SiloGuarantees, make_zeros
+from jaxdpbo.silos.agreement import TITLE, Agreement, SiloGuarantees, make_zeros
 from jaxdpbo.silos.messages import Credential, Request, write_leaves
 from jaxdpbo.silos.silo import verify
 from jaxdpbo.types import Algorithm, Query
@@ -64,9 +64,7 @@ class SiloRun(NamedTuple):
         """
         details = self.agreement.terms | {"sums asked for": self.attempts}
         _, colluding, _ = self.guarantees
-        made = reports.report(
-            "the answer of a search among silos", (colluding,), release=self.release, details=details, notes=self.notes
-        )
+        made = reports.report(TITLE, (colluding,), release=self.release, details=details, notes=self.notes)
         return made if path is None else made.save(path)
 
 

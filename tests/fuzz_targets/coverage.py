@@ -251,7 +251,8 @@ EXEMPT: dict[str, dict[str, str]] = {
         "tuning.measured_error": (
             "config count_classes count_moments draw_noise interval level measure privacy total_variation"
         ),
-        "tuning.private_steps": "make_plan predict privacy train train_by_steps",
+        "tuning.private_steps": "make_plan plan_rows predict privacy train train_by_steps",
+        "integrations.sklearn.private_estimator": "say_unprotected",
     },
     "behind PrivateClassifier and PrivateRegressor: tests/test_private_ranges.py": {
         "sensitivity": "histograms_squared",
@@ -275,7 +276,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "drivers.release_notes": "plan_notes value_notes point_notes best_notes error_notes",
         "notes": (
             "show lines hide_accounts few_users few_rows narrowed_columns clipped_integers many_readings one_fit "
-            "ranges_from_rows ranges_like_noise "
+            "ranges_from_rows ranges_like_noise ranges_at_limits "
             "loss_without_code from_ledger resumed not_compared path_like_noise "
             "epsilon_reached error_not_reached values_like_noise equal_points best_within_noise "
             "error_like_a_constant wide_error"

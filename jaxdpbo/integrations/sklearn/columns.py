@@ -20,6 +20,7 @@ from jaxdpbo import space as spaces
 from jaxdpbo.space import Categorical, Dimension, Integer, Real, real
 from jaxdpbo.tuning import private_ranges
 
+FOUND = "found in the rows"
 FEW_KNOTS, MANY_KNOTS = 2, 16
 SPLINES = 1200  # features of all columns, about: with more columns there are fewer knots
 MOST = 1500  # features that are trained; above, so many public random combinations of them
@@ -77,6 +78,14 @@ class Encoding(NamedTuple):
         return sum(_width(each, self.knots) for each in self.dimensions) + 2 * self.waves
 
     @property
+    def declared(self) -> dict[str, str]:
+        """What is public of columns with found ranges, without the numbers found; nothing if none was found."""
+        if not self.private:
+            return {}
+        found = [FOUND if place in self.private else str(of) for place, of in enumerate(self.dimensions)]
+        return {"columns": self._describe(found)}
+
+    @property
     def to_sign(self) -> str:
         """All columns, and what a person who signs must confirm."""
         which = "all other" if self.private else "these"
@@ -95,8 +104,12 @@ class Encoding(NamedTuple):
 
     def __str__(self) -> str:
         """All columns, for a person who signs for their ranges and categories."""
+        return self._describe(
+            [f"{of}, {FOUND}" if place in self.private else str(of) for place, of in enumerate(self.dimensions)]
+        )
+
+    def _describe(self, described: Sequence[str]) -> str:
         names = self.names or range(max(self.positions) + 1)
-        described = [f"{of}{', found in the rows' * (at in self.private)}" for at, of in enumerate(self.dimensions)]
         by_position = dict(zip(self.positions, described, strict=True))
         return "; ".join(f"{name!r}: {by_position.get(place, 'left out')}" for place, name in enumerate(names))
 

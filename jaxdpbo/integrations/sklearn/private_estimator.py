@@ -16,6 +16,10 @@ from jaxdpbo.ledger import ledger_file
 HASHED = str, bool, int, float, np.ndarray, np.generic, jax.Array
 READ_RAW = "the rows that predict, score or cross_val_score read"
 SEVERAL_ROWS = "users with several rows"
+CLONED = (
+    "{path}: run {run} was charged before, and this estimator is a clone, perhaps for the rows of another fold: give "
+    "each fit a run name of its own, as by clone(model).set_params(ledger=Recording(path, 'fold 2'))"
+)
 ROWS_OF_A_PERSON = "the number of rows of a person"
 
 
@@ -104,29 +108,36 @@ class PrivateEstimator:
           ValueError: a key without ``insecure_key``.
           ledger.LedgerError: a clone has the run name of an earlier fit, or there is no such ledger.
         """
-        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
-            delattr(self, name)  # if this fit fails, its arguments must not stand beside the guarantee of another
+        self._forget_fit()  # if this fit fails, its arguments must not stand beside the guarantee of another
         permitted = checks.flag("insecure_key", self.insecure_key)
         if self.key is not None and not permitted:
             raise ValueError("key must be given with insecure_key=True, for tests alone: clones share it")
         if self.ledger is not None:
             self._refuse_charged_clone(check_recording(self.ledger))
 
+    def _forget_fit(self) -> None:
+        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
+            delattr(self, name)
+
     def _refuse_charged_clone(self, recording: Recording) -> None:
         """Refuse the run name of an earlier fit: the ledger would return the release of another fold's rows."""
         charged = any(entry.run == recording.run for entry in ledger_file.account(recording.path).spends)
         if charged and self.ledger == self._cloned_ledger:
-            raise ledger_file.LedgerError(
-                f"{recording.path}: run {recording.run!r} was charged before, and this estimator is a clone, "
-                "perhaps for the rows of another fold: give each fit a run name of its own, as by "
-                "clone(model).set_params(ledger=Recording(path, 'fold 2'))"
-            )
+            raise ledger_file.LedgerError(CLONED.format(path=recording.path, run=repr(recording.run)))
 
     def _keep_guarantee(self, guarantee: Guarantee, *unprotected: str) -> None:
         self.guarantee_ = say_unprotected(guarantee, *unprotected)
 
     def _keep_notes(self, said: notes.Notes) -> None:
-        """Keep the notes of a fit, and show them. Nothing but a ledger sees all other fits."""
+        """Keep the notes of a fit, and show them. Nothing but a ledger sees all other fits.
+
+        Raises:
+          ledger.LedgerError: a clone that fitted meanwhile charged the run name: the release is of its rows.
+        """
+        if self.ledger is not None and self.ledger == self._cloned_ledger and any(n.id == "from-ledger" for n in said):
+            recording = check_recording(self.ledger)
+            self._forget_fit()
+            raise ledger_file.LedgerError(CLONED.format(path=recording.path, run=repr(recording.run)))
         fits = self._shared_fits()
         fits[0] += 1
         self.notes_ = notes.show(said if self.ledger is not None else said + notes.one_fit(fits[0]))

@@ -30,6 +30,7 @@ from jaxdpbo.integrations.sklearn.private_estimator import (
     say_unprotected,
 )
 from jaxdpbo.integrations.sklearn.type_aliases import Rows, Targets
+from jaxdpbo.report import records
 from jaxdpbo.space import Categorical, Dimension, Integer, NumberText, Real
 from jaxdpbo.training import models
 from jaxdpbo.tuning import fitting, joint_tuning, measured_error, private_ranges, private_steps
@@ -65,6 +66,9 @@ class _TrainingRows(NamedTuple):
     owners: np.ndarray | None = None
     unscaled: np.ndarray | None = None
     named: tuple[Any, ...] = ()
+
+
+PUBLIC = "class_shares", "class_weight", "largest_weight"  # of labels and weights
 
 
 class _Trained(NamedTuple):
@@ -157,8 +161,16 @@ class _PrivateModel(PrivateEstimator):
             ledger=self.ledger,
         )
         users = rows if owners is None else int(np.max(owners)) + 1
-        ranges = {"private_range": self.private_range} if unknown else {"encoding_": encoding.to_sign}
-        details = {"setting_": {"steps": steps.linear.steps - 1}, "users": users} | terms | public | ranges
+        ranges = {} if encoding.private else {"encoding_": encoding.to_sign}
+        details = {
+            "setting_": {"steps": steps.linear.steps - 1},
+            "users": users,
+            **terms,
+            **encoding.declared,
+            **ranges,
+        }
+        details |= {name: public.get(name, records.NONE) for name in PUBLIC}
+        details |= {"private_range": self.private_range if unknown else records.NONE}
         _, stated = release_key.for_release(self._given_key(), stated, self.insecure_key)
         stated = say_unprotected(stated, READ_RAW, SEVERAL_ROWS if owners is None else ROWS_OF_A_PERSON)
         return report.plan(f"a fit of {type(self).__name__}", (stated,), details=details)
@@ -227,22 +239,18 @@ class _PrivateModel(PrivateEstimator):
 
         sought = private_ranges.Sought(np.column_stack(numbers), self.private_range, rescale) if numbers else None
         identity = str(encoding), sorted(public), list(public.values()), str(self.person), mean_weight, weights is None
+        rows_of = np.zeros(0, int) if owners is None else np.sort(np.bincount(owners))  # public
         result = private_steps.train_by_steps(
             features, targets, classes, weights=weights, mean_weight=mean_weight, owners=owners, sought=sought,
-            public=(*identity, *training.named), **budget,
+            public=(*identity, rows_of, *training.named), **budget,
         )  # fmt: skip
         measured, found = result.release.measured, result.release.found
         users = len(labels) if owners is None else int(np.max(owners)) + 1
-        self.setting_, self.public_ = {"steps": result.steps}, {"users": users, **public}
+        self.setting_, self.public_ = {"steps": result.steps}, {"users": users, **public, **encoding.declared}
         said = result.said
         if found is not None:
-            self.public_["private_range"] = self.private_range
-            names = [*map(repr, encoding.private_columns), *([] if unscaled is None else [TARGETS])]
-            unclear = [name for name, clear in zip(names, found.clear.tolist(), strict=True) if not clear]
-            encoding = encoding.with_ranges(found.ranges[: len(encoding.private)])
-            if unscaled is not None:
-                self.target_range_ = tuple(found.ranges[-1].tolist())
-            said += notes.ranges_from_rows(names, self.private_range) + notes.ranges_like_noise(unclear)
+            encoding, of_ranges = self._keep_ranges(encoding, found)
+            said += of_ranges
         self.error_, self.error_deviation_ = measured.error, measured.deviation
         self.error_interval_ = measured_error.interval(measured.error, measured.deviation, measured.rows)
         self.constant_error_, self.constant_deviation_ = measured.constant_error, measured.constant_deviation
@@ -251,6 +259,20 @@ class _PrivateModel(PrivateEstimator):
         trained = result.release.weights if classes else result.release.weights * TARGET_OFFSET
         layer = models.Layer(*map(jnp.asarray, _columns.layer_of_weights(encoding, trained)))
         return _Trained(encoding, (layer,), result.guarantee, said)
+
+    def _keep_ranges(
+        self, encoding: _columns.Encoding, found: private_ranges.Found
+    ) -> tuple[_columns.Encoding, notes.Notes]:
+        """Keep the ranges that were found; return the encoding with them, and what is said of them."""
+        self.public_["private_range"] = self.private_range
+        names = [*map(repr, encoding.private_columns), *([TARGETS] * self._finds_targets())]
+        if self._finds_targets():
+            self.target_range_ = tuple(found.ranges[-1].tolist())
+        ended = np.any(np.abs(found.ranges) >= private_ranges.LARGEST, axis=1)
+        said = notes.ranges_from_rows(names, self.private_range)
+        said += notes.ranges_like_noise([name for name, clear in zip(names, found.clear, strict=True) if not clear])
+        said += notes.ranges_at_limits([name for name, at_end in zip(names, ended, strict=True) if at_end])
+        return encoding.with_ranges(found.ranges[: len(encoding.private)]), said
 
     def _tune(
         self,
@@ -519,7 +541,7 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
         """The number of classes, the mean weight, and what is public of the labels and of their weights."""
         classes = _check_classes(self.classes)
         of_class, mean = _class_weights(classes, self.class_weight, _check_shares(len(classes), self.class_shares))
-        public = {name: getattr(self, name) for name in ("class_shares", "class_weight", "largest_weight")}
+        public = {name: getattr(self, name) for name in PUBLIC}
         weighted = of_class is not None or self.largest_weight is not None
         return len(classes), mean if weighted else None, {"classes_": np.asarray(classes)}, _given(public)
 

@@ -160,7 +160,7 @@ class PrivateEstimator:
         """The record of the fit, to sign: ``estimator.report_.save("record.html")``."""
         check_is_fitted(self, "guarantee_")
         named = [(name, getattr(self, name, "")) for name in self._described]
-        details = {name: value for name, value in named if not isinstance(value, str) or value} | self.public_
+        details: dict[str, Any] = {name: of for name, of in named if not isinstance(of, str) or of} | self.public_
         release = [getattr(self, name) for name in self._released], details
         plain = jax.tree.map(lambda leaf: leaf if isinstance(leaf, HASHED) else repr(leaf), release)
         if "encoding_" in details:

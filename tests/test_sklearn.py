@@ -246,6 +246,37 @@ def test_the_type_of_a_models_classes_follows_from_training_rows(labels, odd):
     np.testing.assert_array_equal(found.classes_, usual.classes_)
 
 
+class Ranking(ClassifierMixin, BaseEstimator):
+    """Predictions that are ranks among the rows that are predicted together."""
+
+    def __init__(self, C=1.0):
+        self.C = C
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict(self, X):
+        return self.classes_[(np.argsort(np.argsort(X[:, 0])) >= len(X) / 2).astype(int)]
+
+
+def test_a_loss_that_reads_all_rows_is_refused_before_the_charge(tmp_path):
+    """An AUC in disguise: one number for each row, the same for all."""
+
+    def ranking(estimator, inputs, targets):
+        scores = estimator.predict_proba(inputs)[:, 1]
+        return np.full(len(scores), 1 - metrics.roc_auc_score(np.asarray(targets), scores))
+
+    path = tmp_path / "book"
+    ledger.create(path, mu=5)
+    recorded = {"ledger": Recording(path, "march"), "loss_range": (0, 1)}
+    with pytest.raises(ValueError, match=r"changed the loss of a third\. A ranking, such as AUC"):
+        search(loss=ranking, **recorded).fit(X, Y)
+    with pytest.raises(ValueError, match="changed the loss of a third"):
+        search(Ranking(), loss="zero_one", **recorded).fit(X, Y)
+    assert not ledger.account(path).spends
+
+
 def test_what_is_wrong_with_the_estimator_is_said_of_training_rows_alone(monkeypatch):
     monkeypatch.setattr("jaxdpbo.integrations.sklearn.search.minimize", None)  # before anything is spent
     train, validation = np.arange(30), np.arange(30, 60)
@@ -584,7 +615,7 @@ def test_the_record_of_a_search_shows_what_was_declared_public():
     assert details["users"] == details["training rows"] == "30"
     assert details["space"] == "{'C': Real(low=0.1, high=1.0, log=False)}"
     assert (details["loss"], details["loss range"]) == ("log_loss", "(0, 4)")
-    assert details["best_loss_"] == str(halves.best_loss_)
+    assert details["best_loss_"] == f"{halves.best_loss_:.6g}"
     blocks = search(protect="all", n_blocks=12, loss="zero_one").fit(X, Y, groups=np.arange(60) // 2)
     assert (blocks.report_.details["users"], blocks.report_.details["blocks"]) == ("30", "12")
     before = blocks.report_.fingerprint
@@ -712,7 +743,7 @@ def test_threads_say_no_more_than_one(capfd, caplog):
         warnings.simplefilter("always")
         for inputs in (X, bad):
             search(Picky(), loss="zero_one", n_jobs=2, n_iter=8).fit(inputs, Y)
-    assert len({str(each.message) for each in warned}) == 1  # of training rows
+    assert len({str(each.message) for each in warned}) == 3  # of training rows, each first once
 
 
 def test_joblib_runs_what_waits_and_keeps_its_order():
@@ -753,7 +784,7 @@ def test_nothing_but_the_release_differs_between_neighbours(trials, caplog, capf
             data[row] = rng.choice([0.0, 10.0, -1e300, 3.0], 3)
             targets[row] = rng.integers(0, 5)
             assert exposed(data, targets, caplog) == usual
-    assert len(set(capfd.readouterr().out.split())) == 1  # of training rows, each time the same
+    assert len(set(capfd.readouterr().out.split())) == 3  # of training rows, each first once, and each time the same
     attributes = {"guarantee_", "release_", "best_params_", "method_", "notes_", "public_", "n_features_in_"}
     for options in ({}, {"refit": "train"}):
         fitted = search(**options).fit(X, Y)

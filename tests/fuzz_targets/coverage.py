@@ -319,7 +319,11 @@ EXEMPT: dict[str, dict[str, str]] = {
             "atom_shape is_program close programs_in find_fault read_call read_scan read_while read_branches read_solve"
         ),
     },
-    "runs what it is given": {"audit": "replay", "training.oracles": "training_errors"},
+    "runs what it is given": {
+        "audit": "replay",
+        "training.oracles": "training_errors",
+        "separable.replaced_rows": "mixes_rows",
+    },
     "an objective, its data or where they are: what `sample`, `split` and `load` return": {
         "algorithms.dp_gd": "gradient_objective",
         "problems._kernel_svr": "kernel_svr_loss correlations standardise",

@@ -9,9 +9,8 @@ import optuna
 from optuna.trial import Trial
 
 from jaxdpbo import user_values
+from jaxdpbo.separable import replaced_rows
 from jaxdpbo.types import Data
-
-TOLERANCE = 1e-6  # of the largest loss: libraries round a product of matrices differently for other values
 
 
 def rehearse(suggest: Callable[[Trial], Any], losses: Callable[[dict[str, Any], Any], Any], public: Data) -> None:
@@ -40,17 +39,11 @@ def rehearse(suggest: Callable[[Trial], Any], losses: Callable[[dict[str, Any], 
         before = measure(np.arange(rows))  # a copy: losses may change their argument
     if not np.all(np.isfinite(before)):
         raise ValueError("losses of the rehearsal must be finite: others count as the upper end of loss_range")
-    if rows is None or not _are_equal(before, measure(np.arange(rows))):
-        return
-    for replaced, taken in ((0, rows - 1), (rows - 1, 0)):
-        order = np.arange(rows)
-        order[replaced] = taken
-        others = np.delete(np.arange(rows), replaced)
-        if not _are_equal(before[others], measure(order)[others]):
-            raise ValueError(
-                "losses must depend on the user's own record alone: in the rehearsal, replacing a record changed the "
-                f"loss of another (each array of {rows} rows holds a row of each record)"
-            )
+    if rows is not None and replaced_rows.mixes_rows(measure, rows):
+        raise ValueError(
+            "losses must depend on the user's own record alone: in the rehearsal, replacing a record changed the loss "
+            f"of another (each array of {rows} rows holds a row of each record)"
+        )
 
 
 def _count_rows(records: Any) -> int | None:
@@ -65,7 +58,3 @@ def _count_rows(records: Any) -> int | None:
 def _take(leaf: Any, order: np.ndarray) -> Any:
     """A copy with the rows in this order; a frame keeps its index."""
     return leaf.iloc[order].set_axis(leaf.index) if hasattr(leaf, "iloc") else leaf[order]
-
-
-def _are_equal(left: np.ndarray, right: np.ndarray) -> bool:
-    return np.allclose(left, right, rtol=0, atol=TOLERANCE * np.max(np.abs(left), initial=0.0))

@@ -20,8 +20,10 @@ from sklearn.utils import _safe_indexing
 from jaxdpbo import checks, silence, user_values
 from jaxdpbo.integrations.sklearn import type_aliases
 from jaxdpbo.integrations.sklearn.type_aliases import Estimator, Rows, Targets
+from jaxdpbo.separable import replaced_rows
 
 AUTO = "auto"
+TRIED = 100  # training rows that a loss is tried on with one replaced
 
 
 class Loss(NamedTuple):
@@ -120,7 +122,7 @@ def expect(loss: type_aliases.Loss, estimator: Estimator, inputs: Rows, targets:
     Pass ``targets`` from ``elements``, as for protected rows. A loss unable to take this type then fails here.
 
     Raises:
-      ValueError: the loss is not one number per row, or is NaN for all rows.
+      ValueError: the loss is not one number per row, is NaN for all rows, or depends on other rows.
       Exception: any error of the estimator or the loss.
     """
     losses = _losses(loss, estimator, inputs, targets)
@@ -128,6 +130,17 @@ def expect(loss: type_aliases.Loss, estimator: Estimator, inputs: Rows, targets:
         raise ValueError(f"loss must return one number a row, shape ({_rows(inputs)},), got shape {losses.shape}")
     if np.all(np.isnan(losses)):
         raise ValueError("loss must be a number for at least one training row, got NaN for all")
+    rows = min(len(losses), TRIED)
+
+    def measure(order: np.ndarray) -> np.ndarray:
+        return _losses(loss, estimator, _safe_indexing(inputs, order), elements(targets, order))
+
+    if rows > 1 and replaced_rows.mixes_rows(measure, rows):
+        raise ValueError(
+            "loss must depend on the record's own row alone: among the training rows, a row in the place of another "
+            "changed the loss of a third. A ranking, such as AUC, or a ratio, such as F1, is no mean of losses: see "
+            "docs/tutorials/sklearn.md for the losses to give in their place"
+        )
 
 
 def to_column(targets: Targets) -> Targets:

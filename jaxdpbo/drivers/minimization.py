@@ -181,12 +181,13 @@ def minimize(
     plan = methods.plan(problem, as_gdp=as_gdp)
     if public is not None and not (ledger is not None and recording.is_released(ledger)):
         plan = public_search.propose(plan, prepared.objective, public, executor=executor, progress=run.progress)
+    terms = plan.terms(loss)  # before the charge, as all that may fail
     finished = _run_plan(plan, prepared, ledger, run)
     guarantee = replace(finished.guarantee, summary_delta=budget.summary_delta)
     said = finished.notes + notes.few_users(count, private=plan.guarantee.notion != "none")
     said += plan_notes(plan, finished.release)
     method = f"{plan.method}: {plan.reason}"
-    return finished._replace(guarantee=guarantee, notes=notes.show(said), method=method, terms=plan.terms(loss))
+    return finished._replace(guarantee=guarantee, notes=notes.show(said), method=method, terms=terms)
 
 
 def _check_tracing(run: Execution) -> None:

@@ -131,3 +131,16 @@ def test_a_constraint_counts_in_the_branch_of_its_parameters():
     weights = np.mean(methods.spread(tree, 400, 3)[:, 0] < 0.75)
     assert 0.55 < weights < 0.65  # half of one branch is left out: 3 / 8 of 5 / 8
     assert tree != Space({"m": tree.dimensions[0]})
+
+
+def test_a_constraint_is_of_its_branch_alone():
+    """In another branch the same names may be fixed values, which move nowhere."""
+    inside = {"a": space.real(0, 1), "b": space.real(0, 1)}
+    tree = space.branches({"mixed": inside, "fixed": {"a": [0.5], "b": [0.9]}})
+    searched = Space({"m": tree}, constraints=[space.linear({"a": 1, "b": 1}, most=1)])
+    fixed = {"m": "fixed", "a": 0.5, "b": 0.9}
+    assert searched.params(searched.point(fixed)) == fixed
+    mixed = searched.params([0.1, 1.0, 1.0])
+    assert mixed["a"] + mixed["b"] <= 1 + 1e-6
+    with pytest.raises(ValueError, match="params must have a sum"):
+        searched.point({"m": "mixed", "a": 0.9, "b": 0.9})

@@ -236,6 +236,14 @@ def test_ranges_that_are_noise_are_a_note():
     assert np.isfinite(model.predict_proba(table)).all()
 
 
+def test_a_range_that_ends_where_the_search_ends_is_a_note():
+    """Nanoseconds since 1970 are beyond 2^40: all rows count as the end."""
+    table = frame().assign(age=1.6e18 + 1e9 * np.arange(len(frame())))
+    model = PrivateClassifier(PRIVATE, classes=("f", "m"), **BUDGET).fit(table, table["sex"])
+    (note,) = (note for note in model.notes_ if note.id == "ranges-at-limits")
+    assert "'age' end at 2^40" in note.text
+
+
 def test_rows_held_out_move_no_range():
     table = frame()
     held, kept = fitting.held_out_rows(len(table))

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 import pandas
 import pytest
+from sklearn.base import clone
 from sklearn.model_selection import cross_validate
 
 from jaxdpbo import Recording, ledger, private_linear, sensitivity, space
@@ -262,6 +263,29 @@ def test_all_is_compiled_before_the_charge(tmp_path, monkeypatch):
 
 def recorded(path, **options):
     return PrivateClassifier(COLUMNS, **{"classes": ("x", "y"), "ledger": Recording(path, "one"), **BUDGET} | options)
+
+
+def test_people_of_another_run_are_not_taken_for_those_of_the_first(tmp_path):
+    """One row of another person, on the same side: the same numbers of people and of rows train."""
+    path, people = ledger_of(tmp_path, guarantees.ALL_PEOPLE), np.repeat(np.arange(150), 4)
+    recorded(path, person="who").fit(frame().assign(who=people), frame()["c"])
+    kept = np.setdiff1d(people, fitting.held_out_rows(150)[0])
+    moved = people.copy()
+    moved[np.flatnonzero(people == kept[0])[0]] = kept[1]
+    with pytest.raises(ledger.LedgerError, match="was charged with another"):
+        recorded(path, person="who").fit(frame().assign(who=moved), frame()["c"])
+
+
+def test_a_clone_that_was_too_late_for_a_name_takes_no_release(tmp_path, monkeypatch):
+    """Two folds at once: the second asked before the first had charged, and the ledger then held its release."""
+    model = recorded(ledger_of(tmp_path))
+    late = clone(model)
+    model.fit(frame(), frame()["c"])
+    monkeypatch.setattr(type(late), "_refuse_charged_clone", lambda *_: None)
+    with pytest.raises(ledger.LedgerError, match="this estimator is a clone"):
+        late.fit(frame(seed=1), frame(seed=1)["c"])
+    assert not hasattr(late, "coef_")
+    assert not hasattr(late, "error_")
 
 
 def released(model):

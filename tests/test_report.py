@@ -210,6 +210,10 @@ def test_a_record_cites_its_plan_and_says_where_it_differs(tmp_path):
     other = report.report("a search", (PURE,), details=terms | {"users": 300}).against(signed).details
     assert other["differs from the plan"].startswith("guarantee: planned ")
     assert other["differs from the plan"].endswith("users: planned 400, got 300")
+    forbidding = report.plan("a fit", (GDP,), details=terms | {"weight": "none", "rows": 7})
+    weighted = report.report("another fit", (GDP,), details=terms | {"weight": 2}).against(forbidding).details
+    said = "title: planned a fit, got another fit; weight: planned none, got 2; rows: planned 7, got none"
+    assert weighted["differs from the plan"] == said
     (tmp_path / "plan.json").write_text((tmp_path / "plan.json").read_text().replace("400", "300"))
     with pytest.raises(ValueError, match="its SHA-256 is not that of its content"):
         as_planned.against(tmp_path / "plan.json")

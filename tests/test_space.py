@@ -392,3 +392,10 @@ def test_whole_numbers_in_the_logarithm_come_back_under_a_trace():
     whole = np.unique(np.concatenate([np.arange(1, 2000), np.arange(largest - 2000, largest + 1)]))
     places = jnp.asarray([found.point({"x": int(number)}) for number in whole], jnp.float32)
     np.testing.assert_array_equal(jax.jit(jax.vmap(lambda place: found.params(place)["x"]))(places), whole)
+
+
+def test_a_choice_is_no_label_of_another():
+    """Who types a printed label back must get its choice."""
+    with pytest.raises(ValueError, match="choices must differ from the labels of others, got 'b'"):
+        space.categorical(a="b", b="a")
+    assert space.categorical(a="a", b=(1, 2)).labels == ("a", "b")

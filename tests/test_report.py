@@ -217,8 +217,9 @@ def test_a_record_cites_its_plan_and_says_where_it_differs(tmp_path):
     (tmp_path / "plan.json").write_text((tmp_path / "plan.json").read_text().replace("400", "300"))
     with pytest.raises(ValueError, match="its SHA-256 is not that of its content"):
         as_planned.against(tmp_path / "plan.json")
-    with pytest.raises(ValueError, match="signed must be a plan"):
-        as_planned.against(as_planned)
+    for other in (as_planned, {"planned": True}):
+        with pytest.raises(ValueError, match="signed must be a plan"):
+            as_planned.against(other)
 
 
 def test_a_bare_cell_of_a_notebook_shows_words():

@@ -30,7 +30,7 @@ STYLE = """
 @media print { @page { size: A4; margin: 14mm; } .jaxdpbo { font-size: 9.5pt; padding: 0; max-width: none; }
   .jaxdpbo tr, .jaxdpbo .sides, .jaxdpbo .approval { break-inside: avoid; } .jaxdpbo h2 { break-after: avoid; } }
 """
-# Every sheet bears the title and the hash of the record, so that a signature on the last one is tied to the others.
+# Every sheet has the title and the hash of the record, so that a signature on the last one is tied to the others.
 SHEETS = """
 @page { @top-left { content: %s; font: 8pt sans-serif; } @bottom-left { content: %s; font: 8pt sans-serif; }
   @bottom-right { content: counter(page) " of " counter(pages); font: 8pt sans-serif; } }

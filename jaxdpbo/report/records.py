@@ -24,6 +24,7 @@ LIBRARIES = ("jaxdpbo", "jax", "jaxlib", "numpy")
 RATE = 0.05  # of false alarms, in the sentence for a meeting
 GROUPS = (1, 2, 4)  # users who are replaced together: one, a couple, a household
 CURVE = np.linspace(0.0, 1.0, 41)
+COMPARED = {"title", "guarantees", "details", "versions"}  # of a plan and a record
 NONE = "none"  # in a plan: what the record must not state
 OTHERS = "anybody else, and what is true of these people in general"
 RELATIONS = {
@@ -91,7 +92,7 @@ class Report:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the record: each printed sheet bears it, and so does the JSON twin (``hash_record``)."""
+        """SHA-256 of the record, printed on each sheet and kept in the JSON twin (``hash_record``)."""
         return hash_record(self.to_dict())
 
     def html(self) -> str:
@@ -133,7 +134,7 @@ class Report:
         """
         read = ledger_file.parse_json(Path(signed).read_bytes()) if isinstance(signed, (str, Path)) else signed
         facts = read.to_dict() if isinstance(read, Report) else read
-        if not isinstance(facts, Mapping) or facts.get("planned") is not True:
+        if not isinstance(facts, Mapping) or facts.get("planned") is not True or not facts.keys() >= COMPARED:
             raise ValueError(
                 "signed must be a plan, made by report.plan, preview(...).report, model.plan or agreement.report"
             )
@@ -179,7 +180,7 @@ def plan(title: str, guarantees: tuple[_guarantee.Guarantee, ...], *, details: M
 
 
 def _differences(planned: Mapping[str, Any], made: Mapping[str, Any]) -> str:
-    """What a record states otherwise than its plan: guarantees, and what both state by one name."""
+    """What a record states otherwise than its plan: guarantees, title, and each fact of the plan."""
     found = []
     ours, theirs = ([of["claim"] for of in facts["guarantees"]] for facts in (planned, made))
     if ours != theirs:
@@ -200,7 +201,7 @@ def _assumptions(facts: Mapping[str, Any]) -> set[str]:
 
 
 def hash_record(record: Mapping[str, Any]) -> str:
-    """SHA-256 of a record in JSON types, as ``Report.to_dict`` or its JSON twin holds it, whatever the order of names.
+    """SHA-256 of a record in JSON types, as ``Report.to_dict`` or its JSON twin holds it, in any order of names.
 
     >>> from jaxdpbo import report
     >>> from jaxdpbo.guarantee import guarantee

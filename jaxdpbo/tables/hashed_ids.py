@@ -10,7 +10,6 @@ import numpy as np
 
 KEY = 16  # bytes
 NOBODY = -1
-LARGEST = 2**53  # to here a float holds a whole number exactly
 HUGE = 10**300  # a float holds it
 
 

@@ -9,11 +9,12 @@ import numpy as np
 
 from jaxdpbo import checks, not_private
 from jaxdpbo.guarantee import assumptions as _assumptions
-from jaxdpbo.tables.hashed_ids import LARGEST, NOBODY, HashedIds
+from jaxdpbo.tables.hashed_ids import NOBODY, HashedIds
 from jaxdpbo.tables.table import BATCH, Columns
 
 SLOTS = 256 * BATCH  # rows in memory while the rows of people are put together
 WORKER_SLOTS = 64 * BATCH  # the same, of a worker of an engine
+LARGEST = 2**53  # to here a float holds a whole number exactly
 
 
 class People(NamedTuple):

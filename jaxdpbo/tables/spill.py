@@ -15,7 +15,7 @@ import numpy as np
 
 from jaxdpbo import files
 from jaxdpbo.tables import people as _people
-from jaxdpbo.tables.table import Columns
+from jaxdpbo.tables.table import Columns, TableError
 
 CHUNK = 2**20  # rows of a bucket that are read at once
 PERSON = "the person"  # a field beside those of the columns
@@ -40,10 +40,21 @@ class Spill(NamedTuple):
             columns, at = {}, place
             for name, shape in shapes.items():
                 size = int(np.prod(shape)) * self.dtype.itemsize
-                # Not by the file's own position, which two scans at once would share.
-                columns[name] = np.frombuffer(os.pread(self.file.fileno(), size, at), self.dtype).reshape(shape)
+                columns[name] = np.frombuffer(_read(self.file.fileno(), size, at), self.dtype).reshape(shape)
                 at += size
             yield columns
+
+
+def _read(descriptor: int, size: int, at: int) -> bytes:
+    """Bytes of a file, not by its own position, which two scans at once would share; a call reads 2 GiB at most."""
+    parts: list[bytes] = []
+    while size:
+        part = os.pread(descriptor, size, at)
+        if not part:
+            raise TableError("the spill ended early: open the table again")
+        parts.append(part)
+        size, at = size - len(part), at + len(part)
+    return b"".join(parts)
 
 
 def write_spill(parts: Iterable[_people.Rows], people: _people.People, folder: Path, dtype: Any) -> Spill:
@@ -70,7 +81,7 @@ def write_spill(parts: Iterable[_people.Rows], people: _people.People, folder: P
             placed.append((file.tell(), {name: column.shape for name, column in grouped.items()}))
             for column in grouped.values():
                 np.ascontiguousarray(column, dtype).tofile(file)
-        stack.pop_all()  # whoever holds the spill closes its file
+        stack.pop_all()  # the holder of the spill closes its file
     return Spill(file, np.dtype(dtype), placed)
 
 

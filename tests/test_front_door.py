@@ -19,12 +19,13 @@ import jaxdpbo
 from jaxdpbo import arrays, dp_gibo, drivers, notes, random_search, tables
 from jaxdpbo.accounting import requested_budget
 from jaxdpbo.checks import box, low_high
-from jaxdpbo.drivers import execution, methods
+from jaxdpbo.drivers import execution, methods, result
 from jaxdpbo.drivers.previews import step_deviation
 from jaxdpbo.drivers.release_notes import path_notes
 from jaxdpbo.guarantee import budget_calibration, guarantees
 from jaxdpbo.integrations.optuna import private_study
 from jaxdpbo.ledger import ledger_file
+from jaxdpbo.types import State
 
 USERS = 40
 RECORDS = np.random.default_rng(0).uniform(0.0, 6.0, size=(USERS, 1))
@@ -668,3 +669,10 @@ def test_a_config_keeps_its_numbers_when_the_callers_array_changes():
         own[:] = 9.0
     assert np.asarray(config.bounds).tolist() == [[0.0], [3.0]]
     assert not np.any(np.stack(copies))
+
+
+def test_neither_key_nor_snapshot_is_shown():
+    """Tools that print the variables of a frame would show them."""
+    raw = result.Snapshot(State(None, np.full(2, 0.12345)), None)
+    run = execution.check_execution(key=jax.random.key(123456789), insecure_key=True, resume=raw)
+    assert repr(run) == "Execution(insecure_key=True)"

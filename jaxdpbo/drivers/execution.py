@@ -24,6 +24,11 @@ class Execution(NamedTuple):
     checkpoint: str | Path | None = None
     diagnostics: bool = False
 
+    def __repr__(self) -> str:
+        """Show the options that were set, but neither the key nor the raw snapshot: tools print what a frame holds."""
+        shown = [name for name in self._fields if name not in ("key", "resume") and is_set(self, name)]
+        return f"Execution({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
+
 
 def check_execution(**options: Any) -> Execution:
     """Check the options of a driver.

@@ -212,7 +212,12 @@ def _duplicate(descriptor: int) -> int:
 def _flush_c_streams() -> None:
     """Flush C's own buffers during the silence."""
     with contextlib.suppress(Exception):  # no such library on this system
-        ctypes.CDLL(None).fflush(None)
+        _c_library().fflush(None)
+
+
+@functools.cache
+def _c_library() -> ctypes.CDLL:
+    return ctypes.CDLL(None)
 
 
 if hasattr(os, "register_at_fork"):

@@ -6,6 +6,7 @@ from jaxdpbo.drivers import compiled_run
 
 run_keys = jax.jit(lambda key: tuple(jax.random.split(key, 3)))
 step_keys = jax.jit(lambda loop_key, t: tuple(jax.random.split(jax.random.fold_in(loop_key, t))))
+evaluation_key = jax.jit(jax.random.fold_in)
 begin = jax.jit(compiled_run.begin, static_argnums=0)
 ask = jax.jit(lambda algorithm, key, config, state: algorithm.ask(key, config, state), static_argnums=0)
 learn = jax.jit(compiled_run.learn, static_argnums=0)

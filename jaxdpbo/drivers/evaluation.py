@@ -29,8 +29,9 @@ class ArrayUsers:
             engine.expect_pickled(objective, pickle.dumps, "the processes of executor")
         self._algorithm, self._objective, self._data, self._config = algorithm, objective, data, config
         self._executor, self._place = executor, partial(spaces.place, config.space)
-        self._checked = False
+        self._first_seen = False
         self._shape: tuple[int, ...] | None = None  # of the values at a point, if known
+        self._usable: set[tuple[int, ...]] = set()  # shapes that ``learn`` was traced with; copies of ``at`` share it
 
     def at(self, places: Sequence[object]) -> "ArrayUsers":
         """These users, for points that are row numbers of ``places``."""
@@ -62,9 +63,10 @@ class ArrayUsers:
         rows = np.flatnonzero(mask)
         losses = []
         for value in self._call_all([self._place(point) for point in points[rows]]):
-            if not self._checked:
-                self._shape, self._checked = self._check_first(key, before, query, value), True
-            losses.append(user_values.to_losses("objective", value, self._shape, dtype))
+            if self._first_seen:
+                losses.append(user_values.to_losses("objective", value, self._shape, dtype))
+            else:
+                losses.append(self._check_first(key, before, query, value))
         users = self._config.users
         shapes = {value.shape for value in losses} or {() if users is None else (users,)}
         if len(shapes) > 1:
@@ -86,38 +88,40 @@ class ArrayUsers:
             for future in futures:
                 future.cancel()
 
-    def _check_first(
-        self, key: jax.Array, before: result.Snapshot, query: Query, returned: Any
-    ) -> tuple[int, ...] | None:
-        """Check the first value: return ``(n,)`` if the objective gives a loss per user, otherwise None."""
+    def _check_first(self, key: jax.Array, before: result.Snapshot, query: Query, returned: Any) -> np.ndarray:
+        """Convert the first value, and know from it whether the objective gives a loss per user."""
         users = None if self._config.users is None else (self._config.users,)
         listed = not isinstance(returned, (np.ndarray, jax.Array)) or not user_values.is_numeric(returned)
         expected = users if users and listed and self._takes(key, before, query, users) else None
         try:
-            shape = user_values.to_losses("objective", returned, expected, query.points.dtype).shape
-            result.check_info(self._shape_of_info(key, before, query, shape))
+            value = user_values.to_losses("objective", returned, expected, query.points.dtype)
+            self._expect_usable(key, before, query, value.shape)
         except result.ShapeError:
             raise
         except ValueError as error:
             raise result.ShapeError(str(error)) from None
-        return users if shape == users else None
+        self._shape, self._first_seen = users if value.shape == users else None, True
+        return value
 
     def _takes(self, key: jax.Array, before: result.Snapshot, query: Query, shape: tuple[int]) -> bool:
         try:
-            self._shape_of_info(key, before, query, shape)
+            self._expect_usable(key, before, query, shape)
         except result.ShapeError:
             return False
         return True
 
-    def _shape_of_info(self, key: jax.Array, before: result.Snapshot, query: Query, shape: tuple[int, ...]) -> Any:
-        """The shapes of ``Info`` for values of a shape. Raise a ShapeError if the algorithm cannot use these."""
+    def _expect_usable(self, key: jax.Array, before: result.Snapshot, query: Query, shape: tuple[int, ...]) -> None:
+        """Raise a ShapeError if the algorithm cannot use values of a shape, and a TypeError for an odd ``Info``."""
+        if shape in self._usable:
+            return
         values = jax.ShapeDtypeStruct((len(query.points), *shape), query.points.dtype)
         try:
             result.expect_no_mean("objective", shape, self._config.users)
             _, info = compiled_steps.learn.eval_shape(self._algorithm, key, self._config, before, query, values)
         except (TypeError, ValueError) as error:
             raise result.ShapeError(f"objective must not return values of shape {shape}: {error}") from None
-        return info
+        result.check_info(info)
+        self._usable.add(shape)
 
 
 def _call(objective: Objective, point: Any, data: Any) -> Any:

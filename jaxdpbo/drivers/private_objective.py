@@ -187,6 +187,7 @@ class PrivateObjective:
         guarantee = separability.update_assumptions(guarantee, loss).assuming(*self._users.assumptions)
         key, self.guarantee = release_key.for_release(key, guarantee, run.insecure_key)
         init_key, self._key, _ = compiled_steps.run_keys(key)
+        self._idle_key = jax.random.key(0)  # for functions that draw nothing here: the points are the caller's
         self._before = self._users.begin(init_key)
         self._process, self._lock, self._in_flight, self._record = os.getpid(), threading.Lock(), 0, _Record()
         self._refusal: Exception | None = None
@@ -252,20 +253,20 @@ class PrivateObjective:
     def _evaluate(self, users: Users, before: result.Snapshot, query: Query) -> Any:
         """What ``users`` evaluate. Raise a ShapeError that does not say which shape came: records may decide it."""
         with contextlib.suppress(result.ShapeError):
-            return users.evaluate(_no_key(), before, query)
+            return users.evaluate(self._idle_key, before, query)
         raise result.ShapeError(f"loss must return one loss per user, not their mean: values of shape ({self._count},)")
 
     def _step(self, number: int) -> tuple[result.Snapshot, Query]:
         """The snapshot before a step of ``_ALGORITHM``, on the design or after it, and its query."""
         public = self._before.state.public
-        state = State(public._replace(step=jnp.asarray(number, public.step.dtype)))
+        state = State(public._replace(step=np.asarray(number, public.step.dtype)))
         before = self._before._replace(state=state)
-        return before, compiled_steps.ask(_ALGORITHM, _no_key(), self._config, state)
+        return before, compiled_steps.ask(_ALGORITHM, self._idle_key, self._config, state)
 
     def _learn(self, users: Users, number: int, evaluated: Any) -> Any:
         """The public state after a step: the only place that draws noise."""
         before, query = self._step(number)
-        after, _ = users.learn(jax.random.fold_in(self._key, number), before, query, evaluated)
+        after, _ = users.learn(compiled_steps.evaluation_key(self._key, number), before, query, evaluated)
         return after.state.public
 
     def _charge(self) -> int:
@@ -433,11 +434,6 @@ def _from_json(point: Any) -> Any:
 def _copy_array(leaf: Any) -> Any:
     """Copy an array: an optimiser may write its next point into the same array."""
     return np.array(leaf) if isinstance(leaf, np.ndarray) else leaf
-
-
-def _no_key() -> jax.Array:
-    """A key for functions that draw nothing here: the points are the caller's."""
-    return jax.random.key(0)
 
 
 def _check_design(design: Sequence[Any] | None, find_scale: bool) -> tuple[Any, ...]:

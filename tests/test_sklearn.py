@@ -157,6 +157,98 @@ def test_other_losses_are_those_of_scikit_learns_metrics():
     )
 
 
+@pytest.mark.parametrize("model", [MODEL, LinearSVC(), DecisionTreeClassifier(max_depth=2, random_state=0)])
+def test_losses_beside_the_rows_themselves_have_the_mean_of_scikit_learns_scores(model):
+    """The tree has many ties; labels are text, and rare in one class."""
+    labels = np.where(X[:, 1] > 0.9, "ill", "well")
+    model = model.fit(X, labels)
+    given = model.decision_function(X) if hasattr(model, "decision_function") else model.predict_proba(X)[:, 1]
+    for name, score in (
+        ("roc_auc", metrics.roc_auc_score(labels, given)),
+        ("balanced_accuracy", metrics.balanced_accuracy_score(labels, model.predict(X))),
+    ):
+        loss = losses.beside(name, model, X, labels)
+        found = losses.record_losses(loss, model, X, labels)
+        assert np.mean(found) == pytest.approx(1 - score)
+        assert np.min(found) >= loss.range[0]
+        assert np.max(found) <= loss.range[1] + 1e-12
+        unseen = losses.record_losses(loss, model, X[:2], np.array(["dead", labels[1]]))
+        assert np.isnan(unseen[0])  # the upper end
+        assert unseen[1] == found[1]
+    ranks = losses.beside("roc_auc", model, X[:30], labels[:30])
+    other = {"ill": "well", "well": "ill"}  # a slow count of pairs
+    for row in range(30, 40):
+        rivals = [given[i] for i in range(30) if labels[i] == other[labels[row]]]
+        sign = 1 if labels[row] == model.classes_[1] else -1
+        wrong = sum(1.0 if sign * (rival - given[row]) > 0 else 0.5 * (rival == given[row]) for rival in rivals)
+        found = losses.record_losses(ranks, model, X[row : row + 1], labels[row : row + 1])
+        assert found[0] == pytest.approx(wrong / len(rivals))
+
+
+@pytest.mark.parametrize("name", ["roc_auc", "balanced_accuracy"])
+def test_a_record_moves_no_other_loss_beside_training_rows(name):
+    """And the rows that a record is ranked among are not those that the model was fitted to."""
+    split = splits.single_split(None, 60, None, {}, again=False)
+    objective = fitting.UserLosses(MODEL, name, raises=True)
+    noisy = np.where(np.arange(60) % 5 == 0, 1 - Y, Y)
+    task = fitting.validation_task(X, noisy, split, {}, name)
+    before = objective({}, task)
+    changed, labels = X.copy(), noisy.copy()
+    moved = split.validation[3]
+    changed[moved], labels[moved] = -changed[moved], 1 - labels[moved]
+    after = objective({}, fitting.validation_task(changed, labels, split, {}, name))
+    others = np.arange(30) != split.user[3]
+    np.testing.assert_array_equal(before[others], after[others])
+    fitted, compared = (len(rows[1]) for rows in (task.training, task.beside))
+    assert (fitted, compared) == ((20, 10) if name == "roc_auc" else (30, 30))
+    if name == "roc_auc":
+        assert not {tuple(row) for row in task.training[0]} & {tuple(row) for row in task.beside[0]}
+    # the comparison can fail: beside the validation rows themselves, other losses move
+    model = objective.fit_clone({}, task)
+    within = [
+        losses.record_losses(losses.beside(name, model, rows, own), model, rows, own)
+        for rows, own in (
+            (X[split.validation], Y[split.validation]),
+            (changed[split.validation], labels[split.validation]),
+        )
+    ]
+    assert np.any(np.delete(within[0], 3) != np.delete(within[1], 3))
+
+
+@pytest.mark.parametrize("name", ["roc_auc", "balanced_accuracy"])
+def test_a_block_counts_with_the_score_of_its_held_out_rows(name):
+    task = fitting.RowTask(X, Y, {}, column=True)
+    train, held_out = task.take(np.arange(40)), task.take(np.arange(40, 60))
+    learner = fitting.BlockLoss(MODEL, name, (0.0, 1.0))
+    model = MODEL.fit(X[:40], Y[:40])
+    score = {
+        "roc_auc": lambda: metrics.roc_auc_score(Y[40:], model.decision_function(X[40:])),
+        "balanced_accuracy": lambda: metrics.balanced_accuracy_score(Y[40:], model.predict(X[40:])),
+    }[name]()
+    assert learner({}, train, held_out) == pytest.approx(1 - score)
+    alone = task.take(np.flatnonzero(Y[40:] == 1) + 40)  # one class: no ranking, and the share of right answers
+    assert np.isnan(learner({}, train, alone)) == (name == "roc_auc")
+
+
+@pytest.mark.parametrize("name", ["roc_auc", "balanced_accuracy"])
+def test_a_search_takes_scores_that_are_no_mean_of_losses_by_name(name):
+    fitted = search(loss=name).fit(X, Y)
+    assert fitted.public_["loss"] == name
+    low, high = fitted.public_["loss range"]
+    assert (low, high >= 1) == (0.0, True)
+    assert search(loss=name, protect="all", n_blocks=6).fit(X, Y).public_["loss range"] == (0.0, 1.0)
+
+
+def test_scores_by_name_need_what_they_compare():
+    labels = np.where(X[:, 1] > 0.9, "ill", "well")
+    with pytest.raises(ValueError, match="needs two classes, and rows of both"):
+        losses.beside("roc_auc", MODEL.fit(X, labels), X[labels == "ill"], labels[labels == "ill"])
+    with pytest.raises(ValueError, match="needs two classes, and rows of both"):
+        search(loss="roc_auc").fit(X, np.arange(60) % 3)
+    with pytest.raises(ValueError, match="loss='balanced_accuracy' needs a classifier, got Ridge"):
+        search(Ridge(), {"alpha": space.real(0.1, 1.0)}, loss="balanced_accuracy").fit(X, Y)
+
+
 def test_the_loss_is_chosen_by_what_the_estimator_can_do():
     assert losses.resolve_loss("auto", MODEL) == "log_loss"
     assert losses.resolve_loss("auto", LinearSVC()) == "zero_one"
@@ -166,8 +258,9 @@ def test_the_loss_is_chosen_by_what_the_estimator_can_do():
         losses.resolve_loss("auto", StandardScaler())
     with pytest.raises(ValueError, match="loss must be one of"):
         losses.resolve_loss("brier", MODEL)
-    with pytest.raises(ValueError, match=r"got the scorer 'roc_auc': docs/tutorials/sklearn.md"):
-        losses.resolve_loss("roc_auc", MODEL)
+    with pytest.raises(ValueError, match=r"got the scorer 'f1': docs/tutorials/sklearn.md"):
+        losses.resolve_loss("f1", MODEL)
+    assert losses.resolve_loss("roc_auc", MODEL) == "roc_auc"
     with pytest.raises(ValueError, match="loss_range must be given"):
         search(Ridge(), {"alpha": space.real(0.1, 1.0)}).fit(X, X[:, 0])
 
@@ -270,7 +363,7 @@ def test_a_loss_that_reads_all_rows_is_refused_before_the_charge(tmp_path):
     path = tmp_path / "book"
     ledger.create(path, mu=5)
     recorded = {"ledger": Recording(path, "march"), "loss_range": (0, 1)}
-    with pytest.raises(ValueError, match=r"changed the loss of a third\. A ranking, such as AUC"):
+    with pytest.raises(ValueError, match=r"changed the loss of a third\. A ranking or a ratio"):
         search(loss=ranking, **recorded).fit(X, Y)
     with pytest.raises(ValueError, match="changed the loss of a third"):
         search(Ranking(), loss="zero_one", **recorded).fit(X, Y)
@@ -306,13 +399,13 @@ def test_the_last_step_of_a_pipeline_is_what_responds():
         (
             LinearSVC(),
             "log_loss",
-            "needs predict_proba, which LinearSVC lacks .*: give loss='hinge' or loss='zero_one'$",
+            "needs predict_proba, which LinearSVC lacks .*: give loss='hinge' or loss='zero_one' or loss='roc_auc' or ",
         ),
         (make_pipeline(StandardScaler(), SVC()), "log_loss", "needs predict_proba, which Pipeline lacks"),
         (
             RandomForestClassifier(5),
             "hinge",
-            "needs decision_function, which .* lacks .*'log_loss' or loss='zero_one'$",
+            "needs decision_function, which .* lacks .*'log_loss' or loss='zero_one' or loss='roc_auc'",
         ),
         (Ridge(), "log_loss", "needs predict_proba, which Ridge lacks .*: give loss='squared' or loss='absolute'$"),
     ],
@@ -644,7 +737,8 @@ def test_a_fit_that_fails_is_the_worst_setting_or_raises():
 
     rows = splits.single_split(None, 60, None, {}, again=False)
     measured = np.append(rows.validation, rows.train[0])
-    data = fitting.ValidationTask((X[rows.train], Y[rows.train]), (X[measured], Y[measured]), rows, {})
+    train = X[rows.train], Y[rows.train]
+    data = fitting.ValidationTask(train, (X[measured], Y[measured]), rows, {}, train)
     assert np.all(np.isposinf(fitting.UserLosses(Failing(), "log_loss", False)({"C": 0.9}, data)))
     assert np.all(np.isfinite(fitting.UserLosses(Failing(), "log_loss", True)({"C": 0.2}, data)))
     with pytest.raises(ValueError, match="no such model"):

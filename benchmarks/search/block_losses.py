@@ -110,7 +110,7 @@ def loss(learner: Learner, value: Any, train: Any, held_out: Any) -> float:
     try:
         model: Any = clone(learner.estimator)
         model.set_params(**{learner.parameter: value.item()}).fit(*train)
-        losses = kind.compare(model, held_out[1], getattr(model, kind.response)(held_out[0]))
+        losses = kind.compare(model, held_out[1], getattr(model, kind.responses[0])(held_out[0]))
     except ValueError:  # one class alone, or too few rows
         return np.inf
     return float(np.mean(np.clip(np.where(np.isnan(losses), width(learner) / 2, losses), 0.0, width(learner))))

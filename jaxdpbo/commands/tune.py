@@ -50,7 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--epsilon", type=float, required=True, help="the privacy budget, with --delta")
     parser.add_argument("--delta", type=float, required=True, help="far below 1 / (number of rows)")
     parser.add_argument(
-        "--loss", default="auto", help="auto, log_loss, hinge, zero_one, squared or absolute (default %(default)s)"
+        "--loss",
+        default="auto",
+        help="auto, log_loss, hinge, zero_one, roc_auc, balanced_accuracy, squared or absolute (default %(default)s)",
     )
     parser.add_argument(
         "--loss-range",

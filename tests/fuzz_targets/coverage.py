@@ -230,7 +230,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "integrations.optuna.spaces": "suggest params",
     },
     "of an estimator that anybody may have written: tests/test_sklearn.py": {
-        "integrations.sklearn.losses": "resolve_loss expect to_column record_losses elements",
+        "integrations.sklearn.losses": "resolve_loss expect to_column record_losses elements beside usual_range",
         "integrations.sklearn.splits": "single_split split_training_rows",
         "integrations.sklearn.fitting": "blocks_objective take_rows clone_with_params validation_task",
         "integrations.sklearn.scaling": "scale find_exponent",

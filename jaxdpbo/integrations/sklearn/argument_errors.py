@@ -10,6 +10,7 @@ from jaxdpbo.integrations.sklearn.type_aliases import Estimator, Loss
 
 LOSS_OF = {  # scikit-learn's score -> the nearest loss of a record
     "accuracy": "zero_one", "neg_log_loss": "log_loss",
+    "roc_auc": "roc_auc", "balanced_accuracy": "balanced_accuracy",
     "neg_mean_squared_error": "squared", "neg_root_mean_squared_error": "squared", "r2": "squared",
     "neg_mean_absolute_error": "absolute", "neg_median_absolute_error": "absolute",
 }  # fmt: skip
@@ -37,7 +38,8 @@ MODEL_ADVICE = {
     "warm_start": "each fit spends a budget of its own",
     "n_jobs": "models are trained one after another",
 }
-CLASSIFIERS, REGRESSORS = ("log_loss", "hinge", "zero_one"), ("squared", "absolute")
+CLASSIFIERS = "log_loss", "hinge", "zero_one", "roc_auc", "balanced_accuracy"
+REGRESSORS = "squared", "absolute"
 
 
 def raise_together(*checks: Callable[[], Any]) -> None:
@@ -87,19 +89,20 @@ def expect_response(loss: Loss, estimator: Estimator) -> None:
     Raises:
       ValueError: the estimator lacks the method; names usable losses.
     """
-    if not isinstance(loss, str) or _responds(estimator, LOSSES[loss].response):
+    if not isinstance(loss, str) or _responds(estimator, LOSSES[loss].responses):
         return
     suited = CLASSIFIERS if is_classifier(estimator) else REGRESSORS if is_regressor(estimator) else tuple(LOSSES)
-    able = [f"loss={name!r}" for name in suited if _responds(estimator, LOSSES[name].response)]
+    needed = " or ".join(LOSSES[loss].responses)
+    able = [f"loss={name!r}" for name in suited if _responds(estimator, LOSSES[name].responses)]
     raise ValueError(
-        f"loss={loss!r} needs {LOSSES[loss].response}, which {type(estimator).__name__} lacks with these parameters: "
+        f"loss={loss!r} needs {needed}, which {type(estimator).__name__} lacks with these parameters: "
         f"give {' or '.join(able) or 'a loss of your own'}"
     )
 
 
-def _responds(estimator: Any, response: str) -> bool:
-    """True if an estimator, fitted or not, has the method ``response``."""
+def _responds(estimator: Any, responses: tuple[str, ...]) -> bool:
+    """True if an estimator, fitted or not, has one of the methods."""
     while hasattr(estimator, "steps"):  # a pipeline
         estimator = estimator.steps[-1][1]
     made_by_fit = getattr(estimator, "final_estimator", estimator) is None  # the default of a stack
-    return made_by_fit or hasattr(estimator, response)
+    return made_by_fit or any(hasattr(estimator, name) for name in responses)

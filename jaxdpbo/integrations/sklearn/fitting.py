@@ -7,7 +7,7 @@ from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _check_method_params, column_or_1d
 
-from jaxdpbo import separable
+from jaxdpbo import separable, silence
 from jaxdpbo.integrations.sklearn import losses, splits, type_aliases
 from jaxdpbo.integrations.sklearn.type_aliases import Estimator, Rows, Targets
 from jaxdpbo.noise import private_mean
@@ -22,25 +22,37 @@ class ValidationTask(NamedTuple):
         replaces a validation row if the estimator cannot predict the validation row.
       split: the split, with the user of each row.
       fit_params: the parameters of ``fit`` for the training rows.
+      beside: ``X`` and ``y`` of the training rows that a record is compared with, see ``losses.beside``: those fitted
+        to, or for a ranking a third of all, held out, since a model ranks the rows that it was fitted to too well.
     """
 
     training: tuple[Rows, Targets]
     validation: tuple[Rows, Targets]
     split: splits.ValidationSplit
     fit_params: dict[str, Any]
+    beside: tuple[Rows, Targets]
 
 
 def validation_task(
-    inputs: Rows, targets: Targets, split: splits.ValidationSplit, fit_params: dict[str, Any], column: bool
+    inputs: Rows, targets: Targets, split: splits.ValidationSplit, fit_params: dict[str, Any], loss: type_aliases.Loss
 ) -> ValidationTask:
-    """Take the rows of a split; ``column`` as for ``take_rows``."""
+    """Take the rows of a split, for a loss."""
+    fitted = compared = split.train
+    if loss == losses.RANKED:
+        apart = splits.split_training_rows(split.train)
+        fitted, compared = apart.train, apart.validation
+    training = take_rows(inputs, targets, fitted, isinstance(loss, str))
     # the training row at the end replaces a validation row that the estimator cannot predict
     measured = np.append(split.validation, split.train[0])
     return ValidationTask(
-        take_rows(inputs, targets, split.train, column),
+        training,
         (_safe_indexing(inputs, measured), losses.elements(targets, measured)),
         split,
-        _check_method_params(inputs, fit_params, split.train),
+        _check_method_params(inputs, fit_params, fitted),
+        (
+            training[0] if compared is fitted else _safe_indexing(inputs, compared),
+            losses.elements(targets, compared),
+        ),
     )
 
 
@@ -55,11 +67,12 @@ class UserLosses(NamedTuple):
         """The losses of the users; infinite for all users if the fit fails."""
         try:
             model = self.fit_clone(params, data)
+            loss = losses.beside(self.loss, model, *data.beside)
         except Exception:
             if self.raises:
                 raise
             return np.full(data.split.users, np.inf)
-        return data.split.user_losses(losses.record_losses(self.loss, model, *data.validation, spare=True))
+        return data.split.user_losses(losses.record_losses(loss, model, *data.validation, spare=True))
 
     def fit_clone(self, params: dict[str, Any], data: ValidationTask) -> Estimator:
         """Fit a clone with these parameters to the training rows."""
@@ -70,6 +83,7 @@ class BlockLoss(NamedTuple):
     """The learner ``(params, training rows, held-out rows) -> mean loss`` of ``blocks``.
 
     Each record's loss is clipped to ``loss_range``; one that is not finite counts as the upper end. None clips nothing.
+    A score that is no mean of losses compares the held-out rows among each other: they are of one user.
     """
 
     estimator: Estimator
@@ -79,10 +93,12 @@ class BlockLoss(NamedTuple):
     def __call__(self, params: dict[str, Any], train: "TakenRows", held_out: "TakenRows") -> float:
         """The mean loss of the held-out rows; ``blocks`` catches exceptions of the fit."""
         model = clone_with_params(self.estimator, params).fit(train.rows, train.targets, **train.fit_params)
-        values = losses.record_losses(self.loss, model, held_out.rows, held_out.elements)
-        if self.loss_range is None:
-            return float(np.mean(values))
-        return float(np.mean(private_mean.clip_losses(values, *self.loss_range)))
+        loss = silence.attempt(losses.beside, self.loss, model, held_out.rows, held_out.elements)
+        if isinstance(loss, silence.Failed):
+            return np.nan
+        values = losses.record_losses(loss, model, held_out.rows, held_out.elements)
+        ends = loss.range if isinstance(loss, losses.Loss) else self.loss_range
+        return float(np.mean(values if ends is None else private_mean.clip_losses(values, *ends)))
 
 
 class TakenRows(NamedTuple):

@@ -23,6 +23,7 @@ from jaxdpbo.integrations.sklearn.type_aliases import Estimator, Rows, Targets
 from jaxdpbo.separable import replaced_rows
 
 AUTO = "auto"
+RANKED, BALANCED = "roc_auc", "balanced_accuracy"  # scikit-learn's names of scores; their losses are 1 minus these
 TRIED = 100  # training rows that a loss is tried on with one replaced
 
 
@@ -30,14 +31,17 @@ class Loss(NamedTuple):
     """A loss of a record.
 
     Attributes:
-      response: the method of the estimator to compare with the targets.
+      responses: methods of the estimator; the first that it has is compared with the targets.
       compare: ``(estimator, targets (n,), responses) -> losses (n,)``.
       range: the default clipping range of losses; None if a range depends on the units of the targets.
+      beside: for a score that is no mean of losses, ``(estimator, X, y) -> Loss``: the loss beside other rows, whose
+        mean over these rows themselves is 1 minus their score. ``range`` is of this mean, ``compare`` is unused.
     """
 
-    response: str
+    responses: tuple[str, ...]
     compare: Callable[[Any, np.ndarray, np.ndarray], np.ndarray]
     range: tuple[float, float] | None
+    beside: Callable[[Any, Any, Any], "Loss"] | None = None
 
 
 def _log_loss(estimator: Estimator, targets: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
@@ -79,19 +83,88 @@ def _is_class(estimator: Estimator, targets: np.ndarray) -> np.ndarray:
     return np.asarray(targets[:, None] == np.asarray(cast(Any, estimator).classes_)[None, :], bool)
 
 
+def _beside_ranks(estimator: Estimator, inputs: Rows, targets: Targets) -> Loss:
+    """The share of the rows of the other class that are scored on the wrong side of a record; a tie is half of one."""
+    kind = LOSSES[RANKED]
+    sides, scores = _is_class(estimator, np.asarray(targets)), _rank(_respond(kind, estimator, inputs))
+    if sides.shape[1:] != (2,) or not np.all(np.any(sides, axis=0)):
+        raise ValueError(f"loss={RANKED!r} needs two classes, and rows of both to compare with")
+    negative, positive = (np.sort(scores[side & ~np.isnan(scores)]) for side in sides.T)
+
+    def compare(estimator: Estimator, targets: np.ndarray, responses: np.ndarray) -> np.ndarray:
+        is_negative, is_positive = _is_class(estimator, targets).T
+        scores = _rank(responses)
+        under, over = _share_below(positive, scores), 1 - _share_below(negative, scores)
+        losses = np.where(is_positive, over, np.where(is_negative, under, np.nan))
+        return np.where(np.isnan(scores), np.nan, losses)
+
+    return Loss(kind.responses, compare, (0.0, 1.0))
+
+
+def _share_below(ordered: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    both = np.searchsorted(ordered, scores, "left") + np.searchsorted(ordered, scores, "right")
+    return both / (2 * max(len(ordered), 1))
+
+
+def _rank(responses: np.ndarray) -> np.ndarray:
+    """The scores of the second class, from ``predict_proba`` or ``decision_function``."""
+    return np.asarray(responses[:, 1] if responses.ndim == 2 else responses, float)
+
+
+def _beside_shares(estimator: Estimator, inputs: Rows, targets: Targets) -> Loss:
+    """The error of a record, weighed by 1 over the share of its class among the rows and over the number of classes."""
+    del inputs
+    shares = np.mean(_is_class(estimator, np.asarray(targets)), axis=0)
+    weights = 1 / (np.sum(shares > 0) * np.where(shares > 0, shares, np.inf))
+
+    def compare(estimator: Estimator, targets: np.ndarray, predicted: np.ndarray) -> np.ndarray:
+        own = _is_class(estimator, targets) & (shares > 0)
+        return np.where(np.any(own, axis=1), (predicted != targets) * (own @ weights), np.nan)
+
+    return Loss(LOSSES[BALANCED].responses, compare, (0.0, float(np.max(weights))))
+
+
+def _no_mean(estimator: Estimator, targets: np.ndarray, responses: np.ndarray) -> np.ndarray:
+    raise TypeError("a score that is no mean of losses has losses beside other rows only")
+
+
 class NamedLosses(dict[str, Loss]):
     """Losses of a record by name, each with the estimator's method that it compares, and a default range."""
 
 
 LOSSES = NamedLosses(
     {
-        "log_loss": Loss("predict_proba", _log_loss, (0.0, 4.0)),  # 4: a probability of 1.8 % or less
-        "hinge": Loss("decision_function", _hinge, (0.0, 2.0)),
-        "zero_one": Loss("predict", _zero_one, (0.0, 1.0)),
-        "squared": Loss("predict", _squared_error, None),
-        "absolute": Loss("predict", _absolute_error, None),
+        "log_loss": Loss(("predict_proba",), _log_loss, (0.0, 4.0)),  # 4: a probability of 1.8 % or less
+        "hinge": Loss(("decision_function",), _hinge, (0.0, 2.0)),
+        "zero_one": Loss(("predict",), _zero_one, (0.0, 1.0)),
+        "squared": Loss(("predict",), _squared_error, None),
+        "absolute": Loss(("predict",), _absolute_error, None),
+        RANKED: Loss(("decision_function", "predict_proba"), _no_mean, (0.0, 1.0), _beside_ranks),
+        BALANCED: Loss(("predict",), _no_mean, (0.0, 1.0), _beside_shares),
     }
 )
+
+
+def usual_range(loss: type_aliases.Loss | Loss) -> tuple[float, float] | None:
+    """The default clipping range of a loss; None for a function, and where a range depends on the targets' units."""
+    named = LOSSES[loss] if isinstance(loss, str) else loss
+    return named.range if isinstance(named, Loss) else None
+
+
+def beside(loss: type_aliases.Loss, estimator: Estimator, inputs: Rows, targets: Targets) -> type_aliases.Loss | Loss:
+    """The loss beside some rows, for a score that is no mean of losses; any other loss unchanged.
+
+    A record's loss is then a function of this record and of these rows, so these must be public, or of the same user.
+
+    Raises:
+      ValueError: no classifier; a ranking without two classes, or without rows of both.
+    """
+    named = LOSSES[loss] if isinstance(loss, str) else None
+    if named is None or named.beside is None:
+        return loss
+    if not hasattr(estimator, "classes_"):
+        raise ValueError(f"loss={loss!r} needs a classifier, got {type(estimator).__name__}")
+    return named.beside(estimator, inputs, targets)
 
 
 def resolve_loss(loss: type_aliases.Loss, estimator: Estimator) -> type_aliases.Loss:
@@ -102,7 +175,7 @@ def resolve_loss(loss: type_aliases.Loss, estimator: Estimator) -> type_aliases.
     """
     if callable(loss):
         return loss
-    if loss in get_scorer_names():
+    if loss not in LOSSES and loss in get_scorer_names():
         raise ValueError(
             f"loss must be {', '.join(map(repr, (AUTO, *LOSSES)))} or a function, got the scorer {loss!r}: "
             "docs/tutorials/sklearn.md lists losses for common scorers"
@@ -116,7 +189,7 @@ def resolve_loss(loss: type_aliases.Loss, estimator: Estimator) -> type_aliases.
     raise ValueError("loss must be given for an estimator that is neither a classifier nor a regressor, got 'auto'")
 
 
-def expect(loss: type_aliases.Loss, estimator: Estimator, inputs: Rows, targets: Targets) -> None:
+def expect(loss: type_aliases.Loss | Loss, estimator: Estimator, inputs: Rows, targets: Targets) -> None:
     """Raise unless a fitted estimator's predictions have one loss per row. The rows must not be protected.
 
     Pass ``targets`` from ``elements``, as for protected rows. A loss unable to take this type then fails here.
@@ -138,8 +211,8 @@ def expect(loss: type_aliases.Loss, estimator: Estimator, inputs: Rows, targets:
     if rows > 1 and replaced_rows.mixes_rows(measure, rows):
         raise ValueError(
             "loss must depend on the record's own row alone: among the training rows, a row in the place of another "
-            "changed the loss of a third. A ranking, such as AUC, or a ratio, such as F1, is no mean of losses: see "
-            "docs/tutorials/sklearn.md for the losses to give in their place"
+            "changed the loss of a third. A ranking or a ratio, such as F1, is no mean of losses: loss='roc_auc' and "
+            "loss='balanced_accuracy' compare with training rows, and docs/tutorials/sklearn.md has other losses"
         )
 
 
@@ -158,12 +231,12 @@ def to_column(targets: Targets) -> Targets:
 
 
 def record_losses(
-    loss: type_aliases.Loss, estimator: Estimator, inputs: Rows, targets: Targets, *, spare: bool = False
+    loss: type_aliases.Loss | Loss, estimator: Estimator, inputs: Rows, targets: Targets, *, spare: bool = False
 ) -> np.ndarray:
     """Losses ``(n,)`` of a fitted estimator's predictions. No record can raise, warn, or change another record's loss.
 
     Args:
-      loss: the name of a loss, or a function.
+      loss: the name of a loss, a function, or a loss ``beside`` other rows.
       estimator: a fitted estimator.
       inputs: ``n`` protected rows. With ``spare`` a training row follows, to take the place of bad rows;
         otherwise all rows belong to the same user, and a good row takes this place.
@@ -212,7 +285,12 @@ def _to_host(target: Any) -> Any:
 
 
 def _bad_rows(
-    loss: type_aliases.Loss, estimator: Estimator, inputs: Rows, targets: Targets, rows: np.ndarray, spare: int | None
+    loss: type_aliases.Loss | Loss,
+    estimator: Estimator,
+    inputs: Rows,
+    targets: Targets,
+    rows: np.ndarray,
+    spare: int | None,
 ) -> list[int]:
     """The rows among ``rows`` that make a prediction fail. The prediction of all ``rows`` must have failed.
 
@@ -231,7 +309,7 @@ def _bad_rows(
 
 
 def _predict(
-    loss: type_aliases.Loss, estimator: Estimator, inputs: Rows, targets: Targets, rows: np.ndarray
+    loss: type_aliases.Loss | Loss, estimator: Estimator, inputs: Rows, targets: Targets, rows: np.ndarray
 ) -> np.ndarray | None:
     """Losses of some rows, silenced; None if the estimator or the loss raises, or the losses have another shape."""
 
@@ -246,14 +324,18 @@ def _take(targets: Targets, rows: np.ndarray) -> Targets:
     return None if targets is None else _safe_indexing(targets, rows)
 
 
-def _losses(loss: type_aliases.Loss, estimator: Estimator, inputs: Rows, targets: Targets) -> np.ndarray:
+def _losses(loss: type_aliases.Loss | Loss, estimator: Estimator, inputs: Rows, targets: Targets) -> np.ndarray:
     if callable(loss):
         return user_values.to_numbers(loss(estimator, inputs, targets), (_rows(inputs),)).astype(float)
     if targets is None:
         raise ValueError(f"y must be given for loss={loss!r}")
-    chosen = LOSSES[loss]
-    response = np.asarray(getattr(estimator, chosen.response)(inputs))
-    return np.asarray(chosen.compare(estimator, np.asarray(targets), response), float)
+    chosen = LOSSES[loss] if isinstance(loss, str) else loss
+    return np.asarray(chosen.compare(estimator, np.asarray(targets), _respond(chosen, estimator, inputs)), float)
+
+
+def _respond(loss: Loss, estimator: Any, inputs: Rows) -> np.ndarray:
+    name = next((name for name in loss.responses if hasattr(estimator, name)), loss.responses[0])
+    return np.asarray(getattr(estimator, name)(inputs))
 
 
 def _rows(inputs: Any) -> int:

@@ -36,6 +36,7 @@ class _Ready(NamedTuple):
       objective: a function of params and ``data``, the rows.
       public: training rows alone, split again, to propose settings; None for a search that proposes none.
       users: the number of records, persons or blocks.
+      loss_range: of a record's loss, or of a block's.
       train: numbers of the rows without protection.
       model: an estimator with the public names of its columns, if fitted.
       rests: the search's own assumptions.
@@ -47,6 +48,7 @@ class _Ready(NamedTuple):
     data: Any
     public: Any
     users: int
+    loss_range: Any
     train: np.ndarray
     model: Estimator
     rests: tuple[str, ...]
@@ -101,9 +103,13 @@ class PrivateSearchCV(PrivateEstimator, MetaEstimatorMixin, BaseEstimator):
         ``(estimator, X, y) -> losses (n,)``; entry ``i`` must depend on row ``i`` alone. Your function gets a NumPy
         array ``y`` as such, and any other ``y`` as an array of objects, since all rows of a Series determine its type.
         "auto" is "log_loss" for classifiers with ``predict_proba``, "zero_one" for others, "squared" for regressors.
+        Two scores that are no mean of losses have a loss, 1 minus the score, beside training rows (with
+        ``protect="all"``, within each block): "roc_auc" ranks a record among those of the other class in a third of the
+        training rows, held out; "balanced_accuracy" divides its error by the share of its class among the training
+        rows, and by the number of classes.
       loss_range: ``(low, high)``, chosen without the data. Losses are clipped to this range. The default is (0, 4) for
-        "log_loss", (0, 2) for "hinge" and (0, 1) for "zero_one". "private" finds how much losses differ, for 5 % of
-        ``mu^2``.
+        "log_loss", (0, 2) for "hinge", (0, 1) for "zero_one" and "roc_auc", and for "balanced_accuracy" from 0 to the
+        largest loss. "private" finds how much losses differ, for 5 % of ``mu^2``.
       cv: a single split: ``ShuffleSplit(1)``, ``GroupShuffleSplit(1)``, ``PredefinedSplit``, or
         ``[(train, validation)]``. The default is a fixed split into halves (with ``groups``, halves of the groups).
         Noise falls with the number of validation records.
@@ -239,21 +245,23 @@ class PrivateSearchCV(PrivateEstimator, MetaEstimatorMixin, BaseEstimator):
         """Prepare a search that protects validation records."""
         groups, loss = split_params.pop("groups", None), losses.resolve_loss(self.loss, self.estimator)
         split = splits.single_split(self.cv, _num_samples(X), groups, split_params, again=self.ledger is not None)
-        column = isinstance(loss, str)
-        data = fitting.validation_task(X, y, split, fit_params, column)
+        data = fitting.validation_task(X, y, split, fit_params, loss)
         objective = fitting.UserLosses(self.estimator, loss, self.error_score == "raise")
         # Only training rows: errors of the estimator are raised here, before anything is spent.
         models = [objective.fit_clone(middle, data) for middle in middles]
         for model in models:
             argument_errors.expect_response(loss, model)
-            losses.expect(loss, model, data.training[0], losses.elements(y, split.train))
+        tried = [losses.beside(loss, model, *data.beside) for model in models]
+        for each, model in zip(tried, models, strict=True):
+            losses.expect(each, model, *data.beside)
         public = None
         if self._proposes() and len(split.train) >= splits.THIRDS:
-            public = fitting.validation_task(X, y, splits.split_training_rows(split.train), fit_params, column)
+            public = fitting.validation_task(X, y, splits.split_training_rows(split.train), fit_params, loss)
         grouping = assumptions.ONE_ROW if groups is None else assumptions.ROW_OWNERS
         rests = (assumptions.OWN_ROWS, assumptions.PREDICTED_APART, assumptions.SPLIT_UNSEEN, grouping)
         declared = {"users": split.users, "training rows": len(split.train)}
-        return _Ready(objective, data, public, split.users, split.train, models[0], rests, declared)
+        loss_range = self._range(tried[0])
+        return _Ready(objective, data, public, split.users, loss_range, split.train, models[0], rests, declared)
 
     def _proposes(self) -> bool:
         """True if the training rows propose the settings: they need a loss range, and batches enough for two halves."""
@@ -281,12 +289,12 @@ class PrivateSearchCV(PrivateEstimator, MetaEstimatorMixin, BaseEstimator):
         block_rows = round(np.mean([len(block.train) for block in objective.partition]))  # equal blocks without groups
         rests = (assumptions.OWN_ROWS, *(assumptions.ONE_ROW,) * (groups is None))
         declared = {"users": persons, "blocks": objective.count}
-        return _Ready(objective, data, None, objective.count, np.arange(0), models[0], rests, declared, block_rows)
+        users = objective.count
+        return _Ready(objective, data, None, users, loss_range, np.arange(0), models[0], rests, declared, block_rows)
 
-    def _range(self, loss: Loss) -> Any:
-        """The range of a record's loss."""
-        usual = losses.LOSSES[loss].range if isinstance(loss, str) else None
-        loss_range = usual if self.loss_range is None else self.loss_range
+    def _range(self, loss: Loss | losses.Loss) -> Any:
+        """The range of a record's loss; of the mean over a block, for a score that is no mean of losses."""
+        loss_range = losses.usual_range(loss) if self.loss_range is None else self.loss_range
         if loss_range is None:
             raise ValueError(f"loss_range must be given for loss={self.loss!r}: (low, high), or 'private'")
         return loss_range
@@ -320,7 +328,7 @@ class PrivateSearchCV(PrivateEstimator, MetaEstimatorMixin, BaseEstimator):
                 ready.objective,
                 ready.data,
                 space,
-                loss_range=self._range(losses.resolve_loss(self.loss, self.estimator)),
+                loss_range=ready.loss_range,
                 mu=self.mu,
                 epsilon=self.epsilon,
                 delta=self.delta,
@@ -353,7 +361,7 @@ class PrivateSearchCV(PrivateEstimator, MetaEstimatorMixin, BaseEstimator):
         self.public_ = ready.declared | {
             "space": dict(zip(space.names, space.dimensions, strict=True)),
             "loss": loss if isinstance(loss, str) else "a function of the caller",
-            "loss range": self._range(loss),
+            "loss range": ready.loss_range,
         }
         self.release_, self.best_params_, self.method_ = run.release, run.release.params, run.method
         self._keep_notes(run.notes)

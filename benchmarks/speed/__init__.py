@@ -25,6 +25,7 @@ ABOUT = {
     "users": About("exact", "float32", "users_problem", "0"),
     "streamed": About("exact", "float32", "streamed_problem", "0; the noise from the operating system"),
     "tables": About("exact", "float32", "table_problem", "0; the noise from the operating system"),
+    "people": About("exact", "float32", "people_problem", "0; the noise from the operating system"),
     "engines": About("exact", "float32", "table_problem", "0; the noise from the operating system"),
     "silos": About("exact", "float32", "silos_problem", "from 0; the noise from the operating system"),
     "scaling": About("both", "float32", "scaling_problem", "0"),

@@ -53,7 +53,7 @@ def search_table(table: tables.Table, steps: int) -> dict:
         "point": run.release.point.tolist(),
         "epsilon": run.guarantee.epsilon(problem.DELTA),
         "users": table.users,
-        "peak_gib": _peak(),
+        "peak_gib": peak_gib(),
     }
 
 
@@ -67,7 +67,8 @@ def numpy_sums(folder: str) -> dict:
     return {"seconds": time.perf_counter() - started, "sums": sums.tolist()}
 
 
-def _peak() -> float:
+def peak_gib() -> float:
+    """The peak of memory of this process so far."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 

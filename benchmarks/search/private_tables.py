@@ -5,6 +5,7 @@ and the score is the accuracy, or R2. ``JAXDPBO_BEFORE=CHECKOUT`` adds the estim
 library. A file in results/bench/private_tables keeps each table for the same commit: a run that was stopped goes on.
 """
 
+import importlib.util
 import json
 import os
 import pickle
@@ -35,7 +36,9 @@ BESIDE = 1.0  # the epsilon of the others
 MIXED = "adult", "loans", "houses", "covertype", "ridership", "digits"
 TABLES = *MIXED, *package_tables.NAMES
 OURS, BEFORE, EBM, DIFFPRIVLIB = "ours", "before", "DP-EBM", "diffprivlib"
+OPACUS, OPACUS_TUNED = "Opacus", "Opacus, best rate"  # the best on the test rows, of which no choice is charged
 LINEAR, BOOSTING = "scikit-learn, linear", "scikit-learn, boosting"
+OTHERS = BEFORE, EBM, DIFFPRIVLIB, OPACUS, OPACUS_TUNED, LINEAR, BOOSTING
 BEFORE_WORKER = """
 import json, pickle, sys
 import jax
@@ -107,7 +110,51 @@ for seed, train, test in task["splits"]:
     scores.append([float(model.score(rows[test], labels[test])), None])
 print(json.dumps(scores))
 """
+OPACUS_WORKER = """
+import json, pickle, sys, warnings
+import numpy as np, torch
+from opacus import PrivacyEngine
+warnings.simplefilter("ignore")
+torch.set_num_threads(1)
+task = pickle.load(open(sys.argv[1], "rb"))
+features, classes = torch.tensor(np.asarray(task["features"], np.float32)), task["classes"]
+if classes:
+    targets, loss = torch.tensor([list(classes).index(label) for label in task["labels"]]), torch.nn.CrossEntropyLoss()
+else:
+    low, high = task["range"]
+    scaled = (np.clip(task["labels"], low, high) - low) / (high - low) * 2 - 1
+    targets, loss = torch.tensor(np.asarray(scaled[:, None], np.float32)), torch.nn.MSELoss()
+scores = []
+for seed, train, test in task["splits"]:
+    of_rates = []
+    for rate in (0.5, 2.0, 8.0) if classes else (0.1, 0.02, 0.5):  # the first is the usual one
+        torch.manual_seed(seed)
+        model = torch.nn.Linear(features.shape[1], len(classes) if classes else 1)
+        rows = torch.utils.data.TensorDataset(features[train], targets[train])
+        private, optimizer, loader = PrivacyEngine(accountant="prv").make_private_with_epsilon(
+            module=model, optimizer=torch.optim.SGD(model.parameters(), lr=rate),
+            data_loader=torch.utils.data.DataLoader(rows, batch_size=min(256, max(len(train) // 8, 1))),
+            target_epsilon=task["epsilon"], target_delta=task["delta"], epochs=20, max_grad_norm=1.0,
+        )
+        for _ in range(20):
+            for inputs, wanted in loader:
+                optimizer.zero_grad()
+                loss(private(inputs), wanted).backward()
+                optimizer.step()
+        with torch.no_grad():
+            predicted = model(features[test])
+        if classes:
+            score = float((predicted.argmax(1) == targets[test]).float().mean())
+        else:
+            truth = np.asarray(task["labels"])[test]
+            found = (predicted[:, 0].numpy() + 1) / 2 * (high - low) + low
+            score = float(1 - np.mean((found - truth) ** 2) / np.var(truth))
+        of_rates.append(score)
+    scores.append(of_rates)
+print(json.dumps(scores))
+"""
 PEERS = {
+    OPACUS: ("opacus>=1.5", "pandas", "pyarrow"),
     EBM: ("interpret-core>=0.7", "pandas", "pyarrow"),
     DIFFPRIVLIB: ("diffprivlib>=0.6.6", "scikit-learn>=1.6,<1.8", "pandas", "pyarrow"),
 }
@@ -124,15 +171,10 @@ def main(quick: bool, *, seeds: int | None = None) -> None:
         rows.append(
             (
                 name,
-                *(
-                    means.get(model, "")
-                    for model in (*map(_ours, EPSILONS), BEFORE, EBM, DIFFPRIVLIB, LINEAR, BOOSTING)
-                ),
+                *(means.get(model, "") for model in (*map(_ours, EPSILONS), *OTHERS)),
             )
         )
-    report.print_table(
-        ("table", *(f"at {epsilon:g}" for epsilon in EPSILONS), BEFORE, EBM, DIFFPRIVLIB, LINEAR, BOOSTING), rows
-    )
+    report.print_table(("table", *(f"at {epsilon:g}" for epsilon in EPSILONS), *OTHERS), rows)
     held = [inside for found in results.values() for inside in found["held"]]
     print(
         f"error_interval_ held the error on the test rows, itself uncertain, in {np.mean(held):.1%} of {len(held)} fits"
@@ -186,6 +228,8 @@ def _of_table(name: str, seeds: Iterable[int]) -> dict[str, Any]:
         if peer == EBM and len(table.classes or ()) > 2:  # it has no private form for more classes
             continue
         scores[peer] = [score for score, _ in _ask(_python(peer), worker, task)]
+    of_rates = np.array(_ask(_python(OPACUS), OPACUS_WORKER, task))  # a row a split, a column a rate
+    scores |= {OPACUS: of_rates[:, 0].tolist(), OPACUS_TUNED: of_rates[:, np.argmax(of_rates.mean(axis=0))].tolist()}
     if before := os.environ.get("JAXDPBO_BEFORE"):
         found = _ask(sys.executable, BEFORE_WORKER, task, PYTHONPATH=before)
         scores[BEFORE] = [score for score, _ in found]
@@ -253,7 +297,9 @@ def _without_privacy(table: Any, features: np.ndarray, train: np.ndarray, test: 
 
 
 def _python(peer: str) -> str:
-    """In an environment of its own: each needs releases of its own."""
+    """In an environment of its own: each needs releases of its own. Opacus, which needs a large torch, may be here."""
+    if peer == OPACUS and importlib.util.find_spec("opacus"):
+        return sys.executable
     venv = report.ROOT / ".cache" / f"{peer.lower()} of tables"
     python = str(venv / "bin" / "python")
     if not Path(python).exists():

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from jaxdpbo import checks
 
-PATIENCE = 10.0  # seconds to reach a server that is starting again
+PATIENCE = 30.0  # seconds to reach a server that is starting again
 LOCK = 0x6A617864_70626F00  # of a session, in the ledger's database
 CREATE = """
 CREATE SCHEMA jaxdpbo;

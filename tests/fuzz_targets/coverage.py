@@ -151,7 +151,10 @@ EXEMPT: dict[str, dict[str, str]] = {
             "split_levels grid noise_settings join_settings same_noise describe_noise_change units "
             "quantise_scores grid_unit"
         ),
-        "ledger.ledger_file": "charge_all expect_charge find_charge mark_warning read_identity read_id",
+        "ledger.ledger_file": (
+            "charge_all expect_charge find_charge find_place list_grants mark_warning read_identity read_id show_place"
+        ),
+        "ledger.sql_store": "open_rows",
         "guarantee.recording": (
             "charge_once charge_together expect_first expect_run hold_interrupts to_text notion is_released store_cost "
         ),
@@ -210,7 +213,7 @@ EXEMPT: dict[str, dict[str, str]] = {
             "add_arguments run compare run_seed run_gibo run_evaluations run_random_search show "
             "describe_privacy publication best_so_far plot"
         ),
-        "commands.ledger": "add_arguments run",
+        "commands.ledger": "add_arguments place run",
         "commands.silo": "add_arguments run",
         "commands.modeler": "add_arguments run meet start talk",
         "commands.streams": "take_streams",

@@ -350,16 +350,16 @@ def work(order):
     spend = ledger.Spend((ledger.Event(*order["spend"][0][0]),), *order["spend"][1:])
     for k in itertools.count(order["first"]):
         run = f"shared {k}" if k % 2 else f"{order['worker']} {k}"
-        name = f"{run}, try {os.getpid()}" if plant == "a retry is charged again" else run
+        name = f"{run}, try {os.getpid()}" if plant == "second charge" else run
         payload = {"noise": os.urandom(8).hex()}
         while True:
-            if plant == "the release comes before the charge":
+            if plant == "early release":
                 say(worker=order["worker"], k=k, run=run, payload=payload, drawn=True)
             try:
                 paid = ledger.charge(order["url"], name, run, spend, fingerprint="f")
                 say(charged=run)
                 step()
-                if not paid.charged_before or plant == "every caller draws":
+                if not paid.charged_before or plant == "every draw":
                     say(drawn=run)
                     payload = ledger.store_release(order["url"], name, payload)
                 elif paid.release is None:
@@ -367,7 +367,7 @@ def work(order):
                 else:
                     payload = paid.release
                 step()
-                if plant != "the release comes before the charge":
+                if plant != "early release":
                     say(worker=order["worker"], k=k, run=run, payload=payload)
                 break
             except ledger.BudgetExceeded:
@@ -503,20 +503,20 @@ def test_nothing_is_lost_when_the_server_fails(forks):
     assert forks.lost
 
 
-@pytest.mark.parametrize(
-    ("plant", "message"),
-    [
-        ("the release comes before the charge", "a release without a charge|not on record|given out again otherwise"),
-        ("a retry is charged again", "a spend was doubled|given out again otherwise"),
-        ("every caller draws", "two draws under one charge"),
-    ],
-)
-def test_the_kills_find_a_worker_where(forks, plant, message):
+PLANTS = {  # what it does -> what the check says
+    "early release": "a release without a charge|not on record|given out again otherwise",
+    "second charge": "a spend was doubled|given out again otherwise",
+    "every draw": "two draws under one charge",
+}
+
+
+@pytest.mark.parametrize("plant", PLANTS)
+def test_the_kills_find_a_worker_where(forks, plant):
     draw = random.Random(SEED)
 
     def use_up_some():
         for _ in range(5):
             use_up(forks, draw, plant=plant)
 
-    with pytest.raises(AssertionError, match=message):
+    with pytest.raises(AssertionError, match=PLANTS[plant]):
         use_up_some()

@@ -100,6 +100,22 @@ def describe_epsilons(path: str | ledger_file.Place) -> list[str]:
     return lines
 
 
+def charge_rows(path: str | ledger_file.Place, run: str) -> tuple[tuple[str, ...], ...]:
+    """What a run was charged, and what its ledger has left, a row each after a header, for the record of the run."""
+    account = ledger_file.account(path)
+    (charged,) = (ledger_file.spend_cells(entry) for entry in account.spends if entry.run == run)
+    sums = ledger_file.sum_cells(account)
+    epsilons = describe_epsilons(path) if account.budget.notion == "gdp" else []
+    return (
+        (f"ledger {ledger_file.find_place(path).name}", ledger_file.COSTS[account.budget.notion], "delta"),
+        ("budget", *sums["budget"]),
+        (f"this release, run {run!r}", charged["spent"], charged["delta"]),
+        ("spent by all runs so far", *sums["spent"]),
+        ("left", *sums["left"]),
+        *((f"in epsilon, {words}", "", "") for words in epsilons),
+    )
+
+
 # Ledgers and days
 
 

@@ -267,7 +267,8 @@ EXEMPT: dict[str, dict[str, str]] = {
         "report.page": "page fragment",
         "report.registry": "registry",
         "report.records": "report plan hash_record describe detections_in_twenty epsilon_of now versions",
-        "report.ledger_records": "ledger_report describe_epsilons",
+        "report.drawings": "dependences trade_off",
+        "report.ledger_records": "charge_rows ledger_report describe_epsilons",
         "ledger.ledger_file": "add_up spend_cells sum_cells to_dict",
     },
     "shows what a terminal or a log takes: tests/test_drivers.py and tests/test_logs.py": {

@@ -536,6 +536,12 @@ def test_the_record_of_a_fit_cites_its_plan(make):
     model = make(settings=None)
     signed = model.plan(FRAME)
     assert "Confirm that these ranges and categories come from a codebook" in signed.html()
+    spaces = {"a": space.real(0.5, 100, log=True), "b": space.integer(1, 9), "c": space.categorical("x", "y")}
+    spaces["d"] = space.real(0, 1e6, thousands=",")
+    words = _columns.make_encoding(spaces, ["a", "b", "c", "d"]).to_sign
+    for said in ("numbers from 0.5 to 100, in logarithms;", "'b': whole numbers from 1 to 9;", "'c': one of x, y;"):
+        assert said in words
+    assert "numbers from 0 to 1000000, as text with {" in words
     record = model.fit(FRAME, LABELS).report_
     assert record.against(signed).details["differs from the plan"] == "in nothing"
     fewer = record.against(model.plan(FRAME[:-20])).details["differs from the plan"]

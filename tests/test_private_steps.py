@@ -635,8 +635,8 @@ def test_the_record_of_a_model_has_its_pictures_and_its_budget(tmp_path):
     assert named["ledger budget.jsonl"] == ("epsilon", "delta")
     assert named["budget"][0] == "5"
     left = ledger.account(path).left
-    assert float(named["left"][0]) == pytest.approx(float(left.cost), rel=1e-5)
-    assert float(named["this release, run 'march'"][0].removeprefix("epsilon ")) + float(named["left"][0]) <= 5
+    assert float(named["left"][0]) == pytest.approx(float(left.cost), rel=1e-3)
+    assert float(named["this release, run 'march'"][0]) + float(named["left"][0]) <= 5
     path.unlink()
     assert pickle.loads(pickle.dumps(model)).report_.spends == record.spends  # as of the fit
     assert classifier().fit(frame(600), targets).report_.spends == ()

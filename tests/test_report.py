@@ -208,14 +208,14 @@ def test_the_page_draws_what_a_model_predicts():
     text, shown = read(made), made.html().split('<div class="many">')[1]
     assert "What the model predicts along each column" in text
     assert "from no row" in text
-    for words in ("<age>", "18", "30.5", "90", "north & south", "x" * 14 + "\u2026", "missing", "probability of c"):
+    for words in ("<age>", "18", "30.5", "90", "north & south", "x" * 13 + "\u2026", "missing", "probability of c"):
         assert words in text
     lines = re.findall(r'<polyline points="([^"]*)"', shown)
     heights = [[float(pair.split(",")[1]) for pair in line.split()] for line in lines]
     top, bottom = 16, 16 + drawings.HEIGHT
     assert heights == [[bottom - 20, bottom - 40, top], [top + 20, top + 40, bottom]]
     across = [float(x) for x in re.findall(r'<circle cx="([\d.]*)"', shown)]
-    assert across == [80, 126, 172]
+    assert across == [84, 128, 172]
     regression = drawings.Dependence("a", (0.0, 1.0), {"prediction": (-3.0, 7.123456)})
     assert "7.123" in read(dataclasses.replace(made, dependences=(regression,)))
     flat = drawings.Dependence("a", (0.0, 1.0), {"prediction": (2.0, 2.0)})
@@ -227,7 +227,7 @@ def test_the_page_draws_what_a_model_predicts():
 def test_each_attribute_of_a_record_has_a_meaning_on_the_page():
     kinds = PrivateClassifier, PrivateRegressor, PrivateSearchCV
     named = {name for kind in kinds for name in kind._described}
-    assert named == page.MEANINGS.keys()
+    assert named | {"plan", "users"} == page.MEANINGS.keys()
     assert page.MEANINGS["error_"] in read(report.report("a fit", (GDP,), details={"error_": 0.25}))
 
 

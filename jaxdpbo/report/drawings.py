@@ -111,11 +111,11 @@ def _curves(facts: dict[str, Any], colours: dict[str, str], low: float, span: fl
 
 def _rows(facts: dict[str, Any], colours: dict[str, str], low: float, high: float) -> str:
     """A row for each choice, with a dot for each output."""
-    left, span, parts = 80, (high - low) or 1.0, []
+    left, span, parts = 84, (high - low) or 1.0, []
     wide = WIDTH - left - 8
     for number, value in enumerate(facts["values"]):
         middle = 16 + ROW * (number + 0.5)
-        name = "missing" if value is None else _short(value, 15)
+        name = "missing" if value is None else _short(value, 14)
         parts.append(
             f'<text x="{left - 4}" y="{middle + 3:.1f}" font-size="9" text-anchor="end">{escape(name)}</text>'
             f'<line x1="{left}" x2="{WIDTH - 8}" y1="{middle:.1f}" y2="{middle:.1f}" stroke="#ddd"/>'

@@ -103,17 +103,25 @@ def describe_epsilons(path: str | ledger_file.Place) -> list[str]:
 def charge_rows(path: str | ledger_file.Place, run: str) -> tuple[tuple[str, ...], ...]:
     """What a run was charged, and what its ledger has left, a row each after a header, for the record of the run."""
     account = ledger_file.account(path)
-    (charged,) = (ledger_file.spend_cells(entry) for entry in account.spends if entry.run == run)
-    sums = ledger_file.sum_cells(account)
+    own = tuple(entry for entry in account.spends if entry.run == run)
+    alone = account._replace(spends=own, spent=ledger_file.add_up(own))
+    (charged, sums), whose = map(_short_sums, (alone, account)), f"this release, run {run!r}"
     epsilons = describe_epsilons(path) if account.budget.notion == "gdp" else []
     return (
         (f"ledger {ledger_file.find_place(path).name}", ledger_file.COSTS[account.budget.notion], "delta"),
         ("budget", *sums["budget"]),
-        (f"this release, run {run!r}", charged["spent"], charged["delta"]),
+        (whose, *charged["spent"]),
         ("spent by all runs so far", *sums["spent"]),
         ("left", *sums["left"]),
         *((f"in epsilon, {words}", "", "") for words in epsilons),
     )
+
+
+def _short_sums(account: ledger_file.Account) -> dict[str, tuple[str, ...]]:
+    """The sums of an account in four digits: spends rounded up, the budget and what is left down."""
+    rounds = {"budget": rounding.shorten_down, "spent": rounding.shorten_up, "left": rounding.shorten_down}
+    cells = ledger_file.sum_cells(account)  # rounded alike, to six digits
+    return {name: tuple(rounds[name](float(text), 4) for text in texts) for name, texts in cells.items()}
 
 
 # Ledgers and days

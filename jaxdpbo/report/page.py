@@ -20,7 +20,6 @@ STYLE = """
 .jaxdpbo th, .jaxdpbo td { text-align: left; vertical-align: top; padding: .2em .5em .2em 0;
   border-bottom: 1px solid #eee; }
 .jaxdpbo td { overflow-wrap: break-word; }
-.jaxdpbo .facts td:first-child { width: 35%; overflow-wrap: anywhere; }
 .jaxdpbo .facts td:last-child { overflow-wrap: anywhere; }
 .jaxdpbo tr:nth-child(n):nth-child(n) { background: none; }
 .jaxdpbo.jaxdpbo table { margin: 0; font-size: inherit; }
@@ -29,12 +28,13 @@ STYLE = """
 @media screen and (max-width: 40em) { .jaxdpbo table { font-size: .85em; } .jaxdpbo td.sign { min-width: 4em; } }
 .jaxdpbo .sides { display: flex; flex-wrap: wrap; gap: 1.5em; align-items: flex-start; }
 .jaxdpbo .sides > * { flex: 1 1 15em; }
-.jaxdpbo .many { display: grid; grid-template-columns: repeat(auto-fill, minmax(9.5em, 1fr)); gap: .6em 1em; }
-.jaxdpbo .many figure { margin: 0; break-inside: avoid; }
+.jaxdpbo .many { columns: 9.5em; column-gap: 1em; }
+.jaxdpbo .many figure { margin: 0 0 .6em; break-inside: avoid; }
 .jaxdpbo svg { display: block; width: 100%; height: auto; }
 .jaxdpbo svg text { fill: #1a1a1a; font-family: system-ui, sans-serif; }
 @media print { @page { size: A4; margin: 14mm; } .jaxdpbo { font-size: 9.5pt; padding: 0; max-width: none; }
-  .jaxdpbo tr, .jaxdpbo .sides, .jaxdpbo .approval { break-inside: avoid; } .jaxdpbo h2 { break-after: avoid; } }
+  .jaxdpbo tr, .jaxdpbo .sides, .jaxdpbo .approval { break-inside: avoid; }
+  .jaxdpbo h2, .jaxdpbo h2 + .small { break-after: avoid; } }
 """
 # Every sheet has the title and the hash of the record, so that a signature on the last one is tied to the others.
 SHEETS = """
@@ -42,7 +42,7 @@ SHEETS = """
   @bottom-right { content: counter(page) " of " counter(pages); font: 8pt sans-serif; } }
 """
 DIGEST = "SHA-256 of this record"
-MEANINGS = {  # of the attributes of an estimator that its record writes down
+MEANINGS = {  # of the attributes of an estimator, and of other facts, that a record writes down
     "best_loss_": "the mean loss of the setting, with noise",
     "best_params_": "the chosen setting",
     "classes_": "the labels, in the order of predictions",
@@ -56,8 +56,10 @@ MEANINGS = {  # of the attributes of an estimator that its record writes down
     "error_deviation_": "the standard deviation of its noise",
     "error_interval_": "holds the error on new rows with a probability of 95 %",
     "method_": "how settings were searched, and why so",
+    "plan": "SHA-256 of the plan that was signed before the release",
     "setting_": "the number of private steps, or the chosen setting",
     "target_range_": "the range of the numbers to predict",
+    "users": "how many are protected, a public number",
 }
 
 
@@ -152,7 +154,7 @@ def _pairs(facts: dict[str, Any]) -> str:
         ("record made", facts["created"]),
         ("software", ", ".join(" ".join(pair) for pair in facts["versions"].items())),
     ]
-    cells = [f"<td>{escape(name)}{_meaning(name)}</td><td>{escape(str(value))}</td>" for name, value in rows]
+    cells = [f"<td>{escape(name)}</td><td>{escape(str(value))}{_meaning(name)}</td>" for name, value in rows]
     return f"<table class=facts>{''.join(f'<tr>{cell}</tr>' for cell in cells)}</table>"
 
 

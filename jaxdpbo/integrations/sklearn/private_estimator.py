@@ -74,7 +74,7 @@ class PrivateEstimator:
     Attributes:
       guarantee_: the guarantee of one fit.
       notes_: the notes of one fit, see ``jaxdpbo.notes``.
-      budget_: with a ledger, what was charged and is left after the fit, rows of text; otherwise empty.
+      budget_: with a ledger alone: what was charged and is left after the fit, rows of text.
       public_: what ``fit`` took for public and no other attribute holds, by name.
       _released: names of the attributes in the hash of the record.
       _described: names of the attributes to write down, also in the hash.
@@ -142,7 +142,6 @@ class PrivateEstimator:
             recording = check_recording(self.ledger)
             self._forget_fit()
             raise ledger_file.LedgerError(CLONED.format(path=recording.path, run=repr(recording.run)))
-        self.budget_ = ()
         if self.ledger is not None:
             place = check_recording(self.ledger)
             with suppress(OSError, ValueError, ledger_file.LedgerError):  # the release is made, and stands without it
@@ -176,4 +175,4 @@ class PrivateEstimator:
             details |= {"encoding_": details["encoding_"].to_sign}
         title = f"a fit of {type(self).__name__}"
         made = report.report(title, (self.guarantee_,), release=plain, details=details, notes=self.notes_)
-        return replace(made, spends=self.budget_)
+        return replace(made, spends=getattr(self, "budget_", ()))

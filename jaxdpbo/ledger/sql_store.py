@@ -222,8 +222,10 @@ def _lock(server: Server, connection: Any, timeout: float | None) -> None:
     run = connection.exec_driver_sql
     if connection.dialect.name == "sqlite":
         wait = 600.0 if timeout is None else timeout
-        _run(server, lambda: [run(f"PRAGMA busy_timeout = {1000 * wait:.0f}"), run("PRAGMA locking_mode = EXCLUSIVE")])
-        _run(server, lambda: [run("BEGIN EXCLUSIVE"), run("COMMIT")], waited=wait)
+        _run(server, lambda: run(f"PRAGMA busy_timeout = {1000 * wait:.0f}"))
+        # The lock stays after the commit. Before, the mode would let two that wait keep what each other waits for.
+        keep = "BEGIN EXCLUSIVE", "PRAGMA locking_mode = EXCLUSIVE", "COMMIT"
+        _run(server, lambda: [run(statement) for statement in keep], waited=wait)
         return
     settings = {name: _run(server, lambda name=name: run(f"SHOW {name}").scalar()) for name in DURABLE}
     off = [name for name in DURABLE if settings[name] == "off"]

@@ -69,6 +69,8 @@ REASONS = {  # the beginning of an SQLSTATE -> what it says of a ledger
     "57014": "the server has a time limit, and gave up",
     "57": "the server is shutting down or starting: call again",
 }
+# Before a session the driver has words alone, and of these it is no use to try again.
+REFUSALS = "authentication failed", "pg_hba.conf", "does not exist", "no password", "permission denied", "not permitted"
 Result = TypeVar("Result")
 
 
@@ -283,7 +285,9 @@ def _translate(server: Server, error: Any, waited: float | None) -> Exception:
     if "no such table" in str(origin):
         known = [REASONS["42P01"]]
     if lost:
-        refused = not state and "FATAL" in str(origin) and "the database system is" not in str(origin)
-        words = "the server cannot be reached, or refuses this account: psql with the same address says more"
+        refused = not state and any(words in str(origin) for words in REFUSALS)
+        words = "the server cannot be reached: call again, or try psql with the same address"
+        if refused:
+            words = "the server refuses this account or has no such database: psql with the same address says more"
         return (server.error if refused else _LostError)(f"{server.name}: {known[0] if known else words}")
     return server.error(f"{server.name}: {known[0] if known else f'the database refused this, with state {state}'}")

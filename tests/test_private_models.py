@@ -415,7 +415,8 @@ def test_the_record_shows_what_was_declared_public_and_hashes_all_of_the_model(f
         for name in results(model) - {"guarantee_", "notes_", "n_features_in_", "feature_names_in_"}:
             other = pickle.loads(pickle.dumps(model))
             leaves, tree = jax.tree.flatten(getattr(other, name))
-            setattr(other, name, jax.tree.unflatten(tree, [7, *leaves[1:]]))
+            first = np.full_like(leaves[0], 7) if isinstance(leaves[0], np.ndarray) else 7
+            setattr(other, name, jax.tree.unflatten(tree, [first, *leaves[1:]]))
             assert other.report_.fingerprint != before, name
         other = pickle.loads(pickle.dumps(model))
         other.encoding_ = model.encoding_._replace(dimensions=(space.real(0, 121), *model.encoding_.dimensions[1:]))

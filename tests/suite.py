@@ -71,6 +71,26 @@ LISTED_SKIPS: dict[str, str] = {
     },
     "tests/systems/test_engines.py::test_every_engine_releases_what_arrays_release": "Spark needs Java",
     "tests/systems/test_extras.py::test_a_user_of_an_extra_runs_what_its_page_shows[spark]": "Spark needs Java",
+    **{
+        f"tests/systems/test_postgresql.py::{name}": "needs PostgreSQL, and may not install it"
+        for name in (
+            "test_each_account_adds_lines_and_none_changes_one",
+            "test_what_a_superuser_changes_shows",
+            "test_a_run_of_one_account_is_read_by_the_other",
+            "test_a_database_that_was_copied_takes_no_charge_until_it_is_adopted",
+            "test_a_server_that_may_lose_a_charge_is_refused[fsync]",
+            "test_a_server_that_may_lose_a_charge_is_refused[synchronous_commit]",
+            "test_a_writer_that_takes_no_lock_cannot_fork_the_chain",
+            "test_a_session_that_the_server_ends_leaves_no_doubt",
+            "test_nothing_of_an_account_is_in_a_message",
+            "test_nothing_is_lost_by_workers_of_two_accounts_that_are_killed",
+            "test_nothing_is_lost_when_the_server_fails",
+            *(
+                f"test_the_kills_find_a_worker_where[{plant}]"
+                for plant in ("early release", "second charge", "every draw")
+            ),
+        )
+    },
     "tests/test_separable_primitives.py::test_without_the_guard_a_row_hangs": "with --full only: waits half a minute",
     "tests/test_dashboard.py::test_the_dashboard_shows_noised_values_alone": (
         "needs optuna-dashboard, of the extra docs, and Chromium"

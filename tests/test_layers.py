@@ -23,7 +23,7 @@ SMALL = (
 APART = {("noise", "surrogate")}  # beside the floors: noise knows nothing of Gaussian processes
 EXTRAS = {
     "sklearn", "matplotlib", "tqdm", "dp_accounting", "optuna", "torch", "opacus", "jax_privacy", "diffprivlib",
-    "cryptography", "pyarrow", "dask", "ray", "pyspark", "apache_beam", "cloudpickle",
+    "cryptography", "pyarrow", "dask", "ray", "pyspark", "apache_beam", "cloudpickle", "sqlalchemy", "psycopg",
 }  # fmt: skip
 TOP_LEVEL = {
     "pyproject.toml", "README.md", "jaxdpbo", "tests", "benchmarks", "scripts", "docs", "LICENSE",

@@ -404,7 +404,7 @@ def test_the_record_shows_what_was_declared_public_and_hashes_all_of_the_model(f
     for details in shown:
         assert details["users"] == str(ROWS)
         assert details["settings"] == str(SETTINGS)
-        for part in ("'age': Integer(low=0, high=120, log=False)", "'f', 'm'", "high=1000000.0", "'id': left out"):
+        for part in ("'age': whole numbers from 0 to 120;", "one of f, m", "to 1000000, in", "'id': left out"):
             assert part in details["encoding_"]
     assert shown[0]["classes_"] == "['no' 'yes']"
     assert shown[1]["target_range_"] == "(0, 120)"
@@ -415,7 +415,8 @@ def test_the_record_shows_what_was_declared_public_and_hashes_all_of_the_model(f
         for name in results(model) - {"guarantee_", "notes_", "n_features_in_", "feature_names_in_"}:
             other = pickle.loads(pickle.dumps(model))
             leaves, tree = jax.tree.flatten(getattr(other, name))
-            setattr(other, name, jax.tree.unflatten(tree, [7, *leaves[1:]]))
+            first = np.full_like(leaves[0], 7) if isinstance(leaves[0], np.ndarray) else 7
+            setattr(other, name, jax.tree.unflatten(tree, [first, *leaves[1:]]))
             assert other.report_.fingerprint != before, name
         other = pickle.loads(pickle.dumps(model))
         other.encoding_ = model.encoding_._replace(dimensions=(space.real(0, 121), *model.encoding_.dimensions[1:]))
@@ -536,6 +537,12 @@ def test_the_record_of_a_fit_cites_its_plan(make):
     model = make(settings=None)
     signed = model.plan(FRAME)
     assert "Confirm that these ranges and categories come from a codebook" in signed.html()
+    spaces = {"a": space.real(0.5, 100, log=True), "b": space.integer(1, 9), "c": space.categorical("x", "y")}
+    spaces["d"] = space.real(0, 1e6, thousands=",")
+    words = _columns.make_encoding(spaces, ["a", "b", "c", "d"]).to_sign
+    for said in ("numbers from 0.5 to 100, in logarithms;", "'b': whole numbers from 1 to 9;", "'c': one of x, y;"):
+        assert said in words
+    assert "numbers from 0 to 1000000, as text with {" in words
     record = model.fit(FRAME, LABELS).report_
     assert record.against(signed).details["differs from the plan"] == "in nothing"
     fewer = record.against(model.plan(FRAME[:-20])).details["differs from the plan"]

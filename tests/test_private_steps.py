@@ -3,6 +3,7 @@
 import concurrent.futures
 import contextlib
 import math
+import pickle
 import signal
 from fractions import Fraction
 
@@ -615,6 +616,35 @@ def test_a_prediction_that_is_no_number_counts_as_the_worst():
     config = measured_error.Config(1000, 1000, 0)
     count, _ = measured_error.count_moments(config, np.array([np.nan, 0.5]), np.array([0.5, 0.5]), np.ones(2, int))
     assert count == 1000
+
+
+def test_the_record_of_a_model_has_its_pictures_and_its_budget(tmp_path):
+    rows, path = "all rows, training and validation", tmp_path / "budget.jsonl"
+    ledger.create(path, notion="dp", level=5, delta=1e-3, protects=rows)
+    table = frame(600)
+    targets = np.where(table["a"] > 0.5, "yes", "no")
+    model = classifier({**COLUMNS, "d": None}, ledger=Recording(path, "march")).fit(table, targets)
+    record = model.report_
+    assert [drawn.column for drawn in record.dependences] == ["a", "b", "c"]
+    values, predicted = model.partial_dependence("a")
+    (name,) = record.dependences[0].predictions
+    assert name == "probability of yes"
+    assert record.dependences[0].values == tuple(values[::2])
+    np.testing.assert_array_equal(record.dependences[0].predictions[name], predicted[::2, 1])
+    named = {row[0]: row[1:] for row in record.spends}
+    assert named["ledger budget.jsonl"] == ("epsilon", "delta")
+    assert named["budget"][0] == "5"
+    left = ledger.account(path).left
+    assert float(named["left"][0]) == pytest.approx(float(left.cost), rel=1e-3)
+    assert float(named["this release, run 'march'"][0]) + float(named["left"][0]) <= 5
+    path.unlink()
+    assert pickle.loads(pickle.dumps(model)).report_.spends == record.spends  # as of the fit
+    assert classifier().fit(frame(600), targets).report_.spends == ()
+    regressor = PrivateRegressor(space.real(0, 1), target_range=(0, 9), **BUDGET, **RUN)
+    regressor.fit(RNG.uniform(size=(500, 2)), np.zeros(500))
+    assert [(drawn.column, [*drawn.predictions]) for drawn in regressor.report_.dependences] == [
+        ("0", ["prediction"]), ("1", ["prediction"]),
+    ]  # fmt: skip
 
 
 # -- Pictures, and habits of scikit-learn -----------------------------------------------------------------------------

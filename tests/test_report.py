@@ -32,8 +32,8 @@ from jaxdpbo.commands import main
 from jaxdpbo.guarantee import assumptions as _assumptions
 from jaxdpbo.guarantee import guarantees
 from jaxdpbo.integrations.optuna import private_study
-from jaxdpbo.integrations.sklearn import PrivateClassifier, PrivateSearchCV
-from jaxdpbo.report import checkers, ledger_records, page
+from jaxdpbo.integrations.sklearn import PrivateClassifier, PrivateRegressor, PrivateSearchCV
+from jaxdpbo.report import checkers, drawings, ledger_records, page
 from jaxdpbo.report import odds as _odds
 
 RATES = np.linspace(0, 1, 11)
@@ -196,6 +196,39 @@ def test_each_sheet_bears_the_hash_of_the_record(tmp_path):
     assert "0.123457" in read(made)
     changed = json.loads(json.dumps(twin).replace("0.123457", "0.123458"))
     assert report.hash_record(changed) != made.digest
+
+
+def test_the_page_draws_what_a_model_predicts():
+    columns = {
+        "<age>": ((18.0, 30.5, 90.0), {"probability of b": (0.25, 0.5, 1.0), "probability of c": (0.75, 0.5, 0.0)}),
+        "region": (("north & south", "x" * 40, None), {"probability of b": (0.0, 0.5, 1.0)}),
+    }
+    drawn = tuple(drawings.Dependence(name, *each) for name, each in columns.items())
+    made = dataclasses.replace(report.report("a fit", (GDP,)), dependences=drawn)
+    text, shown = read(made), made.html().split('<div class="many">')[1]
+    assert "What the model predicts along each column" in text
+    assert "from no row" in text
+    for words in ("<age>", "18", "30.5", "90", "north & south", "x" * 13 + "\u2026", "missing", "probability of c"):
+        assert words in text
+    lines = re.findall(r'<polyline points="([^"]*)"', shown)
+    heights = [[float(pair.split(",")[1]) for pair in line.split()] for line in lines]
+    top, bottom = 16, 16 + drawings.HEIGHT
+    assert heights == [[bottom - 20, bottom - 40, top], [top + 20, top + 40, bottom]]
+    across = [float(x) for x in re.findall(r'<circle cx="([\d.]*)"', shown)]
+    assert across == [84, 128, 172]
+    regression = drawings.Dependence("a", (0.0, 1.0), {"prediction": (-3.0, 7.123456)})
+    assert "7.123" in read(dataclasses.replace(made, dependences=(regression,)))
+    flat = drawings.Dependence("a", (0.0, 1.0), {"prediction": (2.0, 2.0)})
+    assert "nan" not in dataclasses.replace(made, dependences=(flat,)).html().split('<div class="many">')[1]
+    assert json.loads(json.dumps(made.to_dict()))["dependences"] == made.to_dict()["dependences"]
+    assert "What the model predicts" not in read(report.report("a fit", (GDP,)))
+
+
+def test_each_attribute_of_a_record_has_a_meaning_on_the_page():
+    kinds = PrivateClassifier, PrivateRegressor, PrivateSearchCV
+    named = {name for kind in kinds for name in kind._described}
+    assert named | {"plan", "users"} == page.MEANINGS.keys()
+    assert page.MEANINGS["error_"] in read(report.report("a fit", (GDP,), details={"error_": 0.25}))
 
 
 def test_a_record_cites_its_plan_and_says_where_it_differs(tmp_path):

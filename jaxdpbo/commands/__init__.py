@@ -27,7 +27,9 @@ COMMANDS = {
 EXTRAS = {
     "cryptography": "silos",
     "matplotlib": "demo",
+    "psycopg": "sql",
     "sklearn": "demo",
+    "sqlalchemy": "sql",
     "tqdm": "progress",
 }  # missing package -> extra to install
 

@@ -14,6 +14,15 @@ from jaxdpbo.ledger import ledger_file
 from jaxdpbo.report import ledger_records
 
 Answer = tuple[dict[str, Any], str]  # with --json, and in words
+PLACE = "the path of the ledger, or the address of its database, postgresql://ACCOUNT@HOST/DATABASE"
+
+
+def place(text: str) -> ledger_file.Place:
+    """An argument that is a path or an address; argparse quotes nothing of what is refused here."""
+    try:
+        return ledger_file.find_place(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         if name == "report":
             _add_report_arguments(action)
         else:
-            action.add_argument("path", type=Path, help="the path of the ledger")
+            action.add_argument("path", type=place, help=PLACE)
         if name == "create":
             _add_budget_arguments(action)
         if name in ("create", "adopt"):
@@ -49,7 +58,7 @@ def _add_budget_arguments(action: argparse.ArgumentParser) -> None:
 
 
 def _add_report_arguments(action: argparse.ArgumentParser) -> None:
-    action.add_argument("paths", type=Path, nargs="+", metavar="path", help="the paths of the ledgers")
+    action.add_argument("paths", type=place, nargs="+", metavar="path", help="the paths or addresses of the ledgers")
     action.add_argument("--delta", type=float, help="state epsilon at this delta; below one over the number of users")
     action.add_argument("--since", metavar="DAY", help="the first day of the table, such as 2026-01-01, in UTC")
     action.add_argument("--until", metavar="DAY", help="the last day of the record")
@@ -77,7 +86,12 @@ def _create(arguments: argparse.Namespace) -> Answer:
         given["delta"] = float(given["delta"])
     ledger_file.create(arguments.path, **given)
     whole = next(iter(ledger_records.describe_epsilons(arguments.path)), "the budget has no epsilon")
-    return _facts(arguments.path), f"{arguments.path}: created; {whole}"
+    grants = ledger_file.list_grants(arguments.path)
+    words = [
+        f"{arguments.path}: created; {whole}",
+        *(["", "for each account that charges it:", *grants] if grants else []),
+    ]
+    return _facts(arguments.path) | {"grants": grants}, "\n".join(words)
 
 
 def _adopt(arguments: argparse.Namespace) -> Answer:
@@ -112,7 +126,7 @@ def _report(arguments: argparse.Namespace) -> Answer:
     return record.to_dict(), f"wrote {arguments.out} and {twin}"
 
 
-def _facts(path: Path) -> dict[str, Any]:
+def _facts(path: ledger_file.Place) -> dict[str, Any]:
     """A ledger in full."""
     warning = ledger_file.mark_warning(path)
     account = ledger_file.to_dict(ledger_file.account(path))

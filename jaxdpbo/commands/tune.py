@@ -17,8 +17,8 @@ import numpy as np
 
 from jaxdpbo import Recording, checks, space
 from jaxdpbo.cells import real_numbers
-from jaxdpbo.commands import csv_rows
-from jaxdpbo.ledger import LedgerError
+from jaxdpbo.commands import csv_rows, ledger
+from jaxdpbo.ledger import LedgerError, ledger_file
 from jaxdpbo.space import AnyDimension, Dimension, Space
 
 MODEL = "model"  # the estimator's step in the pipeline
@@ -64,7 +64,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--n-iter", type=int, default=100, help="the largest number of settings to try (default %(default)s)"
     )
     parser.add_argument("--n-jobs", type=int, help="the number of settings to fit in parallel")
-    parser.add_argument("--ledger", type=Path, help="charge this ledger, and store the answer in it; needs --run")
+    parser.add_argument(
+        "--ledger",
+        type=ledger.place,
+        help="charge this ledger, a path or an address, and store the answer; needs --run",
+    )
     parser.add_argument("--run", dest="run_name", metavar="NAME", help="the name of the run in the ledger")
     parser.add_argument("--quiet", action="store_true", help="hide the progress bar")
     parser.add_argument("--json", action="store_true", help="print the answer as a JSON object")
@@ -128,10 +132,10 @@ def halves(rows: int) -> tuple[np.ndarray, np.ndarray]:
     return np.sort(order[: rows // 2]), np.sort(order[rows // 2 :])
 
 
-def _recording(ledger: Path | None, run: str | None) -> Recording | None:
-    if (ledger is None) != (run is None):
+def _recording(place: ledger_file.Place | None, run: str | None) -> Recording | None:
+    if (place is None) != (run is None):
         raise ValueError("--ledger and --run must be given together: --run is the name of this answer in the ledger")
-    return None if ledger is None or run is None else Recording(ledger, run)
+    return None if place is None or run is None else Recording(place, run)
 
 
 def _loss_range(words: list[str] | None) -> Any:

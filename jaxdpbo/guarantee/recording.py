@@ -35,7 +35,7 @@ class Recording(NamedTuple):
     'march'
 
     Attributes:
-      path: the path of a ledger made by ``ledger.create``.
+      path: the path of a ledger made by ``ledger.create``, or the address of its database.
       run: a name for the run; a retry under the same name does not pay twice. The name belongs to the first call: a
         call with another config, another loss (by its code) or data of other names or shapes is refused. Names and
         shapes are read from arrays, pandas frames, tables, and dicts and tuples of these; of a list only the length.
@@ -46,9 +46,20 @@ class Recording(NamedTuple):
         guarantee.
     """
 
-    path: str | Path
+    path: str | ledger_file.Place
     run: str
     protects: str | None = None
+
+    def __repr__(self) -> str:
+        """Without the account of a database, and without a password that should not be there."""
+        path = ledger_file.show_place(self.path)
+        return f"Recording(path={path!r}, run={self.run!r}, protects={self.protects!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As a tuple; raise a ValueError for an address with a password, which a pickle would hold."""
+        if isinstance(self.path, str):
+            ledger_file.find_place(self.path)
+        return Recording, (*self,)
 
 
 def check_recording(recording: Any) -> Recording:
@@ -56,17 +67,18 @@ def check_recording(recording: Any) -> Recording:
 
     Raises:
       TypeError: ``recording`` is no ``Recording``, or its ``path`` is no path.
-      ValueError: its ``run`` is no name, or its ``protects`` no text.
+      ValueError: its ``run`` is no name, its ``protects`` no text, or its ``path`` an address with a password.
     """
     if not isinstance(recording, Recording):
         raise TypeError(f"ledger must be Recording(path, run), got {type(recording).__name__}")
     if not isinstance(recording.run, str) or not recording.run:
         raise ValueError(f"run must be given with a ledger, as a name of the release, got {recording.run!r}")
-    if not isinstance(recording.path, (str, Path)):
+    if not isinstance(recording.path, (str, Path, ledger_file.Address)):
         raise TypeError(f"path of a recording must be a path, got {recording.path!r}")
     if recording.protects is not None and (not isinstance(recording.protects, str) or not recording.protects):
         raise ValueError(f"protects must be the ledger's words for its users, got {recording.protects!r}")
-    return Recording(Path(recording.path).absolute(), recording.run, recording.protects)
+    place = ledger_file.find_place(recording.path)
+    return recording._replace(path=place.absolute() if isinstance(place, Path) else place)
 
 
 def notion(recording: Recording) -> str:
@@ -230,7 +242,7 @@ def store_cost(recording: Recording, guarantee: guarantees.Guarantee, release: d
         )
 
 
-def _level_for(path: str | Path, guarantee: guarantees.Guarantee) -> tuple[str, float]:
+def _level_for(path: str | ledger_file.Place, guarantee: guarantees.Guarantee) -> tuple[str, float]:
     """Notion and level to charge: of the ledger's notion if proved, else of the guarantee's (refused by the ledger)."""
     levels = {guarantee.notion: guarantee.level} | dict([guarantee.also] if guarantee.also else [])
     if "dp" in levels:

@@ -1,4 +1,4 @@
-"""A ledger of privacy budgets in one file: create it, charge it before each release, and read what is left."""
+"""A ledger of privacy budgets, in a file or a database: create it, charge it before each release, read what is left."""
 
 from jaxdpbo import namespace
 from jaxdpbo.ledger.ledger_file import (

@@ -1,8 +1,10 @@
-"""The ledger: a file of all privacy spends, each on disk before its release.
+"""The ledger: all privacy spends, each on disk before its release, in a file or in a database.
 
 One file of JSON lines on a local disk holds the budget, then the charges, the steps under each charge, the releases,
 and the charges that the budget refused. Processes only append lines, one process at a time. Each line holds its own
-SHA-256 and the SHA-256 of the previous line.
+SHA-256 and the SHA-256 of the previous line. A ledger that several accounts and hosts share has the same lines in
+a table of PostgreSQL (``sql_store``). Everything is decided here, from the lines: a store (``Store``) reads all of them
+under a lock, and appends one.
 
 The hashes detect any changed byte, and any removed, inserted, repeated or moved line. They cannot detect the removal of
 whole lines at the end, or a rewritten file with new hashes. Keep ``head(path)`` out of reach of everybody with write
@@ -15,6 +17,8 @@ reservation.
 A charge pays for ONE transcript: after any failure, all releases under a charge form one sequence. The file records a
 step before the step draws noise, so no second draw can follow (``note``). A charged run of one step without a stored
 release is over. The ledger stores a release before anybody sees it, and returns the stored release on a retry.
+
+The rest is of a file; ``sql_store`` says what a database does instead.
 
 The file records its inode and a random id. A mark beside the file, ``ledger-<id>.head``, holds the hash of the last
 line. The ledger refuses to write to a copy until you ``adopt`` the copy: two copies would spend one budget twice. It
@@ -45,12 +49,13 @@ import socket
 import stat
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
+from urllib.parse import parse_qsl
 
 SCHEMA, VERSION = "jaxdpbo.ledger", 3
 LEVELS = {"gdp": "mu", "zcdp": "rho", "dp": "epsilon", "metric_dp": "epsilon"}  # the level's name, by notion
@@ -70,6 +75,9 @@ _LINE = re.compile(rb'\{"previous": "[0-9a-f]{64}", "length": [0-9]+, "content":
 _HASH_LENGTH = len(_HASH % _BEFORE_THE_FIRST)
 _MARK = "ledger-%s.head"  # % id
 _ID = re.compile(r"[0-9a-f]{32}")
+_ADDRESS = re.compile(  # 1: the kind; 2: host and database; 3: options
+    r"(postgresql|sqlite)://(?:[\w.%+-]+@)?((?:[\w.-]*|\[[\da-fA-F:]+\])(?::\d+)?/[^@?#:]+)(?:\?([^#]*))?"
+)
 _MAX_LINKS = 40  # as Linux
 _FRACTION = re.compile(r"-?[0-9]{1,1300}/[0-9]{1,1300}")  # as ``_to_json`` writes: "1e999999999" could exhaust memory
 MAX_DEPTH, MAX_DIGITS = 32, 4300  # of JSON: Python prints integers of so many digits
@@ -77,7 +85,7 @@ _FIELDS: dict[str, Any] = {  # the type of each field of a line, wherever it is
     "schema": str, "version": int, "kind": str, "run": str, "what": str, "fingerprint": str, "who": str, "by": str,
     "when": str, "relation": str, "protects": str, "unit": (list, type(None)), "events": list, "assumptions": list,
     "ex_post": bool, "summary_delta": list, "paid": list, "number": int, "content": dict, "payload": dict,
-    "inode": int, "id": str, "folder": str,
+    "inode": int, "id": str, "folder": str, "database": list,
 }  # fmt: skip
 
 
@@ -224,11 +232,96 @@ class Account(NamedTuple):
     head: str
 
 
+# Where a ledger lies
+
+
+class Address(NamedTuple):
+    """The address of a database, and what may be printed of it: neither the account nor an option."""
+
+    url: str
+    name: str
+
+    def __str__(self) -> str:
+        """The host and the database."""
+        return self.name
+
+    def __repr__(self) -> str:
+        """As text of its own."""
+        return repr(self.name)
+
+
+Place: TypeAlias = Path | Address
+
+
+def find_place(path: str | Place) -> Place:
+    """The path of a file; or the address of a database, which is text with "://".
+
+    Raises:
+      ValueError: the address is none, or holds a password. Quotes nothing of it.
+    """
+    if isinstance(path, Path) and path.parts[:1] == ("postgresql:",):
+        raise ValueError("path must be text if it is the address of a database, got a Path")
+    if not isinstance(path, str) or "://" not in path:
+        return path if isinstance(path, Address) else Path(path)
+    match = _ADDRESS.fullmatch(path)
+    if match is None or any("password" in name.lower() for name, _ in parse_qsl(match[3] or "", True)):
+        raise ValueError(
+            "path of a ledger in a database must be postgresql://ACCOUNT@HOST/DATABASE, and without a password: write "
+            "that into ~/.pgpass, or into the variable PGPASSWORD"
+        )
+    return Address(path, f"{match[1]}://{match[2]}")
+
+
+def show_place(path: Any) -> Any:
+    """What may be printed of a path, whatever it holds."""
+    if isinstance(path, (str, Path)):
+        try:
+            place = find_place(path)
+        except ValueError:
+            return "(no address of a ledger)"
+        return str(place) if isinstance(place, Address) else path
+    return path
+
+
+class Store(Protocol):
+    """A ledger that is open, and locked until it is closed if somebody writes to it: all that decisions know of it."""
+
+    @property
+    def path(self) -> Place:
+        """For messages."""
+        ...
+
+    @property
+    def chain(self) -> Chain:
+        """All lines, verified."""
+        ...
+
+    def append(self, content: dict[str, Any], *, named: bool = False) -> "Store":
+        """Append a line, on disk when this returns; ``named``: the ledger's name is on disk already.
+
+        Raises:
+          LedgerError: the line is not in the ledger, or nobody can tell; nothing may be drawn.
+        """
+        ...
+
+    def settle(self) -> None:
+        """Put on disk what was read."""
+        ...
+
+    def adopt(self, signed: dict[str, Any]) -> None:
+        """Append the line of an adoption, with the identity of this copy."""
+        ...
+
+    def locate(self) -> tuple[int, int]:
+        """Two numbers that no other place has: the order of the locks of several ledgers."""
+        ...
+
+
 # The ledger
 
 
 def create(
-    path: str | Path,
+    path: str | Place,
     *,
     mu: Number | None = None,
     epsilon: float | None = None,
@@ -252,7 +345,8 @@ def create(
     Fraction(4, 1)
 
     Args:
-      path: the path of the new file.
+      path: the path of the new file; or the address of a database of PostgreSQL without a ledger, as text such as
+        "postgresql://account@host/database", which needs the extra ``sql``. All functions take both.
       mu: a budget of the notion "gdp".
       epsilon: with ``delta``, a budget of the largest ``mu`` with this guarantee, rounded down; no default.
       delta: in (0, 1) with ``epsilon``; with ``notion`` and ``level``, additive slack, by default 0.
@@ -268,8 +362,9 @@ def create(
 
     Raises:
       ValueError: the budget is given twice, in part or not at all, or a number is out of range.
-      FileExistsError: the file exists. A second budget for the same records is a second spend.
+      FileExistsError: the ledger exists. A second budget for the same records is a second spend.
       FileNotFoundError: the folder does not exist.
+      LedgerError: the database cannot be reached, or the account may not create a table.
     """
     if total_variation is None:
         total_variation = LEAST_VARIATION
@@ -307,7 +402,7 @@ def _requested_budget(
 
 
 def charge(
-    path: str | Path,
+    path: str | Place,
     run: str,
     what: str,
     spend: Spend,
@@ -351,12 +446,12 @@ def charge(
         return _charge(opened, run, what, spend, fingerprint)[1]
 
 
-def _charge(opened: "_Opened", run: str, what: str, spend: Spend, fingerprint: str) -> tuple["_Opened", Charge]:
+def _charge(opened: Store, run: str, what: str, spend: Spend, fingerprint: str) -> tuple[Store, Charge]:
     """Charge an opened ledger; return it with its new line, and the charge."""
     current, kept = _account(opened)
     entry = _ask(opened, current, run, what, spend, fingerprint)
     if entry is not None:
-        _settle(opened)  # its writer may have been killed before the flush to disk
+        opened.settle()  # its writer may have been killed before the flush to disk
         return opened, _make_charge(opened, entry, kept[run])
     content = {"kind": "spend", "run": run, "what": what} | _to_json(spend)
     signed = {"who": _who(), "when": _now()}
@@ -367,7 +462,7 @@ def _charge(opened: "_Opened", run: str, what: str, spend: Spend, fingerprint: s
 class Payment(NamedTuple):
     """A charge of one of several ledgers: the ledger's path and ``read_identity``; the rest as for ``charge``."""
 
-    path: str | Path
+    path: str | Place
     identity: tuple[tuple[int, int], str]
     run: str
     spend: Spend
@@ -387,10 +482,10 @@ def charge_all(payments: Sequence[Payment], what: str) -> bool:
     what, payments = _text("what", what), [asked._replace(spend=_exact(asked.spend)) for asked in payments]
     paths = {asked.identity: asked.path for asked in payments}
     with ExitStack() as stack:
-        books: dict[Any, _Opened] = {}
+        books: dict[Any, Store] = {}
         for identity in sorted(paths):
             opened = stack.enter_context(_open_ledger(paths[identity], writing=True))
-            if _find_identity(opened) != identity:
+            if _pair(opened) != identity:
                 raise LedgerError(f"{opened.path} was replaced during the call: put it back, and call again")
             books[identity] = opened
         accounts, charged = {identity: _account(opened)[0] for identity, opened in books.items()}, False
@@ -407,27 +502,27 @@ def charge_all(payments: Sequence[Payment], what: str) -> bool:
         return True
 
 
-def expect_charge(path: str | Path, run: str, what: str, spend: Spend, fingerprint: str) -> None:
+def expect_charge(path: str | Place, run: str, what: str, spend: Spend, fingerprint: str) -> None:
     """Raise what ``charge`` would raise, and spend nothing; a refusal is recorded."""
     with _open_ledger(path, writing=True) as opened:
         _ask(opened, _account(opened)[0], _text("run", run), _text("what", what), _exact(spend), fingerprint)
 
 
-def read_identity(path: str | Path) -> tuple[tuple[int, int], str]:
-    """The device and inode of a ledger's file, equal under every path; and the hash of its first line.
+def read_identity(path: str | Place) -> tuple[tuple[int, int], str]:
+    """The device and inode of a ledger's file, or its server and database, equal under every path; and the hash of its
+    first line.
 
     A ledger that was moved keeps the hash.
     """
     with _open_ledger(path, writing=False) as opened:
-        return _find_identity(opened)
+        return _pair(opened)
 
 
-def _find_identity(opened: "_Opened") -> tuple[tuple[int, int], str]:
-    status = os.fstat(opened.descriptor)
-    return (status.st_dev, status.st_ino), opened.chain.hashes[0]
+def _pair(opened: Store) -> tuple[tuple[int, int], str]:
+    return opened.locate(), opened.chain.hashes[0]
 
 
-def find_charge(path: str | Path, run: str, *, hash: str) -> Charge:
+def find_charge(path: str | Place, run: str, *, hash: str) -> Charge:
     """Read the charge of a run again, to go on under it, and never pay.
 
     Args:
@@ -446,7 +541,7 @@ def find_charge(path: str | Path, run: str, *, hash: str) -> Charge:
         return _make_charge(opened, entry, kept[run])
 
 
-def read_id(path: str | Path) -> str:
+def read_id(path: str | Place) -> str:
     """The id of a ledger that may be charged: no other ledger has it, and an adopted copy gets a new one.
 
     Raises:
@@ -458,7 +553,7 @@ def read_id(path: str | Path) -> str:
 
 
 def note(
-    path: str | Path,
+    path: str | Place,
     run: str,
     number: int,
     content: dict[str, Any],
@@ -501,7 +596,7 @@ def note(
 
 
 def store_release(
-    path: str | Path,
+    path: str | Place,
     run: str,
     payload: dict[str, Any],
     *,
@@ -542,7 +637,7 @@ def store_release(
         if hash is not None:
             _expect_charge(opened, run, hash)
         if (release := kept[run].release) is not None:
-            _settle(opened)
+            opened.settle()
             return release
         content: dict[str, Any] = {"kind": "release", "run": run, "payload": payload}
         if paid is None:
@@ -554,7 +649,7 @@ def store_release(
         return payload
 
 
-def adopt(path: str | Path, *, by: str | None = None) -> None:
+def adopt(path: str | Place, *, by: str | None = None) -> None:
     """Make this copy of a ledger the valid file, after a move to another disk or from a backup.
 
     Stop using the original: nobody adds up charges to two copies. The file records the adoption. If you adopt an older
@@ -572,23 +667,10 @@ def adopt(path: str | Path, *, by: str | None = None) -> None:
     """
     with _open_ledger(path, writing=True, copies=True) as opened:
         _account(opened)
-        signed = {"when": _now(), "by": _text("by", _who() if by is None else by)}
-        identity = _identity(opened.path, opened.descriptor)
-        place = _mark_place(identity)
-        mark = _create_mark(place, opened.chain.head)
-        try:
-            _append(opened._replace(mark=mark), {"kind": "adopted"} | identity | signed)
-        except BaseException:
-            place.unlink()
-            raise
-        finally:
-            os.close(mark)
-        former = _last_identity(opened.chain)
-        if former is not None and "id" in former:
-            _mark_place(former | {"folder": identity["folder"]}).unlink(missing_ok=True)
+        opened.adopt({"when": _now(), "by": _text("by", _who() if by is None else by)})
 
 
-def account(path: str | Path, *, expected_head: str | None = None) -> Account:
+def account(path: str | Place, *, expected_head: str | None = None) -> Account:
     """Verify a ledger or a copy, and add up its spends.
 
     >>> import tempfile
@@ -615,7 +697,7 @@ def account(path: str | Path, *, expected_head: str | None = None) -> Account:
         return _account(opened)[0]
 
 
-def head(path: str | Path) -> str:
+def head(path: str | Place) -> str:
     """The hash of the last line, which covers all charges and releases; keep it elsewhere.
 
     >>> import tempfile
@@ -629,7 +711,7 @@ def head(path: str | Path) -> str:
     return read(path).head
 
 
-def describe(path: str | Path) -> str:
+def describe(path: str | Place) -> str:
     """Describe a ledger as text: each spend with author, time and release, the sums, the assumptions, and the head.
 
     >>> import tempfile
@@ -653,14 +735,14 @@ def describe(path: str | Path) -> str:
     return "\n".join([*lines, "", f"head {current.head}"])
 
 
-def mark_warning(path: str | Path) -> str:
+def mark_warning(path: str | Place) -> str:
     """The warning for readers that a ledger, or a copy of it, lacks lines that its mark names; or "".
 
-    A reader may see no mark: the warning is then "".
+    A reader may see no mark, and a database has none: the warning is then "".
     """
     with _open_ledger(path, writing=False) as opened:
         identity = _last_identity(opened.chain)
-        if identity is None or not _ID.fullmatch(str(identity.get("id"))):
+        if not isinstance(opened, _OpenFile) or identity is None or not _ID.fullmatch(str(identity.get("id"))):
             return ""
         for place in _mark_places(opened.path, identity):
             try:
@@ -677,6 +759,13 @@ def mark_warning(path: str | Path) -> str:
                 else f"{opened.path.name} is older than its mark {place.name}: it lacks lines written since"
             )
     return ""
+
+
+def list_grants(path: str | Place) -> list[str]:
+    """The statements by which the owner of a database lets an account charge its ledger; none for a file."""
+    from jaxdpbo.ledger import sql_store  # here: auditors load this file alone, and a file needs no database
+
+    return [] if isinstance(find_place(path), Path) else [*sql_store.GRANTS]
 
 
 def to_dict(account: Account) -> dict[str, Any]:
@@ -715,20 +804,20 @@ class _Kept(NamedTuple):
     release: dict[str, Any] | None
 
 
-def _find_kept(opened: "_Opened", run: str) -> _Kept:
+def _find_kept(opened: Store, run: str) -> _Kept:
     _, kept = _account(opened)
     if run not in kept:
         raise _uncharged(opened, run)
     return kept[run]
 
 
-def _make_charge(opened: "_Opened", entry: Entry, kept: _Kept) -> Charge:
+def _make_charge(opened: Store, entry: Entry, kept: _Kept) -> Charge:
     """The charge behind an entry, recorded earlier."""
     digest = opened.chain.hashes[entry.number - 1]
     return Charge(entry.run, entry.number, digest, True, kept.steps, kept.release, entry.who, entry.when)
 
 
-def _expect_charge(opened: "_Opened", run: str, digest: str) -> None:
+def _expect_charge(opened: Store, run: str, digest: str) -> None:
     """Raise a LedgerError if the line of the charge of a run is not the one with this hash."""
     lines = zip(opened.chain.lines, opened.chain.hashes, strict=True)
     if digest not in [hash for line, hash in lines if line.get("kind") == "spend" and line["run"] == run]:
@@ -748,20 +837,20 @@ def _find_change(before: str, after: str) -> str:
     return " and another ".join(name for name in ours if ours[name] != theirs[name]) if named else "fingerprint"
 
 
-def _expect_id(opened: "_Opened", run: str, id: str | None) -> None:
+def _expect_id(opened: Store, run: str, id: str | None) -> None:
     """Raise a LedgerError if the ledger must have an id, and has another."""
     if id is not None and _find_id(opened) != id:
         raise LedgerError(f"{opened.path} is not the ledger with the id that run {run!r} goes on with: put it back")
 
 
-def _find_id(opened: "_Opened") -> str:
+def _find_id(opened: Store) -> str:
     identity = _last_identity(opened.chain)
     if identity is None or "id" not in identity:
         raise LedgerError(f"{opened.path} has no id: call ledger.adopt(path), which gives it one")
     return identity["id"]
 
 
-def _uncharged(opened: "_Opened", run: str) -> LedgerError:
+def _uncharged(opened: Store, run: str) -> LedgerError:
     return LedgerError(f"{opened.path}: run {run!r} was not charged: nothing may be released for it")
 
 
@@ -773,7 +862,7 @@ def _check_paid(spend: Spend, paid: Any) -> Fraction:
     return exact
 
 
-def _account(opened: "_Opened") -> tuple[Account, dict[str, _Kept]]:
+def _account(opened: Store) -> tuple[Account, dict[str, _Kept]]:
     """Add up the lines of a ledger; return the account, and the steps and release of each charge."""
     name = opened.path
     header, *lines = opened.chain.lines
@@ -804,7 +893,7 @@ def _account(opened: "_Opened") -> tuple[Account, dict[str, _Kept]]:
 class _Record(NamedTuple):
     """The content of a ledger's lines, by run."""
 
-    path: Path
+    path: Place
     budget: Budget
     entries: dict[str, Entry]
     steps: dict[str, list[dict[str, Any]]]
@@ -875,14 +964,14 @@ def _budget_amounts(budget: Budget) -> Amounts:
     return _amounts(Spend((Event(*budget[:4]),), budget.relation, budget.protects))
 
 
-def _expect_the_version(name: Path, header: dict[str, Any]) -> None:
+def _expect_the_version(name: Place, header: dict[str, Any]) -> None:
     if header.get("schema") != SCHEMA:
         raise LedgerError(f"{name} is not a {SCHEMA}")
     if header.get("version") != VERSION:
         raise LedgerError(f"{name} has version {header.get('version')}, this is version {VERSION}")
 
 
-def _ask(opened: "_Opened", current: Account, run: str, what: str, spend: Spend, fingerprint: str) -> Entry | None:
+def _ask(opened: Store, current: Account, run: str, what: str, spend: Spend, fingerprint: str) -> Entry | None:
     """``_expect_chargeable``, and record a refusal by the budget: who audits a ledger asks for it."""
     try:
         return _expect_chargeable(opened.path, current, run, spend, fingerprint)
@@ -890,12 +979,12 @@ def _ask(opened: "_Opened", current: Account, run: str, what: str, spend: Spend,
         refused = {"kind": "refused", "run": run, "what": what} | _to_json(spend)
         last = opened.chain.lines[-1]
         if {name: last.get(name) for name in refused} != refused:  # a retry in a loop writes one line
-            with suppress(OSError):  # a full disk changes no refusal
+            with suppress(OSError, LedgerError):  # a full disk or a lost connection changes no refusal
                 _append(opened, refused | {"who": _who(), "when": _now()})
         raise
 
 
-def _expect_chargeable(path: Path, current: Account, run: str, spend: Spend, fingerprint: str) -> Entry | None:
+def _expect_chargeable(path: Place, current: Account, run: str, spend: Spend, fingerprint: str) -> Entry | None:
     """The entry of a run that was charged before; None if what is left suffices; raise if a charge is refused."""
     _expect_same_kind(path, current.budget, spend)
     for entry in current.spends:
@@ -919,7 +1008,7 @@ def _expect_chargeable(path: Path, current: Account, run: str, spend: Spend, fin
     return None
 
 
-def _expect_same_kind(path: Path, budget: Budget, spend: Spend) -> None:
+def _expect_same_kind(path: Place, budget: Budget, spend: Spend) -> None:
     for event in spend.events:
         if event.type != budget.notion:
             other = f": charge it to a ledger of notion {event.type!r}" if event.type in LEVELS else ""
@@ -939,7 +1028,7 @@ def _expect_same_kind(path: Path, budget: Budget, spend: Spend) -> None:
 # The chain of lines
 
 
-def read(path: str | Path) -> Chain:
+def read(path: str | Place) -> Chain:
     """Read and verify a chain.
 
     Raises:
@@ -949,12 +1038,36 @@ def read(path: str | Path) -> Chain:
         return opened.chain
 
 
-def _begin(path: str | Path, content: dict[str, Any]) -> None:
-    """Create a chain of one line with its identity, completely or not at all, without replacing a file.
+def _begin(path: str | Place, content: dict[str, Any]) -> None:
+    """Create a chain of one line with its identity, completely or not at all, without replacing another chain."""
+    path = find_place(path)
+    if isinstance(path, Path):
+        _begin_file(path, content)
+        return
+    with _open_rows(path, writing=True) as rows:
+        rows.create(_row(_line(_BEFORE_THE_FIRST, content | _identity_of_rows(rows))[0]))
 
-    The mark is on disk before the chain has its name: a process killed in between leaves no chain.
-    """
-    path = Path(path)
+
+def _open_ledger(
+    path: str | Place, *, writing: bool, timeout: float | None = None, copies: bool = False
+) -> AbstractContextManager[Store]:
+    """Open, lock and verify a ledger: readers see whole lines alone, and one process writes at a time."""
+    path = find_place(path)
+    if isinstance(path, Path):
+        return _open_file(path, writing=writing, timeout=timeout, copies=copies)
+    return _open_table(path, writing=writing, timeout=timeout, copies=copies)
+
+
+def _append(opened: Store, content: dict[str, Any], *, named: bool = False) -> Store:
+    """Append a line, on disk when this returns."""
+    return opened.append(content, named=named)
+
+
+# A file
+
+
+def _begin_file(path: Path, content: dict[str, Any]) -> None:
+    """The mark is on disk before the chain has its name: a process killed in between leaves no chain."""
     unfinished = path.with_name(f"{path.name}.{os.urandom(8).hex()}")
     try:
         descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -982,7 +1095,7 @@ def _begin(path: str | Path, content: dict[str, Any]) -> None:
     _sync_folder(path)
 
 
-class _Opened(NamedTuple):
+class _OpenFile(NamedTuple):
     path: Path
     descriptor: int
     chain: Chain
@@ -990,13 +1103,54 @@ class _Opened(NamedTuple):
     torn: bool  # a torn line follows
     mark: int | None  # a descriptor; None for readers, and for a chain without a mark
 
+    def append(self, content: dict[str, Any], *, named: bool = False) -> "_OpenFile":
+        """Append a line, and flush it to disk."""
+        line, digest = _line(self.chain.head, content)
+        if self.torn:
+            os.ftruncate(self.descriptor, self.end)
+        _write(self.descriptor, line, self.end)
+        if named:
+            os.fsync(self.descriptor)
+        else:
+            self.settle()
+        if self.mark is not None:
+            with suppress(OSError):  # the line is written; an outdated mark names an earlier line of the file
+                os.pwrite(self.mark, digest.encode(), 0)
+        lines, _, hashes = self.chain
+        chain = Chain((*lines, content), digest, (*hashes, digest))
+        return self._replace(chain=chain, end=self.end + len(line), torn=False)
+
+    def settle(self) -> None:
+        """Flush the file and its name to disk: its writer may have been killed before the flush."""
+        os.fsync(self.descriptor)
+        _sync_folder(self.path)
+
+    def adopt(self, signed: dict[str, Any]) -> None:
+        """Append the line of an adoption, with a new mark, and delete the former mark if it is here."""
+        identity = _identity(self.path, self.descriptor)
+        place = _mark_place(identity)
+        mark = _create_mark(place, self.chain.head)
+        try:
+            _append(self._replace(mark=mark), {"kind": "adopted"} | identity | signed)
+        except BaseException:
+            place.unlink()
+            raise
+        finally:
+            os.close(mark)
+        former = _last_identity(self.chain)
+        if former is not None and "id" in former:
+            _mark_place(former | {"folder": identity["folder"]}).unlink(missing_ok=True)
+
+    def locate(self) -> tuple[int, int]:
+        """The device and the inode."""
+        status = os.fstat(self.descriptor)
+        return status.st_dev, status.st_ino
+
 
 @contextmanager
-def _open_ledger(
-    path: str | Path, *, writing: bool, timeout: float | None = None, copies: bool = False
-) -> Iterator[_Opened]:
+def _open_file(path: Path, *, writing: bool, timeout: float | None, copies: bool) -> Iterator[_OpenFile]:
     """Open, lock and verify the file. Readers lock too: a writer could replace a torn line during the read."""
-    path, locks, mark = Path(path), _locks(), None
+    locks, mark = _locks(), None
     descriptor = _open_locked(path, locks, writing, timeout)
     try:
         try:
@@ -1005,7 +1159,7 @@ def _open_ledger(
             chain, end = _verify(path, content)
             if writing and not copies:
                 mark = _open_mark(path, descriptor, chain)
-            yield _Opened(path, descriptor, chain, end, end < len(content), mark)
+            yield _OpenFile(path, descriptor, chain, end, end < len(content), mark)
         finally:
             locks.flock(descriptor, locks.LOCK_UN)  # a child forked by another thread would keep a closed lock
     finally:
@@ -1094,8 +1248,8 @@ def _identity(path: Path, descriptor: int) -> dict[str, Any]:
 
 
 def _last_identity(chain: Chain) -> dict[str, Any] | None:
-    """The identity of the valid file, from the chain; None if the chain records none."""
-    return next((line for line in reversed(chain.lines) if "inode" in line), None)
+    """The identity of the valid ledger, from the chain; None if the chain records none."""
+    return next((line for line in reversed(chain.lines) if "inode" in line or "database" in line), None)
 
 
 def _mark_place(identity: dict[str, Any]) -> Path:
@@ -1133,7 +1287,7 @@ def _open_mark(path: Path, descriptor: int, chain: Chain) -> int | None:
     """
     identity = _last_identity(chain)
     after = "call ledger.adopt(path) and use this file alone"
-    if identity is not None and identity["inode"] != os.fstat(descriptor).st_ino:
+    if identity is not None and identity.get("inode") != os.fstat(descriptor).st_ino:
         raise LedgerError(f"{path} is a copy: use the original, or {after}")
     if identity is None or "id" not in identity:
         return None
@@ -1165,10 +1319,10 @@ class _Prefix(NamedTuple):
     chain: Chain
 
 
-_prefixes: dict[Path, _Prefix] = {}
+_prefixes: dict[Place, _Prefix] = {}
 
 
-def _verify(path: Path, content: bytes) -> tuple[Chain, int]:
+def _verify(path: Place, content: bytes) -> tuple[Chain, int]:
     """The chain in a file, and the offset after its last whole line."""
     prefix = _prefixes.get(path)
     if prefix is None or hashlib.sha256(content[: prefix.end]).digest() != prefix.digest:
@@ -1202,12 +1356,9 @@ def _check_fields(content: dict[str, Any]) -> dict[str, Any]:
             raise ValueError(f"{name} has another type")
         if name in ("run", "what", "by", "who", "when"):
             _text(name, value)
-    if "id" in content and (
-        "inode" not in content
-        or b"\0" in os.fsencode(content.get("folder", "\0"))  # a ValueError for text that no folder is named by
-        or not _ID.fullmatch(content["id"])
-    ):
-        raise ValueError("id must be that of a file")
+    of_file = "inode" in content and b"\0" not in os.fsencode(content.get("folder", "\0"))  # a ValueError: no folder
+    if "id" in content and not ((of_file or "database" in content) and _ID.fullmatch(content["id"])):
+        raise ValueError("id must be that of a file or of a database")
     return content
 
 
@@ -1230,25 +1381,6 @@ def _line(previous: str, content: dict[str, Any]) -> tuple[bytes, str]:
     return f"{body}{_HASH % digest}\n".encode(), digest
 
 
-def _append(opened: _Opened, content: dict[str, Any], *, named: bool = False) -> _Opened:
-    """Append a line, and flush it to disk. ``named``: the file's name is on disk already."""
-    line, digest = _line(opened.chain.head, content)
-    if opened.torn:
-        os.ftruncate(opened.descriptor, opened.end)
-    _write(opened.descriptor, line, opened.end)
-    if named:
-        os.fsync(opened.descriptor)
-    else:
-        _settle(opened)
-    if opened.mark is not None:
-        with suppress(OSError):  # the line is written; an outdated mark names an earlier line of the file
-            os.pwrite(opened.mark, digest.encode(), 0)
-    lines, _, hashes = opened.chain
-    return opened._replace(
-        chain=Chain((*lines, content), digest, (*hashes, digest)), end=opened.end + len(line), torn=False
-    )
-
-
 def _write(descriptor: int, line: bytes, end: int) -> None:
     """Write the whole line or nothing: remove a part written to a full disk."""
     try:
@@ -1259,18 +1391,71 @@ def _write(descriptor: int, line: bytes, end: int) -> None:
         raise
 
 
-def _settle(opened: _Opened) -> None:
-    """Flush the file and its name to disk."""
-    os.fsync(opened.descriptor)
-    _sync_folder(opened.path)
-
-
 def _sync_folder(path: Path) -> None:
     descriptor = os.open(path.resolve().parent, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+# A table in a database
+
+
+class _OpenTable(NamedTuple):
+    path: Address
+    rows: Any  # ``sql_store.Rows``
+    chain: Chain
+
+    def append(self, content: dict[str, Any], *, named: bool = False) -> "_OpenTable":
+        """Append a line, durable when this returns."""
+        del named
+        line, digest = _line(self.chain.head, content)
+        lines, _, hashes = self.chain
+        rows = self.rows.insert(len(lines) + 1, _row(line))
+        return self._replace(rows=rows, chain=Chain((*lines, content), digest, (*hashes, digest)))
+
+    def settle(self) -> None:
+        """Do nothing: a row that others see is durable."""
+
+    def adopt(self, signed: dict[str, Any]) -> None:
+        """Append the line of an adoption, with the identity of this database."""
+        _append(self, {"kind": "adopted"} | _identity_of_rows(self.rows) | signed)
+
+    def locate(self) -> tuple[int, int]:
+        """The server and the database."""
+        return self.rows.locate()
+
+
+@contextmanager
+def _open_table(path: Address, *, writing: bool, timeout: float | None, copies: bool) -> Iterator[_OpenTable]:
+    """Connect, lock the rows for a writer, and verify them."""
+    with _open_rows(path, writing=writing, timeout=timeout) as rows:
+        read = rows.read()
+        chain, _ = _verify(path, "".join(f"{line}\n" for _, line in read).encode())
+        if [number for number, _ in read] != [*range(1, len(chain.lines) + 1)]:
+            raise DamagedLedgerError(f"{path}: its rows are not numbered as its lines")
+        opened, identity = _OpenTable(path, rows, chain), _last_identity(chain) or {}
+        if writing and not copies and identity.get("database") != [*opened.locate()]:
+            raise LedgerError(
+                f"{path} is a copy: use the original, or call ledger.adopt(path) and use this database alone"
+            )
+        yield opened
+
+
+def _open_rows(path: Address, *, writing: bool, timeout: float | None = None) -> AbstractContextManager[Any]:
+    from jaxdpbo.ledger import sql_store  # here: auditors load this file alone, and a file needs no database
+
+    return sql_store.open_rows(sql_store.Server(*path, LedgerError), writing=writing, timeout=timeout)
+
+
+def _row(line: bytes) -> str:
+    return line.decode().removesuffix("\n")
+
+
+def _identity_of_rows(rows: Any) -> dict[str, Any]:
+    """The identity of a ledger in a database: another one for a table that was copied elsewhere."""
+    return {"id": os.urandom(16).hex(), "database": [*rows.locate()]}
 
 
 # JSON that others may have written

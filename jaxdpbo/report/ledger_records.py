@@ -35,7 +35,7 @@ class _Book:
 
 
 def ledger_report(
-    path: str | Path | Sequence[str | Path],
+    path: str | ledger_file.Place | Sequence[str | ledger_file.Place],
     *,
     delta: float | None = None,
     since: Day | None = None,
@@ -66,7 +66,7 @@ def ledger_report(
       ValueError: ``delta`` is out of range, or too small for the delta or the total variation of a ledger; a day is no
         date; no path, or two copies of one ledger.
     """
-    paths = [path] if isinstance(path, (str, Path)) else list(path)
+    paths = [path] if isinstance(path, (str, Path, ledger_file.Address)) else list(path)
     first, last = _day("since", since), _day("until", until)
     books = [_until(book, last) for book in _open_books(paths)]
     groups = _groups([book.account for book in books], None if delta is None else checks.probability("delta", delta))
@@ -89,7 +89,7 @@ def ledger_report(
     )
 
 
-def describe_epsilons(path: str | Path) -> list[str]:
+def describe_epsilons(path: str | ledger_file.Place) -> list[str]:
     """The epsilons of a ledger's budget and of its spends together, a line each; none for notions without epsilon."""
     record = ledger_report(path)
     lines = [f"budget: {record.details[WHOLE]}"] if WHOLE in record.details else []
@@ -100,26 +100,51 @@ def describe_epsilons(path: str | Path) -> list[str]:
     return lines
 
 
+def charge_rows(path: str | ledger_file.Place, run: str) -> tuple[tuple[str, ...], ...]:
+    """What a run was charged, and what its ledger has left, a row each after a header, for the record of the run."""
+    account = ledger_file.account(path)
+    own = tuple(entry for entry in account.spends if entry.run == run)
+    alone = account._replace(spends=own, spent=ledger_file.add_up(own))
+    (charged, sums), whose = map(_short_sums, (alone, account)), f"this release, run {run!r}"
+    epsilons = describe_epsilons(path) if account.budget.notion == "gdp" else []
+    return (
+        (f"ledger {ledger_file.find_place(path).name}", ledger_file.COSTS[account.budget.notion], "delta"),
+        ("budget", *sums["budget"]),
+        (whose, *charged["spent"]),
+        ("spent by all runs so far", *sums["spent"]),
+        ("left", *sums["left"]),
+        *((f"in epsilon, {words}", "", "") for words in epsilons),
+    )
+
+
+def _short_sums(account: ledger_file.Account) -> dict[str, tuple[str, ...]]:
+    """The sums of an account in four digits: spends rounded up, the budget and what is left down."""
+    rounds = {"budget": rounding.shorten_down, "spent": rounding.shorten_up, "left": rounding.shorten_down}
+    cells = ledger_file.sum_cells(account)  # rounded alike, to six digits
+    return {name: tuple(rounds[name](float(text), 4) for text in texts) for name, texts in cells.items()}
+
+
 # Ledgers and days
 
 
-def _open_books(paths: Sequence[str | Path]) -> list[_Book]:
+def _open_books(paths: Sequence[str | ledger_file.Place]) -> list[_Book]:
     if not paths:
         raise ValueError("path must be the path of a ledger, or a list of paths, got none")
+    places = [ledger_file.find_place(path) for path in paths]
     books = [
         _Book(
-            Path(path).name,
+            path.name,
             ledger_file.account(path),
             ledger_file.mark_warning(path),
             ledger_file.read_identity(path)[1],
         )
-        for path in paths
+        for path in places
     ]
     if len({book.first for book in books}) < len(books):
-        raise ValueError(f"path must name each ledger once, got copies of one: {', '.join(map(str, paths))}")
+        raise ValueError(f"path must name each ledger once, got copies of one: {', '.join(map(str, places))}")
     names = [book.name for book in books]
     if len(set(names)) < len(names):
-        books = [replace(book, name=str(path)) for path, book in zip(paths, books, strict=True)]
+        books = [replace(book, name=str(path)) for path, book in zip(places, books, strict=True)]
     return books
 
 

@@ -5,6 +5,7 @@ from html import escape
 from typing import Any
 
 from jaxdpbo import rounding
+from jaxdpbo.report import drawings
 
 STYLE = """
 .jaxdpbo { color: #1a1a1a; background: #fff; font: 15px/1.45 system-ui, sans-serif; max-width: 52em; margin: 0 auto;
@@ -27,8 +28,13 @@ STYLE = """
 @media screen and (max-width: 40em) { .jaxdpbo table { font-size: .85em; } .jaxdpbo td.sign { min-width: 4em; } }
 .jaxdpbo .sides { display: flex; flex-wrap: wrap; gap: 1.5em; align-items: flex-start; }
 .jaxdpbo .sides > * { flex: 1 1 15em; }
+.jaxdpbo .many { columns: 9.5em; column-gap: 1em; }
+.jaxdpbo .many figure { margin: 0 0 .6em; break-inside: avoid; }
+.jaxdpbo svg { display: block; width: 100%; height: auto; }
+.jaxdpbo svg text { fill: #1a1a1a; font-family: system-ui, sans-serif; }
 @media print { @page { size: A4; margin: 14mm; } .jaxdpbo { font-size: 9.5pt; padding: 0; max-width: none; }
-  .jaxdpbo tr, .jaxdpbo .sides, .jaxdpbo .approval { break-inside: avoid; } .jaxdpbo h2 { break-after: avoid; } }
+  .jaxdpbo tr, .jaxdpbo .sides, .jaxdpbo .approval { break-inside: avoid; }
+  .jaxdpbo h2, .jaxdpbo h2 + .small { break-after: avoid; } }
 """
 # Every sheet has the title and the hash of the record, so that a signature on the last one is tied to the others.
 SHEETS = """
@@ -36,7 +42,25 @@ SHEETS = """
   @bottom-right { content: counter(page) " of " counter(pages); font: 8pt sans-serif; } }
 """
 DIGEST = "SHA-256 of this record"
-SIDE, MARGIN = 200, 44  # of the drawing, in pixels
+MEANINGS = {  # of the attributes of an estimator, and of other facts, that a record writes down
+    "best_loss_": "the mean loss of the setting, with noise",
+    "best_params_": "the chosen setting",
+    "classes_": "the labels, in the order of predictions",
+    "confusion_": "rows held out by true class (the last: another label) and predicted class, with noise",
+    "confusion_deviation_": "the standard deviation of the noise of each number",
+    "constant_deviation_": "about the standard deviation of its noise",
+    "constant_error_": "the error of always giving the one best answer, with noise",
+    "encoding_": "ranges and categories of the columns",
+    "error_": "on rows held out, with noise: the share of wrong predictions; of numbers the mean squared error, over "
+    "the squared width of their range",
+    "error_deviation_": "the standard deviation of its noise",
+    "error_interval_": "holds the error on new rows with a probability of 95 %",
+    "method_": "how settings were searched, and why so",
+    "plan": "SHA-256 of the plan that was signed before the release",
+    "setting_": "the number of private steps, or the chosen setting",
+    "target_range_": "the range of the numbers to predict",
+    "users": "how many are protected, a public number",
+}
 
 
 def page(facts: dict[str, Any], digest: str) -> str:
@@ -75,6 +99,8 @@ def fragment(facts: dict[str, Any], digest: str) -> str:
         f"<h2>{'Terms' if facts['planned'] else 'Release'}</h2>",
         _pairs(facts),
     ]
+    if facts["dependences"]:
+        parts += ["<h2>What the model predicts along each column</h2>", drawings.dependences(facts["dependences"])]
     if facts["notes"]:
         parts += ["<h2>Notes</h2>", _table((), [(note["text"], note["id"]) for note in facts["notes"]])]
     lines = _table(("name and role", "date", "signature"), [("\u00a0",) * 3] * 2, sign=3)
@@ -101,7 +127,7 @@ def _guarantee(guarantee: dict[str, Any]) -> str:
             for size, epsilon, delta in guarantee["groups"]
         ]
         table = _table(("replaced together", "epsilon", "delta"), groups)
-        lines.append(f'<div class="sides">{_drawing(*guarantee["detection rates"])}<div>{table}</div></div>')
+        lines.append(f'<div class="sides">{drawings.trade_off(*guarantee["detection rates"])}<div>{table}</div></div>')
     lines.append(f'<p class="small">For an expert: {escape(guarantee["claim"])}</p>')
     return "\n".join(lines)
 
@@ -128,7 +154,12 @@ def _pairs(facts: dict[str, Any]) -> str:
         ("record made", facts["created"]),
         ("software", ", ".join(" ".join(pair) for pair in facts["versions"].items())),
     ]
-    return _table((), rows).replace("<table>", "<table class=facts>", 1)
+    cells = [f"<td>{escape(name)}</td><td>{escape(str(value))}{_meaning(name)}</td>" for name, value in rows]
+    return f"<table class=facts>{''.join(f'<tr>{cell}</tr>' for cell in cells)}</table>"
+
+
+def _meaning(name: str) -> str:
+    return f'<div class="small">{escape(MEANINGS[name])}</div>' if name in MEANINGS else ""
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[Any]], sign: int = 0) -> str:
@@ -142,33 +173,6 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[Any]], sign: int = 0) 
         ]
         lines.append(f"<tr>{''.join(cells)}</tr>")
     return f"<table>{''.join(lines)}</table>"
-
-
-def _drawing(false_alarms: Sequence[float], detections: Sequence[float]) -> str:
-    """The most that an attacker detects, by the rate of false alarms; the diagonal is guessing."""
-
-    def place(x: float, y: float) -> str:
-        return f"{MARGIN + SIDE * x:.1f},{8 + SIDE * (1 - y):.1f}"
-
-    line = " ".join(place(x, y) for x, y in zip([0.0, *false_alarms], [0.0, *detections], strict=True))
-    low, high = place(0, 0), place(1, 1)
-    (left, bottom), (right, top) = low.split(","), high.split(",")
-    ticks = "".join(
-        f'<text x="{MARGIN + SIDE * at:.1f}" y="{SIDE + 22}" font-size="10" text-anchor="middle">{at:g}</text>'
-        f'<text x="{MARGIN - 5}" y="{12 + SIDE * (1 - at):.1f}" font-size="10" text-anchor="end">{at:g}</text>'
-        for at in (0, 0.25, 0.5, 0.75, 1)
-    )
-    return (
-        f'<svg viewBox="0 0 {SIDE + MARGIN + 8} {SIDE + MARGIN + 10}" style="max-width: 260px" role="img" '
-        'aria-label="Detections by false alarms">'
-        f'<rect x="{left}" y="{top}" width="{SIDE}" height="{SIDE}" fill="none" stroke="#bbb"/>'
-        f'<line x1="{left}" y1="{bottom}" x2="{right}" y2="{top}" stroke="#999" stroke-dasharray="3 3"/>'
-        f'<polyline points="{line}" fill="none" stroke="#1f5fa8" stroke-width="2"/>'
-        f"{ticks}"
-        f'<text x="{left}" y="{SIDE + 38}" font-size="11">false alarms (dashed: guessing)</text>'
-        f'<text x="-{SIDE}" y="12" font-size="11" transform="rotate(-90)">detections, at most</text>'
-        "</svg>"
-    )
 
 
 def _capital(text: str) -> str:

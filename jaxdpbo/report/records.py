@@ -16,7 +16,7 @@ from jaxdpbo import files, rounding
 from jaxdpbo import notes as _notes
 from jaxdpbo.guarantee import guarantees as _guarantee
 from jaxdpbo.ledger import fingerprints, ledger_file
-from jaxdpbo.report import checkers, odds, page
+from jaxdpbo.report import checkers, drawings, odds, page
 from jaxdpbo.report import registry as _registry
 from jaxdpbo.space import Params
 
@@ -54,6 +54,7 @@ class Report:
       events: what else ledgers tell: adoptions, refused charges, a clock set back; a row each, with a header.
       ledgers: each ledger in full, in JSON types.
       notes: of the result, see ``jaxdpbo.notes``.
+      dependences: what a model predicts along each column, to draw.
       planned: True for a plan, which says what a release will spend before anything is charged (``plan``).
     """
 
@@ -67,6 +68,7 @@ class Report:
     events: tuple[tuple[str, ...], ...] = ()
     ledgers: tuple[Mapping[str, Any], ...] = ()
     notes: _notes.Notes = ()
+    dependences: tuple[drawings.Dependence, ...] = ()
     planned: bool = False
 
     @property
@@ -84,6 +86,7 @@ class Report:
             "details": dict(self.details),
             "notes": [{"id": note.id, "text": note.text} for note in self.notes],
             "fingerprint of the release": self.fingerprint,
+            "dependences": [dependence.facts for dependence in self.dependences],
             "spends": [list(row) for row in self.spends],
             "events": [list(row) for row in self.events],
             "ledgers": [dict(ledger) for ledger in self.ledgers],

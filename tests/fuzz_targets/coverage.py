@@ -151,7 +151,10 @@ EXEMPT: dict[str, dict[str, str]] = {
             "split_levels grid noise_settings join_settings same_noise describe_noise_change units "
             "quantise_scores grid_unit"
         ),
-        "ledger.ledger_file": "charge_all expect_charge find_charge mark_warning read_identity read_id",
+        "ledger.ledger_file": (
+            "charge_all expect_charge find_charge find_place list_grants mark_warning read_identity read_id show_place"
+        ),
+        "ledger.sql_store": "open_rows",
         "guarantee.recording": (
             "charge_once charge_together expect_first expect_run hold_interrupts to_text notion is_released store_cost "
         ),
@@ -210,7 +213,7 @@ EXEMPT: dict[str, dict[str, str]] = {
             "add_arguments run compare run_seed run_gibo run_evaluations run_random_search show "
             "describe_privacy publication best_so_far plot"
         ),
-        "commands.ledger": "add_arguments run",
+        "commands.ledger": "add_arguments place run",
         "commands.silo": "add_arguments run",
         "commands.modeler": "add_arguments run meet start talk",
         "commands.streams": "take_streams",
@@ -264,7 +267,8 @@ EXEMPT: dict[str, dict[str, str]] = {
         "report.page": "page fragment",
         "report.registry": "registry",
         "report.records": "report plan hash_record describe detections_in_twenty epsilon_of now versions",
-        "report.ledger_records": "ledger_report describe_epsilons",
+        "report.drawings": "dependences trade_off",
+        "report.ledger_records": "charge_rows ledger_report describe_epsilons",
         "ledger.ledger_file": "add_up spend_cells sum_cells to_dict",
     },
     "shows what a terminal or a log takes: tests/test_drivers.py and tests/test_logs.py": {

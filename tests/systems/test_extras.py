@@ -20,6 +20,17 @@ EXAMPLES = {extra: page_blocks.first_block(*place) for extra, place in PAGES.ite
     "accounting": "from jaxdpbo import accounting; print(accounting.dp_event(0.5, steps=4))",
     "docs": page_blocks.all_imports(),
     "flower": "from jaxdpbo.integrations import flower; print(flower.client_app, flower.run_on_grid)",
+    "sql": """
+import tempfile, psycopg
+from jaxdpbo import ledger
+path = f"sqlite:///{tempfile.mkdtemp()}/budget.db"
+ledger.create(path, mu=2)
+assert ledger.account(path).left.cost == 4
+try:
+    ledger.account("postgresql://nobody@127.0.0.1:1/nowhere?connect_timeout=1")
+except ledger.LedgerError as error:
+    assert "the server cannot be reached" in str(error), error
+""",
     "progress": """
 import jax.numpy as jnp
 from jaxdpbo import Search, minimize

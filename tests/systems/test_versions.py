@@ -7,7 +7,7 @@ import pytest
 from environments import EXTRAS, OWN, PROJECT, PYTHONS, ROOT, interpreter
 
 # Tests that enter every part of the package and every extra, in the order of a failure's worth.
-FILES = "front_door readme accounting keys separable sklearn optuna plotting ledger"
+FILES = "front_door readme accounting keys separable sklearn optuna plotting ledger sql_ledger"
 TESTS = [f"tests/test_{name}.py" for name in FILES.split()]
 
 

@@ -89,7 +89,8 @@ class Encoding(NamedTuple):
     def to_sign(self) -> str:
         """All columns, and what a person who signs must confirm."""
         which = "all other" if self.private else "these"
-        return f"{self}. Confirm that {which} ranges and categories come from a codebook, and not from the rows"
+        words = self._describe([_in_words(each) for each in self.dimensions])
+        return f"{words}. Confirm that {which} ranges and categories come from a codebook, and not from the rows"
 
     @property
     def trained_width(self) -> int:
@@ -112,6 +113,16 @@ class Encoding(NamedTuple):
         names = self.names or range(max(self.positions) + 1)
         by_position = dict(zip(self.positions, described, strict=True))
         return "; ".join(f"{name!r}: {by_position.get(place, 'left out')}" for place, name in enumerate(names))
+
+
+def _in_words(dimension: Dimension) -> str:
+    """A dimension for a person who signs: all digits of its ends, and all choices."""
+    if isinstance(dimension, Categorical):
+        return f"one of {', '.join(map(str, dimension.labels))}"
+    kind = "whole numbers" if isinstance(dimension, Integer) else "numbers"
+    low, high = (repr(end).removesuffix(".0") for end in (dimension.low, dimension.high))
+    spelled = "" if dimension.text is None else f", as text with {vars(dimension.text)}"
+    return f"{kind} from {low} to {high}{', in logarithms' if dimension.log else ''}{spelled}"
 
 
 def make_encoding(columns: Any, names: Sequence[Any]) -> Encoding:

@@ -1,5 +1,6 @@
 """What all private estimators share: the results of one fit at a time, keys for tests alone, and a record to sign."""
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +13,7 @@ from jaxdpbo.guarantee import guarantees
 from jaxdpbo.guarantee.guarantees import Guarantee
 from jaxdpbo.guarantee.recording import Recording, check_recording
 from jaxdpbo.ledger import ledger_file
+from jaxdpbo.report import ledger_records
 
 HASHED = str, bool, int, float, np.ndarray, np.generic, jax.Array
 READ_RAW = "the rows that predict, score or cross_val_score read"
@@ -72,6 +74,7 @@ class PrivateEstimator:
     Attributes:
       guarantee_: the guarantee of one fit.
       notes_: the notes of one fit, see ``jaxdpbo.notes``.
+      budget_: with a ledger alone: what was charged and is left after the fit, rows of text.
       public_: what ``fit`` took for public and no other attribute holds, by name.
       _released: names of the attributes in the hash of the record.
       _described: names of the attributes to write down, also in the hash.
@@ -80,6 +83,7 @@ class PrivateEstimator:
 
     guarantee_: Guarantee
     notes_: notes.Notes
+    budget_: tuple[tuple[str, ...], ...]
     public_: dict[str, Any]
     ledger: Recording | None
     insecure_key: bool
@@ -138,6 +142,10 @@ class PrivateEstimator:
             recording = check_recording(self.ledger)
             self._forget_fit()
             raise ledger_file.LedgerError(CLONED.format(path=recording.path, run=repr(recording.run)))
+        if self.ledger is not None:
+            place = check_recording(self.ledger)
+            with suppress(OSError, ValueError, ledger_file.LedgerError):  # the release is made, and stands without it
+                self.budget_ = ledger_records.charge_rows(place.path, place.run)
         fits = self._shared_fits()
         fits[0] += 1
         self.notes_ = notes.show(said if self.ledger is not None else said + notes.one_fit(fits[0]))
@@ -166,4 +174,5 @@ class PrivateEstimator:
         if "encoding_" in details:
             details |= {"encoding_": details["encoding_"].to_sign}
         title = f"a fit of {type(self).__name__}"
-        return report.report(title, (self.guarantee_,), release=plain, details=details, notes=self.notes_)
+        made = report.report(title, (self.guarantee_,), release=plain, details=details, notes=self.notes_)
+        return replace(made, spends=getattr(self, "budget_", ()))

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy, deepcopy
+from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
 import jax
@@ -30,7 +31,7 @@ from jaxdpbo.integrations.sklearn.private_estimator import (
     say_unprotected,
 )
 from jaxdpbo.integrations.sklearn.type_aliases import Rows, Targets
-from jaxdpbo.report import records
+from jaxdpbo.report import drawings, records
 from jaxdpbo.space import Categorical, Dimension, Integer, NumberText, Real
 from jaxdpbo.training import models
 from jaxdpbo.tuning import fitting, joint_tuning, measured_error, private_ranges, private_steps
@@ -39,6 +40,7 @@ from jaxdpbo.types import ArrayLike
 LEAST_MEAN = 1e-6  # of weights, the largest of them 1
 TARGET_OFFSET = 0.5  # a regression begins at the middle of the range of targets
 TARGETS = "the targets"
+DRAWN = 2  # of the values of a column, each second one is in a picture
 Columns = dict[Any, Dimension | Sequence[Any] | str | None] | Dimension | str
 
 
@@ -337,6 +339,25 @@ class _PrivateModel(PrivateEstimator):
         check_is_fitted(self, "model_")
         values, columns = _columns.public_columns(self.encoding_, column, at or {})
         return values, self._outputs(self._scores_of(columns))
+
+    @property
+    def report_(self) -> report.Report:
+        """The record of the fit, to sign, with a picture of each column: ``model.report_.save("record.html")``."""
+        names = list(self.encoding_.names or range(max(self.encoding_.positions) + 1))
+        drawn = tuple(self._draw(names[position]) for position in self.encoding_.positions)
+        return replace(super().report_, dependences=drawn)
+
+    def _draw(self, column: Any) -> drawings.Dependence:
+        """The predictions along one column, of a classifier of two classes those of the second."""
+        values, predicted = self.partial_dependence(column)
+        if all(isinstance(value, float) for value in values):
+            values, predicted = values[::DRAWN], predicted[::DRAWN]
+        named = {"prediction": predicted}
+        if (classes := getattr(self, "classes_", None)) is not None:
+            first = int(len(classes) == 2)
+            lines = zip(classes[first:], predicted.T[first:], strict=True)
+            named = {f"probability of {label}": line for label, line in lines}
+        return drawings.Dependence(str(column), tuple(values), {name: tuple(line) for name, line in named.items()})
 
     def _check(self, X: Any, targets: Any, dimension: Dimension, what: str) -> not_private.NotPrivateCheck:
         """Count the cells and targets that the public dimensions do not foresee."""

@@ -227,7 +227,7 @@ def test_the_page_draws_what_a_model_predicts():
 def test_each_attribute_of_a_record_has_a_meaning_on_the_page():
     kinds = PrivateClassifier, PrivateRegressor, PrivateSearchCV
     named = {name for kind in kinds for name in kind._described}
-    assert named | {"plan", "users"} == page.MEANINGS.keys()
+    assert named | {"plan", "users", page.RELEASED} == page.MEANINGS.keys()
     assert page.MEANINGS["error_"] in read(report.report("a fit", (GDP,), details={"error_": 0.25}))
 
 

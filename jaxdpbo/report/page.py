@@ -42,6 +42,9 @@ SHEETS = """
   @bottom-right { content: counter(page) " of " counter(pages); font: 8pt sans-serif; } }
 """
 DIGEST = "SHA-256 of this record"
+RELEASED = "SHA-256 of the release"
+CHECK = "It is of the JSON file that was saved with this page: jaxdpbo.report.hash_record of its content computes it."
+ALONE = "The sentence at the top is of this release alone. Whoever sees the releases of all these runs may tell more."
 MEANINGS = {  # of the attributes of an estimator, and of other facts, that a record writes down
     "best_loss_": "the mean loss of the setting, with noise",
     "best_params_": "the chosen setting",
@@ -51,13 +54,14 @@ MEANINGS = {  # of the attributes of an estimator, and of other facts, that a re
     "constant_deviation_": "about the standard deviation of its noise",
     "constant_error_": "the error of always giving the one best answer, with noise",
     "encoding_": "ranges and categories of the columns",
-    "error_": "on rows held out, with noise: the share of wrong predictions; of numbers the mean squared error, over "
-    "the squared width of their range",
+    "error_": "on rows held out from training, with noise, without bias: the share of wrong predictions; of numbers the "
+    "mean squared error, over the squared width of their range. The guarantee covers it",
     "error_deviation_": "the standard deviation of its noise",
-    "error_interval_": "holds the error on new rows with a probability of 95 %",
+    "error_interval_": "holds the error on new rows in 95 % of fits, if new rows are like the rows held out",
     "method_": "how settings were searched, and why so",
-    "plan": "SHA-256 of the plan that was signed before the release",
-    "setting_": "the number of private steps, or the chosen setting",
+    "plan": "SHA-256 of the plan that was made before the release, to be signed",
+    RELEASED: "of the released numbers, which the model or the run holds: its record computes it again",
+    "setting_": "the number of private steps, by a public rule, or the setting that was chosen privately",
     "target_range_": "the range of the numbers to predict",
     "users": "how many are protected, a public number",
 }
@@ -92,6 +96,7 @@ def fragment(facts: dict[str, Any], digest: str) -> str:
     ]
     if facts["spends"]:
         parts += ["<h2>Budget</h2>", _table(facts["spends"][0], facts["spends"][1:])]
+        parts += [f'<p class="small">{ALONE}</p>'] * bool(facts["guarantees"])
     if facts["events"]:
         parts += ["<h2>Events</h2>", _table(facts["events"][0], facts["events"][1:])]
     parts += [
@@ -104,7 +109,7 @@ def fragment(facts: dict[str, Any], digest: str) -> str:
     if facts["notes"]:
         parts += ["<h2>Notes</h2>", _table((), [(note["text"], note["id"]) for note in facts["notes"]])]
     lines = _table(("name and role", "date", "signature"), [("\u00a0",) * 3] * 2, sign=3)
-    record = f'<p class="small">Of {escape(facts["title"])}. {DIGEST}: {digest}</p>'
+    record = f'<p class="small">Of {escape(facts["title"])}. {DIGEST}: {digest}. {CHECK}</p>'
     parts.append(f'<div class="approval"><h2>Approval</h2>{record}{lines}</div>')
     return f'<style>{STYLE}</style>\n<div class="jaxdpbo">\n' + "\n".join(parts) + "\n</div>"
 
@@ -128,8 +133,17 @@ def _guarantee(guarantee: dict[str, Any]) -> str:
         ]
         table = _table(("replaced together", "epsilon", "delta"), groups)
         lines.append(f'<div class="sides">{drawings.trade_off(*guarantee["detection rates"])}<div>{table}</div></div>')
-    lines.append(f'<p class="small">For an expert: {escape(guarantee["claim"])}</p>')
+    lines.append(f'<p class="small">For an expert: {escape(guarantee["claim"])}{escape(_stages(guarantee))}</p>')
     return "\n".join(lines)
+
+
+def _stages(guarantee: dict[str, Any]) -> str:
+    """The mechanisms that the guarantee is composed of, each with its level alone, rounded up."""
+    stages = [
+        f"{name} ({kind.replace('_', ' ')}, alone {rounding.shorten_up(level)})"
+        for name, kind, level in guarantee["guarantee"]["stages"]
+    ]
+    return f". Composed of: {'; '.join(stages)}" if stages else ""
 
 
 def _people(size: int) -> str:
@@ -149,7 +163,7 @@ def _assumptions(guarantees: Sequence[dict[str, Any]]) -> str:
 def _pairs(facts: dict[str, Any]) -> str:
     rows = [*facts["details"].items()]
     if facts["fingerprint of the release"]:
-        rows.append(("SHA-256 of the release", facts["fingerprint of the release"]))
+        rows.append((RELEASED, facts["fingerprint of the release"]))
     rows += [
         ("record made", facts["created"]),
         ("software", ", ".join(" ".join(pair) for pair in facts["versions"].items())),

@@ -16,7 +16,7 @@ from jaxdpbo.ledger import ledger_file
 from jaxdpbo.report import ledger_records
 
 HASHED = str, bool, int, float, np.ndarray, np.generic, jax.Array
-READ_RAW = "the rows that predict, score or cross_val_score read"
+READ_RAW = "the rows that are passed to predict, score or cross_val_score"
 SEVERAL_ROWS = "users with several rows"
 CLONED = (
     "{path}: run {run} was charged before, and this estimator is a clone, perhaps for the rows of another fold: give "

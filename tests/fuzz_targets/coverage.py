@@ -44,12 +44,19 @@ EXEMPT: dict[str, dict[str, str]] = {
     },
     "messages among silos, in tests/test_silos.py": {
         "silos.agreement": "agree make_zeros",
-        "silos.coordinator": "run_silos",
+        "silos.conversation": "converse parse_status",
+        "silos.coordinator": "find_progress run_silos",
         "silos.masks": "generate_key make_mask public_key",
-        "silos.messages": "parse_request read_leaves write_leaves",
-        "silos.roster": "create_identity decode_key identity_path is_signed load_card load_roster make_roster sign",
-        "silos.silo": "verify",
-        "silos.sockets": "forward parse_answer parse_credential serve_silo",
+        "silos.messages": "find_step parse_request read_leaves write_leaves",
+        "silos.roster": (
+            "create_identity decode_key identity_path is_signed load_card load_roster make_roster parse_roster sign"
+        ),
+        "silos.serving": "ask_status run_on_sockets",
+        "silos.silo": "is_proof verify",
+        "silos.sockets": (
+            "answer_until_failure forward listen parse_answer parse_card parse_credential receive send serve_silo"
+        ),
+        "silos.terms": "load_agreement save_agreement",
     },
     "JSON of others, in tests/test_hostile_bytes.py": {"ledger.ledger_file": "has_fields parse_fields parse_json"},
     "messages of Flower, in tests/systems/flower.py": {
@@ -138,7 +145,7 @@ EXEMPT: dict[str, dict[str, str]] = {
             "state_guarantee check_info expect_host expect_no_mean to_arrays raise_on_failed_factorisation "
             "name_params to_numpy dimension"
         ),
-        "space": "box is_named place by_name copy_objects imputation middles refuse_branches relabel",
+        "space": "box is_named place by_name copy_objects imputation middles read_tables refuse_branches relabel",
         "outsourcing.protocol": "sender parse_integer expect_schema quote",
         "accounting.rounded_gaussian": "root_above round_up",
         "accounting.renyi": (
@@ -270,7 +277,7 @@ EXEMPT: dict[str, dict[str, str]] = {
     "shows what a terminal or a log takes: tests/test_drivers.py and tests/test_logs.py": {
         "drivers.progress": "bar scanning waiting",
         "terminal": "cell is_there width write",
-        "logs": "charged evaluation_charged scanned retried released resumed",
+        "logs": "charged evaluation_charged scanned retried released resumed message waits show",
     },
     "writes sentences: tests/test_notes.py and tests/test_release_notes.py": {
         "drivers.release_notes": "plan_notes value_notes point_notes best_notes error_notes",
@@ -352,7 +359,9 @@ EXEMPT: dict[str, dict[str, str]] = {
         "rounding": "round_up round_down shorten_up shorten_down",
     },
     "of run_scan, killed wherever: tests/test_checkpoint.py": {"drivers.checkpoint": "begin_checkpoint finish delete"},
-    "any tree of arrays: tests/test_recorded_runs.py": {"ledger.fingerprints": "fingerprint checksum fingerprint_code"},
+    "any tree of arrays: tests/test_recorded_runs.py": {
+        "ledger.fingerprints": "fingerprint checksum fingerprint_code fingerprint_terms",
+    },
 }
 
 

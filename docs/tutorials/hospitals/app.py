@@ -1,8 +1,8 @@
 """The Flower app: relays in the hospitals, and the search on the server."""
 
-import terms
 from flwr.serverapp import ServerApp
 
+from jaxdpbo import silos
 from jaxdpbo.integrations import flower
 
 client = flower.client_app()
@@ -11,7 +11,9 @@ server = ServerApp()
 
 @server.main()
 def main(grid, context):
-    """Run the search, and write its record."""
-    agreement = terms.agree(context.run_config["roster"])
-    run = flower.run_on_grid(agreement, grid, record=context.run_config["sums"], wait=context.run_config["wait"])
-    run.report(context.run_config["report"])
+    """Run the search, and write its answer and its record."""
+    options = context.run_config
+    agreement = silos.load_agreement(options["agreement"])
+    run = flower.run_on_grid(agreement, grid, record=options["sums"], wait=options["wait"])
+    run.save(options["answer"])
+    run.report(options["report"])

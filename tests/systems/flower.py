@@ -11,7 +11,6 @@ import subprocess
 import sys
 import threading
 import time
-import tomllib
 from pathlib import Path
 
 import jax
@@ -362,8 +361,8 @@ def test_five_hospitals_on_five_nodes_go_on_after_a_hospital_and_the_server_were
     """
     folder, port = processes.folder, free_port()
     shutil.copytree(APP, folder / "app")
-    terms = tomllib.loads((APP / "march.toml").read_text())
-    terms["settings"]["steps"] = 2  # a message starts a process, in each node
+    terms = folder / "app" / "march.toml"
+    terms.write_text(terms.read_text().replace("steps = 3", "steps = 2"))  # a message starts a process, in each node
     (folder / ".flwr").mkdir()
     (folder / ".flwr" / "config.toml").write_text(
         f'[superlink]\ndefault = "here"\n[superlink.here]\naddress = "127.0.0.1:{port}"\ninsecure = true\n'
@@ -373,7 +372,9 @@ def test_five_hospitals_on_five_nodes_go_on_after_a_hospital_and_the_server_were
         "--disable-runtime-dependency-installation",
     )  # fmt: skip
     cards = [silos.create_identity(folder / name, name, users=100) for name in NAMES]
-    silos.save_agreement(folder / "agreement.json", terms, silos.make_roster(cards, missing=1))
+    silos.make_roster(cards, missing=1).save(folder / "roster.json")
+    agree = [sys.executable, "-m", "jaxdpbo", "silo", "agree", terms]
+    subprocess.run(agree, cwd=folder, env=processes.environment, check=True, capture_output=True)
     for seed, name in enumerate(NAMES):
         rows = np.random.default_rng(seed).normal([3.0, 1.5], 1.0, (100, 2))
         np.savetxt(folder / name / "patients.csv", rows, delimiter=",", header="east,north", comments="")

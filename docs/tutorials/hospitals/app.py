@@ -1,10 +1,12 @@
 """The Flower app: relays in the hospitals, and the search on the server."""
 
+import jax
 from flwr.serverapp import ServerApp
 
 from jaxdpbo import silos
 from jaxdpbo.integrations import flower
 
+jax.config.update("jax_enable_x64", True)  # as the commands compute
 client = flower.client_app()
 server = ServerApp()
 

@@ -176,7 +176,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "transforms.curation": "check",
         "tables.table": "add_batches batches batch_shapes call describe narrowing_notes notes select_names",
         "tables.sources": "check_sources columns_of_path wide_columns",
-        "tables.identity": "expect_files_once find_link find_repeated identify list_files local_path",
+        "tables.identity": "expect_files_once find_link find_repeated identify list_files local_path without_secrets",
         "tables.arrow": (
             "expect_ids is_integer shape_of is_plain_number is_text is_wide to_columns to_people "
             "to_persons to_numbers to_values expect_numbers"
@@ -185,7 +185,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "tables.spill": "check_folder write_spill",
         "tables.people": "check_people count_left_out expect_ids group_rows join ranges row_shapes "
         "split_rows to_persons",
-        "tables.engine": "add_partitions expect_pickled expect_travels",
+        "tables.engine": "add_partitions expect_pickled expect_travels versions",
         "noise.mechanisms.tables": "discrete_gaussian gaussian planar truth",
         "transforms.configs": "step limit rounding_bound",
         "separable.blocks": "cut usual_count",

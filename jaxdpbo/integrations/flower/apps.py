@@ -52,8 +52,8 @@ def run_on_grid(
 
     The search starts as soon as all silos of the roster are there, and charges nobody before. Later a silo that goes is
     left out of the next sum, if enough silos remain, and takes part again once it is back, unless its process died in a
-    sum. A node with a silo that refused a request, or stopped, is asked no more. A node speaks for a silo if it shows
-    the silo's signed key, which other nodes see too: let Flower authenticate its nodes.
+    sum. A node with a silo that refused a request, or stopped, is asked no more. A node speaks for a silo that signs a
+    fresh number of the server: let Flower authenticate its nodes, so that strangers use up no answers.
 
     >>> from flwr.serverapp import ServerApp
     >>> from jaxdpbo.integrations import flower

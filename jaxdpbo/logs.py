@@ -1,6 +1,9 @@
-"""All log records of the library: one for each charge, scan, retry, release and resume, never a value of a record.
+"""All log records of the library: one for each charge, scan, retry, release, resume and message of a silo.
 
-``logging.getLogger("jaxdpbo")`` gets them at level INFO, which Python shows to nobody until you ask:
+No record holds a value of a user's record.
+
+``logging.getLogger("jaxdpbo")`` gets them at level INFO, messages as "jaxdpbo.silos". Python shows them to nobody until
+you ask:
 
 >>> import logging
 >>> logging.getLogger("jaxdpbo").setLevel(logging.INFO)
@@ -13,6 +16,7 @@ release: the time between the two would tell the number. A scan logs its beginni
 import logging
 
 LOGGER = logging.getLogger("jaxdpbo")
+SILOS = logging.getLogger("jaxdpbo.silos")
 
 
 def charged(path: object, run: str, what: str) -> None:
@@ -43,3 +47,25 @@ def released(what: str) -> None:
 def resumed(what: str) -> None:
     """A run goes on after what an earlier call did."""
     LOGGER.info("resume: %s", what)
+
+
+def message(way: str, silo: str, step: int | None, what: str, size: int) -> None:
+    """A message between a server and a silo: ``way`` is "sent" or "received", ``step`` counts from 0.
+
+    ``what`` is a kind of message, or a sentence of ``silos.messages.SENTENCES``: no text that the other side wrote.
+    """
+    of_step = "no step" if step is None else f"step {step + 1}"
+    SILOS.info("%s: silo %s, %s, %s, %d bytes", way, silo, of_step, what, size)
+
+
+def waits(run: str, names: str) -> None:
+    """A server waits for silos."""
+    SILOS.info("wait: run %r: not there: %s", run, names)
+
+
+def show() -> None:
+    """Write all records to standard error, with their times; for the commands that run for hours."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    LOGGER.addHandler(handler)
+    LOGGER.setLevel(logging.INFO)

@@ -384,6 +384,31 @@ def categorical(*choices: Any, **named: Any) -> Categorical:
     return Categorical(tuple(plain), labels)
 
 
+KINDS = {"real": real, "integer": integer}
+
+
+def read_tables(tables: Mapping[str, Any], prefix: str = "") -> dict[str, AnyDimension]:
+    """Dimensions from a table for each, as TOML and JSON hold them, with a prefix before each name.
+
+    A table has ``type``, "real", "integer", "categorical" or "branches", and the arguments of the function of this
+    name: low, high, log; choices; branches, tables of such tables.
+
+    Raises:
+      ValueError, TypeError: of these functions.
+    """
+    searched: dict[str, AnyDimension] = {}
+    for name, table in tables.items():
+        rest = dict(table) if isinstance(table, dict) else {}
+        kind = checks.one_of(f"type of {name}", rest.pop("type", None), (*KINDS, "categorical", "branches"))
+        if kind == "branches":
+            inside = {label: read_tables(own, prefix) for label, own in rest.pop("branches", {}).items()}
+            searched[prefix + name] = branches(inside, **rest)
+        else:
+            choices = rest.pop("choices", ())
+            searched[prefix + name] = categorical(*choices) if kind == "categorical" else KINDS[kind](**rest)
+    return searched
+
+
 def _one_choice(choice: Any) -> Categorical:
     """A fixed value, labelled as a choice is, without a position."""
     choice = choice.item() if isinstance(choice, np.generic) else choice

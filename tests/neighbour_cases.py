@@ -8,6 +8,7 @@ import contextlib
 import functools
 import importlib
 import inspect
+import logging
 import pkgutil
 import shutil
 import sys
@@ -312,14 +313,31 @@ def in_silo(make):
                 "march", 0, 0, {"A": silo.credential(), "B": other}, messages.write_leaves(leaves)
             )
             asked = [request, request, request._replace(step=1), request._replace(run="april")]
-            replies = [sockets._reply(silo, content.to_bytes()) for content in asked]
+            with recorded() as records:
+                replies = [sockets._reply(silo, content.to_bytes()) for content in asked]
             lines = ledger_file.read(folder / "book").lines
             steps = [line["content"] for line in lines if line.get("kind") == "step"]
             numbers = [np.frombuffer(reply[1:], "<u8") for reply, _ in replies if reply[:1] == b"A"]
             texts = [reply if reply[:1] != b"A" else len(reply) for reply, _ in replies]
-            return silo.credential(), texts, numbers, steps, silo.guarantee, repr(agreement)
+            said = [record.getMessage().replace(str(folder), "") for record in records]
+            return silo.credential(), texts, numbers, steps, silo.guarantee, repr(agreement), said
 
     return enter
+
+
+@contextlib.contextmanager
+def recorded():
+    """All log records."""
+    records, logger = [], logging.getLogger("jaxdpbo")
+    handler, level = logging.Handler(), logger.level
+    handler.emit = records.append
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    try:
+        yield records
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
 
 
 def studied(records):
@@ -709,7 +727,7 @@ WITHOUT: dict[str, dict[str, str]] = {
         "drivers.execution": "is_set refuse_options",
         "drivers.loop": "refuse_on_table",
         "separable.replaced_rows": "mixes_rows",
-        "logs": "charged",
+        "logs": "charged waits",
         "notes": "few_rows from_ledger resumed",
         "accounting.noise_shares": "share_total_variation",
         "silos.agreement": "Agreement agree",

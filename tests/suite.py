@@ -69,6 +69,17 @@ LISTED_SKIPS: dict[str, str] = {
         f"tests/test_examples.py::test_an_example_does_as_it_says[{name}]": f"needs {package}: tests/systems runs it"
         for name, package in EXAMPLES_THAT_NEED.items()
     },
+    **{
+        f"tests/systems/test_object_store.py::{name}": "needs moto[server], which could not be installed"
+        for name in (
+            "test_a_release_of_files_in_a_store_is_that_of_arrays[folder]",
+            "test_a_release_of_files_in_a_store_is_that_of_arrays[files]",
+            "test_a_release_of_files_in_a_store_is_that_of_arrays[reversed]",
+            "test_files_of_a_store_are_named_once_and_may_not_change",
+            "test_a_key_in_an_address_is_not_quoted[in a folder]",
+            "test_a_key_in_an_address_is_not_quoted[in a list]",
+        )
+    },
     "tests/systems/test_engines.py::test_every_engine_releases_what_arrays_release": "Spark needs Java",
     "tests/systems/test_extras.py::test_a_user_of_an_extra_runs_what_its_page_shows[spark]": "Spark needs Java",
     **{

@@ -1,6 +1,8 @@
 """Files of another user are refused: each that docs/threat-model.md lists, planted where this package would read it."""
 
 import argparse
+import base64
+import contextlib
 import os
 import re
 from pathlib import Path
@@ -10,7 +12,7 @@ import pytest
 from option_groups import group_options
 from protocol_cases import CASES, records
 
-from jaxdpbo import drivers, files, ledger, outsourcing
+from jaxdpbo import dp_gibo, drivers, files, ledger, outsourcing, silos
 from jaxdpbo.commands import curator, streams
 from jaxdpbo.drivers import checkpoint as checkpoints
 from jaxdpbo.noise import keys
@@ -135,6 +137,15 @@ def read_raw_sum(folder):
     return beam_table._read_sum(str(folder / "sum.json"))
 
 
+def a_sum(folder):
+    cards = [silos.Member(name, 10, base64.b64encode(name.encode() * 32).decode()) for name in "AB"]
+    config = dp_gibo.config(users=20, steps=2, mu=1.0, clip_norm=1.0, bounds=[(0, 1)], memory="none")
+    agreement = silos.agree("march", dp_gibo.algorithm, config, silos.make_roster(cards))
+    with contextlib.suppress(silos.SiloError):  # nobody answers
+        silos.run_silos(agreement, dict, lambda requests: {}, record=folder / "sums.jsonl")
+    return folder / "sums.jsonl"
+
+
 FILES = {
     "the ledger": (begun_ledger, charge, ledger.LedgerError),
     "its mark": (mark_of, charge, ledger.LedgerError),
@@ -144,10 +155,12 @@ FILES = {
     "record.jsonl.key": (record_key, open_record, ProtocolError),
     "curator.log": (log, write_log, OSError),
     "sum.json": (raw_sum, read_raw_sum, ValueError),
+    "sums.jsonl of a server of silos": (a_sum, a_sum, ValueError),
 }
 NOT_OURS = {  # JAX reads the one, the caller the others; a spill has no name, and a plan is known by its hash
     "JAX's compilation cache", "pickles, repr and str of results", "a spill, without a name",
     "a pickle of a table with hashed ids, such as the copy on a worker", "record.html, plan.html and their .json",
+    "agreement.json, answer.json of silos",
 }  # fmt: skip
 
 

@@ -12,6 +12,7 @@ import time
 import tracemalloc
 import zlib
 from base64 import b64encode
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +25,8 @@ from jaxdpbo.guarantee import recording as _recording
 from jaxdpbo.ledger import ledger_file
 from jaxdpbo.outsourcing import protocol
 from jaxdpbo.silos import agreement as _agreement
-from jaxdpbo.silos import messages, roster, sockets
+from jaxdpbo.silos import conversation, messages, roster, sockets
+from jaxdpbo.silos import terms as silo_terms
 
 DEEP = "[" * 100_000 + "]" * 100_000
 RAW = ["NaN", "-Infinity", "1e999", "9" * 5000, DEEP, '{"a": 1, "a": 2}', "1e9999999999", "-0", "1.0", "1e2"]
@@ -127,6 +129,25 @@ def a_roster(folder):
     return (folder / "roster.json").read_bytes(), in_file(silos.load_roster, folder), (ValueError,)
 
 
+def an_agreement(folder):
+    space = {"x": {"type": "real", "low": 0, "high": 1}}
+    terms = {"run": "march", "settings": {"steps": 2, "mu": 1.0, "clip_norm": 1.0}, "space": space, "columns": ["x"]}
+    silos.save_agreement(folder / "agreement.json", terms, silos.make_roster(make_agreement(folder)[0]))
+
+    def parse(path):  # all but the programs of the search
+        with mock.patch.multiple(silo_terms, agree=mock.DEFAULT, _expects=mock.Mock(return_value={})):
+            silos.load_agreement(path)
+
+    content = json.dumps(json.loads((folder / "agreement.json").read_text())).encode()  # in one line
+    return content, in_file(parse, folder), (ValueError,)
+
+
+def a_status(folder):
+    del folder
+    status = silos.Status("march", "waiting", 1, 3, 5, ("A",), ("B",), (), {"B": "no"}, healthy=False)
+    return status.to_json().encode(), conversation.parse_status, (ValueError,)
+
+
 def a_card(folder):
     content = json.dumps(make_agreement(folder)[0][0]._asdict()).encode()
 
@@ -148,7 +169,7 @@ def a_request(folder):
 
 def a_credential(folder):
     del folder
-    content = b'{"name": "Bern", "public": "cHVi", "signature": "c2ln"}'
+    content = b'{"name": "Bern", "public": "cHVi", "signature": "c2ln", "proof": ""}'
     return content, lambda content: sockets.parse_credential(b"C" + content), (silos.Refused,)
 
 
@@ -211,7 +232,8 @@ def a_ledger(folder):
 
 
 PARSERS = [
-    a_roster, a_card, a_request, a_credential, a_record_of_a_server, a_publication, a_message, a_ledger,
+    a_roster, an_agreement, a_status, a_card, a_request, a_credential, a_record_of_a_server, a_publication, a_message,
+    a_ledger,
 ]  # fmt: skip
 
 
@@ -306,7 +328,7 @@ def test_a_long_request_is_refused_before_it_is_read(tmp_path):
     long = json.dumps(json.loads(honest) | {"leaves": [["x", [], "x"]] * 1_000_000}, sort_keys=True).encode()
     tracemalloc.start()
     try:
-        with pytest.raises(silos.Refused, match=f"must have {agreement.largest_request} bytes or fewer"):
+        with pytest.raises(silos.Refused, match="longer than any of this run"):
             messages.parse_request(long, agreement.largest_request)
         _, most = tracemalloc.get_traced_memory()
     finally:

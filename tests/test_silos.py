@@ -2,17 +2,21 @@
 
 import base64
 import contextlib
+import datetime
 import functools
 import json
 import math
 import os
-import runpy
+import pickle
+import select
 import shutil
 import socket
+import ssl
 import stat
 import sys
 import threading
 import time
+import tracemalloc
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,14 +25,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 from protocol_cases import CASES
 from scipy import stats
 
+import jaxdpbo
 from jaxdpbo import (
     commands,
     dp_gd,
     dp_gibo,
     ledger,
+    logs,
     private_evaluations,
     random_search,
     silos,
@@ -45,6 +55,7 @@ from jaxdpbo.silos import (
     agreement as _agreement,
 )
 from jaxdpbo.silos import (
+    conversation,
     coordinator,
     messages,
     sockets,
@@ -85,6 +96,10 @@ def evaluations(**options):
     )
 
 
+FILE = {
+    "run": "march", "columns": ["x", "y"], "settings": {"steps": 3, "batch": 3, "mu": 1.0, "clip_norm": 1.0},
+    "space": {name: {"type": "real", "low": low, "high": high} for name, low, high in (("x", 0, 3), ("y", 0, 3))},
+}  # fmt: skip
 SEARCHES = {"DP-GIBO": gibo, "private evaluations": evaluations}
 
 
@@ -329,29 +344,29 @@ def forged(federation):
 
 
 LIES = {
-    "another run": (lambda f: {"run": "april"}, "agreed to the run 'march'"),
-    "a step outside": (lambda f: {"step": 3}, "of 3 steps"),
-    "a negative step": (lambda f: {"step": -1}, "of 3 steps"),
-    "a negative attempt": (lambda f: {"attempt": -1}, "of 3 steps"),
-    "a smaller roster": (lambda f: {"credentials": without(f, "B")}, "must have 3 silos or more, got 2"),
-    "a stranger": (lambda f: {"credentials": f.keys | {"Z": f.keys["B"]}}, "'Z' is not on the roster"),
-    "a forged key": (lambda f: {"credentials": forged(f)}, "'B' did not sign"),
-    "another's key": (lambda f: {"credentials": f.keys | {"A": f.keys["B"]}}, "'A' did not sign"),
+    "another run": (lambda f: {"run": "april"}, "agreed to another run"),
+    "a step outside": (lambda f: {"step": 3}, "the step or the attempt"),
+    "a negative step": (lambda f: {"step": -1}, "the step or the attempt"),
+    "a negative attempt": (lambda f: {"attempt": -1}, "the step or the attempt"),
+    "a smaller roster": (lambda f: {"credentials": without(f, "B")}, "fewer silos than agreed"),
+    "a stranger": (lambda f: {"credentials": f.keys | {"Z": f.keys["B"]}}, "is not on the roster"),
+    "a forged key": (lambda f: {"credentials": forged(f)}, "did not sign"),
+    "another's key": (lambda f: {"credentials": f.keys | {"A": f.keys["B"]}}, "did not sign"),
     "a point outside": (lambda f: {"leaves": leaves_of(f, lambda points: points + 9)}, "outside of the agreed box"),
     "a second point outside": (
         lambda f: {"leaves": leaves_of(f, lambda points: points + 9 * np.eye(points.shape[1])[1][:, None])},
         "outside of the agreed box",
     ),
-    "a key of another run": (lambda f: {"credentials": of_another_run(f)}, "'B' did not sign"),
+    "a key of another run": (lambda f: {"credentials": of_another_run(f)}, "did not sign"),
     "a point that is no number": (
         lambda f: {"leaves": leaves_of(f, lambda points: points * np.nan)},
         "outside of the agreed box",
     ),
-    "two queries": (lambda f: {"leaves": leaves_of(f, lambda points: points, 2)}, "of one query, got 2"),
-    "a Boolean of 2": (lambda f: {"leaves": two_for_true(f)}, "must be 0 or 1"),
+    "two queries": (lambda f: {"leaves": leaves_of(f, lambda points: points, 2)}, "of one query"),
+    "a Boolean of 2": (lambda f: {"leaves": two_for_true(f)}, "not those of the agreed search"),
     "a key that agrees on nothing": (lambda f: {"credentials": low_order(f)}, "agrees on no secret"),
-    "an attempt beyond": (lambda f: {"attempt": 3}, "of 3 steps"),
-    "arrays missing": (lambda f: {"leaves": ()}, "arrays, got 0"),
+    "an attempt beyond": (lambda f: {"attempt": 3}, "the step or the attempt"),
+    "arrays missing": (lambda f: {"leaves": ()}, "not those of the agreed search"),
 }
 
 
@@ -380,13 +395,13 @@ def test_an_attempt_is_answered_once_and_a_step_for_one_query(tmp_path):
     silo, request = federation.silos["A"], federation.request()
     silo.answer(request)
     for again in (silo, federation.open("A")):  # a restarted silo too
-        with pytest.raises(silos.Refused, match="attempt 0 of step 0 was answered before"):
+        with pytest.raises(silos.Refused, match="this attempt of this step was answered before"):
             again.answer(request)
     query = federation.agreement.template
     other = messages.write_leaves(
         [np.asarray(leaf)[None] for leaf in jax.tree.leaves(query._replace(points=query.points * 0))]
     )
-    with pytest.raises(silos.Refused, match="step 0 was answered for another query"):
+    with pytest.raises(silos.Refused, match="this step was answered for another query"):
         silo.answer(federation.request(attempt=1, leaves=other))
     assert len(federation.answers("A")) == 1
 
@@ -465,7 +480,7 @@ def test_no_more_answers_than_were_paid(tmp_path):
     federation = Federation(tmp_path)
     for attempt in range(3):
         federation.silos["A"].answer(federation.request(attempt=attempt))
-    with pytest.raises(silos.Refused, match="all 3 answers"):
+    with pytest.raises(silos.Refused, match="all agreed answers"):
         federation.silos["A"].answer(federation.request(step=1))
 
 
@@ -802,7 +817,7 @@ def test_a_silo_with_other_terms_costs_the_others_nothing(tmp_path):
     with pytest.raises(ValueError, match="signed for these terms, which D did not sign"):
         federation.run(keys=lambda: federation.keys)
     for name in "ABC":
-        with pytest.raises(silos.Refused, match="'D' did not sign its key for these terms"):
+        with pytest.raises(silos.Refused, match="a silo of the sum did not sign its key"):
             federation.silos[name].answer(federation.request())
     assert not federation.charges()
     federation.keys["D"] = federation.silos["D"].credential()
@@ -1035,11 +1050,17 @@ def test_a_reply_that_is_none_is_refused(content):
             parse(content)
 
 
-def test_a_refusal_from_afar_is_short_and_printable():
-    with pytest.raises(silos.Refused) as caught:
-        sockets.parse_answer(b"R\x1b[31mred\nline" + b"x" * 9999)
-    assert str(caught.value).isprintable()
-    assert len(str(caught.value)) <= 300
+@pytest.mark.parametrize("said", [b"Ann Smith has HIV", b"\x1b[31mred", b"silent" * 9, b"", b"\xff"])
+def test_a_refusal_from_afar_is_a_sentence_of_the_list(said):
+    with pytest.raises(silos.Refused, match=r"^the reply is not the reply of a silo$"):
+        sockets.parse_answer(b"R" + said)
+    for kind, sentence in silos.SENTENCES.items():
+        with pytest.raises(silos.Refused) as caught:
+            sockets.parse_answer(b"R" + kind.encode())
+        assert (str(pickle.loads(pickle.dumps(caught.value))), caught.value.kind) == (sentence, kind)
+        assert len(kind) <= sockets.LONGEST
+    with pytest.raises(KeyError):
+        silos.Refused("Ann Smith")
 
 
 def test_a_caller_that_says_nothing_or_too_much_is_left(tmp_path, monkeypatch):
@@ -1062,7 +1083,7 @@ def test_text_of_a_request_that_no_encoding_holds_ends_nothing(tmp_path):
     request["leaves"][0][0] = "\ud800"
     with served(federation.silos["A"], tmp_path / "socket") as ends:
         reply = silos.forward(tmp_path / "socket", json.dumps(request, sort_keys=True).encode())
-        assert reply.startswith(b"Ran array of a query must be")
+        assert reply == b"Rquery"
         assert silos.forward(tmp_path / "socket", b"credential")[:1] == b"C"
     assert not ends
 
@@ -1090,28 +1111,459 @@ def test_a_socket_lies_where_nobody_can_replace_it(tmp_path):
         silos.serve_silo(federation.silos["A"], tmp_path / "open" / "socket")
 
 
-def test_the_scripts_of_the_tutorial_run_a_search(tmp_path, monkeypatch):
-    """The server's own transport, over the sockets of three hospitals; the hospital's script runs in --systems."""
-    monkeypatch.syspath_prepend(str(HOSPITALS))
-    monkeypatch.delitem(sys.modules, "terms", raising=False)
-    import terms
+def test_a_message_that_is_too_long_is_refused_and_not_kept(tmp_path):
+    federation = Federation(tmp_path)
+    with served(federation.silos["A"], tmp_path / "socket"):
+        for size in (federation.agreement.largest_request + 1, 2**22):
+            tracemalloc.start()
+            with pytest.raises(silos.Refused, match=r"^the request is longer than any of this run$"):
+                sockets.parse_answer(silos.forward(tmp_path / "socket", bytes(size)))
+            tracemalloc.stop()
+        with socket.socket(socket.AF_UNIX) as liar:
+            liar.connect(str(tmp_path / "socket"))
+            liar.sendall(b"\xff" * sockets.LENGTH)  # and not a byte of its 4 GiB
+        assert silos.forward(tmp_path / "socket", b"credential")[:1] == b"C"
+    assert not federation.charges()
 
-    cards = [silos.create_identity(tmp_path / name, name, users=30) for name in "ABC"]
-    silos.make_roster(cards, missing=1).save(tmp_path / "roster.json")
-    agreement = terms.agree(tmp_path / "roster.json")
+
+# -- The server's side of the conversation -----------------------------------------------------------------------------
+
+
+class Clock:
+    """The server's time: passes only where the server waits."""
+
+    def __init__(self):
+        self.seconds = 0.0
+
+    def monotonic(self):
+        return self.seconds
+
+    def sleep(self, seconds):
+        self.seconds += seconds
+
+
+class Lines:
+    """A transport to silos in this process, each at a peer of its own; ``lies`` reply in place of a peer."""
+
+    def __init__(self, federation, *, named=False):
+        self.silos, self.named, self.lies = dict(federation.silos), named, {}
+        self.looks, self.sums, self.events = 0, 0, lambda lines: None
+
+    def peers(self):
+        self.looks += 1
+        self.events(self)
+        return [*self.silos, *(peer for peer in self.lies if peer not in self.silos)]
+
+    def name(self, peer):
+        return peer if self.named else None
+
+    def ask(self, contents, seconds):
+        self.sums += not any(content.startswith(b"credential") for content in contents.values())
+        for peer, content in contents.items():
+            lie = self.lies.get(peer, lambda content: None)(content)
+            if lie is not None:
+                yield peer, lie
+            elif peer in self.silos:
+                yield peer, sockets._reply(self.silos[peer], content)[0]
+            else:
+                yield peer, None
+
+
+def converse(federation, lines, monkeypatch, **options):
+    monkeypatch.setattr(conversation, "time", clock := Clock())
+    told = []
+    settings = {"record": None, "wait": 60.0, "patience": 600.0, "tell": told.append} | options
+    try:
+        return conversation.converse(federation.agreement, lines, **settings), told, clock
+    except silos.SiloError as error:
+        return error, told, clock
+
+
+def test_nobody_is_charged_before_all_silos_are_there(tmp_path, monkeypatch, caplog):
+    """Also if the sums may lack one: the server waits, says who is missing, and then starts or stops."""
+    caplog.set_level("INFO", "jaxdpbo.silos")
+    federation = Federation(tmp_path, 4, missing=1, answers=5)
+    lines = Lines(federation)
+    late = lines.silos.pop("C")
+    error, told, clock = converse(federation, lines, monkeypatch)
+    assert str(error) == "not there before the first sum: C; no silo is charged"
+    assert (told[-1].state, told[-1].missing, told[-1].healthy) == ("stopped", ("C",), False)
+    assert not any(status.healthy for status in told)
+    assert clock.seconds == 600.0
+    assert lines.looks < 30  # a look after 1, 2, 4, 8, 16, and then 30 seconds
+    assert not federation.charges()
+    assert "wait: run 'march': not there: C" in caplog.messages
+
+    def arrive(lines):
+        if lines.looks == 40:
+            lines.silos["C"] = late
+
+    lines.events = arrive
+    run, told, _ = converse(federation, lines, monkeypatch)
+    assert run.attempts == 3
+    assert (told[-1].state, told[-1].step, told[-1].attempts_left, told[-1].missing) == ("released", 3, 2, ())
+    assert told[-1].answered == tuple("ABCD")
+    assert [len(federation.answers(name)) for name in "ABCD"] == [3, 3, 3, 3]
+
+
+def test_a_silo_that_goes_is_missed_and_comes_back_under_its_charge(tmp_path, monkeypatch):
+    federation = Federation(tmp_path, 4, missing=1, answers=6)
+    lines = Lines(federation)
+
+    def come_and_go(lines):
+        if lines.sums == 1 and "C" in lines.silos:
+            del lines.silos["C"]
+        elif lines.sums == 2:
+            lines.silos["C"] = federation.open("C")  # another process, with the same ledger
+
+    lines.events = come_and_go
+    run, told, _ = converse(federation, lines, monkeypatch, record=tmp_path / "sums")
+    assert run.attempts == 3
+    assert any(status.missing == ("C",) and status.state == "summing" and status.healthy for status in told)
+    assert [len(federation.answers(name)) for name in "ABCD"] == [3, 3, 2, 3]
+    assert told[-1].refusals == {}
+    assert len(ledger.account(tmp_path / "C" / "book").spends) == 1
+
+
+LIARS = {  # what a peer says to a request: the sentence that the status has, whatever else the peer wrote
+    "nonsense": (lambda content: b"?Ann Smith", "nonsense"),
+    "a sentence of its own": (lambda content: b"RAnn Smith has HIV", "nonsense"),
+    "an answer of another length": (lambda content: b"A" + bytes(8), "length"),
+    "an answer far too long": (lambda content: b"A" + bytes(2**20), "length"),
+    "that it stopped": (lambda content: b"FAnn Smith", "stopped"),
+}
+
+
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("lie", LIARS)
+def test_what_a_silo_says_reaches_others_as_a_sentence_alone(lie, named, tmp_path, monkeypatch, caplog):
+    caplog.set_level("INFO", "jaxdpbo")
+    federation = Federation(tmp_path, 4, missing=1, answers=5)
+    lines = Lines(federation, named=named)
+    says, kind = LIARS[lie]
+    lines.lies["C"] = lambda content: None if content.startswith(b"credential") else says(content)
+    run, told, _ = converse(federation, lines, monkeypatch)
+    assert run.attempts == 4  # the first sum again, without C
+    assert told[-1].refusals == {"C": silos.SENTENCES[kind]}
+    assert silos.SENTENCES[kind] in str(told[-1])
+    assert f"received: silo C, step 1, {silos.SENTENCES[kind]}, {len(says(b''))} bytes" in caplog.messages
+    assert "Ann" not in caplog.text + "".join(map(str, told)) + "".join(status.to_json() for status in told)
+
+
+def test_a_second_peer_under_the_name_of_a_silo_takes_no_place_and_is_told(tmp_path, monkeypatch):
+    """Not even if it is first: it shows the silo's signed key, which others know, or an older proof."""
+    for number, question in enumerate((b"credential", b"credential" + bytes(sockets.NONCE))):
+        federation = Federation(tmp_path / str(number))
+        card = sockets._reply(federation.silos["B"], question)[0]
+        lines = Lines(federation)
+        honest = lines.silos.pop("B")
+        lines.lies["B"] = lambda content, card=card: card  # the impostor comes first
+        lines.events = lambda lines, honest=honest: lines.silos.update(Z=honest) if lines.looks == 3 else None
+        run, told, _ = converse(federation, lines, monkeypatch)
+        assert run.attempts == 3
+        assert any(status.refusals == {"B": silos.SENTENCES["proof"]} and status.missing == ("B",) for status in told)
+        assert federation.charges() == list("ABC")
+
+
+def test_a_silo_behind_two_peers_speaks_through_one(tmp_path, monkeypatch):
+    federation = Federation(tmp_path)
+    lines = Lines(federation)
+    lines.silos["Z"] = federation.silos["B"]
+    run, told, _ = converse(federation, lines, monkeypatch)
+    assert run.attempts == 3
+    assert any(status.refusals == {"B": silos.SENTENCES["second"]} for status in told)
+    assert [len(federation.answers(name)) for name in "ABC"] == [3, 3, 3]
+
+
+def test_a_socket_that_leads_to_another_silo_is_told(tmp_path, monkeypatch):
+    federation = Federation(tmp_path)
+    lines = Lines(federation, named=True)
+    lines.silos["A"], lines.silos["B"] = lines.silos["B"], lines.silos["A"]
+    error = converse(federation, lines, monkeypatch)[0]
+    assert str(error).startswith("not there before the first sum: A, B; no silo is charged; A: another connection")
+    assert not federation.charges()
+
+
+def test_a_silo_with_other_terms_is_named_before_anybody_is_charged(tmp_path, monkeypatch):
+    federation = Federation(tmp_path)
+    lines = Lines(federation)
+    lines.silos["B"] = federation.open("B", agreement=silos.agree("march", *gibo(mu=1.1), federation.roster))
+    error, told, _ = converse(federation, lines, monkeypatch)
+    assert str(error).endswith(f"; B: {silos.SENTENCES['terms']}")
+    assert told[-1].missing == ("B",)
+    assert not federation.charges()
+
+
+def test_an_answer_that_is_said_twice_counts_once(tmp_path, monkeypatch, no_noise):
+    """A transport that repeats a reply, or replies for a peer that was not asked, changes no sum."""
+    federation = Federation(tmp_path)
+    plain = converse(federation, Lines(federation), monkeypatch, record=tmp_path / "once")[0]
+
+    class Twice(Lines):
+        def ask(self, contents, seconds):
+            for peer, reply in super().ask(contents, seconds):
+                yield peer, reply
+                yield peer, b"A" + bytes(federation.agreement.answer_size)
+                yield "nobody", reply
+
+    other = Federation(tmp_path / "other")
+    (tmp_path / "twice").write_text(
+        (tmp_path / "once").read_text().splitlines()[0].replace(
+            federation.agreement.digest.hex(), other.agreement.digest.hex()
+        )
+        + "\n"
+    )  # fmt: skip
+    again = converse(other, Twice(other), monkeypatch, record=tmp_path / "twice")[0]
+    np.testing.assert_array_equal(plain.release.point, again.release.point)
+
+
+def test_a_server_that_goes_on_waits_for_all_no_more_and_knows_its_step(tmp_path, monkeypatch):
+    federation = Federation(tmp_path, 4, missing=1, answers=5)
+    lines = Lines(federation)
+
+    def stop(lines):
+        if lines.sums == 1:
+            raise KeyboardInterrupt
+
+    lines.events = stop
+    with pytest.raises(KeyboardInterrupt):
+        converse(federation, lines, monkeypatch, record=tmp_path / "sums")
+    del lines.silos["D"]
+    lines.events = lambda lines: None
+    run, told, clock = converse(federation, lines, monkeypatch, record=tmp_path / "sums")
+    assert run.attempts == 3
+    assert (told[0].step, told[0].attempts_left) == (2, 4)
+    assert clock.seconds == 60.0
+    assert [len(federation.answers(name)) for name in "ABCD"] == [3, 3, 3, 1]
+
+
+def logged(folder, rows, monkeypatch, caplog, plant=lambda: None):
+    """All log records of both sides, and all that the status says, of a run in which one silo comes late and goes."""
+    caplog.clear()
+    monkeypatch.setattr(sys.modules[__name__], "X", rows)
+    federation = Federation(folder, 4, missing=2, answers=6)
+    lines = Lines(federation)
+    late = lines.silos.pop("B")
+
+    def come_and_go(lines):
+        if lines.looks == 3:
+            lines.silos["B"] = late
+        elif lines.sums == 2:
+            lines.silos.pop("B", None)
+
+    lines.events = come_and_go
+    federation.silos["C"].answer(federation.request(step=2))  # which the run will ask again
+    run, told, _ = converse(federation, lines, monkeypatch, record=folder / "sums")
+    plant()
+    return [text.replace(str(folder), "") for text in caplog.messages], [status.to_json() for status in told], repr(run)
+
+
+def test_logs_and_status_follow_from_no_record(tmp_path, monkeypatch, caplog):
+    """On two data sets that differ in one patient, the records of both sides are equal but for their times."""
+    caplog.set_level("INFO", "jaxdpbo")
+    neighbour = X.copy()
+    neighbour[100] = [np.nan, 1e300]
+    texts, told, _ = logged(tmp_path / "one", X, monkeypatch, caplog)
+    others = logged(tmp_path / "other", neighbour, monkeypatch, caplog)
+    assert (texts, told) == others[:2]
+    assert any(text.startswith("sent: silo A, step 1, an answer") for text in texts)  # of a silo
+    assert any(text.startswith("received: silo A, step 1, an answer") for text in texts)  # of the server
+    assert any(text.startswith("wait: ") for text in texts)
+    assert "sent: silo C, step 3, this attempt of this step was answered before, 9 bytes" in texts
+    planted = logged(
+        tmp_path / "planted", X, monkeypatch, caplog, lambda: logs.message("sent", "A", 0, f"{np.nansum(X)}", 1)
+    )[0]
+    assert planted != texts
+
+
+def test_the_status_of_a_running_server_is_asked_over_a_socket(tmp_path, capsys):
+    """And the answer is written. One hospital comes late."""
+    federation = Federation(tmp_path, answers=5)
+    folder = tmp_path / "march"
+    folder.mkdir()
+    seen = []
+    paths = {name: tmp_path / f"{name}.socket" for name in "ABC"}
     with contextlib.ExitStack() as stack:
+        for name in "AB":
+            stack.enter_context(served(federation.silos[name], paths[name]))
+
+        def tell(status):
+            seen.append((status, silos.ask_status(folder / "status")))
+            if status.missing == ("C",) and len(federation.charges()) == 0:
+                commands.main(["silo", "status", str(folder)])
+                with pytest.raises(SystemExit):
+                    commands.main(["silo", "health", str(folder), "--json"])
+                stack.enter_context(served(federation.silos["C"], paths["C"]))
+
+        options = {"record": folder / "sums", "status": folder / "status", "tell": tell}
+        run = silos.run_on_sockets(federation.agreement, paths, **options)
+    assert all(shown == status for status, shown in seen)
+    printed = capsys.readouterr().out
+    assert "missing: C" in printed
+    assert json.loads(printed.splitlines()[-1])["healthy"] is False
+    assert seen[-1][1].state == "released"
+    with pytest.raises(OSError, match="No such file"):
+        silos.ask_status(folder / "status")
+    run.save(folder / "answer.json")
+    stated = json.loads((folder / "answer.json").read_text())
+    assert stated["point"] == list(run.release.point)
+    assert stated["hash of all terms"] == federation.agreement.digest.hex()
+    with pytest.raises(ValueError, match="a socket for each of A, B, C"):
+        silos.run_on_sockets(federation.agreement, {"A": paths["A"]})
+
+
+def make_certificates(folder, names):
+    """An authority, and a certificate and a key of each name."""
+    start, ca = datetime.datetime(2020, 1, 1), ec.generate_private_key(ec.SECP256R1())
+
+    def sign(name, public, authority):
+        subject, issuer = (x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)]) for text in (name, "CA"))
+        made = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(public)
+        made = made.serial_number(x509.random_serial_number()).not_valid_before(start)
+        made = made.not_valid_after(start + datetime.timedelta(days=36500))
+        made = made.add_extension(x509.BasicConstraints(authority, None), critical=True)
+        made = made.add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        return made.sign(ca, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+    (folder / "ca.crt").write_bytes(sign("CA", ca.public_key(), True))
+    for name in names:
+        key = ec.generate_private_key(ec.SECP256R1())
+        private = key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+        (folder / f"{name}.pem").write_bytes(private + sign(name, key.public_key(), False))
+
+
+def context_of(folder, name, side):
+    made = ssl.create_default_context(side, cafile=folder / "ca.crt")
+    made.load_cert_chain(folder / f"{name}.pem")
+    made.verify_mode = ssl.CERT_REQUIRED
+    return made
+
+
+def pump(one, other):
+    """Carry bytes both ways, until one side ends, as a proxy does that knows nothing of the messages."""
+    with one, other:
+        while True:
+            pending = [side for side in (one, other) if isinstance(side, ssl.SSLSocket) and side.pending()]
+            for side in pending or select.select([one, other], [], [], 60)[0]:
+                if not (content := side.recv(2**14)):
+                    return
+                (other if side is one else one).sendall(content)
+
+
+def proxy(listener, wrap, connect):
+    """Accept, and carry each connection on, in threads."""
+
+    def carry(caller):
+        with contextlib.suppress(OSError):
+            pump(wrap(caller), connect())
+
+    def work():
+        with contextlib.suppress(OSError):
+            while True:
+                threading.Thread(target=carry, args=(listener.accept()[0],), daemon=True).start()
+
+    threading.Thread(target=work, daemon=True).start()
+
+
+def test_certificates_by_a_proxy_on_both_ends(tmp_path):
+    """TLS begins at a proxy of the server and ends at one of each hospital; without a certificate nobody gets in."""
+    federation = Federation(tmp_path, answers=5)
+    make_certificates(tmp_path, ["server", *"ABC"])
+    with contextlib.ExitStack() as stack:
+        (tmp_path / "server").mkdir()
+        paths, ports = {}, {}
         for name in "ABC":
-            ledger.create(tmp_path / name / "book", mu=9)
-            columns = {"east": X[:30, 0], "north": X[:30, 1]}
-            silo = silos.Silo(
-                agreement, terms.distance, columns, name=name, folder=tmp_path / name, ledger=tmp_path / name / "book"
-            )
-            stack.enter_context(served(silo, tmp_path / f"{name}.socket"))
-        files = {"roster": "roster.json", "sockets": ".", "record": "sums.jsonl", "report": "march.html"}
-        options = [text for name, file in files.items() for text in (f"--{name}", str(tmp_path / file))]
-        monkeypatch.setattr(sys, "argv", ["server.py", *options])
-        runpy.run_path(str(HOSPITALS / "server.py"))
-    assert json.loads((tmp_path / "march.json").read_text())["details"]["run"] == "march"
+            stack.enter_context(served(federation.silos[name], tmp_path / f"{name}.socket"))
+            inner = context_of(tmp_path, name, ssl.Purpose.CLIENT_AUTH)
+            outer = context_of(tmp_path, "server", ssl.Purpose.SERVER_AUTH)
+            listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+            ports[name] = port = listener.getsockname()[1]
+
+            def to_silo(path=tmp_path / f"{name}.socket"):
+                inside = socket.socket(socket.AF_UNIX)
+                inside.connect(str(path))
+                return inside
+
+            def to_hospital(port=port, name=name, outer=outer):
+                return outer.wrap_socket(socket.create_connection(("127.0.0.1", port)), server_hostname=name)
+
+            proxy(listener, functools.partial(inner.wrap_socket, server_side=True), to_silo)
+            paths[name] = tmp_path / "server" / f"{name}.socket"
+            local = stack.enter_context(socket.socket(socket.AF_UNIX))
+            local.bind(str(paths[name]))
+            local.listen()
+            proxy(local, lambda caller: caller, to_hospital)
+        run = silos.run_on_sockets(federation.agreement, paths, wait=30.0, patience=60.0)
+        assert run.attempts == 3
+        stranger = ssl.create_default_context(cafile=tmp_path / "ca.crt")
+
+        def ask():
+            plain = socket.create_connection(("127.0.0.1", ports["A"]))
+            with stranger.wrap_socket(plain, server_hostname="A") as caller:
+                sockets.send(caller, b"credential", 10.0)
+                return sockets.receive(caller, time.monotonic() + 10, 2**20)
+
+        with pytest.raises(OSError, match=r"(?i)certificate|reset|eof|did not end"):
+            ask()
+        stranger.load_cert_chain(tmp_path / "server.pem")
+        assert ask()[:1] == b"C"
+    assert [len(federation.answers(name)) for name in "ABC"] == [3, 3, 3]
+
+
+SECRET = "31415926.5"
+FAILING = """
+import numpy as np
+
+def loss(point, batch):
+    if np.any(np.asarray(batch["x"]) > 1000):
+        raise ValueError(f"the rows {np.asarray(batch['x'])}")
+    return np.abs(np.asarray(batch["x"]) - point["x"])
+"""
+
+
+def test_a_command_whose_loss_fails_quotes_no_row(tmp_path, monkeypatch, capsys):
+    """The command of a hospital, on a file of its own, in a thread; the server sees that the silo stopped."""
+    cards = [silos.create_identity(tmp_path / name, name, users=3) for name in "AB"]
+    agreed = tmp_path / "agreement.json"
+    terms = FILE | {"columns": ["x"], "space": {"x": FILE["space"]["x"]}}
+    agreement = silos.save_agreement(agreed, terms, silos.make_roster(cards))
+    (tmp_path / "failing_loss.py").write_text(FAILING)
+    (tmp_path / "rows.csv").write_text(f"name,x\nAnn,1\nBea,{SECRET}\nCleo,none\n")
+    ledger.create(tmp_path / "book", mu=9)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(logs.LOGGER, "handlers", [])
+    monkeypatch.setattr(logs.LOGGER, "level", logs.LOGGER.level)
+    files = {"data": "rows.csv", "loss": "failing_loss:loss", "ledger": "book", "socket": "A.socket", "folder": "A"}
+    options = [text for name, value in files.items() for text in (f"--{name}", value)]
+    ends = []
+
+    def work():
+        try:
+            commands.main(["silo", "run", str(agreed), "--name", "A", *options])
+        except BaseException as error:
+            ends.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    while not ends and not listens(tmp_path / "A.socket"):
+        time.sleep(0.01)
+    _, key = sockets.parse_credential(silos.forward(tmp_path / "A.socket", b"credential"))
+    message = _masks.public_key(private := _masks.generate_key())
+    signature = _roster.sign(tmp_path / "B", "B", _silo._key_message(agreement, "B", message))
+    other = silos.Credential(*(base64.b64encode(part).decode() for part in (message, signature)))
+    leaves = messages.write_leaves([np.asarray(leaf)[None] for leaf in jax.tree.leaves(agreement.template)])
+    request = messages.Request("march", 0, 0, {"A": key, "B": other}, leaves)
+    with pytest.raises(silos.Refused, match=r"^this silo stopped$"):
+        sockets.parse_answer(silos.forward(tmp_path / "A.socket", request.to_bytes()))
+    thread.join(30)
+    assert len(private) == 32
+    printed = "".join(capsys.readouterr()) + "".join(map(repr, ends)) + repr(ends[0].__context__)
+    assert "answers nothing more in this run" in printed
+    assert not any(text in printed for text in (SECRET, "3141", "ValueError", "Ann", "the rows"))
+    assert "charge: " in printed  # the log is there
+    assert "sent: silo A, step 1, this silo stopped, 1 bytes" in printed
 
 
 # -- The record -------------------------------------------------------------------------------------------------------
@@ -1239,6 +1691,104 @@ def test_a_roster_is_made_from_a_shell(tmp_path, capsys):
     for refused in (["init", "A", "--users", "5", "--folder", str(tmp_path / "A")], ["roster", cards[0]]):
         with pytest.raises(SystemExit, match="jaxdpbo silo: "):
             commands.main(["silo", *refused])
+
+
+def test_an_agreement_in_a_file_is_that_of_its_terms(tmp_path):
+    federation, path = Federation(tmp_path), tmp_path / "agreement.json"
+    made = silos.save_agreement(path, FILE | {"answers": 4, "colluding": 2}, federation.roster)
+    read = silos.load_agreement(path)
+    assert read.digest == made.digest
+    assert (read.answers, read.colluding, read.columns) == (4, 2, ("x", "y"))
+    assert silos.save_agreement(path, FILE | {"columns": ["x", "z"]}, federation.roster).digest != made.digest
+
+
+WRONG_TERMS = {
+    "no run": ({"run": None}, "terms must have 'run', of type str"),
+    "no columns": ({"columns": []}, "columns must be different names"),
+    "a column twice": ({"columns": ["x", "x"]}, "columns must be different names"),
+    "a column that is no name": ({"columns": [1]}, "columns must be different names"),
+    "an unknown term": ({"epsilon": 1.0}, "a term must be one of"),
+    "an unknown setting": ({"settings": FILE["settings"] | {"epsilon": 1}}, "unexpected keyword argument 'epsilon'"),
+    "another number of users": ({"settings": FILE["settings"] | {"users": 9}}, "users"),
+    "a memory": ({"settings": FILE["settings"] | {"memory": "all"}}, "memory"),
+    "other noise": ({"settings": FILE["settings"] | {"noise": "float"}}, "noise"),
+    "no dimension": ({"space": {"x": {"type": "circle"}}}, "type of x"),
+    "one version": ({"versions": ["0.1.0"]}, "versions must be two releases"),
+    "no version": ({"versions": ["new", "newer"]}, "versions must be two releases"),
+    "older versions": ({"versions": ["0.0.1", "0.0.9"]}, "the silos agreed on 0.0.1 to 0.0.9: install one of these"),
+    "newer versions": ({"versions": ["7.0", "8.0"]}, "the silos agreed on 7.0 to 8.0: install one of these"),
+    "answers as text": ({"answers": "4"}, "terms must have 'answers', of type int"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG_TERMS)
+def test_a_file_of_terms_that_cannot_be_kept_is_refused(wrong, tmp_path):
+    federation, path = Federation(tmp_path), tmp_path / "agreement.json"
+    change, says = WRONG_TERMS[wrong]
+    with pytest.raises((ValueError, TypeError), match=says):
+        silos.save_agreement(path, FILE | change, federation.roster)
+    assert not path.exists()
+    silos.save_agreement(path, FILE, federation.roster)
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps(content | {"terms": FILE | change}))
+    with pytest.raises(ValueError, match=says):
+        silos.load_agreement(path)
+
+
+@pytest.mark.parametrize(
+    "what", ["protocol", "precision", "bound of a user's integers", "width of a silo's noise", "hash"]
+)
+def test_a_machine_that_computes_something_else_is_refused_before_it_opens_a_ledger(what, tmp_path):
+    path = tmp_path / "agreement.json"
+    silos.save_agreement(path, FILE, Federation(tmp_path).roster)
+    content = json.loads(path.read_text())
+    (name,) = (name for name in content["expects"] if name.startswith(what))
+    expected, content["expects"][name] = content["expects"][name], "another"
+    path.write_text(json.dumps(content))
+    with pytest.raises(
+        ValueError, match=rf"^{name} must be 'another' by the agreement, and this machine has {expected!r}"
+    ):
+        silos.load_agreement(path)
+
+
+def test_a_machine_without_x64_is_told_so(tmp_path, request):
+    path = tmp_path / "agreement.json"
+    silos.save_agreement(path, FILE, Federation(tmp_path).roster)
+    request.getfixturevalue("float32")
+    with pytest.raises(
+        ValueError, match="precision must be 'float64' by the agreement, and this machine has 'float32'"
+    ):
+        silos.load_agreement(path)
+
+
+def test_silos_of_other_agreed_versions_take_part_and_their_sums_add_up(tmp_path, monkeypatch, no_noise):
+    """The hash holds what must be equal, and neither a version of jaxdpbo in the range nor those of its libraries."""
+    federation = Federation(tmp_path, versions=("0.1.0", "0.1.9"))
+    plain = federation.agreement.digest
+    monkeypatch.setattr(jaxdpbo, "__version__", "0.1.5")
+    monkeypatch.setattr(jax, "__version__", "99.0")
+    newer = silos.agree("march", *gibo(), federation.roster, versions=("0.1.0", "0.1.9"))
+    assert newer.digest == plain
+    federation.silos["B"] = federation.open("B", agreement=newer)
+    request = federation.request()
+    answers = [np.frombuffer(silo.answer(request), "<u8") for silo in federation.silos.values()]
+    np.testing.assert_array_equal(np.sum(answers, axis=0, dtype=np.uint64).view(np.int64), answer_of_all(federation))
+    monkeypatch.setattr(jaxdpbo, "__version__", "0.1.9")  # also between two sums, under one charge
+    again = federation.open("B", agreement=silos.agree("march", *gibo(), federation.roster, versions=newer.versions))
+    again.answer(federation.request(step=1))
+    with pytest.raises(silos.Refused, match="answered before"):
+        again.answer(request)
+    assert len(ledger.account(tmp_path / "B" / "book").spends) == 1
+    monkeypatch.setattr(jaxdpbo, "__version__", "0.2.0")
+    with pytest.raises(ValueError, match=r"this is jaxdpbo 0\.2\.0, and the silos agreed on 0\.1\.0 to 0\.1\.9"):
+        silos.agree("march", *gibo(), federation.roster, versions=("0.1.0", "0.1.9"))
+    assert silos.agree("march", *gibo(), federation.roster).digest != plain
+
+
+def test_another_protocol_is_another_hash(tmp_path, monkeypatch):
+    federation = Federation(tmp_path)
+    monkeypatch.setattr(_agreement, "PROTOCOL", 2)
+    assert silos.agree("march", *gibo(), federation.roster).digest != federation.agreement.digest
 
 
 def test_terms_differ_in_their_digest(tmp_path):

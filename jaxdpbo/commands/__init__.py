@@ -22,7 +22,7 @@ COMMANDS = {
     "curator": "hold private rows and a function, publish the rows transformed, and answer queries",
     "modeler": "search the released rows of a curator, and query rows by number",
     "ledger": "create and read a ledger of privacy budgets, and write the record of its releases to sign",
-    "silo": "make the key of a silo, or the roster of a federation",
+    "silo": "search among silos that share nothing: keys, roster, agreement, the silo, the server, and its status",
 }
 EXTRAS = {
     "cryptography": "silos",

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxdpbo import Recording, checks, space
+from jaxdpbo import Recording, space
 from jaxdpbo.cells import real_numbers
 from jaxdpbo.commands import csv_rows, ledger
 from jaxdpbo.ledger import LedgerError, ledger_file
@@ -23,7 +23,6 @@ from jaxdpbo.space import AnyDimension, Dimension, Space
 
 MODEL = "model"  # the estimator's step in the pipeline
 STEP = f"{MODEL}__"  # before the names of its parameters
-KINDS = {"real": space.real, "integer": space.integer}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -201,31 +200,16 @@ def _dimension(name: str, spelling: str) -> Dimension:
     kind, *rest = spelling.split(":")
     if kind == "categorical" and len(rest) == 1:
         return space.categorical(*map(_value, rest[0].split(",")))
-    if kind not in KINDS or len(rest) not in (2, 3) or rest[2:] not in ([], ["log"]):
+    if kind not in space.KINDS or len(rest) not in (2, 3) or rest[2:] not in ([], ["log"]):
         raise ValueError(
             f"{name} must be real:LOW:HIGH[:log], integer:LOW:HIGH[:log] or categorical:A,B, got {spelling!r}"
         )
-    return KINDS[kind](_value(rest[0]), _value(rest[1]), log=len(rest) == 3)
+    return space.KINDS[kind](_value(rest[0]), _value(rest[1]), log=len(rest) == 3)
 
 
 def _space_file(path: Path, step: str = "") -> dict[str, AnyDimension]:
     with path.open("rb") as file:
-        return _tables(tomllib.load(file), step)
-
-
-def _tables(tables: dict[str, Any], step: str) -> dict[str, AnyDimension]:
-    """The dimensions of tables by name, with the name of the ``step`` before each."""
-    searched: dict[str, AnyDimension] = {}
-    for name, table in tables.items():
-        rest = dict(table) if isinstance(table, dict) else {}
-        kind = checks.one_of(f"type of {name}", rest.pop("type", None), (*KINDS, "categorical", "branches"))
-        if kind == "branches":
-            inside = {label: _tables(own, step) for label, own in rest.pop("branches", {}).items()}
-            searched[step + name] = space.branches(inside, **rest)
-        else:
-            choices = rest.pop("choices", ())
-            searched[step + name] = space.categorical(*choices) if kind == "categorical" else KINDS[kind](**rest)
-    return searched
+        return space.read_tables(tomllib.load(file), step)
 
 
 def _pair(word: str) -> tuple[str, str]:

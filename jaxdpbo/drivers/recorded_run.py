@@ -26,7 +26,7 @@ from jaxdpbo import notes as _notes
 from jaxdpbo.guarantee import guarantees
 from jaxdpbo.guarantee import recording as recordings
 from jaxdpbo.ledger import ledger_file
-from jaxdpbo.ledger.fingerprints import UNKNOWN, fingerprint, fingerprint_code
+from jaxdpbo.ledger.fingerprints import UNKNOWN, fingerprint_code, fingerprint_terms
 from jaxdpbo.tables import table
 from jaxdpbo.types import Algorithm, Config, Data, Objective, Tree
 from jaxdpbo.user_values import is_instance
@@ -115,7 +115,7 @@ def make_subject(loss: Objective, data: Data, users: int | None) -> Subject:
         rows = len(loss.person_of_row)
     elif isinstance(loss, separable.Blocks):
         rows = loss.rows
-    return Subject(fingerprint_code(loss), fingerprint(_describe_data(data, rows)))
+    return Subject(fingerprint_code(loss), fingerprint_terms(_describe_data(data, rows)))
 
 
 def _describe_data(data: Any, rows: int | None) -> Any:

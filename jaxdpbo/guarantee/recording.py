@@ -125,7 +125,8 @@ def charge_run(
       what: a description of the release.
       guarantee: the guarantee of the run, charged as its cost.
       public: all public values behind the release, such as the algorithm and its config.
-      parts: hashes of what else the run is bound to, by name, for a refusal that names what differs.
+      parts: hashes of what else the run is bound to, by name, for a refusal that names what differs. With
+        "configuration" among them, ``public`` and the versions of the libraries do not count.
       id: of the ledger, if no other may pay.
 
     Raises:

@@ -51,6 +51,17 @@ def fingerprint(public: object) -> str:
     return _digest((sys.version_info[:2], [version(name) for name in LIBRARIES], public), ())
 
 
+def fingerprint_terms(public: object) -> str:
+    """The SHA-256 of public values alone: like ``fingerprint``, and equal under other versions of the libraries.
+
+    Functions of libraries count by name. The caller says which versions of a function may meet.
+
+    Raises:
+      TypeError: see ``fingerprint``.
+    """
+    return _digest(public, ())
+
+
 def fingerprint_code(function: Callable[..., Any]) -> str:
     """The SHA-256 of the code that a loss may run, or ``UNKNOWN`` where there is none to read.
 
@@ -61,7 +72,7 @@ def fingerprint_code(function: Callable[..., Any]) -> str:
     not even its type, since a loss may hold records: methods of an object that the loss holds are not read.
     """
     codes = _reach_code(function)
-    return fingerprint(sorted(codes)) if codes else UNKNOWN
+    return fingerprint_terms(sorted(codes)) if codes else UNKNOWN
 
 
 def _reach_code(function: object) -> set[str]:

@@ -2,6 +2,8 @@
 
 import base64
 import hashlib
+import re
+from collections.abc import Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,10 +17,10 @@ from jaxdpbo.accounting import noise_shares
 from jaxdpbo.drivers import compiled_steps, recorded_run, table_scan
 from jaxdpbo.guarantee import assumptions, composed_guarantee
 from jaxdpbo.guarantee import guarantees as _guarantee
-from jaxdpbo.ledger.fingerprints import fingerprint
+from jaxdpbo.ledger.fingerprints import fingerprint_terms, version
 from jaxdpbo.noise import calibration
 from jaxdpbo.noise.mechanisms import tables
-from jaxdpbo.silos.messages import Credential, Request, write_leaves
+from jaxdpbo.silos.messages import PROTOCOL, Credential, Request, write_leaves
 from jaxdpbo.silos.roster import Roster
 from jaxdpbo.tables import table
 from jaxdpbo.types import Algorithm, Query
@@ -50,12 +52,20 @@ class Agreement:
     """The public terms of a run; made by ``agree``."""
 
     def __init__(
-        self, run: str, algorithm: Algorithm, config: object, roster: Roster, answers: int, colluding: int
+        self,
+        run: str,
+        algorithm: Algorithm,
+        config: object,
+        roster: Roster,
+        answers: int,
+        colluding: int,
+        versions: tuple[str, str],
+        columns: tuple[str, ...],
     ) -> None:
         """Keep the checked terms."""
         self.run, self.algorithm, self.roster = run, algorithm, roster
         self.config: Any = config
-        self.answers, self.colluding = answers, colluding
+        self.answers, self.colluding, self.versions, self.columns = answers, colluding, versions, columns
 
     def __repr__(self) -> str:
         """Show the public terms."""
@@ -63,9 +73,17 @@ class Agreement:
 
     @cached_property
     def digest(self) -> bytes:
-        """The SHA-256 of all terms, equal in all silos with the same versions of Python and of the libraries."""
-        terms = self.run, self.algorithm, self.config, self.roster, self.answers, self.colluding
-        return hashlib.sha256(fingerprint(terms).encode()).digest()
+        """The SHA-256 of all terms, equal in all silos of the agreed versions, whatever their Python and JAX.
+
+        It holds the numbers that must be equal, and not the versions that computed them: the protocol, the bound of a
+        user's integers and the width of the noise (in the config), and the shapes and dtypes of a query. What a silo
+        draws, and what one user moves, follow from these and its own code alone. Another version of a library may
+        compute another last digit of a loss, which is still clipped to the same bound.
+        """
+        layout = [(str(leaf.dtype), leaf.shape) for leaf in jax.tree.leaves(self.template)]
+        searched = self.run, self.algorithm, self.config, self.roster, self.answers, self.colluding
+        terms = PROTOCOL, layout, searched, self.versions, self.columns
+        return hashlib.sha256(fingerprint_terms(terms).encode()).digest()
 
     @property
     def shares(self) -> int:
@@ -91,6 +109,11 @@ class Agreement:
         key = Credential(base64.b64encode(bytes(32)).decode(), base64.b64encode(bytes(64)).decode())
         request = Request(self.run, self.config.steps, self.answers, dict.fromkeys(self.roster.names, key), leaves)
         return 2 * len(request.to_bytes())
+
+    @cached_property
+    def answer_size(self) -> int:
+        """The bytes of an answer."""
+        return 8 * len(table_scan.flatten(make_zeros(self, self.template).whole))
 
     @cached_property
     def guarantees(self) -> SiloGuarantees:
@@ -123,6 +146,8 @@ class Agreement:
             "sums of each silo": f"at most {self.answers}",
             "silos that a sum may lack": self.roster.missing,
             "colluding silos": self.colluding,
+            "columns": ", ".join(self.columns) or None,
+            "versions of jaxdpbo": f"{self.versions[0]} to {self.versions[1]}, protocol {PROTOCOL}",
             "against the server and no silo": server.claim,
             "if all masks are broken": broken.claim,
         }
@@ -158,6 +183,8 @@ def agree(
     *,
     answers: int | None = None,
     colluding: int = 1,
+    versions: tuple[str, str] | None = None,
+    columns: Sequence[str] = (),
 ) -> Agreement:
     """Check the terms of a run among silos.
 
@@ -177,9 +204,13 @@ def agree(
       answers: the most sums that a silo takes part in, the steps of the config by default. A sum that fails because a
         silo is gone counts: give more than the steps to repeat such sums.
       colluding: the most silos that join what they know, 1 or more, for ``guarantees.colluding``.
+      versions: the oldest and the newest version of jaxdpbo that a silo or the server may have, such as
+        ("0.1.0", "0.1.9"); by default the version that is installed.
+      columns: the names of the numbers that the loss reads of each user, for ``jaxdpbo silo run``.
 
     Raises:
-      ValueError: a term out of range, an algorithm or a config that silos cannot run, or other numbers of users.
+      ValueError: a term out of range, an algorithm or a config that silos cannot run, other numbers of users, or a
+        version of jaxdpbo outside of the agreed ones.
     """
     if not isinstance(run, str) or not run:
         raise ValueError(f"run must be a name, got {run!r}")
@@ -194,7 +225,7 @@ def agree(
         raise ValueError(f"config must be of the {roster.users} users of all silos, got {noise.users}")
     answers = checks.size("answers", noise.steps if answers is None else answers, minimum=noise.steps)
     colluding = checks.size("colluding", colluding)
-    agreement = Agreement(run, algorithm, config, roster, answers, colluding)
+    agreement = Agreement(run, algorithm, config, roster, answers, colluding, _check_versions(versions), tuple(columns))
     if colluding >= agreement.shares:
         raise ValueError(f"colluding must be fewer than the {agreement.shares} silos of a sum, got {colluding}")
     noise_shares.share_sigma(noise.sigma, agreement.shares)
@@ -219,6 +250,25 @@ def make_zeros(agreement: Agreement, query: Query) -> Any:
         partial(table_scan.total_of_values, agreement.algorithm, False), agreement.config, stacked, values, present
     )
     return table_scan.zeros_of_shapes(total)
+
+
+def _check_versions(versions: tuple[str, str] | None) -> tuple[str, str]:
+    """The agreed range of versions. Raise a ValueError if the installed version is not inside."""
+    own = version("jaxdpbo")
+    oldest, newest = versions or (own, own)
+    if not _read_version(oldest) <= _read_version(own) <= _read_version(newest):
+        raise ValueError(
+            f"this is jaxdpbo {own}, and the silos agreed on {oldest} to {newest}: install one of these, or agree on "
+            "other versions, which costs nothing before the first sum"
+        )
+    return oldest, newest
+
+
+def _read_version(text: object) -> tuple[int, ...]:
+    if not isinstance(text, str) or not re.fullmatch(r"\d{1,9}(\.\d{1,9}){0,3}", text, re.ASCII):
+        raise ValueError(f"versions must be two releases such as '0.1.0', got {text!r}")
+    numbers = [int(part) for part in text.split(".")]
+    return *numbers, *[0] * (4 - len(numbers))
 
 
 def _expect_no_memory(agreement: Agreement) -> None:

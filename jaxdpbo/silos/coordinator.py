@@ -32,6 +32,13 @@ class SiloError(RuntimeError):
     """Too few silos answered, or no answers are left: the run stopped. A record keeps the steps so far."""
 
 
+class Progress(NamedTuple):
+    """What the record of a run has: the sums that silos were asked for, and those that they gave."""
+
+    attempts: int
+    sums: int
+
+
 class SiloRun(NamedTuple):
     """A run among silos. Everything in it is public.
 
@@ -67,6 +74,25 @@ class SiloRun(NamedTuple):
         made = reports.report(TITLE, (colluding,), release=self.release, details=details, notes=self.notes)
         return made if path is None else made.save(path)
 
+    def save(self, path: str | Path) -> None:
+        """Write the answer as JSON: the point, by name if the search has a space, the guarantees, and the hash."""
+        params = getattr(self.release, "params", None)
+        point = np.asarray(self.release.point).tolist()
+        answer = {
+            "run": self.agreement.run,
+            "point": point if params is None else {name: _plain(value) for name, value in params.items()},
+            "guarantees": {name: guarantee.claim for name, guarantee in self.guarantees._asdict().items()},
+            "hash of all terms": self.agreement.digest.hex(),
+            "sums asked for": self.attempts,
+        }
+        files.replace(Path(path), json.dumps(answer, indent=1).encode())
+
+
+def _plain(value: Any) -> Any:
+    """A parameter for JSON: an object among choices by its text."""
+    value = value.item() if isinstance(value, np.generic) else value
+    return value if isinstance(value, (bool, int, float, str, type(None))) else str(value)
+
 
 class _Record:
     """Public lines on disk, so that a server that was killed goes on: keys, attempts, and noised sums."""
@@ -97,6 +123,12 @@ def _parse_line(path: Path | None, number: int, content: bytes) -> dict[str, Any
         if any(ledger_file.has_fields(line, kind) for kind in ([TERMS] if number == 0 else [ATTEMPT, TOTAL])):
             return line
     raise ValueError(f"record must be the record of a run, and line {number + 1} of {path} is none")
+
+
+def find_progress(record: str | Path | None) -> Progress:
+    """What the record of a run has. Raise a ValueError if it is none."""
+    book = _Record(record)
+    return Progress(len(book.find("attempt")), len(book.find("total")))
 
 
 class _Present:

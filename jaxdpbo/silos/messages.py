@@ -1,6 +1,7 @@
 """What the server asks of silos, as bytes that all of them hash in the same way."""
 
 import base64
+import contextlib
 import hashlib
 import json
 import math
@@ -11,6 +12,39 @@ import numpy as np
 from jaxdpbo.ledger import ledger_file
 
 LARGEST = 2**24  # bytes of a message, for 50 silos and 10,000 points of 100 numbers in float64
+PROTOCOL = 1  # of messages, masks and what a silo adds up: raise it with a change of any of these
+ENDED = "so it answers nothing more in this run: start a new run"
+
+# All that a silo says of a request that it does not answer, and all that a server says of a silo. A silo sends the name
+# of a sentence: no text of a loss, a row or a file can travel, and none of a hostile silo is printed.
+SENTENCES = {
+    "long": "the request is longer than any of this run",
+    "garbage": "the request is not a request of jaxdpbo",
+    "run": "this silo agreed to another run",
+    "few": "the sum has fewer silos than agreed",
+    "stranger": "a silo of the sum is not on the roster",
+    "unsigned": "a silo of the sum did not sign its key for these terms",
+    "key": "the request does not have this silo's key for the run",
+    "weak": "a key of the request agrees on no secret",
+    "step": "the step or the attempt is not one of this run",
+    "query": "the arrays of the query are not those of the agreed search",
+    "queries": "a sum must be of one query",
+    "outside": "a point of the query is outside of the agreed box",
+    "repeated": "this attempt of this step was answered before",
+    "changed": "this step was answered for another query",
+    "failed": f"a sum of this silo failed, {ENDED}",
+    "unended": "a sum of this silo did not end: if another process of this silo still works on it, ask again later; if "
+    "that process died, start a new run",
+    "spent": "all agreed answers of this silo are given",
+    "busy": "another process of this silo answers at the same time",
+    "stopped": "this silo stopped",
+    "silent": "this silo did not reply in time",
+    "nonsense": "the reply is not the reply of a silo",
+    "length": "the answer has another length than the agreed sum",
+    "terms": "this silo's key is not signed for these terms: compare the hashes of the terms",
+    "proof": "somebody showed this silo's key without being this silo",
+    "second": "another connection speaks for this silo already",
+}
 
 
 REQUEST = {"run": str, "step": int, "attempt": int, "credentials": dict, "leaves": list}
@@ -18,7 +52,20 @@ KEY = {"public": str, "signature": str}
 
 
 class Refused(ValueError):
-    """A silo does not answer: the request is not one that it agreed to. Nothing was sent. Quotes no user's values."""
+    """A silo does not answer: the request is not one that it agreed to. Nothing was sent. Says one of ``SENTENCES``.
+
+    Attributes:
+      kind: the name of the sentence.
+    """
+
+    def __init__(self, kind: str) -> None:
+        """Refuse by a sentence of the list. Raise a KeyError for any other text."""
+        super().__init__(SENTENCES[kind])
+        self.kind = kind
+
+    def __reduce__(self) -> tuple[type, tuple[str]]:
+        """Pickle by the name of the sentence."""
+        return type(self), (self.kind,)
 
 
 class Credential(NamedTuple):
@@ -58,7 +105,7 @@ class Request(NamedTuple):
 def parse_request(content: bytes, most: int) -> Request:
     """Read a request of at most so many bytes. Raise a Refused if the bytes are no request."""
     if len(content) > most:
-        raise Refused(f"a request of this run must have {most} bytes or fewer, got {len(content)}")
+        raise Refused("long")
     try:
         fields = ledger_file.parse_fields(content, REQUEST)
         if not all(ledger_file.has_fields(key, KEY) for key in fields["credentials"].values()):
@@ -66,11 +113,19 @@ def parse_request(content: bytes, most: int) -> Request:
         fields["credentials"] = {name: Credential(**key) for name, key in fields["credentials"].items()}
         fields["leaves"] = tuple(_check_leaf(*leaf) for leaf in fields["leaves"])
     except (ValueError, TypeError):
-        raise Refused("the request is not a request of jaxdpbo") from None
+        raise Refused("garbage") from None
     request = Request(**fields)
     if request.to_bytes() != content:  # all silos hash the same bytes
-        raise Refused("the request is not a request of jaxdpbo")
+        raise Refused("garbage")
     return request
+
+
+def find_step(content: bytes, steps: int) -> int | None:
+    """The step of a request, for a log; None of other bytes, and of a step that is not one of so many."""
+    with contextlib.suppress(Refused):
+        step = parse_request(content, len(content)).step
+        return step if 0 <= step < steps else None
+    return None
 
 
 def _check_leaf(dtype: object, shape: object, data: object) -> tuple[str, tuple[int, ...], str]:
@@ -94,19 +149,18 @@ def read_leaves(leaves: tuple[tuple[str, tuple[int, ...], str], ...], like: list
     Raises:
       Refused: other arrays.
     """
-    if len(leaves) != len(like):
-        raise Refused(f"a query of this run has {len(like)} arrays, got {len(leaves)}")
     counts, arrays = {shape[:1] for _, shape, _ in leaves}, []
+    if len(leaves) != len(like) or len(counts) != 1:
+        raise Refused("query")
     for (dtype, shape, data), row in zip(leaves, like, strict=True):
-        if dtype != str(row.dtype) or shape[1:] != row.shape or len(counts) != 1 or sum(shape[:1]) < 1:
-            raise Refused(f"an array of a query must be {row.dtype}{row.shape}")
-        try:
+        content = b""
+        with contextlib.suppress(ValueError):
             content = base64.b64decode(data, validate=True)
-        except ValueError:
-            raise Refused("an array of a query must be in base64") from None
+        if dtype != str(row.dtype) or shape[1:] != row.shape or sum(shape[:1]) < 1:
+            raise Refused("query")
         if len(content) != math.prod(shape) * row.dtype.itemsize:
-            raise Refused("an array of a query must have the bytes of its shape")
+            raise Refused("query")
         if row.dtype == bool and any(byte > 1 for byte in content):
-            raise Refused("a Boolean of a query must be 0 or 1")
+            raise Refused("query")
         arrays.append(np.frombuffer(content, row.dtype).reshape(shape))
     return arrays

@@ -14,6 +14,7 @@ from jaxdpbo.ledger import ledger_file
 EXTRA = "silos"
 LARGEST_CARD, LARGEST_ROSTER = 2**12, 2**20  # bytes of a file
 CARD = {"name": str, "users": int, "identity": str}
+ROSTER = {"members": list, "missing": int}
 
 
 class Member(NamedTuple):
@@ -119,9 +120,15 @@ def load_roster(path: str | Path) -> Roster:
     Raises:
       ValueError: the file is no roster, has more than a MiB, or see ``make_roster``.
     """
-    content = _read(path, {"members": list, "missing": int}, LARGEST_ROSTER)
-    if not all(ledger_file.has_fields(member, CARD) for member in content["members"]):
-        raise ValueError(f"{Path(path).name} must hold cards of silos, each of {', '.join(CARD)}")
+    return parse_roster(_read(path, ROSTER, LARGEST_ROSTER), Path(path).name)
+
+
+def parse_roster(content: Any, file: str) -> Roster:
+    """The roster in an object of JSON, checked. Raise a ValueError, which names the file, if it is none."""
+    if not ledger_file.has_fields(content, ROSTER) or not all(
+        ledger_file.has_fields(member, CARD) for member in content["members"]
+    ):
+        raise ValueError(f"{file} must hold cards of silos, each of {', '.join(CARD)}")
     return make_roster([Member(**member) for member in content["members"]], missing=content["missing"])
 
 

@@ -21,14 +21,12 @@ from jaxdpbo.ledger import ledger_file
 from jaxdpbo.noise import keys, mechanisms
 from jaxdpbo.silos import masks, roster
 from jaxdpbo.silos.agreement import Agreement, make_zeros
-from jaxdpbo.silos.messages import Credential, Refused, Request, parse_request, read_leaves
+from jaxdpbo.silos.messages import ENDED, PROTOCOL, Credential, Refused, Request, parse_request, read_leaves
 from jaxdpbo.tables import engine
 from jaxdpbo.tables import table as _table
 from jaxdpbo.types import ArrayLike, Objective
 
-LABEL = b"jaxdpbo silos 1"  # of everything signed or derived
-ENDED = "so it answers nothing more in this run: start a new run"
-UNENDED = "if another process of this silo still works on it, ask again later; if that process died, start a new run"
+LABEL = f"jaxdpbo silos {PROTOCOL}".encode()  # of everything signed or derived
 LOST = "give that ledger, or agree on a run of another name"
 LARGEST_KEY = 2**10  # bytes of the file
 STEPS = {"step": int, "attempt": int, "query": str}, {"done": list}, {"failed": bool}  # lines under the charge
@@ -136,9 +134,11 @@ class Silo:
         guarantee = separability.update_assumptions(agreement.guarantees.colluding, objective)
         self.guarantee = guarantee.assuming(*table.assumptions)
         self._recording = recording.check_recording(recording.Recording(ledger, agreement.run))
-        self._subject = recorded_run.make_subject(objective, table, table.users)._asdict()
+        subject = recorded_run.make_subject(objective, table, table.users)._asdict()
+        # Not by the versions of the libraries: a silo may get another agreed one between two sums.
+        self._subject = subject | {"configuration": agreement.digest.hex()}
         self._what = f"{agreement.answers} sums of silo {name}"
-        recording.expect_run(self._recording, self._what, self.guarantee, agreement.digest, parts=self._subject)
+        recording.expect_run(self._recording, self._what, self.guarantee, parts=self._subject)
         self._dry_run()
         self._key_path = self._folder / f"{self.name}-{agreement.digest.hex()[:32]}.run"
         self._key = self._open_key()
@@ -160,6 +160,10 @@ class Silo:
         public = masks.public_key(self._private)
         signature = roster.sign(self._folder, self.name, _key_message(self.agreement, self.name, public))
         return Credential(base64.b64encode(public).decode(), base64.b64encode(signature).decode())
+
+    def prove(self, nonce: bytes) -> bytes:
+        """Sign a server's nonce: others know the signed key of this silo, and could show it in its place."""
+        return roster.sign(self._folder, self.name, _proof_message(self.agreement, self.name, nonce))
 
     @silence.debug_checks_off()
     def answer(self, content: bytes) -> bytes:
@@ -197,35 +201,35 @@ class Silo:
         """The public keys of the silos in the sum, each signed by its silo. Raise a Refused otherwise."""
         agreement, publics = self.agreement, {}
         if request.run != agreement.run:
-            raise Refused(f"this silo agreed to the run {agreement.run!r}, not to {request.run!r}")
+            raise Refused("run")
         if len(request.credentials) < agreement.shares:
-            raise Refused(f"a sum must have {agreement.shares} silos or more, got {len(request.credentials)}")
+            raise Refused("few")
         for name, credential in request.credentials.items():
             if name not in agreement.roster.names:
-                raise Refused(f"silo {name!r} is not on the roster")
+                raise Refused("stranger")
             public = verify(agreement, name, credential)
             if public is None:
-                raise Refused(f"silo {name!r} did not sign its key for these terms")
+                raise Refused("unsigned")
             publics[name] = public
         if publics.get(self.name) != masks.public_key(self._private):
-            raise Refused("the request does not have this silo's key for the run")
+            raise Refused("key")
         try:
             masks.make_mask(self.name, self._private, publics, LABEL, 1)
         except ValueError:
-            raise Refused("a key of the request agrees on no secret") from None
+            raise Refused("weak") from None
         return publics
 
     def _check_queries(self, request: Request) -> Any:
         """The stacked queries. Raise a Refused if they are not of the agreed search."""
         agreement = self.agreement
         if not (0 <= request.step < agreement.config.steps and 0 <= request.attempt < agreement.answers):
-            raise Refused(f"step and attempt must be of {agreement.config.steps} steps, got {request.step}")
+            raise Refused("step")
         leaves, tree = jax.tree.flatten(agreement.template)
         queries = jax.tree.unflatten(tree, read_leaves(request.leaves, leaves))
         if len(queries.points) > 1:
-            raise Refused(f"a sum must be of one query, got {len(queries.points)}")
+            raise Refused("queries")
         if not _are_allowed(agreement.config, queries.points):
-            raise Refused("a point of the query is outside of the agreed box")
+            raise Refused("outside")
         return queries
 
     def _record(self, request: Request) -> None:
@@ -234,21 +238,21 @@ class Silo:
         answers = [line for line in lines if "attempt" in line]
         for line in answers:
             if (line["step"], line["attempt"]) == (request.step, request.attempt):
-                raise Refused(f"attempt {request.attempt} of step {request.step} was answered before")
+                raise Refused("repeated")
             if line["step"] == request.step and line["query"] != query:
-                raise Refused(f"step {request.step} was answered for another query")
+                raise Refused("changed")
         if any("failed" in line for line in lines):
-            raise Refused(f"a sum of this silo failed, {ENDED}")
+            raise Refused("failed")
         if len(answers) > sum("done" in line for line in lines):
-            raise Refused(f"a sum of this silo did not end: {UNENDED}")
+            raise Refused("unended")
         if len(answers) >= self.agreement.answers:
-            raise Refused(f"all {self.agreement.answers} answers of this silo are given")
+            raise Refused("spent")
         path, run, _ = self._recording
         try:
             line = {"step": request.step, "attempt": request.attempt, "query": query}
             ledger_file.note(path, run, len(lines) + 1, line, hash=self._key.charge, id=self._key.ledger)
         except ledger_file.MovedLedgerError:
-            raise Refused("another process of this silo answers at the same time") from None
+            raise Refused("busy") from None
 
     def _note(self, line: dict[str, Any]) -> None:
         """Write how a sum ended, also if another process writes meanwhile."""
@@ -294,8 +298,8 @@ class Silo:
         """Pay for the run, once. The key's file names the charge before the first answer."""
         if self._key.charge:
             return
-        terms, id = self.agreement.digest, self._key.ledger
-        charge = recording.charge_run(self._recording, self._what, self.guarantee, terms, parts=self._subject, id=id)
+        id = self._key.ledger
+        charge = recording.charge_run(self._recording, self._what, self.guarantee, parts=self._subject, id=id)
         key = self._key._replace(charge=charge.hash)
         files.replace(self._key_path, key.to_bytes(), files.PRIVATE)
         self._key = key
@@ -332,6 +336,19 @@ def verify(agreement: Agreement, name: str, credential: Credential) -> bytes | N
     except ValueError:
         return None
     return public if roster.is_signed(member, _key_message(agreement, name, public), signature) else None
+
+
+def is_proof(agreement: Agreement, name: str, nonce: bytes, proof: str) -> bool:
+    """True if a silo of the roster signed the nonce, see ``Silo.prove``."""
+    try:
+        signature = base64.b64decode(proof, validate=True)
+    except ValueError:
+        return False
+    return roster.is_signed(agreement.roster.member(name), _proof_message(agreement, name, nonce), signature)
+
+
+def _proof_message(agreement: Agreement, name: str, nonce: bytes) -> bytes:
+    return LABEL + b" here " + name.encode() + b":" + agreement.digest + nonce
 
 
 def _key_message(agreement: Agreement, name: str, public: bytes) -> bytes:

@@ -24,6 +24,7 @@ from jaxdpbo.tables.table import Columns
 
 SCAN = "jaxdpbo scan"  # the step of a pipeline that holds all others
 PLUGIN = "jaxdpbo.tables.beam_worker"
+MISSING = b"!"  # before the words of a piece that could not be cut: no pickle begins so
 Read: TypeAlias = Callable[[Any], Any]  # from a pipeline to a collection of pyarrow tables
 
 
@@ -45,7 +46,10 @@ class BeamTable(_engine.EngineTable):
         super().__init__(users, names, people)
 
     def _count(self) -> int:
-        return _engine.add_partitions(self._sums(_engine.Task(_add_nothing))).users
+        (counted,) = self._sums(_engine.Task(_add_nothing))
+        if counted.error:  # an error passes on the name of its class alone
+            raise type(counted.error, (table.TableError,), {})
+        return counted.users
 
     def _sums(self, task: _engine.Task) -> list[_engine.PartitionSum]:
         beam = checks.extra("apache_beam", "beam", "tables.beam")
@@ -210,6 +214,8 @@ def _make_mapper(task: _engine.Task, names: list[str]) -> Callable[[Any], tuple[
     """Make the function that a worker calls with a ``pyarrow.Table``. Beam's bundles count each element once."""
 
     def cut(rows: Any) -> Iterator[Columns]:
+        if missing := _missing(rows, names):  # an error travels as the name of its class alone
+            raise type(missing, (table.TableError,), {})
         for part in rows.to_batches():
             yield arrow.to_columns(part, names)
 
@@ -225,6 +231,8 @@ def _make_splitter(
     """Make the function that cuts a ``pyarrow.Table`` into ranges of people."""
 
     def cut(rows: Any) -> list[tuple[int, bytes]]:
+        if missing := _missing(rows, [people.column, *names]):
+            return [(0, MISSING + missing.encode())]
         pieces = split(arrow.to_people(part, names, people) for part in rows.to_batches())
         return [(number, pickle.dumps(piece)) for number, piece in enumerate(pieces)]
 
@@ -236,9 +244,21 @@ def _make_adder(task: _engine.PeopleTask) -> Callable[[tuple[int, Iterable[bytes
 
     def add(pieces: tuple[int, Iterable[bytes]]) -> tuple[int, list[int], str]:
         number, contents = pieces
-        return task(number, map(pickle.loads, contents))[1:]
+        return task(number, map(_load_piece, contents))[1:]
 
     return add
+
+
+def _load_piece(content: bytes) -> Any:
+    if content.startswith(MISSING):
+        raise type(content.removeprefix(MISSING).decode(), (table.TableError,), {})
+    return pickle.loads(content)
+
+
+def _missing(rows: Any, names: list[str]) -> str:
+    """Which column a table of the collection lacks, in words; "" if it has all. Quotes no name but those asked for."""
+    absent = [name for name in names if name not in rows.schema.names]
+    return f"a table of the collection has no column {absent[0]!r}" if absent else ""
 
 
 def _add_pairs(sums: Iterable[tuple[int, list[int], str]]) -> tuple[int, list[int], str]:

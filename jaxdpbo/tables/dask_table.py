@@ -1,5 +1,7 @@
 """Dask data frames as a table."""
 
+import contextlib
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -13,6 +15,8 @@ from jaxdpbo.tables import people as _people
 from jaxdpbo.tables.hashed_ids import HashedIds
 from jaxdpbo.tables.table import Columns
 
+LOOK, PATIENCE = 5.0, 60.0  # seconds between two looks at a cluster, and without a worker
+GONE = f"its cluster is closed, or had no worker for {PATIENCE:g} seconds: start a cluster with workers and a client"
 RANDOM = {"Sample", "Split"}  # expressions that may select other rows when a worker computes a partition again
 
 
@@ -27,12 +31,14 @@ class DaskTable(_engine.EngineTable):
         super().__init__(users, names, people)
 
     def _count(self) -> int:
-        return len(self._frame)
+        dask = checks.extra("dask", "dask", "tables.dask")
+        count = dask.delayed(len, pure=False)
+        return sum(_compute([count(part) for part in self._frame.to_delayed()]))
 
     def _sums(self, task: _engine.Task) -> list[_engine.PartitionSum]:
         dask = checks.extra("dask", "dask", "tables.dask")
         shared, add = dask.delayed(task, pure=False), dask.delayed(_add_frame, pure=False)
-        return list(dask.compute(*(add(shared, *part) for part in enumerate(self._frame.to_delayed()))))
+        return _compute([add(shared, *part) for part in enumerate(self._frame.to_delayed())])
 
     def _sums_of_people(self, split: _engine.Split, task: _engine.PeopleTask) -> list[_engine.PartitionSum]:
         """The tasks are the library's own, since a shuffle of Dask may convert values."""
@@ -42,7 +48,7 @@ class DaskTable(_engine.EngineTable):
         shared_split, shared_task, add = (dask.delayed(work, pure=False) for work in (split, task, _add_pieces))
         pieces = [cut(shared_split, part, self._names, task.people) for part in self._frame.to_delayed()]
         ranges = enumerate(zip(*pieces, strict=True))
-        return list(dask.compute(*(add(shared_task, number, list(rows)) for number, rows in ranges)))
+        return _compute([add(shared_task, number, list(rows)) for number, rows in ranges])
 
 
 def dask(
@@ -108,6 +114,27 @@ def _open(frame: Any, columns: Sequence[str] | None, users: int | None, people: 
             "frame must hold the same rows whenever a worker computes it: write the sample to files, and read these"
         )
     return DaskTable(frame[[*person, *names]], users, names, people)
+
+
+def _compute(tasks: list[Any]) -> list[Any]:
+    """Compute where Dask would. A cluster that is closed, or has no worker, would keep the caller waiting.
+
+    Raises:
+      TableError: the cluster is gone; the name of the class says so, see ``table.call``.
+    """
+    dask = checks.extra("dask", "dask", "tables.dask")
+    client: Any = getattr(dask.base.get_scheduler(collections=tasks), "__self__", None)
+    if not hasattr(client, "scheduler_info"):  # threads or processes of this machine
+        return list(dask.compute(*tasks))
+    futures, seen = client.compute(tasks), time.monotonic()
+    while not all(future.done() for future in futures):
+        if client.status == "running" and client.scheduler_info()["workers"]:
+            seen = time.monotonic()
+        elif client.status != "running" or time.monotonic() - seen > PATIENCE:
+            raise type(GONE, (table.TableError,), {})
+        with contextlib.suppress(TimeoutError):
+            checks.extra("distributed", "dask", "tables.dask").wait(futures, timeout=LOOK)
+    return client.gather(futures)
 
 
 def _files(expression: Any) -> list[str]:

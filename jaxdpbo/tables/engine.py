@@ -48,12 +48,12 @@ class Task:
     """Sum the rows of a partition, in a worker: a function of the rows alone."""
 
     def __init__(self, partial: Partial) -> None:
-        self._partial, self._x64, self._versions = partial, jnp.result_type(float) == jnp.float64, _versions()
+        self._partial, self._x64, self._versions = partial, jnp.result_type(float) == jnp.float64, versions()
 
     def __call__(self, partition: int, parts: Iterable[Columns]) -> PartitionSum:
         """Return the sum, or the type of any exception: its text may quote rows, and engines log errors."""
-        if self._versions != _versions():
-            return PartitionSum(partition, 0, [], f"the worker has {_versions()}, the driver {self._versions}")
+        if self._versions != versions():
+            return PartitionSum(partition, 0, [], f"the worker has {versions()}, the driver {self._versions}")
         with jax.enable_x64(self._x64):
             summed = silence.catch(lambda: table.add_batches(self._partial, table.batches(parts)))
         if isinstance(summed, silence.Failed):
@@ -242,5 +242,6 @@ def _load_once(content: bytes) -> PickledOnce:
     return PickledOnce(pickle.loads(content))
 
 
-def _versions() -> str:
+def versions() -> str:
+    """What the driver and its workers must have alike."""
     return f"jaxdpbo {sys.modules['jaxdpbo'].__version__} and jax {jax.__version__}"

@@ -30,6 +30,14 @@ def identify(address: str) -> tuple[int, int] | str:
     return f"{scheme}{mark}{posixpath.normpath(rest)}"
 
 
+def without_secrets(address: str) -> str:
+    """An address for a message: without the keys that a user may have written before the "@" or after the "?"."""
+    if local_path(address) is not None:
+        return address
+    parts = urlsplit(address)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
 def find_repeated(addresses: Iterable[str]) -> str:
     """Two names of one file, in words; "" if each file has one name."""
     seen: dict[tuple[int, int] | str, str] = {}

@@ -204,9 +204,10 @@ def parquet(
     array([   9,    1, 1234])
 
     Args:
-      source: a file, a folder of files, a list of files, or an address such as "s3://bucket/folder" that pyarrow opens.
-        Each file once: on this machine two names of one file are seen by device and inode, elsewhere as text. A copy of
-        a file is not seen, and counts its users again.
+      source: a file, a folder of files, a list of files, or an address such as "s3://bucket/folder" that pyarrow opens,
+        or a list of addresses of files of one store. Give a store its keys by its variables of the environment, such as
+        ``AWS_ACCESS_KEY_ID``, and not in the address. Each file once: on this machine two names of one file are seen by
+        device and inode, elsewhere as text. A copy of a file is not seen, and counts its users again.
       columns: the names of the columns to read; by default all that lie in the files. Each holds numbers, decimals,
         Booleans, dates, times, or lists of these of one fixed length. They become floats; a missing value becomes NaN.
         A date or a timestamp counts in seconds since 1970 in UTC, a duration in seconds. The folder ``year=2024`` gives
@@ -278,11 +279,24 @@ def _dataset(source: list[str]) -> Any:
     for path in filter(None, map(identity.local_path, source)):
         if link := identity.find_link(path):
             raise TableError(f"{link} is a symbolic link, which may lead out of {path} or back into it: list the files")
-    sources = source if len(source) > 1 else source[0]
-    opened = silence.catch(lambda: module.dataset(sources, format="parquet"))
+    opened = silence.catch(_open_dataset, module.dataset, source)
     if isinstance(opened, silence.Failed):
-        raise TableError(_find_cause(source) or f"{', '.join(source)} could not be opened ({opened.kind})")
+        shown = ", ".join(map(identity.without_secrets, source))
+        raise TableError(_find_cause(source) or f"{shown} could not be opened ({opened.kind})")
     return opened
+
+
+def _open_dataset(dataset: Any, source: list[str]) -> Any:
+    """One source as pyarrow opens it; a list of addresses of one object store by its file system."""
+    if len(source) == 1:
+        return dataset(source[0], format="parquet")
+    if any(identity.local_path(address) is not None for address in source):
+        return dataset(source, format="parquet")
+    module = checks.extra("pyarrow.fs", "table", "tables.parquet")
+    (store, first), *others = map(module.FileSystem.from_uri, source)
+    if not all(other.equals(store) for other, _ in others):
+        raise ValueError("addresses of two stores")
+    return dataset([first, *(path for _, path in others)], filesystem=store, format="parquet")
 
 
 def _find_cause(source: list[str]) -> str:

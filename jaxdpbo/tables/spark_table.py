@@ -6,7 +6,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo import checks
+from jaxdpbo import checks, silence
 from jaxdpbo.tables import arrow, identity, table
 from jaxdpbo.tables import engine as _engine
 from jaxdpbo.tables import people as _people
@@ -79,14 +79,44 @@ def spark(
       TypeError: an argument is of another type.
       ValueError: there is no row or column, files declare a column without numbers, or a ``person`` without integers;
         or the plan may compute other rows the second time: samples, limits, random functions, a repartition without
-        columns, dropped duplicates, windows. Or the frame reads one file under two names.
+        columns, dropped duplicates, windows. Or the frame reads one file under two names, or Spark's workers have no
+        jaxdpbo, or other versions, by a job on an invented row.
       tables.TableError: Spark failed to count the rows.
       ImportError: Spark is missing.
     """
     module = checks.extra("pyspark.sql", "spark", "tables.spark")
     if not isinstance(frame, module.DataFrame) or not hasattr(frame, "_jdf"):
         raise TypeError(f"frame must be a DataFrame of a classic Spark session, got {type(frame).__name__}")
+    _expect_workers(frame)
     return _open(frame, columns, users, _people.check_people(person, max_rows, users, rows_counted=True))
+
+
+def _expect_workers(frame: Any) -> None:
+    """Raise a ValueError if the workers cannot import the library: ask one, with an invented row, before any scan."""
+
+    def say(batches: Iterable[Any]) -> Iterator[Any]:  # travels by value, also to a worker without the library
+        import importlib
+
+        import pyarrow
+
+        for _ in batches:
+            try:
+                said = importlib.import_module("jaxdpbo.tables.engine").versions()
+            except ImportError as error:
+                said = f"no {str(error.name).partition('.')[0]}"
+            yield pyarrow.RecordBatch.from_arrays([pyarrow.array([said])], names=["said"])
+
+    def ask() -> str:
+        return frame.sparkSession.range(1).mapInArrow(say, "said string").collect()[0].said
+
+    own, said = _engine.versions(), silence.catch(ask)
+    if isinstance(said, silence.Failed):
+        said = f"failed on an invented row ({said.kind})"
+    if said != own:
+        raise ValueError(
+            f"frame must be of a Spark with workers that have {own}; a worker says: {said}. Install the package on "
+            "each worker, and set PYSPARK_PYTHON to its Python before you start the session"
+        )
 
 
 def _open(frame: Any, columns: Sequence[str] | None, users: int | None, people: _people.People | None) -> SparkTable:

@@ -44,12 +44,19 @@ EXEMPT: dict[str, dict[str, str]] = {
     },
     "messages among silos, in tests/test_silos.py": {
         "silos.agreement": "agree make_zeros",
-        "silos.coordinator": "run_silos",
+        "silos.conversation": "converse parse_status",
+        "silos.coordinator": "find_progress run_silos",
         "silos.masks": "generate_key make_mask public_key",
-        "silos.messages": "parse_request read_leaves write_leaves",
-        "silos.roster": "create_identity decode_key identity_path is_signed load_card load_roster make_roster sign",
-        "silos.silo": "verify",
-        "silos.sockets": "forward parse_answer parse_credential serve_silo",
+        "silos.messages": "find_step parse_request read_leaves write_leaves",
+        "silos.roster": (
+            "create_identity decode_key identity_path is_signed load_card load_roster make_roster parse_roster sign"
+        ),
+        "silos.serving": "ask_status run_on_sockets",
+        "silos.silo": "is_proof verify",
+        "silos.sockets": (
+            "answer_until_failure forward listen parse_answer parse_card parse_credential receive send serve_silo"
+        ),
+        "silos.terms": "load_agreement save_agreement",
     },
     "JSON of others, in tests/test_hostile_bytes.py": {"ledger.ledger_file": "has_fields parse_fields parse_json"},
     "messages of Flower, in tests/systems/flower.py": {
@@ -138,7 +145,7 @@ EXEMPT: dict[str, dict[str, str]] = {
             "state_guarantee check_info expect_host expect_no_mean to_arrays raise_on_failed_factorisation "
             "name_params to_numpy dimension"
         ),
-        "space": "box is_named place by_name copy_objects imputation middles refuse_branches relabel",
+        "space": "box is_named place by_name copy_objects imputation middles read_tables refuse_branches relabel",
         "outsourcing.protocol": "sender parse_integer expect_schema quote",
         "accounting.rounded_gaussian": "root_above round_up",
         "accounting.renyi": (
@@ -172,7 +179,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "transforms.curation": "check",
         "tables.table": "add_batches batches batch_shapes call describe narrowing_notes notes select_names",
         "tables.sources": "check_sources columns_of_path wide_columns",
-        "tables.identity": "expect_files_once find_link find_repeated identify list_files local_path",
+        "tables.identity": "expect_files_once find_link find_repeated identify list_files local_path without_secrets",
         "tables.arrow": (
             "expect_ids is_integer shape_of is_plain_number is_text is_wide to_columns to_people "
             "to_persons to_numbers to_values expect_numbers"
@@ -181,7 +188,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "tables.spill": "check_folder write_spill",
         "tables.people": "check_people count_left_out expect_ids group_rows join ranges row_shapes "
         "split_rows to_persons",
-        "tables.engine": "add_partitions expect_pickled expect_travels",
+        "tables.engine": "add_partitions expect_pickled expect_travels versions",
         "noise.mechanisms.tables": "discrete_gaussian gaussian planar truth",
         "transforms.configs": "step limit rounding_bound",
         "separable.blocks": "cut usual_count",
@@ -274,7 +281,7 @@ EXEMPT: dict[str, dict[str, str]] = {
     "shows what a terminal or a log takes: tests/test_drivers.py and tests/test_logs.py": {
         "drivers.progress": "bar scanning waiting",
         "terminal": "cell is_there width write",
-        "logs": "charged evaluation_charged scanned retried released resumed",
+        "logs": "charged evaluation_charged scanned retried released resumed message waits show",
     },
     "writes sentences: tests/test_notes.py and tests/test_release_notes.py": {
         "drivers.release_notes": "plan_notes value_notes point_notes best_notes error_notes",
@@ -356,7 +363,9 @@ EXEMPT: dict[str, dict[str, str]] = {
         "rounding": "round_up round_down shorten_up shorten_down",
     },
     "of run_scan, killed wherever: tests/test_checkpoint.py": {"drivers.checkpoint": "begin_checkpoint finish delete"},
-    "any tree of arrays: tests/test_recorded_runs.py": {"ledger.fingerprints": "fingerprint checksum fingerprint_code"},
+    "any tree of arrays: tests/test_recorded_runs.py": {
+        "ledger.fingerprints": "fingerprint checksum fingerprint_code fingerprint_terms",
+    },
 }
 
 

@@ -7,6 +7,7 @@ import doctest
 import importlib.util
 import logging
 import os
+import socket
 import subprocess
 import sys
 import traceback
@@ -314,6 +315,100 @@ table.add(lambda batch: np.array([np.sum(batch.present)]))
     assert (folder.stat().st_mode & 0o777, file.stat().st_mode & 0o777) == (0o700, 0o600)
     assert scan("again") == 0
     assert list((tmp_path / "sums").iterdir()) == []
+
+
+WITHOUT_THE_PACKAGE = """
+import sys
+from pyspark.sql import SparkSession
+from jaxdpbo import tables
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+spark.sparkContext.setLogLevel("OFF")
+try:
+    tables.spark(spark.createDataFrame([(31.0,)], ["age"]), users=1)
+except ValueError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("hides", ["jaxdpbo", "jax"])
+def test_workers_of_spark_without_the_package_are_told_at_opening(hides, tmp_path):
+    """By a job on an invented row; before, the first scan of a charged run failed."""
+    (tmp_path / "sitecustomize.py").write_text(f"import sys\nsys.modules[{hides!r}] = None\n")
+    worker = tmp_path / "python"
+    worker.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path}:$PYTHONPATH exec {sys.executable} "$@"\n')
+    worker.chmod(0o755)
+    environment = os.environ | {"PYSPARK_PYTHON": str(worker), "PYSPARK_DRIVER_PYTHON": sys.executable}
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_THE_PACKAGE], capture_output=True, text=True, env=environment, cwd=tmp_path
+    )
+    assert f"a worker says: no {hides}. Install the package on each worker, and set PYSPARK_PYTHON" in done.stdout, done
+
+
+def test_a_column_that_a_table_of_beam_lacks_is_named(engines, tmp_path):
+    folder = write(tmp_path / "rows", 3)
+
+    def read(pipeline):
+        import apache_beam
+
+        return pipeline | apache_beam.io.ReadFromParquetBatched(f"{folder}/*.parquet")
+
+    says = "a table of the collection has no column 'age'"
+    with pytest.raises(tables.TableError, match=says):
+        tables.beam(read, ["x", "age"])
+    for person in (None, "row"):
+        options = {} if person is None else {"person": "age", "max_rows": 1}
+        table = tables.beam(read, ["x"] if person else ["x", "age"], users=USERS, **options)
+        with pytest.raises(tables.TableError, match=says):
+            table.add(lambda batch: np.array([np.sum(batch.present)]))
+
+
+GONE = """
+import logging, subprocess, sys, time
+import dask.dataframe, numpy as np, pandas as pd
+from distributed import Client
+from jaxdpbo import tables
+from jaxdpbo.tables import dask_table
+
+logging.getLogger("distributed").setLevel(logging.CRITICAL)
+dask_table.LOOK, dask_table.PATIENCE = 1.0, 5.0
+port, what = int(sys.argv[1]), sys.argv[2]
+cli = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--no-dashboard"]
+scheduler = subprocess.Popen([*cli, "--port", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+address = f"tcp://127.0.0.1:{port}"
+cli = [sys.executable, "-m", "distributed.cli.dask_worker", address, "--no-nanny", "--no-dashboard"]
+worker = subprocess.Popen(cli, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+try:
+    client = Client(address, timeout=60)
+    client.wait_for_workers(1, timeout=60)
+    table = tables.dask(dask.dataframe.from_pandas(pd.DataFrame({"x": np.arange(9.0)}), npartitions=2))
+    assert table.add(lambda batch: np.array([np.sum(batch.present)])).total.tolist() == [9]
+    for process in (scheduler, worker) if what == "cluster" else (worker,):
+        process.kill()
+        process.wait()
+    began = time.monotonic()
+    try:
+        table.add(lambda batch: np.array([np.sum(batch.present)]))
+    except tables.TableError as error:
+        print(f"{time.monotonic() - began:.0f} s: {error}")
+finally:
+    scheduler.kill(), worker.kill()
+"""
+
+
+@pytest.mark.parametrize("what", ["cluster", "workers"])
+def test_a_cluster_of_dask_that_is_gone_is_told_in_time(what, tmp_path):
+    """Before, a scan hung for minutes, or for ever without a worker."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    script = tmp_path / "gone.py"
+    script.write_text(GONE)
+    done = subprocess.run(
+        [sys.executable, str(script), str(port), what], capture_output=True, text=True, timeout=180, cwd=tmp_path
+    )
+    seconds, _, said = done.stdout.partition(" s: ")
+    assert said.startswith("dask could not scan the table (its cluster is closed, or had no worker for"), done
+    assert int(seconds) < 60
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+import tomllib
 from pathlib import Path
 
 import jax
@@ -23,6 +24,7 @@ from flwr.supercore.task_identity import TaskIdentity
 from jaxdpbo import dp_gibo, ledger, silos
 from jaxdpbo.integrations import flower
 from jaxdpbo.integrations.flower import apps
+from jaxdpbo.silos import conversation
 from jaxdpbo.silos import silo as _silo
 
 ROOT = Path(__file__).parent.parent.parent
@@ -62,7 +64,7 @@ class Clock:
 @pytest.fixture(autouse=True)
 def clock(monkeypatch):
     made = Clock()
-    monkeypatch.setattr(apps, "time", made)
+    monkeypatch.setattr(conversation, "time", made)
     return made
 
 
@@ -119,7 +121,7 @@ class Grid:
             self.asked.append((self.count, node))
             message.metadata.__dict__["_message_id"] = "1"
             if self.lost(node, self.count):
-                apps.time.sleep(timeout)
+                conversation.time.sleep(timeout)
                 continue
             if node in self.liars:
                 yield Message(apps._wrap(self.liars[node](message)), reply_to=message)
@@ -167,19 +169,24 @@ def test_a_node_that_is_lost_in_a_round_is_left_out_and_comes_back(tmp_path):
     assert federation.answers("C") == 1  # in the third step
 
 
-def test_a_late_node_takes_part_once_it_is_there(tmp_path):
+def test_a_run_begins_once_all_nodes_are_there_and_charges_nobody_before(tmp_path, clock):
     federation = Federation(tmp_path, "ABC", missing=1)
     late = federation.nodes.pop(3)
+    with pytest.raises(silos.SiloError, match=r"^not there before the first sum: C; no silo is charged"):
+        flower.run_on_grid(federation.agreement, Grid(federation), patience=100.0)
+    assert [federation.answers(name) for name in "ABC"] == [0, 0, 0]
+    assert not any("charge" in (tmp_path / name / "book").read_text() for name in "ABC")
     grid = Grid(federation)
+    nodes = grid.get_node_ids
 
-    def appear(node, count):
-        if count == 2:
+    def appear():
+        if clock.seconds > 150.0:
             federation.nodes[3] = late
-        return False
+        return nodes()
 
-    grid.lost = appear
+    grid.get_node_ids = appear
     flower.run_on_grid(federation.agreement, grid)
-    assert [federation.answers(name) for name in "ABC"] == [3, 3, 2]
+    assert [federation.answers(name) for name in "ABC"] == [3, 3, 3]
 
 
 def test_a_silo_that_was_restarted_behind_its_node_goes_on(tmp_path):
@@ -201,8 +208,9 @@ def test_a_silo_that_was_restarted_behind_its_node_goes_on(tmp_path):
 def test_a_node_with_a_key_of_its_own_speaks_for_no_silo(tmp_path):
     federation, stranger = Federation(tmp_path / "1", "ABC", missing=1), Federation(tmp_path / "2", "ABC", missing=1)
     federation.nodes[3] = stranger.nodes[3]
-    flower.run_on_grid(federation.agreement, Grid(federation))
-    assert [federation.answers(name) for name in "ABC"] == [3, 3, 0]
+    with pytest.raises(silos.SiloError, match=f"first sum: C; .*; C: {silos.SENTENCES['terms']}$"):
+        flower.run_on_grid(federation.agreement, Grid(federation), patience=100.0)
+    assert [federation.answers(name) for name in "ABC"] == [0, 0, 0]
     assert stranger.answers("C") == 0
 
 
@@ -210,11 +218,12 @@ def test_a_node_with_a_key_of_its_own_speaks_for_no_silo(tmp_path):
 def test_a_node_that_answers_nonsense_is_asked_once(kind, tmp_path):
     """Its nonsense costs the others one answer, and the search goes on without it."""
     federation, said = Federation(tmp_path, "ABCD", missing=1, answers=5), []
-    card = silos.forward(federation.nodes[3].node_config["silo"], b"credential")
+    path = federation.nodes[3].node_config["silo"]
+    card = silos.forward(path, b"credential")
 
     def lie(message):
         if not said.append(kind) and len(said) == 1:
-            return card
+            return silos.forward(path, apps._content(message))
         nonsense = {"a card": card, "garbage": b"", "an answer of another length": b"A" + bytes(8), "ANSI": b"R\x1b[2J"}
         return nonsense[kind]
 
@@ -272,7 +281,7 @@ def test_other_messages_of_flower_are_no_requests(tmp_path):
         message = Message(content, 1, "query")
         message.metadata.__dict__["_message_id"] = "1"
         reply = flower.client_app()(message, federation.nodes[1])
-        assert apps._content(reply).startswith(b"Rthe request is not a request")
+        assert apps._content(reply).startswith(b"Rgarbage")
     assert federation.answers("A") == 0
 
 
@@ -340,18 +349,20 @@ def kill_server(port):
 def start_hospital(processes, name):
     folder = processes.folder / name
     processes.start(
-        f"{name}.silo", sys.executable, "hospital.py", name, "--folder", folder, "--patients", folder / "patients.csv",
-        "--roster", processes.folder / "roster.json", "--ledger", folder / "budget.jsonl",
-        "--socket", folder / "silo.socket", cwd=processes.folder / "app",
+        f"{name}.silo", sys.executable, "-m", "jaxdpbo", "silo", "run", processes.folder / "agreement.json",
+        "--name", name, "--folder", folder, "--data", folder / "patients.csv", "--loss", "depot:distance",
+        "--ledger", folder / "budget.jsonl", "--socket", folder / "silo.socket", cwd=processes.folder / "app",
     )  # fmt: skip
 
 
 def test_five_hospitals_on_five_nodes_go_on_after_a_hospital_and_the_server_were_killed(processes):
-    """The app of the tutorial. After the first sum a hospital and the server are killed, and started again."""
+    """The app of the tutorial, on nodes of one host. One node is late, and nobody is charged before it is there. After
+    the first sum a hospital and the server are killed, and started again.
+    """
     folder, port = processes.folder, free_port()
     shutil.copytree(APP, folder / "app")
-    terms = folder / "app" / "terms.py"
-    terms.write_text(terms.read_text().replace("steps=3", "steps=2"))  # a message starts a process, in each node
+    terms = tomllib.loads((APP / "march.toml").read_text())
+    terms["settings"]["steps"] = 2  # a message starts a process, in each node
     (folder / ".flwr").mkdir()
     (folder / ".flwr" / "config.toml").write_text(
         f'[superlink]\ndefault = "here"\n[superlink.here]\naddress = "127.0.0.1:{port}"\ninsecure = true\n'
@@ -361,25 +372,30 @@ def test_five_hospitals_on_five_nodes_go_on_after_a_hospital_and_the_server_were
         "--disable-runtime-dependency-installation",
     )  # fmt: skip
     cards = [silos.create_identity(folder / name, name, users=100) for name in NAMES]
-    silos.make_roster(cards, missing=1).save(folder / "roster.json")
+    silos.save_agreement(folder / "agreement.json", terms, silos.make_roster(cards, missing=1))
     for seed, name in enumerate(NAMES):
         rows = np.random.default_rng(seed).normal([3.0, 1.5], 1.0, (100, 2))
-        np.savetxt(folder / name / "patients.csv", rows, delimiter=",", header="east,north")
+        np.savetxt(folder / name / "patients.csv", rows, delimiter=",", header="east,north", comments="")
         ledger.create(folder / name / "budget.jsonl", mu=3)
         start_hospital(processes, name)
     wait_for(lambda: all((folder / name / "silo.socket").exists() for name in NAMES), processes)
-    for name in NAMES:
+
+    def start_node(name):
         processes.start(
             f"{name}.node", processes.bin / "flower-supernode", "--insecure", "--superlink", f"127.0.0.1:{port}",
             "--port", free_port(), "--node-config", f'silo="{folder / name / "silo.socket"}"',
         )  # fmt: skip
+
+    for name in NAMES[:-1]:
+        start_node(name)
 
     def sums():
         record = folder / "sums.jsonl"
         return record.read_text().count('"total"') if record.exists() else 0
 
     def submit():
-        settings = {"roster": folder / "roster.json", "sums": folder / "sums.jsonl", "report": folder / "record.html"}
+        files = {"agreement": "agreement.json", "sums": "sums.jsonl", "answer": "answer.json", "report": "record.html"}
+        settings = {name: folder / file for name, file in files.items()}
         text = " ".join(f'{name}="{path}"' for name, path in settings.items())
         done = subprocess.run(
             [processes.bin / "flwr", "run", "app", "here", "--run-config", f"{text} wait=120.0"],
@@ -388,6 +404,11 @@ def test_five_hospitals_on_five_nodes_go_on_after_a_hospital_and_the_server_were
         assert done.returncode == 0, done.stdout + done.stderr + processes.logs()
 
     submit()
+    four = [folder / f"{name}.silo.log" for name in NAMES[:-1]]
+    wait_for(lambda: all("a question for the key" in log.read_text() for log in four), processes)
+    assert not any("charge: " in log.read_text() for log in four)
+    assert not sums()
+    start_node(NAMES[-1])
     wait_for(sums, processes)
     processes.kill("Chur.silo")
     start_hospital(processes, "Chur")
@@ -399,6 +420,8 @@ def test_five_hospitals_on_five_nodes_go_on_after_a_hospital_and_the_server_were
     assert [line["step"] for line in lines if "total" in line] == [0, 1]
     made = json.loads((folder / "record.json").read_text())
     assert made["details"]["run"] == "march"
+    answer = json.loads((folder / "answer.json").read_text())
+    assert {name: 0 <= value <= 10 for name, value in answer["point"].items()} == {"east": True, "north": True}
     for name in NAMES:
         said = [json.loads(line)["content"] for line in (folder / name / "budget.jsonl").read_text().splitlines()]
         steps = [each["content"] for each in said if each.get("kind") == "step"]

@@ -6,6 +6,8 @@ import math
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from oracles import integers
 
@@ -211,7 +213,8 @@ def test_rows_that_are_no_numbers_are_left_out():
     assert np.all(np.isfinite(run(without, config(math.inf, users=len(without))).release.weights))
 
 
-def test_a_table_gives_the_release_of_arrays():
+def test_a_table_gives_the_release_of_arrays(tmp_path):
+    """And files the release of a table, to the bit."""
     data, chosen = rows(), config()
     columns = {f"c{number}": data[:, number] for number in range(FEATURES + 1)}
 
@@ -224,6 +227,12 @@ def test_a_table_gives_the_release_of_arrays():
     table = tables.arrays(columns)
     scanned = drivers.run_loop(private_linear.algorithm, of_columns, table, chosen, **key)
     np.testing.assert_allclose(scanned.release.weights, arrays.release.weights, rtol=1e-6)
+    for number, part in enumerate(np.array_split(np.random.default_rng(1).permutation(len(data)), 3)):
+        pq.write_table(
+            pa.table({name: column[part] for name, column in columns.items()}), tmp_path / f"{number}.parquet"
+        )
+    files = drivers.run_loop(private_linear.algorithm, of_columns, tables.parquet(str(tmp_path)), chosen, **key)
+    np.testing.assert_array_equal(files.release.path, scanned.release.path)
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,16 @@ def discrete_gaussian_mu(distance: int, variance: int, releases: int = 1) -> flo
       ValueError: a number below 1, or ``variance`` below that of the smallest share.
     """
     moved, releases = checks.size("distance", distance), checks.size("releases", releases)
-    kept = Fraction(checks.size("variance", variance, minimum=LEAST_SIGMA**2)) - SLACK
-    return root_above(releases * moved**2 / kept)
+    return root_above(releases * moved**2 / gaussian_variance(variance))
+
+
+def gaussian_variance(variance: int) -> Fraction:
+    """Return the variance of a Gaussian that costs as much as a discrete Gaussian.
+
+    Raises:
+      ValueError: ``variance`` below that of the smallest share.
+    """
+    return Fraction(checks.size("variance", variance, minimum=LEAST_SIGMA**2)) - SLACK
 
 
 def share_total_variation(shares: int, numbers: int) -> float:

@@ -11,26 +11,19 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from jaxdpbo import checks, sensitivity, types
+from jaxdpbo import checks, types
 from jaxdpbo import report as reports
 from jaxdpbo.accounting import noise_shares
 from jaxdpbo.drivers import compiled_steps, recorded_run, table_scan
 from jaxdpbo.guarantee import assumptions, composed_guarantee
 from jaxdpbo.guarantee import guarantees as _guarantee
 from jaxdpbo.ledger.fingerprints import fingerprint_terms, version
-from jaxdpbo.noise import calibration
 from jaxdpbo.noise.mechanisms import tables
 from jaxdpbo.silos.messages import PROTOCOL, Credential, Request, write_leaves
 from jaxdpbo.silos.roster import Roster
+from jaxdpbo.silos.sums import Widths, sums_of
 from jaxdpbo.tables import table
 from jaxdpbo.types import Algorithm, Query
-
-NOT_A_SUM = (
-    "algorithm must add noise to a sum over users, such as dp_gibo.algorithm: a choice among candidates would show the "
-    "sums to one of the silos"
-)
-TITLE = "the answer of a search among silos"
-PRIVATE_SCALE = "clip_norm and loss_range must be numbers: the counts behind 'private' would reach the server unmasked"
 
 
 class SiloGuarantees(NamedTuple):
@@ -65,6 +58,7 @@ class Agreement:
         """Keep the checked terms."""
         self.run, self.algorithm, self.roster = run, algorithm, roster
         self.config: Any = config
+        self.sums = sums_of(algorithm, config)
         self.answers, self.colluding, self.versions, self.columns = answers, colluding, versions, columns
 
     def __repr__(self) -> str:
@@ -90,10 +84,19 @@ class Agreement:
         """The number of shares of noise that every sum has at least."""
         return len(self.roster.members) - self.roster.missing
 
-    @property
-    def share_sigma(self) -> int:
-        """The width of the noise that a silo adds."""
-        return noise_shares.share_sigma(self.config.noise.sigma, self.shares)
+    def may_ask(self, step: int, asked: Sequence[int]) -> bool:
+        """True if a sum of a step may follow sums of the steps ``asked``.
+
+        Where sums cost differently, each step without a sum keeps an answer: ``sums.level`` counts on it.
+        """
+        repeated = len(asked) - len(set(asked))
+        return self.sums.alike or step not in asked or repeated < self.answers - self.sums.steps
+
+    @cached_property
+    def share_widths(self) -> Widths:
+        """The counts of numbers in a sum, with the widths of the noise that a silo adds to them."""
+        widths = self.sums.widths(self.answer_size // 8)
+        return tuple((count, noise_shares.share_sigma(sigma, self.shares)) for count, sigma in widths)
 
     @cached_property
     def template(self) -> Query:
@@ -128,7 +131,7 @@ class Agreement:
         It states the guarantee that each silo charges to its ledger. With a ``path`` that ends in ".html", also write
         the page and its JSON. The record of the run cites it: ``run.report().against(path)``.
         """
-        made = reports.plan(TITLE, (self.guarantees.colluding,), details=self.terms)
+        made = reports.plan(self.sums.title, (self.guarantees.colluding,), details=self.terms)
         return made if path is None else made.save(path)
 
     @property
@@ -155,15 +158,13 @@ class Agreement:
 
     def _guarantee(self, shares: int) -> _guarantee.Guarantee:
         """The guarantee of all answers by the noise of so many shares."""
-        noise, sigma = self.config.noise, self.share_sigma
-        releases = self.answers * noise.releases
-        distance = sensitivity.integer_sum(int(noise.radius))
-        level = noise_shares.discrete_gaussian_mu(distance, shares * sigma**2, releases)
-        numbers = releases * noise.dimension
-        drawn = numbers * len(self.roster.members) * tables.gaussian_total_variation(sigma)
+        members, widths = len(self.roster.members), self.share_widths
+        level = self.sums.level(self.answers, [shares * sigma**2 for _, sigma in widths])
+        drawn = sum(count * tables.gaussian_total_variation(sigma) for count, sigma in widths)
+        added = noise_shares.share_total_variation(members, self.answers * (self.answer_size // 8))
         return composed_guarantee.guarantee_from_stages(
-            [(composed_guarantee.RELEASES, "gaussian", level)],
-            _guarantee.USERS,
+            [(self.sums.part, "gaussian", level)],
+            self.sums.protects,
             assumptions=(
                 assumptions.RANDOM_BITS,
                 assumptions.PUBLIC_CONFIG,
@@ -171,7 +172,7 @@ class Agreement:
                 *((assumptions.MASKS,) if shares > 1 else ()),
                 assumptions.ONE_SILO,
             ),
-            total_variation=drawn + noise_shares.share_total_variation(len(self.roster.members), numbers),
+            total_variation=self.answers * members * drawn + added,
         )
 
 
@@ -198,7 +199,7 @@ def agree(
 
     Args:
       run: a name for the run, new for each run.
-      algorithm: ``dp_gibo.algorithm``, or private evaluations of any inner algorithm.
+      algorithm: ``dp_gibo.algorithm``, private evaluations of any inner algorithm, or ``private_linear.algorithm``.
       config: of the algorithm, for the users of all silos, with exact noise, and without memory of users.
       roster: of ``make_roster``.
       answers: the most sums that a silo takes part in, the steps of the config by default. A sum that fails because a
@@ -214,26 +215,20 @@ def agree(
     """
     if not isinstance(run, str) or not run:
         raise ValueError(f"run must be a name, got {run!r}")
-    noise = getattr(config, "noise", None)
-    if algorithm.contribute is None or algorithm.perturb is None or not isinstance(noise, calibration.SumNoise):
-        raise ValueError(NOT_A_SUM)
-    if noise.scale is not None:
-        raise ValueError(PRIVATE_SCALE)
-    if noise.kind != "exact":
-        raise ValueError(table_scan.NOT_EXACT)
-    if noise.users != roster.users:
-        raise ValueError(f"config must be of the {roster.users} users of all silos, got {noise.users}")
-    answers = checks.size("answers", noise.steps if answers is None else answers, minimum=noise.steps)
+    sums = sums_of(algorithm, config)
+    if sums.users != roster.users:
+        raise ValueError(f"config must be of the {roster.users} users of all silos, got {sums.users}")
+    answers = checks.size("answers", sums.steps if answers is None else answers, minimum=sums.steps)
     colluding = checks.size("colluding", colluding)
     agreement = Agreement(run, algorithm, config, roster, answers, colluding, _check_versions(versions), tuple(columns))
     if colluding >= agreement.shares:
         raise ValueError(f"colluding must be fewer than the {agreement.shares} silos of a sum, got {colluding}")
-    noise_shares.share_sigma(noise.sigma, agreement.shares)
     _expect_no_memory(agreement)
     try:
         make_zeros(agreement, agreement.template)
     except ValueError:
         raise ValueError("algorithm must take one loss for each user and point, not a gradient") from None
+    _ = agreement.share_widths  # raises for more shares than the noise can be divided into
     return agreement
 
 
@@ -244,7 +239,8 @@ def make_zeros(agreement: Agreement, query: Query) -> Any:
       ValueError: the algorithm takes other values than one loss for each user and point.
     """
     stacked = jax.tree.map(lambda leaf: np.asarray(leaf)[None], query)
-    values = jax.ShapeDtypeStruct((1, len(query.points), table.BATCH), query.points.dtype)
+    shape = 1, len(query.points), *agreement.sums.numbers, table.BATCH
+    values = jax.ShapeDtypeStruct(shape, query.points.dtype)
     present = jax.ShapeDtypeStruct((table.BATCH,), bool)
     total = jax.eval_shape(
         partial(table_scan.total_of_values, agreement.algorithm, False), agreement.config, stacked, values, present

@@ -17,7 +17,7 @@ from jaxdpbo import notes as _notes
 from jaxdpbo.drivers import compiled_steps, result, table_scan
 from jaxdpbo.ledger import ledger_file
 from jaxdpbo.report import records as reports
-from jaxdpbo.silos.agreement import TITLE, Agreement, SiloGuarantees, make_zeros
+from jaxdpbo.silos.agreement import Agreement, SiloGuarantees, make_zeros
 from jaxdpbo.silos.messages import Credential, Request, write_leaves
 from jaxdpbo.silos.silo import verify
 from jaxdpbo.types import Algorithm, Query
@@ -71,7 +71,9 @@ class SiloRun(NamedTuple):
         """
         details = self.agreement.terms | {"sums asked for": self.attempts}
         _, colluding, _ = self.guarantees
-        made = reports.report(TITLE, (colluding,), release=self.release, details=details, notes=self.notes)
+        made = reports.report(
+            self.agreement.sums.title, (colluding,), release=self.release, details=details, notes=self.notes
+        )
         return made if path is None else made.save(path)
 
     def save(self, path: str | Path) -> None:
@@ -265,9 +267,9 @@ def _ask_silos(
     stacked = [np.stack(leaves) for leaves in zip(*map(jax.tree.leaves, queries), strict=True)]
     while len(keys := present.find()) >= agreement.shares:
         attempts = book.find("attempt")
-        if len(attempts) >= agreement.answers:
-            raise SiloError(f"all {agreement.answers} answers of the silos are used, at step {step}")
         number = sum(line["step"] == step for line in attempts)
+        if len(attempts) >= agreement.answers or not agreement.may_ask(step, [line["step"] for line in attempts]):
+            raise SiloError(f"no answers of the silos are left for step {step}, of {agreement.answers} in all")
         if number:
             logs.retried(f"the sum of step {step + 1}, attempt {number + 1}, of {len(keys)} silos")
         request = Request(agreement.run, step, number, dict(sorted(keys.items())), write_leaves(stacked))

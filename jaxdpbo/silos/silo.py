@@ -22,6 +22,7 @@ from jaxdpbo.noise import keys, mechanisms
 from jaxdpbo.silos import masks, roster
 from jaxdpbo.silos.agreement import Agreement, make_zeros
 from jaxdpbo.silos.messages import ENDED, PROTOCOL, Credential, Refused, Request, parse_request, read_leaves
+from jaxdpbo.silos.sums import Widths
 from jaxdpbo.tables import engine
 from jaxdpbo.tables import table as _table
 from jaxdpbo.types import ArrayLike, Objective
@@ -130,7 +131,7 @@ class Silo:
         objective, *_ = separability.prepare_objective(objective, table, None)
         self._table, self.notes = table, _notes.show(_table.notes(table))
         self._functions = engine.PickledOnce((agreement.algorithm, objective))
-        self._traced = table_scan.can_trace(objective, table, agreement.config, must=False)
+        self._traced = table_scan.can_trace(objective, table, agreement.config, must=bool(agreement.sums.numbers))
         guarantee = separability.update_assumptions(agreement.guarantees.colluding, objective)
         self.guarantee = guarantee.assuming(*table.assumptions)
         self._recording = recording.check_recording(recording.Recording(ledger, agreement.run))
@@ -152,7 +153,8 @@ class Silo:
         rows is no longer public.
         """
         found, (_, objective) = self._table.check(), self._functions.objects
-        losses = owner_check.table_losses(objective, self._table, self.agreement.config, None)
+        of_losses = not self.agreement.sums.numbers
+        losses = owner_check.table_losses(objective, self._table, self.agreement.config, None) if of_losses else ()
         return not_private.make_check(found.rows, found.findings, losses)
 
     def credential(self) -> Credential:
@@ -193,7 +195,7 @@ class Silo:
                 self._note({"failed": True})
             raise
         self._note({"done": [request.step, request.attempt]})
-        noise = _draw_noise(keys.secret_key(), len(total), self.agreement.share_sigma)
+        noise = _draw_noise(keys.secret_key(), self.agreement.share_widths)
         mask = masks.make_mask(self.name, self._private, publics, LABEL + request.digest(), len(total))
         return ((total + noise).view(np.uint64) + mask).astype("<u8").tobytes()
 
@@ -230,6 +232,8 @@ class Silo:
             raise Refused("queries")
         if not _are_allowed(agreement.config, queries.points):
             raise Refused("outside")
+        if not agreement.sums.is_of_step(request.step, queries):
+            raise Refused("kind")
         return queries
 
     def _record(self, request: Request) -> None:
@@ -247,6 +251,8 @@ class Silo:
             raise Refused("unended")
         if len(answers) >= self.agreement.answers:
             raise Refused("spent")
+        if not self.agreement.may_ask(request.step, [line["step"] for line in answers]):
+            raise Refused("often")
         path, run, _ = self._recording
         try:
             line = {"step": request.step, "attempt": request.attempt, "query": query}
@@ -355,11 +361,16 @@ def _key_message(agreement: Agreement, name: str, public: bytes) -> bytes:
     return LABEL + b" key of " + name.encode() + b":" + agreement.digest + public
 
 
-def _draw_noise(key: jax.Array, count: int, sigma: int) -> np.ndarray:
-    return np.asarray(_draw(key, count, sigma), np.int64)
+def _draw_noise(key: jax.Array, widths: Widths) -> np.ndarray:
+    return np.concatenate([np.asarray(part, np.int64) for part in _draw(key, widths)])
 
 
-_draw = jax.jit(lambda key, count, sigma: mechanisms.discrete_gaussian(key, (count,), sigma), static_argnums=(1, 2))
+@partial(jax.jit, static_argnums=1)
+def _draw(key: jax.Array, widths: Widths) -> list[jax.Array]:
+    own = jax.random.split(key, len(widths))
+    return [
+        mechanisms.discrete_gaussian(each, (count,), sigma) for each, (count, sigma) in zip(own, widths, strict=True)
+    ]
 
 
 def _are_allowed(config: Any, points: np.ndarray) -> bool:

@@ -87,12 +87,11 @@ def load_agreement(path: str | Path) -> Agreement:
 
 def _expects(agreement: Agreement) -> dict[str, Any]:
     """What must be equal on all machines, the plainest first."""
-    noise = agreement.config.noise
     return {
         "protocol": messages.PROTOCOL,
         "precision": str(agreement.template.points.dtype),
-        "bound of a user's integers": int(noise.radius),
-        "width of a silo's noise": agreement.share_sigma,
+        "bounds of a user's integers": list(agreement.sums.radii),
+        "widths of a silo's noise": [sigma for _, sigma in agreement.share_widths],
         "hash of all terms": agreement.digest.hex(),
     }
 

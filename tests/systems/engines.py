@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from jaxdpbo import Recording, RunInterrupted, Search, ledger, minimize, tables
+from jaxdpbo import Recording, RunInterrupted, Search, ledger, minimize, private_linear, run_loop, tables
 from jaxdpbo.tables import beam_table, dask_table, ray_table, spark_table
 from jaxdpbo.tables import engine as _engine
 
@@ -148,6 +148,25 @@ def test_a_release_of_files_is_that_of_arrays_bit_for_bit(parts, of_arrays, tmp_
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_descent_is_that_of_arrays_bit_for_bit(engine, engines, of_arrays, tmp_path):
     expect_the_same(search(open_table(engine, engines, tmp_path / "rows", 3), "local"), of_arrays["local"])
+
+
+def learn(table):
+    """A linear model, released by the same key."""
+
+    def features(point, batch):
+        del point
+        numbers = [jnp.clip(batch[name] / 4, -1, 1) / 2 for name in ("x", "y")]
+        return jnp.stack([*numbers, jnp.full_like(numbers[0], 0.5), (batch["vip"] > 0.5).astype(numbers[0].dtype)])
+
+    config = private_linear.config(users=USERS, features=3, mu=1.0, link="logistic", steps=4)
+    return run_loop(private_linear.algorithm, features, table, config, key=jax.random.key(3), insecure_key=True)
+
+
+def test_a_private_model_is_that_of_arrays_bit_for_bit(engines, tmp_path):
+    alone = learn(tables.arrays({name: FRAME[name].to_numpy() for name in NAMES}))
+    assert 0 < np.max(np.abs(alone.release.weights)) < np.inf
+    expect_the_same(learn(open_table("spark", engines, tmp_path / "rows", 3)), alone)
+    expect_the_same(learn(tables.parquet(write(tmp_path / "files", 3))), alone)
 
 
 PEOPLE = 600_000  # three ranges of a worker; most people have no row

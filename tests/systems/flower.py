@@ -86,8 +86,7 @@ class Federation:
             ledger.create(folder / "book", mu=9)
         silo = silos.Silo(self.agreement, objective, {"x": x, "y": y}, name=name, folder=folder, ledger=folder / "book")
         if objective is loss:  # compile before anybody waits
-            queries = jax.tree.map(lambda leaf: np.asarray(leaf)[None], self.agreement.template)
-            _silo._draw_noise(jax.random.key(0), len(silo._sum(queries)), self.agreement.share_sigma)
+            _silo._draw_noise(jax.random.key(0), self.agreement.share_widths)
         path = folder / f"socket{len(list(folder.glob('socket*')))}"
         threading.Thread(target=quietly, args=(silo, path), daemon=True).start()
         while not path.exists():
@@ -134,7 +133,7 @@ class Grid:
 
 def test_a_run_over_a_grid_adds_up_all_users_whoever_holds_them(tmp_path, monkeypatch):
     """Without noise, three silos and two give the same sums and the same answer, bit for bit."""
-    monkeypatch.setattr(_silo, "_draw_noise", lambda key, count, sigma: np.zeros(count, np.int64))
+    monkeypatch.setattr(_silo, "_draw_noise", lambda key, widths: np.zeros(sum(count for count, _ in widths), np.int64))
     federation = Federation(tmp_path / "grid")
     record = tmp_path / "grid.jsonl"
     run = flower.run_on_grid(federation.agreement, Grid(federation), record=record)

@@ -247,6 +247,10 @@ def test_scores_by_name_need_what_they_compare():
         search(loss="roc_auc").fit(X, np.arange(60) % 3)
     with pytest.raises(ValueError, match="loss='balanced_accuracy' needs a classifier, got Ridge"):
         search(Ridge(), {"alpha": space.real(0.1, 1.0)}, loss="balanced_accuracy").fit(X, Y)
+    with pytest.raises(ValueError, match="loss='roc_auc' needs a classifier, got KernelDensity"):
+        search(KernelDensity(), {"bandwidth": space.real(0.1, 1.0)}, loss="roc_auc", protect="all").fit(X, Y)
+    few = search(loss="roc_auc", cv=[(np.arange(12), np.arange(12, 60))], n_iter=8, method="auto").fit(X, Y)
+    assert "public" not in few.method_
 
 
 def test_the_loss_is_chosen_by_what_the_estimator_can_do():

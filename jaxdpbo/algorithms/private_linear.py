@@ -209,19 +209,10 @@ def level(radius: int, residual_radius: int, steps: int) -> float:
     least = min(Fraction(SIGMA) ** 2, 2 * Fraction(UPPER_SIGMA) ** 2)  # of the matrix: its upper entries count twice
     of_gram = sensitivity.gram_squared(Fraction(radius)) / least
     of_steps = steps * Fraction(sensitivity.integer_sum(radius * residual_radius), SIGMA) ** 2
-    return rounded_gaussian.root_above(worst_angle(of_gram, of_steps))
-
-
-def worst_angle(of_gram: Fraction, of_steps: Fraction) -> Fraction:
-    """Return the largest of ``of_gram (1 - s^2) + of_steps (1 + s) / 2`` over ``s`` in [0, 1]: a squared level.
-
-    Args:
-      of_gram: the most that Gram matrices cost, as a squared level.
-      of_steps: the same of all steps.
-    """
-    if of_steps >= 4 * of_gram:
-        return of_steps  # at s = 1
-    return of_gram + of_steps / 2 + of_steps**2 / (16 * of_gram)
+    worst = of_steps  # the largest of ``of_gram (1 - s^2) + of_steps (1 + s) / 2``, here at s = 1
+    if of_steps < 4 * of_gram:
+        worst = of_gram + of_steps / 2 + of_steps**2 / (16 * of_gram)
+    return rounded_gaussian.root_above(worst)
 
 
 def _radii(mu: float, steps: int) -> tuple[int, int]:

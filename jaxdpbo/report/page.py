@@ -54,8 +54,8 @@ MEANINGS = {  # of the attributes of an estimator, and of other facts, that a re
     "constant_deviation_": "about the standard deviation of its noise",
     "constant_error_": "the error of always giving the one best answer, with noise",
     "encoding_": "ranges and categories of the columns",
-    "error_": "on rows held out from training, with noise, without bias: the share of wrong predictions; of numbers the "
-    "mean squared error, over the squared width of their range. The guarantee covers it",
+    "error_": "on rows held out from training, with noise, without bias, covered by the guarantee: the share of wrong "
+    "predictions; of numbers the mean squared error, over the squared width of their range",
     "error_deviation_": "the standard deviation of its noise",
     "error_interval_": "holds the error on new rows in 95 % of fits, if new rows are like the rows held out",
     "method_": "how settings were searched, and why so",

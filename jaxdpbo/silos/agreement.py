@@ -19,7 +19,7 @@ from jaxdpbo.guarantee import assumptions, composed_guarantee
 from jaxdpbo.guarantee import guarantees as _guarantee
 from jaxdpbo.ledger.fingerprints import fingerprint_terms, version
 from jaxdpbo.noise.mechanisms import tables
-from jaxdpbo.silos.messages import PROTOCOL, Credential, Request, write_leaves
+from jaxdpbo.silos.messages import LARGEST, PROTOCOL, Credential, Request, write_leaves
 from jaxdpbo.silos.roster import Roster
 from jaxdpbo.silos.sums import Widths, sums_of
 from jaxdpbo.tables import table
@@ -139,10 +139,12 @@ class Agreement:
         """The terms in words, for a page."""
         server, _, broken = self.guarantees
         space, box = getattr(self.config, "space", None), getattr(self.config, "bounds", None)
+        space = space if space is not None or box is None else np.asarray(box, float)
         terms = {
             "run": self.run,
-            "search": recorded_run.describe_run(self.algorithm, self.config),
-            "space": space if space is not None or box is None else np.asarray(box, float),
+            "algorithm": recorded_run.describe_run(self.algorithm, self.config),
+            "space": None if self.sums.numbers else space,
+            **self.sums.terms,
             "silos on the roster": ", ".join(f"{member.name} ({member.users} users)" for member in self.roster.members),
             "hash of the roster": self.roster.digest().hex(),
             "hash of all terms": self.digest.hex(),
@@ -169,6 +171,7 @@ class Agreement:
                 assumptions.RANDOM_BITS,
                 assumptions.PUBLIC_CONFIG,
                 assumptions.SEPARABLE_LOSSES,
+                *self.sums.assumptions,
                 *((assumptions.MASKS,) if shares > 1 else ()),
                 assumptions.ONE_SILO,
             ),
@@ -228,6 +231,8 @@ def agree(
         make_zeros(agreement, agreement.template)
     except ValueError:
         raise ValueError("algorithm must take one loss for each user and point, not a gradient") from None
+    if agreement.answer_size >= LARGEST:
+        raise ValueError(f"config must have sums below {LARGEST // 8:,} numbers, got {agreement.answer_size // 8:,}")
     _ = agreement.share_widths  # raises for more shares than the noise can be divided into
     return agreement
 

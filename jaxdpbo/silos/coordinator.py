@@ -77,12 +77,15 @@ class SiloRun(NamedTuple):
         return made if path is None else made.save(path)
 
     def save(self, path: str | Path) -> None:
-        """Write the answer as JSON: the point, by name if the search has a space, the guarantees, and the hash."""
+        """Write the answer as JSON: the point, by name if the search has a space, all arrays of the release, the
+        guarantees, and the hash.
+        """
         params = getattr(self.release, "params", None)
-        point = np.asarray(self.release.point).tolist()
+        point, released = np.asarray(self.release.point).tolist(), self.release._asdict()
         answer = {
             "run": self.agreement.run,
             "point": point if params is None else {name: _plain(value) for name, value in params.items()},
+            "release": {name: np.asarray(of).tolist() for name, of in released.items() if isinstance(of, np.ndarray)},
             "guarantees": {name: guarantee.claim for name, guarantee in self.guarantees._asdict().items()},
             "hash of all terms": self.agreement.digest.hex(),
             "sums asked for": self.attempts,

@@ -11,9 +11,8 @@ from typing import Any, Protocol
 from jaxdpbo import sensitivity
 from jaxdpbo.accounting import noise_shares, rounded_gaussian
 from jaxdpbo.algorithms import private_linear
-from jaxdpbo.algorithms.private_linear import worst_angle
 from jaxdpbo.drivers import table_scan
-from jaxdpbo.guarantee import composed_guarantee, guarantees
+from jaxdpbo.guarantee import assumptions, composed_guarantee, guarantees
 from jaxdpbo.noise import calibration
 from jaxdpbo.types import Algorithm, Query
 
@@ -38,6 +37,8 @@ class Sums(Protocol):
       numbers: of a user at a point, beside one loss: ``()``, or how many.
       radii: the bounds of a user's integers.
       alike: True if all sums cost the same.
+      assumptions: beside those of every run.
+      terms: in words, for a page.
     """
 
     title: str
@@ -48,6 +49,8 @@ class Sums(Protocol):
     numbers: tuple[int, ...]
     radii: tuple[int, ...]
     alike: bool
+    assumptions: tuple[str, ...]
+    terms: dict[str, Any]
 
     def widths(self, count: int) -> Widths:
         """The noise of a sum of ``count`` numbers, of all silos together."""
@@ -68,10 +71,12 @@ class LossSums:
     title, part, protects = "the answer of a search among silos", composed_guarantee.RELEASES, guarantees.USERS
     numbers: tuple[int, ...] = ()
     alike = True
+    assumptions: tuple[str, ...] = ()
 
     def __init__(self, noise: calibration.SumNoise) -> None:
         """Keep the noise of a config."""
         self._noise, self.users, self.steps, self.radii = noise, noise.users, noise.steps, (int(noise.radius),)
+        self.terms: dict[str, Any] = {}
 
     def widths(self, count: int) -> Widths:
         """One width."""
@@ -98,6 +103,15 @@ class LinearSums:
         self._config, self.users, self.steps = config, config.users, config.steps
         self.protects = private_linear.PEOPLE if config.people else private_linear.PROTECTED
         self.numbers, self.radii = (config.values,), (int(config.radius), int(config.residual_radius))
+        self.assumptions = (assumptions.ROW_OWNERS,) * config.people
+        self.terms = {
+            "model": f"{config.features} features, {config.outputs} outputs, link {config.link}",
+            "a row counts": "by its weight"
+            if config.weighted
+            else "by the rows of its person"
+            if config.people
+            else "once",
+        }
 
     def widths(self, count: int) -> Widths:
         """The diagonal, the entries above it, which count twice, and the slope."""
@@ -108,14 +122,18 @@ class LinearSums:
         return tuple(zip(sizes, sigmas, strict=True))
 
     def level(self, answers: int, variances: Sequence[int]) -> float:
-        """Of the most costly requests: all repetitions are of the Gram matrix, or all are of slopes."""
+        """Of the most costly requests: all repetitions are of the Gram matrix, or all are of slopes.
+
+        One machine charges less (``private_linear.level``), since a user has the same features in all its sums. Here
+        the version of a silo may change between two sums, and a loss may read what a server sends.
+        """
         diagonal, upper, slope = map(noise_shares.gaussian_variance, variances)
         radius, residual_radius = self.radii
-        of_gram = sensitivity.gram_squared(Fraction(radius)) / min(diagonal, 2 * upper)
+        of_gram = Fraction(sensitivity.gram_squared(radius)) / min(diagonal, 2 * upper)
         of_step = Fraction(sensitivity.integer_sum(radius * residual_radius)) ** 2 / slope
         later = self.steps - 1
-        grams = worst_angle((answers - later) * of_gram, later * of_step)
-        return rounded_gaussian.root_above(max(grams, worst_angle(of_gram, (answers - 1) * of_step)))
+        grams = (answers - later) * of_gram + later * of_step
+        return rounded_gaussian.root_above(max(grams, of_gram + (answers - 1) * of_step))
 
     def is_of_step(self, step: int, queries: Query) -> bool:
         """The Gram matrix in the first step, and slopes in others, as ``level`` counts them."""
@@ -128,7 +146,7 @@ def sums_of(algorithm: Algorithm, config: Any) -> Sums:
     Raises:
       ValueError: silos cannot run the algorithm, or its noise is not exact.
     """
-    if isinstance(config, private_linear.Config):
+    if algorithm == private_linear.algorithm and isinstance(config, private_linear.Config):
         if not config.private:
             raise ValueError(table_scan.NOT_EXACT)
         return LinearSums(config)

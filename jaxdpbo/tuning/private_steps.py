@@ -24,6 +24,7 @@ from jaxdpbo.ledger.fingerprints import fingerprint
 from jaxdpbo.noise import keys
 from jaxdpbo.tuning import fitting, measured_error, private_ranges
 
+EITHER = f"{private_linear.PART}, and on other rows the error: the larger of both"  # two parts of disjoint rows
 STEPS = 8, 16  # the second with enough rows
 ENOUGH = 2_000  # rows times the GDP level
 
@@ -279,7 +280,9 @@ def privacy(plan: Plan) -> _guarantee.Guarantee:
     variation = max(part.total_variation for part in parts)
     people = plan.linear.people
     protects = _guarantee.ALL_PEOPLE if people else _guarantee.ALL_ROWS
-    stated = replace(larger, protects=protects, total_variation=variation).without(assumptions.SEPARABLE_LOSSES)
+    stages = larger.stages if plan.ranges else tuple((EITHER, *rest) for _, *rest in larger.stages)
+    stated = replace(larger, protects=protects, total_variation=variation, stages=stages)
+    stated = stated.without(assumptions.SEPARABLE_LOSSES)
     return stated.assuming(assumptions.OWN_ROWS, assumptions.ROW_OWNERS if people else assumptions.ONE_ROW)
 
 

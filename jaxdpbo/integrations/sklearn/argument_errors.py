@@ -87,8 +87,10 @@ def expect_response(loss: Loss, estimator: Estimator) -> None:
     """Refuse an estimator without the method of the loss, before any budget is spent.
 
     Raises:
-      ValueError: the estimator lacks the method; names usable losses.
+      ValueError: the estimator lacks the method, and names usable losses; or a score of classes of no classifier.
     """
+    if isinstance(loss, str) and LOSSES[loss].beside is not None and not is_classifier(estimator):
+        raise ValueError(f"loss={loss!r} needs a classifier, got {type(estimator).__name__}")
     if not isinstance(loss, str) or _responds(estimator, LOSSES[loss].responses):
         return
     suited = CLASSIFIERS if is_classifier(estimator) else REGRESSORS if is_regressor(estimator) else tuple(LOSSES)

@@ -50,7 +50,7 @@ def validation_task(
         split,
         _check_method_params(inputs, fit_params, fitted),
         (
-            training[0] if compared is fitted else _safe_indexing(inputs, compared),
+            training[0] if compared is fitted else take_rows(inputs, None, compared, column=False)[0],
             losses.elements(targets, compared),
         ),
     )

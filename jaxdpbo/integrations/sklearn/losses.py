@@ -86,9 +86,10 @@ def _is_class(estimator: Estimator, targets: np.ndarray) -> np.ndarray:
 def _beside_ranks(estimator: Estimator, inputs: Rows, targets: Targets) -> Loss:
     """The share of the rows of the other class that are scored on the wrong side of a record; a tie is half of one."""
     kind = LOSSES[RANKED]
-    sides, scores = _is_class(estimator, np.asarray(targets)), _rank(_respond(kind, estimator, inputs))
+    sides = _is_class(estimator, np.asarray(targets))
     if sides.shape[1:] != (2,) or not np.all(np.any(sides, axis=0)):
         raise ValueError(f"loss={RANKED!r} needs two classes, and rows of both to compare with")
+    scores = _rank(_respond(kind, estimator, inputs))
     negative, positive = (np.sort(scores[side & ~np.isnan(scores)]) for side in sides.T)
 
     def compare(estimator: Estimator, targets: np.ndarray, responses: np.ndarray) -> np.ndarray:
@@ -157,14 +158,10 @@ def beside(loss: type_aliases.Loss, estimator: Estimator, inputs: Rows, targets:
     A record's loss is then a function of this record and of these rows, so these must be public, or of the same user.
 
     Raises:
-      ValueError: no classifier; a ranking without two classes, or without rows of both.
+      ValueError: a ranking without two classes, or without rows of both.
     """
     named = LOSSES[loss] if isinstance(loss, str) else None
-    if named is None or named.beside is None:
-        return loss
-    if not hasattr(estimator, "classes_"):
-        raise ValueError(f"loss={loss!r} needs a classifier, got {type(estimator).__name__}")
-    return named.beside(estimator, inputs, targets)
+    return loss if named is None or named.beside is None else named.beside(estimator, inputs, targets)
 
 
 def resolve_loss(loss: type_aliases.Loss, estimator: Estimator) -> type_aliases.Loss:

@@ -1,5 +1,6 @@
 """``PrivateSearchCV``: a hyper-parameter search with differential privacy for the validation records, or for all."""
 
+import contextlib
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
@@ -256,7 +257,10 @@ class PrivateSearchCV(PrivateEstimator, MetaEstimatorMixin, BaseEstimator):
             losses.expect(each, model, *data.beside)
         public = None
         if self._proposes() and len(split.train) >= splits.THIRDS:
-            public = fitting.validation_task(X, y, splits.split_training_rows(split.train), fit_params, loss)
+            task = fitting.validation_task(X, y, splits.split_training_rows(split.train), fit_params, loss)
+            with contextlib.suppress(ValueError):  # too few training rows to rank among: then they propose nothing
+                losses.beside(loss, models[0], *task.beside)
+                public = task
         grouping = assumptions.ONE_ROW if groups is None else assumptions.ROW_OWNERS
         rests = (assumptions.OWN_ROWS, assumptions.PREDICTED_APART, assumptions.SPLIT_UNSEEN, grouping)
         declared = {"users": split.users, "training rows": len(split.train)}

@@ -7,6 +7,7 @@ import platform
 import sys
 from collections import Counter
 from contextlib import contextmanager
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import evidence
@@ -163,6 +164,28 @@ _skipped: list[str] = []
 
 def pytest_addoption(parser):
     parser.addoption("--full", action="store_true", help="every count at its full size; writes docs/test_counts.md")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "daily(*cases): the cases that run without --full, as patterns of their ids")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config, items):
+    """Leaves to ``--full`` what a mark ``daily`` does not name; a test that the command line names runs whole."""
+    if config.getoption("--full") or any("::" in argument for argument in config.args):
+        return
+    marked, later = {}, set()
+    for item in items:
+        if mark := item.get_closest_marker("daily"):
+            marked.setdefault((item.nodeid.partition("[")[0], mark.args), []).append(item)
+    for (test, patterns), cases in marked.items():
+        kept = [[case for case in cases if fnmatchcase(case.callspec.id, pattern)] for pattern in patterns]
+        if not all(kept):
+            raise pytest.UsageError(f"{test}: a mark `daily` names a case that there is not, among {patterns}")
+        later |= {*cases}.difference(*kept)
+    items[:] = [item for item in items if item not in later]
+    config.hook.pytest_deselected(items=list(later))
 
 
 def pytest_ignore_collect(collection_path, config):

@@ -121,6 +121,7 @@ def test_points_on_theta_on_one_another_and_on_known_points_give_no_nan(name):
     assert np.all(np.isfinite(slope))
 
 
+@pytest.mark.daily("matern52", "polynomial2")
 @pytest.mark.parametrize("name", PROPOSED)
 def test_no_batch_beats_the_certificate(name):
     """B values change the covariance by rank b at most, so the trace keeps all but its b largest eigenvalues."""

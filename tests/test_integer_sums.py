@@ -52,6 +52,7 @@ def longest(name, dtype, count):
     return found, nonzero
 
 
+@pytest.mark.daily("softmax-float32", "squared-float64", "logistic-float32", "hinge-float64")
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", MODELS)
 def test_no_example_is_longer_than_the_radius_whatever_floats_it_holds(name, dtype, trials):

@@ -93,6 +93,7 @@ def same(one, other):
     assert one.guarantee == other.guarantee
 
 
+@pytest.mark.daily("dp_gibo", "dp_gp_ucb, in order")
 @pytest.mark.parametrize("name", NAMES)
 def test_a_run_killed_at_any_evaluation_pays_once_and_releases_once(name, tmp_path):
     case, whole = CASES[name], []

@@ -115,6 +115,7 @@ def test_every_proof_is_above_ours_and_poisson_sampling_below(trials):
         assert found.epsilon >= poisson.get_epsilon_for_delta(delta) * (1 - 1e-9), (rate, z, steps, delta)
 
 
+@pytest.mark.daily("*-[23]-?", "1.0-4-2")
 @pytest.mark.parametrize(("records", "batch"), [(2, 1), (3, 1), (3, 2), (4, 2), (2, 2)])
 @pytest.mark.parametrize("z", [0.5, 1.0, 2.0])
 def test_no_choice_of_gradients_exceeds_one_step_and_one_attains_it(records, batch, z):

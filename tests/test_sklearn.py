@@ -865,6 +865,7 @@ def is_unfitted(estimator):
     return not [name for name in vars(estimator) if name.endswith("_")]
 
 
+@pytest.mark.daily("searched1-options0", "searched0-options1", "searched0-options2")
 @pytest.mark.parametrize("options", [{}, {"refit": True}, {"protect": "all", "n_blocks": 4, "refit": True}])
 @pytest.mark.parametrize("searched", [CHOSEN, GRIDS])
 def test_an_estimator_may_be_a_choice_and_is_never_fitted_itself(searched, options):

@@ -96,6 +96,7 @@ def test_it_finds_more_than_random_settings_do():
         assert run(config(acquisition=acquisition)).release.hypervolume > beaten
 
 
+@pytest.mark.full
 def test_a_batch_is_of_different_settings_and_nearly_as_good():
     done = run(config(batch=3))
     points = np.asarray(done.release.points)
@@ -259,6 +260,7 @@ def gain_by_hand(values, mean, deviation):
     return gain * np.mean(~beaten & np.all(drawn < worst, axis=1))
 
 
+@pytest.mark.full
 def test_what_is_expected_afterwards_is_near_the_truth():
     chosen = config()
     released = run(chosen).release

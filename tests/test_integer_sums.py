@@ -194,6 +194,7 @@ def test_the_noise_is_at_least_what_the_accountant_charges_for(multiplier, batch
         assert 1.0001 * float(multiplier) * sensitivity.integer_sum(radius + 1) >= dp_optim.SIGMA
 
 
+@pytest.mark.full
 def test_exact_noise_trains_as_floats_do():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(2000, 5))

@@ -525,13 +525,11 @@ def test_with_a_cap_every_fit_trains_the_same_number_of_models(monkeypatch):
     with pytest.raises(ValueError, match=r"cap must be at least \d+") as caught:
         classifier(cap=1).fit(FRAME, LABELS)
     cap = int(re.search(r"at least (\d+)", str(caught.value))[1])
-    for seed in range(2):
-        trained.clear()
-        execution = {"key": jax.random.key(seed), "insecure_key": True}
-        stated = classifier(cap=cap, **execution).fit(FRAME, LABELS).guarantee_
-        assert len(trained) == cap
-        assert assumptions.LOSERS_UNKNOWN in stated.assumptions
-        assert assumptions.RUNS_UNKNOWN not in stated.assumptions
+    assert not trained
+    stated = classifier(cap=cap).fit(FRAME, LABELS).guarantee_
+    assert len(trained) == cap  # several times the mean of the number that it draws
+    assert assumptions.LOSERS_UNKNOWN in stated.assumptions
+    assert assumptions.RUNS_UNKNOWN not in stated.assumptions
 
 
 @pytest.mark.parametrize("make", [classifier, regressor])

@@ -534,6 +534,7 @@ def test_columns_of_a_frame_come_in_any_order():
     np.testing.assert_allclose(features_of(table)[1] @ model.coef_[0] + model.intercept_, scores, atol=1e-4)
 
 
+@pytest.mark.full
 def test_a_rare_class_is_found_by_weights():
     rng = np.random.default_rng(3)
     table = pandas.DataFrame({"a": rng.uniform(size=8000)})

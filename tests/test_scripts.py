@@ -55,7 +55,7 @@ import pytest
 @pytest.mark.parametrize("case", ["a1", "a2", "b"])
 def test_few(case): pass
 
-@pytest.mark.daily()
+@pytest.mark.full
 def test_none(): pass
 
 def test_all(): pass

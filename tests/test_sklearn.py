@@ -125,7 +125,8 @@ def test_scikit_learns_own_checks_pass():
     assert "xfail" not in checked(search(refit="train"))
 
 
-def test_scikit_learns_own_checks_pass_of_a_regressor_and_without_a_refit(full_only):
+@pytest.mark.full
+def test_scikit_learns_own_checks_pass_of_a_regressor_and_without_a_refit():
     regressor = PrivateSearchCV(
         Ridge(), {"alpha": space.real(0.1, 1.0)}, **group_options(loss_range=(0, 1), refit=True, **TINY)
     )

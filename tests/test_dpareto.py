@@ -142,6 +142,7 @@ def test_the_surrogates_are_fitted_from_the_last_seed_on():
     assert fitted == [step + 1 >= seeds for step in range(chosen.steps)]
 
 
+@pytest.mark.daily("3")
 @pytest.mark.parametrize("batch", [1, 3])
 def test_what_whitens_the_settings_is_that_of_the_models_however_it_grew(batch):
     """After refits, which make every row anew, and after settings that came since the last of them."""

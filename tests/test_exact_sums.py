@@ -157,6 +157,7 @@ def guarding_after_a_wrap(vectors, clip_norm, radius):
     return jnp.where(fits[None], whole, 0)
 
 
+@pytest.mark.daily("float32")
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_integers_hold_the_bound_where_the_clip_of_floats_is_broken(dtype, monkeypatch):
     monkeypatch.setattr(clipping, "clip_by_l2_norm", unclipped)

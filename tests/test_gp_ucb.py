@@ -63,6 +63,7 @@ def test_the_picks_over_a_finite_set_are_the_oracles(seed):
     np.testing.assert_allclose(run.diagnostics.info.raw["value"][:, 0], utilities[rows], rtol=1e-12)
 
 
+@pytest.mark.daily("4")
 @pytest.mark.parametrize("batch", [2, 4])
 def test_the_picks_of_a_batch_are_the_oracles(batch):
     utilities = np.array([float(hills(jnp.asarray(point), TOP)) for point in CANDIDATES])

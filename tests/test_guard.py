@@ -65,6 +65,7 @@ def test_nothing_moves_after_the_last_step_nor_under_other_noise(name):
     assert unchanged(start.state.public, after.state.public)
 
 
+@pytest.mark.daily("dp_gd")
 @pytest.mark.parametrize("name", UNGUARDED)
 def test_without_the_guard_a_loop_goes_on(name):
     algorithm = UNGUARDED[name]

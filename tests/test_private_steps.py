@@ -321,6 +321,7 @@ def test_the_same_call_returns_its_release_and_pays_once(tmp_path, x64):
         assert ranges[0] == ranges[1]
 
 
+@pytest.mark.daily("change[0-3]", "change5")
 @pytest.mark.parametrize(
     "change",
     [

@@ -195,6 +195,7 @@ def test_vmaps_over_configs_and_keys(each):
     maps_over_configs_and_keys(each, jax.vmap)
 
 
+@pytest.mark.daily("dp_gibo", "random_search")
 @pytest.mark.parametrize("name", ["dp_gibo", "dp_gp_ucb, box", "random_search"])
 def test_a_loop_over_configs_and_keys_is_the_same(name):
     """The body of ``lax.map`` is the scan as it is, for any algorithm."""

@@ -101,18 +101,18 @@ def used_twice() -> list[tuple[str, Counter]]:
     ]
 
 
-def constants_of(text: str) -> np.ndarray:
+def constants_of(text: str) -> frozenset[int]:
     """All 32-bit words that stand in a program's text: as decimals, or within the bytes of a table."""
     numbers = [int(number) % 2**64 for number in set(re.findall(r"-?\b\d{6,20}\b", text))]
     halves = [half for number in numbers for half in (number % 2**32, number >> 32)]
     blobs = [bytes.fromhex(blob) for blob in set(re.findall(r'"0x([0-9A-Fa-f]+)"', text))]
     tables_of = [np.frombuffer(blob[: len(blob) // 4 * 4], "<u4") for blob in blobs]
-    return np.unique(np.concatenate([np.array(halves, np.uint32), *tables_of]))
+    return frozenset(halves).union(*(table.tolist() for table in tables_of))
 
 
-def found_in(constants: np.ndarray, key: bytes) -> bool:
+def found_in(constants: frozenset[int], key: bytes) -> bool:
     """Whether a key is among them: two of its eight words, since one may be there by chance."""
-    return int(np.sum(np.isin(words_of(key), constants))) >= 2
+    return sum(word in constants for word in words_of(key).tolist()) >= 2
 
 
 def public_functions() -> dict[str, Any]:

@@ -23,9 +23,9 @@ from jaxdpbo.noise import clipping, keys
 RANK, WORLD, PORT = map(int, sys.argv[1:4])
 USERS = protocol_cases.USERS = 8 * clipping.CHUNK  # in chunks of one size, on whatever devices
 RECORDS = np.random.default_rng(0).normal(size=(USERS, protocol_cases.DIMENSION))
-FEW = {"dp_gibo": (0, 2, 8), "choices around DP-GIBO": (0, 8)}  # 0: no mesh
+FEW = {"dp_gibo": (0, 8), "dp_gd": (0, 2, 8)}  # 0: no mesh
 MORE = (
-    "dp_gd",
+    "choices around DP-GIBO",
     "dp_gibo, nearest",
     "dp_gibo, recent, private clip",
     "private evaluations",

@@ -1,6 +1,6 @@
 """Every algorithm in one table: the protocol suite runs over it, and a new algorithm is one more row."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import jax
@@ -298,3 +298,11 @@ CASES = {
     ),
     "random_search": Case(random_search.algorithm, _random, "none"),
 }
+
+
+def by_turns(*turns: int, names: Iterable[str] = CASES) -> list[str]:
+    """One case of each family in each turn: the daily run's, where every case has a turn in some test."""
+    families: dict[type, list[str]] = {}
+    for name in names:
+        families.setdefault(type(CASES[name].config(1.0)), []).append(name)
+    return list(dict.fromkeys(family[turn % len(family)] for turn in turns for family in families.values()))

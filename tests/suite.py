@@ -7,6 +7,7 @@ import platform
 import sys
 from collections import Counter
 from contextlib import contextmanager
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import evidence
@@ -52,20 +53,6 @@ LISTED_SKIPS: dict[str, str] = {
         for minor in (11, 12, 13)
     },
     **{
-        f"benchmarks/tests/test_benchmarks.py::{name}": (
-            "with --full only: a figure's whole program, half a minute to compile"
-        )
-        for name in (
-            "test_figure_3_may_be_stopped_and_started",
-            "test_the_comparison_runs_every_method_on_every_problem",
-            "test_sound_transforms_stand_beside_the_published_one",
-            "test_figure_4_reads_every_method_at_both_counts",
-            "test_figure_2_sets_dp_gibo_beside_descent",
-            "test_avents_fronts_come_from_the_same_points",
-            "test_avents_illustrations_ask_both_oracles_everywhere",
-        )
-    },
-    **{
         f"tests/test_examples.py::test_an_example_does_as_it_says[{name}]": f"needs {package}: tests/systems runs it"
         for name, package in EXAMPLES_THAT_NEED.items()
     },
@@ -102,7 +89,6 @@ LISTED_SKIPS: dict[str, str] = {
             ),
         )
     },
-    "tests/test_separable_primitives.py::test_without_the_guard_a_row_hangs": "with --full only: waits half a minute",
     "tests/test_dashboard.py::test_the_dashboard_shows_noised_values_alone": (
         "needs optuna-dashboard, of the extra docs, and Chromium"
     ),
@@ -124,9 +110,6 @@ LISTED_SKIPS: dict[str, str] = {
     },
     "tests/test_building.py::test_the_botorch_loop_finds_the_optimum": "BoTorch is of the extra bench",
     "tests/test_optuna.py::test_botorch_takes_the_known_noise": "BoTorch is of the extra bench",
-    "tests/test_sklearn.py::test_scikit_learns_own_checks_pass_of_a_regressor_and_without_a_refit": (
-        "with --full only: a program for each size of the suite's data sets"
-    ),
     **{
         f"tests/test_other_trainings.py::{name}": "jax-privacy is not on a lent machine"
         for name in (
@@ -196,6 +179,29 @@ def pytest_addoption(parser):
     parser.addoption("--full", action="store_true", help="every count at its full size; writes docs/test_counts.md")
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "full: runs with --full alone")
+    config.addinivalue_line("markers", "daily(*cases): cases that run without --full too, as patterns of their ids")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config, items):
+    """Leaves to ``--full`` what is marked so; a test that the command line names runs whole."""
+    if config.getoption("--full") or any("::" in argument for argument in config.args):
+        return
+    marked, later = {}, {item for item in items if item.get_closest_marker("full")}
+    for item in items:
+        if mark := item.get_closest_marker("daily"):
+            marked.setdefault((item.nodeid.partition("[")[0], mark.args), []).append(item)
+    for (test, patterns), cases in marked.items():
+        kept = [[case for case in cases if fnmatchcase(case.callspec.id, pattern)] for pattern in patterns]
+        if not all(kept):
+            raise pytest.UsageError(f"{test}: a mark `daily` names a case that there is not, among {patterns}")
+        later |= {*cases}.difference(*kept)
+    items[:] = [item for item in items if item not in later]
+    config.hook.pytest_deselected(items=list(later))
+
+
 def pytest_ignore_collect(collection_path, config):
     """``tests/systems`` runs where it is named: ``scripts/test --systems``."""
     return True if collection_path.name == "systems" and not any("systems" in each for each in config.args) else None
@@ -212,13 +218,6 @@ def trials(request, record_property):
         return full
 
     return choose
-
-
-@pytest.fixture
-def full_only(request):
-    """Skips, by name (above), what fifteen minutes of two cores have no room for."""
-    if not request.config.getoption("--full"):
-        pytest.skip("with --full only")
 
 
 @pytest.fixture

@@ -161,7 +161,7 @@ def test_a_delta_of_a_large_level_is_rounded_up_where_it_is_steepest():
 
 def test_conversions_err_towards_less_privacy_in_the_last_digits(trials):
     """Against 50 digits: each conversion is a bound, and no looser than floats must be."""
-    count = trials("conversions of GDP compared with 50 digits", 150, 3000, 5)
+    count = trials("conversions of GDP compared with 50 digits", 60, 3000, 5)
     rng, wrong = np.random.default_rng(5), []
     for number in range(count):
         mu = 10.0 ** rng.uniform(-3, 1.5)

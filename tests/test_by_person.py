@@ -106,6 +106,7 @@ RUNS = {
 }
 
 
+@pytest.mark.daily("run_scan", "minimize from Python")
 @pytest.mark.parametrize("name", RUNS)
 def test_a_run_says_that_whose_rows_are_public_and_what_was_not_shown(name):
     run, grouped = RUNS[name], by_person(in_jax, PERSON)

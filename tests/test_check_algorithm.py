@@ -11,7 +11,6 @@ from protocol_cases import CASES, USERS, records
 from jaxdpbo import parts, testing
 from jaxdpbo.noise import mechanisms, totals, wide_integers
 
-EACH = "dp_gd", "private choices", "private evaluations, batch"  # a sum, a choice, a mean; --full takes all cases
 BOX = {"low": [-2.0, -1.0], "high": [2.0, 3.0]}
 CONFIG = evolution_strategies.config(users=USERS, steps=3, mu=1.0, bounds=BOX, members=4)
 HONEST = evolution_strategies.algorithm
@@ -21,13 +20,10 @@ def losses(point, data):
     return jnp.sum((data - point[None]) ** 2, axis=1)
 
 
-def pytest_generate_tests(metafunc):
-    if "each" in metafunc.fixturenames:
-        metafunc.parametrize("each", CASES if metafunc.config.getoption("--full") else EACH)
-
-
-def test_every_algorithm_passes(each):
-    case = CASES[each]
+@pytest.mark.daily("dp_gd")  # test_dependents has a mean
+@pytest.mark.parametrize("name", CASES)
+def test_every_algorithm_passes(name):
+    case = CASES[name]
     testing.check_algorithm(case.algorithm, case.config(1.0), case.objective, records())
 
 
@@ -248,6 +244,7 @@ def test_noise_of_less_than_its_scale_is_seen_by_the_attack(monkeypatch):
         jax.clear_caches()
 
 
+@pytest.mark.daily(*(PLANTS.keys() - {"the guarantee is understated"}))
 @pytest.mark.parametrize("plant", PLANTS)
 def test_a_planted_fault_is_seen(plant):
     make, said = PLANTS[plant]

@@ -83,6 +83,7 @@ def killed_after(monkeypatch, count):
         monkeypatch.setattr(module, name, wrapped(getattr(module, name)))
 
 
+@pytest.mark.daily("dp_gibo, nearest", "dp_gd")
 @pytest.mark.parametrize("name", ["dp_gd", "dp_gibo, nearest", "private evaluations", "dpareto"])
 def test_in_parts_it_is_the_run_that_it_is_in_one(name, path):
     case = CASES[name]

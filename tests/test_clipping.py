@@ -267,6 +267,7 @@ def test_no_array_of_users_by_dimension_is_stored(rows):
 SIZES = (1, 7, 37, 1000, clipping.CHUNK, clipping.CHUNK + 1, 3 * clipping.CHUNK + 5)
 
 
+@pytest.mark.daily("float32")
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_any_partition_of_the_users_adds_up_to_the_same_integers(dtype):
     """Compiled as users compile: groups smaller than a chunk are padded to one, and larger ones are as they are."""

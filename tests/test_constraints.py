@@ -82,6 +82,7 @@ def losses(params, records):
     return jnp.sum(jnp.square(records - parts[None]), axis=1)
 
 
+@pytest.mark.daily("evaluations", "choice", "local", "proposed", "in_order")
 @pytest.mark.parametrize("method", methods.METHODS)
 def test_every_search_keeps_to_a_mixture_and_finds_its_best(method):
     given = {"method": method, "steps": 20, "batch": 4, "mu": 20.0, "clip_norm": 1.0 if "local" in method else None}

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from protocol_cases import CASES, records
+from protocol_cases import CASES, by_turns, records
 
 from jaxdpbo import dp_gibo, drivers, ledger, phases, private_estimate, private_evaluations, tables
 from jaxdpbo.algorithms import random_search
@@ -58,6 +58,7 @@ def with_misspelt_info():
     return CASE.algorithm._replace(inform=inform)
 
 
+@pytest.mark.daily(*by_turns(1, 2))
 @pytest.mark.parametrize("name", CASES)
 def test_every_algorithm_has_the_fields_that_drivers_read(name):
     case = CASES[name]

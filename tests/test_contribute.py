@@ -10,7 +10,7 @@ import protocol_cases
 import pytest
 import registration
 from oracles import integers
-from protocol_cases import CASES, USERS, records
+from protocol_cases import CASES, USERS, by_turns, records
 
 from jaxdpbo.algorithms import dp_gibo
 from jaxdpbo.drivers import compiled_run, compiled_steps
@@ -75,6 +75,7 @@ def contributed(algorithm, config, query, memory, values, present):
     return algorithm.contribute(config, query, memory, values, present)
 
 
+@pytest.mark.daily(*by_turns(5, names=ADDS))
 @pytest.mark.parametrize("name", ADDS)
 def test_users_add_up_and_reach_the_state_through_what_is_released_alone(name):
     contribute_checks.check_contribute(protocol_cases.subject_of(CASES[name]))
@@ -86,6 +87,7 @@ def is_zero(tree):
     )
 
 
+@pytest.mark.daily(*by_turns(2, names=ADDS))
 @pytest.mark.parametrize("name", ADDS)
 def test_a_step_that_is_not_left_releases_nothing(name):
     """After the last step users add nothing, and what is perturbed has no noise to tell apart: zeros."""
@@ -133,6 +135,7 @@ def test_a_memory_of_other_users_is_refused(name):
             case.algorithm.contribute(config, query, snapshot.memory, values, present)
 
 
+@pytest.mark.daily(*by_turns(0, 4, names=ADDS))
 @pytest.mark.parametrize("name", ADDS)
 def test_nobody_adds_nothing(name):
     """An empty group of users, such as a partition of a table without rows."""
@@ -142,6 +145,7 @@ def test_nobody_adds_nothing(name):
     assert is_zero(total.whole)
 
 
+@pytest.mark.daily("dp_gibo", "private choices")
 @pytest.mark.parametrize(
     "name", ["dp_gd", "dp_gibo", "private choices", "DP-GIBO, then an estimate", "private evaluations"]
 )

@@ -155,6 +155,7 @@ def measured_mu(count, noise):
     return stats.norm.ppf(hit_rate) - stats.norm.ppf(alarm_rate), estimate
 
 
+@pytest.mark.daily("exact")
 @pytest.mark.parametrize("noise", ["float", "exact"])
 def test_a_whole_run_leaks_mu_and_no_more(noise, trials):
     said = f"runs under each of two neighbours, best attack on mu, {noise} noise"
@@ -163,6 +164,7 @@ def test_a_whole_run_leaks_mu_and_no_more(noise, trials):
     assert estimate > 0.9 * MU  # and the attack is as strong as it can be: it would see a tenth less noise
 
 
+@pytest.mark.daily("0.5")
 @pytest.mark.parametrize("factor", [0.5, 1 / np.sqrt(5)])
 def test_too_little_noise_is_seen_by_the_attack(monkeypatch, factor):
     """Sensitivity B / n for 2 B / n; each of the five steps given the whole budget."""
@@ -353,7 +355,7 @@ def test_a_cap_binds_where_all_of_its_points_leave_the_trace_above_the_tolerance
 
 
 def test_the_last_half_is_averaged():
-    for steps in (1, 4, 5):
+    for steps in (4, 5):
         last, mean = (
             drivers.run_scan(dp_gibo.algorithm, loss, records(), config(steps=steps, output=output), key=key()).release
             for output in ("last", "last_half_mean")
@@ -377,6 +379,7 @@ def test_a_step_under_another_budget_releases_nothing():
     jax.tree.map(np.testing.assert_array_equal, after, before)
 
 
+@pytest.mark.daily("adam", "sgd")
 @pytest.mark.parametrize("optimizer", [optax.sgd, optax.adagrad, optax.adam, optax.rmsprop])
 def test_any_factory_that_needs_gradients_alone(optimizer):
     run = drivers.run_scan(dp_gibo.algorithm, loss, records(), config(optimizer=optimizer), key=key())
@@ -407,6 +410,7 @@ def test_adagrad_reads_the_private_gradients_alone_and_keeps_the_level():
     )  # before the optimizer: the same
 
 
+@pytest.mark.full
 def test_a_long_float32_run_stays_finite(float32):
     """300 steps, points within a small region: at 1e-4 the factor of 600 fails on a CPU without AVX-512."""
     steps = 300

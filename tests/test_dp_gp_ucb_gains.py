@@ -84,6 +84,7 @@ def of_one_sum(chosen, gains):
     return [int(integers.value(*SCORE(counted, beta, grid))) for grid in chosen.gain_grids]
 
 
+@pytest.mark.daily("32-*")
 @pytest.mark.parametrize("users", [1, 7, 1000, 2**20 - 3, 2_000_000])
 @pytest.mark.parametrize("bits", [32, 64])
 def test_one_user_never_moves_a_score_by_more_than_is_paid_for(users, bits, trials):
@@ -306,6 +307,7 @@ def test_a_state_of_another_budget_is_not_gone_on_from():
     assert int(done.diagnostics.state.public.step) == 3
 
 
+@pytest.mark.daily("changes1", "changes3")
 @pytest.mark.parametrize(
     "changes", [{"users": 501}, {"largest_gain": 2.0}, {"candidates": [[0.0], [1.0], [2.5]]}, {"epsilon": 1.0 + 1e-9}]
 )

@@ -96,6 +96,7 @@ def test_it_finds_more_than_random_settings_do():
         assert run(config(acquisition=acquisition)).release.hypervolume > beaten
 
 
+@pytest.mark.full
 def test_a_batch_is_of_different_settings_and_nearly_as_good():
     done = run(config(batch=3))
     points = np.asarray(done.release.points)
@@ -141,6 +142,7 @@ def test_the_surrogates_are_fitted_from_the_last_seed_on():
     assert fitted == [step + 1 >= seeds for step in range(chosen.steps)]
 
 
+@pytest.mark.daily("3")
 @pytest.mark.parametrize("batch", [1, 3])
 def test_what_whitens_the_settings_is_that_of_the_models_however_it_grew(batch):
     """After refits, which make every row anew, and after settings that came since the last of them."""
@@ -259,6 +261,7 @@ def gain_by_hand(values, mean, deviation):
     return gain * np.mean(~beaten & np.all(drawn < worst, axis=1))
 
 
+@pytest.mark.full
 def test_what_is_expected_afterwards_is_near_the_truth():
     chosen = config()
     released = run(chosen).release

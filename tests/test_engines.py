@@ -232,6 +232,7 @@ def in_order(table):
     return minimize(lambda point, batch: jnp.abs(batch["row"] - point[0]), table, [(0, 2)], **execution, **options)
 
 
+@pytest.mark.daily("floats", "nullable", "dates", "moments", "booleans")
 @pytest.mark.parametrize("kind", PAIRS)
 def test_one_cell_decides_no_refusal_no_note_and_no_other_row(kind):
     """A reader makes the whole column text, or floats, for one cell."""

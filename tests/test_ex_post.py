@@ -86,7 +86,7 @@ def a_tenth_less(costs):
 
 def test_no_finite_mechanism_violates_the_theorem(trials):
     """And several violate each wrong claim: the higher level first, a level that the release hides, too small costs."""
-    count = trials("finite mechanisms on which the ex-post theorem was brute-forced", 150, 10_000, 5)
+    count = trials("finite mechanisms on which the ex-post theorem was brute-forced", 80, 10_000, 5)
     rng, wrong = np.random.default_rng(5), (TURNED, of_least_level, nothing_is_free, a_tenth_less)
     ours, *others = np.array([attack(rng, wrong) for _ in range(count)]).T
     assert np.max(ours) <= 1 + 1e-9
@@ -97,11 +97,8 @@ def test_no_finite_mechanism_violates_the_theorem(trials):
 def test_the_exponent_of_the_first_level_is_too_low_for_others(monkeypatch):
     right, first = selection.exponent, {}
     monkeypatch.setattr(selection, "exponent", lambda law, profile: first.setdefault("rho", right(law, profile)))
-    rng, shares = np.random.default_rng(5), []
-    for _ in range(150):
-        first.clear()
-        shares.append(attack(rng)[0])
-    assert max(shares) > 1.01
+    rng = np.random.default_rng(5)
+    assert any(first.clear() or attack(rng)[0] > 1.01 for _ in range(150))  # ends at the first
 
 
 @pytest.mark.parametrize(("eta", "mean"), [(0.0, 20.0), (3.0, 24.0)])

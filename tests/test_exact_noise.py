@@ -68,6 +68,7 @@ def p_of_gaussian(sigma, count, bits=128):
     return p_value(sample, oracle.rounded_gaussian(sigma, bound), -bound)
 
 
+@pytest.mark.daily("65536-128", "4096-64", "4-128", "16-128", "16-64")
 @pytest.mark.parametrize(
     ("sigma", "bits"), [(4, 128), (16, 128), (100, 128), (4096, 128), (65536, 128), (16, 64), (4096, 64)]
 )
@@ -103,6 +104,7 @@ def without_the_first(sigma, bits):
 HONEST = tables.gaussian
 
 
+@pytest.mark.daily("without_the_first-100", "with_zero_twice-4", "wider-4", "discrete_one-1")
 @pytest.mark.parametrize(
     ("plant", "sigma"),
     [(wider, 4), (discrete_one, 1), (with_zero_twice, 4), (with_another_factor, 400), (without_the_first, 100)],
@@ -237,6 +239,7 @@ def apart(counts, total, sigma):
     return oracle.total_variation(folded, total, oracle.exact_rounded_gaussian(Fraction(sigma) ** 2, middle))
 
 
+@pytest.mark.daily("?-*", "??-*", "100-*")
 @pytest.mark.parametrize(
     ("sigma", "bits"), [*((sigma, 128) for sigma in (1, 4, 5, 16, 40, 43, 100, 350)), (4, 64), (16, 64), (100, 64)]
 )

@@ -99,6 +99,7 @@ def check_sensitivity(count, dtype=np.float64, dimensions=tuple(SIZES), factor=2
     return nearest
 
 
+@pytest.mark.daily("float32")
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_no_user_moves_the_integer_sum_by_more_than_twice_the_radius(dtype, trials):
     """Trap 3, trap 11: NaN, infinities, huge and subnormal vectors, opposite ones on the sphere. Nothing is rounded."""
@@ -156,6 +157,7 @@ def guarding_after_a_wrap(vectors, clip_norm, radius):
     return jnp.where(fits[None], whole, 0)
 
 
+@pytest.mark.daily("float32")
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_integers_hold_the_bound_where_the_clip_of_floats_is_broken(dtype, monkeypatch):
     monkeypatch.setattr(clipping, "clip_by_l2_norm", unclipped)
@@ -258,6 +260,7 @@ def test_neighbours_of_a_chunked_sum_are_within_the_bound(monkeypatch):
             assert moved(before[None], total(weights, changed)[0][None])[0] <= (2 * radius) ** 2
 
 
+@pytest.mark.daily("*-float32")
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("dimension", [2, 10, 100])
 def test_users_on_the_ball_are_rounded_to_the_nearest_and_never_dropped(dtype, dimension):

@@ -21,6 +21,7 @@ def losses(params, records):
     return 0.6 + 0.3 * np.minimum(abs(records - params["x"]), 1)
 
 
+@pytest.mark.daily("choice", "evaluations")
 @pytest.mark.parametrize("method", ["in_order", "choice", "evaluations"])
 def test_no_search_answers_with_a_setting_that_fails(method):
     search = Search(method=method, steps=12)

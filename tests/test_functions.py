@@ -75,6 +75,7 @@ def moved(kind, losses, *, bases=BASES, values=VALUES):
     return found
 
 
+@pytest.mark.daily("per_user")
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_function_that_is_taken_keeps_records_apart(kind, trials):
     """All forms of one function in one program: compiled once, run for thirteen values of one record."""

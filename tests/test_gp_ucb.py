@@ -63,6 +63,7 @@ def test_the_picks_over_a_finite_set_are_the_oracles(seed):
     np.testing.assert_allclose(run.diagnostics.info.raw["value"][:, 0], utilities[rows], rtol=1e-12)
 
 
+@pytest.mark.daily("4")
 @pytest.mark.parametrize("batch", [2, 4])
 def test_the_picks_of_a_batch_are_the_oracles(batch):
     utilities = np.array([float(hills(jnp.asarray(point), TOP)) for point in CANDIDATES])
@@ -135,6 +136,7 @@ def test_beta_schedules_by_hand():
     np.testing.assert_array_equal(gp_ucb.beta(boxed(), jnp.asarray(7)), acquisition.beta_of_box(8, 2))
 
 
+@pytest.mark.daily("10")
 @pytest.mark.parametrize("refit_every", [0, 10])
 def test_a_box_is_searched_far_better_than_at_random(refit_every):
     grid = np.stack(np.meshgrid(*(np.linspace(*side, 300) for side in BOUNDS.T)), -1).reshape(-1, 2)
@@ -263,6 +265,7 @@ def test_standardized(values, mask, expected):
     np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
+@pytest.mark.daily("31", "1", "3")
 @pytest.mark.parametrize("count", [1, 2, 3, 8, 31])
 def test_half_ranked_is_the_oracle(count):
     rng = np.random.default_rng(count)
@@ -317,6 +320,7 @@ def test_ascents_beat_their_samples_and_stays_in_the_box():
         assert np.all((point >= lower) & (point <= upper))
 
 
+@pytest.mark.daily("9-8")
 @pytest.mark.parametrize(("samples", "restarts"), [(20, 3), (9, 8), (1, 1)])
 def test_a_box_is_searched_as_well_by_groups(samples, restarts):
     """Whole numbers of samples a group or not; a NaN wins over none."""

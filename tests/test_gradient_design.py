@@ -121,6 +121,7 @@ def test_points_on_theta_on_one_another_and_on_known_points_give_no_nan(name):
     assert np.all(np.isfinite(slope))
 
 
+@pytest.mark.daily("matern52", "polynomial2")
 @pytest.mark.parametrize("name", PROPOSED)
 def test_no_batch_beats_the_certificate(name):
     """B values change the covariance by rank b at most, so the trace keeps all but its b largest eigenvalues."""
@@ -346,6 +347,7 @@ def traces_along(path, keys, *, batch, joint):
 RUNS = [(4, 2, 20, 0), (5, 3, 20, 0), (10, 11, 25, 0), (10, 11, 25, 1), (10, 11, 25, 2)]  # d, b, T, seed
 
 
+@pytest.mark.full
 def test_over_a_run_the_trace_is_within_a_twentieth_of_a_joint_search(trials):
     for dimension, batch, steps, seed in RUNS[: trials("runs against a joint search", 2, len(RUNS), 0)]:
         moves = np.random.default_rng(seed).normal(size=(steps, dimension))

@@ -12,6 +12,7 @@ from jaxdpbo.accounting import grid, renyi, sampling
 DELTA = 1e-5
 
 
+@pytest.mark.daily("0.004-0.22-10", "0.01-4.0-100", "0.3-2.0-30", "0.9-3.0-5")
 @pytest.mark.parametrize(
     ("rate", "z", "steps"), [(0.01, 4.0, 100), (0.3, 2.0, 30), (0.05, 1.0, 200), (0.9, 3.0, 5), (0.004, 0.22, 10)]
 )

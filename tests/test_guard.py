@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from protocol_cases import CASES, DIMENSION, USERS
+from protocol_cases import CASES, DIMENSION, USERS, by_turns
 
 from jaxdpbo import dp_gd, dp_gibo
 from jaxdpbo.drivers import compiled_run, compiled_steps
@@ -44,7 +44,11 @@ def unchanged(before, after):
     )
 
 
-@pytest.mark.parametrize("name", [name for name in PAYING if CASES[name].config(1.0).steps <= 6])
+SHORT = [name for name in PAYING if CASES[name].config(1.0).steps <= 6]
+
+
+@pytest.mark.daily(*by_turns(2, names=SHORT))
+@pytest.mark.parametrize("name", SHORT)
 def test_nothing_moves_after_the_last_step_nor_under_other_noise(name):
     case = CASES[name]
     config, end, kept = at_the_end(case, case.algorithm)
@@ -61,6 +65,7 @@ def test_nothing_moves_after_the_last_step_nor_under_other_noise(name):
     assert unchanged(start.state.public, after.state.public)
 
 
+@pytest.mark.daily("dp_gd")
 @pytest.mark.parametrize("name", UNGUARDED)
 def test_without_the_guard_a_loop_goes_on(name):
     algorithm = UNGUARDED[name]

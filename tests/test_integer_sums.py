@@ -52,6 +52,7 @@ def longest(name, dtype, count):
     return found, nonzero
 
 
+@pytest.mark.daily("softmax-float32", "squared-float64", "logistic-float32", "hinge-float64")
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", MODELS)
 def test_no_example_is_longer_than_the_radius_whatever_floats_it_holds(name, dtype, trials):
@@ -193,6 +194,7 @@ def test_the_noise_is_at_least_what_the_accountant_charges_for(multiplier, batch
         assert 1.0001 * float(multiplier) * sensitivity.integer_sum(radius + 1) >= dp_optim.SIGMA
 
 
+@pytest.mark.full
 def test_exact_noise_trains_as_floats_do():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(2000, 5))

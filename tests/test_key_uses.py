@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import key_cases
 import numpy as np
 import pytest
-from protocol_cases import CASES, loss, records
+from protocol_cases import CASES, by_turns, loss, records
 
 from jaxdpbo import drivers, outsourcing, transforms
 from jaxdpbo.algorithms import dp_gd
@@ -73,6 +73,10 @@ def test_every_public_function_that_takes_or_makes_a_key_has_a_case():
     assert sorted([*named, *key_cases.COMPARED]) == sorted(PUBLIC)
 
 
+VARIANTS = CASES.keys() - {*key_cases.ENTERED, *by_turns(3), "DP-GIBO, then an estimate"}  # no functions of their own
+
+
+@pytest.mark.daily(*(key_cases.KEY_CASES.keys() - VARIANTS))
 @pytest.mark.parametrize("name", key_cases.KEY_CASES)
 def test_no_driver_uses_a_key_twice(name, uses, programs):
     """Trap 29, and 35: nor does a word of any key stand in any program."""

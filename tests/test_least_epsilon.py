@@ -406,6 +406,7 @@ def test_levels_and_settings_are_drawn_with_the_weights_that_are_charged(trials,
     assert stats.chisquare(drawn.ravel(), np.outer(weights, [0.5, 0.5]).ravel() * drawn.sum()).pvalue < 1e-6
 
 
+@pytest.mark.daily("a tenth*")
 @pytest.mark.parametrize("plant", ["noise forgotten", "a tenth of the noise of the largest level"])
 def test_an_attack_sees_noise_that_is_missing(plant, one_plan, monkeypatch):
     real = Noisy.fit

@@ -263,6 +263,7 @@ for scan in range(2):
 """
 
 
+@pytest.mark.daily("80-", "0-sys.modules*")
 @pytest.mark.parametrize(("columns", "first"), [(0, ""), (80, ""), (0, "sys.modules['tqdm'] = None")])
 def test_a_real_terminal_of_any_width_shows_each_scan(columns, first):
     """Without a width of its own tqdm prints nothing."""

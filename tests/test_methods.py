@@ -131,6 +131,7 @@ def test_one_choice_is_pure_too():
         assert level <= number < level * (1 + 1e-5)  # six digits, rounded up
 
 
+@pytest.mark.daily("local", "choice", "in_order")
 @pytest.mark.parametrize("method", [methods.LOCAL, methods.START, methods.CHOICE, methods.IN_ORDER])
 def test_a_method_by_name_runs_the_same_compiled_and_from_python(method):
     options = {"method": method, "users": USERS} | SMALL

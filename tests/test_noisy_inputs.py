@@ -27,6 +27,7 @@ def test_a_law_and_its_characteristic_function_agree():
             assert np.all(weights > 0)
 
 
+@pytest.mark.daily("1-gaussian", "2-planar_laplace", "3-gaussian")
 @pytest.mark.parametrize("kind", input_noise.KINDS[:2])
 @pytest.mark.parametrize("dimension", [1, 2, 3])
 def test_the_noise_aware_kernel_is_the_expectation(kind, dimension):

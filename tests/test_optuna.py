@@ -474,6 +474,7 @@ def _work(url, path, name, done):
     done.put(name)
 
 
+@pytest.mark.daily("shared")
 @pytest.mark.parametrize(("names", "trials"), [(("one", "two"), 6), (("one", "one"), 3)], ids=["apart", "shared"])
 def test_two_processes_charge_one_ledger_for_one_study(names, trials, tmp_path):
     """Under two names each worker has evaluations of its own; under one name they share them."""

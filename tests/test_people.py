@@ -227,6 +227,7 @@ def test_a_worker_that_cannot_split_quotes_no_row():
     assert raised.value.__cause__ is raised.value.__context__ is None
 
 
+@pytest.mark.daily("in_order")
 @pytest.mark.parametrize("method", ["in_order", "evaluations"])
 def test_a_release_is_that_of_people_in_arrays(method, small, tmp_path):
     """Of the people without rows too: a mean counts what the loss says of them."""

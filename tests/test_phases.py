@@ -136,6 +136,7 @@ def test_parts_compose_to_what_is_stated():
 TWICE = phases.make_algorithm(private_choice.design, private_choice.near)
 
 
+@pytest.mark.daily("mu")
 @pytest.mark.parametrize("changed", ["mu", "loss_range"])
 def test_a_run_does_not_go_on_under_another_budget(changed):
     given = phases.config(design(), near(3))

@@ -35,6 +35,7 @@ def loss(point, data):
     return jnp.sum(jnp.square(data - point[None, :2]), axis=1)
 
 
+@pytest.mark.daily("local", "choice")
 @pytest.mark.parametrize("method", ["local", "start_then_local", "choice"])
 def test_a_share_is_spent_on_the_loss_at_the_answer(method):
     run = jaxdpbo.minimize(loss, RECORDS, BOX, **group_options(method=method, estimate_share=0.1, **GIVEN))

@@ -160,6 +160,7 @@ def gradients(point, data):
     return 2 * data[1] * (point[:, None] - data[0].T)
 
 
+@pytest.mark.daily("*dp_gd")
 @pytest.mark.parametrize("module", [dp_gibo, dp_gd])
 def test_no_scale_of_the_losses_has_to_be_known(module):
     """Losses 2^20 times as large give the same run, to the last bit."""
@@ -276,6 +277,7 @@ def test_the_design_comes_first_and_releases_the_range_alone():
     np.testing.assert_array_equal(run.diagnostics.memory.reference, (PARABOLA + 1) ** 2)
 
 
+@pytest.mark.daily("12-2")
 @pytest.mark.parametrize(("begun", "other"), [(2, 12), (12, 2)])
 def test_a_run_does_not_go_on_with_another_design(begun, other):
     """A longer one would find a second scale, and evaluate again."""

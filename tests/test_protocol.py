@@ -13,7 +13,7 @@ import pytest
 from fuzz_targets import objectives
 from fuzz_targets.odd_values import holds_nan, of_any_pattern
 from option_groups import group_options
-from protocol_cases import CASES, STEPS, USERS, records
+from protocol_cases import CASES, STEPS, USERS, by_turns, records
 from tolerances import rtol
 
 from jaxdpbo import drivers
@@ -45,22 +45,22 @@ def case_named(name):
     return case._replace(objective=objective)
 
 
-@pytest.fixture(params=CASES, name="case")
-def case_of(request):
-    return case_named(request.param)
-
-
-EACH = {case.algorithm: name for name, case in CASES.items()}.values()  # the last case of each algorithm
-EAGER = "dp_gd", "dp_gp_ucb, in order", "po_gp_ucb", "random_search"  # of tens of operations, not hundreds
+DAILY = by_turns(0, 3)
+EACH = by_turns(3)
+EAGER = "dp_gp_ucb, in order", "po_gp_ucb", "random_search"  # of tens of operations, not hundreds
 
 
 def pytest_generate_tests(metafunc):
     """Few cases, and with ``--full`` all: programs of their own take minutes.
 
-    ``each`` is one case of every algorithm; in ``eager`` each operation is a program.
+    ``each`` is one case of every family; in ``eager`` each operation is a program.
     """
     full = metafunc.config.getoption("--full")
-    for argument, few, all_names in (("each", EACH, CASES), ("eager", EAGER, EACH)):
+    for argument, few, all_names in (
+        ("case", DAILY, CASES),
+        ("each", EACH, CASES),
+        ("eager", EAGER, [*EAGER, "dp_gd", *EACH]),
+    ):
         if argument in metafunc.fixturenames:
             names = list(all_names if full else few)
             metafunc.parametrize(argument, list(map(case_named, names)), ids=names)
@@ -195,6 +195,7 @@ def test_vmaps_over_configs_and_keys(each):
     maps_over_configs_and_keys(each, jax.vmap)
 
 
+@pytest.mark.daily("dp_gibo", "random_search")
 @pytest.mark.parametrize("name", ["dp_gibo", "dp_gp_ucb, box", "random_search"])
 def test_a_loop_over_configs_and_keys_is_the_same(name):
     """The body of ``lax.map`` is the scan as it is, for any algorithm."""
@@ -274,10 +275,13 @@ def test_the_guarantee_is_typed_and_conditional(case):
             statement.epsilon(1e-5)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [name for name, case in CASES.items() if name == "random_search" or (case.private and not case.follows_values)],
-)
+STEERED_BY_RELEASES = [
+    name for name, case in CASES.items() if name == "random_search" or (case.private and not case.follows_values)
+]
+
+
+@pytest.mark.daily(*(name for name in DAILY if name in STEERED_BY_RELEASES))
+@pytest.mark.parametrize("name", STEERED_BY_RELEASES)
 def test_a_query_does_not_depend_on_raw_state(name):
     """GP-UCB promises nothing, DP-GP-UCB pays at the end: they follow raw values, which this test would refuse."""
     case = case_named(name)

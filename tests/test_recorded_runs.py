@@ -93,6 +93,7 @@ def same(one, other):
     assert one.guarantee == other.guarantee
 
 
+@pytest.mark.daily("dp_gibo", "dp_gp_ucb, in order")
 @pytest.mark.parametrize("name", NAMES)
 def test_a_run_killed_at_any_evaluation_pays_once_and_releases_once(name, tmp_path):
     case, whole = CASES[name], []
@@ -238,7 +239,7 @@ def failed_at_random(folder, monkeypatch, draw, name="dp_gd"):
 
 
 def test_all_that_leaves_under_one_charge_is_one_transcript(tmp_path, monkeypatch, trials):
-    count = trials("runs that fail at random places, by either driver, and are tried again", 40, 2000, 7)
+    count = trials("runs that fail at random places, by either driver, and are tried again", 20, 2000, 7)
     draw, ends = np.random.default_rng(7), Counter()
     for number in range(count):
         name = ("dp_gd", "dp_gibo")[number % 2]  # the one keeps nothing raw, the other is replayed
@@ -611,7 +612,7 @@ def printed(line):
 
 def test_processes_killed_while_they_write_leave_one_transcript(tmp_path, trials):
     """SIGKILL at a random write, then once more undisturbed: all that either printed is one path."""
-    count = trials("processes killed at a random write of a run on record", 2, 40, 11)
+    count = trials("processes killed at a random write of a run on record", 1, 40, 11)
     draw, ends = np.random.default_rng(11), Counter()
     for number in range(count):
         (tmp_path / str(number)).mkdir()

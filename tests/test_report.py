@@ -654,7 +654,8 @@ def test_a_record_states_epsilon_at_the_delta_that_was_typed(tmp_path):
 
 
 def test_without_a_typed_delta_it_is_below_one_over_the_users():
-    runs = [jaxdpbo.minimize(absolute, np.linspace(0, 1, users), [(0, 1)], mu=1) for users in (500, 200_000)]
+    options = {"space": [(0, 1)], "mu": 1, "loss_range": (0, 1), "search": jaxdpbo.Search(method="in_order", steps=2)}
+    runs = [jaxdpbo.minimize(absolute, np.linspace(0, 1, users), **options) for users in (500, 200_000)]
     assert [run.guarantee.display_delta for run in runs] == [1e-5, 1e-6]
 
 

@@ -40,6 +40,7 @@ def search(path, loss=absolute, records=RECORDS, box=((0, 1),), **changes):
 ROUTES = {"scan": {}, "loop": {"traceable": False}}
 
 
+@pytest.mark.daily("loop")
 @pytest.mark.parametrize("route", ROUTES)
 def test_another_teams_release_never_comes_without_a_word(route, tmp_path):
     """Trap 56: B got A's answer under A's run name, with an empty note."""

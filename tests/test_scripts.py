@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import evidence
 import pytest
 
 ROOT = Path(__file__).parent.parent
@@ -45,3 +46,37 @@ def test_an_unlisted_skip_fails_the_run(tmp_path, body, passes):
     )
     assert (done.returncode == 0) == passes, done.stdout + done.stderr
     assert ("UNLISTED SKIP" in done.stdout) != passes
+
+
+DAILY = """
+import pytest
+
+@pytest.mark.daily("a*")
+@pytest.mark.parametrize("case", ["a1", "a2", "b"])
+def test_few(case): pass
+
+@pytest.mark.full
+def test_none(): pass
+
+def test_all(): pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["test_it.py"], "3/5 tests collected (2 deselected)"),
+        (["test_it.py", "--full"], "5 tests collected"),
+        (["test_it.py::test_none", "test_it.py::test_few"], "4 tests collected"),
+        (["test_renamed.py"], "names a case that there is not"),
+    ],
+    ids=["daily", "full", "named", "renamed"],
+)
+def test_cases_that_are_not_of_the_daily_run_are_of_the_full_one(tmp_path, monkeypatch, capsys, options, said):
+    (tmp_path / "test_it.py").write_text(DAILY)
+    (tmp_path / "test_renamed.py").write_text(DAILY.replace('"a*"', '"a*", "c"'))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(evidence, "record", lambda _: None)  # nothing was counted
+    of_this = ["-p", "suite", "-c", os.devnull, "--rootdir", ".", "--import-mode=importlib"]
+    pytest.main([*of_this, "--collect-only", *options])
+    assert said in "".join(capsys.readouterr())

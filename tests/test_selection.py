@@ -467,6 +467,7 @@ def test_an_attack_on_a_selection_does_not_exceed_its_claim(trials):
         assert not _auditing.is_refuted(audit, claim)
 
 
+@pytest.mark.daily("runs shown")
 @pytest.mark.usefixtures("without_lower_bounds")
 @pytest.mark.parametrize("planted", ["runs shown", "forty runs"])
 def test_planted_selections_are_caught(planted, trials, monkeypatch):

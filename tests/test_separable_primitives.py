@@ -528,7 +528,8 @@ def test_an_infinite_row_does_not_hang_the_run():
     assert (done.stdout, done.stderr) == ("started\nTrue\n", "")
 
 
-def test_without_the_guard_a_row_hangs(full_only):
+@pytest.mark.full
+def test_without_the_guard_a_row_hangs():
     """The planted bug: the program as it was traced."""
     with pytest.raises(subprocess.TimeoutExpired) as caught:
         subprocess.run([sys.executable, "-c", HANGING, "bare"], capture_output=True, timeout=30)

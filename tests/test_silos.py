@@ -199,6 +199,7 @@ def answer_of_all(federation):
     return table_scan.flatten(users.evaluate(jax.random.key(1), before, federation.agreement.template).whole)
 
 
+@pytest.mark.daily("DP-GIBO-[25]", "private*")
 @pytest.mark.parametrize(
     ("name", "count"), [*((name, count) for name in SEARCHES for count in (2, 5)), ("DP-GIBO", 50)]
 )

@@ -125,7 +125,8 @@ def test_scikit_learns_own_checks_pass():
     assert "xfail" not in checked(search(refit="train"))
 
 
-def test_scikit_learns_own_checks_pass_of_a_regressor_and_without_a_refit(full_only):
+@pytest.mark.full
+def test_scikit_learns_own_checks_pass_of_a_regressor_and_without_a_refit():
     regressor = PrivateSearchCV(
         Ridge(), {"alpha": space.real(0.1, 1.0)}, **group_options(loss_range=(0, 1), refit=True, **TINY)
     )
@@ -963,6 +964,7 @@ def is_unfitted(estimator):
     return not [name for name in vars(estimator) if name.endswith("_")]
 
 
+@pytest.mark.daily("searched1-options0", "searched0-options1", "searched0-options2")
 @pytest.mark.parametrize("options", [{}, {"refit": True}, {"protect": "all", "n_blocks": 4, "refit": True}])
 @pytest.mark.parametrize("searched", [CHOSEN, GRIDS])
 def test_an_estimator_may_be_a_choice_and_is_never_fitted_itself(searched, options):

@@ -80,6 +80,7 @@ def small(monkeypatch):
     monkeypatch.setattr(_table, "BATCH", 64)
 
 
+@pytest.mark.daily("local", "in_order")
 @pytest.mark.parametrize("name", SEARCHES)
 def test_the_release_is_the_same_from_arrays_and_files_in_any_order(name, small, tmp_path):
     given = [
@@ -109,6 +110,7 @@ def test_no_row_is_rounded_by_its_place_in_a_batch_of_the_shipped_size():
     assert np.any(totals[0])
 
 
+@pytest.mark.daily("choice")  # test_tables_evaluations has evaluations
 @pytest.mark.parametrize("name", ["in_order", "choice", "evaluations"])
 def test_a_table_and_its_arrays_release_the_same(name, small):
     of_table, of_arrays = (

@@ -366,6 +366,7 @@ def settings(**changes):
     return dp_optim.settings(**(chosen | changes))
 
 
+@pytest.mark.daily("softmax-adam", "logistic-sgd")
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 @pytest.mark.parametrize("name", ["logistic", "softmax"])
 def test_the_whole_training_is_the_oracles(optimizer, name):
@@ -424,6 +425,7 @@ def test_the_noise_is_twice_the_clip_norm_times_the_multiplier_over_the_batch():
     assert abs(np.corrcoef(np.asarray(layer.weights).ravel(), np.asarray(layer.bias).ravel())[0, 1]) < 0.06
 
 
+@pytest.mark.daily("1024-exact", "4096-float")
 @pytest.mark.parametrize("noise", dp_optim.NOISES)
 @pytest.mark.parametrize("features", [dp_optim.TOGETHER // 2, 2 * dp_optim.TOGETHER])  # one draw a block, and a step
 def test_rows_without_a_gradient_leave_the_stated_noise_of_their_key_alone(noise, features):

@@ -40,6 +40,7 @@ def test_the_privacy_oracle_is_the_accountant_of_what_is_run():
         oracles.training_epsilon(settings(batch=11), records=10, delta=1e-5)
 
 
+@pytest.mark.full
 def test_errors_fall_with_training_and_a_diverged_training_has_error_one(compilations):
     """All by one program, since settings are traced."""
     keys = jax.random.split(jax.random.key(0), 3)

@@ -31,6 +31,7 @@ def reconstruct(known, its_release, released):
     return (released - solution[-1]) @ np.linalg.pinv(solution[:-1])
 
 
+@pytest.mark.daily("10-1.0", "1-*")
 @pytest.mark.parametrize(
     ("projected", "epsilon"), [(1, math.exp(1.1)), (1, math.exp(-0.5)), (10, math.exp(1.1)), (10, 1.0)]
 )
@@ -69,6 +70,7 @@ def test_an_affine_map_is_undone_wherever_it_goes():
     np.testing.assert_allclose(reconstruct(inputs[:4], released[:4], released), inputs, atol=1e-9)
 
 
+@pytest.mark.daily("exact-*", "float-product_laplace", "float-gaussian")
 @pytest.mark.parametrize("name", SOUND)
 @pytest.mark.parametrize("noise", ["float", "exact"])
 def test_the_attack_fails_on_the_sound_transforms(name, noise, trials):

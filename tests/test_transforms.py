@@ -20,6 +20,7 @@ GRID = np.stack(np.meshgrid(np.arange(20.0), np.arange(20.0)), -1).reshape(-1, 2
 CELLS = np.array([[0.0, 0.0], [5.0, 0.0], [0.0, 5.0]])
 
 
+@pytest.mark.daily("1", "5")
 @pytest.mark.parametrize("dimension", [1, 2, 5])
 def test_draws_have_the_law_that_is_said(dimension):
     for kind in input_noise.KINDS:

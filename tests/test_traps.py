@@ -108,6 +108,7 @@ def test_a_run_succeeds_whatever_one_user_is(name):
     of_neighbours(lambda data: drivers.run_scan(case.algorithm, case.objective, data, case.config(1.0)).release)
 
 
+@pytest.mark.daily("dp_gp_ucb, in order")
 @pytest.mark.parametrize("name", ["dp_gd", "dp_gp_ucb, in order"])
 def test_a_run_succeeds_in_float32_whatever_one_user_is(name, float32):
     """Trap 15: a loss of 1e300 gave NumPy's warning of an overflow in a cast, and a loss of 1 none."""

@@ -44,6 +44,7 @@ def run(*, data=RECORDS, of=TREE, searched=loss, **changes):
     return jaxdpbo.minimize(searched, data, of, **group_options(**(GIVEN | SEEDED | changes)))
 
 
+@pytest.mark.daily("choice", "in_order")
 @pytest.mark.parametrize("method", ["auto", methods.IN_ORDER, methods.CHOICE, methods.EVALUATIONS])
 def test_a_tree_is_searched_by_every_method_without_gradients(method):
     found = run(method=method)

@@ -26,6 +26,7 @@ def previewed(epsilon, delta, *, loss_range=(0.0, 4.0), search_space=BOX, **sear
     ).guarantee
 
 
+@pytest.mark.daily("*-0.2-True", "choice-0.2-False", "in_order-0.0-True")
 @pytest.mark.parametrize(("share", "wide"), [(0.0, True), (0.2, True), (0.2, False)])
 @pytest.mark.parametrize("method", methods.METHODS)
 def test_every_method_spends_the_epsilon(method, share, wide):
@@ -111,6 +112,7 @@ def spend(path, method, **options):
     )
 
 
+@pytest.mark.daily("in_order")
 @pytest.mark.parametrize("method", ["in_order", "choice"])
 def test_a_ledger_of_its_notion_pays_the_stated_epsilon_and_one_of_gdp_the_implied_level(method, tmp_path):
     implied = requested_budget.requested_mu(epsilon=1.0, delta=1e-5)

@@ -316,6 +316,7 @@ def far(point, cents):
     return abs(cents.astype(float) / 2.0**33 - point[0])
 
 
+@pytest.mark.daily("per_user")
 @pytest.mark.parametrize("loss", [far, separable.per_user(far)], ids=["plain", "per_user"])
 def test_arrays_of_wide_integers_are_noted(float32, loss):
     """The declared dtype alone decides, and only where JAX narrows it."""

@@ -158,7 +158,8 @@ def test_figure_1_writes_its_table_and_its_picture(figure, capsys):
         assert not set(starts[0]) & set(starts[1])  # other records
 
 
-def test_figure_2_sets_dp_gibo_beside_descent(full_only, figure, capsys):
+@pytest.mark.full
+def test_figure_2_sets_dp_gibo_beside_descent(figure, capsys):
     written = figure("fig2")
     shown = capsys.readouterr().out
     for method in (fig2.GIBO, fig2.GD, fig2.PLAIN):
@@ -170,7 +171,8 @@ def test_figure_2_sets_dp_gibo_beside_descent(full_only, figure, capsys):
     np.testing.assert_allclose(slope, 0, atol=1e-9)
 
 
-def test_figure_3_may_be_stopped_and_started(full_only, figure, results, monkeypatch, capsys):
+@pytest.mark.full
+def test_figure_3_may_be_stopped_and_started(figure, results, monkeypatch, capsys):
     for name, value in {"COMMIT": "one", "MODIFIED": False, "REVISION": "one"}.items():
         monkeypatch.setattr(report, name, value)
     honest = fig3.gibo
@@ -201,7 +203,8 @@ def test_figure_3_may_be_stopped_and_started(full_only, figure, results, monkeyp
     assert not fig3.resume(other, fig3.Problem(**first["problem"]))["runs"]  # settings of another run
 
 
-def test_figure_4_reads_every_method_at_both_counts(full_only, figure, capsys):
+@pytest.mark.full
+def test_figure_4_reads_every_method_at_both_counts(figure, capsys):
     written = figure("fig4")
     assert "4 evaluations are 1 x 3 + 1; T = 2 steps of b = 3 are 6" in capsys.readouterr().out
     curves, finals = written["mean_curves"], written["final"]
@@ -299,7 +302,8 @@ def test_a_drawn_neighbour_differs_by_one_record():
     assert np.all(np.isin(np.round((counts - less)[~added]), (0, 1)))
 
 
-def test_the_comparison_runs_every_method_on_every_problem(full_only, kusner_item, capsys):
+@pytest.mark.full
+def test_the_comparison_runs_every_method_on_every_problem(kusner_item, capsys):
     written = kusner_item("regret")
     shown = capsys.readouterr().out
     assert set(written["regret"]) == set(SIZES)
@@ -372,7 +376,8 @@ def test_curves_fall_and_begin_alike(kharkovskii_item, item):
         assert all(np.all(np.diff(curve) <= 1e-12) for curve in curves.values())
 
 
-def test_sound_transforms_stand_beside_the_published_one(full_only, kharkovskii_item, capsys):
+@pytest.mark.full
+def test_sound_transforms_stand_beside_the_published_one(kharkovskii_item, capsys):
     written = kharkovskii_item("regret")
     shown = capsys.readouterr().out
     assert len(written["mean"]) == 2
@@ -448,7 +453,8 @@ def avent_item(results, monkeypatch):
     return run
 
 
-def test_avents_fronts_come_from_the_same_points(full_only, avent_item, results, capsys):
+@pytest.mark.full
+def test_avents_fronts_come_from_the_same_points(avent_item, results, capsys):
     both = avent_item("table2")["tasks"]
     table = both["LogReg+SGD, ours"]
     assert len(table["random"]) == 2
@@ -522,7 +528,8 @@ def test_a_pool_that_was_stopped_goes_on_at_the_same_commit(results, monkeypatch
     assert len(calls) == 7
 
 
-def test_avents_illustrations_ask_both_oracles_everywhere(full_only, avent_item):
+@pytest.mark.full
+def test_avents_illustrations_ask_both_oracles_everywhere(avent_item):
     for item in ("fig1", "fig2"):
         front = np.array(avent_item(item)["front"]["values"])
         assert np.all(np.diff(front[:, 0]) >= 0)

@@ -142,9 +142,8 @@ def test_no_requests_cost_more_than_stated(tmp_path, repeated, steps, features):
 def reads_the_point(point, batch):
     """Other features of a user where the sign of a zero point says so."""
     numbers = features(point, batch)
-    return jnp.where(
-        jnp.signbit(point[0]), numbers[jnp.array([1, 0, 2, 3])] * jnp.array([1, -1, 1, 1])[:, None], numbers
-    )
+    turned = jnp.stack([numbers[1], -numbers[0], *numbers[2:]])
+    return jnp.where(jnp.signbit(point[0]), turned, numbers)
 
 
 def test_a_loss_that_reads_what_a_server_sends_costs_no_more_than_stated(tmp_path, no_noise):

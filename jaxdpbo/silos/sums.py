@@ -103,7 +103,7 @@ class LinearSums:
         self._config, self.users, self.steps = config, config.users, config.steps
         self.protects = private_linear.PEOPLE if config.people else private_linear.PROTECTED
         self.numbers, self.radii = (config.values,), (int(config.radius), int(config.residual_radius))
-        self.assumptions = (assumptions.ROW_OWNERS,) * config.people
+        self.assumptions: tuple[str, ...] = (assumptions.ROW_OWNERS,) * config.people
         self.terms = {
             "model": f"{config.features} features, {config.outputs} outputs, link {config.link}",
             "a row counts": "by its weight"

@@ -56,6 +56,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "silos.sockets": (
             "answer_until_failure forward listen parse_answer parse_card parse_credential receive send serve_silo"
         ),
+        "silos.sums": "sums_of",
         "silos.terms": "load_agreement save_agreement",
     },
     "JSON of others, in tests/test_hostile_bytes.py": {"ledger.ledger_file": "has_fields parse_fields parse_json"},

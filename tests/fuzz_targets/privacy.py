@@ -60,6 +60,9 @@ def accountants() -> dict[str, Target]:
             {"distance": st.integers(1, 10**5), "variance": st.integers(2**14, 2**40), "releases": count},
             check=at_least_zero,
         ),
+        "gaussian_variance": Target(
+            noise_shares.gaussian_variance, {"variance": st.integers(2**14, 2**40)}, check=at_least_zero
+        ),
         "share_total_variation": Target(
             noise_shares.share_total_variation, {"shares": count, "numbers": count}, check=at_least_zero
         ),

@@ -28,7 +28,7 @@ OF_OTHERS = {  # words of other programs and libraries, and of formulas
     "cross_val_score", "min_samples_leaf", "n_neighbors", "tau",
     "best_score_", "cv_results_", "step__param", "jax_debug_nans", "jax_debug_infs", "lambda", "Phi", "Tr", "r_geom",
     "epsilon_ucb", "RAY_USE_TLS", "RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT",
-    "object_spilling_directory", "from_map", "persist",
+    "object_spilling_directory", "from_map", "persist", "PGPASSWORD",
 }  # fmt: skip
 ENDINGS = {"py", "md", "json", "jsonl", "png", "key", "typed", "toml"}
 SYMBOL = re.compile(r"[A-Za-z]\d?|[A-Za-z]_|[A-Za-z]+_([A-Za-z0-9]|mu)")  # of a formula: x, k1, beta_t

@@ -275,19 +275,22 @@ def _run(server: Server, act: Callable[[], Result], *, waited: float | None = No
 
 def _translate(server: Server, error: Any, waited: float | None) -> Exception:
     origin = getattr(error, "orig", None)
-    state = str(getattr(origin, "sqlstate", None) or "")
-    if state == "55P03" or "database is locked" in str(origin):
+    said, state = str(origin), str(getattr(origin, "sqlstate", None) or "")
+    if state == "55P03" or "database is locked" in said:
         return server.error(f"another process has kept {server.name} locked for {waited} s")
-    lost = bool(getattr(error, "connection_invalidated", False)) or state[:2] == "08" or state[:4] == "57P0"
-    if not state and type(origin).__name__ == "OperationalError" and "no such table" not in str(origin):
-        lost = True  # the driver has no state for what happens before a session
+    if "no such table" in said:
+        return server.error(f"{server.name}: {REASONS['42P01']}")
     known = [REASONS[state[:end]] for end in (5, 2) if state[:end] in REASONS]
-    if "no such table" in str(origin):
-        known = [REASONS["42P01"]]
-    if lost:
-        refused = not state and any(words in str(origin) for words in REFUSALS)
-        words = "the server cannot be reached: call again, or try psql with the same address"
-        if refused:
-            words = "the server refuses this account or has no such database: psql with the same address says more"
-        return (server.error if refused else _LostError)(f"{server.name}: {known[0] if known else words}")
-    return server.error(f"{server.name}: {known[0] if known else f'the database refused this, with state {state}'}")
+    if not _is_lost(error, state):
+        return server.error(f"{server.name}: {known[0] if known else f'the database refused this, with state {state}'}")
+    if not state and any(words in said for words in REFUSALS):
+        words = "the server refuses this account or has no such database: psql with the same address says more"
+        return server.error(f"{server.name}: {words}")
+    words = "the server cannot be reached: call again, or try psql with the same address"
+    return _LostError(f"{server.name}: {known[0] if known else words}")
+
+
+def _is_lost(error: Any, state: str) -> bool:
+    """True if the connection is gone; the driver has no state for what happens before a session."""
+    before = not state and type(getattr(error, "orig", None)).__name__ == "OperationalError"
+    return before or bool(getattr(error, "connection_invalidated", False)) or state[:2] == "08" or state[:4] == "57P0"

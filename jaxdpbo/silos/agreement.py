@@ -90,7 +90,8 @@ class Agreement:
         Where sums cost differently, each step without a sum keeps an answer: ``sums.level`` counts on it.
         """
         repeated = len(asked) - len(set(asked))
-        return self.sums.alike or step not in asked or repeated < self.answers - self.sums.steps
+        kept = self.sums.alike or step not in asked or repeated < self.answers - self.sums.steps
+        return kept and len(asked) < self.answers
 
     @cached_property
     def share_widths(self) -> Widths:

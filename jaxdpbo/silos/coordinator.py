@@ -269,9 +269,9 @@ def _ask_silos(
             return total
     stacked = [np.stack(leaves) for leaves in zip(*map(jax.tree.leaves, queries), strict=True)]
     while len(keys := present.find()) >= agreement.shares:
-        attempts = book.find("attempt")
-        number = sum(line["step"] == step for line in attempts)
-        if len(attempts) >= agreement.answers or not agreement.may_ask(step, [line["step"] for line in attempts]):
+        asked = [line["step"] for line in book.find("attempt")]
+        number = asked.count(step)
+        if not agreement.may_ask(step, asked):
             raise SiloError(f"no answers of the silos are left for step {step}, of {agreement.answers} in all")
         if number:
             logs.retried(f"the sum of step {step + 1}, attempt {number + 1}, of {len(keys)} silos")
@@ -281,9 +281,7 @@ def _ask_silos(
         silent = [name for name in keys if name not in answers]
         wrong = [name for name in keys if name in answers and len(answers[name]) != 8 * count]
         if not silent and not wrong:
-            total = np.zeros(count, np.uint64)
-            for name in keys:
-                total = total + np.frombuffer(answers[name], "<u8")
+            total = np.sum([np.frombuffer(answers[name], "<u8") for name in keys], axis=0, dtype=np.uint64)
             book.add(step=step, total=base64.b64encode(total.astype("<u8").tobytes()).decode())
             return total.view(np.int64)
         present.leave_out(silent, wrong)

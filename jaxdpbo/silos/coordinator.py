@@ -281,7 +281,8 @@ def _ask_silos(
         silent = [name for name in keys if name not in answers]
         wrong = [name for name in keys if name in answers and len(answers[name]) != 8 * count]
         if not silent and not wrong:
-            total = np.sum([np.frombuffer(answers[name], "<u8") for name in keys], axis=0, dtype=np.uint64)
+            words = np.stack([np.frombuffer(answers[name], "<u8") for name in keys])
+            total = np.asarray(words.sum(axis=0, dtype=np.uint64))
             book.add(step=step, total=base64.b64encode(total.astype("<u8").tobytes()).decode())
             return total.view(np.int64)
         present.leave_out(silent, wrong)

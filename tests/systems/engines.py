@@ -173,21 +173,26 @@ PEOPLE = 600_000  # three ranges of a worker; most people have no row
 PLACED = SHUFFLED.assign(person=pd.array(RNG.integers(0, 20_000, USERS) * 30, "Int64"))
 PLACED.iloc[:9_000, -1] = 400_020  # many rows of one person, in every partition
 PLACED.iloc[::11, -1] = pd.NA
+PLACED["id"] = PLACED["person"] * (7919 * 2**19)  # far beyond the number of people
+HASHED = tables.hashed("id", key=bytes(range(16)))
 
 
-def people_in_arrays():
-    """The first two rows of each person, by a plain sort."""
-    rows = PLACED.dropna(subset="person").sort_values(["person", "x", "y"])
-    slots = rows.groupby("person").cumcount()
+def people_in_arrays(person):
+    """The first two rows of each person, or of each slot of ids, by a plain sort."""
+    rows = PLACED.dropna(subset="person").copy()
+    places = rows["person"].to_numpy(int) if person == "person" else HASHED.slots(rows["id"].to_numpy(int), PEOPLE)
+    rows = rows.assign(place=places).sort_values(["place", "x", "y"])
+    slots = rows.groupby("place").cumcount()
     rows, slots = rows[slots < 2], slots[slots < 2]
     columns = {name: np.full((PEOPLE, 2), np.nan) for name in ("x", "y")}
     for name, column in columns.items():
-        column[rows["person"].astype(int), slots] = rows[name]
+        column[rows["place"], slots] = rows[name]
     return tables.arrays(columns)
 
 
+@pytest.mark.parametrize("person", ["person", HASHED], ids=["numbers", "ids"])
 @pytest.mark.parametrize("engine", ENGINES)
-def test_rows_of_people_on_all_partitions_are_those_of_arrays_bit_for_bit(engine, engines, tmp_path):
+def test_rows_of_people_on_all_partitions_are_those_of_arrays_bit_for_bit(engine, person, engines, tmp_path):
     """With nulls, one person with most of the rows, and on Spark a join under adaptive execution."""
 
     def loss(point, batch):
@@ -200,7 +205,7 @@ def test_rows_of_people_on_all_partitions_are_those_of_arrays_bit_for_bit(engine
             pq.write_table(rows, folder / f"{number}.parquet")
         return str(folder)
 
-    people = {"person": "person", "users": PEOPLE, "max_rows": 2}
+    people = {"person": person, "users": PEOPLE, "max_rows": 2}
     if engine == "dask":
         frame = dask.dataframe.from_pandas(PLACED, npartitions=5, sort=False)
         table = tables.dask(frame, columns=["x", "y"], **people)
@@ -221,7 +226,7 @@ def test_rows_of_people_on_all_partitions_are_those_of_arrays_bit_for_bit(engine
             lambda pipeline: pipeline | apache_beam.io.ReadFromParquetBatched(pattern), ["x", "y"], **people
         )
     assert (table.users, table.columns) == (PEOPLE, {"x": (2,), "y": (2,)})
-    expect_the_same(search(table, loss=loss), search(people_in_arrays(), loss=loss))
+    expect_the_same(search(table, loss=loss), search(people_in_arrays(person), loss=loss))
 
 
 @pytest.mark.parametrize("engine", ["dask", "ray", "spark"])  # Beam's direct runner has no process to kill

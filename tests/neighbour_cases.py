@@ -687,7 +687,7 @@ WITHOUT: dict[str, dict[str, str]] = {
         "noise.wide_integers": "from_int64",
         "drivers.seed_sweep": "distribute",
         "integrations.sklearn.fitting": "blocks_objective take_rows validation_task",
-        "integrations.sklearn.losses": "to_column elements expect record_losses",
+        "integrations.sklearn.losses": "to_column elements expect record_losses beside",
         "integrations.sklearn.layered_training": (
             "LayeredDPSGD LayeredDPSGD.expect LayeredDPSGD.fit LayeredDPSGD.losses"
         ),
@@ -731,6 +731,7 @@ WITHOUT: dict[str, dict[str, str]] = {
         "notes": "few_rows from_ledger resumed",
         "accounting.noise_shares": "share_total_variation",
         "silos.agreement": "Agreement agree",
+        "report.ledger_records": "charge_rows",
         "integrations.sklearn.splits": "single_split",
         "outsourcing.protocol": "parse_answer",
         "accounting.stage": "selection_stage",

@@ -9,7 +9,7 @@ be read is missing.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -89,8 +89,7 @@ class Encoding(NamedTuple):
     def to_sign(self) -> str:
         """All columns, and what a person who signs must confirm."""
         which = "all other" if self.private else "these"
-        words = self._describe([_in_words(each) for each in self.dimensions])
-        return f"{words}. Confirm that {which} ranges and categories come from a codebook, and not from the rows"
+        return f"{self._mark_found(_in_words)}. Confirm that {which} ranges and categories come from a codebook, and not from the rows"
 
     @property
     def trained_width(self) -> int:
@@ -105,9 +104,11 @@ class Encoding(NamedTuple):
 
     def __str__(self) -> str:
         """All columns, for a person who signs for their ranges and categories."""
-        return self._describe(
-            [f"{of}, {FOUND}" if place in self.private else str(of) for place, of in enumerate(self.dimensions)]
-        )
+        return self._mark_found(str)
+
+    def _mark_found(self, spell: Callable[[Dimension], str]) -> str:
+        words = [spell(of) + f", {FOUND}" * (place in self.private) for place, of in enumerate(self.dimensions)]
+        return self._describe(words)
 
     def _describe(self, described: Sequence[str]) -> str:
         names = self.names or range(max(self.positions) + 1)

@@ -89,7 +89,8 @@ class Encoding(NamedTuple):
     def to_sign(self) -> str:
         """All columns, and what a person who signs must confirm."""
         which = "all other" if self.private else "these"
-        return f"{self._mark_found(_in_words)}. Confirm that {which} ranges and categories come from a codebook, and not from the rows"
+        confirm = f"Confirm that {which} ranges and categories come from a codebook, and not from the rows"
+        return f"{self._mark_found(_in_words)}. {confirm}"
 
     @property
     def trained_width(self) -> int:

@@ -15,38 +15,45 @@ LARGEST = 2**24  # bytes of a message, for 50 silos and 10,000 points of 100 num
 PROTOCOL = 1  # of messages, masks and what a silo adds up: raise it with a change of any of these
 ENDED = "so it answers nothing more in this run: start a new run"
 
-# All that a silo says of a request that it does not answer, and all that a server says of a silo. A silo sends the name
-# of a sentence: no text of a loss, a row or a file can travel, and none of a hostile silo is printed.
-SENTENCES = {
-    "long": "the request is longer than any of this run",
-    "garbage": "the request is not a request of jaxdpbo",
-    "run": "this silo agreed to another run",
-    "few": "the sum has fewer silos than agreed",
-    "stranger": "a silo of the sum is not on the roster",
-    "unsigned": "a silo of the sum did not sign its key for these terms",
-    "key": "the request does not have this silo's key for the run",
-    "weak": "a key of the request agrees on no secret",
-    "step": "the step or the attempt is not one of this run",
-    "query": "the arrays of the query are not those of the agreed search",
-    "queries": "a sum must be of one query",
-    "outside": "a point of the query is outside of the agreed box",
-    "kind": "the step adds up something else in the agreed run",
-    "repeated": "this attempt of this step was answered before",
-    "changed": "this step was answered for another query",
-    "failed": f"a sum of this silo failed, {ENDED}",
-    "unended": "a sum of this silo did not end: if another process of this silo still works on it, ask again later; if "
-    "that process died, start a new run",
-    "spent": "all agreed answers of this silo are given",
-    "often": "this step was answered before, and the answers left are for other steps",
-    "busy": "another process of this silo answers at the same time",
-    "stopped": "this silo stopped",
-    "silent": "this silo did not reply in time",
-    "nonsense": "the reply is not the reply of a silo",
-    "length": "the answer has another length than the agreed sum",
-    "terms": "this silo's key is not signed for these terms: compare the hashes of the terms",
-    "proof": "somebody showed this silo's key without being this silo",
-    "second": "another connection speaks for this silo already",
-}
+
+class Sentences(dict[str, str]):
+    """Why a silo did not answer, by a short name: all that a silo says of a request, and that a server repeats."""
+
+
+# A silo sends the name of a sentence: no text of a loss, a row or a file can travel, and none of a hostile silo is
+# printed.
+SENTENCES = Sentences(
+    {
+        "long": "the request is longer than any of this run",
+        "garbage": "the request is not a request of jaxdpbo",
+        "run": "this silo agreed to another run",
+        "few": "the sum has fewer silos than agreed",
+        "stranger": "a silo of the sum is not on the roster",
+        "unsigned": "a silo of the sum did not sign its key for these terms",
+        "key": "the request does not have this silo's key for the run",
+        "weak": "a key of the request agrees on no secret",
+        "step": "the step or the attempt is not one of this run",
+        "query": "the arrays of the query are not those of the agreed search",
+        "queries": "a sum must be of one query",
+        "outside": "a point of the query is outside of the agreed box",
+        "kind": "the step adds up something else in the agreed run",
+        "repeated": "this attempt of this step was answered before",
+        "changed": "this step was answered for another query",
+        "failed": f"a sum of this silo failed, {ENDED}",
+        "unended": "a sum of this silo did not end: if another process of this silo still works on it, ask again "
+        "later; if that process died, start a new run",
+        "spent": "all agreed answers of this silo are given",
+        "often": "this step was answered before, and the answers left are for other steps",
+        "busy": "another process of this silo answers at the same time",
+        "stopped": "this silo stopped",
+        "silent": "this silo did not reply in time",
+        "nonsense": "the reply is not the reply of a silo",
+        "length": "the answer has another length than the agreed sum",
+        "terms": "this silo's key is not signed for these terms: compare the hashes of the terms",
+        "proof": "somebody showed this silo's key without being this silo",
+        "second": "another connection speaks for this silo already",
+    }
+)
 
 
 REQUEST = {"run": str, "step": int, "attempt": int, "credentials": dict, "leaves": list}

@@ -42,8 +42,8 @@ def loss(point, batch):
     return jnp.minimum(mean, problem.HIGH)
 
 
-def search(folder: str, share: int, spill: str | None, steps: int) -> dict:
-    """Seconds of a search of some steps, the readings of a scan, and the peak of memory so far."""
+def search(folder: str, share: int, spill: str, steps: int) -> dict:
+    """Seconds of a first and of a second search of some steps, and the peak of memory so far."""
     table = tables.parquet(
         folder, ["a", "b"], users=problem.SLOTS // share, person=tables.hashed("patient", key=KEY),
         max_rows=problem.MAX_ROWS, spill=spill,

@@ -27,13 +27,16 @@ from jaxdpbo.noise import choice, clipping, mechanisms, private_mean, private_sc
 
 ROWS = {row.name: row for family in audits.FAMILIES.values() for row in family()}
 QUICK = 4_000
+FAINT = {"silos, a share left out": 20_000}  # noise of two shares for three: fewer trials miss it by chance
 
 
 @pytest.mark.parametrize("name", ROWS)
 def test_what_is_claimed_holds_at_95_percent(name, trials):
     """And the attack is no blunt one; where there is no guarantee it succeeds."""
     row = ROWS[name]
-    found = audits.measure_row(row, trials(f"audit: {name}, trials under each neighbour", QUICK, 100_000, 0))
+    found = audits.measure_row(
+        row, trials(f"audit: {name}, trials under each neighbour", FAINT.get(name, QUICK), 100_000, 0)
+    )
     assert found.verdict == ("holds" if row.holds else "broken, as it must be"), found.audit
     if row.holds:
         assert row.least * row.claimed_level <= found.measured_level <= row.claimed_level

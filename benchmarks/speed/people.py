@@ -10,7 +10,7 @@ OURS, REPEATS = "benchmarks.speed.ours_people", 3
 
 
 def main(quick: bool) -> None:
-    """Ours with a spill, in a process of its own, and the peer in another, by turns."""
+    """Ours with a spill, in a process of its own, and the peer in another, alternating."""
     share, steps = 50 if quick else 1, people_problem.STEPS
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as spill:
         with Worker(OURS, JAX_ENABLE_X64="0") as writer:

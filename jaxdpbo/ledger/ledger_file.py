@@ -273,7 +273,7 @@ def find_place(path: str | Place) -> Place:
 
 
 def show_place(path: Any) -> Any:
-    """What may be printed of a path, whatever it holds."""
+    """What may be printed of a path, no matter what it holds."""
     if isinstance(path, (str, Path)):
         try:
             place = find_place(path)

@@ -51,7 +51,7 @@ GRANTS = (
 )
 DURABLE = "fsync", "synchronous_commit"
 CLIENT = {"connect_timeout": 10, "keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
-SESSION = (  # a lock whose host is gone is free after a minute
+SESSION = (  # the lock of a host that is gone is free after a minute
     "tcp_keepalives_idle = 30", "tcp_keepalives_interval = 10", "tcp_keepalives_count = 3",
     "default_transaction_isolation = 'read committed'",
 )  # fmt: skip

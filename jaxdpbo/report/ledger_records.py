@@ -105,12 +105,12 @@ def charge_rows(path: str | ledger_file.Place, run: str) -> tuple[tuple[str, ...
     account = ledger_file.account(path)
     own = tuple(entry for entry in account.spends if entry.run == run)
     alone = account._replace(spends=own, spent=ledger_file.add_up(own))
-    (charged, sums), whose = map(_short_sums, (alone, account)), f"this release, run {run!r}"
+    (charged, sums), own_row = map(_short_sums, (alone, account)), f"this release, run {run!r}"
     epsilons = describe_epsilons(path) if account.budget.notion == "gdp" else []
     return (
         (f"ledger {ledger_file.find_place(path).name}", ledger_file.COSTS[account.budget.notion], "delta"),
         ("budget", *sums["budget"]),
-        (whose, *charged["spent"]),
+        (own_row, *charged["spent"]),
         ("spent by all runs so far", *sums["spent"]),
         ("left", *sums["left"]),
         *((f"in epsilon, {words}", "", "") for words in epsilons),
@@ -120,7 +120,7 @@ def charge_rows(path: str | ledger_file.Place, run: str) -> tuple[tuple[str, ...
 def _short_sums(account: ledger_file.Account) -> dict[str, tuple[str, ...]]:
     """The sums of an account in four digits: spends rounded up, the budget and what is left down."""
     rounds = {"budget": rounding.shorten_down, "spent": rounding.shorten_up, "left": rounding.shorten_down}
-    cells = ledger_file.sum_cells(account)  # rounded alike, to six digits
+    cells = ledger_file.sum_cells(account)  # rounded to six digits, both by one rule
     return {name: tuple(rounds[name](float(text), 4) for text in texts) for name, texts in cells.items()}
 
 

@@ -44,7 +44,7 @@ SHEETS = """
 DIGEST = "SHA-256 of this record"
 RELEASED = "SHA-256 of the release"
 CHECK = "It is of the JSON file that was saved with this page: jaxdpbo.report.hash_record of its content computes it."
-ALONE = "The sentence at the top is of this release alone. Whoever sees the releases of all these runs may tell more."
+ALONE = "The sentence at the top is of this release alone. A reader of all these releases may tell more."
 MEANINGS = {  # of the attributes of an estimator, and of other facts, that a record writes down
     "best_loss_": "the mean loss of the setting, with noise",
     "best_params_": "the chosen setting",

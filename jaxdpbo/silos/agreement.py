@@ -67,7 +67,7 @@ class Agreement:
 
     @cached_property
     def digest(self) -> bytes:
-        """The SHA-256 of all terms, equal in all silos of the agreed versions, whatever their Python and JAX.
+        """The SHA-256 of all terms, equal in all silos of the agreed versions, with any Python and JAX.
 
         It holds the numbers that must be equal, and not the versions that computed them: the protocol, the bound of a
         user's integers and the width of the noise (in the config), and the shapes and dtypes of a query. What a silo
@@ -90,7 +90,7 @@ class Agreement:
         Where sums cost differently, each step without a sum keeps an answer: ``sums.level`` counts on it.
         """
         repeated = len(asked) - len(set(asked))
-        kept = self.sums.alike or step not in asked or repeated < self.answers - self.sums.steps
+        kept = self.sums.equal_cost or step not in asked or repeated < self.answers - self.sums.steps
         return kept and len(asked) < self.answers
 
     @cached_property

@@ -1,4 +1,4 @@
-"""The server of a run over Unix sockets: one for each silo, and one for whoever asks how the run is."""
+"""The server of a run over Unix sockets: one for each silo, and one for anyone who asks how the run is."""
 
 import contextlib
 import socket as _sockets

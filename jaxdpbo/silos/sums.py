@@ -1,7 +1,7 @@
 """What a run among silos adds up, and what all its sums cost: sums of losses or gradients, or those of a linear model.
 
-A server may ask for any sums that the terms allow, in any order. A silo gives ``answers`` at most and,
-where these cost differently, keeps one for each step without an answer: levels are of the most costly such requests.
+A server may ask for any sums that the terms allow, in any order. A silo gives ``answers`` at most and, where these cost
+differently, keeps one for each step without an answer: levels are of the most costly such requests.
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ class Sums(Protocol):
       steps: sums of a run without repetitions.
       numbers: of a user at a point, beside one loss: ``()``, or how many.
       radii: the bounds of a user's integers.
-      alike: True if all sums cost the same.
+      equal_cost: True if all sums cost the same.
       assumptions: beside those of every run.
       terms: in words, for a page.
     """
@@ -48,7 +48,7 @@ class Sums(Protocol):
     steps: int
     numbers: tuple[int, ...]
     radii: tuple[int, ...]
-    alike: bool
+    equal_cost: bool
     assumptions: tuple[str, ...]
     terms: dict[str, Any]
 
@@ -70,7 +70,7 @@ class LossSums:
 
     title, part, protects = "the answer of a search among silos", composed_guarantee.RELEASES, guarantees.USERS
     numbers: tuple[int, ...] = ()
-    alike = True
+    equal_cost = True
     assumptions: tuple[str, ...] = ()
 
     def __init__(self, noise: calibration.SumNoise) -> None:
@@ -96,7 +96,7 @@ class LinearSums:
     """The Gram matrix of a linear model in the first step, and a slope in each other."""
 
     title, part = "a linear model of several silos", private_linear.PART
-    alike = False
+    equal_cost = False
 
     def __init__(self, config: private_linear.Config) -> None:
         """Keep the config."""

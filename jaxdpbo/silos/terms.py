@@ -21,7 +21,7 @@ OPTIONAL = {"answers": int, "colluding": int, "versions": list}
 def save_agreement(path: str | Path, terms: Mapping[str, Any], roster: Roster) -> Agreement:
     """Check the terms of a search by DP-GIBO, and write them to a file that all silos and the server load.
 
-    The file holds what every machine must compute alike: the protocol, the precision, the bound of a user's integers,
+    The file holds what every machine must compute equally: the protocol, the precision, the bound of a user's integers,
     the width of the noise, and the hash of all terms. ``load_agreement`` names the first that differs.
 
     >>> import base64, pathlib, tempfile

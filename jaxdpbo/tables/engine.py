@@ -243,5 +243,5 @@ def _load_once(content: bytes) -> PickledOnce:
 
 
 def versions() -> str:
-    """What the driver and its workers must have alike."""
+    """What the driver and its workers must have in common."""
     return f"jaxdpbo {sys.modules['jaxdpbo'].__version__} and jax {jax.__version__}"

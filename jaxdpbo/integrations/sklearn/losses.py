@@ -34,7 +34,7 @@ class Loss(NamedTuple):
       responses: methods of the estimator; the first that it has is compared with the targets.
       compare: ``(estimator, targets (n,), responses) -> losses (n,)``.
       range: the default clipping range of losses; None if a range depends on the units of the targets.
-      beside: for a score that is no mean of losses, ``(estimator, X, y) -> Loss``: the loss beside other rows, whose
+      beside: for a score that is no mean of losses, ``(estimator, X, y) -> Loss``: the loss beside other rows. Its
         mean over these rows themselves is 1 minus their score. ``range`` is of this mean, ``compare`` is unused.
     """
 

@@ -93,6 +93,16 @@ def bench_tables() -> str:
     return table(header, [(*sizes, *times, rate, time_of(row["compile_s"], 2), f"{more['peak_gib']:.1f} GiB")])
 
 
+def bench_people() -> str:
+    header = ("rows", "people", "files", "a scan", "pyarrow's group-by", "ratio", "first search")
+    header += ("peak memory", "of the group-by")
+    (row,) = load_result("bench_people")["rows"]
+    more, times = row["more"], (time_of(row["ours_s"], 2), time_of(row["peer_s"], 2), figures(row["ratio"], 2))
+    sizes = f"{more['rows']:,}", f"{more['people']:,}", f"{more['gib']:.1f} GiB"
+    peaks = f"{more['peak_gib']:.1f} GiB", f"{more['peer_peak_gib']:.1f} GiB"
+    return table(header, [(*sizes, *times, time_of(more["first_s"], 2), *peaks)])
+
+
 def bench_engines() -> str:
     header = ("engine", "users", "a scan", "NumPy's sums", "ratio", "users a second", "first search")
     lines = []
@@ -127,5 +137,13 @@ def _size(largest: dict[str, Any]) -> str:
 
 BLOCKS = {
     block.__name__: block
-    for block in (bench_engines, bench_scaling, bench_scaling_largest, bench_streamed, bench_tables, bench_users)
+    for block in (
+        bench_engines,
+        bench_people,
+        bench_scaling,
+        bench_scaling_largest,
+        bench_streamed,
+        bench_tables,
+        bench_users,
+    )
 }

@@ -1,5 +1,6 @@
-"""Linear constraints on the parameters of a ``Space``: met by every point that a loss sees, and by the release."""
+"""Constraints on the parameters of a ``Space``: met by every point that a loss sees, and by the release."""
 
+import cloudpickle
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +12,7 @@ from option_groups import group_options
 
 from jaxdpbo import Space, minimize, space
 from jaxdpbo.drivers import methods
+from jaxdpbo.ledger.fingerprints import fingerprint, fingerprint_code
 
 DIMENSIONS = {
     "a": space.real(0, 1),
@@ -66,12 +68,12 @@ def test_float32_meets_a_constraint_to_rounding(float32):
 
 def test_a_design_leaves_out_what_breaks_a_constraint_and_moves_what_is_left():
     half = Space({"a": space.real(0, 1), "b": space.real(0, 1)}, constraints=[space.linear({"a": 1, "b": 1}, most=1)])
-    points = methods.spread(half, 100, 2)
+    points = space.spread(half, 100, 2)
     assert points.shape == (100, 2)
     assert np.all(points.sum(axis=1) <= 1)
     assert np.sum(points.sum(axis=1) > 0.999) < 3  # none was moved to the border
-    np.testing.assert_allclose(methods.spread(MIXTURE, 20, 3).sum(axis=1), 1)
-    np.testing.assert_array_equal(methods.spread(Space(DIMENSIONS), 20, 4), methods.sobol(20, 4, 0))
+    np.testing.assert_allclose(space.spread(MIXTURE, 20, 3).sum(axis=1), 1)
+    np.testing.assert_array_equal(space.spread(Space(DIMENSIONS), 20, 4), space.sobol(20, 4, 0))
 
 
 RECORDS = np.random.default_rng(0).normal([0.6, 0.3, 0.1], 0.05, (500, 3))
@@ -129,7 +131,7 @@ def test_a_constraint_counts_in_the_branch_of_its_parameters():
     assert tree.params([0.99, 0.9, 0.3]) == {"m": "none"}
     np.testing.assert_allclose(tree.snap([0.99, 0.9, 0.3])[1:], 0.5)
     np.testing.assert_array_equal(tree.meets([[0.99, 0.9, 0.3], [0.1, 0.9, 0.3], [0.1, 0.3, 0.9]]), [True, False, True])
-    weights = np.mean(methods.spread(tree, 400, 3)[:, 0] < 0.75)
+    weights = np.mean(space.spread(tree, 400, 3)[:, 0] < 0.75)
     assert 0.55 < weights < 0.65  # half of one branch is left out: 3 / 8 of 5 / 8
     assert tree != Space({"m": tree.dimensions[0]})
 
@@ -145,3 +147,114 @@ def test_a_constraint_is_of_its_branch_alone():
     assert mixed["a"] + mixed["b"] <= 1 + 1e-6
     with pytest.raises(ValueError, match="params must have a sum"):
         searched.point({"m": "mixed", "a": 0.9, "b": 0.9})
+
+
+TREES = {"depth": space.integer(1, 9), "leaves": space.integer(2, 512, log=True), "rate": space.real(0, 1)}
+
+
+def fits(params):
+    return params["leaves"] <= 2 ** params["depth"] and params["rate"] <= 0.8
+
+
+FEASIBLE = Space(TREES, feasible=fits)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.floats(0, 1), min_size=3, max_size=3))
+def test_a_point_that_is_not_feasible_has_the_nearest_parameters_of_a_design(point):
+    params, free = FEASIBLE.params(point), Space(TREES).params(point)
+    assert fits(params)
+    if fits(free):
+        assert params == free
+        assert FEASIBLE.meets(point)
+        np.testing.assert_array_equal(FEASIBLE.snap(point), Space(TREES).snap(point))
+        return
+    tried = Space(TREES).snap(space.sobol(1024, 3, 0))
+    allowed = np.array([each for each in tried if fits(Space(TREES).params(each))])
+    nearest = allowed[np.argmin(np.sum((allowed - Space(TREES).point(free)) ** 2, axis=1))]
+    assert params == Space(TREES).params(nearest)
+    np.testing.assert_array_equal(FEASIBLE.snap(point), nearest)
+    assert FEASIBLE.params(FEASIBLE.snap(point)) == params
+    assert not FEASIBLE.meets(point)
+    with pytest.raises(ValueError, match=r"params must be feasible, got .'depth'"):
+        FEASIBLE.point(free)
+
+
+def tree_losses(params, records):
+    assert fits(params)
+    return np.abs(records - params["rate"]) / 2 + 0.02 * (9 - params["depth"])
+
+
+@pytest.mark.daily("evaluations", "in_order")
+@pytest.mark.parametrize("method", ["auto", *(each for each in methods.METHODS if each not in methods.DESCENT_METHODS)])
+def test_every_search_keeps_to_what_is_feasible(method):
+    """The least loss of all, at .9, is not feasible."""
+    records = np.full(300, 0.9)
+    given = {"method": method, "steps": 8, "batch": 4, "mu": 30.0}
+    public = records[:40].copy() if method == methods.PROPOSED else None
+    seeded = {"key": jax.random.key(0), "insecure_key": True}
+    found = minimize(
+        tree_losses, records, FEASIBLE, public=public, loss_range=(0, 1), **group_options(**given, **seeded)
+    )
+    assert fits(found.release.params)
+    assert found.release.params["rate"] > 0.5
+    assert dict(found.terms)["SHA-256 of the code of feasible"] == fingerprint_code(fits)
+
+
+def test_descents_keep_to_what_is_feasible():
+    disc = Space({"a": space.real(0, 1), "b": space.real(0, 1)}, feasible=lambda p: p["a"] ** 2 + p["b"] ** 2 <= 1)
+    records = np.full((300, 2), 0.9)
+
+    def far(params, records):
+        assert params["a"] ** 2 + params["b"] ** 2 <= 1
+        return np.sum(np.abs(records - [params["a"], params["b"]]), axis=1)
+
+    seeded = {"key": jax.random.key(0), "insecure_key": True}
+    given = {"method": "local", "steps": 15, "mu": 30.0, "clip_norm": 1.0}
+    params = minimize(far, records, disc, loss_range=(0, 2), **group_options(**given, **seeded)).release.params
+    assert params["a"] + params["b"] > 1.2
+
+
+def test_a_feasible_that_no_search_can_use_is_named():
+    def with_(feasible):
+        return lambda: Space(TREES, feasible=feasible)
+
+    for make, said in (
+        (with_(lambda params: params["depth"] > 9), "must be True at 10 of 1024 points of a design, got 0"),
+        (with_(lambda params: params["depth"]), "feasible must return True or False, got int"),
+        (with_("depth"), "feasible must be a function of the parameters, got str"),
+        (lambda: jax.jit(FEASIBLE.params)(jnp.zeros(3)), "feasible is a function of Python"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=said):
+            make()
+
+
+def test_feasible_gets_copies_and_is_in_the_fingerprint_and_shown():
+    """What it writes into an object must not reach a release."""
+
+    def spoil(params):
+        params["of"].append(1)
+        return len(params["of"]) == 1
+
+    shown = Space({"of": space.categorical(a=[], b=[]), "x": space.real(0, 1)}, feasible=spoil)
+    assert shown.params([0.1, 0.5])["of"] == []
+    assert repr(shown).endswith("; feasible by spoil)")
+    assert fingerprint(Space(TREES, feasible=fits)) == fingerprint(FEASIBLE)
+    assert fingerprint(FEASIBLE) != fingerprint(Space(TREES, feasible=lambda params: params["rate"] < 0.7))
+    assert Space(TREES) != FEASIBLE
+    again = cloudpickle.loads(cloudpickle.dumps(FEASIBLE))
+    assert again.params([0.0, 1.0, 0.5]) == FEASIBLE.params([0.0, 1.0, 0.5])
+
+
+def test_feasible_sees_what_exists_in_a_branch():
+    seen = []
+
+    def small(params):
+        seen.append(params)
+        return params.get("b", 0) <= 0.5
+
+    tree = Space({"m": space.branches({"one": {"b": space.real(0, 1)}, "none": {}})}, feasible=small)
+    assert {frozenset(params) for params in seen} == {frozenset({"m", "b"}), frozenset({"m"})}
+    assert tree.params([0.1, 0.9])["b"] <= 0.5
+    assert tree.params([0.9, 0.9]) == {"m": "none"}
+    assert all(params.get("b", 0) <= 0.5 for params in map(tree.params, space.spread(tree, 50, 2)))

@@ -249,7 +249,7 @@ def test_another_space_is_another_run_on_record(tmp_path):
         jaxdpbo.minimize(worded_loss, RECORDS, other, **group_options(**options))
 
 
-GRID = WORDS.snap(methods.sobol(8, 2, 0))
+GRID = WORDS.snap(space.sobol(8, 2, 0))
 SEARCH = box_search.BoxSearch(8, 1, 1)
 
 

@@ -77,7 +77,7 @@ def test_the_likelihoods_slope_is_that_of_differences():
 def test_values_without_a_difference_or_a_value_are_harmless(values):
     standard = proposals._standardise(values)
     assert np.all(np.isfinite(standard))
-    design = methods.sobol(9, 2, 0)
+    design = space.sobol(9, 2, 0)
     found = proposals.propose(lambda points: values[: len(points)], BOX, 9, 6, design)
     assert found.shape == (6, 2)
     assert len(np.unique(found, axis=0)) == 6
@@ -90,7 +90,7 @@ def test_the_proposals_are_better_than_as_many_random_points():
         seen.append(points)
         return evaluated(points)
 
-    found = proposals.propose(evaluate, BOX, 20, 20, methods.sobol(20, 2, 0))
+    found = proposals.propose(evaluate, BOX, 20, 20, space.sobol(20, 2, 0))
     assert sum(map(len, seen)) == 20
     random = np.random.default_rng(3).random((200, 40, 2))
     assert np.min(evaluated(found)) < np.mean([np.min(evaluated(points)) for points in random]) - 0.005
@@ -99,7 +99,7 @@ def test_the_proposals_are_better_than_as_many_random_points():
 
 def test_a_space_with_fewer_points_than_proposals_repeats_them():
     small = Space({"a": [1, 2], "b": [True, False]})
-    found = proposals.propose(bowl, proposals.Box(2, small), 10, 10, methods.sobol(10, 2, 0))
+    found = proposals.propose(bowl, proposals.Box(2, small), 10, 10, space.sobol(10, 2, 0))
     assert found.shape == (10, 2)
     assert len(np.unique(found, axis=0)) == 4
 

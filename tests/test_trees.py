@@ -109,7 +109,7 @@ def front(params, records):
 
 
 def test_dpareto_searches_a_tree():
-    config = dpareto.config(bounds=TREE, initial_design=methods.sobol(4, 4, 0), proposals=2, search=SEARCH, fit_steps=2)
+    config = dpareto.config(bounds=TREE, initial_design=space.sobol(4, 4, 0), proposals=2, search=SEARCH, fit_steps=2)
     found = jaxdpbo.run_loop(dpareto.algorithm, front, RECORDS, config, **group_options(**SEEDED))
     assert found.release.values.shape == (6, 2)
     assert {TREE.params(point)["model"] for point in found.release.points} <= set(KEYS)

@@ -148,7 +148,7 @@ def training_rows(problem: Problem, data: Any, seed: int) -> Any:
         return np.array([problem.mean(problem.place(low + (high - low) * point), public) for point in points])
 
     box = proposals.Box(problem.dimension, None if problem.is_box else problem.searched)
-    design = methods.sobol(count, problem.dimension, seed)
+    design = spaces.sobol(count, problem.dimension, seed)
     (best,) = proposals.propose(evaluate, box, count, 1, design)
     return problem.place(low + (high - low) * best)
 

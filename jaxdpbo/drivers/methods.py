@@ -66,7 +66,6 @@ SHARP = 20.0  # least sharpness of a choice for CHOICE_SHARE at which "auto" cho
 NOISY = 0.35  # clipping norms: the most noise of a gradient at which "auto" descends without a start
 DESCENT_STEPS = 10  # fewest for which "auto" descends: in five a descent lost to one choice, in ten it did not
 STEPS = 25
-MOST_LEFT_OUT = 16  # points of a sequence for each of a design that meets constraints
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,13 +168,15 @@ class Plan(NamedTuple):
     problem: Problem
 
     def terms(self, loss: Callable[..., Any] | None = None) -> tuple[tuple[str, Any], ...]:
-        """What a person who signs must check, by name: public numbers, and the hash of the loss's code."""
+        """What a person who signs must check, by name: public numbers, and hashes of code."""
         problem = self.problem
         sides = ", ".join(f"[{low:.6g}, {high:.6g}]" for low, high in np.asarray(problem.box, float).T)
         space = problem.space if isinstance(problem.space, spaces.Space) else sides
+        feasible = space.feasible if isinstance(space, spaces.Space) else None
         terms = {
             "users": problem.users,
             "space": space,
+            "SHA-256 of the code of feasible": None if feasible is None else fingerprint_code(feasible),
             "loss range": problem.loss_range,
             "evaluations": self.config.steps * self.config.batch,
             "method": f"{self.method}: {self.reason}",
@@ -472,7 +473,10 @@ def _evaluations(problem: Problem) -> Phases:
         compared = max(2, min(SCALE_EVALUATIONS, count // 5))
         if count <= compared:
             raise ValueError(f"steps times batch must be at least {compared + 1} for loss_range='private', got {count}")
-        count, design = count - compared, box[0] + (box[1] - box[0]) * spread(problem.space, compared, box.shape[1])
+        count, design = (
+            count - compared,
+            box[0] + (box[1] - box[0]) * spaces.spread(problem.space, compared, box.shape[1]),
+        )
     answer = "best_posterior_mean"
     inner = gp_ucb.config(steps=count, bounds=problem.space, refit_every=20, fit_steps=30, answer=answer)
     means = private_evaluations.config(
@@ -525,7 +529,7 @@ def _design(problem: Problem, steps: int, mu: float) -> private_choice.Config:
     """A choice among the start and points of a Sobol sequence in the box."""
     (low, high), count = problem.box, steps * problem.batch
     start = checks.middle(problem.box) if problem.start is None else problem.start
-    points = np.concatenate([start[None], low + (high - low) * spread(problem.space, count, len(low))])[:count]
+    points = np.concatenate([start[None], low + (high - low) * spaces.spread(problem.space, count, len(low))])[:count]
     return private_choice.design_config(  # points of public records come by ``Plan.with_proposals``
         points=points, mu=mu, proposed=problem.public, **_of_choices(problem)
     )
@@ -535,28 +539,9 @@ def _near(problem: Problem, steps: int, reach: float, number: int, mu: float) ->
     """Points near the last chosen point: half of the coordinates (at least 1) move by up to ``reach`` half sides."""
     (low, high), count = problem.box, steps * problem.batch
     rng = np.random.default_rng(number)
-    offset = reach * (high - low) / 2 * (2 * sobol(count, len(low), number) - 1)
+    offset = reach * (high - low) / 2 * (2 * spaces.sobol(count, len(low), number) - 1)
     moved = rng.random(offset.shape) < 0.5
     moved[np.arange(count), rng.integers(0, len(low), count)] = True
     return private_choice.near_config(
         points=np.where(moved, offset, 0.0), kept=np.ones(offset.shape, bool), mu=mu, **_of_choices(problem)
     )
-
-
-def spread(space: Any, count: int, dimension: int) -> np.ndarray:
-    """Points ``(count, d)`` of a Sobol sequence in the unit box that meet the constraints of a space; public.
-
-    Points that break one are left out; where most do, as of a mixture, the others move to the nearest that do not.
-    """
-    if not isinstance(space, spaces.Space) or not space.constraints:
-        return sobol(count, dimension, 0)
-    points = sobol(MOST_LEFT_OUT * count, dimension, 0)
-    met = space.meets(points)
-    return np.concatenate([points[met], space.snap(points[~met])])[:count]
-
-
-def sobol(count: int, dimension: int, seed: int) -> np.ndarray:
-    """Points ``(count, d)`` of a scrambled Sobol sequence in the unit box; public."""
-    from scipy.stats import qmc  # takes as long to import as jaxdpbo
-
-    return qmc.Sobol(dimension, rng=seed).random_base2(max(1, math.ceil(math.log2(count))))[:count]

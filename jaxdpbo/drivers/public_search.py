@@ -69,7 +69,7 @@ def propose(
             progress_bar.update(len(points))
         return means
 
-    design = methods.spread(space, count, len(low))
+    design = spaces.spread(space, count, len(low))
     box = _proposals.Box(len(low), space)
     points = _proposals.propose(evaluate, box, count, proposals, design)
     if progress_bar is not None:

@@ -138,7 +138,7 @@ EXEMPT: dict[str, dict[str, str]] = {
             "begin_record begin_once begin_with_file note_step store_state record_release load_release make_subject "
             "begin_journal describe_run"
         ),
-        "drivers.methods": "sobol spread levels add_estimate has_private_range",
+        "drivers.methods": "levels add_estimate has_private_range",
         "drivers.previews": "step_deviation percent",
         "drivers.public_search": "propose",
         "drivers.proposals": "propose",
@@ -146,7 +146,12 @@ EXEMPT: dict[str, dict[str, str]] = {
             "state_guarantee check_info expect_host expect_no_mean to_arrays raise_on_failed_factorisation "
             "name_params to_numpy dimension"
         ),
-        "space": "box is_named place by_name copy_objects imputation middles read_tables refuse_branches relabel",
+        "space.boxes": "box is_named place",
+        "space.constraints": "check_constraints",
+        "space.designs": "sobol",
+        "space.dimensions": "encode_label is_same_scalar label_of make_label one_choice snap_column",
+        "space.named_space": "by_name copy_objects imputation is_list_of_dicts middles refuse_branches relabel spread",
+        "space.trees": "check_names flatten is_in make_branches make_dimension read_tables",
         "outsourcing.protocol": "sender parse_integer expect_schema quote",
         "accounting.rounded_gaussian": "root_above round_up",
         "accounting.renyi": (

@@ -9,7 +9,7 @@ import platform
 import re
 import subprocess
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +116,17 @@ def write_json(path: Path, content: Any, announce: bool = True) -> None:
     part.replace(path)
     if announce:
         print(f"wrote {_display_path(path)}")
+
+
+def keep(path: Path, measure: Callable[[], Any]) -> Any:
+    """What an earlier process measured at the same commit and kept at the path, or measure it and keep it."""
+    if path.exists():
+        kept = json.loads(path.read_text())
+        if kept["revision"] == REVISION:
+            return kept["found"]
+    found = json_value(measure())
+    write_json(path, {"revision": REVISION, "found": found}, announce=False)
+    return found
 
 
 def json_value(value: Any) -> Any:

@@ -198,13 +198,7 @@ def _kept(name: str, seeds: range) -> dict[str, Any]:
     """What an earlier process measured of this table, or measure it."""
     before = Path(os.environ.get("JAXDPBO_BEFORE", "none")).name
     path = report.folder("bench", "private_tables") / f"{name}-{seeds.start}-{seeds.stop}-{before}.json"
-    if path.exists():
-        kept = json.loads(path.read_text())
-        if kept["revision"] == report.REVISION:
-            return kept["found"]
-    found = _of_table(name, seeds)
-    report.write_json(path, {"revision": report.REVISION, "found": report.json_value(found)}, announce=False)
-    return found
+    return report.keep(path, lambda: _of_table(name, seeds))
 
 
 def _of_table(name: str, seeds: Iterable[int]) -> dict[str, Any]:

@@ -4,7 +4,8 @@ On four functions, with one point a step and four, over seeds: the regret of the
 evaluations, from the same first points, and the seconds of a whole run. The sides take turns, in processes that are
 warm; a first run is also timed in a new process, compilation included. All sides refit at every step, except GP-UCB,
 which refits every 5. The peer's time is the faster of one thread and two on the seeds with both, and its regret is from
-runs with one.
+runs with one. A file in results/bench/log_ei keeps each function and batch for the same commit: a run that was stopped
+goes on.
 """
 
 import statistics
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from benchmarks import report
 from benchmarks.reproductions import common
 from benchmarks.speed import log_ei_problem as problem
 from benchmarks.speed import rows
@@ -34,13 +36,15 @@ def main(quick: bool) -> None:
         ours = stack.enter_context(Worker(OURS))
         peers = {threads: stack.enter_context(Worker(PEER, **given)) for threads, given in THREADS.items()}
         versions = ours("version"), peers[ONE]("version")
-        found = [
-            row
-            for name in names
-            for batch in problem.BATCHES
-            for row in _rows(name, batch, ours, peers, evaluations, seeds, versions)
-        ]
+        sides = ours, peers, evaluations, seeds, versions
+        found = [row for name in names for batch in problem.BATCHES for row in _kept_rows(name, batch, *sides)]
     rows.finish("log_ei", found + _cold_rows(names, evaluations, 1 if quick else 3), quick)
+
+
+def _kept_rows(name: str, batch: int, ours: Any, peers: Any, evaluations: int, seeds: int, versions: Any) -> Any:
+    """``_rows``, or what a run that was stopped kept of them."""
+    path = report.folder("bench", "log_ei") / f"{name}-{batch}-{evaluations}-{seeds}.json"
+    return report.keep(path, lambda: _rows(name, batch, ours, peers, evaluations, seeds, versions))
 
 
 def _rows(

@@ -8,7 +8,7 @@ from benchmarks.speed import gp_ucb_problem
 from benchmarks.speed.gp_ucb_problem import Function
 
 NAMES = ("Branin", "Hartmann-6", "Ackley-10", "Cosine-8")
-EVALUATIONS, INITIAL = 100, 20  # of all sides: the first ones are drawn, the same for all
+EVALUATIONS, INITIAL = 60, 20  # of all sides: the first ones are drawn, the same for all
 BATCHES = (1, 4)  # points a step
 REFIT_EVERY = 1  # steps, on all sides
 ACKLEY_SIDE = 32.768

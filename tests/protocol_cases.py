@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo import (
+    Space,
     dp_gd,
     dp_gibo,
     dp_gp_ucb,
@@ -20,6 +21,7 @@ from jaxdpbo import (
     private_evaluations,
     private_linear,
     random_search,
+    space,
     transforms,
 )
 from jaxdpbo.checks import low_high
@@ -197,6 +199,25 @@ def _descent(scale: float, steps: int, mu: float):
     return dp_gibo.config(users=USERS, steps=steps, bounds=low_high(BOUNDS * scale), mu=mu, batch=2, polish_steps=2)
 
 
+MIXED = Space({"x": space.real(0, 1), "n": space.integer(1, 3)})
+
+
+def _holding(scale: float):
+    """A choice among two points, then a descent along the real coordinate of the chosen one."""
+    half = _part(scale, 2)
+    first = private_choice.design_config(
+        users=USERS, bounds=MIXED, loss_range=(0.0, 3.0 * scale), batch=2, mu=half, points=np.full((2, 2), 0.4 * scale)
+    )
+    options = {"users": USERS, "steps": STEPS - 1, "mu": half, "batch": 2, "polish_steps": 2, "clip_norm": scale}
+    return phases.config(first, dp_gibo.holding_config(MIXED, **options))
+
+
+def loss_of_mixed(params, records):
+    """Of parameters, and of a point where a test calls it itself."""
+    named = isinstance(params, dict)
+    return loss(jnp.stack([params["x"], params["n"] / 3.0]) if named else params, records)
+
+
 def _estimated(scale: float):
     half = _part(scale, 2)
     inner = _descent(scale, STEPS - 1, half)
@@ -286,6 +307,14 @@ CASES = {
         _searched(_descent),
         "gdp",
         False,
+    ),
+    "DP-GIBO that holds coordinates": Case(
+        phases.make_algorithm(private_choice.design, dp_gibo.holding),
+        _holding,
+        "gdp",
+        False,
+        loss_of_mixed,
+        box=np.array([[0.0, 0.0], [1.0, 1.0]]),
     ),
     "DP-GIBO, then an estimate": Case(
         phases.make_algorithm(phases.Phase(dp_gibo.algorithm), private_estimate.at_answer), _estimated, "gdp"

@@ -5,8 +5,9 @@ method                search                                                    
 ====================  ===========================================================  =====================================
 "local"               DP-GIBO in box units from the middle: descent along noisy    real dimensions
                       gradients
-"start_then_local"    a design and a private choice of the start; DP-GIBO; a       real dimensions, ``loss_range``
-                      private choice of the answer
+"start_then_local"    a design and a private choice of the start; DP-GIBO along    a real dimension, ``loss_range``
+                      the real parameters that exist there; a private choice of
+                      the answer
 "choice"              a design and a private choice; points near the chosen        ``loss_range``
                       point, and a private choice among all points
 "evaluations"         GP-UCB on noisy means; you may publish all of them           ``loss_range``
@@ -48,7 +49,7 @@ from jaxdpbo.phases import Phase
 from jaxdpbo.types import Algorithm, ArrayLike, Bounds
 
 LOCAL, START, CHOICE, EVALUATIONS, IN_ORDER = "local", "start_then_local", "choice", "evaluations", "in_order"
-DESCENT_METHODS = (LOCAL, START)  # along gradients: for real dimensions alone
+DESCENT_METHODS = (LOCAL, START)  # along gradients of real parameters
 PROPOSED = "proposed"
 METHODS: tuple[str, ...] = (LOCAL, START, CHOICE, EVALUATIONS, IN_ORDER, PROPOSED)
 PRIVATE_RANGE_METHODS = (LOCAL, EVALUATIONS)  # find privately how much losses differ
@@ -144,6 +145,11 @@ class Problem(NamedTuple):
         """Whether all dimensions are real."""
         return not isinstance(self.space, spaces.Space) or bool(np.all(self.space.real_axes))
 
+    @property
+    def most_real(self) -> int:
+        """The most real parameters that exist together."""
+        return self.space.most_real if isinstance(self.space, spaces.Space) else self.box.shape[1]
+
 
 Phases = list[tuple[Phase, Any]]  # with their configs
 
@@ -206,7 +212,9 @@ class Plan(NamedTuple):
         """The config of the search's last phase of this kind, such as ``dp_gibo.Config``; None without one."""
         configs = getattr(self.config, "phases", (self.config,))
         search = configs if self.estimate is None else configs[:-1]
-        found = [each for each in search if isinstance(each, kind)]
+        found = [
+            each for phase in search for each in (phase, getattr(phase, "descent", None)) if isinstance(each, kind)
+        ]
         return found[-1] if found else None
 
     @property
@@ -343,11 +351,11 @@ def _check_needs(method: str, problem: Problem) -> None:
         )
     if method not in PRIVATE_RANGE_METHODS and has_private_range(problem):
         raise ValueError(f"loss_range must be two numbers for method={method!r}, got {problem.loss_range!r}")
-    if method in DESCENT_METHODS and isinstance(problem.space, spaces.Space):
+    if method == LOCAL and isinstance(problem.space, spaces.Space):
         spaces.refuse_branches(
             problem.space, f"method={method!r} has no gradient from branch to branch: {spaces.SEARCHES}"
         )
-    if method in DESCENT_METHODS and not problem.real:
+    if (method == LOCAL and not problem.real) or (method == START and not problem.most_real):
         raise ValueError(
             f"method must not be {method!r} where dimensions are not real, since these have no gradient: give "
             "method='in_order', 'choice' or 'evaluations'"
@@ -392,28 +400,27 @@ def add_estimate(problem: Problem, make: Callable[[Problem], Phases]) -> Phases:
     return [*make(problem._replace(mu=of_search, steps=problem.steps - 1)), (private_estimate.at_answer, estimate)]
 
 
-def _local_config(problem: Problem, usual_norm: float | str) -> dp_gibo.Config:
-    """DP-GIBO with defaults that work: coordinate AdaGrad in box units, the mean of the last half of the path."""
-    return dp_gibo.config(
-        users=problem.users,
-        steps=problem.steps,
-        mu=problem.mu,
-        bounds=problem.space,
-        batch=problem.batch,
-        clip_norm=usual_norm if problem.clip_norm is None else problem.clip_norm,
-        theta0=problem.start,
-        optimizer=optax.adagrad,
-        output="last_half_mean",
-        memory="none" if problem.table else "all",
-        noise=problem.noise,
-    )
+def _descent_options(problem: Problem, usual_norm: float | str) -> dict[str, Any]:
+    """Defaults of DP-GIBO that work: coordinate AdaGrad in box units, the mean of the last half of the path."""
+    return {
+        "users": problem.users,
+        "steps": problem.steps,
+        "mu": problem.mu,
+        "batch": problem.batch,
+        "clip_norm": usual_norm if problem.clip_norm is None else problem.clip_norm,
+        "optimizer": optax.adagrad,
+        "output": "last_half_mean",
+        "memory": "none" if problem.table else "all",
+        "noise": problem.noise,
+    }
 
 
 def _local(problem: Problem) -> Phases:
     """With few users the private scale is mostly noise: a fixed norm then does better."""
     enough = problem.users >= private_scale.users_needed(problem.mu) and problem.box.shape[1] >= FEW_DIMENSIONS
     norm = private_scale.PRIVATE if enough or has_private_range(problem) else _usual_norm(problem)
-    return [(Phase(dp_gibo.algorithm), _local_config(problem, norm))]
+    options = _descent_options(problem, norm)
+    return [(Phase(dp_gibo.algorithm), dp_gibo.config(bounds=problem.space, theta0=problem.start, **options))]
 
 
 def _usual_norm(problem: Problem) -> float:
@@ -430,9 +437,14 @@ def _start_then_local(problem: Problem) -> Phases:
     of_start, of_answer, of_descent = levels(problem, [CHOICE_SHARE, CHOICE_SHARE, 1 - 2 * CHOICE_SHARE])
     of_start, of_answer = _carry_remainders([of_start, of_answer], problem.noise)
     rest = problem._replace(steps=problem.steps - first - 1, mu=of_descent)
+    options = _descent_options(rest, _usual_norm(problem))
+    if problem.real:
+        descent = dp_gibo.from_point, dp_gibo.config(bounds=problem.space, theta0=problem.start, **options)
+    else:
+        descent = dp_gibo.holding, dp_gibo.holding_config(problem.space, **options)
     return [
         (private_choice.design, _design(problem, first, of_start)),
-        (dp_gibo.from_point, _local_config(rest, _usual_norm(problem))),
+        descent,
         (private_choice.at_answers, private_choice.answers_config(mu=of_answer, **_of_choices(problem))),
     ]
 

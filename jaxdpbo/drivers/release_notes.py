@@ -26,12 +26,13 @@ DEVIATIONS = 2.0  # between an error and a constant's, or between two settings, 
 def plan_notes(plan: methods.Plan, released: Any) -> notes.Notes:
     """The notes on the release of a plan of ``minimize``."""
     said: notes.Notes = ()
-    if plan.descent is not None:
-        said += path_notes(released.path, plan.descent)
     if getattr(released, "points", None) is not None:
         said += point_notes(_settings(released.points, plan.config.space))
     means = plan.find(private_evaluations.Config)
     for own in (released, *getattr(released, "phases", ())):
+        descent = getattr(own, "descent", own)  # of a phase that holds coordinates: without them
+        if plan.descent is not None and isinstance(descent, dp_gibo.Release):
+            said += path_notes(descent.path, plan.descent)
         if means is not None and isinstance(own, private_evaluations.Release):
             high = None if own.high is None else float(own.high)
             said += value_notes(own.values, private_evaluations.deviation(means, high))

@@ -48,8 +48,8 @@ from jaxdpbo.space.trees import (
 from jaxdpbo.types import ArrayLike
 
 SEARCHES = (
-    "give method='in_order', 'choice', 'evaluations' or public records for a space with branches, or descend in the "
-    "space of one branch"
+    "give method='in_order', 'choice', 'evaluations', 'start_then_local' or public records for a space with branches, "
+    "or descend in the space of one branch"
 )
 NOT_TRACED = (
     "a space with branches has no fixed set of parameters, so JAX cannot trace the loss: leave traceable as it is, or "
@@ -170,6 +170,32 @@ class Space(Searched):
     def real_axes(self) -> np.ndarray:
         """The mask ``(d,)`` of the real coordinates."""
         return np.array([dimension.count is None for dimension in self.dimensions])
+
+    def real_at(self, point: jax.Array) -> jax.Array:
+        """The mask ``(d,)`` of the real coordinates that exist at a point ``(d,)``, traceable.
+
+        >>> import jax.numpy as jnp
+        >>> from jaxdpbo import Space, space
+        >>> tree = Space({"model": space.branches({"svm": {"C": space.real(0.1, 10)}, "mean": {}})})
+        >>> tree.real_at(jnp.array([0.1, 0.3])).tolist(), tree.real_at(jnp.array([0.9, 0.3])).tolist()
+        ([False, True], [False, False])
+        """
+        exist = [jnp.asarray(True) if here is None else here for here in self._exist(point, jnp)]
+        return jnp.asarray(self.real_axes) & jnp.stack(exist)
+
+    @property
+    def most_real(self) -> int:
+        """The most real coordinates that exist at any point."""
+
+        def count(parent: tuple[int, int] | None) -> int:
+            inside = [axis for axis, above in enumerate(self.parents) if above == parent]
+            kinds = [(axis, self.dimensions[axis]) for axis in inside]
+            most = [
+                max(count((axis, row)) for row in range(of.count)) for axis, of in kinds if isinstance(of, Branches)
+            ]
+            return sum(isinstance(of, Real) for _, of in kinds) + sum(most)
+
+        return count(None)
 
     @property
     def branched(self) -> bool:

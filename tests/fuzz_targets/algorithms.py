@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from hypothesis import strategies as st
-from protocol_cases import BOUNDS, CANDIDATES, CASES
+from protocol_cases import BOUNDS, CANDIDATES, CASES, MIXED
 
 from fuzz_targets.objectives import first_losses
 from fuzz_targets.odd_values import anything, is_gigantic
@@ -132,6 +132,12 @@ def configs() -> dict[str, Target]:
     return {
         "dp_gibo.config": Target(
             dp_gibo.config, descent | gibo | kernel, words=named, check=promises(dp_gibo.algorithm), weight=3
+        ),
+        "dp_gibo.holding_config": Target(
+            lambda **options: dp_gibo.holding_config(MIXED, **options),
+            {name: descent[name] for name in ("users", "steps", "mu", "clip_norm", "noise")} | gibo,
+            check=promises(dp_gibo.holding.algorithm),
+            weight=0.5,
         ),
         "space.real": Target(space.real, {"low": just(0.5), "high": st.floats(1, 9), "log": st.booleans()}),
         "space.integer": Target(space.integer, {"low": just(1), "high": st.integers(2, 9), "log": st.booleans()}),

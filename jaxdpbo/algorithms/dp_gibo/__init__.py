@@ -17,13 +17,16 @@ In a box, the search is in BOX UNITS: kernel, clip norm and steps see ``[-1, 1]^
 because of its unit. With ``box_units=False`` they see the parameters themselves: Algorithm 1 as published. Points,
 starts, paths and answers are always in the parameters' own units.
 
-``from_point`` is the phase of a plan (``jaxdpbo.phases``) that begins at the point of the phase before.
+``from_point`` is the phase of a plan (``jaxdpbo.phases``) that begins at the point of the phase before, and ``holding``
+the one for a space where not all parameters are real: it descends along those that are.
 
-``configs`` has the configuration, ``run`` the steps, ``contribution`` the sums over users.
+``configs`` has the configuration, ``run`` the steps, ``contribution`` the sums over users, ``held`` the phase
+``holding``.
 """
 
 from jaxdpbo import namespace
 from jaxdpbo.algorithms.dp_gibo.configs import Config, config
+from jaxdpbo.algorithms.dp_gibo.held import holding, holding_config
 from jaxdpbo.algorithms.dp_gibo.run import PublicState, Release, algorithm, from_point, remask, set_start
 
 __all__ = [
@@ -32,6 +35,8 @@ __all__ = [
     "algorithm",
     "config",
     "from_point",
+    "holding",
+    "holding_config",
     "set_start",
 ]
 __dir__ = namespace.list_public(__name__)

@@ -30,6 +30,9 @@ SEARCHES = {  # of losses, not of speed
     "method_rule": "benchmarks.search.method_rule",
     "public_rows": "benchmarks.search.public_rows",
     "silo_choices": "benchmarks.search.silo_choices",
+    "cash": "benchmarks.search.cash",
+    "mixtures": "benchmarks.search.mixtures",
+    "best_trials": "benchmarks.search.best_trials",
     "real_files": "benchmarks.search.real_files",
 }
 OPTIONS = {
@@ -45,6 +48,8 @@ OPTIONS = {
     "method_rule": {"problems", "seeds"},
     "public_rows": {"problems", "seeds"},
     "silo_choices": {"seeds"},
+    "cash": {"seeds"},
+    "mixtures": {"seeds"},
 }
 MODULES = {name: f"benchmarks.speed.{name}" for name in (*NAMES, "commits")} | SEARCHES
 ALL = "all"

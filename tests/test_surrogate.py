@@ -13,7 +13,7 @@ from oracles import gp as oracle
 from protocol_cases import loss
 from scipy import integrate, stats
 
-from jaxdpbo import dp_gibo, drivers, kernels, surrogate
+from jaxdpbo import Space, dp_gibo, drivers, kernels, space, surrogate
 from jaxdpbo.surrogate import acquisition, box_search, gp, preprocessing
 
 RNG = np.random.default_rng(0)
@@ -28,6 +28,9 @@ def model_of(name="matern52", noise_variance=1e-2):
 
 def hill(middle, points):
     return -jnp.sum(jnp.square(points - jnp.broadcast_to(middle, points.shape)), axis=-1)
+
+
+TREE = Space({"x": space.real(0, 1), "kind": ["a", "b", "c"]})
 
 
 @functools.cache
@@ -88,6 +91,8 @@ def calls():
         "kernels.matern32": lambda: kernels.matern32(params, new[0], new[1]),
         "kernels.matern52": lambda: kernels.matern52(params, new[0], new[1]),
         "kernels.multiply": lambda: kernels.multiply(kernels.rbf, kernels.rbf)((params, params), new[0], new[1]),
+        "kernels.of_space": lambda: kernels.of_space(kernels.rbf, TREE)(params, new[0], new[1]),
+        "kernels.on_categories": lambda: kernels.on_categories(kernels.rbf, [1])(params, new[0], new[1]),
         "kernels.on_columns": lambda: kernels.on_columns(kernels.rbf, [1, 0])(params, new[0], new[1]),
         "kernels.on_moved": lambda: kernels.on_moved(kernels.rbf, jnp.square)(params, new[0], new[1]),
         "kernels.polynomial": lambda: kernels.polynomial(kernels.polynomial_params(2), new[0], new[1]),
@@ -239,6 +244,7 @@ def wrong_shapes():
         r"y must have shape \(2,\), got \(1,\)": lambda: kernels.matern32(params, new[0], new[0, :1]),
         r"columns must lie below d = 2, got 2": lambda: kernels.on_columns(kernels.rbf, [2])(params, new[0], new[1]),
         r"columns must be at least one column, got 0": lambda: kernels.on_columns(kernels.rbf, []),
+        r"columns must lie below d = 2, got 3": lambda: kernels.on_categories(kernels.rbf, [3])(params, new[0], new[1]),
         r"kernels must be at least one kernel, got 0": kernels.add,
         r"params must be a tuple of 2, one for each kernel, got 1": lambda: kernels.multiply(kernels.rbf, kernels.rbf)(
             (params,), new[0], new[1]
@@ -517,6 +523,11 @@ def test_kernels_compose_by_their_formulas():
         kernels.check(added, params[:2], 2)
     assert kernels.add(kernels.rbf, kernels.constant) is kernels.add(kernels.rbf, kernels.constant)
     assert kernels.on_columns(kernels.rbf, [0]) is kernels.on_columns(kernels.rbf, (0,))
+    named = kernels.on_categories(kernels.rbf, [1])
+    apart = np.array([y[0], x[1] + 1])  # of two values that differ the distance is 1
+    value = named(one.params, jnp.asarray(x), jnp.asarray(y))
+    np.testing.assert_allclose(value, one.oracle.value(x, apart), rtol=1e-13)
+    assert kernels.on_categories(kernels.rbf, [1]) is kernels.on_categories(kernels.rbf, (1,))
 
 
 def test_a_constant_and_a_linear_mean_are_found_by_their_kernels():

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.tree_util import Partial
-from test_surrogate import SEARCH, hill, public_functions
+from test_surrogate import SEARCH, TREE, hill, public_functions
 
 from jaxdpbo import kernels, surrogate
 
@@ -76,6 +76,8 @@ def results(given):
         "kernels.matern32": kernels.matern32(params, x, y),
         "kernels.matern52": kernels.matern52(params, x, y),
         "kernels.multiply": kernels.multiply(kernels.rbf, kernels.matern32)((params, params), x, y),
+        "kernels.of_space": kernels.of_space(kernels.rbf, TREE)(params, x, y),
+        "kernels.on_categories": kernels.on_categories(kernels.rbf, [1])(params, x, y),
         "kernels.on_columns": kernels.on_columns(kernels.rbf, [1, 0])(params, x, y),
         "kernels.on_moved": kernels.on_moved(kernels.rbf, jnp.square)(params, x, y),
         "kernels.polynomial": kernels.polynomial(polynomial, x, y),

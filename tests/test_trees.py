@@ -100,7 +100,38 @@ def test_points_that_differ_where_they_do_not_exist_are_one_point_for_a_surrogat
         assert np.all(np.asarray(jax.grad(model.kernel, 1)(model.params, one, apart))[1:3] == 0)
     again = gp_ucb.config(steps=3, bounds=Space(dict(zip(TREE.names[:1], TREE.dimensions[:1], strict=True))))
     assert again.model.kernel is configs[0].model.kernel  # equal spaces compile once
-    assert gp_ucb.config(steps=3, bounds=Space({"x": [1, 2]})).model.kernel is kernels.rbf
+    assert gp_ucb.config(steps=3, bounds=Space({"x": space.integer(1, 2)})).model.kernel is kernels.rbf
+
+
+def test_branches_and_categories_are_equal_or_not_for_a_surrogate():
+    """A category that does not exist is one more."""
+    lengthscales = np.array([0.4, 0.3, 0.9, 0.7])
+    params = kernels.stationary_params(lengthscales, 4)
+    kernel = jax.jit(kernels.of_space(kernels.matern52, TREE))
+    points = np.random.default_rng(0).uniform(size=(40, 4))
+    gram = np.array([[float(kernel(params, x, y)) for y in points] for x in points])
+
+    def coordinates(point):
+        found = TREE.params(point)
+        kind = None if "of" not in found else TREE.to_labels(found)["of"]
+        numbers = [point[1] if "by" in found else 0.5, point[3] if "depth" in found else 0.5]
+        return found["model"], numbers[0], kind, numbers[1]
+
+    def distance(one, other):
+        apart = [float(a != b) if not isinstance(a, float) else a - b for a, b in zip(one, other, strict=True)]
+        return np.linalg.norm(apart / lengthscales)
+
+    placed = [coordinates(point) for point in points]
+    scaled = np.sqrt(5) * np.array([[distance(one, other) for other in placed] for one in placed])
+    np.testing.assert_allclose(gram, (1 + scaled + scaled**2 / 3) * np.exp(-scaled), rtol=1e-9)
+    assert np.linalg.eigvalsh(gram)[0] > -1e-9
+    names = Space({"x": ["a", "b", "c"]})
+    of_names = kernels.of_space(kernels.rbf, names)
+    one, *others = (
+        float(of_names(kernels.stationary_params(0.5, 1), jnp.array([0.1]), jnp.array([x]))) for x in (0.3, 0.5, 0.9)
+    )
+    assert one == 1
+    assert others[0] == others[1] < 0.5
 
 
 def front(params, records):

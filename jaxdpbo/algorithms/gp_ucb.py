@@ -128,7 +128,7 @@ def config(
     dimension = extent.shape[1]
     if kernel_params is None:
         kernel_params = kernels.stationary_params_from_box(extent)
-    kernel = kernels.on_moved(kernel, spaces.imputation(space))
+    kernel = kernels.of_space(kernel, space)
     kernels.check(kernel, kernel_params, dimension)
     dtype = jnp.result_type(float)
 

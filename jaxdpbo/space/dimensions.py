@@ -165,7 +165,7 @@ class Categorical(Searched):
 
     def decode(self, place: Coordinate, library: ModuleType) -> Any:
         """The row of the choice at a coordinate; for ``jax.numpy`` the choice itself, a number."""
-        row = _floor(place, self.count, library)
+        row = self.row_at(place, library)
         if library is np:
             return row
         if not all(isinstance(choice, (bool, int, float)) for choice in self.choices):
@@ -176,8 +176,16 @@ class Categorical(Searched):
         """The middle of the interval of a choice, or of a label: an object is found by identity."""
         for row, choice in enumerate(self.choices):
             if choice is value or is_same_scalar(choice, value):
-                return (row + 0.5) / self.count
-        return (self.row_of(name, value) + 0.5) / self.count
+                return float(self.middle(row, np))
+        return float(self.middle(self.row_of(name, value), np))
+
+    def row_at(self, place: Coordinate, library: ModuleType) -> Any:
+        """The row of the choice at a coordinate."""
+        return _floor(place, self.count, library)
+
+    def middle(self, row: Any, library: ModuleType) -> Any:
+        """The middle of the intervals of some rows."""
+        return library.take(library.asarray((np.arange(self.count) + 0.5) / self.count), row)
 
     def row_of(self, name: str, label: Unchecked) -> int:
         """The row of a label."""
@@ -334,7 +342,7 @@ def encode_label(dimension: Any, name: str, label: Any) -> float:
     """The coordinate of a label, see ``label_of``."""
     if not isinstance(dimension, Categorical):
         return dimension.encode(name, label)
-    return (dimension.row_of(name, label) + 0.5) / dimension.count
+    return float(dimension.middle(dimension.row_of(name, label), np))
 
 
 def is_same_scalar(value: Any, other: Any) -> bool:

@@ -475,15 +475,15 @@ class Space(Searched):
         return ", ".join(map(repr, self.names))
 
     def _impute(self, points: Any, library: ModuleType, move: Callable[..., Any]) -> Any:
-        """Points ``(..., d)`` with branches in the middle of their intervals and 0.5 for what does not exist.
+        """Points with branches and categories in the middle of their intervals, and 0.5 for what does not exist.
 
         ``move`` moves the column of another dimension, by dimension, name and column.
         """
         columns = []
         for axis, ((name, dimension), here) in enumerate(zip(self._items(), self._exist(points, library), strict=True)):
             column = points[..., axis]
-            if isinstance(dimension, Branches):
-                column = dimension.middle(dimension.decode(column, library), library).astype(column.dtype)
+            if isinstance(dimension, (Branches, Categorical)):
+                column = dimension.middle(dimension.row_at(column, library), library).astype(column.dtype)
             else:
                 column = move(dimension, name, column)
             columns.append(column if here is None else library.where(here, column, 0.5))
@@ -584,11 +584,13 @@ def spread(space: Any, count: int, dimension: int) -> np.ndarray:
 
 @functools.cache
 def imputation(space: Space | None) -> Callable[[jax.Array], jax.Array] | None:
-    """A traceable map of points ``(..., d)``: what does not exist in a point's branch is 0.5, the branch in its middle.
+    """A traceable map of points ``(..., d)``: what does not exist in a point's branch is 0.5, branches and categories
+    are in the middle of their intervals.
 
-    Two points of one branch that differ in parameters of other branches alone go to one point. None without branches.
+    Two points of one branch that differ in parameters of other branches alone go to one point. None without branches
+    and categories.
     """
-    if space is None or not space.branched:
+    if space is None or not any(isinstance(each, (Branches, Categorical)) for each in space.dimensions):
         return None
 
     def impute(points: jax.Array) -> jax.Array:

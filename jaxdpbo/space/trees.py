@@ -61,6 +61,10 @@ class Branches(Searched):
 
     def decode(self, place: Coordinate, library: ModuleType) -> Any:
         """The row of the branch at a coordinate; ``library`` is ``numpy`` or ``jax.numpy``."""
+        return self.row_at(place, library)
+
+    def row_at(self, place: Coordinate, library: ModuleType) -> Any:
+        """The row of the branch at a coordinate."""
         ends = np.cumsum(self.weights)[:-1].tolist()
         return sum(library.where(place >= end, 1, 0) for end in ends)
 

@@ -7,8 +7,8 @@ Formulas: Rasmussen and Williams, Gaussian Processes for Machine Learning (2006)
 section 4.2.2 (polynomial) and section 4.2.4 (sums and products).
 
 Names: a kernel has the name of its formula, such as ``rbf``, and ``stationary_params`` makes its parameters,
-``Stationary``. ``add``, ``multiply``, ``on_columns``, ``on_moved`` and ``warp`` make a kernel of kernels, always the
-same object for the same arguments.
+``Stationary``. ``add``, ``multiply``, ``on_categories``, ``on_columns``, ``on_moved`` and ``warp`` make a kernel of
+kernels, always the same object for the same arguments.
 
 A constant mean with a normal prior is a ``constant`` kernel added to yours, and a linear mean a ``polynomial`` one of
 degree 1: the posterior then integrates over the mean, exactly (section 2.7). Bring the values to standard units first:
@@ -26,6 +26,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo import arrays, checks, namespace
+from jaxdpbo import space as spaces
+from jaxdpbo.space import Space
 from jaxdpbo.surrogate import preprocessing
 from jaxdpbo.surrogate.entry import compiled, expect_shapes
 from jaxdpbo.types import ArrayLike, Kernel, KernelParams
@@ -42,6 +44,8 @@ __all__ = [
     "matern32",
     "matern52",
     "multiply",
+    "of_space",
+    "on_categories",
     "on_columns",
     "on_moved",
     "polynomial",
@@ -314,29 +318,87 @@ def on_columns(kernel: Kernel, columns: Sequence[int]) -> Kernel:
     Raises:
       ValueError: no column, or a negative one; a column beyond the points, at trace time.
     """
-    chosen = tuple(checks.size("columns", column, minimum=0) for column in columns)
-    if not chosen:
-        raise ValueError("columns must be at least one column, got 0")
-    return _on_columns(checks.function("kernel", kernel), chosen)
+    return _on_columns(checks.function("kernel", kernel), _check_columns(columns))
 
 
 @functools.cache
 def _on_columns(kernel: Kernel, columns: tuple[int, ...]) -> Kernel:
     def columns_kernel(params: Any, x: jax.Array, y: jax.Array) -> jax.Array:
-        expect_shapes(x=(x, "d"), y=(y, "d"))
-        if max(columns) >= x.shape[0]:
-            raise ValueError(f"columns must lie below d = {x.shape[0]}, got {max(columns)}")
-        return kernel(params, x[np.array(columns)], y[np.array(columns)])
+        chosen = _columns_below(columns, x, y)
+        return kernel(params, x[chosen], y[chosen])
 
     return columns_kernel
+
+
+def _check_columns(columns: Sequence[int]) -> tuple[int, ...]:
+    chosen = tuple(checks.size("columns", column, minimum=0) for column in columns)
+    if not chosen:
+        raise ValueError("columns must be at least one column, got 0")
+    return chosen
+
+
+def _columns_below(columns: tuple[int, ...], x: jax.Array, y: jax.Array) -> np.ndarray:
+    expect_shapes(x=(x, "d"), y=(y, "d"))
+    if max(columns) >= x.shape[0]:
+        raise ValueError(f"columns must lie below d = {x.shape[0]}, got {max(columns)}")
+    return np.array(columns)
+
+
+def on_categories(kernel: Kernel, columns: Sequence[int]) -> Kernel:
+    """Apply a stationary ``kernel`` to points with categories in some ``columns``: different values are at distance 1.
+
+    This is the kernel of points with a column for each category, which share a lengthscale, so it is positive
+    definite. A category has no order, and a kernel of numbers would correlate those that stand side by side.
+
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo import kernels
+    >>> named = kernels.on_categories(kernels.rbf, [0])
+    >>> params = kernels.stationary_params(1.0, 1)
+    >>> [round(float(named(params, jnp.array([0.0]), jnp.array([y]))), 3) for y in (0.0, 2.0, 9.0)]
+    [1.0, 0.607, 0.607]
+
+    Raises:
+      ValueError: no column, or a negative one; a column beyond the points, at trace time.
+    """
+    return _on_categories(checks.function("kernel", kernel), _check_columns(columns))
+
+
+@functools.cache
+def _on_categories(kernel: Kernel, columns: tuple[int, ...]) -> Kernel:
+    def categories_kernel(params: Any, x: jax.Array, y: jax.Array) -> jax.Array:
+        chosen = _columns_below(columns, x, y)
+        differ = (x[chosen] != y[chosen]).astype(y.dtype)
+        return kernel(params, x.at[chosen].set(0.0), y.at[chosen].set(differ))
+
+    return categories_kernel
+
+
+def of_space(kernel: Kernel, space: Space | None) -> Kernel:
+    """The ``kernel`` of a tree: on what exists in a point's branch, with branches and categories that are equal or not.
+
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo import Space, kernels, space
+    >>> tree = Space({"model": space.branches({"svm": {"C": space.real(0.1, 10)}, "mean": {}})})
+    >>> params = kernels.stationary_params(1.0, 2)
+    >>> float(kernels.of_space(kernels.rbf, tree)(params, jnp.array([0.9, 0.1]), jnp.array([0.8, 0.7])))
+    1.0
+
+    Args:
+      kernel: stationary.
+      space: None for a box, which leaves the kernel as it is.
+    """
+    if space is None:
+        return kernel
+    kinds = enumerate(space.dimensions)
+    columns = [axis for axis, of in kinds if isinstance(of, (spaces.Branches, spaces.Categorical))]
+    return on_moved(on_categories(kernel, columns) if columns else kernel, spaces.imputation(space))
 
 
 @functools.cache
 def on_moved(kernel: Kernel, move: Callable[[jax.Array], jax.Array] | None) -> Kernel:
     """Apply ``kernel`` to points moved by ``move``, ``(d,) -> (d,)``; None moves nothing.
 
-    Points that move to one place are one point: their correlation is 1. In a search of a ``Space`` with branches, this
-    leaves out the parameters of other branches (``space.imputation``).
+    Points that move to one place are one point: their correlation is 1.
 
     >>> import jax.numpy as jnp
     >>> from jaxdpbo import kernels

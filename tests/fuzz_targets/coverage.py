@@ -110,7 +110,8 @@ EXEMPT: dict[str, dict[str, str]] = {
         ),
         "surrogate.gradient_design": "directions propose_points propose_batch propose_fewest",
         "surrogate.kernels": (
-            "stationary_params_from_box constant constant_params warp_params add multiply on_columns on_moved warp "
+            "stationary_params_from_box constant constant_params warp_params add multiply of_space on_categories "
+            "on_columns on_moved warp "
             "matern32 matern52 polynomial gram gram_of_many gram_around row diagonal"
         ),
         "surrogate.entry": "compiled expect_shapes",

@@ -121,7 +121,7 @@ def config(
     worst = checks.positive("reference", largest), checks.probability("reference", worst)
     dtype = jnp.result_type(float)
     params = kernels.stationary_params(0.5 * math.sqrt(dimension), dimension)
-    kernel = kernels.on_moved(kernels.matern52, spaces.imputation(space))
+    kernel = kernels.of_space(kernels.matern52, space)
     exact = gp.GPModel(kernel, params, arrays.to_device(max(1e-6, gp.jitter(dtype)), dtype))
     measured = gp.GPModel(kernel, params, arrays.to_device(1e-2, dtype))
     return Config(

@@ -11,6 +11,7 @@ from benchmarks.tables import (
     search,
     sentences,
     silos,
+    spaces,
     speed,
     summary,
     tasks,
@@ -21,7 +22,7 @@ from benchmarks.tables import (
 SENTENCES = sentences.SENTENCES
 
 MODULES = (
-    papers, open_choices, search, least_epsilon, private_models, real_files, tasks, tuning, speed, scaling, silos,
-    summary, facts, verdicts,
+    papers, open_choices, search, spaces, least_epsilon, private_models, real_files, tasks, tuning, speed, scaling,
+    silos, summary, facts, verdicts,
 )  # fmt: skip
 BLOCKS = {name: block for module in MODULES for name, block in module.BLOCKS.items()}

@@ -209,13 +209,14 @@ def _holding(scale: float):
         users=USERS, bounds=MIXED, loss_range=(0.0, 3.0 * scale), batch=2, mu=half, points=np.full((2, 2), 0.4 * scale)
     )
     options = {"users": USERS, "steps": STEPS - 1, "mu": half, "batch": 2, "polish_steps": 2, "clip_norm": scale}
-    return phases.config(first, dp_gibo.holding_config(MIXED, **options))
+    return phases.config(first, dp_gibo.holding_config(bounds=MIXED, **options))
 
 
 def loss_of_mixed(params, records):
     """Of parameters, and of a point where a test calls it itself."""
-    named = isinstance(params, dict)
-    return loss(jnp.stack([params["x"], params["n"] / 3.0]) if named else params, records)
+    if isinstance(params, dict):
+        params = jnp.stack([jnp.asarray(params[name], float) for name in ("x", "n")])
+    return loss(params, records)
 
 
 def _estimated(scale: float):

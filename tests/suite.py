@@ -5,6 +5,7 @@ import importlib
 import os
 import platform
 import sys
+import time
 from collections import Counter
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
@@ -21,6 +22,10 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 # Traced programs are many objects that stay: at Python's own threshold it looks through them too often.
 gc.set_threshold(100_000, 20, 20)
+
+# A time after which no test begins, in seconds of the clock; .ci/run sets it, so that a slow machine ends in time.
+UNTIL = "JAXDPBO_TESTS_UNTIL"
+OUT_OF_TIME = "out of time"
 
 MAPPINGS = Path("/proc/self/maps")
 
@@ -173,6 +178,7 @@ hypothesis.settings.load_profile("jaxdpbo")
 _evidence: list[dict] = []
 _conformance: list[dict] = []
 _skipped: list[str] = []
+_out_of_time: list[str] = []
 
 
 def pytest_addoption(parser):
@@ -282,9 +288,16 @@ def float32():
         yield
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    if time.time() > float(os.environ.get(UNTIL, "inf")):
+        pytest.skip(OUT_OF_TIME)
+
+
 def pytest_runtest_logreport(report):
     if report.skipped:
-        _skipped.append(report.nodeid)
+        late = isinstance(report.longrepr, tuple) and report.longrepr[2] == f"Skipped: {OUT_OF_TIME}"
+        (_out_of_time if late else _skipped).append(report.nodeid)
     if report.when == "call" and report.passed:
         _evidence.extend(value for name, value in report.user_properties if name == "evidence")
         _conformance.extend(value for name, value in report.user_properties if name == "conformance")
@@ -308,3 +321,5 @@ def pytest_terminal_summary(terminalreporter):
         reason = LISTED_SKIPS.get(nodeid)
         line = f"listed skip: {nodeid}: {reason}" if reason else f"UNLISTED SKIP, which fails the run: {nodeid}"
         terminalreporter.write_line(line)
+    for file, count in Counter(nodeid.partition("::")[0] for nodeid in _out_of_time).items():
+        terminalreporter.write_line(f"OUT OF TIME on this machine: {count} tests of {file} did not run")

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from option_groups import group_options
 
-from jaxdpbo import Space, minimize, space
+from jaxdpbo import Space, minimize, preview, space
 from jaxdpbo.drivers import methods
-from jaxdpbo.ledger.fingerprints import fingerprint, fingerprint_code
+from jaxdpbo.ledger.fingerprints import fingerprint
 
 DIMENSIONS = {
     "a": space.real(0, 1),
@@ -176,8 +176,15 @@ def test_a_point_that_is_not_feasible_has_the_nearest_parameters_of_a_design(poi
     np.testing.assert_array_equal(FEASIBLE.snap(point), nearest)
     assert FEASIBLE.params(FEASIBLE.snap(point)) == params
     assert not FEASIBLE.meets(point)
-    with pytest.raises(ValueError, match=r"params must be feasible, got .'depth'"):
+    with pytest.raises(ValueError, match="params must be feasible, got 'depth', 'leaves', 'rate' where"):
         FEASIBLE.point(free)
+
+
+def test_parameters_on_the_border_are_taken_as_they_are():
+    """The point and back may differ in the last digit."""
+    for rate in (0.1, 0.3, 0.7, 0.8):
+        edge = Space({"rate": space.real(0, 3)}, feasible=lambda params, rate=rate: params["rate"] <= rate)
+        assert edge.to_labels({"rate": rate}) == edge.from_labels({"rate": rate}) == {"rate": rate}
 
 
 def tree_losses(params, records):
@@ -198,7 +205,7 @@ def test_every_search_keeps_to_what_is_feasible(method):
     )
     assert fits(found.release.params)
     assert found.release.params["rate"] > 0.5
-    assert dict(found.terms)["SHA-256 of the code of feasible"] == fingerprint_code(fits)
+    assert dict(found.terms)["SHA-256 of feasible and its values"] == fingerprint(fits)
 
 
 def test_descents_keep_to_what_is_feasible():
@@ -238,12 +245,125 @@ def test_feasible_gets_copies_and_is_in_the_fingerprint_and_shown():
 
     shown = Space({"of": space.categorical(a=[], b=[]), "x": space.real(0, 1)}, feasible=spoil)
     assert shown.params([0.1, 0.5])["of"] == []
+    shown.to_labels(shown.params([0.1, 0.5]))
+    assert shown.dimensions[0].choices == ([], [])
     assert repr(shown).endswith("; feasible by spoil)")
     assert fingerprint(Space(TREES, feasible=fits)) == fingerprint(FEASIBLE)
     assert fingerprint(FEASIBLE) != fingerprint(Space(TREES, feasible=lambda params: params["rate"] < 0.7))
     assert Space(TREES) != FEASIBLE
     again = cloudpickle.loads(cloudpickle.dumps(FEASIBLE))
     assert again.params([0.0, 1.0, 0.5]) == FEASIBLE.params([0.0, 1.0, 0.5])
+
+
+def test_a_feasible_that_raises_in_a_run_counts_as_false_and_in_the_design_is_raised():
+    """A run may have been charged by then."""
+    calls = []
+
+    def fails_late(params):
+        calls.append(params)
+        if len(calls) > 1024:
+            raise KeyError("late")
+        return params["rate"] <= 0.8
+
+    late = Space(TREES, feasible=fails_late)
+    assert fits(late.params([0.5, 0.1, 0.3]) | {"leaves": 2})
+    assert not late.meets([0.5, 0.1, 0.3])
+    with pytest.raises(KeyError, match="early"):
+        Space(TREES, feasible=lambda params: {}["early"])
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.floats(0, 1), min_size=5, max_size=5))
+def test_of_a_list_of_dicts_a_point_keeps_its_own(point):
+    pair = {"a": space.real(0, 1), "b": space.real(0, 1)}
+    grids = LISTED[0] if LISTED else Space([pair, pair | {"a": space.real(0, 2)}], feasible=small_sum)
+    LISTED.append(grids)
+    params = grids.params(point)
+    assert params == grids.params(grids.snap(point))
+    assert small_sum(params)
+    assert (grids.snap(point)[0] < 0.5) == (point[0] < 0.5)
+
+
+LISTED = []
+
+
+def small_sum(params):
+    return params["a"] + params["b"] <= 0.9
+
+
+def test_what_is_not_feasible_stays_in_its_branch_and_category_where_it_can():
+    inside = {"one": {"b": space.real(0, 1)}, "two": {"c": space.real(0, 1)}, "no": {}}
+    tree = Space(
+        {"m": space.branches(inside), "kind": list("abcdefgh")},
+        feasible=lambda params: params.get("b", 0) <= 0.1 and params["m"] != "no",
+    )
+    params = tree.params([0.1, 0.95, 0.3, 0.55])
+    assert (params["m"], params["kind"]) == ("one", "e")
+    assert params["b"] <= 0.1
+    elsewhere = tree.params([0.99, 0.3, 0.3, 0.55])
+    assert elsewhere["kind"] == "e"
+    assert elsewhere["m"] != "no"
+
+
+@pytest.mark.parametrize("of", [FEASIBLE, MIXTURE])
+def test_a_start_that_may_not_be_used_is_refused(of):
+    with pytest.raises(ValueError, match="start must be feasible and meet the constraints"):
+        minimize(
+            losses, RECORDS, of, loss_range=(0, 1), key=jax.random.key(0), insecure_key=True,
+            **group_options(mu=1.0, start=[0.0, 0.99, 0.99]),
+        )  # fmt: skip
+
+
+def test_a_plan_asks_whether_points_are_feasible_once():
+    calls = []
+
+    def counted(params):
+        calls.append(params)
+        return params["x"] <= 0.9
+
+    wide = Space({"x": space.real(0, 1), "y": space.real(0, 1)}, feasible=counted)
+    preview(users=500, space=wide, loss_range=(0, 1), epsilon=1, delta=1e-6)
+    assert len(calls) < 1024 + 2 * 25 * 3
+    assert len(space.spread(wide, 16, 2)) == 16
+    wide_enough = Space({"x": space.real(0, 1)}, feasible=Sized())
+    assert np.all(space.spread(wide_enough, 16, 1) <= 0.5)
+    assert wide_enough.meets(np.zeros((0, 1))).shape == (0,)
+
+
+class Sized:
+    """False as a truth value."""
+
+    def __len__(self):
+        return 0
+
+    def __call__(self, params):
+        return params["x"] <= 0.5
+
+
+def test_a_study_answers_with_what_was_evaluated():
+    optuna = pytest.importorskip("optuna")
+    from jaxdpbo.integrations.optuna import observations, private_study
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    half = Space(
+        {"a": space.real(0, 1), "b": space.real(0, 1)}, feasible=lambda params: params["a"] + params["b"] <= 0.5
+    )
+    seen = []
+
+    def of_sum(params, records):
+        seen.append(params)
+        return np.abs(records - params["a"])
+
+    given = {"users": 300, "evaluations": 8, "loss_range": (0, 1), "mu": 5.0}
+    study = private_study(
+        optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0)), half, of_sum, RECORDS[:300, 0], **given
+    )
+    study.optimize()
+    evaluated = observations(study.study).params
+    assert [params["a"] for params in evaluated] == pytest.approx([params["a"] for params in seen])
+    assert all(params["a"] + params["b"] <= 0.5 + 1e-9 for params in evaluated)
+    assert any(trial.params["a"] + trial.params["b"] > 0.5 for trial in study.study.trials)
+    assert half.meets(half.point(study.best().params))
 
 
 def test_feasible_sees_what_exists_in_a_branch():

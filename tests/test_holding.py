@@ -33,7 +33,7 @@ def run(start, **changes):
     """A plan that chooses a point near ``start`` for certain, and descends from there."""
     points = np.tile(TREE.point(start), (BATCH, 1))
     choice = private_choice.design_config(points=points, mu=0.3, **CHOICES)
-    config = phases.config(choice, dp_gibo.holding_config(TREE, **(OPTIONS | changes)))
+    config = phases.config(choice, dp_gibo.holding_config(bounds=TREE, **(OPTIONS | changes)))
     return drivers.run_loop(PLAN, losses, RECORDS, config, **group_options(**SEEDED))
 
 
@@ -83,7 +83,7 @@ def test_every_point_of_a_descent_is_in_the_branch_that_was_chosen():
 
     start = TREE.point({"model": "pair", "low": 0.2, "kind": "steep", "high": 0.7})
     choice = private_choice.design_config(points=np.tile(start, (BATCH, 1)), mu=0.3, **CHOICES)
-    config = phases.config(choice, dp_gibo.holding_config(TREE, **OPTIONS))
+    config = phases.config(choice, dp_gibo.holding_config(bounds=TREE, **OPTIONS))
     drivers.run_loop(PLAN, recorded, RECORDS, config, **group_options(**SEEDED))
     assert len(seen) >= BATCH * (STEPS + 1)
     assert {(params["model"], params["kind"]) for params in seen} == {("pair", "steep")}
@@ -140,8 +140,8 @@ def test_the_most_real_parameters_of_any_branch():
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: dp_gibo.holding_config(Space({"n": [1, 2]}), **OPTIONS), "must have a real parameter"),
-        (lambda: dp_gibo.holding_config({"n": [1, 2]}, **OPTIONS), "space must be a Space, got dict"),
+        (lambda: dp_gibo.holding_config(bounds=Space({"n": [1, 2]}), **OPTIONS), "must have a real parameter"),
+        (lambda: dp_gibo.holding_config(bounds=[(0, 1)], **OPTIONS), "bounds must be a Space"),
         (lambda: run({"model": "none"}, steps=0), "steps must be at least 1"),
         (
             lambda: jaxdpbo.minimize(
@@ -150,7 +150,7 @@ def test_the_most_real_parameters_of_any_branch():
                 {"n": [1, 2]},
                 **group_options(method=methods.START, mu=1.0, loss_range=(0, 1), **SEEDED),
             ),
-            "method must not be 'start_then_local' where dimensions are not real",
+            "method must not be 'start_then_local' where no dimension is real",
         ),
     ],
 )

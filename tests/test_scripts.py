@@ -7,6 +7,7 @@ from pathlib import Path
 
 import evidence
 import pytest
+import suite
 
 ROOT = Path(__file__).parent.parent
 COMMANDS = sorted(path for path in (ROOT / "scripts").iterdir() if not path.name.startswith("_"))
@@ -48,8 +49,23 @@ def test_an_unlisted_skip_fails_the_run(tmp_path, body, passes):
     assert ("UNLISTED SKIP" in done.stdout) != passes
 
 
+@pytest.mark.parametrize(("until", "ran"), [(1.0, False), (9e9, True)])
+def test_a_run_that_is_out_of_time_says_what_did_not_run(tmp_path, until, ran):
+    (tmp_path / "test_it.py").write_text("def test_it(): pass\n\ndef test_more(): assert 0 < 1\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "suite", "-c", os.devnull, "--rootdir", tmp_path, tmp_path],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}", suite.UNTIL: str(until)},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert ("2 passed" in done.stdout) == ran
+    assert ("OUT OF TIME on this machine: 2 tests of test_it.py did not run" in done.stdout) != ran
+
+
 DAILY = """
 import pytest
+import suite
 
 @pytest.mark.daily("a*")
 @pytest.mark.parametrize("case", ["a1", "a2", "b"])

@@ -711,7 +711,7 @@ def test_the_record_of_a_search_shows_what_was_declared_public():
     halves = search(estimate_share=0.1, n_iter=4).fit(X, Y)
     details = halves.report_.details
     assert details["users"] == details["training rows"] == "30"
-    assert details["space"] == "{'C': Real(low=0.1, high=1.0, log=False)}"
+    assert details["space"] == "Space(C: Real(low=0.1, high=1.0, log=False))"
     assert (details["loss"], details["loss range"]) == ("log_loss", "(0, 4)")
     assert details["best_loss_"] == f"{halves.best_loss_:.6g}"
     blocks = search(protect="all", n_blocks=12, loss="zero_one").fit(X, Y, groups=np.arange(60) // 2)

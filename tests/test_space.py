@@ -209,11 +209,12 @@ def test_points_of_a_tree_there_and_back(point):
     np.testing.assert_allclose(TREE.snap(others), again, atol=1e-12)
     imputed, moved = (np.asarray(_impute(jnp.asarray(each))) for each in (np.array(point), others))
     np.testing.assert_array_equal(imputed, moved)
-    assert np.all(imputed[absent] == 0.5)
+    named = [isinstance(each, (space.Branches, space.Categorical)) for each in TREE.dimensions]
+    np.testing.assert_array_equal(imputed[absent], np.where(np.array(named)[absent], -1.0, 0.5))
     assert np.all(again[absent] == 0.5)
     np.testing.assert_allclose(imputed[1], again[1], atol=1e-6)
     placed = [TREE.snap(others)[4], others[5]]  # a category is in the middle of its interval, a real number stays
-    np.testing.assert_allclose(imputed[[4, 5]], np.where([4 in reached, 5 in reached], placed, 0.5))
+    np.testing.assert_allclose(imputed[[4, 5]], np.where([4 in reached, 5 in reached], placed, [-1.0, 0.5]))
 
 
 _impute = jax.jit(space.imputation(TREE))

@@ -134,6 +134,14 @@ def test_branches_and_categories_are_equal_or_not_for_a_surrogate():
     assert others[0] == others[1] < 0.5
 
 
+def test_a_category_that_does_not_exist_equals_none_of_those_that_do():
+    tree = Space({"m": space.branches({"named": {"of": ["a", "b", "c"]}, "plain": {}})})
+    kernel, params = kernels.of_space(kernels.rbf, tree), kernels.stationary_params(1.0, 2)
+    plain = jnp.array([0.99, 0.5])
+    found = [float(kernel(params, jnp.array([0.1, place]), plain)) for place in (0.1, 0.5, 0.9)]
+    np.testing.assert_allclose(found, np.exp(-1))
+
+
 def front(params, records):
     return jnp.asarray([1.0 + (params["model"] == "none"), 0.3 + 0.1 * (params["model"] == "depth")])
 

@@ -43,7 +43,7 @@ from jaxdpbo import arrays, checks, phases
 from jaxdpbo import space as spaces
 from jaxdpbo.algorithms import dp_gibo, gp_ucb, private_choice, private_estimate, private_evaluations
 from jaxdpbo.guarantee import budget_calibration, guarantees
-from jaxdpbo.ledger.fingerprints import fingerprint_code
+from jaxdpbo.ledger.fingerprints import fingerprint, fingerprint_code
 from jaxdpbo.noise import calibration, choice, private_scale
 from jaxdpbo.phases import Phase
 from jaxdpbo.types import Algorithm, ArrayLike, Bounds
@@ -182,7 +182,7 @@ class Plan(NamedTuple):
         terms = {
             "users": problem.users,
             "space": space,
-            "SHA-256 of the code of feasible": None if feasible is None else fingerprint_code(feasible),
+            "SHA-256 of feasible and its values": None if feasible is None else fingerprint(feasible),
             "loss range": problem.loss_range,
             "evaluations": self.config.steps * self.config.batch,
             "method": f"{self.method}: {self.reason}",
@@ -356,8 +356,9 @@ def _check_needs(method: str, problem: Problem) -> None:
             problem.space, f"method={method!r} has no gradient from branch to branch: {spaces.SEARCHES}"
         )
     if (method == LOCAL and not problem.real) or (method == START and not problem.most_real):
+        which = "where dimensions are not real" if method == LOCAL else "where no dimension is real"
         raise ValueError(
-            f"method must not be {method!r} where dimensions are not real, since these have no gradient: give "
+            f"method must not be {method!r} {which}, since these have no gradient: give "
             "method='in_order', 'choice' or 'evaluations'"
         )
     if method not in DESCENT_METHODS and isinstance(problem.clip_norm, str):
@@ -369,7 +370,10 @@ def _start(space: Any, start: Any, box: np.ndarray) -> np.ndarray | None:
     if start is None:
         return None
     point = space.point(start) if space is not None and isinstance(start, dict) else start
-    return checks.inside("start", checks.from_box("start", point, box, checks.middle), box)
+    inside = checks.inside("start", checks.from_box("start", point, box, checks.middle), box)
+    if space is not None and not space.meets(inside):
+        raise ValueError(f"start must be feasible and meet the constraints of the space, got {inside.tolist()}")
+    return inside
 
 
 def has_private_range(problem: Problem) -> bool:
@@ -438,13 +442,12 @@ def _start_then_local(problem: Problem) -> Phases:
     of_start, of_answer = _carry_remainders([of_start, of_answer], problem.noise)
     rest = problem._replace(steps=problem.steps - first - 1, mu=of_descent)
     options = _descent_options(rest, _usual_norm(problem))
-    if problem.real:
-        descent = dp_gibo.from_point, dp_gibo.config(bounds=problem.space, theta0=problem.start, **options)
-    else:
-        descent = dp_gibo.holding, dp_gibo.holding_config(problem.space, **options)
+    descent = dp_gibo.from_point if problem.real else dp_gibo.holding
+    around = {"theta0": problem.start} if problem.real else {}
+    make = dp_gibo.config if problem.real else dp_gibo.holding_config
     return [
         (private_choice.design, _design(problem, first, of_start)),
-        descent,
+        (descent, make(bounds=problem.space, **around, **options)),
         (private_choice.at_answers, private_choice.answers_config(mu=of_answer, **_of_choices(problem))),
     ]
 

@@ -67,7 +67,8 @@ class Agreement:
 
     @cached_property
     def digest(self) -> bytes:
-        """The SHA-256 of all terms, equal in all silos of the agreed versions, with any Python and JAX.
+        """The SHA-256 of all terms, equal in all silos of the agreed versions, with any Python and JAX; in a ``Space``
+        with ``feasible`` with one Python, since its byte code counts.
 
         It holds the numbers that must be equal, and not the versions that computed them: the protocol, the bound of a
         user's integers and the width of the noise (in the config), and the shapes and dtypes of a query. What a silo

@@ -1,7 +1,7 @@
 """The space of a search: named real, integer and categorical dimensions, branches, and the unit box for algorithms.
 
 A ``Space`` converts points of ``[0, 1]^d`` to parameters by name, and back. A branch (``branches``) decides which
-parameters exist, and a constraint (``linear``) keeps a sum of them between two ends.
+parameters exist, a constraint (``linear``) keeps a sum of them between two ends, and ``feasible`` is any condition.
 """
 
 from jaxdpbo import namespace

@@ -135,12 +135,12 @@ def check_constraints(constraints: Any, axes: Sequence[Axis]) -> None:
 
 
 def _check_constraint(constraint: Linear, axes: Sequence[Axis]) -> None:
-    own = [axis for axis in axes if axis.key in constraint.names]
+    own = [axis for axis in axes if axis.parameter in constraint.names]
     real = all(isinstance(axis.dimension, Real) for axis in own) and len({axis.parent for axis in own}) == 1
     if len(own) != len(constraint.names) or not real:
         raise ValueError(f"constraints must be of real parameters of one branch, got {constraint}")
     weights = dict(constraint._pairs())
-    sums = [[weights[axis.key or ""] * end for end in cast(Real, axis.dimension).ends] for axis in own]
+    sums = [[weights[axis.parameter or ""] * end for end in cast(Real, axis.dimension).ends] for axis in own]
     lowest, highest = sum(map(min, sums)), sum(map(max, sums))
     if lowest > constraint.most or highest < constraint.least:
         raise ValueError(f"constraints must be met by some parameters, got a sum from {lowest:g} to {highest:g}")

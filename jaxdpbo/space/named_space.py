@@ -8,7 +8,7 @@ length unless ``log``.
 import copy
 import functools
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, cast
@@ -51,13 +51,10 @@ SEARCHES = (
     "give method='in_order', 'choice', 'evaluations', 'start_then_local' or public records for a space with branches, "
     "or descend in the space of one branch"
 )
-NOT_TRACED = (
-    "a space with branches has no fixed set of parameters, so JAX cannot trace the loss: leave traceable as it is, or "
-    "give traceable=False"
-)
-FEASIBLE_NOT_TRACED = (
-    "feasible is a function of Python, so JAX cannot trace the loss: leave traceable as it is, or give traceable=False"
-)
+NO_TRACE = "so JAX cannot trace the loss: leave traceable as it is, or give traceable=False"
+NOT_TRACED = f"a space with branches has no fixed set of parameters, {NO_TRACE}"
+FEASIBLE_NOT_TRACED = f"feasible is a function of Python, {NO_TRACE}"
+NOWHERE = -1.0  # no category's coordinate
 TRIED, LEAST_ALLOWED = 2**10, 10  # points of a design for those that are not feasible
 MOST_LEFT_OUT = 16  # points of a sequence for each of a design that meets constraints
 
@@ -107,12 +104,14 @@ class Space(Searched):
       fixed: the values without a coordinate.
       constraints: of ``linear``. A point that breaks one has the parameters nearest to it that do not.
       feasible: a function of the parameters, True where they may be used; None for everywhere. It is public, and so are
-        all values that it uses. A point where it is False has the nearest parameters of a design where it is True:
+        all values that it uses; a record of a ledger holds their hash, so these must not change. A point where it is
+        False, or raises, has the parameters of a design where it is True that are nearest: of the fewest other branches
+        and categories, and then by distance.
 
     >>> deep = {"depth": space.integer(1, 9), "leaves": space.integer(2, 512)}
     >>> trees = Space(deep, feasible=lambda params: params["leaves"] <= 2 ** params["depth"])
-    >>> trees.params([0.5, 0.05]), trees.params([0.0, 0.9])["leaves"] <= 512
-    ({'depth': 5, 'leaves': 27}, True)
+    >>> trees.params([0.5, 0.05]), trees.meets([[0.5, 0.05], [0.0, 0.9]]).tolist()
+    ({'depth': 5, 'leaves': 27}, [True, False])
     """
 
     names: tuple[str, ...]
@@ -138,6 +137,7 @@ class Space(Searched):
           ValueError: no dimensions; a list of fewer than two choices, a distribution with invalid ends; two parameters
             of one name that may exist together; constraints of a name in common, of names that are not real parameters
             of one branch, or that no parameters meet; a ``feasible`` that is almost nowhere True.
+          Exception: any exception of ``feasible`` at a point of the design.
         """
         axes, fixed = _read_dimensions(dimensions)
         if not axes:
@@ -156,7 +156,7 @@ class Space(Searched):
         """Show the parameters with their branches, fixed values and constraints, as a person who signs reads them."""
         outside = [item for item, parent in zip(self._items(), self.parents, strict=True) if parent is None]
         parts = [f"{name}: {dimension!r}" for name, dimension in outside]
-        parts += [f"{each.key} = {each.dimension.labels[0]!r}" for each in self.fixed if each.parent is None]
+        parts += [f"{each.parameter} = {each.dimension.labels[0]!r}" for each in self.fixed if each.parent is None]
         parts += map(str, self.constraints)
         parts += [] if self.feasible is None else [f"feasible by {make_label(self.feasible, None)}"]
         return f"Space({'; '.join(parts)})"
@@ -235,7 +235,11 @@ class Space(Searched):
         params = self._decide(value_of)
         if self._is_feasible(params):
             return params
-        place = self._nearest(self._place(params, lambda dimension, name, value: dimension.encode(name, value)))
+        root = int(value_of(0)) if self.keys[0] is None else 0
+        return self._decide_at(self._nearest(self._place_in(params, _encode, root)))
+
+    def _decide_at(self, place: np.ndarray) -> dict[str, Any]:
+        """The parameters at a point ``(d,)`` of the box, without ``feasible``."""
         return self._decide(lambda axis: self.dimensions[axis].decode(place[axis], np))
 
     def _decide(self, value_of: Callable[[int], Any]) -> dict[str, Any]:
@@ -255,8 +259,9 @@ class Space(Searched):
           ValueError: other names than those of the space, a value outside, or parameters that may not be used.
           TypeError: a value of the wrong type.
         """
-        place = self._place(params, lambda dimension, name, value: dimension.encode(name, value))
-        return self._expect_feasible(place)
+        place = self._place(params, _encode)
+        self._expect_feasible(dict(params))
+        return place
 
     def to_labels(self, params: Mapping[str, Any]) -> dict[str, Scalar]:
         """The parameters with a label in place of each choice that is an object, for JSON.
@@ -287,13 +292,12 @@ class Space(Searched):
           ValueError: other names than those of the space, or no label of a choice.
           TypeError: a value of the wrong type.
         """
-        place = self._expect_feasible(
-            self._place(labels, lambda dimension, name, value: encode_label(dimension, name, value))
-        )
+        place = self._place(labels, encode_label)
         params = {
             key: dimension.plain(value) if isinstance(dimension, Categorical) else labels[key]
             for key, dimension, value in self._existing_at(place)
         }
+        self._expect_feasible(params)
         return _show_labels(params, labels)
 
     def snap(self, points: ArrayLike) -> np.ndarray:
@@ -335,13 +339,14 @@ class Space(Searched):
     def _allowed(self) -> np.ndarray:
         """Points ``(m, d)`` of a design where ``feasible`` is True, which stand for others where it is not."""
         points = self._snap(designs.sobol(TRIED, len(self.names), 0))
-        return points[[feasible for _, feasible in self._with_feasibility(points)]]
+        return points[[self._ask_feasible(self._decide_at(point)) for point in points]]
 
     def _check_feasible(self) -> None:
         if self.feasible is None:
             return
-        if not (callable(self.feasible) and isinstance(self.feasible, Hashable)):
+        if not callable(self.feasible):
             raise TypeError(f"feasible must be a function of the parameters, got {type(self.feasible).__name__}")
+        hash(self.feasible)  # a space is a static part of a config
         if len(self._allowed) < LEAST_ALLOWED:
             raise ValueError(
                 f"feasible must be True at {LEAST_ALLOWED} of {TRIED} points of a design, got {len(self._allowed)}: "
@@ -351,29 +356,36 @@ class Space(Searched):
     def _with_feasibility(self, points: np.ndarray) -> Iterator[tuple[np.ndarray, bool]]:
         """Each point ``(d,)`` of points ``(..., d)``, and whether its parameters may be used."""
         for point in points.reshape(-1, len(self.names)):
-            yield (
-                point,
-                self._is_feasible(self._decide(lambda axis, at=point: self.dimensions[axis].decode(at[axis], np))),
-            )
+            yield point, self._is_feasible(self._decide_at(point))
 
     def _is_feasible(self, params: dict[str, Any]) -> bool:
+        """Whether parameters may be used: not where ``feasible`` raises, since a run may have been charged by then."""
+        try:
+            return self._ask_feasible(params)
+        except Exception:
+            return False
+
+    def _ask_feasible(self, params: dict[str, Any]) -> bool:
         if self.feasible is None:
             return True
-        answer = self.feasible(copy_objects(params))
+        answer = self.feasible(
+            {key: each if isinstance(each, Scalar) else copy.deepcopy(each) for key, each in params.items()}
+        )
         if not isinstance(answer, (bool, np.bool_)):
             raise TypeError(f"feasible must return True or False, got {type(answer).__name__}")
         return bool(answer)
 
     def _nearest(self, place: np.ndarray) -> np.ndarray:
         """The point of the design that stands for a point where ``feasible`` is False."""
-        return self._allowed[np.argmin(np.sum(np.square(self._allowed - place), axis=1))]
+        unordered = [isinstance(dimension, (Branches, Categorical)) for dimension in self.dimensions]
+        apart = np.square(self._allowed - place)
+        apart[:, unordered] = len(self.names) * (apart[:, unordered] > 0)  # more than all other coordinates together
+        return self._allowed[np.argmin(np.sum(apart, axis=1))]
 
-    def _expect_feasible(self, place: np.ndarray) -> np.ndarray:
-        """The point, if its parameters may be used; a ValueError otherwise."""
-        params = self._decide(lambda axis: self.dimensions[axis].decode(place[axis], np))
+    def _expect_feasible(self, params: dict[str, Any]) -> None:
+        """Raise a ValueError for parameters that may not be used; named, since a value may be an object."""
         if not self._is_feasible(params):
-            raise ValueError(f"params must be feasible, got {params!r}")
-        return place
+            raise ValueError(f"params must be feasible, got {', '.join(map(repr, params))} where feasible is False")
 
     def _items(self) -> list[tuple[str, AnyDimension]]:
         return list(zip(self.names, self.dimensions, strict=True))
@@ -468,14 +480,16 @@ class Space(Searched):
             here = exist[axes[constraint.names[0]]]
             met &= constraint.holds(values) | (False if here is None else ~here)
         if self.feasible is not None:
-            met &= np.reshape([feasible for _, feasible in self._with_feasibility(places)], met.shape)
+            met &= np.array([feasible for _, feasible in self._with_feasibility(places)], bool).reshape(met.shape)
         return met
 
     def _join(self) -> str:
         return ", ".join(map(repr, self.names))
 
-    def _impute(self, points: Any, library: ModuleType, move: Callable[..., Any]) -> Any:
+    def _impute(self, points: Any, library: ModuleType, move: Callable[..., Any], nowhere: float = 0.5) -> Any:
         """Points with branches and categories in the middle of their intervals, and 0.5 for what does not exist.
+
+        A branch or category that does not exist is ``nowhere``.
 
         ``move`` moves the column of another dimension, by dimension, name and column.
         """
@@ -486,7 +500,8 @@ class Space(Searched):
                 column = dimension.middle(dimension.row_at(column, library), library).astype(column.dtype)
             else:
                 column = move(dimension, name, column)
-            columns.append(column if here is None else library.where(here, column, 0.5))
+            absent = nowhere if isinstance(dimension, (Branches, Categorical)) else 0.5
+            columns.append(column if here is None else library.where(here, column, absent))
         return library.stack(columns, axis=-1)
 
     def _exist(self, points: Any, library: ModuleType) -> list[Any]:
@@ -507,7 +522,7 @@ def _read_dimensions(dimensions: Any) -> tuple[list[Axis], list[Fixed]]:
     if is_list_of_dicts(dimensions) and len(dimensions) > 1:
         root = make_branches([str(row) for row in range(len(dimensions))], dimensions, None)
         axes, fixed = flatten([(ROOT, root)])
-        return [axes[0]._replace(key=None), *axes[1:]], fixed
+        return [axes[0]._replace(parameter=None), *axes[1:]], fixed
     alone = is_list_of_dicts(dimensions)
     items = check_names("dimensions", dimensions[0] if alone else dimensions)
     return flatten([(name, make_dimension(name, value, fixed=alone)) for name, value in items])
@@ -569,23 +584,36 @@ def middles(space: Space) -> list[dict[str, Any]]:
     return [space.params(point) for point in points.values()] or [space.params(np.full(len(space.names), 0.5))]
 
 
+def _encode(dimension: AnyDimension, name: str, value: Any) -> float:
+    return dimension.encode(name, value)
+
+
 def spread(space: Any, count: int, dimension: int) -> np.ndarray:
     """Points ``(count, d)`` of a Sobol sequence in the unit box that a ``Space`` allows; public.
 
-    Points that break a constraint are left out; where most do, as of a mixture, the others move to the nearest that do
-    not.
+    Points that break a constraint, or are not feasible, are left out; where most are, as of a mixture, the others move
+    to the nearest that may be used.
     """
-    if not isinstance(space, Space) or not (space.constraints or space.feasible):
+    if not isinstance(space, Space) or not (space.constraints or space.feasible is not None):
         return designs.sobol(count, dimension, 0)
-    points = designs.sobol(MOST_LEFT_OUT * count, dimension, 0)
-    met = space.meets(points)
-    return np.concatenate([points[met], space.snap(points[~met])])[:count]
+    return _spread_allowed(space, count).copy()
+
+
+@functools.lru_cache(maxsize=4)  # a plan is made in several rounds, and ``feasible`` may take its time
+def _spread_allowed(space: Space, count: int) -> np.ndarray:
+    points = designs.sobol(MOST_LEFT_OUT * count, len(space.names), 0)
+    met, others = list[np.ndarray](), list[np.ndarray]()
+    for point in points:
+        (met if space.meets(point) else others).append(point)
+        if len(met) == count:
+            break
+    return np.stack([*met, *map(space.snap, others[: count - len(met)])])
 
 
 @functools.cache
 def imputation(space: Space | None) -> Callable[[jax.Array], jax.Array] | None:
-    """A traceable map of points ``(..., d)``: what does not exist in a point's branch is 0.5, branches and categories
-    are in the middle of their intervals.
+    """A traceable map of points ``(..., d)``: numbers that do not exist in a point's branch are 0.5, branches and
+    categories are in the middle of their intervals, or ``NOWHERE``.
 
     Two points of one branch that differ in parameters of other branches alone go to one point. None without branches
     and categories.
@@ -594,7 +622,7 @@ def imputation(space: Space | None) -> Callable[[jax.Array], jax.Array] | None:
         return None
 
     def impute(points: jax.Array) -> jax.Array:
-        return space._impute(points, jnp, lambda dimension, name, column: column)
+        return space._impute(points, jnp, lambda dimension, name, column: column, NOWHERE)
 
     return impute
 

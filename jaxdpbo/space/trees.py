@@ -146,7 +146,7 @@ class Axis(NamedTuple):
     """A coordinate: its ``name`` and that of the parameter, and the axis and row of the branch that it exists in."""
 
     name: str
-    key: str | None
+    parameter: str | None
     dimension: AnyDimension
     parent: tuple[int, int] | None
 
@@ -154,7 +154,7 @@ class Axis(NamedTuple):
 class Fixed(NamedTuple):
     """A parameter without a coordinate, of one choice, with the axis and row of its branch."""
 
-    key: str
+    parameter: str
     dimension: Categorical
     parent: tuple[int, int] | None
 

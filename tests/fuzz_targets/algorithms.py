@@ -134,7 +134,7 @@ def configs() -> dict[str, Target]:
             dp_gibo.config, descent | gibo | kernel, words=named, check=promises(dp_gibo.algorithm), weight=3
         ),
         "dp_gibo.holding_config": Target(
-            lambda **options: dp_gibo.holding_config(MIXED, **options),
+            lambda **options: dp_gibo.holding_config(bounds=MIXED, **options),
             {name: descent[name] for name in ("users", "steps", "mu", "clip_norm", "noise")} | gibo,
             check=promises(dp_gibo.holding.algorithm),
             weight=0.5,

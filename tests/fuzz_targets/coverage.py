@@ -244,7 +244,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "integrations.optuna.samplers": "noise_deviation observation_posterior",
         "integrations.optuna.study": "observations",
         "integrations.optuna.rehearsal": "rehearse",
-        "integrations.optuna.spaces": "suggest params",
+        "integrations.optuna.spaces": "suggest params evaluated",
     },
     "of an estimator that anybody may have written: tests/test_sklearn.py": {
         "integrations.sklearn.losses": "resolve_loss expect to_column record_losses elements beside usual_range",

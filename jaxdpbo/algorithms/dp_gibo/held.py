@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from jaxdpbo import space as spaces
 from jaxdpbo.algorithms.dp_gibo import configs, run
 from jaxdpbo.guarantee import guarantees
 from jaxdpbo.noise import calibration, totals, wide_integers
 from jaxdpbo.phases import Phase
 from jaxdpbo.space import Space
-from jaxdpbo.types import Algorithm, Info, Memory, Query, State
+from jaxdpbo.types import Algorithm, Bounds, Info, Memory, Query, State
 
 
 @jax.tree_util.register_dataclass
@@ -44,28 +45,29 @@ class Config:
         return self.descent.batch
 
 
-def holding_config(space: Space, **options: Any) -> Config:
+def holding_config(*, bounds: Bounds, **options: Any) -> Config:
     """Check the configuration of ``holding``, a phase after a choice.
 
     Args:
-      space: with a real parameter or more.
-      options: of ``config``, but ``bounds`` and ``theta0``. The descent has as many parameters as the branch with the
-        most real ones, each in box units.
+      bounds: a ``Space`` with a real parameter or more.
+      options: of ``config``, but ``theta0``. The descent has as many parameters as the branch with the most real ones,
+        each in box units.
 
     Raises:
       ValueError: no parameter of the space is real; see ``config``.
       TypeError: no ``Space``; see ``config``.
 
-    >>> from jaxdpbo import Space, dp_gibo, space
-    >>> tree = Space({"model": space.branches({"svm": {"C": space.real(0.1, 10)}, "tree": {"depth": [2, 4]}})})
-    >>> dp_gibo.holding_config(tree, users=500, steps=5, mu=1.0).descent.bounds.shape
+    >>> from jaxdpbo import dp_gibo, space
+    >>> tree = {"model": space.branches({"svm": {"C": space.real(0.1, 10)}, "tree": {"depth": [2, 4]}})}
+    >>> dp_gibo.holding_config(bounds=tree, users=500, steps=5, mu=1.0).descent.bounds.shape
     (2, 1)
     """
-    if not isinstance(space, Space):
-        raise TypeError(f"space must be a Space, got {type(space).__name__}")
+    _, space = spaces.box(bounds)
+    if space is None:
+        raise TypeError("bounds must be a Space: in a box all parameters are real, so give dp_gibo.from_point")
     count = space.most_real
     if not count:
-        raise ValueError("space must have a real parameter: a descent has no gradient along others")
+        raise ValueError("bounds must have a real parameter: a descent has no gradient along others")
     return Config(configs.config(bounds={"low": [0.0] * count, "high": [1.0] * count}, **options), space)
 
 
@@ -108,7 +110,7 @@ def _init(key: jax.Array, config: Config) -> State:
 
 def _ask(key: jax.Array, config: Config, state: State) -> Query:
     query = run.algorithm.ask(key, config.descent, State(state.public.descent))
-    return query._replace(points=_place(config, state.public.held, query.points))
+    return query._replace(points=_embed(config, state.public.held, query.points))
 
 
 def _tell(config: Config, state: State, query: Query, released: totals.UserSum) -> State:
@@ -150,8 +152,8 @@ def _inform(config: Config, query: Query, total: totals.UserTotal) -> Info:
 
 def _release(key: jax.Array, config: Config, state: State) -> Release:
     found = run.algorithm.release(key, config.descent, State(state.public.descent))
-    path = _place(config, state.public.held, found.path)
-    return Release(_place(config, state.public.held, found.point[None])[0], path, found)
+    path = _embed(config, state.public.held, found.path)
+    return Release(_embed(config, state.public.held, found.point[None])[0], path, found)
 
 
 def _privacy(config: Config) -> guarantees.Guarantee:
@@ -162,22 +164,22 @@ def _privacy(config: Config) -> guarantees.Guarantee:
 def _start(config: Config, state: State, releases: list[Any]) -> State:
     """Begin at the real parameters of the point of the phase before, and hold its other coordinates."""
     held = releases[-1].point
-    real, place = _real(config, held)
-    start = jnp.full_like(config.descent.theta0, 0.5).at[jnp.where(real, place, held.size)].set(held, mode="drop")
+    real, column = _real(config, held)
+    start = jnp.full_like(config.descent.theta0, 0.5).at[jnp.where(real, column, held.size)].set(held, mode="drop")
     descent = run.set_start(config.descent, State(state.public.descent), start)
     return State(PublicState(held, descent.public))
 
 
 def _real(config: Config, held: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The mask ``(d,)`` of the real parameters at a point, and each one's coordinate ``(d,)`` in the descent."""
+    """The mask ``(d,)`` of the real parameters at a point, and each one's column ``(d,)`` in the descent."""
     real = config.space.real_at(held)
     return real, jnp.cumsum(real) - 1
 
 
-def _place(config: Config, held: jax.Array, points: jax.Array) -> jax.Array:
+def _embed(config: Config, held: jax.Array, points: jax.Array) -> jax.Array:
     """Points ``(k, d)`` of the space from those ``(k, m)`` of the descent."""
-    real, place = _real(config, held)
-    return jnp.where(real, points[:, jnp.maximum(place, 0)], held)
+    real, column = _real(config, held)
+    return jnp.where(real, points[:, jnp.maximum(column, 0)], held)
 
 
 _steps = Algorithm(

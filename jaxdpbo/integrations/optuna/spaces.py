@@ -7,14 +7,20 @@ wants one distribution for a name. The losses get the parameters by their own na
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from optuna.trial import Trial
+import numpy as np
+from optuna.trial import FrozenTrial, Trial
 
 from jaxdpbo import space as spaces
 from jaxdpbo.space import AnyDimension, Branches, Categorical, Integer, Space
 
+EVALUATED = "jaxdpbo:evaluated"  # attribute of a trial: the parameters that its losses get
+
 
 def suggest(space: Space, trial: Trial) -> dict[str, Any]:
-    """Suggest a label or number for each coordinate that exists, by the coordinate's name."""
+    """Suggest a label or number for each coordinate that exists, by the coordinate's name.
+
+    In a space with constraints or ``feasible`` an attribute of the trial says where its losses are evaluated.
+    """
     named = dict[str, Any]()
 
     def decide(axis: int) -> Any:
@@ -22,7 +28,29 @@ def suggest(space: Space, trial: Trial) -> dict[str, Any]:
         named[name] = _suggest(trial, name, dimension)
         return _row(name, dimension, named[name])
 
-    space.decide(decide)
+    found = space.decide(decide)
+    if space.constraints or space.feasible is not None:
+        trial.set_user_attr(EVALUATED, _name(space, found))
+    return named
+
+
+def evaluated(trial: FrozenTrial) -> dict[str, Any]:
+    """The parameters of a trial by its own names, as they were evaluated."""
+    return dict(trial.user_attrs.get(EVALUATED, trial.params))
+
+
+def _name(space: Space, params: dict[str, Any]) -> dict[str, Any]:
+    """Labels and numbers of parameters by the names of their coordinates."""
+    place, named = space.point(params), dict[str, Any]()
+
+    def note(axis: int) -> Any:
+        name, dimension = space.names[axis], space.dimensions[axis]
+        value = dimension.decode(place[axis], np)
+        labelled = isinstance(dimension, (Branches, Categorical))
+        named[name] = dimension.labels[int(value)] if labelled else dimension.plain(value)
+        return value
+
+    space.decide(note)
     return named
 
 

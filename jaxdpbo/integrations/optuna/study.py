@@ -65,7 +65,7 @@ class Observations(NamedTuple):
     """The complete trials of a private study. You may publish all of these.
 
     Attributes:
-      params: the parameters of each trial.
+      params: the parameters of each trial, as they were evaluated.
       values: ``(m,)``, the noised mean losses.
       variances: ``(m,)``, the variances of the noise.
     """
@@ -243,9 +243,10 @@ def _place(trials: list[FrozenTrial]) -> np.ndarray:
     columns = [pair for place, pair in enumerate(found) if pair not in found[:place]]  # Optuna's have no hash
     points = np.full((len(trials), len(columns) + len(kinds)), 0.5)
     for row, trial in enumerate(trials):
+        placed = spaces.evaluated(trial)
         for column, (name, distribution) in enumerate(columns):
             if trial.distributions.get(name) == distribution:
-                points[row, column] = coordinates.encode(distribution, trial.params[name])
+                points[row, column] = coordinates.encode(distribution, placed.get(name, trial.params[name]))
         apart = np.arange(len(kinds)) == kinds.index(tuple(sorted(trial.distributions)))
         points[row, len(columns) :] = apart / np.sqrt(2)
     return points if len(kinds) > 1 or not columns else points[:, : len(columns)]
@@ -285,7 +286,7 @@ def observations(study: Study) -> Observations:
     trials = _noised_trials(study)
     values = np.array([trial.value for trial in trials], float)
     deviations = np.array([trial.user_attrs[DEVIATION] for trial in trials], float)
-    return Observations([dict(trial.params) for trial in trials], values, np.square(deviations))
+    return Observations(list(map(spaces.evaluated, trials)), values, np.square(deviations))
 
 
 def private_study(
@@ -334,7 +335,8 @@ def private_study(
       study: a study with a single objective to minimise, and without values evaluated elsewhere.
       suggest: ``trial -> params``. Optuna stores suggestions as they are, so names, ranges and choices must be public.
         Or a ``Space``, in any spelling of ``minimize``: trials then hold the parameters of their branch and the labels
-        of objects, and ``losses`` get the objects.
+        of objects, and ``losses`` get the objects. Where a suggestion breaks a constraint, or is not feasible, the
+        losses get the nearest parameters that may be used, as do ``best()`` and ``observations``.
       losses: ``(params, data) -> losses (n,)``; entry ``i`` must depend on user ``i``'s record alone.
       data: passed to ``losses`` untouched; or a ``tables.Table``, of which ``losses`` gets batches of columns.
       users: the public number of users ``n``.

@@ -363,7 +363,7 @@ class PrivateSearchCV(PrivateEstimator, MetaEstimatorMixin, BaseEstimator):
         self._keep_guarantee(stated, *refitted, *(READ_RAW,) * bool(self.refit), *several)
         loss = losses.resolve_loss(self.loss, self.estimator)
         self.public_ = ready.declared | {
-            "space": dict(zip(space.names, space.dimensions, strict=True)),
+            "space": space,
             "loss": loss if isinstance(loss, str) else "a function of the caller",
             "loss range": ready.loss_range,
         }

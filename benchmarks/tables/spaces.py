@@ -41,4 +41,4 @@ def _interval(paired: dict[str, Any] | None) -> str:
 
 
 CODE = ("minimize", "start_then_local", "PrivateSearchCV", "private_study")
-BLOCKS = {block.__name__: block for block in (bench_best_trials, bench_mixtures)}
+BLOCKS = {block.__name__: block for block in (bench_best_trials, bench_cash, bench_mixtures)}

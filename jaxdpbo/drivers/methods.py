@@ -174,7 +174,7 @@ class Plan(NamedTuple):
     problem: Problem
 
     def terms(self, loss: Callable[..., Any] | None = None) -> tuple[tuple[str, Any], ...]:
-        """What a person who signs must check, by name: public numbers, and hashes of code."""
+        """What a person who signs must check, by name: public numbers, and hashes of functions."""
         problem = self.problem
         sides = ", ".join(f"[{low:.6g}, {high:.6g}]" for low, high in np.asarray(problem.box, float).T)
         space = problem.space if isinstance(problem.space, spaces.Space) else sides
@@ -442,12 +442,12 @@ def _start_then_local(problem: Problem) -> Phases:
     of_start, of_answer = _carry_remainders([of_start, of_answer], problem.noise)
     rest = problem._replace(steps=problem.steps - first - 1, mu=of_descent)
     options = _descent_options(rest, _usual_norm(problem))
-    descent = dp_gibo.from_point if problem.real else dp_gibo.holding
-    around = {"theta0": problem.start} if problem.real else {}
-    make = dp_gibo.config if problem.real else dp_gibo.holding_config
+    descent, make = dp_gibo.from_point, dp_gibo.config
+    if not problem.real:
+        descent, make = dp_gibo.holding, dp_gibo.holding_config
     return [
         (private_choice.design, _design(problem, first, of_start)),
-        (descent, make(bounds=problem.space, **around, **options)),
+        (descent, make(bounds=problem.space, **options)),
         (private_choice.at_answers, private_choice.answers_config(mu=of_answer, **_of_choices(problem))),
     ]
 
@@ -488,10 +488,8 @@ def _evaluations(problem: Problem) -> Phases:
         compared = max(2, min(SCALE_EVALUATIONS, count // 5))
         if count <= compared:
             raise ValueError(f"steps times batch must be at least {compared + 1} for loss_range='private', got {count}")
-        count, design = (
-            count - compared,
-            box[0] + (box[1] - box[0]) * spaces.spread(problem.space, compared, box.shape[1]),
-        )
+        count -= compared
+        design = box[0] + (box[1] - box[0]) * spaces.spread(problem.space, compared, box.shape[1])
     answer = "best_posterior_mean"
     inner = gp_ucb.config(steps=count, bounds=problem.space, refit_every=20, fit_steps=30, answer=answer)
     means = private_evaluations.config(

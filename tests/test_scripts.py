@@ -65,7 +65,6 @@ def test_a_run_that_is_out_of_time_says_what_did_not_run(tmp_path, until, ran):
 
 DAILY = """
 import pytest
-import suite
 
 @pytest.mark.daily("a*")
 @pytest.mark.parametrize("case", ["a1", "a2", "b"])

@@ -148,6 +148,18 @@ def paired_difference(first: Any, second: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def compare_with(first: str, losses: dict[str, list[float]]) -> dict[str, dict[str, Any]]:
+    """For each name its losses by seed, their mean, and the paired difference from the first."""
+    return {
+        name: {
+            "losses": found,
+            "mean": float(np.mean(found)),
+            "paired": None if name == first else paired_difference(found, losses[first]),
+        }
+        for name, found in losses.items()
+    }
+
+
 def sentence(comparison: dict[str, Any]) -> str:
     low, high = comparison["95%"]
     middle, count = comparison["mean difference"], f"{comparison['lower in']} of {comparison['of']}"

@@ -56,21 +56,14 @@ CHOICE, ALONE, TPE, DEFAULTS = "flat choice", "training rows alone", "TPE, not p
 
 
 def main(quick: bool, *, seeds: int | None = None) -> None:
-    count = seeds or (1 if quick else SEEDS)
+    count = seeds or (2 if quick else SEEDS)
     numbers = range(FIRST_SEED, FIRST_SEED + count)
     all_cells = [cells.Cell("adult", search, EPSILON, seed) for seed in numbers for search in SEARCHES]
     runs = cells.run("cash", all_cells, run_cell)
     losses = {search: [runs[cell]["loss"] for cell in all_cells if cell.search == search] for search in SEARCHES}
-    ours = np.array(losses[MINIMIZE])
-    results = {
-        search: {
-            "losses": found,
-            "mean": float(np.mean(found)),
-            "paired": None if search == MINIMIZE or count < 2 else common.paired_difference(np.array(found), ours),
-            "learners": [runs[cell]["params"]["learner"] for cell in all_cells if cell.search == search],
-        }
-        for search, found in losses.items()
-    }
+    results = common.compare_with(MINIMIZE, losses)
+    for search, result in results.items():
+        result["learners"] = [runs[cell]["params"]["learner"] for cell in all_cells if cell.search == search]
     report.print_table(
         ("search", "loss", "less that of minimize (95 %)", "learners"),
         [

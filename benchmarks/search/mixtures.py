@@ -5,7 +5,7 @@ their chances are searched for, and users have the log losses of the mixture, at
 rows that no search has seen.
 
 =============================  ========================================================================================
-DP-GIBO, constraint            ``method="local"`` on five shares whose sum is 1, by ``space.linear``
+DP-GIBO, constraint            ``method="local"`` on five shares with a sum of 1, by ``space.linear``
 DP-GIBO, no constraint         the same on five weights in [0, 1], which the loss divides by their sum
 one private choice             ``method="in_order"`` under the constraint
 least loss, not private        the shares of least exact loss of the users (expectation maximisation)
@@ -48,15 +48,7 @@ def main(quick: bool, *, seeds: int | None = None) -> None:
     for seed in tqdm(numbers, unit="seed"):
         for name, loss in _measure(seed).items():
             found.setdefault(name, []).append(loss)
-    ours = np.array(found[CONSTRAINED])
-    results = {
-        name: {
-            "losses": losses,
-            "mean": float(np.mean(losses)),
-            "paired": None if name == CONSTRAINED else common.paired_difference(np.array(losses), ours),
-        }
-        for name, losses in found.items()
-    }
+    results = common.compare_with(CONSTRAINED, found)
     report.print_table(
         ("shares", "loss", f"less that of {CONSTRAINED} (95 %)"),
         [

@@ -46,7 +46,7 @@ class Linear:
         return (total >= self.least - slack) & (total <= self.most + slack)
 
     def project(self, values: Mapping[str, Any], ranges: Mapping[str, Real], library: ModuleType) -> dict[str, Any]:
-        """The nearest parameters in their ranges whose sum is between its ends, to rounding, in sides of the box.
+        """The nearest parameters in their ranges with a sum between its ends, to rounding, in sides of the box.
 
         In coordinates of the box they are ``places - multiplier * slopes``, cut off at 0 and 1; slopes are weights
         times sides. The sum falls as the multiplier grows, so a bisection finds the multiplier.

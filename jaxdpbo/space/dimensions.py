@@ -274,7 +274,7 @@ def categorical(*choices: Any, **named: Any) -> Categorical:
     ('abs_0', 'tuple_1')
 
     Objects are public, as names and ranges are: give none that was fitted to users' records. A loss gets a deep copy of
-    an object, so that whatever it writes there stays out of the release, which holds the object that you gave.
+    an object, so that what it writes there stays out of the release, which holds the object that you gave.
 
     Raises:
       ValueError: fewer than two choices, two equal ones or equal labels, or both positions and keywords.

@@ -209,7 +209,7 @@ class Space(Searched):
 
         Raises:
           ValueError: a point of another shape, or not finite.
-          TypeError: a point of non-numbers; for a traced point, categories other than numbers, or branches.
+          TypeError: a point of non-numbers; a traced point with branches, ``feasible`` or categories beside numbers.
         """
         if isinstance(point, Tracer):
             if point.shape != (len(self.names),):
@@ -272,7 +272,7 @@ class Space(Searched):
         {'layers': 'large'}
 
         Raises:
-          ValueError: other names than those of the space, or a value outside.
+          ValueError: other names than those of the space, a value outside, or parameters that may not be used.
           TypeError: a value of the wrong type.
         """
         return {
@@ -289,7 +289,7 @@ class Space(Searched):
         (64, 64)
 
         Raises:
-          ValueError: other names than those of the space, or no label of a choice.
+          ValueError: other names than those of the space, no label of a choice, or parameters that may not be used.
           TypeError: a value of the wrong type.
         """
         place = self._place(labels, encode_label)
@@ -368,7 +368,7 @@ class Space(Searched):
     def _ask_feasible(self, params: dict[str, Any]) -> bool:
         if self.feasible is None:
             return True
-        answer = self.feasible(
+        answer = self.feasible(  # with copies, which it may write into: a caller's dict has no labels of objects
             {key: each if isinstance(each, Scalar) else copy.deepcopy(each) for key, each in params.items()}
         )
         if not isinstance(answer, (bool, np.bool_)):
@@ -489,9 +489,8 @@ class Space(Searched):
     def _impute(self, points: Any, library: ModuleType, move: Callable[..., Any], nowhere: float = 0.5) -> Any:
         """Points with branches and categories in the middle of their intervals, and 0.5 for what does not exist.
 
-        A branch or category that does not exist is ``nowhere``.
-
-        ``move`` moves the column of another dimension, by dimension, name and column.
+        A branch or category that does not exist is ``nowhere``. ``move`` moves the column of another dimension, by
+        dimension, name and column.
         """
         columns = []
         for axis, ((name, dimension), here) in enumerate(zip(self._items(), self._exist(points, library), strict=True)):

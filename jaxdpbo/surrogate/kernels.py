@@ -348,7 +348,8 @@ def on_categories(kernel: Kernel, columns: Sequence[int]) -> Kernel:
     """Apply a stationary ``kernel`` to points with categories in some ``columns``: different values are at distance 1.
 
     This is the kernel of points with a column for each category, which share a lengthscale, so it is positive
-    definite. A category has no order, and a kernel of numbers would correlate those that stand side by side.
+    definite. A category has no order, and a kernel of numbers would correlate those that stand side by side. A
+    ``polynomial`` kernel sees no category at all.
 
     >>> import jax.numpy as jnp
     >>> from jaxdpbo import kernels

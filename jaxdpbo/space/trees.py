@@ -190,9 +190,9 @@ def _keys(key: str, dimension: AnyDimension) -> list[str]:
     return [key, *{inner for inside in rows for item in inside for inner in _keys(*item)}]
 
 
-def is_in(parent: tuple[int, int] | None, rows: Mapping[int, int]) -> bool:
-    """True outside of branches, and in a branch with these rows of the axes of branches."""
-    return parent is None or rows.get(parent[0]) == parent[1]
+def is_in(parent: tuple[int, int] | None, chosen: Mapping[int, int]) -> bool:
+    """True outside of branches, and in a branch with these rows chosen, by the axis of branches."""
+    return parent is None or chosen.get(parent[0]) == parent[1]
 
 
 KINDS = {"real": real, "integer": integer}

@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas
 import pytest
-from neighbour_cases import CSV_POINTS, POINTS, USUAL, WITHOUT, Point, entry_points, told
+from neighbour_cases import CSV_POINTS, POINTS, USUAL, Point, told
 from odd_records import CELLS, DATES, NAN, SECRET, ZOO, Odd
 
 from jaxdpbo import drivers, notes, silence, user_values
@@ -194,20 +194,6 @@ def test_one_cell_of_a_file_decides_nothing_but_its_own_number(name, compilation
     monkeypatch.chdir(tmp_path)
     found = differences(CSV_POINTS[name], CELLS, compilations, tmp_path)
     assert not found, f"{len(found)} differences:\n" + "\n".join(found[:20])
-
-
-def test_every_entry_point_has_a_case_or_a_reason():
-    entered = {name for point in POINTS.values() for name in point.names}
-    excused = {
-        f"{module}.{name}"
-        for modules in WITHOUT.values()
-        for module, names in modules.items()
-        for name in names.split()
-    }
-    points = entry_points()
-    assert not (missing := points - entered - excused), f"without a case: {sorted(missing)}"
-    assert not (gone := excused - points), f"gone: {sorted(gone)}"
-    assert not (both := excused & entered), f"with a case: {sorted(both)}"
 
 
 # Planted defects, three of each kind, that the harness must see

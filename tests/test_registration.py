@@ -1,6 +1,7 @@
-"""An algorithm that nobody registered fails the suite: protocol cases are complete."""
+"""An algorithm or an entry point that nobody registered fails the suite: protocol and neighbour cases are complete."""
 
 import registration
+from neighbour_cases import POINTS, WITHOUT, entry_points
 from protocol_cases import CASES
 
 from jaxdpbo import algorithms
@@ -31,3 +32,17 @@ def test_what_pays_elsewhere_states_a_guarantee():
     """A name that is gone, or that states none, may not stand among the exceptions."""
     private = set().union(*(registration.modules_of(case) for case in CASES.values() if case.private))
     assert registration.UNAUDITED.keys() <= private
+
+
+def test_every_entry_point_has_a_case_or_a_reason():
+    entered = {name for point in POINTS.values() for name in point.names}
+    excused = {
+        f"{module}.{name}"
+        for modules in WITHOUT.values()
+        for module, names in modules.items()
+        for name in names.split()
+    }
+    points = entry_points()
+    assert not (missing := points - entered - excused), f"without a case: {sorted(missing)}"
+    assert not (gone := excused - points), f"gone: {sorted(gone)}"
+    assert not (both := excused & entered), f"with a case: {sorted(both)}"

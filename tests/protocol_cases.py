@@ -330,9 +330,12 @@ CASES = {
 }
 
 
+FAMILIES = {name: type(case.config(1.0)) for name, case in CASES.items()}
+
+
 def by_turns(*turns: int, names: Iterable[str] = CASES) -> list[str]:
     """One case of each family in each turn: the daily run's, where every case has a turn in some test."""
     families: dict[type, list[str]] = {}
     for name in names:
-        families.setdefault(type(CASES[name].config(1.0)), []).append(name)
+        families.setdefault(FAMILIES[name], []).append(name)
     return list(dict.fromkeys(family[turn % len(family)] for turn in turns for family in families.values()))

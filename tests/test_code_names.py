@@ -2,6 +2,7 @@
 
 import ast
 import builtins
+import functools
 import importlib
 import pkgutil
 import re
@@ -51,6 +52,7 @@ def names_in(tree):
             yield node.value
 
 
+@functools.cache
 def vocabulary():
     """All identifiers of the repository's code, its files and the built-in ones."""
     found = set(dir(builtins)) | OF_OTHERS | ENDINGS
@@ -90,12 +92,9 @@ def unresolved(name, known):
     return not set(parts) <= known
 
 
-KNOWN = vocabulary()
-
-
 @pytest.mark.parametrize("path", PAGES, ids=[str(path.relative_to(ROOT)) for path in PAGES])
 def test_names_on_a_page_resolve(path):
-    found = {name for name in quoted(path.read_text()) if unresolved(name, KNOWN)}
+    found = {name for name in quoted(path.read_text()) if unresolved(name, vocabulary())}
     if evidence.is_left_out(ROOT / "benchmarks"):
         found = {name for name in found if name.split(".")[0] in ROOMS}
     assert sorted(found) == []
@@ -110,11 +109,14 @@ def docstrings(path):
 def test_names_in_docstrings_resolve():
     found = {
         f"{path.relative_to(PACKAGE)}: {name}"
-        for path in SOURCES for text in docstrings(path) for name in quoted(text) if unresolved(name, KNOWN)
+        for path in SOURCES for text in docstrings(path) for name in quoted(text) if unresolved(name, vocabulary())
     }  # fmt: skip
     assert sorted(found) == []
 
 
 def test_a_planted_name_is_seen():
     text = "`learner_sensitivity_of` and ``noise.nowhere`` beside `minimize(loss)` and ``noise.choice``"
-    assert [name for name in quoted(text) if unresolved(name, KNOWN)] == ["learner_sensitivity_of", "noise.nowhere"]
+    assert [name for name in quoted(text) if unresolved(name, vocabulary())] == [
+        "learner_sensitivity_of",
+        "noise.nowhere",
+    ]

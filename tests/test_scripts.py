@@ -36,6 +36,14 @@ def test_an_unknown_device_is_refused_before_anything_runs(script, device):
     assert "installing" not in done.stderr
 
 
+def test_scripts_let_python_keep_what_it_compiled():
+    environment = os.environ | {"JAXDPBO_PYTHON": sys.executable, "PYTHONDONTWRITEBYTECODE": "1"}
+    command = ["bash", "-c", "source scripts/_python dev && env"]
+    variables = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=ROOT, check=True).stdout
+    assert "JAXDPBO_PYTHON=" in variables
+    assert "PYTHONDONTWRITEBYTECODE" not in variables
+
+
 @pytest.mark.parametrize(("body", "passes"), [("pass", True), ("pytest.skip('tired')", False)])
 def test_an_unlisted_skip_fails_the_run(tmp_path, body, passes):
     (tmp_path / "test_it.py").write_text(f"import pytest\n\ndef test_it():\n    {body}\n")

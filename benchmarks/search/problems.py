@@ -73,11 +73,15 @@ class Problem(NamedTuple):
         """What ``loss`` is called with at a point of the box."""
         return point if self.is_box else self.searched.params(point)
 
-    def mean(self, place: Any, data: Any) -> float:
-        """The mean of the clipped losses; a loss that is no number counts as the highest."""
+    def losses(self, place: Any, data: Any) -> np.ndarray:
+        """The clipped losses ``(n,)``; a loss that is no number counts as the highest."""
         loss = _compile(self.loss) if self.traceable else self.loss
-        losses, (low, high) = np.asarray(loss(place, data), float), self.loss_range
-        return float(np.mean(np.clip(np.where(np.isnan(losses), high, losses), low, high)))
+        found, (low, high) = np.asarray(loss(place, data), float), self.loss_range
+        return np.clip(np.where(np.isnan(found), high, found), low, high)
+
+    def mean(self, place: Any, data: Any) -> float:
+        """The mean of ``losses``."""
+        return float(np.mean(self.losses(place, data)))
 
     @property
     def dimension(self) -> int:

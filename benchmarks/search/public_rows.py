@@ -1,16 +1,24 @@
-"""``scripts/bench public_rows``: other ways to propose points by public rows, on development seeds, beside the default.
+"""``scripts/bench public_rows``: how to use public rows: expected losses of a private choice, on development seeds.
 
-===================  =================================================================================================
-the default          half of the candidates anywhere in the box, half around the best points
-a trust region       all candidates in a box around the best point, which doubles after 3 batches that find a better
-                     point and halves after 3 that do not (Eriksson et al. 2019)
-three restarts       three searches of a third of the evaluations each, and a third of the proposals of each
-===================  =================================================================================================
+No noise is drawn. The exponential mechanism takes each proposal with a known chance, so a number is an expectation over
+the noise, and only the rows differ between seeds. All ways have equally many evaluations in all.
+
+======================  ==============================================================================================
+the default             half of the evaluations on public rows; a third of the proposals spread over the box
+near alone              no proposal spread over the box
+two thirds spread
+a quarter on public     of the evaluations, so the choice is among more proposals
+a trust region          all candidates in a box around the best point, which doubles after 3 batches that find a better
+                        point and halves after 3 that do not (Eriksson et al. 2019)
+three restarts          three searches of a third of the evaluations each, and a third of the proposals of each
+4 rows, 12 rows         the default, where so few public rows measure; also with near alone, and two thirds spread
+no public rows          a choice in a design of all evaluations
+======================  ==============================================================================================
 """
 
+import math
 import os
-from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 from unittest import mock
 
 os.environ.setdefault("JAX_ENABLE_X64", "1")
@@ -18,35 +26,56 @@ os.environ.setdefault("JAX_ENABLE_X64", "1")
 import numpy as np
 
 from benchmarks import report
-from benchmarks.search import cells, minimize, searches
+from benchmarks.reproductions import common
+from benchmarks.search import cells
 from benchmarks.search.budgets import Budget
-from benchmarks.search.problems import PROBLEMS
+from benchmarks.search.problems import DEVELOPMENT, PROBLEMS, Problem, training_rows
+from jaxdpbo import sensitivity
+from jaxdpbo import space as spaces
 from jaxdpbo.drivers import proposals as _proposals
 
 FIRST_SEED, SEEDS = 8600, 6
-WIDE = ("svr_ridership_700", "gp_slices", "svr_diabetes", "gp_diabetes")  # boxes of 10 parameters or more
-BUDGETS = ("epsilon 1", "mu inf")
-REGION, RESTARTS = "a trust region", "three restarts"
+ALL = PROBLEMS | DEVELOPMENT
+CHOSEN = (
+    "svr_diabetes", "gp_diabetes", "gp_slices", "logistic", "svm", "elastic_net", "ridership", *DEVELOPMENT,
+)  # fmt: skip
+BUDGETS = ("epsilon 0.3", "epsilon 1", "epsilon 3")
 FIRST_SIDE, WIDEST, PATIENCE = 0.8, 1.6, 3  # of the region, in sides of the box; batches in a row
 PARTS = 3
-propose, candidates = _proposals.propose, _proposals._candidates
+propose = _proposals.propose
 
 
 def main(quick: bool, *, problems: list[str] | None = None, seeds: int | None = None) -> None:
     count = seeds or (2 if quick else SEEDS)
-    chosen = problems or (["gp_diabetes"] if quick else list(WIDE))
-    names = (searches.PUBLIC, REGION, RESTARTS)
-    all_cells = [
-        cells.Cell(name, search, budget, FIRST_SEED + seed)
-        for name in chosen
+    chosen = problems or (["gp_diabetes"] if quick else list(CHOSEN))
+    all_cells = {
+        (name, way, seed): cells.Cell(name, way, 0, FIRST_SEED + seed)
         for seed in range(count)
-        for budget in BUDGETS
-        for search in names
-    ]
-    runs = cells.run("public_rows", all_cells, run_cell)
-    seeds_run = range(FIRST_SEED, FIRST_SEED + count)
-    results = {name: minimize.compare_searches(runs, name, BUDGETS, names, seeds_run) for name in chosen}
-    minimize.show_comparison(results, PROBLEMS, "the default")
+        for name in chosen
+        for way in (*WAYS, WITHOUT)
+        if has_way(name, way)
+    }
+    runs = cells.run("public_rows", list(all_cells.values()), run_cell)
+    results = {}
+    for name in chosen:
+        found = {
+            way: [runs[all_cells[name, way, seed]] for seed in range(count)]
+            for way in (*WAYS, WITHOUT)
+            if has_way(name, way)
+        }
+        best = np.min([[run["least"] for run in of_way] for of_way in found.values()], axis=0)
+        usual = np.array([run["usual"] for run in found[WITHOUT]])
+        results[name] = {
+            budget: common.compare_with(
+                DEFAULT,
+                {
+                    way: (100 * (np.array([run["losses"][budget] for run in of_way]) - best) / (usual - best)).tolist()
+                    for way, of_way in found.items()
+                },
+            )
+            for budget in BUDGETS
+        }
+    report.print_table(("way", *BUDGETS), _mean_rows(results))
     report.write_bench(
         "public_rows",
         {"problems": results},
@@ -58,16 +87,79 @@ def main(quick: bool, *, problems: list[str] | None = None, seeds: int | None = 
     )
 
 
+def _mean_rows(results: dict[str, Any]) -> list[tuple[str, ...]]:
+    """Percent of the way from the best known loss to the mean of a design, over the problems that have a way."""
+    return [
+        (way, *(f"{np.mean([row[budget][way]['mean'] for row in results.values() if way in row[budget]]):.1f}"
+                for budget in BUDGETS))
+        for way in (*WAYS, WITHOUT)
+        if any(way in row[BUDGETS[0]] for row in results.values())
+    ]  # fmt: skip
+
+
+def has_way(name: str, way: str) -> bool:
+    """Few rows are of problems whose rows stand alone."""
+    return way == WITHOUT or WAYS[way].rows is None or ALL[name].public is training_rows
+
+
 def run_cell(cell: cells.Cell) -> dict[str, Any]:
-    """One run."""
-    patches: dict[str, dict[str, Callable[..., Any]]] = {
-        searches.PUBLIC: {},
-        REGION: {"_candidates": _Region()},
-        RESTARTS: {"propose": _propose_with_restarts},
-    }
-    with mock.patch.multiple(_proposals, **patches[cell.search]) if patches[cell.search] else mock.MagicMock():
-        loss, _ = searches.loss_of(PROBLEMS[cell.problem], searches.PUBLIC, Budget.parse(cell.budget), cell.seed)
-    return {"loss": loss}
+    """The expected loss at each budget, and what normalises it."""
+    problem = ALL[cell.problem]
+    data = problem.draw(cell.seed)
+    points = _design(problem) if cell.search == WITHOUT else _propose(problem, data, WAYS[cell.search])
+    low, high = problem.box
+    losses = np.stack([problem.losses(problem.place(low + (high - low) * point), data) for point in points])
+    means, width = losses.mean(axis=1), problem.loss_range[1] - problem.loss_range[0]
+    relative = np.minimum(losses - losses.min(axis=0), width).mean(axis=1)
+    prior = np.full(len(points), 0.5 / (len(points) - 1))
+    prior[0] = 0.5  # as the private choice has it
+    found = {}
+    for label in BUDGETS:
+        rate = problem.users * Budget.parse(label).range / sensitivity.between_scores(width)
+        odds = np.log(prior) - rate * (relative - relative.min())
+        chances = np.exp(odds - odds.max())
+        found[label] = float(chances @ means / chances.sum())
+    return {"losses": found, "least": float(means.min()), "usual": float(means.mean())}
+
+
+def _design(problem: Problem) -> np.ndarray:
+    """The start and points of a Sobol sequence, as ``minimize`` has without public rows."""
+    space, count = None if problem.is_box else problem.searched, problem.evaluations
+    middle = np.full((1, problem.dimension), 0.5)
+    return np.concatenate([middle, spaces.spread(space, count - 1, problem.dimension)])
+
+
+def _propose(problem: Problem, data: Any, way: "_Way") -> np.ndarray:
+    assert problem.public is not None
+    public, space = problem.public(data), None if problem.is_box else problem.searched
+    if way.rows is not None:
+        few = slice(way.rows)
+        public = public._replace(validation=public.validation[few], validation_targets=public.validation_targets[few])
+    (low, high), batch = problem.box, problem.dimension + 1
+    on_public = math.floor(way.share * problem.steps) * batch
+
+    def evaluate(points: np.ndarray) -> np.ndarray:
+        return np.array([problem.mean(problem.place(low + (high - low) * point), public) for point in points])
+
+    design = spaces.spread(space, on_public, problem.dimension)
+    box = _proposals.Box(problem.dimension, space)
+    patched = {name: made() for name, made in way.patches.items()}
+    with mock.patch.multiple(_proposals, **patched) if patched else mock.MagicMock():
+        return _proposals.propose(evaluate, box, on_public, problem.evaluations - on_public, design)
+
+
+class _Way(NamedTuple):
+    """How public rows are used.
+
+    Attributes:
+      patches: what a name of ``proposals`` stands for, made anew for each run.
+      share: of the evaluations, on public rows.
+      rows: that measure; None for all.
+    """
+
+    patches: dict[str, Any]
+    share: float = 0.5
+    rows: int | None = None
 
 
 class _Region:
@@ -102,3 +194,19 @@ def _propose_with_restarts(evaluate: Any, box: Any, evaluations: int, proposals:
             for part, count in zip(parts, counts, strict=True)
         ]
     )
+
+
+DEFAULT, WITHOUT = "the default", "no public rows"
+NEAR, SPREAD = {"SPREAD_SHARE": lambda: 0.0}, {"SPREAD_SHARE": lambda: 2 / 3}
+WAYS = {
+    DEFAULT: _Way({}),
+    "near alone": _Way(NEAR),
+    "two thirds spread": _Way(SPREAD),
+    "a quarter on public": _Way({}, 0.25),
+    "a trust region": _Way({"_candidates": _Region}),
+    "three restarts": _Way({"propose": lambda: _propose_with_restarts}),
+} | {
+    f"{rows} rows{also}": _Way(patches, rows=rows)
+    for rows in (4, 12)
+    for also, patches in {"": {}, ", near alone": NEAR, ", two thirds spread": SPREAD}.items()
+}

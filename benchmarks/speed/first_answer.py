@@ -71,9 +71,7 @@ def code_of(part: str, root: Path) -> str:
 def seconds(code: str, root: Path, cache: str | None = None) -> float:
     """Of a whole process: from its start to its end, by its own clock for the part that counts."""
     timed = f"import time\nstart = time.perf_counter()\n{code}\nprint(time.perf_counter() - start)"
-    dropped = {
-        "JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "PYTHONDONTWRITEBYTECODE",
-    }  # fmt: skip
+    dropped = "JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"
     environment = {name: value for name, value in os.environ.items() if name not in dropped}
     if cache is not None:
         environment |= {"JAX_COMPILATION_CACHE_DIR": cache, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}

@@ -124,19 +124,20 @@ def _gradient_noise(problem: Problem, mu: float) -> str:
 
 
 def proposals() -> str:
-    """Mean losses of other ways to propose points by public rows, on development seeds."""
+    """Ways to use public rows: the mean over problems, and on how many a way differs from the default, by budget."""
     problems = load_result("bench_public_rows")["problems"]
-    names = list(next(iter(next(iter(problems.values())).values())))
+    budgets = list(next(iter(problems.values())))
     rows = []
-    for name, row in problems.items():
-        for budget, by_proposal in row.items():
-            marked = (
-                _marked_mean(by_proposal[proposal]["mean"], by_proposal[proposal]["paired"]["verdict"])
-                for proposal in names[1:]
-            )
-            cells = f"{by_proposal[names[0]]['mean']:.4f}", *marked
-            rows.append((ALL[name].title, budget.replace("mu inf", "no noise"), *cells))
-    return table(("problem", "budget", "the default", *names[1:]), rows)
+    for way in next(iter(problems.values()))[budgets[0]]:
+        cells = []
+        for budget in budgets:
+            found = [row[budget][way] for row in problems.values() if way in row[budget]]
+            intervals = [each["paired"]["95%"] for each in found if each["paired"]]
+            worse, better = sum(low > 0 for low, _ in intervals), sum(high < 0 for _, high in intervals)
+            mean = f"{sum(each['mean'] for each in found) / len(found):.1f}"
+            cells.append(f"{mean} ({better} / {worse})" if intervals else mean)
+        rows.append((way, *cells))
+    return table(("", *budgets), rows)
 
 
 def _budget_label(level: str) -> str:

@@ -68,6 +68,13 @@ def few_users_lost() -> str:
     return f"{sum(problem['users'] <= 400 for problem in lost)} of the {len(lost)}"
 
 
+def public_rows_problems() -> str:
+    """The number of problems of ``scripts/bench public_rows``, and of its seeds."""
+    result = load_result("bench_public_rows")
+    first, end = result["seeds"]
+    return f"{len(result['problems'])} problems, {end - first} seeds each"
+
+
 def development_seeds() -> str:
     """The number of seeds of ``scripts/bench method_rule``."""
     first, end = load_result("bench_method_rule")["seeds"]
@@ -200,6 +207,6 @@ SENTENCES = {
         random_settings_share, few_users_lost, users_needed_at_one, users_needed_at_three, users_for_a_start_at_one,
         users_for_a_start_at_three, largest_selection_gap, scan_of_a_billion, peak_of_a_scan, development_seeds,
         oracle_ratios, front_gains, front_gains_of_other_seeds, front_gains_of_one_search, grids_by_adam,
-        descents_from_the_middle, descents_from_a_start, real_files_before,
+        descents_from_the_middle, descents_from_a_start, real_files_before, public_rows_problems,
     )
 }  # fmt: skip

@@ -478,8 +478,6 @@ def environment(writing: float) -> None:
         **UNOPTIMISED,
         "OPENBLAS_NUM_THREADS": "1",
     }
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    sys.dont_write_bytecode = False  # the copies' own
 
 
 def _tail(slot: Slot) -> str:

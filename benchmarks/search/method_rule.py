@@ -5,10 +5,12 @@ run replaces the results of its problems alone, and each problem names its commi
 """
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 os.environ.setdefault("JAX_ENABLE_X64", "1")
 
+import numpy as np
 
 from benchmarks import report
 from benchmarks.search import cells, minimize, searches
@@ -55,11 +57,11 @@ def main(quick: bool, *, problems: list[str] | None = None, seeds: int | None = 
     ]
     runs = cells.run("method_rule", all_cells, run_cell)
     measured = {
-        name: minimize.compare_searches(runs, name, budgets, (IN_ORDER, *others), range(FIRST_SEED, FIRST_SEED + count))
+        name: _compare_searches(runs, name, budgets, (IN_ORDER, *others), range(FIRST_SEED, FIRST_SEED + count))
         for name, (budgets, others) in compared.items()
         if name in chosen
     }
-    minimize.show_comparison(measured, ALL, IN_ORDER)
+    _show(measured)
     before = {} if quick else report.find_result("bench_method_rule") or {}
     results = before.get("problems", {}) | measured
     commits = before.get("commits", dict.fromkeys(results, before.get("commit"))) | dict.fromkeys(chosen, report.COMMIT)
@@ -87,3 +89,36 @@ def run_cell(cell: cells.Cell) -> dict[str, Any]:
     else:
         loss, _ = searches.loss_of(problem, cell.search, budget, cell.seed)
     return {"loss": loss}
+
+
+def _compare_searches(
+    runs: dict[cells.Cell, dict[str, Any]], name: str, budgets: Sequence[str], names: Sequence[str], seeds: range
+) -> dict[str, Any]:
+    """Mean losses by budget and search, and the difference of each from the first search."""
+    losses = {
+        budget: {
+            search: np.array([runs[cells.Cell(name, search, budget, seed)]["loss"] for seed in seeds])
+            for search in names
+        }
+        for budget in budgets
+    }
+    means = [float(np.mean(values)) for row in losses.values() for values in row.values()]
+    scale = max(means) - min(means)
+    return {
+        budget: {
+            search: {"mean": np.mean(values), "paired": minimize.compare_losses(values, row[names[0]], scale)}
+            for search, values in row.items()
+        }
+        for budget, row in losses.items()
+    }
+
+
+def _show(results: dict[str, Any]) -> None:
+    """A line for each problem, budget and search."""
+    rows = [
+        (ALL[name].title, budget, search, f"{result['mean']:.4f}", result["paired"]["verdict"])
+        for name, row in results.items()
+        for budget, by_search in row.items()
+        for search, result in by_search.items()
+    ]
+    report.print_table(("problem", "budget", "search", "mean loss", f"beside {IN_ORDER}"), rows, flush=(0, 1, 2, 4))

@@ -234,39 +234,6 @@ def compare_losses(first: np.ndarray, second: np.ndarray, scale: float) -> dict[
     return {"mean difference": middle, "95%": [middle - reach, middle + reach], "of": count, "verdict": verdict}
 
 
-def compare_searches(
-    runs: dict[cells.Cell, dict[str, Any]], name: str, budgets: Sequence[str], names: Sequence[str], seeds: range
-) -> dict[str, Any]:
-    """Mean losses by budget and search, and the difference of each from the first search."""
-    losses = {
-        budget: {
-            search: np.array([runs[cells.Cell(name, search, budget, seed)]["loss"] for seed in seeds])
-            for search in names
-        }
-        for budget in budgets
-    }
-    means = [float(np.mean(values)) for row in losses.values() for values in row.values()]
-    scale = max(means) - min(means)
-    return {
-        budget: {
-            search: {"mean": np.mean(values), "paired": compare_losses(values, row[names[0]], scale)}
-            for search, values in row.items()
-        }
-        for budget, row in losses.items()
-    }
-
-
-def show_comparison(results: dict[str, Any], titles: dict[str, Any], beside: str) -> None:
-    """A line for each problem, budget and search."""
-    rows = [
-        (titles[name].title, budget, search, f"{result['mean']:.4f}", result["paired"]["verdict"])
-        for name, row in results.items()
-        for budget, by_search in row.items()
-        for search, result in by_search.items()
-    ]
-    report.print_table(("problem", "budget", "search", "mean loss", f"beside {beside}"), rows, flush=(0, 1, 2, 4))
-
-
 def _totals(tables: dict[str, Any]) -> dict[str, Any]:
     """How many problems each comparison wins and loses, by budget."""
     totals: dict[str, Any] = {}

@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 from benchmarks.reproductions import common
 from benchmarks.search.budgets import Budget
@@ -125,19 +126,26 @@ def _gradient_noise(problem: Problem, mu: float) -> str:
 
 def proposals() -> str:
     """Ways to use public rows: the mean over problems, and on how many a way differs from the default, by budget."""
-    problems = load_result("bench_public_rows")["problems"]
-    budgets = list(next(iter(problems.values())))
+    problems = problems_of_all_ways()
+    budgets, first = list(problems[0]), next(iter(problems[0].values()))
     rows = []
-    for way in next(iter(problems.values()))[budgets[0]]:
+    for way in first:
         cells = []
         for budget in budgets:
-            found = [row[budget][way] for row in problems.values() if way in row[budget]]
+            found = [row[budget][way] for row in problems]
             intervals = [each["paired"]["95%"] for each in found if each["paired"]]
             worse, better = sum(low > 0 for low, _ in intervals), sum(high < 0 for _, high in intervals)
             mean = f"{sum(each['mean'] for each in found) / len(found):.1f}"
             cells.append(f"{mean} ({better} / {worse})" if intervals else mean)
         rows.append((way, *cells))
     return table(("", *budgets), rows)
+
+
+def problems_of_all_ways() -> list[dict[str, dict[str, Any]]]:
+    """The problems on which every way was run: means over different problems would not compare."""
+    problems = list(load_result("bench_public_rows")["problems"].values())
+    most = max(len(ways) for row in problems for ways in row.values())
+    return [row for row in problems if all(len(ways) == most for ways in row.values())]
 
 
 def _budget_label(level: str) -> str:

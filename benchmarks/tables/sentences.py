@@ -8,7 +8,7 @@ import numpy as np
 from benchmarks.papers.claims import ADULT
 from benchmarks.report import other_seeds
 from benchmarks.tables.markdown import figures, load_result, row_of
-from benchmarks.tables.search import unsharp_descents
+from benchmarks.tables.search import problems_of_all_ways, unsharp_descents
 from jaxdpbo import preview
 from jaxdpbo.drivers.methods import START
 
@@ -69,10 +69,17 @@ def few_users_lost() -> str:
 
 
 def public_rows_problems() -> str:
-    """The number of problems of ``scripts/bench public_rows``, and of its seeds."""
-    result = load_result("bench_public_rows")
-    first, end = result["seeds"]
-    return f"{len(result['problems'])} problems, {end - first} seeds each"
+    """The number of problems in the table of ways to use public rows, and of their seeds."""
+    first, end = load_result("bench_public_rows")["seeds"]
+    return f"{len(problems_of_all_ways())} problems, {end - first} seeds each"
+
+
+def four_public_rows() -> str:
+    """On how many problems 4 public rows do worse than none, at each budget."""
+    problems = problems_of_all_ways()
+    counts = [sum(row[budget]["4 rows"]["mean"] > row[budget]["no public rows"]["mean"] for row in problems)
+              for budget in problems[0]]  # fmt: skip
+    return f"{', '.join(map(str, counts[:-1]))} and {counts[-1]} of {len(problems)} problems"
 
 
 def development_seeds() -> str:
@@ -207,6 +214,6 @@ SENTENCES = {
         random_settings_share, few_users_lost, users_needed_at_one, users_needed_at_three, users_for_a_start_at_one,
         users_for_a_start_at_three, largest_selection_gap, scan_of_a_billion, peak_of_a_scan, development_seeds,
         oracle_ratios, front_gains, front_gains_of_other_seeds, front_gains_of_one_search, grids_by_adam,
-        descents_from_the_middle, descents_from_a_start, real_files_before, public_rows_problems,
+        descents_from_the_middle, descents_from_a_start, real_files_before, public_rows_problems, four_public_rows,
     )
 }  # fmt: skip

@@ -20,7 +20,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 from benchmarks.papers import classification, datasets
 from benchmarks.search import cells
-from jaxdpbo import separable
+from benchmarks.search.budgets import Budget
+from jaxdpbo import sensitivity, separable
 from jaxdpbo.integrations.sklearn import LOSSES
 from jaxdpbo.noise import choice
 
@@ -92,7 +93,7 @@ def measure_learner(cell: cells.Cell) -> dict[str, Any]:
             losses = np.array([[loss(learner, value, *part) for part in parts] for value in learner.searched])
             laws[str(k)] = {
                 "rows": len(partition[0].train),
-                "law": [law(losses, width(learner), mu).tolist() for mu in LEVELS],
+                "law": [law(losses, width(learner), Budget("mu", mu).range).tolist() for mu in LEVELS],
             }
         values = learner.measured[learner.measured <= len(y) / 2] if learner.is_count else learner.measured
         whole = [loss(learner, value, (X, y), (others, truth)) for value in values]
@@ -121,12 +122,16 @@ def width(learner: Learner) -> float:
     return (LOSSES[learner.loss].range or (0.0, 1.0))[1]
 
 
-def law(losses: np.ndarray, wide: float, mu: float) -> np.ndarray:
-    """How likely each setting is chosen, ``(m,)``, by its losses ``(m, k)``: the float form of ``choose_row``."""
+def law(losses: np.ndarray, wide: float, eta: float, *, favours_first: bool = False) -> np.ndarray:
+    """How likely each setting is chosen, ``(m,)``, by its losses ``(m, k)``: the float form of ``choose_row``.
+
+    ``eta`` is the range of the choice; with ``favours_first`` the first setting has half of the prior.
+    """
     means = wide * np.mean(np.asarray(choice.relative_losses(jnp.asarray(losses), jnp.asarray(wide))), axis=1)
-    if np.isinf(mu):
+    if np.isinf(eta):
         return np.asarray(np.arange(len(means)) == np.argmin(means), float)
-    weights = np.exp(-choice.choice_sharpness(mu, wide, losses.shape[1]) * (means - means.min()))
+    weights = np.exp(-losses.shape[1] * eta / sensitivity.between_scores(wide) * (means - means.min()))
+    weights[0] *= len(weights) - 1 if favours_first else 1
     return weights / weights.sum()
 
 

@@ -27,10 +27,9 @@ import numpy as np
 
 from benchmarks import report
 from benchmarks.reproductions import common
-from benchmarks.search import cells
+from benchmarks.search import block_losses, cells
 from benchmarks.search.budgets import Budget
 from benchmarks.search.problems import DEVELOPMENT, PROBLEMS, Problem, training_rows
-from jaxdpbo import sensitivity
 from jaxdpbo import space as spaces
 from jaxdpbo.drivers import proposals as _proposals
 
@@ -53,7 +52,7 @@ def main(quick: bool, *, problems: list[str] | None = None, seeds: int | None = 
         for seed in range(count)
         for name in chosen
         for way in (*WAYS, WITHOUT)
-        if has_way(name, way)
+        if _has_way(name, way)
     }
     runs = cells.run("public_rows", list(all_cells.values()), run_cell)
     results = {}
@@ -61,7 +60,7 @@ def main(quick: bool, *, problems: list[str] | None = None, seeds: int | None = 
         found = {
             way: [runs[all_cells[name, way, seed]] for seed in range(count)]
             for way in (*WAYS, WITHOUT)
-            if has_way(name, way)
+            if _has_way(name, way)
         }
         best = np.min([[run["least"] for run in of_way] for of_way in found.values()], axis=0)
         usual = np.array([run["usual"] for run in found[WITHOUT]])
@@ -88,17 +87,17 @@ def main(quick: bool, *, problems: list[str] | None = None, seeds: int | None = 
 
 
 def _mean_rows(results: dict[str, Any]) -> list[tuple[str, ...]]:
-    """Percent of the way from the best known loss to the mean of a design, over the problems that have a way."""
+    """Percent of the way from the best known loss to the mean of a design, over the problems with all ways."""
+    compared = [row for name, row in results.items() if all(_has_way(name, way) for way in WAYS)]
     return [
-        (way, *(f"{np.mean([row[budget][way]['mean'] for row in results.values() if way in row[budget]]):.1f}"
-                for budget in BUDGETS))
+        (way, *(f"{np.mean([row[budget][way]['mean'] for row in compared]):.1f}" for budget in BUDGETS))
         for way in (*WAYS, WITHOUT)
-        if any(way in row[BUDGETS[0]] for row in results.values())
-    ]  # fmt: skip
+        if compared
+    ]
 
 
-def has_way(name: str, way: str) -> bool:
-    """Few rows are of problems whose rows stand alone."""
+def _has_way(name: str, way: str) -> bool:
+    """Rows can be left out only of problems in which each row stands alone."""
     return way == WITHOUT or WAYS[way].rows is None or ALL[name].public is training_rows
 
 
@@ -110,15 +109,10 @@ def run_cell(cell: cells.Cell) -> dict[str, Any]:
     low, high = problem.box
     losses = np.stack([problem.losses(problem.place(low + (high - low) * point), data) for point in points])
     means, width = losses.mean(axis=1), problem.loss_range[1] - problem.loss_range[0]
-    relative = np.minimum(losses - losses.min(axis=0), width).mean(axis=1)
-    prior = np.full(len(points), 0.5 / (len(points) - 1))
-    prior[0] = 0.5  # as the private choice has it
     found = {}
     for label in BUDGETS:
-        rate = problem.users * Budget.parse(label).range / sensitivity.between_scores(width)
-        odds = np.log(prior) - rate * (relative - relative.min())
-        chances = np.exp(odds - odds.max())
-        found[label] = float(chances @ means / chances.sum())
+        chances = block_losses.law(losses, width, Budget.parse(label).range, favours_first=True)
+        found[label] = float(chances @ means)
     return {"losses": found, "least": float(means.min()), "usual": float(means.mean())}
 
 

@@ -15,8 +15,8 @@ from jaxdpbo import gp_ucb, kernels, run_loop, surrogate
 
 SEARCH = surrogate.BoxSearch(raw_samples=2048, num_restarts=10, ascent_steps=300)
 FIT_STEPS, NORMALS = 100, 128
-# Modes and spreads of BoTorch's priors. The noise is fitted, though there is none: what a smooth model can't follow, a
-# ripple of Ackley's function for one, must not steer the search.
+# Modes and spreads of BoTorch's priors. The functions have no noise, but a model with fitted noise may stay smooth
+# where a function has ripples, as Ackley's has.
 LENGTH, SPREAD = math.exp(2**0.5 - 3), 3**0.5  # of lengthscales, in roots of the dimension
 NOISE, NOISE_SPREAD = math.exp(-5), 1.0
 

@@ -201,11 +201,11 @@ def test_the_law_of_a_choice_is_that_of_its_integers():
     losses[2, :5], losses[3, 7] = np.inf, np.nan
     for mu in (0.25, 2.0):
         noise = choice.choice_noise(mu, "exact", dtype=float)
-        exact = np.exp(
-            np.asarray(choice.scores(noise, choice.sum_losses(noise, losses, np.asarray(4.0))), float)
-            * float(choice.RATE)
-        )
-        np.testing.assert_allclose(block_losses.law(losses, 4.0, mu), exact / exact.sum(), rtol=0.05)
+        total = choice.sum_losses(noise, losses, np.asarray(4.0))
+        for favoured in (None, 0):
+            exact = np.exp(np.asarray(choice.scores(noise, total, favoured), float) * float(choice.RATE))
+            found = block_losses.law(losses, 4.0, Budget("mu", mu).range, favours_first=favoured == 0)
+            np.testing.assert_allclose(found, exact / exact.sum(), rtol=0.05)
     assert block_losses.law(losses, 4.0, np.inf).tolist() == [1, 0, 0, 0, 0, 0]
 
 

@@ -191,7 +191,7 @@ def _keys(key: str, dimension: AnyDimension) -> list[str]:
 
 
 def is_in(parent: tuple[int, int] | None, chosen: Mapping[int, int]) -> bool:
-    """True outside of branches, and in a branch with these rows chosen, by the axis of branches."""
+    """Say if a parameter exists: without a ``parent``, or if ``chosen`` has the parent's row at the parent's axis."""
     return parent is None or chosen.get(parent[0]) == parent[1]
 
 

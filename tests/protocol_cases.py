@@ -1,5 +1,6 @@
 """Every algorithm in one table: the protocol suite runs over it, and a new algorithm is one more row."""
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -330,12 +331,15 @@ CASES = {
 }
 
 
-FAMILIES = {name: type(case.config(1.0)) for name, case in CASES.items()}
+@functools.cache
+def _families() -> dict[str, type]:
+    """When asked: a config holds arrays, and before ``jax.distributed`` begins (tests/mesh_cases.py) there are none."""
+    return {name: type(case.config(1.0)) for name, case in CASES.items()}
 
 
 def by_turns(*turns: int, names: Iterable[str] = CASES) -> list[str]:
     """One case of each family in each turn: the daily run's, where every case has a turn in some test."""
     families: dict[type, list[str]] = {}
     for name in names:
-        families.setdefault(FAMILIES[name], []).append(name)
+        families.setdefault(_families()[name], []).append(name)
     return list(dict.fromkeys(family[turn % len(family)] for turn in turns for family in families.values()))

@@ -23,6 +23,7 @@ RELEASE = "the release, and public numbers"
 SOURCES = {
     "few-users": DECLARED,
     "few-rows": DECLARED,
+    "few-public-rows": DECLARED,
     "one-fit": DECLARED,
     "ranges-from-rows": DECLARED,
     "loss-without-code": DECLARED,
@@ -45,6 +46,9 @@ SOURCES = {
 }
 SHOWN = 3  # names of columns in a note
 FEW_USERS = 500  # with fewer, an epsilon of 1 leaves a choice among settings little better than a guess
+FEW_PUBLIC_ROWS = (
+    12  # docs/searches.md: with 4 a search does worse than without any, with 12 the problems do not decide
+)
 
 
 @dataclass(frozen=True)
@@ -118,6 +122,17 @@ def few_rows(rows: int) -> Notes:
         "few-rows",
         f"{rows} rows are fewer than {FEW_USERS}: unless the budget is large, the model may predict no better than a "
         "constant; compare error_ with the error of a constant, and collect more rows",
+    )
+
+
+def few_public_rows(rows: int) -> Notes:
+    """So few public rows can steer a search away from its answer."""
+    if rows >= FEW_PUBLIC_ROWS:
+        return ()
+    return _note(
+        "few-public-rows",
+        f"public= gave {rows} losses, fewer than {FEW_PUBLIC_ROWS}: so few may steer the search to worse points than "
+        "none would; give more public rows, or none",
     )
 
 

@@ -728,7 +728,7 @@ WITHOUT: dict[str, dict[str, str]] = {
         "drivers.loop": "refuse_on_table",
         "separable.replaced_rows": "mixes_rows",
         "logs": "charged waits",
-        "notes": "few_rows from_ledger resumed",
+        "notes": "few_public_rows few_rows from_ledger resumed",
         "accounting.noise_shares": "share_total_variation",
         "silos.agreement": "Agreement agree",
         "report.ledger_records": "charge_rows",

@@ -304,7 +304,7 @@ def test_points_that_are_replaced_leave_the_budget_as_it_was():
         search = Search(steps=6, estimate_share=share)
         task = {"users": USERS, "budget": requested, "space": MIXED, "loss_range": (0, 4), "public": True}
         plan = methods.plan(methods.make_problem(search, **task))
-        after = plan.with_proposals(np.full(plan.config.phases[0].points.shape, 0.5))
+        after = plan.with_proposals(np.full(plan.config.phases[0].points.shape, 0.5), 50)
         assert after.algorithm.privacy(after.config) == plan.algorithm.privacy(plan.config)
         chosen, before = after.config.phases[0], plan.config.phases[0]
         assert np.all(np.asarray(chosen.proposals) == 0.5)

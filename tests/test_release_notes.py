@@ -88,18 +88,20 @@ def test_a_choice_among_equal_proposals_says_so(monkeypatch):
     def loss(params, data):
         return np.full(len(data), 0.5)
 
-    def propose(width):
+    def propose(width, public_rows=notes.FEW_PUBLIC_ROWS):
         def proposed(evaluate, box, count, proposals, design):
+            evaluate(design)
             return np.linspace(0.5, 0.5 + width, proposals)[:, None]
 
         monkeypatch.setattr(public_search._proposals, "propose", proposed)
         return jaxdpbo.minimize(
-            loss, np.zeros(2000), {"depth": space.integer(3, 9)}, mu=1.0, loss_range=(0, 1), public=np.zeros(3),
-            search=Search(method="proposed", steps=4, batch=2), **SEEDED,
+            loss, np.zeros(2000), {"depth": space.integer(3, 9)}, mu=1.0, loss_range=(0, 1),
+            public=np.zeros(public_rows), search=Search(method="proposed", steps=4, batch=2), **SEEDED,
         )  # fmt: skip
 
     assert ids(propose(0.01).notes) == ["equal-points"]
     assert propose(0.5).notes == ()
+    assert ids(propose(0.5, notes.FEW_PUBLIC_ROWS - 1).notes) == ["few-public-rows"]
 
 
 def evaluated(places, loss=lambda point, data: np.full(len(data), 0.5)):

@@ -164,6 +164,7 @@ class Plan(NamedTuple):
       config: of ``algorithm``.
       guarantee: of the config, before anything is known about the loss and the key.
       problem: what was planned.
+      public_rows: how many public records proposed the points; None where none did.
     """
 
     method: str
@@ -172,6 +173,7 @@ class Plan(NamedTuple):
     config: Any
     guarantee: guarantees.Guarantee
     problem: Problem
+    public_rows: int | None = None
 
     def terms(self, loss: Callable[..., Any] | None = None) -> tuple[tuple[str, Any], ...]:
         """What a person who signs must check, by name: public numbers, and hashes of functions."""
@@ -197,11 +199,11 @@ class Plan(NamedTuple):
             return None
         return self.problem.budget.delta if self.guarantee.delta else 0.0
 
-    def with_proposals(self, points: np.ndarray) -> "Plan":
-        """The plan with these proposals ``(m, d)``, as many as the points of its design."""
+    def with_proposals(self, points: np.ndarray, public_rows: int) -> "Plan":
+        """The plan with these proposals ``(m, d)`` of so many public records, as many as the points of its design."""
         first, *others = self.config.phases
         proposed = replace(first, proposals=arrays.to_device(points, first.points.dtype))
-        return self._replace(config=replace(self.config, phases=(proposed, *others)))
+        return self._replace(config=replace(self.config, phases=(proposed, *others)), public_rows=public_rows)
 
     @property
     def estimate(self) -> private_evaluations.Config | None:

@@ -7,7 +7,7 @@ the private choice reads the users' records.
 from collections.abc import Callable
 from concurrent.futures import Executor
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -59,25 +59,31 @@ def propose(
     bar = _progress.bar(progress)
     progress_bar = None if bar is None else bar(total=count, unit="public evaluation")
     loss_range = checks.interval("loss_range", problem.loss_range)
-    number = iter(range(count))
+    number, rows = iter(range(count)), set[int]()
 
     def evaluate(points: np.ndarray) -> np.ndarray:
         places = [spaces.place(space, low + (high - low) * point) for point in points]
         calls = [partial(_mean_loss, loss, place, public, loss_range, next(number)) for place in places]
-        means = np.array(_run_all(executor, calls))
+        found = _run_all(executor, calls)
+        rows.update(each.rows for each in found)
         if progress_bar is not None:
             progress_bar.update(len(points))
-        return means
+        return np.array([each.mean for each in found])
 
     design = spaces.spread(space, count, len(low))
     box = _proposals.Box(len(low), space)
     points = _proposals.propose(evaluate, box, count, proposals, design)
     if progress_bar is not None:
         progress_bar.close()
-    return plan.with_proposals(np.clip(low + (high - low) * points, low, high))
+    return plan.with_proposals(np.clip(low + (high - low) * points, low, high), min(rows))
 
 
-def _run_all(executor: Executor | None, calls: list[Callable[[], float]]) -> list[float]:
+class _Evaluation(NamedTuple):
+    mean: float  # of the clipped losses; infinite without a finite one
+    rows: int
+
+
+def _run_all(executor: Executor | None, calls: list[Callable[[], _Evaluation]]) -> list[_Evaluation]:
     if executor is None:
         return [call() for call in calls]
     futures = [executor.submit(call) for call in calls]
@@ -88,11 +94,10 @@ def _run_all(executor: Executor | None, calls: list[Callable[[], float]]) -> lis
             future.cancel()
 
 
-def _mean_loss(loss: Objective, place: Any, public: Data, loss_range: tuple[float, float], number: int) -> float:
-    """The mean of the clipped losses; infinite without a finite one."""
+def _mean_loss(loss: Objective, place: Any, public: Data, loss_range: tuple[float, float], number: int) -> _Evaluation:
     with silence.isolate():
         silence.seed_generators(np.array([0, number], np.uint32))
         losses = np.asarray(silence.settle(loss(place, public)), np.float64)
-    if not np.any(np.isfinite(losses)):
-        return np.inf
-    return float(np.mean(private_mean.clip_losses(losses, *loss_range)))
+    finite = np.any(np.isfinite(losses))
+    mean = float(np.mean(private_mean.clip_losses(losses, *loss_range))) if finite else np.inf
+    return _Evaluation(mean, losses.size)

@@ -25,7 +25,7 @@ DEVIATIONS = 2.0  # between an error and a constant's, or between two settings, 
 
 def plan_notes(plan: methods.Plan, released: Any) -> notes.Notes:
     """The notes on the release of a plan of ``minimize``."""
-    said: notes.Notes = ()
+    said: notes.Notes = () if plan.public_rows is None else notes.few_public_rows(plan.public_rows)
     if getattr(released, "points", None) is not None:
         said += point_notes(_settings(released.points, plan.config.space))
     means = plan.find(private_evaluations.Config)

@@ -293,8 +293,8 @@ EXEMPT: dict[str, dict[str, str]] = {
     "writes sentences: tests/test_notes.py and tests/test_release_notes.py": {
         "drivers.release_notes": "plan_notes value_notes point_notes best_notes error_notes",
         "notes": (
-            "show lines hide_accounts few_users few_rows narrowed_columns clipped_integers many_readings one_fit "
-            "ranges_from_rows ranges_like_noise ranges_at_limits "
+            "show lines hide_accounts few_users few_rows few_public_rows narrowed_columns clipped_integers "
+            "many_readings one_fit ranges_from_rows ranges_like_noise ranges_at_limits "
             "loss_without_code from_ledger resumed not_compared path_like_noise "
             "epsilon_reached error_not_reached values_like_noise equal_points best_within_noise "
             "error_like_a_constant wide_error"

@@ -46,9 +46,7 @@ SOURCES = {
 }
 SHOWN = 3  # names of columns in a note
 FEW_USERS = 500  # with fewer, an epsilon of 1 leaves a choice among settings little better than a guess
-FEW_PUBLIC_ROWS = (
-    12  # docs/searches.md: with 4 a search does worse than without any, with 12 the problems do not decide
-)
+FEW_PUBLIC_ROWS = 12  # docs/searches.md: with 4, searches are worse than without any on most problems
 
 
 @dataclass(frozen=True)

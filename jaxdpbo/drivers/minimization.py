@@ -115,7 +115,8 @@ def minimize(
         steps evaluate their exact mean loss; a Gaussian process then proposes the points of the other steps, and one
         private choice among these points spends the budget, less any ``estimate_share``. Needs a ``loss_range`` of two
         numbers, two steps, and a loss other than ``by_person`` or ``blocks``. The guarantee names these records as an
-        assumption. An exception of the loss on these records is raised unchanged, before anything is spent.
+        assumption, and a note says if they are fewer than 12. An exception of the loss on these records is raised
+        unchanged, before anything is spent.
       search: ``Search(...)``: method, steps, start and the like.
       ledger: ``Recording(path, run)``: charge the run to a ledger before the run begins, see ``run_loop``.
       key: a typed key for tests and sweeps, which adds an assumption to the guarantee. By default the operating system

@@ -555,6 +555,21 @@ def test_a_rare_class_is_found_by_weights():
     assert model.precision_.shape == (2,)
 
 
+@pytest.mark.parametrize("weights", ["balanced", (24, 1)])
+def test_shares_and_weights_are_in_the_order_in_which_classes_are_named(weights):
+    """That of ``classes_`` is sorted; before, the rare class got the weight of the usual one."""
+    table = frame(2000)
+    labels = np.where(table["a"] > 0.8, "yes", "no")
+    turned = weights if weights == "balanced" else weights[::-1]
+    options = {"class_shares": (0.2, 0.8), "class_weight": weights}
+    named = classifier(classes=("yes", "no"), **options)
+    sorted_ = classifier(classes=("no", "yes"), class_shares=(0.8, 0.2), class_weight=turned)
+    np.testing.assert_array_equal(named.fit(table, labels).coef_, sorted_.fit(table, labels).coef_)
+    assert named.report_.details == sorted_.report_.details
+    assert named.plan(table).details == sorted_.plan(table).details
+    assert np.mean(named.predict(table) == "yes") > 0.2
+
+
 def test_a_weight_of_zero_trains_nothing_and_a_large_one_counts_as_the_largest():
     table = frame(2000)
     labels = np.where(table["a"] > 0.5, 1, 0)

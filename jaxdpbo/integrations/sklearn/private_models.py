@@ -545,9 +545,9 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
         self._begin_fit()
         self._expect_arguments(X, lambda: _check_classes(self.classes))
         classes = _check_classes(self.classes)
-        shares = _check_shares(len(classes), self.class_shares)
+        shares = _check_shares(len(classes), self._of_classes("class_shares"))
         numbers = np.maximum(cells.category_numbers(classes, _read_targets(self, y)), -1)
-        of_class, mean = _class_weights(classes, self.class_weight, shares)
+        of_class, mean = _class_weights(classes, self._of_classes("class_weight"), shares)
         weights = _row_weights(sample_weight, self.largest_weight, len(numbers))
         if of_class is not None:
             weights = (1.0 if weights is None else weights) * of_class[numbers]  # those of -1 train nothing
@@ -561,10 +561,18 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
     def _training_terms(self) -> tuple[int, float | None, dict[str, Any], dict[str, Any]]:
         """The number of classes, the mean weight, and what is public of the labels and of their weights."""
         classes = _check_classes(self.classes)
-        of_class, mean = _class_weights(classes, self.class_weight, _check_shares(len(classes), self.class_shares))
-        public = {name: getattr(self, name) for name in PUBLIC}
+        public = {name: self._of_classes(name) for name in PUBLIC}
+        shares = _check_shares(len(classes), public["class_shares"])
+        of_class, mean = _class_weights(classes, public["class_weight"], shares)
         weighted = of_class is not None or self.largest_weight is not None
         return len(classes), mean if weighted else None, {"classes_": np.asarray(classes)}, _given(public)
+
+    def _of_classes(self, name: str) -> Any:
+        """An argument; a list in the order of ``classes`` is put in the order of ``classes_``, as all behind ``fit`` is."""
+        given, labels = getattr(self, name), list(self.classes)
+        if np.ndim(given) != 1 or len(given) != len(labels):  # one that should be a list is refused where it is read
+            return given
+        return [list(given)[place] for place in np.argsort(np.asarray(labels))]
 
     def check(self, X: Rows, y: Targets) -> not_private.NotPrivateCheck:
         """NOT PRIVATE: count the labels and cells that ``fit`` would leave out, clip or not read. Needs no ``fit``.

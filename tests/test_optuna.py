@@ -112,6 +112,22 @@ def test_a_study_holds_noised_values_and_stops_when_the_budget_is_spent():
     assert len(found.study.trials) == 5
 
 
+def test_a_script_that_is_run_again_ends_with_a_study_of_noised_values(tmp_path):
+    """Its study was in memory: its first trials get the values of the ledger, and are noised trials as the others."""
+    path = tmp_path / "ledger.jsonl"
+    ledger.create(path, mu=2.0)
+    options = {"ledger": Recording(path, "one"), "key": None, "insecure_key": False, "noise": "exact"}
+    killed = private(**options)
+    killed.optimize(2)
+    found = private(**options)
+    found.optimize()
+    values = [trial.value for trial in found.study.trials]
+    assert values[:2] == [trial.value for trial in killed.study.trials]
+    assert len(values) == 4
+    assert found.best().params in [trial.params for trial in found.study.trials]
+    assert all(trial.user_attrs[DEVIATION] == found.deviation for trial in found.study.trials)
+
+
 def test_a_trial_that_is_evaluated_again_gets_its_answer_again(tmp_path):
     path = tmp_path / "ledger.jsonl"
     ledger.create(path, mu=2.0)
@@ -232,7 +248,7 @@ def _as_trial(found, number):
     """A trial that is evaluated again, with the parameters that it had."""
 
     class Again:
-        study = found.study
+        study, user_attrs = found.study, found.study.trials[number].user_attrs
 
         def suggest_float(self, name, *_):
             return found.study.trials[number].params[name]

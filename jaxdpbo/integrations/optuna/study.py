@@ -126,6 +126,9 @@ class PrivateStudy:
         if not isinstance(params, Mapping):
             raise TypeError(f"suggest must return a dict of parameters, got {type(params).__name__}")
         place = {"study": self.study.study_name, "trial": trial.number, "params": dict(params)}
+        if DEVIATION not in trial.user_attrs:  # a new trial, or one whose value stands in the ledger of an earlier process
+            trial.set_user_attr(DEVIATION, self.deviation)
+            trial.set_user_attr(GUARANTEE, str(self.guarantee))
         with self._lock:
             if trial.number in self._running:
                 raise RuntimeError(f"trial {trial.number} is being evaluated")
@@ -134,8 +137,6 @@ class PrivateStudy:
                 return values[0]
             self._running.add(trial.number)
         try:
-            trial.set_user_attr(DEVIATION, self.deviation)
-            trial.set_user_attr(GUARANTEE, str(self.guarantee))
             value = self._evaluate(place)
         except BudgetExhausted:
             self._stop()

@@ -609,6 +609,9 @@ def test_a_setting_is_carried_from_a_block_by_the_rule_of_its_owner():
     pipeline = make_pipeline(StandardScaler(), SGDClassifier())
     inside = {"sgdclassifier__alpha": 0.5, "sgdclassifier__penalty": "l2", "standardscaler__with_mean": True}
     assert scale(pipeline, inside, 100, 1600) == inside | {"sgdclassifier__alpha": 0.0625}
+    for placed, chosen, alpha in ((SGDClassifier(), Ridge(), 0.5), (Ridge(), SGDClassifier(), 0.0625)):
+        found = scale(Pipeline([("model", placed)]), {"model": chosen, "model__alpha": 0.5}, 100, 1600)
+        assert found == {"model": chosen, "model__alpha": alpha}  # by the model that was chosen, as for a branch
     assert scale(SGDClassifier(), {"eta0": 1}, 100, 1600) == {"eta0": 0.5}
     assert scale(Ridge(), {"alpha": 0.5}, 100, 1600) == {"alpha": 0.5}  # of the same name, for a sum over rows
     assert scale(LinearSVC(), {"C": 3}, 100, 1600) == {"C": 3}

@@ -7,6 +7,7 @@ from typing import Any
 from sklearn.linear_model import SGDClassifier
 
 from jaxdpbo import checks
+from jaxdpbo.integrations.sklearn import fitting
 from jaxdpbo.integrations.sklearn.type_aliases import Estimator
 
 EXPONENTS: dict[tuple[type, str], float] = {
@@ -51,7 +52,8 @@ def scale(estimator: Estimator, params: Mapping[str, Any], rows_block: int, rows
     if block > rows:
         raise ValueError(f"rows_block must be at most rows_all, {rows}, got {block}")
     ratio = rows / block
-    exponents = {name: find_exponent(estimator, name) for name in params}
+    chosen = fitting.clone_with_params(estimator, dict(params))  # the steps of a pipeline may be parameters themselves
+    exponents = {name: find_exponent(chosen, name) for name in params}
     return {
         name: value * ratio ** exponents[name] if exponents[name] and isinstance(value, Real) else value
         for name, value in params.items()

@@ -207,6 +207,25 @@ def test_the_rows_of_a_person_are_in_one_block():
     assert assumptions.ROW_OWNERS in run.guarantee.assumptions
 
 
+@pytest.mark.parametrize("groups", [None, np.arange(120) // 2], ids=["rows", "persons"])
+def test_delta_is_compared_with_the_rows_that_are_protected_and_not_with_the_blocks(groups):
+    owners = 120 if groups is None else 60
+    objective = blocks(spread, 120, 6, groups=groups)
+    budget = {"epsilon": 1.0, "loss_range": (0, 1)}
+
+    def evaluated(delta):
+        return jaxdpbo.PrivateObjective(objective, ROWS, users=6, evaluations=2, delta=delta, **budget)
+
+    def searched(delta):
+        options = {"search": Search(steps=2), "traceable": False}
+        return minimize(objective, ROWS, [(0.0, 1.0)], delta=delta, **budget, **options)
+
+    for run in (evaluated, searched):
+        with pytest.raises(ValueError, match=rf"^delta must be below one over the number of users, 1/{owners} ="):
+            run(1 / owners)
+        assert run(0.9 / owners).guarantee.protects == guarantees.ALL_ROWS
+
+
 def test_the_partition_follows_from_numbers_alone():
     first, second = blocks(spread, 50, 7), blocks(drawing, 50, 7)
     for one, other in zip(first.partition, second.partition, strict=True):

@@ -368,6 +368,10 @@ def test_a_delta_of_one_over_the_rows_is_refused_unless_said_so():
             with pytest.raises(ValueError, match=r"^delta must be below one over the number of users, 1/400 = "):
                 run(Trivial(), (X, Y), [0, 1], delta=delta, **given)
         run(Trivial(), (X, Y), [0, 1], delta=jaxdpbo.LargeDelta(1 / 400), **given)
+        more = np.concatenate([X, X]), np.concatenate([Y, Y])
+        for parts in (((X, Y), more), (more, (X, Y))):  # rows that train, and rows that validate: all are protected
+            with pytest.raises(ValueError, match=r"^delta must be below one over the number of users, 1/800 = "):
+                run(Trivial(), parts[0], [0, 1], delta=1 / 600, validation=parts[1], **given)
 
 
 def test_losses_of_another_shape_fail_the_run():

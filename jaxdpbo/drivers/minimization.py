@@ -168,7 +168,8 @@ def minimize(
     count = count_users(users, prepared)
     if public is not None and not in_table:
         separable.expect_apart(public, original, count)
-    budget = budget_calibration.check_budget(mu, epsilon, delta, users=count, dtype=jnp.result_type(float))
+    protected = prepared.count_protected(count)
+    budget = budget_calibration.check_budget(mu, epsilon, delta, users=protected, dtype=jnp.result_type(float))
     as_gdp = ledger is not None and recording.notion(ledger) == "gdp"
     problem = methods.make_problem(
         search,

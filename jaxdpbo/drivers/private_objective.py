@@ -160,13 +160,15 @@ class PrivateObjective:
             keys.refuse_trace("the key of the evaluations")
         sharding.expect_one_process("PrivateObjective", data)
         checks.takes_two("loss", loss, "point", "data")
-        loss, data, data_notes = separability.prepare_objective(loss, data, user_axes)
+        prepared = separability.prepare_objective(loss, data, user_axes)
+        loss, data, data_notes = prepared
         self._in_table = isinstance(data, table.Table)
         self._count, self._evaluations = checks.size("users", users), checks.size("evaluations", evaluations)
         low, high = private_evaluations.check_loss_range(loss_range)
         self._design = _check_design(design, isinstance(loss_range, str))
         dtype = jnp.result_type(float)
-        budget = budget_calibration.check_budget(mu, epsilon, delta, users=self._count, dtype=dtype)
+        protected = prepared.count_protected(self._count)
+        budget = budget_calibration.check_budget(mu, epsilon, delta, users=protected, dtype=dtype)
         sizes = {"users": self._count, "steps": self._evaluations, "dimension": 1}
         inner, rows = _rows(len(self._design), self._evaluations, dtype)
         ends = arrays.to_device(low, dtype), arrays.to_device(high, dtype)

@@ -23,6 +23,10 @@ class Prepared(NamedTuple):
     data: Any
     notes: _notes.Notes = ()
 
+    def count_protected(self, users: int) -> int:
+        """How many the guarantee protects, for a ``delta`` below one over them: owners of rows, not blocks of rows."""
+        return self.objective.persons if isinstance(self.objective, separable.Blocks) else users
+
     def to_arrays(self) -> "Prepared":
         """With the data as JAX arrays, see ``result.to_arrays``."""
         said = self.notes or _notes.clipped_integers(_wide_integers(self.data))

@@ -38,6 +38,7 @@ class Blocks:
 
     Attributes:
       partition: the ``k`` blocks of row numbers, public.
+      persons: the number of owners of rows, whom the guarantee protects; that of rows without ``groups``.
     """
 
     def __init__(
@@ -46,13 +47,15 @@ class Blocks:
         rows: int,
         partition: tuple[Block, ...],
         *,
+        persons: int,
         grouped: bool,
         traceable: bool,
         on_error: str,
         take: Any,
     ):
         """Store the arguments; ``blocks`` checks them."""
-        self.learner, self.rows, self.partition, self.grouped = learner, rows, partition, grouped
+        self.learner, self.rows, self.partition = learner, rows, partition
+        self.persons, self.grouped = persons, grouped
         self.traceable, self._on_error, self._take = traceable, on_error, take
 
     @property
@@ -178,6 +181,7 @@ def blocks(
         learner,
         rows,
         cut(rows, k, groups=groups, seed=seed),
+        persons=rows if groups is None else len(np.unique(np.asarray(groups))),
         grouped=groups is not None,
         traceable=checks.flag("traceable", traceable),
         on_error=checks.one_of("on_error", on_error, ON_ERROR),

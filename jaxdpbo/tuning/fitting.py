@@ -111,6 +111,11 @@ def check_rows(training: Training, rows: Any, validation: Any) -> tuple[Rows, Ro
     return checked, checked_validation
 
 
+def expect_small_delta(delta: float, rows: Rows, validation: Rows | None) -> None:
+    """Refuse a ``delta`` of one over the number of rows, of those that train or of those that validate, or more."""
+    requested_budget.expect_small_delta(delta, max(len(part[1]) for part in (rows, validation) if part is not None))
+
+
 def _of_torch(name: str, rows: Any) -> Any:
     """The tensors of a ``TensorDataset``, or of a loader of one: each row once, in the order of the dataset."""
     torch = sys.modules.get("torch")

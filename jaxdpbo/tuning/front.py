@@ -18,7 +18,6 @@ import numpy as np
 from jaxdpbo import accounting, checks, rounding
 from jaxdpbo import report as reports
 from jaxdpbo.accounting import stage
-from jaxdpbo.accounting.requested_budget import expect_small_delta
 from jaxdpbo.algorithms import dpareto
 from jaxdpbo.guarantee import assumptions, composed_guarantee, recording, release_key
 from jaxdpbo.guarantee import guarantees as _guarantee
@@ -173,7 +172,7 @@ def private_front(
     keys.refuse_trace("the key of private_front()")
     apart = validation is not None
     rows, validation = fitting.check_rows(training, rows, validation)
-    expect_small_delta(typed_delta, len(rows[1]))
+    fitting.expect_small_delta(typed_delta, rows, validation)
     arguments = fitting.TuningArguments(training, settings, epsilon, delta, ledgers, key, insecure_key, on_error)
     arguments = arguments._replace(delta=fitting.ideal_delta(arguments, count, len(rows[1])))
     rows, validation = fitting.split_rows(rows, validation)

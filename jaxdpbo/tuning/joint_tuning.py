@@ -10,7 +10,6 @@ import jax.numpy as jnp
 
 from jaxdpbo import accounting, checks, notes
 from jaxdpbo.accounting import stage
-from jaxdpbo.accounting.requested_budget import expect_small_delta
 from jaxdpbo.guarantee import assumptions, composed_guarantee, recording
 from jaxdpbo.guarantee import guarantees as _guarantee
 from jaxdpbo.noise import calibration, keys
@@ -119,7 +118,7 @@ def _check_arguments(
     on_error = checks.one_of("on_error", arguments.on_error, selection.ON_ERROR)
     keys.refuse_trace("the key of tune_and_train()")
     rows, validation = fitting.check_rows(arguments.training, rows, validation)
-    expect_small_delta(arguments.delta, len(rows[1]))
+    fitting.expect_small_delta(arguments.delta, rows, validation)
     return arguments._replace(epsilon=epsilon, delta=delta, on_error=on_error), rows, validation
 
 

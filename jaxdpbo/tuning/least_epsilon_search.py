@@ -20,7 +20,6 @@ import jax.numpy as jnp
 from jaxdpbo import accounting, checks
 from jaxdpbo import notes as _notes
 from jaxdpbo.accounting import stage
-from jaxdpbo.accounting.requested_budget import expect_small_delta
 from jaxdpbo.guarantee import assumptions, composed_guarantee, recording, release_key
 from jaxdpbo.guarantee import guarantees as _guarantee
 from jaxdpbo.noise import calibration, keys
@@ -172,7 +171,7 @@ def least_epsilon(
     keys.refuse_trace("the key of least_epsilon()")
     rows, validation = fitting.check_rows(training, rows, validation)
     repetitions = accounting.repetitions(eta, mean)
-    expect_small_delta(typed_delta, len(rows[1]))
+    fitting.expect_small_delta(typed_delta, rows, validation)
     largest = max(levels[-1], validation_epsilon)
     cap = selection.check_cap(repetitions, cap, delta, largest)
     table = repetition.table(repetitions, cap)

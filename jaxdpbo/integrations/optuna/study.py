@@ -126,7 +126,7 @@ class PrivateStudy:
         if not isinstance(params, Mapping):
             raise TypeError(f"suggest must return a dict of parameters, got {type(params).__name__}")
         place = {"study": self.study.study_name, "trial": trial.number, "params": dict(params)}
-        if DEVIATION not in trial.user_attrs:  # a new trial, or one whose value stands in the ledger of an earlier process
+        if DEVIATION not in trial.user_attrs:  # a new trial, maybe with a value in the ledger of an earlier process
             trial.set_user_attr(DEVIATION, self.deviation)
             trial.set_user_attr(GUARANTEE, str(self.guarantee))
         with self._lock:

@@ -83,6 +83,22 @@ def test_values_without_a_difference_or_a_value_are_harmless(values):
     assert len(np.unique(found, axis=0)) == 6
 
 
+@pytest.mark.parametrize("above", [[0.75] * 3, []], ids=["ties", "all equal"])
+def test_points_that_fail_are_never_the_best(above):
+    """Where most values tie at the least, as shares of errors in a few rows do, all others were clipped to it."""
+    values = np.array([np.inf] * 3 + [0.25] * 6 + above)
+    standard = proposals._standardise(values)
+    assert np.min(standard[:3]) > np.max(standard[3:])
+    assert np.max(standard[3:9]) < np.min(standard[9:], initial=np.inf)
+
+    def evaluate(points):  # half of the box fails
+        works = np.where(points[:, 1] < 0.2, above[0] if above else 0.25, 0.25)
+        return np.where(points[:, 0] < 0.5, np.inf, works)
+
+    found = proposals.propose(evaluate, BOX, 12, 9, space.sobol(12, 2, 0))
+    assert np.all(found[:6, 0] >= 0.5), "the proposals near the best points"
+
+
 def test_the_proposals_are_better_than_as_many_random_points():
     seen = []
 

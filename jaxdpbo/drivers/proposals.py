@@ -172,12 +172,19 @@ def _kernel(
 
 
 def _standardise(values: np.ndarray) -> np.ndarray:
-    """Values of mean 0 and variance 1; high ones, and those that are not finite, count up to ``OUTLIER``."""
+    """Values of mean 0 and variance 1; high ones, and those that are not finite, count up to ``OUTLIER``.
+
+    Where most values tie at the least, as shares of errors in a few rows do, the next higher value sets the scale: a
+    failed point must never look like the best.
+    """
     finite = values[np.isfinite(values)]
     if not len(finite):
         return np.zeros(len(values))
-    least, median = np.min(finite), np.median(finite)
-    high = median + OUTLIER * (median - least)
+    least, middle = np.min(finite), np.median(finite)
+    if middle == least:
+        middle = np.min(finite, where=finite > least, initial=np.inf)
+        middle = middle if np.isfinite(middle) else least + 1.0
+    high = middle + OUTLIER * (middle - least)
     clipped = np.where(np.isfinite(values), np.minimum(values, high), high)
     deviation = np.std(clipped)
     return (clipped - np.mean(clipped)) / deviation if deviation > 0 else np.zeros(len(values))

@@ -568,7 +568,7 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
         return len(classes), mean if weighted else None, {"classes_": np.asarray(classes)}, _given(public)
 
     def _of_classes(self, name: str) -> Any:
-        """An argument; a list in the order of ``classes`` is put in that of ``classes_``, as ``fit`` and records have."""
+        """An argument; a list in the order of ``classes`` is put in that of ``classes_``, which ``fit`` has."""
         given, labels = getattr(self, name), list(self.classes)
         if np.ndim(given) != 1 or len(given) != len(labels):  # one that should be a list is refused where it is read
             return given

@@ -159,6 +159,10 @@ def test_an_algorithm_that_names_no_mechanism_is_the_search():
         ({"estimate_share": -0.1}, "estimate_share must be in"),
         ({"estimate_share": 0.1, "loss_range": None}, "estimate_share needs a loss_range"),
         ({"estimate_share": 0.1, "steps": 1}, "two steps or more"),
+        (
+            {"estimate_share": 0.1, "steps": 3, "method": "start_then_local"},
+            "^steps must be at least 4 for method='start_then_local' beside an estimate, got 3$",
+        ),
     ],
 )
 def test_a_share_that_can_not_be_is_refused(changes, said):

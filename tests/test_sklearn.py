@@ -939,6 +939,7 @@ def test_an_answer_is_made_of_plain_numbers_and_its_loss_costs_a_share():
         search(searched=mixed, batch=3).fit(X, Y)
     assert "proposed" in search(searched=mixed, method="auto", n_iter=4).fit(X, Y).method_  # below d + 1 settings each
     assert "in_order" in search(searched=mixed, method="auto", n_iter=3).fit(X, Y).method_
+    assert "in_order" in search(searched=mixed, method="auto", n_iter=4, estimate_share=0.1).fit(X, Y).method_
 
 
 CHOSEN = {"estimator": [DecisionTreeClassifier(max_depth=2), LogisticRegression(max_iter=20)]}

@@ -406,6 +406,16 @@ def add_estimate(problem: Problem, make: Callable[[Problem], Phases]) -> Phases:
     return [*make(problem._replace(mu=of_search, steps=problem.steps - 1)), (private_estimate.at_answer, estimate)]
 
 
+def _expect_steps(method: str, least: int, problem: Problem) -> None:
+    """Raise ValueError for fewer steps than the method needs; ``problem`` is without the step of an estimate."""
+    own = int(bool(problem.estimate_share))
+    if problem.steps < least:
+        beside = " beside an estimate" * own
+        raise ValueError(
+            f"steps must be at least {least + own} for method={method!r}{beside}, got {problem.steps + own}"
+        )
+
+
 def _descent_options(problem: Problem, usual_norm: float | str) -> dict[str, Any]:
     """Defaults of DP-GIBO that work: coordinate AdaGrad in box units, the mean of the last half of the path."""
     return {
@@ -437,8 +447,7 @@ def _usual_norm(problem: Problem) -> float:
 
 
 def _start_then_local(problem: Problem) -> Phases:
-    if problem.steps < 3:
-        raise ValueError(f"steps must be at least 3 for method={START!r}, got {problem.steps}")
+    _expect_steps(START, 3, problem)
     first = max(1, round(DESIGN_SHARE * problem.steps))
     of_start, of_answer, of_descent = levels(problem, [CHOICE_SHARE, CHOICE_SHARE, 1 - 2 * CHOICE_SHARE])
     of_start, of_answer = _carry_remainders([of_start, of_answer], problem.noise)
@@ -478,8 +487,7 @@ def _in_order(problem: Problem) -> Phases:
 
 def _proposed(problem: Problem) -> Phases:
     """A choice among points that ``Plan.with_proposals`` replaces: half of the evaluations are on public records."""
-    if problem.steps < 2:
-        raise ValueError(f"steps must be at least 2 for method={PROPOSED!r}, got {problem.steps}")
+    _expect_steps(PROPOSED, 2, problem)
     return _in_order(problem._replace(steps=problem.steps - problem.steps // 2))
 
 

@@ -65,9 +65,9 @@ class PrivateSearchCV(PrivateEstimator, MetaEstimatorMixin, BaseEstimator):
     the settings: half of ``n_iter`` settings are fitted to two thirds of the training rows and measured on the last
     third, a Gaussian process fitted to these losses proposes the other half, and one private choice among the proposals
     reads the validation records. A search with ``loss_range="private"``, fewer than three training rows, ``n_iter``
-    below four, or another ``Search(method=...)`` has no proposals. With ``protect="all"``, rows are cut into
-    blocks (``jaxdpbo.blocks``) with an estimator each. Blocks protect ALL rows, at the price of smaller models, and of
-    noise that falls with the number of blocks.
+    below four (with ``estimate_share``, two batches or fewer), or another ``Search(method=...)`` has no proposals. With
+    ``protect="all"``, rows are cut into blocks (``jaxdpbo.blocks``) with an estimator each. Blocks protect ALL rows, at
+    the price of smaller models, and of noise that falls with the number of blocks.
 
     Formal guarantee: ``best_params_`` and all other attributes with a trailing underscore are together
     ``(epsilon, delta)``-DP or ``mu``-GDP for replacing a validation record (with ``groups``, a group), or with
@@ -271,7 +271,8 @@ class PrivateSearchCV(PrivateEstimator, MetaEstimatorMixin, BaseEstimator):
         """True if the training rows propose the settings: they need a loss range, and batches enough for two halves."""
         search = self._checked_search()
         private_range = isinstance(self.loss_range, str)
-        return search.method in (methods.AUTO, methods.PROPOSED) and not private_range and self._steps(search)[0] > 1
+        steps = self._steps(search)[0] - bool(search.estimate_share)
+        return search.method in (methods.AUTO, methods.PROPOSED) and not private_range and steps > 1
 
     def _prepare_all_rows(
         self, X: Rows, y: Targets, fit_params: Any, split_params: Any, middles: list[dict[str, Any]]

@@ -536,6 +536,19 @@ def test_columns_of_a_frame_come_in_any_order():
     np.testing.assert_allclose(features_of(table)[1] @ model.coef_[0] + model.intercept_, scores, atol=1e-4)
 
 
+@pytest.mark.parametrize("names", [[0, 1], [1990, 2000]])
+def test_columns_with_numbers_for_names_are_read_by_name(names):
+    """scikit-learn compares names of text alone."""
+    table = frame(400)[["a", "b"]].set_axis(names, axis=1)
+    model = classifier(dict(zip(names, [(0, 1), (0, 1)], strict=True)))
+    model.fit(table, np.where(table[names[0]] > 0.5, "yes", "no"))
+    turned = model.predict_proba(table[names[::-1]])
+    np.testing.assert_array_equal(turned, model.predict_proba(table))
+    np.testing.assert_array_equal(turned, model.predict_proba(table.to_numpy()))
+    with pytest.raises(ValueError, match=r"X must have the columns of fit, \[\d+, \d+\], got \[7, \d+\]"):
+        model.predict(table.set_axis([7, names[0]], axis=1))
+
+
 @pytest.mark.full
 def test_a_rare_class_is_found_by_weights():
     rng = np.random.default_rng(3)

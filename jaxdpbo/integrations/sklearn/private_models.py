@@ -373,9 +373,11 @@ class _PrivateModel(PrivateEstimator):
         """The scores ``(n, k)`` of the rows."""
         check_is_fitted(self, "model_")
         table = _read_table(X)
-        names = list(self.encoding_.names)
-        if names and hasattr(X, "columns") and names != table.names and set(names) == set(table.names):
+        names = list(self.encoding_.names) or list(range(self.n_features_in_))
+        if hasattr(X, "columns") and set(names) == set(table.names):
             table = _in_order(table, names)
+        elif hasattr(X, "columns") and not all(isinstance(name, str) for name in table.names):
+            raise ValueError(f"X must have the columns of fit, {names}, got {table.names}")  # others are scikit-learn's
         else:
             validate_data(self, X, reset=False, skip_check_array=True)
         return self._scores_of(table.columns)

@@ -26,6 +26,7 @@ UNLISTED, ABSENT = -1, -2  # in place of a category's position: of another value
 NUMBERS = "biuf"  # kinds of NumPy's dtypes
 SPELLINGS = {" ": " \u00a0\u202f", "'": "'\u2019"}  # of a mark between thousands: the spaces and apostrophes in print
 MINUS = "\u2212"  # of print
+WHOLE = re.compile(r"([-+]?[0-9]{1,999})(?:\.0*)?")  # text of a whole number, as a reader of floats may write it
 SIGN = f"[-+{MINUS}]?"
 
 
@@ -43,11 +44,14 @@ def category_numbers(choices: Sequence[Any], column: Any) -> np.ndarray:
 def identities(column: Any) -> list[Any]:
     """A value for each cell that is equal for equal cells, to tell people apart by a public column.
 
+    Whole numbers, and text that spells one, keep all digits, which a float would lose. Other text counts as a number if
+    it has no exponent, as hexadecimal pseudonyms may: "12e4" is not 120000, and "1234e567" is no infinity.
+
     Raises:
       ValueError: a cell that is missing or a date.
     """
     with silence.silence():
-        codes = [_number_or_text(value, None) for value in column]
+        codes = [_identity(value) for value in column]
     if MISSING in codes or DATE in codes:
         raise ValueError("each row needs an id, a number or text: the column of people has cells without any")
     return codes
@@ -106,6 +110,20 @@ def _code(value: Any) -> str | float | None:
     if isinstance(code, float) and math.isfinite(code) and not code.is_integer():
         return float(np.float32(code))
     return code
+
+
+def _identity(value: Any) -> str | float | None:
+    if type(value) is int or isinstance(value, np.integer):
+        return int(value)
+    code = _number_or_text(value, None)
+    if not isinstance(code, float) or not issubclass(type(value), (str, bytes)):
+        return code
+    text = bytes.decode(value, errors="replace") if issubclass(type(value), bytes) else value
+    text = str.strip(text)
+    if whole := WHOLE.fullmatch(text):
+        return int(whole[1])
+    spelled = math.isfinite(code) and ("e" not in text.lower() or text in BOOLEAN_TEXT)
+    return code if spelled else text
 
 
 def _number_or_text(value: Any, spelling: NumberText | None) -> str | float | None:

@@ -154,3 +154,18 @@ def test_no_cell_of_a_frame_decides_how_another_is_curated():
 def test_a_blank_or_odd_cell_is_missing_and_a_word_is_not():
     column = [None, np.nan, " ", b"", [1, 2], "x", 3, "3", False]
     assert cells.are_missing(column).tolist() == [True] * 5 + [False] * 4
+
+
+def test_people_are_told_apart_by_all_digits_and_by_text_that_is_no_number():
+    long = 10**17 + np.arange(3)
+    assert cells.identities(long) == cells.identities([str(one) for one in long]) == long.tolist()
+    assert len(set(cells.identities(["9007199254740992", "9007199254740993"]))) == 2
+    assert len(set(cells.identities(["1234e567", "9876e543", "inf", "12e4", "120000"]))) == 5
+    same = [7, np.int8(7), 7.0, "7", "007", " 7.0 ", b"7", "+7", np.float32(7)]
+    assert set(cells.identities(same)) == {7}
+    assert len(set(cells.identities([True, "True", "true", 1]))) == 1
+    assert cells.identities(["2.50", 2.5, "A7", b"A7 "]) == [2.5, 2.5, "A7", "A7"]
+    assert cells.identities(["9" * 5000]) == ["9" * 5000]  # longer than Python reads
+    for missing in (None, np.nan, "", " ", "nan"):
+        with pytest.raises(ValueError, match="each row needs an id"):
+            cells.identities([1, missing])

@@ -98,6 +98,7 @@ class _PrivateModel(PrivateEstimator):
     person: Any
     cap: int | None
     ledger: Recording | None
+    n_features_in_: int
     _training_terms: Callable[[], tuple[int, float | None, dict[str, Any], dict[str, Any]]]
     _outputs: Callable[[np.ndarray], np.ndarray]  # predictions, or probabilities, of scores (n, k)
 
@@ -571,7 +572,7 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
 
     def _of_classes(self, name: str) -> Any:
         """An argument; a list in the order of ``classes`` is put in that of ``classes_``, which ``fit`` has."""
-        given, labels = getattr(self, name), list(self.classes)
+        given, labels = getattr(self, name), list(cast(Any, self.classes))
         if np.ndim(given) != 1 or len(given) != len(labels):  # one that should be a list is refused where it is read
             return given
         return [list(given)[place] for place in np.argsort(np.asarray(labels))]

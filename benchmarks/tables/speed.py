@@ -257,6 +257,32 @@ def bench_gp_ucb_summary() -> str:
     )
 
 
+def log_ei_rows() -> list[dict[str, Any]]:
+    """Those with regrets, of all seeds."""
+    return [row for row in load_result("bench_log_ei")["rows"] if "regret" in row["more"]]
+
+
+def bench_log_ei() -> str:
+    header = ("", "seconds, ours", "BoTorch", "ratio", "regret, ours", "BoTorch", "mean of ours - BoTorch, 95 %")
+    lines = []
+    for row in log_ei_rows():
+        more, paired = row["more"], row["more"]["paired"]
+        times = time_of(row["ours_s"], 2), time_of(row["peer_s"], 2), f"{figures(row['ratio'], 2)} times"
+        medians = (f"{more['quartiles'][side][1]:.2g}" for side in ("ours", "peer"))
+        low, high = paired["95%"]
+        lines.append((row["name"], *times, *medians, f"{paired['mean difference']:+.2g} ({low:+.2g} to {high:+.2g})"))
+    return table(header, lines)
+
+
+def bench_log_ei_first() -> str:
+    lines = [
+        (row["name"].removeprefix("a first run, "), time_of(row["ours_s"], 2), time_of(row["peer_s"], 2))
+        for row in load_result("bench_log_ei")["rows"]
+        if row["name"].startswith("a first run")
+    ]
+    return table(("", "ours", "BoTorch"), lines)
+
+
 def regret_difference(row: dict[str, Any]) -> dict[str, Any]:
     """Ours minus the peer's, on the seeds of the peer."""
     regret = row["more"]["regret"]
@@ -379,5 +405,6 @@ BLOCKS = {
         bench_dp_gp_ucb, bench_po_gp_ucb,
         bench_dpareto, avent_overhead, bench_dp_sgd, bench_opacus, bench_exact_training, bench_problems, bench_secure,
         bench_draws, bench_first_answer, bench_gp_ucb, bench_gp_ucb_regret, bench_gp_ucb_first, bench_gp_ucb_summary,
+        bench_log_ei, bench_log_ei_first,
     )
 }  # fmt: skip

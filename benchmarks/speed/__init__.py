@@ -18,7 +18,7 @@ ABOUT = {
     "po_gp_ucb": About("none", "float64", "outsourced_problem", "from 0"),
     "dpareto": About("none", "float64", "pareto_problem", "0 to 4; warming 100"),
     "gp_ucb": About("none", "float64", "gp_ucb_problem", "9100 to 9119; warming 9000"),
-    "log_ei": About("none", "float64", "log_ei_problem", "9300 to 9319; warming 9200"),
+    "log_ei": About("none", "float64", "log_ei_problem", "9400 to 9419; warming 9200"),
     "dp_sgd": About("float", "float32", "sgd_problem", "0 to 4; warming 100"),
     "problems": About("none", "float64", "problems", "0"),
     "first_answer": About("exact", "float32", "first_answer", "from the operating system"),

@@ -115,11 +115,9 @@ def _code(value: Any) -> str | float | None:
 def _identity(value: Any) -> str | float | None:
     if type(value) is int or isinstance(value, np.integer):
         return int(value)
-    code = _number_or_text(value, None)
-    if not isinstance(code, float) or not issubclass(type(value), (str, bytes)):
+    code, text = _number_or_text(value, None), _text(value)
+    if not isinstance(code, float) or text is None:
         return code
-    text = bytes.decode(value, errors="replace") if issubclass(type(value), bytes) else value
-    text = str.strip(text)
     if whole := WHOLE.fullmatch(text):
         return int(whole[1])
     spelled = math.isfinite(code) and ("e" not in text.lower() or text in BOOLEAN_TEXT)
@@ -128,10 +126,8 @@ def _identity(value: Any) -> str | float | None:
 
 def _number_or_text(value: Any, spelling: NumberText | None) -> str | float | None:
     """A float, text without spaces at its ends (bytes in UTF-8), or a date's text; ``MISSING`` for everything else."""
-    if issubclass(type(value), bytes):  # as SciPy reads ARFF files
-        value = bytes.decode(value, errors="replace")
-    if issubclass(type(value), str):  # neither this nor str.strip calls a method of a user's object
-        text = str.strip(value)
+    text = _text(value)
+    if text is not None:
         if text in BOOLEAN_TEXT:
             return BOOLEAN_TEXT[text]
         number = _spelled_number(text, spelling)
@@ -142,6 +138,13 @@ def _number_or_text(value: Any, spelling: NumberText | None) -> str | float | No
         if user_values.is_instance(value, *DATES) and not math.isnan(number):
             return _day(number)
     return MISSING if math.isnan(number) else number
+
+
+def _text(value: Any) -> str | None:
+    """Text without spaces at its ends; None for what is no text. Calls no method of a user's object."""
+    if issubclass(type(value), bytes):  # as SciPy reads ARFF files
+        return str.strip(bytes.decode(value, errors="replace"))
+    return str.strip(value) if issubclass(type(value), str) else None
 
 
 def _day(seconds: float) -> str:

@@ -612,6 +612,11 @@ def test_a_setting_is_carried_from_a_block_by_the_rule_of_its_owner():
     for placed, chosen, alpha in ((SGDClassifier(), Ridge(), 0.5), (Ridge(), SGDClassifier(), 0.0625)):
         found = scale(Pipeline([("model", placed)]), {"model": chosen, "model__alpha": 0.5}, 100, 1600)
         assert found == {"model": chosen, "model__alpha": alpha}  # by the model that was chosen, as for a branch
+        nested = Pipeline([("outer", Pipeline([("model", placed)]))])
+        inner = {"outer__model": chosen, "outer__model__alpha": 0.5, "outer__verbose": False}
+        assert scale(nested, inner, 100, 1600) == inner | {"outer__model__alpha": alpha}
+    lacking = {"model": LinearSVC(), "model__alpha": 0.5}  # fails in each block: may still be chosen, by noise
+    assert scale(Pipeline([("model", SGDClassifier())]), lacking, 100, 1600) == lacking
     assert scale(SGDClassifier(), {"eta0": 1}, 100, 1600) == {"eta0": 0.5}
     assert scale(Ridge(), {"alpha": 0.5}, 100, 1600) == {"alpha": 0.5}  # of the same name, for a sum over rows
     assert scale(LinearSVC(), {"C": 3}, 100, 1600) == {"C": 3}

@@ -134,7 +134,7 @@ def _paired_difference(first: np.ndarray, second: np.ndarray) -> dict[str, Any] 
 
 def shipped_exponent(learner: Learner) -> float:
     """The exponent that ``PrivateSearchCV`` carries its parameter by."""
-    return scaling.find_exponent(learner.estimator, learner.parameter)
+    return scaling.find_exponent(learner.estimator, learner.parameter, {})
 
 
 def _show(results: dict[str, Any]) -> None:

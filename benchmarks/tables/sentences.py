@@ -87,7 +87,7 @@ def log_ei_regrets() -> str:
     """On how many functions and batches LogEI of our pieces has another regret than BoTorch's, at 95 %."""
     ends = [row["more"]["paired"]["95%"] for row in log_ei_rows() if row["name"].startswith("LogEI,")]
     lower, higher = sum(high < 0 for _, high in ends), sum(low > 0 for low, _ in ends)
-    return f"{len(ends)} lines of LogEI, its regret is lower than BoTorch's on {lower}, and higher on {higher}"
+    return f"{len(ends)} lines of LogEI, the regret is lower than BoTorch's in {lower}, and higher in {higher}"
 
 
 def development_seeds() -> str:

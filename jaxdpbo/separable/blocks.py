@@ -38,7 +38,7 @@ class Blocks:
 
     Attributes:
       partition: the ``k`` blocks of row numbers, public.
-      persons: the number of owners of rows, whom the guarantee protects; that of rows without ``groups``.
+      persons: the number of owners of rows, the protected users; without ``groups``, of rows.
     """
 
     def __init__(

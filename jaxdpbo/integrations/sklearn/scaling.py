@@ -7,7 +7,6 @@ from typing import Any
 from sklearn.linear_model import SGDClassifier
 
 from jaxdpbo import checks
-from jaxdpbo.integrations.sklearn import fitting
 from jaxdpbo.integrations.sklearn.type_aliases import Estimator
 
 EXPONENTS: dict[tuple[type, str], float] = {
@@ -52,16 +51,25 @@ def scale(estimator: Estimator, params: Mapping[str, Any], rows_block: int, rows
     if block > rows:
         raise ValueError(f"rows_block must be at most rows_all, {rows}, got {block}")
     ratio = rows / block
-    chosen = fitting.clone_with_params(estimator, dict(params))  # the steps of a pipeline may be parameters themselves
-    exponents = {name: find_exponent(chosen, name) for name in params}
+    exponents = {name: find_exponent(estimator, name, params) for name in params}
     return {
         name: value * ratio ** exponents[name] if exponents[name] and isinstance(value, Real) else value
         for name, value in params.items()
     }
 
 
-def find_exponent(estimator: Estimator, name: str) -> float:
-    """The exponent of a parameter of an estimator, or ``step__param`` of a nested estimator."""
+def find_exponent(estimator: Estimator, name: str, params: Mapping[str, Any]) -> float:
+    """The exponent of a parameter of an estimator, or ``step__param`` of one that it holds, or that ``params`` set."""
     holder, _, own = name.rpartition("__")
-    owner = estimator.get_params().get(holder) if holder else estimator
-    return EXPONENTS.get((type(owner), own), 0.0)
+    return EXPONENTS.get((type(_find_holder(estimator, holder, params)), own), 0.0)
+
+
+def _find_holder(estimator: Estimator, holder: str, params: Mapping[str, Any]) -> Any:
+    """Raises nothing: a run has been charged by then, and a chosen model may lack a parameter."""
+    if not holder:
+        return estimator
+    if holder in params:
+        return params[holder]
+    outer, _, step = holder.rpartition("__")
+    found = _find_holder(estimator, outer, params)
+    return found.get_params().get(step) if hasattr(found, "get_params") else None

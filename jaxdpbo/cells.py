@@ -57,6 +57,16 @@ def identities(column: Any) -> list[Any]:
     return codes
 
 
+def number_people(column: Any) -> np.ndarray:
+    """The number of the person of each row, ``(n,)``, from 0 on in the order of their first rows.
+
+    Raises:
+      ValueError: see ``identities``.
+    """
+    numbers: dict[Any, int] = {}
+    return np.array([numbers.setdefault(each, len(numbers)) for each in identities(column)], np.int64)
+
+
 def real_numbers(column: Any, text: NumberText | None = None) -> np.ndarray:
     """Convert each value to a float64 number: ``(n,)``, NaN for values that are not numbers.
 
@@ -74,8 +84,13 @@ def real_numbers(column: Any, text: NumberText | None = None) -> np.ndarray:
 
 
 def frame_numbers(frame: Any) -> np.ndarray:
-    """The cells of a data frame of pandas or polars as numbers, ``(n, d)``, see ``real_numbers``."""
-    columns = [frame.iloc[:, place] if hasattr(frame, "iloc") else frame[of] for place, of in enumerate(frame.columns)]
+    """The cells of a data frame of pandas or polars, or a table of Arrow, as numbers ``(n, d)``: ``real_numbers``."""
+    if hasattr(frame, "num_columns"):
+        columns = [frame.column(place).to_pylist() for place in range(frame.num_columns)]
+    elif hasattr(frame, "iloc"):
+        columns = [frame.iloc[:, place] for place in range(frame.shape[1])]
+    else:
+        columns = [frame[name] for name in frame.columns]
     empty = np.zeros((len(frame), 0))  # of a frame without columns
     return np.column_stack([empty, *map(real_numbers, columns)])
 
@@ -157,7 +172,7 @@ def _spelled_number(text: str, spelling: NumberText | None) -> float | None:
     """The number that a text spells; None for other text."""
     if spelling is None:
         try:
-            return float(text)
+            return None if user_values.has_underscore(text) else float(text)
         except ValueError:
             return None
     found = _pattern(spelling).fullmatch(text)

@@ -101,14 +101,18 @@ def hide_accounts(text: str) -> str:
     return re.sub(r", which .* charged on ", ", charged on ", text, flags=re.DOTALL)
 
 
-def few_users(users: int, *, private: bool) -> Notes:
-    """So few users make an answer little better than a guess, unless the guarantee is none (``private`` False)."""
+def few_users(users: int, *, private: bool, blocks: bool = False) -> Notes:
+    """So few users make an answer little better than a guess, unless the guarantee is none (``private`` False).
+
+    ``blocks``: the users are blocks of rows, and the noise is that of so many users.
+    """
     if users >= FEW_USERS or not private:
         return ()
+    have, more = ("blocks", "cut the rows into more blocks") if blocks else ("users", "collect more users")
     return _note(
         "few-users",
-        f"{users} users are fewer than {FEW_USERS}: unless the budget is large, expect an answer near a guess; collect "
-        "more users, measure the loss on more of your records, or keep the default parameters, which cost nothing",
+        f"{users} {have} are fewer than {FEW_USERS}: unless the budget is large, expect an answer near a guess; "
+        f"{more}, measure the loss on more of your records, or keep the default parameters, which cost nothing",
     )
 
 
@@ -233,7 +237,10 @@ def _describe_run(run: str, who: str, when: str) -> str:
 
 def not_compared() -> Notes:
     """What of a loss and its data a ledger could not compare: a hash of records would be a release."""
-    return _note("not-compared", "of the loss its code alone was compared, and of the data names and shapes")
+    return _note(
+        "not-compared",
+        "of the loss its code alone was compared, and of the data names and shapes, and the split or groups of rows",
+    )
 
 
 def path_like_noise() -> Notes:

@@ -49,7 +49,7 @@ def silence() -> Iterator[None]:
     """Silence the process, see the module; threads may enter together, and a thread several times."""
     _enter()
     try:
-        with debug_checks_off(), np.errstate(all="ignore"):
+        with numeric_checks_off():
             yield
     finally:
         _leave()
@@ -119,9 +119,9 @@ def _is_jax_array(value: Any) -> bool:
 
 
 @contextlib.contextmanager
-def debug_checks_off() -> Iterator[None]:
-    """Switch off ``jax_debug_nans`` and ``jax_debug_infs``: they raise if a user's value is NaN or infinite."""
-    with jax.debug_nans(False), jax.debug_infs(False):
+def numeric_checks_off() -> Iterator[None]:
+    """Switch off the checks that raise, or warn, at a user's value: JAX's at NaN and infinity, NumPy's at underflow."""
+    with jax.debug_nans(False), jax.debug_infs(False), np.errstate(all="ignore"):
         yield
 
 

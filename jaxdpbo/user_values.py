@@ -98,6 +98,11 @@ def is_numeric(leaf: Any) -> bool:
     return is_instance(leaf, jax.Array, Tracer, bool, int, float, complex)
 
 
+def declares_wide_integers(value: Any) -> bool:
+    """True for an array of NumPy of 64-bit integers: the caller chose its dtype, which no element did."""
+    return is_instance(value, np.ndarray) and value.dtype.kind in "iu" and value.dtype.itemsize == 8
+
+
 def to_numbers(values: Unchecked, shape: tuple[int, ...] | None = None) -> np.ndarray:
     """Convert values to an array of real numbers; other elements become NaN.
 
@@ -231,6 +236,15 @@ def _to_element(value: Any, levels: int, shape: tuple[int, ...] | None = None) -
         return np.asarray(np.nan)
 
 
+def _number(value: Any) -> float:
+    return np.nan if has_underscore(value) else float(value)
+
+
+def has_underscore(value: Any) -> bool:
+    """True for text such as "1_23", which Python alone reads as a number: here it is text, as in ids and categories."""
+    return isinstance(value, (str, bytes)) and ("_" in value if isinstance(value, str) else b"_" in value)
+
+
 def _to_float(value: Any) -> float:
     """Convert one value to a float; NaN if it is not a real number or raises."""
     try:
@@ -241,7 +255,7 @@ def _to_float(value: Any) -> float:
         if isinstance(value, datetime.date):
             return _seconds_of_date(value)
         if isinstance(value, (str, bytes, Real, Decimal)):
-            return float(value)
+            return _number(value)
         number = np.asarray(value)  # NumPy's and JAX's scalars
         if number.ndim or number.dtype.kind not in "biufcV" or number.dtype.names or value is np.ma.masked:
             return np.nan

@@ -612,7 +612,9 @@ POINTS: dict[str, Point] = {
     "minimize, untouched": Point(minimized(given_back, list, traceable=False), ("drivers.minimization.minimize",)),
     "sweep": Point(swept, ("drivers.seed_sweep.sweep",)),
     "PrivateObjective, losses in a list": Point(evaluated(given_back, list), OBJECTIVE),
-    "PrivateObjective, user_axes": Point(evaluated(squares, objects, user_axes=0), OBJECTIVE),
+    "PrivateObjective, user_axes": Point(
+        evaluated(squares, objects, user_axes=0), (*OBJECTIVE, "drivers.separability.expect_separable")
+    ),
     "Silo": Point(in_silo(lambda opened: first_column), ("silos.silo.Silo",)),
     "Silo, a loss that fails": Point(in_silo(failing_once_open), ("silos.silo.Silo",)),
     "private_study": Point(
@@ -686,7 +688,7 @@ WITHOUT: dict[str, dict[str, str]] = {
         "drivers.users": "make_users",
         "noise.wide_integers": "from_int64",
         "drivers.seed_sweep": "distribute",
-        "integrations.sklearn.fitting": "blocks_objective take_rows validation_task",
+        "integrations.sklearn.fitting": "blocks_objective expect_one_kind take_rows validation_task",
         "integrations.sklearn.losses": "to_column elements expect record_losses beside",
         "integrations.sklearn.layered_training": (
             "LayeredDPSGD LayeredDPSGD.expect LayeredDPSGD.fit LayeredDPSGD.losses"
@@ -694,7 +696,7 @@ WITHOUT: dict[str, dict[str, str]] = {
         "tuning.joint_tuning": "tune_table",
         "tuning.private_steps": "train train_by_steps",
         "tuning.private_ranges": "count find",
-        "separable.blocks": "blocks cut usual_count",
+        "separable.blocks": "blocks cut number_owners usual_count",
         "separable.by_person": "ByPerson.replace_objective",
         "separable.separability_check": "Separable",
         "separable.data_axes": "find_axes expect_one_role expect_apart",

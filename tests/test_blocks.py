@@ -248,11 +248,28 @@ def test_a_ledger_is_of_users_or_of_all_rows(tmp_path):
     assert guarantees.ALL_ROWS in ledger.describe(tmp_path / "rows")
 
 
+def test_owners_of_rows_are_known_by_their_ids_and_none_may_lack_one():
+    """A sort puts a missing id anywhere, and with it others: rows of one person lay in all blocks."""
+    ids = np.repeat([3.0, 1.0, 7.0, 2.0], 5)
+    owners = np.repeat(np.arange(4), 5)
+    for given in (ids, ids.astype(object), [str(one) for one in ids], ids.astype(int).tolist(), jnp.asarray(ids)):
+        np.testing.assert_array_equal(separable.number_owners(given, 20), owners)
+    for odd in (np.nan, None, ""):
+        missing = ids.astype(object)
+        missing[7] = odd
+        for call in (separable.number_owners, lambda groups, rows: separable.cut(rows, 2, groups=groups)):
+            with pytest.raises(ValueError, match="groups must hold an id for each row"):
+                call(missing, 20)
+    for wrong in (ids[:19], np.append(ids, 3.0), ids[:, None]):
+        with pytest.raises(ValueError, match=r"groups must have shape \(20,\)"):
+            separable.number_owners(wrong, 20)
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
         ({"k": 61}, "k must leave two rows"),
-        ({"groups": np.zeros(3, int)}, "groups must have 120"),
+        ({"groups": np.zeros(3, int)}, "groups must have shape"),
         ({"groups": np.zeros(120, int), "traceable": True}, "groups must not"),
         ({"on_error": "ignore"}, "on_error"),
     ],

@@ -5,10 +5,12 @@ import pickle
 import jax
 import numpy as np
 import pandas
+import pyarrow as pa
 import pytest
+from scipy import sparse
 from sklearn import metrics
 
-from jaxdpbo import Space, cells, minimize, space, transforms
+from jaxdpbo import Space, cells, minimize, space, transforms, user_values
 from jaxdpbo.integrations.sklearn import PrivateRegressor
 from jaxdpbo.integrations.sklearn import columns as _columns
 from jaxdpbo.integrations.sklearn.private_models import _check_target_range
@@ -151,6 +153,17 @@ def test_no_cell_of_a_frame_decides_how_another_is_curated():
             np.testing.assert_array_equal(one[1:], other[1:])
 
 
+def test_a_table_of_arrow_is_curated_as_a_frame_and_a_sparse_matrix_is_refused_by_name():
+    config = transforms.gaussian(centre=[0.0, 0.0], scale=1.0, epsilon=1.0, delta=1e-5)
+    frame = pandas.DataFrame({"a": [1.0, np.nan, 3.0], "b": ["4", "x", None]})
+    made = [pa.Table.from_pandas(frame), pa.RecordBatch.from_pandas(frame), frame]
+    one, two, three = (transforms.curate(jax.random.key(0), config, rows, insecure_key=True).z for rows in made)
+    np.testing.assert_array_equal(one, three)
+    np.testing.assert_array_equal(two, three)
+    with pytest.raises(TypeError, match="inputs must be an array, a list or a frame, got csr_array"):
+        transforms.curate(None, config, sparse.csr_array(np.eye(2)))
+
+
 def test_a_blank_or_odd_cell_is_missing_and_a_word_is_not():
     column = [None, np.nan, " ", b"", [1, 2], "x", 3, "3", False]
     assert cells.are_missing(column).tolist() == [True] * 5 + [False] * 4
@@ -166,6 +179,13 @@ def test_people_are_told_apart_by_all_digits_and_by_text_that_is_no_number():
     assert len(set(cells.identities([True, "True", "true", 1]))) == 1
     assert cells.identities(["2.50", 2.5, "A7", b"A7 "]) == [2.5, 2.5, "A7", "A7"]
     assert cells.identities(["9" * 5000]) == ["9" * 5000]  # longer than Python reads
+    assert len(set(cells.identities(["1_23", "12_3", "1_2_3", "123", 123, b"1_23"]))) == 4  # a household, a member
     for missing in (None, np.nan, "", " ", "nan"):
         with pytest.raises(ValueError, match="each row needs an id"):
             cells.identities([1, missing])
+
+
+def test_text_that_python_alone_reads_as_a_number_is_text():
+    assert cells.category_numbers(("2020_1", "20201"), ["2020_1", "20201", 20201]).tolist() == [0, 1, 1]
+    assert np.isnan(cells.real_numbers(["1_5"])[0])
+    assert np.isnan(user_values.to_numbers(["1_5", b"1_5"], (2,))).all()

@@ -1,6 +1,7 @@
 """``testing.check_algorithm`` passes every algorithm here, and says of planted faults what to mend."""
 
 from dataclasses import replace
+from fractions import Fraction
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +10,8 @@ from dp_optimisers import evolution_strategies
 from protocol_cases import CASES, USERS, records
 
 from jaxdpbo import parts, testing
-from jaxdpbo.noise import mechanisms, totals, wide_integers
+from jaxdpbo.noise import choice, mechanisms, totals, wide_integers
+from jaxdpbo.testing import tape
 
 BOX = {"low": [-2.0, -1.0], "high": [2.0, 3.0]}
 CONFIG = evolution_strategies.config(users=USERS, steps=3, mu=1.0, bounds=BOX, members=4)
@@ -251,3 +253,26 @@ def test_a_planted_fault_is_seen(plant):
     with pytest.raises(AssertionError, match=said) as raised:
         testing.check_algorithm(make(), CONFIG, losses, records())
     assert "\n" not in str(raised.value)
+
+
+def test_a_tape_hears_every_mechanism_however_it_is_called():
+    """By keywords, as their docstrings do; noise on the left of a sum; a choice with noise in floats."""
+    key, total = jax.random.key(0), jnp.arange(3, dtype=jnp.int32)
+    scores = jnp.array([0.0, 1.0])
+    draws = [
+        lambda key: mechanisms.rounded_gaussian(key, shape=(3,), sigma=4, bits=64) + total,
+        lambda key: total + mechanisms.discrete_laplace(key, (3,), rate=Fraction(1, 4)),
+        lambda key: mechanisms.planar_laplace(key=key, count=3, rate=Fraction(1, 4)) + jnp.zeros((3, 2), jnp.int32),
+        lambda key: mechanisms.gaussian(key, scores, standard_deviation=2.0),
+        lambda key: mechanisms.laplace(key, value=scores, scale=2.0),
+        lambda key: mechanisms.exponential(key, scores, epsilon=1.0, sensitivity=1.0),
+        lambda key: mechanisms.exact_exponential(key, scores=total, rate=Fraction(1, 4)),
+        lambda key: mechanisms.noisy_argmax(key, total, rate=Fraction(1, 4)),
+        lambda key: choice.choose_row(
+            key, choice.choice_noise(1.0, "float", dtype=float), jnp.ones((2, 6)), jnp.ones(())
+        ),
+    ]
+    with tape.running() as fresh:
+        for number, draw in enumerate(draws):
+            _, (noted,) = fresh().record(draw, jax.random.fold_in(key, number))
+            assert noted.scale > 0

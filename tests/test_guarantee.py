@@ -5,14 +5,19 @@ import json
 import math
 import re
 from dataclasses import replace
+from fractions import Fraction
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles import accounting as oracle
 from oracles import conformance
 
-from jaxdpbo import Guarantee, accounting, rounding
+from jaxdpbo import Guarantee, accounting, parts, rounding
+from jaxdpbo.accounting import rounded_gaussian
 from jaxdpbo.guarantee import assumptions, composed_guarantee, guarantees
 
 GDP = guarantees.guarantee("gdp", 1.5, "replace_one", "validation users")
@@ -331,3 +336,19 @@ def test_a_level_of_few_digits_is_printed_as_typed(digits, exponent):
     for write in (rounding.round_up, rounding.round_down):
         assert float(write(typed)) == typed
     assert rounding.shorten_up(typed) == rounding.shorten_down(typed) == f"{typed:g}"
+
+
+@pytest.mark.parametrize("releases", [1, 2, 9])
+def test_float_noise_pays_for_every_sum_of_a_step_as_exact_noise_does(releases):
+    """Before: a step of several sums of vectors had the noise of one, under the level of all."""
+    noise = parts.sum_noise(1.0, "float", users=100, steps=4, releases=releases, dimension=40_000, dtype=float)
+    drawn = parts.perturb_vectors(jax.random.key(0), noise, jnp.zeros(40_000), jnp.ones(()))
+    assert parts.gdp_guarantee(noise, "the users").level == 1.0
+    assert float(jnp.std(drawn)) == pytest.approx(2 * np.sqrt(4 * releases) / 100, rel=0.02)
+
+
+def test_a_guarantee_of_no_mechanism_is_refused():
+    """Before: the root of 0 from above was sought one float at a time."""
+    with pytest.raises(ValueError, match="stages must name one mechanism or more"):
+        parts.guarantee_from_stages([], "the users")
+    assert rounded_gaussian.root_above(Fraction(0)) == 0.0

@@ -98,6 +98,9 @@ def test_an_id_has_one_slot_whatever_holds_it():
             pa.array([str(one) for one in whole]), pa.array([str(one).encode() for one in whole]).dictionary_encode(),
         ):  # fmt: skip
             assert arrow._to_slots(column, IDS, SLOTS, exact).tolist() == expected
+    assert len(set(IDS.slots(np.array(["1_23", "12_3", "123", b"1_23"], object), 2**40).tolist())) == 3
+    full = pa.DictionaryArray.from_arrays(pa.array([127, None], pa.int8()), pa.array([str(one) for one in range(128)]))
+    assert arrow._to_slots(full, IDS, SLOTS, True).tolist() == [IDS.slots(np.array([127]), SLOTS)[0], -1]
     texts = ["Ann", "Bob", "é", "Ann"]
     slots = IDS.slots(np.array(texts, object), SLOTS).tolist()
     assert slots[0] == slots[3]

@@ -303,7 +303,7 @@ def test_a_line_that_holds_a_gigabyte_of_zeros_takes_no_gigabyte(tmp_path):
 
     def begin():
         return recorded_run.begin_record(
-            recording, dp_gibo.algorithm, config, guarantee, like, recorded_run.Subject(recorded_run.UNKNOWN, "")
+            recording, dp_gibo.algorithm, config, guarantee, like, recorded_run.Subject(recorded_run.UNKNOWN, "", "")
         )
 
     begin()

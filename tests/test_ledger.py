@@ -379,6 +379,13 @@ def test_what_is_given_out_is_what_is_stored(tmp_path):
     )
 
 
+def test_what_a_caller_writes_into_what_it_got_reaches_no_other(tmp_path):
+    path = small(tmp_path)
+    ledger_file.store_release(path, "two", {"mean": 0.25})
+    ledger_file.store_release(path, "two", {})["mean"] = 99
+    assert ledger_file.store_release(path, "two", {}) == {"mean": 0.25}
+
+
 def test_a_big_release_is_kept(tmp_path):
     path = begun(tmp_path)
     ledger_file.charge(path, "a", "w", spend())
@@ -1439,14 +1446,14 @@ def killed(server, folder, ways, **options):
     server.check()
 
 
-def at_moments(generator):
-    """At a moment, which often lies within a write, or at a step."""
+def at_moments(generator, run):
+    """At a moment, which often lies within a write, or at a step. ``run``: how many seconds a run takes now."""
     while True:
-        kind, seed, delay = generator.randrange(3), generator.randrange(2**32), generator.uniform(0, 0.02)
+        kind, seed, delay = generator.randrange(3), generator.randrange(2**32), generator.uniform(0, 2 * run)
         if kind == 2:
             yield None, {"die_at": generator.randrange(1, 2 * STEPS), "seed": seed}
         else:
-            yield delay, {"pause": 0.003 * kind, "seed": seed}
+            yield delay, {"pause": run / 4 * kind, "seed": seed}
 
 
 def at_step(number):
@@ -1478,7 +1485,11 @@ def test_nothing_is_lost_by_workers_killed_at_any_step(server, tmp_path):
 
 def test_nothing_is_lost_by_workers_killed_at_any_moment(server, tmp_path, trials):
     kills = trials("kill -9 across two processes that share a ledger", 30, 1000, SEED)
-    ways = at_moments(random.Random(SEED))
+    server.begin(tmp_path)
+    began = time.monotonic()
+    server.start("a", die_at=STEPS)
+    server.end("a", None)
+    ways = at_moments(random.Random(SEED), time.monotonic() - began)
     while server.kills < kills:
         killed(server, tmp_path, ways)
     assert server.torn >= kills / 100

@@ -14,7 +14,8 @@ import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.testing import pytest_samplers as suite
 
-from jaxdpbo import Recording, ledger, space, terminal
+from jaxdpbo import Recording, by_person, ledger, space, terminal
+from jaxdpbo.guarantee import guarantees
 from jaxdpbo.integrations.optuna import DParetoSampler, GPUCBSampler, coordinates, observations, private_study
 from jaxdpbo.integrations.optuna.samplers import DEVIATION, noise_deviation
 from jaxdpbo.integrations.optuna.study import GUARANTEE, ObjectiveFailed
@@ -424,6 +425,34 @@ def test_a_study_of_a_space_holds_labels_and_losses_get_objects(tmp_path):
                                              {"model": ["flat"], "depth": [2, 3]}])  # fmt: skip
     grids.optimize()
     assert set(grids.best().params) in ({"model", "depth"}, {"model", "of", "x", "depth"})
+
+
+@pytest.mark.parametrize("choices", [(1, 1.0, "sqrt"), (True, 1), (0, False)])
+def test_choices_that_optuna_cannot_tell_apart_are_refused_before_the_charge(choices, tmp_path):
+    """Before: losses of 1.0 stood in trials of 1, and ``best()`` named the wrong one."""
+    path = tmp_path / "ledger.jsonl"
+    ledger.create(path, mu=200.0)
+    options = {"ledger": Recording(path, "one"), "key": None, "insecure_key": False}
+    with pytest.raises(ValueError, match="must differ for Optuna"):
+        private(losses_of_tree, suggest={"features": space.categorical(*choices)}, **options)
+    assert ledger.account(path).spends == ()
+
+
+@pytest.mark.parametrize("suggest", [lambda trial: {"x": trial.suggest_float("x", 0, 1)}, {"x": space.real(0, 1)}])
+def test_other_owners_of_rows_are_another_study(suggest, tmp_path):
+    """Trap 69, through what wraps a loss on its way to the ledger."""
+    path, owners = tmp_path / "ledger.jsonl", np.repeat(np.arange(25), 2)
+    ledger.create(path, mu=9.0, protects=guarantees.USERS)
+    options = {"users": 25, "evaluations": 2, "mu": 1.0, "loss_range": (0, 1), "ledger": Recording(path, "one")}
+
+    def begin(people):
+        losses = by_person(lambda params, data: abs(data - params["x"]), people)
+        return private_study(optuna.create_study(), suggest, losses, np.linspace(0, 1, 50), **options)
+
+    begin(owners).optimize()
+    assert begin(owners).remaining == 0
+    with pytest.raises(ledger.LedgerError, match="another grouping"):
+        begin(np.roll(owners, 1))
 
 
 def test_samplers_know_the_noise_of_private_trials():

@@ -20,7 +20,8 @@ from oracles import objective_perturbation as oracle
 import jaxdpbo
 from jaxdpbo import ledger, tuning
 from jaxdpbo.guarantee import assumptions
-from jaxdpbo.tuning import diffprivlib, fitting, jax_privacy, opacus, other_trainings
+from jaxdpbo.training import models
+from jaxdpbo.tuning import diffprivlib, fitting, jax_privacy, opacus, other_trainings, training
 
 DOCS = Path(__file__).parent.parent / "docs"
 COUNTED = Path(__file__).with_name("opacus_counted.json")  # of EXAMPLE, rewritten by test_opacus_counts_what_is_stored
@@ -348,7 +349,7 @@ def test_a_regression_is_learnt(descent):
     losses = training.losses(model, (X, targets))
     assert np.mean(losses) < 0.5 * np.var(targets)
     targets[:3] = np.nan
-    assert np.all(training.losses(model, (X, targets))[:3] == 1.0)
+    assert np.all(training.losses(model, (X, targets))[:3] == 0.25)
     with pytest.raises(ValueError, match="labels must be floats"):
         training.expect((X, Y))
 
@@ -781,3 +782,15 @@ def test_the_claim_of_diffprivlib_is_false_for_long_rows(norm, c, epsilon):
     assert claimed > epsilon * 1.05
     assert oracle.epsilon_of_minimiser(epsilon, norm, 1 / c, squared=True) <= epsilon
     assert oracle.epsilon_of_minimiser(epsilon, 1.0, 1 / c, squared=False) <= epsilon
+
+
+def test_a_missing_target_counts_as_the_error_of_the_middle():
+    """In every training, as in private steps: before, it counted as 1 in these, and notes compared it with 1/4."""
+    targets = np.array([0.5, np.nan, 0.0, np.nan])
+    examples = other_trainings.finite_examples((np.zeros((4, 1)), targets), None, regression=True)
+    scores = np.array([0.5, 0.25, 2.0, np.nan])
+    expected = [0.0, 0.25, 1.0, 1.0]  # a score that is not finite is the training's fault
+    np.testing.assert_array_equal(other_trainings.row_losses(scores, examples, regression=True), expected)
+    layer = models.Layer(jnp.zeros((1, 1)), jnp.full(1, 0.5))
+    found = training.DPSGD(models.Model((1, 1), models.SQUARED)).losses((layer,), (np.zeros((4, 1)), targets))
+    np.testing.assert_array_equal(found, [0.0, 0.25, 0.25, 0.25])

@@ -197,7 +197,7 @@ def test_a_training_that_fails_late_has_failed():
 def test_what_a_run_returned_is_waited_for(output):
     """JAX takes no dict apart whose keys have no order."""
     with pytest.raises(ValueError, match="I saw a row"):
-        selection.wait(output)
+        selection.own_output(output)
 
 
 def test_nothing_but_released_values_differs_between_neighbours(tmp_path, caplog, capfd, trials):

@@ -317,3 +317,14 @@ def test_the_rows_of_a_person_are_never_longer_than_the_person(x64):
                 for root, count in zip(found, rounded, strict=True)
                 if count <= radius**2
             )
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
+def test_values_of_half_precision_are_refused(dtype):
+    """257 rows are 256 in bfloat16: before, such a person's rows were longer than the person."""
+    chosen = config(people=True)
+    state = private_linear.algorithm.init(jax.random.key(0), chosen)
+    query = private_linear.algorithm.ask(jax.random.key(0), chosen, state)
+    with pytest.raises(TypeError, match="values must be float32 or float64, got"):
+        private_linear.algorithm.contribute(chosen, query, (), jnp.ones((1, chosen.values, 257), dtype))
+    private_linear.algorithm.contribute(chosen, query, (), jnp.ones((1, chosen.values, 257), jnp.int32))

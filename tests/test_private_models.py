@@ -470,6 +470,9 @@ def test_folds_never_share_a_charge_and_a_run_name_for_each_adds_them_up(tmp_pat
     with pytest.raises(ledger.LedgerError, match=r"run 'model' was charged before, and .* a clone.*set_params"):
         cross_val_score(make_pipeline(FunctionTransformer(), model), FRAME, LABELS, cv=2, error_score="raise")
     assert [entry.run for entry in ledger.account(path).spends] == ["model"]
+    spelled = clone(model).set_params(ledger=Recording(str(path), "model", guarantees.ALL_ROWS))  # the same place
+    with pytest.raises(ledger.LedgerError, match="this estimator is a clone"):
+        spelled.fit(FRAME, LABELS)
     for fold, (rows, _) in enumerate(KFold(2).split(FRAME)):
         named = clone(model).set_params(ledger=Recording(path, f"fold {fold}"))
         named.fit(FRAME.iloc[rows], LABELS[rows])

@@ -15,7 +15,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.model_selection import cross_validate
 
-from jaxdpbo import Recording, ledger, private_linear, sensitivity, space
+from jaxdpbo import Recording, ledger, notes, private_linear, sensitivity, space
 from jaxdpbo.guarantee import assumptions, guarantees
 from jaxdpbo.integrations.sklearn import PrivateClassifier, PrivateRegressor
 from jaxdpbo.integrations.sklearn import columns as _columns
@@ -279,6 +279,14 @@ def test_people_of_another_run_are_not_taken_for_those_of_the_first(tmp_path):
         recorded(path, person="who").fit(frame().assign(who=moved), frame()["c"])
 
 
+@pytest.mark.parametrize("kind", ["from-ledger", "resumed"])
+def test_a_clone_takes_no_release_or_step_of_another(kind, tmp_path):
+    """A clone that goes on where another one stopped would state that rows are protected that trained the other."""
+    late = clone(recorded(ledger_of(tmp_path)))
+    with pytest.raises(ledger.LedgerError, match="this estimator is a clone"):
+        late._keep_notes(notes._note(kind, "a run"))
+
+
 def test_a_clone_that_was_too_late_for_a_name_takes_no_release(tmp_path, monkeypatch):
     """Two folds at once: the second asked before the first had charged, and the ledger then held its release."""
     model = recorded(ledger_of(tmp_path))
@@ -501,9 +509,24 @@ def test_tiny_values_raise_nothing_where_a_process_makes_underflow_an_error(tiny
     with np.errstate(all="raise"):
         for model in (
             classifier({name: (0, 1) for name in "abd"} | {"c": None}, classes=("x", "y"), largest_weight=1.0),
-            classifier(COLUMNS, classes=("x", "y"), largest_weight=1.0),
+            classifier(COLUMNS, classes=("x", "y"), largest_weight=1.0, class_weight=(1, 20)),
         ):
             model.fit(table, table["c"], sample_weight=weights).predict(table)
+
+
+@pytest.mark.parametrize("options", [{"person": "who"}, {"largest_weight": 1.0}])
+def test_a_missing_target_raises_nothing_where_a_process_stops_at_nan(options, tmp_path, float32):
+    """Before: people and weights made the rows of NumPy's float64, and JAX met the NaN outside of a program."""
+    table, path = frame().assign(who=np.arange(600) % 300), tmp_path / "ledger.jsonl"
+    ledger.create(path, notion="dp", level=9.0, delta=1e-2, total_variation=1e-3, protects="our customers")
+    columns = {"a": (0, 1), "b": None, "c": None, "d": None, "who": None}
+    given = BUDGET | options | {"target_range": (0, 9), "ledger": Recording(path, "one", protects="our customers")}
+    targets = table["d"].astype(float).mask(table.index < 4)
+    weights = np.full(600, 0.5) if "largest_weight" in options else None
+    with jax.debug_nans(True), jax.debug_infs(True), np.errstate(all="raise"):
+        model = PrivateRegressor(columns, **given).fit(table, targets, sample_weight=weights)
+    assert len(ledger.account(path).spends) == 1
+    assert np.isfinite(model.error_)
 
 
 def test_a_compiled_training_is_of_the_callers_mesh_and_none_is_needed_without_compilation(monkeypatch):
@@ -529,6 +552,8 @@ def test_columns_of_a_frame_come_in_any_order():
     np.testing.assert_array_equal(model.predict(table[list("dcba")]), model.predict(table))
     with pytest.raises(ValueError, match="feature names should match"):
         model.predict(table[list("abc")])
+    with pytest.raises(ValueError, match="column names"):
+        model.predict(table[list("abcdd")])
     scores = model.decision_function(table)
     np.testing.assert_array_equal(model.predict(table), np.where(scores > 0, "yes", "no"))
     named = dict(zip(model.get_feature_names_out(), model.coef_[0], strict=True))
@@ -581,6 +606,14 @@ def test_shares_and_weights_are_in_the_order_in_which_classes_are_named(weights)
     assert named.report_.details == sorted_.report_.details
     assert named.plan(table).details == sorted_.plan(table).details
     assert np.mean(named.predict(table) == "yes") > 0.2
+    by_class = pandas.Series({"yes": 0.2, "no": 0.8})  # of a census; its order is that of its frequencies
+    for shares in (by_class, by_class[::-1], by_class.to_dict()):
+        given = weights if weights == "balanced" else pandas.Series({"no": 1, "yes": 24})
+        again = classifier(classes=("no", "yes"), class_shares=shares, class_weight=given)
+        assert again._training_terms()[3] == sorted_._training_terms()[3]
+    for wrong in ({"yes": 0.2}, {"yes": 0.2, "No": 0.8}, pandas.Series([0.2, 0.8])):
+        with pytest.raises(ValueError, match="class_shares must have a number for each of"):
+            classifier(class_shares=wrong).fit(table, labels)
 
 
 def test_a_weight_of_zero_trains_nothing_and_a_large_one_counts_as_the_largest():
@@ -735,3 +768,19 @@ def test_fits_of_clones_are_counted_together():
     assert "this is fit 4 of this estimator and its clones" in note.text
     (note,) = (note for note in classifier(classes=("x", "y")).fit(table, table["c"]).notes_ if note.id == "one-fit")
     assert "this is fit" not in note.text
+
+
+def test_a_fit_that_fails_after_its_draws_counts_and_a_refused_one_does_not(monkeypatch):
+    table, model = frame(), classifier(classes=("x", "y"))
+    with pytest.raises(ValueError, match="sample_weight must"):
+        clone(model).set_params(largest_weight=1.0).fit(table, table["c"], sample_weight=np.ones(5))
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(measured_error, "measure", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            clone(model).fit(table, table["c"])
+    (note,) = (note for note in model.fit(table, table["c"]).notes_ if note.id == "one-fit")
+    assert "this is fit 2 of this estimator and its clones" in note.text

@@ -175,8 +175,18 @@ def test_saving_writes_the_page_and_its_twin(tmp_path):
     assert (tmp_path / "record.html").read_text() == made.html()
     twin = json.loads((tmp_path / "record.json").read_text())
     assert {name: twin[name] for name in twin if name != page.DIGEST} == json.loads(json.dumps(made.to_dict()))
+    made.save(tmp_path / "record.html")  # a record may take the place of a record
     with pytest.raises(ValueError, match=r"path must end in \.html"):
         made.save(tmp_path / "record.pdf")
+    book = tmp_path / "budget.json"
+    ledger.create(book, mu=2)
+    for page_path, other in ((tmp_path / "budget.html", book), (tmp_path / "list.html", tmp_path / "list.json")):
+        other.write_text("[]") if other != book else None
+        before = other.read_bytes()
+        with pytest.raises(FileExistsError, match="is no record"):
+            made.save(page_path)
+        assert other.read_bytes() == before
+        assert not page_path.exists()
     with pytest.raises(TypeError, match="guarantees must be one or more"):
         report.report("a search", ())
     with pytest.raises(ValueError, match="title must be one printable line"):
@@ -454,7 +464,15 @@ def adopted(path):
     return report.ledger_report(copy)
 
 
-@pytest.mark.parametrize("make", [released_again, searched_again, adopted])
+def of_two_ledgers(path):
+    """Each detail has the name of its ledger before it."""
+    other = path.with_name("wards.jsonl")
+    ledger.create(other, mu=2)
+    adopted(path)
+    return report.ledger_report([path, other])
+
+
+@pytest.mark.parametrize("make", [released_again, searched_again, adopted, of_two_ledgers])
 def test_the_page_names_the_account_that_charged_and_an_entry_does_not(make, tmp_path, monkeypatch):
     account = "alice, which bob charged on 2026-01-01"
     monkeypatch.setattr(getpass, "getuser", lambda: account)
@@ -466,7 +484,8 @@ def test_the_page_names_the_account_that_charged_and_an_entry_does_not(make, tmp
     assert "alice" in read(made)
     for word in ("alice", "bob", socket.gethostname()):
         assert word not in text
-    assert ("copy.jsonl is older than its mark" if make is adopted else "nothing was charged") in text
+    said = {adopted: "copy.jsonl is older than its mark", of_two_ledgers: "wards.jsonl: "}
+    assert said.get(make, "nothing was charged") in text
 
 
 def test_without_pyyaml_an_entry_names_its_extra(monkeypatch):

@@ -13,6 +13,7 @@ from option_groups import group_options
 import jaxdpbo
 from jaxdpbo import Recording, drivers, ledger, minimize, tables, transforms
 from jaxdpbo.drivers import recorded_run
+from jaxdpbo.guarantee import guarantees
 from jaxdpbo.ledger.fingerprints import UNKNOWN, fingerprint, fingerprint_code
 
 RECORDS = np.random.default_rng(0).normal(0.3, 0.05, 500)
@@ -388,3 +389,74 @@ def test_another_estimator_is_another_loss(tmp_path):
     assert "this is the release of run 'march'" in fit(Ridge()).notes_[0].text
     with pytest.raises(ledger.LedgerError):
         fit(SVR())
+
+
+PAIRS = np.repeat(np.arange(250), 2)
+MOVED = np.concatenate([PAIRS[1:], PAIRS[:1]])  # the same numbers of people and of rows, others together
+
+
+def mean_loss(params, train, held_out):
+    return float(np.mean(np.abs(held_out - params[0])))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda owners: jaxdpbo.by_person(absolute, owners),
+        lambda owners: jaxdpbo.blocks(mean_loss, 500, 10, groups=owners),
+    ],
+    ids=["people", "blocks"],
+)
+def test_other_people_or_blocks_are_another_run(make, tmp_path):
+    """Trap 69: a guarantee for B's people came with A's release, in which a person of B has rows of two of A's."""
+    path = book(tmp_path)
+    options = {"traceable": False, "ledger": Recording(path, "march", protects=guarantees.USERS)}
+    search(path, make(PAIRS), **options)
+    assert search(path, make(PAIRS.copy()), **options).notes[0].id == "from-ledger"
+    with pytest.raises(ledger.LedgerError, match="another grouping"):
+        search(path, make(MOVED), **options)
+
+
+def test_another_split_loss_or_frame_is_another_search(tmp_path):
+    """Trap 69: protected rows of the second split had trained the models of the first, without noise."""
+    private = pytest.importorskip("jaxdpbo.integrations.sklearn")
+    import pandas as pd
+    from sklearn.linear_model import Ridge
+    from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit
+
+    path = book(tmp_path)
+    x = pd.DataFrame(np.random.default_rng(0).uniform(size=(401, 2)), columns=["age", "income"])  # not two halves
+    people = np.arange(401) // 2
+
+    def fit(run, seed=0, names=("age", "income"), loss="squared", groups=None, **options):
+        options |= {"cv": (ShuffleSplit if groups is None else GroupShuffleSplit)(1, test_size=0.5, random_state=seed)}
+        if options.pop("blocks", False):
+            options |= {"cv": None, "protect": "all", "n_blocks": 5}
+        found = private.PrivateSearchCV(
+            Ridge(), {"alpha": [0.1, 1.0]}, mu=1.0, n_iter=2, loss_range=(0, 1), loss=loss, refit=False,
+            ledger=Recording(path, run, protects=guarantees.USERS), **options,
+        )  # fmt: skip
+        return found.fit(x.set_axis(list(names), axis=1), x["age"], groups=groups)
+
+    for run, options in {"rows": {}, "people": {"groups": people}, "blocks": {"blocks": True}}.items():
+        fit(run, **options)
+        assert fit(run, **options).notes_[0].id == "from-ledger"
+        with pytest.raises(ledger.LedgerError, match="another loss"):
+            fit(run, loss="absolute", **options)
+        with pytest.raises(ledger.LedgerError, match="another schema"):
+            fit(run, names=("blood", "sugar"), **options)
+    for run, options in {"rows": {"seed": 1}, "people": {"groups": np.roll(people, 1)}}.items():
+        with pytest.raises(ledger.LedgerError, match="another grouping"):
+            fit(run, **options)
+
+
+def test_users_on_another_axis_and_other_columns_of_people_are_other_data(tmp_path):
+    subject = functools.partial(recorded_run.make_subject, absolute)
+    assert subject(np.ones((3, 500)), 500).schema != subject(np.ones((4, 500)), 500).schema
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    pq.write_table(pa.table({"x": [1.0, 2.0], "a": [0, 1], "b": [1, 0]}), tmp_path / "rows.parquet")
+    tables_of = [
+        tables.parquet(tmp_path / "rows.parquet", columns=["x"], person=person, users=2, max_rows=1)
+        for person in ("a", "b", tables.hashed("a", key=bytes(16)))
+    ]
+    assert len({subject(table, 2).grouping for table in tables_of}) == 3

@@ -328,3 +328,12 @@ def test_published_trainings_add_up():
     whole = [(1.0, 3.0, 2), (1.0, 4.0, 5)]
     gaussian = accounting.gdp_epsilon(math.sqrt(2 / 9 + 5 / 16), DELTA)
     assert gaussian <= accounting.compose_epsilon(whole, DELTA) < 1.2 * gaussian
+
+
+@pytest.mark.parametrize(("rate", "z", "steps", "delta"), [(1e-7, 0.5, 10_000, 1e-6), (1e-8, 0.4, 10**6, 1e-9)])
+def test_a_grid_that_would_not_fit_in_memory_is_not_made(rate, z, steps, delta, monkeypatch):
+    """Before: gigabytes at small rates, at which a step's loss is tiny but for far, rare ones."""
+    monkeypatch.setattr(sampling, "discretise_loss", None)
+    found = sampling._bound(rate, z, steps, delta)
+    assert 0 < found.epsilon < accounting.gdp_epsilon(math.sqrt(steps) / z, delta)
+    assert found.by == "renyi"

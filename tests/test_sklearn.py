@@ -514,11 +514,63 @@ def test_without_a_refit_each_method_says_why_it_is_not_there(method):
         ([([0, 1], [1, 2])], "none that are both"),
         ([([], [1, 2])], "training rows and validation rows"),
         (PredefinedSplit([0, 1] * 30), "got 2 splits"),
+        (iter([(np.arange(30), np.arange(30, 60))]), "must not be an iterator"),
     ],
 )
 def test_a_split_that_no_statement_covers_is_refused(cv, said):
     with pytest.raises(ValueError, match=said):
         search(cv=cv).fit(X, Y)
+
+
+@pytest.mark.parametrize("make", [np.asarray, list])
+def test_owners_are_checked_whatever_the_split(make):
+    """A split that ignores groups, such as a list of one, checks neither their length nor missing ids."""
+    groups, cv = np.arange(60.0).astype(object), [(np.arange(30), np.arange(30, 60))]
+    search(cv=cv).fit(X, Y, groups=make(groups))
+    with pytest.raises(ValueError, match="groups"):
+        search(cv=cv).fit(X, Y, groups=make(np.append(groups, 1.0)))
+    groups[[3, 40]] = np.nan
+    for options in ({"cv": cv}, {"protect": "all", "n_blocks": 3}):
+        with pytest.raises(ValueError, match="groups must hold an id"):
+            search(**options).fit(X, Y, groups=make(groups))
+
+
+def test_rows_of_one_owner_are_on_one_side_where_settings_are_proposed():
+    """Before, by rows: proposals saw nearest neighbours with no error, since a person's rows were on both sides."""
+    owners = np.repeat(np.arange(40), 5)
+    split = splits.single_split(None, 200, owners, {}, again=False)
+    inner = splits.split_training_rows(split)
+    assert sorted([*inner.train, *inner.validation]) == sorted(split.train)
+    assert not np.intersect1d(owners[inner.train], owners[inner.validation]).size
+    for each in (split, inner):
+        pairs = ((each.validation, each.user, each.users), (each.train, each.owner, each.owner.max() + 1))
+        for rows, number, count in pairs:  # numbers of owners, and all of them
+            assert len(set(zip(owners[rows], number, strict=True))) == len(set(number.tolist())) == count
+    alone = splits.single_split(None, 60, None, {}, again=False)
+    rows = np.random.default_rng(splits.SEED).permutation(alone.train)
+    np.testing.assert_array_equal(splits.split_training_rows(alone).train, rows[10:])
+
+
+@pytest.mark.parametrize("dtype", ["float64", "Float64", "float32"])
+def test_whole_targets_in_a_column_of_pandas_are_those_of_an_array(dtype):
+    """Before: NumPy's arguments reached pandas, and every block of whole targets had the largest loss, in silence."""
+    targets = np.arange(60.0)
+    column = pandas.Series(targets, dtype=dtype, index=np.arange(60) + 7)
+    for rows in (np.arange(20), np.arange(5, 9)):
+        found = fitting.take_rows(X, column, rows, column=True)[1]
+        assert found.dtype.kind == "i"
+        np.testing.assert_array_equal(found, targets[rows])
+    column.iloc[3] = np.nan
+    assert fitting.take_rows(X, column, np.arange(5), column=True)[1].dtype.kind == "f"
+
+
+def test_training_labels_of_text_and_numbers_are_refused():
+    """An estimator reads all as text, and all users with numbers for labels would be wrong in silence."""
+    labels = Y.astype(object)
+    labels[splits.single_split(None, 60, None, {}, again=False).train[0]] = "1"
+    for given in (labels, pandas.Series(labels)):
+        with pytest.raises(ValueError, match="must not mix text with numbers"):
+            search().fit(X, given)
 
 
 def test_ensembles_do_not_set_the_key():
@@ -642,6 +694,8 @@ def test_what_was_searched_on_blocks_and_what_it_was_carried_to_are_both_said():
         "alpha": pytest.approx(fitted.release_.params["alpha"] * (4 / 60) ** 0.75)
     }  # of 5, 4
     assert fitted.best_estimator_.alpha == fitted.best_params_["alpha"]
+    (few,) = (note.text for note in fitted.notes_ if note.id == "few-users")
+    assert few.startswith("12 blocks are fewer than 500")
     plain = search(model, scale=False, refit=True, **options).fit(X, Y)
     assert plain.best_params_ == plain.release_.params == fitted.release_.params
     assert plain.best_estimator_.alpha == plain.release_.params["alpha"]
@@ -836,6 +890,40 @@ def test_a_cell_of_a_protected_row_changes_no_column_that_trains():
     train = np.delete(np.arange(60), 3)
     usual, other = (fitting.take_rows(each, Y, train, True)[0] for each in (frame, changed))
     pandas.testing.assert_frame_equal(usual, other)
+
+
+def test_a_category_of_a_protected_row_is_no_level_of_other_rows():
+    """A reader lists the categories of all rows: before, dummies of one user's category were features of the model."""
+    names = np.array(["a", "b"] * 30, dtype=object)
+    other = names.copy()
+    split = splits.single_split(None, 60, None, {}, again=False)
+    other[split.validation[0]] = "HIV"
+    tasks = [
+        fitting.validation_task(frame, Y, split, {}, "roc_auc")
+        for frame in (pandas.DataFrame({"x": X[:, 0], "c": each}).astype({"c": "category"}) for each in (names, other))
+    ]
+    for part in ("training", "beside"):
+        pandas.testing.assert_frame_equal(*(getattr(task, part)[0] for task in tasks))
+    usual, changed = (task.validation[0] for task in tasks)
+    pandas.testing.assert_frame_equal(usual.iloc[1:], changed.iloc[1:])
+    assert np.isnan(changed["c"].cat.codes.iloc[0]) or changed["c"].cat.codes.iloc[0] == -1
+    rows = fitting.RowTask(pandas.DataFrame({"c": other}).astype("category"), Y, {}, True)
+    held_out = rows.take(split.validation[:4])
+    fitted = rows.take(split.train)
+    seen = []
+
+    class Codes(BaseEstimator, ClassifierMixin):
+        def fit(self, frame, labels):
+            seen.append(list(frame["c"].cat.categories))
+            return self
+
+        def predict(self, frame):
+            seen.append(list(frame["c"].cat.categories))
+            return np.zeros(len(frame), int)
+
+    fitting.BlockLoss(Codes(), "zero_one", None)({}, fitted, held_out)
+    assert seen
+    assert all(levels == ["a", "b"] for levels in seen)
 
 
 def test_distances_between_records_are_refused():

@@ -121,3 +121,13 @@ def test_the_note_and_the_folder(path):
     for wrong, kind in ((3, TypeError), (path, ValueError), (path.parent / "none", ValueError)):
         with pytest.raises(kind, match="spill must be"):
             opened(path, spill=wrong)
+
+
+@pytest.mark.parametrize("name", ["", "the person", "f0", "titles"])
+def test_a_column_of_any_name_is_spilled(path, name):
+    """Before: names were the fields of NumPy's records, and some crashed the first scan, after the charge."""
+    pq.write_table(pa.Table.from_pandas(FRAME.rename(columns={"x": name}), preserve_index=False), path)
+    expected, found = (rows_of(opened(path, **options)) for options in ({}, {"spill": path.parent / "spill"}))
+    assert list(expected) == list(found) == [name, "y"]
+    for column in expected:
+        np.testing.assert_array_equal(found[column], expected[column])

@@ -2,13 +2,16 @@
 
 import os
 import pickle
+import re
 import shutil
 import traceback
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from oracles import clipping as oracle
@@ -25,6 +28,7 @@ from jaxdpbo import (
     private_evaluations,
     random_search,
     run_loop,
+    space,
     tables,
 )
 from jaxdpbo.drivers import compiled_steps, table_scan
@@ -202,9 +206,7 @@ def test_each_file_is_read_in_its_own_types(first, tmp_path):
     kinds = {"whole": pa.array([1, 2]), "fraction": pa.array([1.5, None]), "narrow": pa.array([3.25, 4], pa.float32())}
     for number, name in enumerate([first, *(other for other in kinds if other != first)]):
         pq.write_table(pa.table({"x": kinds[name]}), tmp_path / f"{number}.parquet")
-    table, seen = tables.parquet(tmp_path), []
-    table.add(lambda batch: seen.append(batch) or np.zeros(1, np.int64))
-    read = seen[0].columns["x"][:6]
+    read = batches_of(tables.parquet(tmp_path))[0].columns["x"][:6]
     np.testing.assert_array_equal(np.sort(read), np.sort([1, 2, 1.5, np.nan, 3.25, 4]))
 
 
@@ -224,6 +226,70 @@ def test_a_schema_that_drifts_between_files_is_refused_and_no_row_quoted(rows, s
     assert says in str(raised.value)
     assert "Smith" not in str(raised.value)
     assert "7.25" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "source", "says"),
+    [
+        ((pa.int32(), pa.date32()), None, "must hold numbers, as other files, not times, in seconds since 1970"),
+        ((pa.timestamp("s"), pa.int64()), None, "must hold times, in seconds since 1970, as other files, not numbers"),
+        ((pa.int32(), pa.time32("s")), None, "must hold numbers, as other files, not seconds"),
+        ((pa.int64(), pa.float64()), pc.field("x") / 2, "must hold whole numbers, as other files, not numbers"),
+    ],
+)
+def test_files_that_count_other_units_are_refused(kinds, source, says, tmp_path):
+    """Before: ten days of one file and the number 10 of another were read as 864,000 and 10, in silence."""
+    for name, kind in zip("ab", kinds, strict=True):
+        pq.write_table(
+            pa.table({"x": pa.array([10, 11], pa.int32() if "32" in str(kind) else pa.int64()).cast(kind)}),
+            tmp_path / f"{name}.parquet",
+        )
+    with pytest.raises(ValueError, match=re.escape(says)):
+        tables.parquet(tmp_path, None if source is None else {"x": source})
+
+
+def test_a_field_by_number_is_refused(tmp_path):
+    """A scan reads some of a file's fields: before, the second of these was another than the file's second."""
+    pq.write_table(pa.table({"x": [1.0], "y": [10.0], "z": [100.0]}), tmp_path / "t.parquet")
+    for source in (pc.field(1), pc.field("x") + pc.field(2)):
+        with pytest.raises(ValueError, match=r"columns\['v'\] must name its fields, as pc.field\('age'\) does"):
+            tables.parquet(tmp_path / "t.parquet", {"v": source, "x": space.real(0, 9), "z": space.real(0, 999)})
+
+
+def batches_of(table):
+    seen = []
+    table.add(lambda batch: seen.append(batch) or np.zeros(1, np.int64))
+    return seen
+
+
+def test_arrays_are_read_in_the_precision_of_the_scan_and_long_integers_are_a_note():
+    """Before: a table made without x64 could not be read with it, which was said after the charge."""
+    times = np.array([1_700_000_001, 1_700_000_002])
+    with jax.enable_x64(False):
+        given = np.array([0.1, 0.2])
+        table = tables.arrays({"t": times, "small": times.astype(np.int32), "x": given})
+        given[:] = 7  # the table has rows of its own
+        (note,) = table.notes
+        assert not tables.arrays({"t": pandas.Series(times)}).notes  # one missing cell would have made another dtype
+        assert note.id == "narrowed-columns"
+        assert "'t' the arrays hold 64 bits" in note.text
+    for x64 in (False, True):
+        with jax.enable_x64(x64):
+            (batch,) = batches_of(table)
+            assert {column.dtype for column in batch.columns.values()} == {jnp.result_type(float)}
+            assert not any(column.flags.writeable for column in batch.columns.values())
+            np.testing.assert_array_equal(batch.columns["t"][:2], times.astype(jnp.result_type(float)))
+            np.testing.assert_array_equal(batch.columns["x"][:2], np.array([0.1, 0.2], jnp.result_type(float)))
+    with jax.enable_x64(True):
+        assert not table.notes
+
+
+def test_durations_and_times_of_a_day_are_wide_too(tmp_path, float32):
+    kinds = {"span": pa.duration("us"), "hour": pa.time64("us"), "day": pa.date32()}
+    rows = {name: pa.array([86_400_000], pa.int64()).cast(kind) for name, kind in kinds.items() if name != "day"}
+    pq.write_table(pa.table(rows | {"day": pa.array([1], pa.int32()).cast(pa.date32())}), tmp_path / "t.parquet")
+    (note,) = tables.parquet(tmp_path / "t.parquet").notes
+    assert "of 'span', 'hour' the files hold 64 bits" in note.text
 
 
 def test_what_is_no_table_is_refused(tmp_path):

@@ -1,5 +1,6 @@
 """Private evaluations on tables: the values of arrays, each from one scan, and nothing released without a charge."""
 
+import contextlib
 import pickle
 import shutil
 
@@ -11,11 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from jaxdpbo import PrivateObjective, Recording, ledger, per_user, tables
-from jaxdpbo.drivers import ObjectiveError
+from jaxdpbo import PrivateObjective, Recording, ledger, minimize, per_user, run_loop, space, tables
+from jaxdpbo.algorithms import dp_gibo
+from jaxdpbo.drivers import ObjectiveError, RunInterrupted
 from jaxdpbo.guarantee import assumptions as _assumptions
 from jaxdpbo.guarantee import guarantees
 from jaxdpbo.integrations.optuna import private_study
+from jaxdpbo.separable import NotSeparable
 from jaxdpbo.tables import table as _table
 
 USERS = 201
@@ -243,3 +246,61 @@ def test_a_loss_cannot_change_the_table():
     table = tables.arrays({"age": AGES})
     make(table, change)(0.0)
     np.testing.assert_array_equal(table._columns["age"], AGES)
+
+
+@pytest.mark.parametrize("spoken", ["debug", "raise"])
+@pytest.mark.parametrize("function", [run_loop, minimize])
+def test_a_traced_loss_says_nothing_of_rows(spoken, function, capfd, caplog):
+    """A callback inside of a program prints, and JAX logs what it raises."""
+
+    def speak(age):
+        if spoken == "raise":
+            raise ValueError(f"secret {age}")
+        print("secret", age)
+
+    def told(point, data):
+        ages = data["age"]
+        if spoken == "raise":
+            shape = jax.ShapeDtypeStruct((), ages.dtype)
+            ages = ages + jax.pure_callback(speak, shape, ages[7], vmap_method="sequential")
+        else:
+            jax.debug.callback(speak, ages[7])
+        return jnp.abs(ages - point["age"] if isinstance(point, dict) else ages - point[0]) / 100
+
+    table = tables.arrays({"age": AGES})
+    options = {"key": jax.random.key(0), "insecure_key": True}
+    with contextlib.ExitStack() as stack:
+        if spoken == "raise":
+            stack.enter_context(pytest.raises(RunInterrupted))
+        if function is run_loop:
+            chosen = dp_gibo.config(users=USERS, steps=1, mu=1.0, bounds=[(0, 99)], memory="none")
+            run_loop(dp_gibo.algorithm, told, table, chosen, **options)
+        else:
+            minimize(told, table, {"age": space.real(0, 99)}, mu=1.0, loss_range=(0, 1), **options)
+    assert "secret" not in "".join(capfd.readouterr()) + caplog.text
+
+
+@pytest.mark.parametrize("in_table", [False, True])
+def test_a_loss_that_mixes_users_is_refused_before_the_charge(in_table, tmp_path):
+    """It is a fact of code and shapes. Before, it cost an evaluation, and a mended loss could not go on."""
+    data = tables.arrays({"age": AGES}) if in_table else {"age": jnp.asarray(AGES)}
+    path = tmp_path / "ledger.jsonl"
+    ledger.create(path, mu=3.0)
+
+    def mixed(point, data):
+        return jnp.abs(data["age"] - jnp.mean(data["age"]) - point)
+
+    options = {"ledger": Recording(path, "run"), "user_axes": 0}
+    objective = make(data, mixed, **options)
+    for _ in range(2):
+        with pytest.raises(NotSeparable):
+            objective(50.0)
+        assert objective.remaining == 3
+    with pytest.raises(NotSeparable):
+        make(data, mixed, user_axes=0, ledger=Recording(path, "design"), loss_range="private", design=DESIGN)
+    assert make(data, loss_in_jax, **options)(50.0) < 40  # under the same name: no loss was on record
+    chosen = dp_gibo.config(users=USERS, steps=1, mu=1.0, bounds=[(0, 99)], memory="none")
+    with pytest.raises(NotSeparable):
+        run_loop(dp_gibo.algorithm, lambda point, data: mixed(point[0], data), data, chosen,
+                 user_axes=0, ledger=Recording(path, "loop"))  # fmt: skip
+    assert [entry.run for entry in ledger.account(path).spends] == ["run"]

@@ -194,7 +194,7 @@ def test_the_command_prints_a_setting_and_its_guarantee(tmp_path, capsys):
     assert first.startswith("C = ")
     assert 0.1 <= float(first.removeprefix("C = ")) <= 1.0
     for wrong, said in (
-        (["--target", "sold"], "target must be one of"),
+        (["--target", "sold"], "no column 'sold'"),
         (["--estimator", "SVC"], "must be an import path"),
     ):
         with pytest.raises(SystemExit):

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+import pandas
 import pytest
 from training_cases import Trivial
 
@@ -359,6 +360,17 @@ def test_rows_of_other_shapes_are_refused_before_anything_is_charged(rows, kind,
 def test_a_training_of_unknown_words_is_none(name):
     with pytest.raises(ValueError, match=name):
         tuning.DPSGD(models.logistic_regression(3), classes=(0, 1), **{name: "adamw"})
+
+
+def test_validation_columns_in_another_order_are_read_by_name():
+    """Before: by their places, so every score was one of swapped columns."""
+    frame = pandas.DataFrame({"a": np.arange(20.0), "b": -np.arange(20.0)})
+    labels = np.arange(20) % 2
+    _, found = fitting.check_rows(Trivial(), (frame, labels), (frame[["b", "a"]], labels.copy()))
+    np.testing.assert_array_equal(found[0], frame)
+    for wrong in (frame[["a"]], frame.assign(c=0.0), frame.rename(columns={"b": "c"}), frame[["a", "b", "b"]]):
+        with pytest.raises(ValueError, match="validation must have the columns of rows"):
+            fitting.check_rows(Trivial(), (frame, labels), (wrong, labels.copy()))
 
 
 def test_a_delta_of_one_over_the_rows_is_refused_unless_said_so():

@@ -89,7 +89,8 @@ def test_epoch_seconds_are_noted_and_right_once_computed(tmp_path, float32):
     [
         (pa.int64(), True), (pa.uint64(), True), (pa.float64(), True), (pa.timestamp("s"), True),
         (pa.decimal128(12, 2), True), (pa.int32(), False), (pa.float32(), False), (pa.bool_(), False),
-        (pa.duration("us"), False), (pa.list_(pa.float64(), 2), True), (pa.dictionary(pa.int8(), pa.int64()), True),
+        (pa.duration("us"), True), (pa.date32(), False),
+        (pa.list_(pa.float64(), 2), True), (pa.dictionary(pa.int8(), pa.int64()), True),
     ],
     ids=str,
 )  # fmt: skip

@@ -4,12 +4,15 @@ from typing import NamedTuple
 
 
 class About(NamedTuple):
-    """What a measurement is of: the noise drawn for privacy, the dtypes, the module of its settings, and its seeds."""
+    """What a measurement is of: the noise drawn for privacy, the dtypes, the module of its settings, and its seeds.
+
+    A measurement with its seeds as constants states them itself, and has None here.
+    """
 
     noise: str
     dtype: str
     problem: str
-    seeds: str
+    seeds: str | None
 
 
 ABOUT = {
@@ -17,8 +20,8 @@ ABOUT = {
     "dp_gp_ucb": About("float", "float64", "ucb_problem", "0 to 99; warming from 10000"),
     "po_gp_ucb": About("none", "float64", "outsourced_problem", "from 0"),
     "dpareto": About("none", "float64", "pareto_problem", "0 to 4; warming 100"),
-    "gp_ucb": About("none", "float64", "gp_ucb_problem", "9100 to 9119; warming 9000"),
-    "log_ei": About("none", "float64", "log_ei_problem", "9400 to 9419; warming 9200"),
+    "gp_ucb": About("none", "float64", "gp_ucb_problem", None),
+    "log_ei": About("none", "float64", "log_ei_problem", None),
     "dp_sgd": About("float", "float32", "sgd_problem", "0 to 4; warming 100"),
     "problems": About("none", "float64", "problems", "0"),
     "first_answer": About("exact", "float32", "first_answer", "from the operating system"),

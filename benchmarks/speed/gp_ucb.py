@@ -50,7 +50,8 @@ def main(quick: bool) -> None:
     results = [
         _row(name, peer, runs[name], firsts[name], suggestions, timed, versions) for name in names for peer in PEERS
     ]
-    rows.finish("gp_ucb", results + _cold_rows(evaluations, processes, results), quick)
+    used = f"{FIRST_SEED} to {FIRST_SEED + seeds - 1}; warming {WARMING}"
+    rows.finish("gp_ucb", results + _cold_rows(evaluations, processes, results), quick, seeds=used)
 
 
 def _warm_runs(

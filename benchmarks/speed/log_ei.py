@@ -38,7 +38,8 @@ def main(quick: bool) -> None:
         versions = ours("version"), peers[ONE]("version")
         sides = ours, peers, evaluations, seeds, versions
         found = [row for name in names for batch in problem.BATCHES for row in _kept_rows(name, batch, *sides)]
-    rows.finish("log_ei", found + _cold_rows(names, evaluations, 1 if quick else 3), quick)
+    used = f"{FIRST_SEED} to {FIRST_SEED + seeds - 1}; warming {WARMING}"
+    rows.finish("log_ei", found + _cold_rows(names, evaluations, 1 if quick else 3), quick, seeds=used)
 
 
 def _kept_rows(name: str, batch: int, ours: Any, peers: Any, evaluations: int, seeds: int, versions: Any) -> Any:

@@ -55,8 +55,8 @@ def count_equal_runs(ours: list[list[float]], peers: list[dict], seen: str) -> t
     return equal, close
 
 
-def finish(name: str, rows: list[dict[str, Any]], quick: bool) -> None:
-    """A table, and ``results/bench/NAME.json``."""
+def finish(name: str, rows: list[dict[str, Any]], quick: bool, *, seeds: str | None = None) -> None:
+    """A table, and ``results/bench/NAME.json``; ``seeds`` where ``ABOUT`` has none."""
     print()
     report.print_table(
         ("what", "dtype", "ours", "peer or ceiling", "ratio", "compile"),
@@ -73,8 +73,9 @@ def finish(name: str, rows: list[dict[str, Any]], quick: bool) -> None:
     problem = vars(importlib.import_module(f"benchmarks.speed.{about.problem}"))
     chosen = {constant: value for constant, value in problem.items() if constant.isupper()}
     report.write_bench(
-        name, {"rows": rows}, quick=quick, seeds=about.seeds, noise=about.noise, dtype=about.dtype, chosen=chosen
-    )
+        name, {"rows": rows}, quick=quick, seeds=about.seeds or seeds, noise=about.noise, dtype=about.dtype,
+        chosen=chosen,
+    )  # fmt: skip
 
 
 def _time(seconds: float) -> str:

@@ -1,19 +1,22 @@
 """Tests of ``scripts/bench search``: cells that are kept, equal numbers of evaluations, verdicts."""
 
 import json
+import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from benchmarks import report, tuning_peers
-from benchmarks.search import block_losses, blocks, cells, minimize, private_tuning, searches, tunings
+from benchmarks.search import block_losses, blocks, cells, minimize, private_tables, private_tuning, searches, tunings
 from benchmarks.search.budgets import Budget
 from benchmarks.search.problems import PROBLEMS, Problem
 from jaxdpbo import Space, accounting, space
 from jaxdpbo.accounting import stage
 from jaxdpbo.integrations.sklearn import scaling
 from jaxdpbo.noise import choice
+from jaxdpbo.tuning import measured_error
 
 CALLS = []
 EPSILON_ONE, NO_NOISE = Budget.parse("epsilon 1"), Budget.parse("mu inf")
@@ -229,7 +232,7 @@ def test_settings_are_carried_as_was_measured():
     measured = report.find_result("bench_blocks")["exponents"]
     assert measured.keys() == block_losses.LEARNERS.keys()
     for name, learner in block_losses.LEARNERS.items():
-        assert scaling.find_exponent(learner.estimator, learner.parameter) == measured[name]["best"]
+        assert scaling.find_exponent(learner.estimator, learner.parameter, {}) == measured[name]["best"]
 
 
 def test_private_tuning_has_all_seeds_where_it_must_and_fewer_elsewhere():
@@ -257,3 +260,39 @@ def test_the_published_bound_asks_for_more_noise_than_ours():
     for run in (stage.gaussian_stage(0.3), stage.sampled_gaussian_stage(rate=0.01, noise_multiplier=2.0, steps=500)):
         ours = accounting.total([stage.selection_stage(law, run)], tunings.DELTA).epsilon
         assert ours < tunings._published_epsilon(stage.selection_stage(law, run)) < 6 * ours
+
+
+def test_a_worker_imports_the_checkout_that_it_is_given(tmp_path, monkeypatch):
+    """And not the package of the current folder, from which ``scripts/bench`` runs."""
+    (tmp_path / "jaxdpbo.py").write_text("here = 'there'")
+    monkeypatch.chdir(report.ROOT)
+    worker = "import json, jaxdpbo\nprint(json.dumps(jaxdpbo.here))"
+    assert private_tables.ask(sys.executable, worker, {}, PYTHONPATH=str(tmp_path)) == "there"
+
+
+@pytest.mark.parametrize(("moved", "least"), [(0.0, 0.93), (0.05, 0.0)])
+def test_a_published_error_is_compared_with_that_of_test_rows(moved, least):
+    """Both are draws of rows. Of an error with a bias of .05 the interval holds few, and the offset shows it."""
+    random, found = np.random.default_rng(0), []
+    for _ in range(1_000):
+        error = random.binomial(500, 0.2) / 500 + random.normal(0, 0.01) + moved
+        model = SimpleNamespace(
+            error_=error, error_deviation_=0.01, error_interval_=measured_error.interval(error, 0.01, 500)
+        )
+        found.append(private_tables.compare_error(model, (random.random(800) < 0.2).astype(float), 500))
+    holds, offsets = map(np.array, zip(*found, strict=True))
+    assert least <= holds.mean() <= (0.97 if least else 0.5)
+    assert np.std(offsets) == pytest.approx(1, rel=0.1)
+    total = np.sqrt(0.01**2 + 0.2 * 0.8 * (1 / 500 + 1 / 800))  # of the noise, of both draws of rows
+    assert np.mean(offsets) == pytest.approx(moved / total, abs=0.1)
+
+
+def test_two_neighbours_of_the_peer_are_one_of_ours():
+    """Group privacy, brute force: the worst pair at (e, d) for one step, twice, is within the budget of the task."""
+    task = {"epsilon": 1.0, "delta": 1e-3, "rows": "kept"}
+    asked = private_tables.count_replaced(task)
+    epsilon, delta = asked["epsilon"], asked["delta"]
+    after_one = min(1.0, np.exp(epsilon) * 0.1 + delta)  # of an event of probability .1
+    after_two = np.exp(epsilon) * after_one + delta
+    assert after_two == pytest.approx(np.exp(task["epsilon"]) * 0.1 + task["delta"])
+    assert asked["rows"] == "kept"

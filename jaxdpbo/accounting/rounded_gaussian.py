@@ -55,6 +55,8 @@ def round_up(value: Fraction) -> float:
 
 def root_above(squared: Fraction) -> float:
     """Return the least float of at least the root of ``squared``."""
+    if not squared:
+        return 0.0
     shift = 60 - (squared.numerator.bit_length() - squared.denominator.bit_length()) // 2  # a root of about 60 bits
     root = math.isqrt(math.ceil(squared * Fraction(4) ** shift)) + 1
     upper = round_up(root / Fraction(2) ** shift)

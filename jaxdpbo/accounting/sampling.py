@@ -37,6 +37,7 @@ from jaxdpbo.accounting import grid as _grid
 TRUNCATED, MAX_EPSILON = _grid.TRUNCATED, _grid.MAX_EPSILON
 GRID_SHARE = 0.1  # grid step, in standard deviations of a step's loss: makes epsilon at most 0.15 % too large
 BROAD, NARROW = 0.5, 0.01  # bin widths: too wide for eight nodes; narrow enough for three, but for 1e-16
+MOST_POINTS = 4 * _grid.MAX_POINTS  # of a step's losses, in memory
 MIN_NOISE_MULTIPLIER = 1e-3  # below this multiplier grids and integrals would be too long
 
 Vector = renyi.Vector
@@ -121,7 +122,11 @@ def _bound(rate: float, z: float, steps: int, delta: float) -> Bound:
     by_profile = profile_epsilon(rate, z, steps, delta)
     if by_profile <= MAX_EPSILON:
         return Bound(by_profile, "profile")
-    return min(Bound(by_profile, "profile"), Bound(renyi.pair_epsilon(rate, z, steps, delta), "renyi"))
+    return min(
+        Bound(by_profile, "profile"),
+        Bound(renyi.pair_epsilon(rate, z, steps, delta), "renyi"),
+        Bound(gdp.gdp_epsilon(math.sqrt(steps) / z, delta), "gaussian"),
+    )
 
 
 def sampled_gaussian_profile(*, rate: float, noise_multiplier: float, steps: int) -> _grid.Profile:
@@ -217,6 +222,8 @@ def profile_epsilon(rate: float, z: float, steps: int, delta: float, share: floa
     if slack / steps < sys.float_info.min:  # delta is among the smallest floats
         return math.inf
     step = share * deviation(rate, z)
+    if _points(rate, z, step, slack / steps) > MOST_POINTS:
+        return math.inf
     sum_of_losses = _grid.add_losses([discretise_loss(rate, z, step, slack / steps, steps)], step, slack, delta)
     return (
         math.inf
@@ -250,14 +257,18 @@ _PLACES, _SHARES = (values.ravel() for values in renyi.panels(np.linspace(0.0, 1
 _SHARES /= math.sqrt(2 * math.pi)
 
 
+def _points(rate: float, z: float, step: float, tail: float) -> int:
+    """Return the points of a step's positive losses: many at a small rate, at which most losses are tiny."""
+    far = 1 / z - scipy.special.ndtri(tail)
+    return math.ceil(float(renyi.privacy_loss(rate, 1 / z, np.array(far))) / step)
+
+
 def discretise_loss(rate: float, z: float, step: float, tail: float, steps: int) -> _grid.Part:
     """Place a step's losses on ``-K step ... K step``, and the mass at infinity.
 
     Each loss is split between its neighbours: the profile joins the grid points by straight lines in ``a``.
     """
-    mu = 1 / z
-    far = mu - scipy.special.ndtri(tail)
-    count = math.ceil(float(renyi.privacy_loss(rate, mu, np.array(far))) / step)
+    mu, count = 1 / z, _points(rate, z, step, tail)
     grid = step * np.arange(count + 1)
     edges = _place(rate, mu, grid)
     edges[0] = mu / 2

@@ -328,8 +328,11 @@ def contribute(
 
     Raises:
       ValueError: ``values`` is of another shape, at trace time.
+      TypeError: ``values`` are floats of half precision, at trace time.
     """
     types.check_values(values, 1, config.values, present=present)
+    if jnp.issubdtype(values.dtype, jnp.floating):  # a shorter float would round the number of rows of a person
+        checks.single_or_double("values", values)
     rows, target = values[0].astype(config.clip_norms.dtype), values[0, config.features].astype(config.clip_norms.dtype)
     features = rows[: config.features]
     features = jnp.where(jnp.all(jnp.isfinite(features), axis=0)[None], features, 0)
@@ -479,7 +482,8 @@ def _radii_of_rows(config: Config, counts: jax.Array) -> tuple[jax.Array, jax.Ar
     if not config.people:
         return config.radius, config.residual_radius
     most = 2 * integer_products.MOST**2  # with so many rows a row counts nothing
-    whole = jnp.ceil(jnp.where(counts >= 1, jnp.minimum(counts, most), most)).astype(jnp.int32)  # most for NaN
+    exact = (counts >= 1) & (counts < 2**24)  # not NaN, nor a number that a float32 may have rounded down
+    whole = jnp.ceil(jnp.where(exact, counts, most)).astype(jnp.int32)
 
     def shorten(radius: jax.Array, dimension: int) -> jax.Array:
         share = radius**2 // whole

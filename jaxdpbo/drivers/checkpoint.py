@@ -21,14 +21,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Jaxpr
 
 from jaxdpbo import files, logs
 from jaxdpbo.drivers import compiled_run, result, sharding
+from jaxdpbo.separable import equations, primitives
 from jaxdpbo.types import Algorithm, Config, Objective, State
 
 PARTS = 20  # the largest number of parts
-NAMED_ONLY = "pure_callback", "io_callback", "buffer_callback", "ffi_call"  # only a name in a text
 PRINTS = {
     "program": "its program", "numbers": "its numbers", "data": "its data", "key": "its key", "devices": "its devices",
 }  # fmt: skip
@@ -88,7 +87,7 @@ def begin_checkpoint(
         _part.trace(algorithm, objective, *_shapes((data, config, keys[1], start)), _size(config), 0),
         _release.trace(algorithm, *_shapes((keys[2], config, start.state))),
     )
-    if any(_calls_foreign_code(stage.jaxpr.jaxpr) for stage in traced):
+    if any(equations.calls(stage.jaxpr, primitives.NAMED_ONLY) for stage in traced):
         raise ValueError(
             "checkpoint must not be given where the program calls Python or foreign code (pure_callback, io_callback, "
             "ffi_call), since the file cannot identify such code: use run_loop with ledger= to resume"
@@ -160,20 +159,6 @@ def _shapes(tree: Any) -> Any:
 def _programs(traced: Sequence[jax.stages.Traced]) -> list[Any]:
     """The texts of programs and their constants, which later versions of JAX may leave out of the text."""
     return [part for stage in traced for part in (stage.lower().as_text().encode(), *stage.jaxpr.consts)]
-
-
-def _calls_foreign_code(jaxpr: Jaxpr) -> bool:
-    """True if a program calls a function by name only, so that its text does not identify the function."""
-    inside = (
-        part for equation in jaxpr.eqns for part in jax.tree.leaves(list(equation.params.values()), is_leaf=_is_program)
-    )
-    return any(equation.primitive.name in NAMED_ONLY for equation in jaxpr.eqns) or any(
-        _calls_foreign_code(part if isinstance(part, Jaxpr) else part.jaxpr) for part in inside if _is_program(part)
-    )
-
-
-def _is_program(part: Any) -> bool:
-    return isinstance(part, (Jaxpr, ClosedJaxpr))
 
 
 def _prints(programs: list[Any], data: Any, config: Config, key: jax.Array | None) -> dict[str, str]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from jaxdpbo import logs, separable, silence
 from jaxdpbo import notes as _notes
+from jaxdpbo import space as spaces
 from jaxdpbo.drivers import compiled_steps, recorded_run, result, separability, sharding
 from jaxdpbo.drivers import progress as _progress
 from jaxdpbo.drivers.execution import AUTO, Execution, check_execution, refuse_options
@@ -25,7 +26,7 @@ from jaxdpbo.types import Algorithm, Config, Data, Objective, Tree
 REFUSALS = LedgerError, result.ObjectiveError, separable.NotSeparable  # stop a run; their messages say what to do
 
 
-@silence.debug_checks_off()
+@silence.numeric_checks_off()
 def run_loop(
     algorithm: Algorithm,
     objective: Objective,
@@ -114,7 +115,7 @@ def refuse_on_table(driver: str, data: Data, run: Execution) -> None:
         refuse_options(driver, run, "executor", "checkpoint", "diagnostics", on="a table")
 
 
-@silence.debug_checks_off()
+@silence.numeric_checks_off()
 def loop_prepared(
     algorithm: Algorithm,
     prepared: separability.Prepared,
@@ -134,6 +135,10 @@ def loop_prepared(
     key, guarantee = _release_key.for_release(run.key, guarantee, run.insecure_key)
     init_key, loop_key, release_key = compiled_steps.run_keys(key)
     users = make_users(algorithm, objective, data, config, run)
+    if not isinstance(data, table.Table):  # ``users`` has traced the objective of a table
+        separability.expect_separable(
+            objective, lambda: spaces.place(config.space, np.zeros(result.dimension(config))), data
+        )
     guarantee = guarantee.assuming(*users.assumptions)
     bar = None if isinstance(data, table.Table) else bar  # a table shows a bar of each scan
     fresh = users.begin(init_key)

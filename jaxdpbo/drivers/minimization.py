@@ -186,7 +186,8 @@ def minimize(
     terms = plan.terms(loss)  # before the charge, as all that may fail
     finished = _run_plan(plan, prepared, ledger, run)
     guarantee = replace(finished.guarantee, summary_delta=budget.summary_delta)
-    said = finished.notes + notes.few_users(count, private=plan.guarantee.notion != "none")
+    private, blocks = plan.guarantee.notion != "none", isinstance(prepared.objective, separable.Blocks)
+    said = finished.notes + notes.few_users(count, private=private, blocks=blocks)
     said += plan_notes(plan, finished.release)
     method = f"{plan.method}: {plan.reason}"
     return finished._replace(guarantee=guarantee, notes=notes.show(said), method=method, terms=terms)

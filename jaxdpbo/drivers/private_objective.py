@@ -101,7 +101,7 @@ class PrivateObjective:
       guarantee: the guarantee of all evaluations together.
     """
 
-    @silence.debug_checks_off()
+    @silence.numeric_checks_off()
     def __init__(
         self,
         loss: Callable[[Any, Any], Any],
@@ -163,6 +163,7 @@ class PrivateObjective:
         prepared = separability.prepare_objective(loss, data, user_axes)
         loss, data, data_notes = prepared
         self._in_table = isinstance(data, table.Table)
+        self._loss, self._data = loss, table.batch_shapes(data).columns if isinstance(data, table.Table) else data
         self._count, self._evaluations = checks.size("users", users), checks.size("evaluations", evaluations)
         low, high = private_evaluations.check_loss_range(loss_range)
         self._design = _check_design(design, isinstance(loss_range, str))
@@ -195,13 +196,15 @@ class PrivateObjective:
         self._refusal: Exception | None = None
         self._journal: recorded_run.Journal | None = None
         self._told: notes.Notes = data_notes + table.notes(data)  # from now on what follows from the ledger, too
+        if self._design:
+            separability.expect_separable(loss, lambda: self._design[0], self._data)
         if ledger is not None:
             self._pay(ledger, recorded_run.make_subject(loss, data, self._count))
         if self._design:
             self._find_range()
             self.deviation = private_evaluations.deviation(self._config, self._record.high)
 
-    @silence.debug_checks_off()
+    @silence.numeric_checks_off()
     def __call__(self, point: Any) -> float:
         """Evaluate the loss at a point and return its noised mean.
 
@@ -209,12 +212,14 @@ class PrivateObjective:
           BudgetExhausted: no evaluation is left.
           RuntimeError: another process made the object.
           TypeError: ``point`` cannot be recorded. Give numbers, text, arrays, or lists and dicts of them.
+          NotSeparable: of a loss with ``user_axes`` that mixes users. It is traced first: nothing is charged.
           ObjectiveError: the losses do not have the shape ``(n,)``, which records may decide; the call is charged.
           tables.UnreadError: the table failed before a row was read; nothing is charged.
         """
         if os.getpid() != self._process:
             raise RuntimeError("call a PrivateObjective in the process that made it: a fork would draw its noise twice")
         place = None if self._journal is None else _to_json(point)
+        separability.expect_separable(self._loss, lambda: point, self._data)
         kept = jax.tree.map(_copy_array, point)
         with self._lock:
             if self._refusal is not None:

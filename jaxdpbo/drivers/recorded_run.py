@@ -7,15 +7,15 @@ resumes, evaluates again for the raw part of the state and takes the public part
 draws of the same step. A failure during a draw ends the run: the noise may have been seen, and the number of attempts
 at a step would be a further output. Nothing raw is written.
 
-A run is bound to the public parts of its loss and data (``Subject``): two teams may choose one name. A step-by-step
-run keeps the hash of its loss in the first line under its charge, so you may mend the loss until then. Other runs are
-charged for one loss.
+A run is bound to the public parts of its loss and data (``Subject``): two teams may choose one name, and a release
+for other people or another split would carry a guarantee that is false. A step-by-step run keeps the hash of its loss
+in the first line under its charge, so you may mend the loss until then. Other runs are charged for one loss.
 """
 
 import base64
 import sys
 import zlib
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -86,13 +86,24 @@ class RecordedRun(NamedTuple):
 
 
 class Subject(NamedTuple):
-    """What a run is about, as far as it is public: hashes of the loss's code, and of the data's names and shapes.
+    """What a run is about, as far as it is public.
 
     A loss and data may hold records, and a hash of records would be a release.
+
+    Attributes:
+      loss: the hash of the loss's code, and of its name if it is one of the library's.
+      schema: the hash of the data's names and shapes.
+      grouping: the hash of what decides who is protected: which rows train, are in a block, or are of one person.
     """
 
     loss: str
     schema: str
+    grouping: str
+
+    @property
+    def fixed(self) -> dict[str, str]:
+        """The parts of a charge that no later line may change: all but the loss of a run that writes lines."""
+        return {"schema": self.schema, "grouping": self.grouping}
 
     def notes(self, charge: ledger_file.Charge) -> _notes.Notes:
         """Say if a release, or steps of it, come from the ledger, and what could not be compared."""
@@ -110,19 +121,43 @@ class Subject(NamedTuple):
 
 def make_subject(loss: Objective, data: Data, users: int | None) -> Subject:
     """The public identity of a loss and its data."""
-    rows = users
+    of_loss, of_data = identify_loss(loss), _state(data)
+    if is_instance(data, table.Table):
+        of_data = {"rows": cast(table.Table, data).grouping}
+    code, named = fingerprint_code(loss), of_loss.get("loss")
+    return Subject(
+        code if named is None else fingerprint_terms((code, named)),
+        fingerprint_terms((_describe_data(data, of_loss.get("count", users)), of_data.get("columns"))),
+        fingerprint_terms((of_loss.get("rows"), of_data.get("rows"))),
+    )
+
+
+def identify_loss(loss: Objective) -> dict[str, Any]:
+    """Public facts of a loss beside its code.
+
+    Returns:
+      "loss", its name if it is one of the library's; "rows", which rows are of one person or block; "count", how many
+      rows there are, if each user may have several; each where it applies.
+    """
     if isinstance(loss, separable.ByPerson):
-        rows = len(loss.person_of_row)
-    elif isinstance(loss, separable.Blocks):
-        rows = loss.rows
-    return Subject(fingerprint_code(loss), fingerprint_terms(_describe_data(data, rows)))
+        rows = "people", loss.person_of_row, loss.persons, loss.average
+        return _state(loss.rows) | {"rows": rows, "count": len(loss.person_of_row)}
+    if isinstance(loss, separable.Blocks):
+        return _state(loss.learner) | {"rows": ("blocks", list(map(tuple, loss.partition))), "count": loss.rows}
+    return _state(loss)
+
+
+def _state(value: Any) -> dict[str, Any]:
+    """What a class of an integration states as public, by a method of this name; runs no other code."""
+    describe = vars(type(value)).get("public_identity")
+    return {} if describe is None else describe(value)
 
 
 def _describe_data(data: Any, rows: int | None) -> Any:
     """Names and shapes of columns, each with a value for every row.
 
     A list counts by its length alone, and what has another length, or is of another type, not at all: names and shapes
-    in a dict of people would be records.
+    in a dict of people would be records. Users may lie along any axis of an array.
     """
     frame: Any = getattr(sys.modules.get("pandas"), "DataFrame", None)
     if is_instance(data, table.Table):
@@ -131,7 +166,7 @@ def _describe_data(data: Any, rows: int | None) -> Any:
     if is_instance(data, frame):
         return ("frame", list(map(str, data.columns))) if len(data) == rows else ()
     if is_instance(data, np.ndarray, jax.Array):
-        return ("array", data.shape) if data.shape[:1] == (rows,) else ()
+        return ("array", data.shape) if rows in data.shape else ()
     if is_instance(data, dict):
         described = [(name, _describe_data(leaf, rows)) for name, leaf in data.items() if type(name) is str]
         return "columns", sorted(pair for pair in described if pair[1])
@@ -151,7 +186,7 @@ def begin_journal(
         another loss.
     """
     recording = recordings.check_recording(recording)
-    charged = recordings.charge_run(recording, what, guarantee, *public, parts={"schema": subject.schema})
+    charged = recordings.charge_run(recording, what, guarantee, *public, parts=subject.fixed)
     charged = _expect_same_loss(recording, charged, subject.loss)
     return Journal(recording, charged.hash, subject.loss), charged
 

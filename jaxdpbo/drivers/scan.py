@@ -15,7 +15,7 @@ from jaxdpbo.ledger.ledger_file import Charge, LedgerError
 from jaxdpbo.types import Algorithm, Config, Data, Objective, Tree
 
 
-@silence.debug_checks_off()
+@silence.numeric_checks_off()
 def run_scan(
     algorithm: Algorithm,
     objective: Objective,
@@ -83,7 +83,7 @@ def run_scan(
     return scan_prepared(algorithm, prepared.to_arrays(), config, guarantee, ledger, run)
 
 
-@silence.debug_checks_off()
+@silence.numeric_checks_off()
 def scan_prepared(
     algorithm: Algorithm,
     prepared: separability.Prepared,

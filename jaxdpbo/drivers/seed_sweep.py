@@ -37,7 +37,7 @@ class Sweep(NamedTuple):
     failed: np.ndarray
 
 
-@silence.debug_checks_off()
+@silence.numeric_checks_off()
 def sweep(
     algorithm: Algorithm,
     objective: Objective,

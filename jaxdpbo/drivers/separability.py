@@ -1,13 +1,13 @@
 """Prepare objectives that keep users apart, and update the assumptions of the guarantee."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
-import numpy as np
 
 from jaxdpbo import notes as _notes
-from jaxdpbo import separable, user_values
+from jaxdpbo import separable, silence, user_values
 from jaxdpbo.drivers import result
 from jaxdpbo.guarantee import assumptions, guarantees
 from jaxdpbo.tables import table
@@ -39,9 +39,7 @@ def _wide_integers(data: Any) -> list[str]:
     return [
         f"data{jax.tree_util.keystr(path)}"
         for path, leaf in leaves
-        if user_values.is_instance(leaf, np.ndarray)
-        and leaf.dtype.kind in "iu"
-        and jax.dtypes.canonicalize_dtype(leaf.dtype) != leaf.dtype
+        if user_values.declares_wide_integers(leaf) and jax.dtypes.canonicalize_dtype(leaf.dtype) != leaf.dtype
     ]
 
 
@@ -68,6 +66,20 @@ def prepare_objective(objective: Objective, data: Data, user_axes: Tree) -> Prep
         return Prepared(objective, data)
     separable.expect_one_role(data, rows.user_axes)
     return Prepared(objective, data).to_arrays()
+
+
+def expect_separable(objective: Objective, make_point: Callable[[], Any], data: Any) -> None:
+    """Trace an objective with ``user_axes`` at a point, from shapes alone. Reads no row, so what it raises is public.
+
+    Before a charge, which it would spend. Other objectives are not called: Python would read rows.
+
+    Raises:
+      NotSeparable: the objective mixes users.
+      Exception: the objective cannot be traced.
+    """
+    rows = _row_objective(objective)
+    if isinstance(rows, separable.SeparableObjective):
+        silence.call(jax.eval_shape, rows, make_point(), data)
 
 
 def update_assumptions(

@@ -13,11 +13,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import ClosedJaxpr
 
-from jaxdpbo import silence, types, user_values
+from jaxdpbo import separable, silence, types, user_values
 from jaxdpbo import space as spaces
 from jaxdpbo.drivers import compiled_run, compiled_steps, progress, result
 from jaxdpbo.noise import wide_integers
+from jaxdpbo.separable import equations, primitives
 from jaxdpbo.tables import engine
 from jaxdpbo.tables import table as _table
 from jaxdpbo.types import Algorithm, Config, DTypeLike, Objective, Query, Tree
@@ -53,12 +55,12 @@ class TableUsers:
         self._functions = engine.PickledOnce((algorithm, objective))
         engine.expect_travels(table, self._functions)
         self._shapes: dict[bool, Any] = {}  # of the total of a survey, and of a step
-        self._traced = traceable is not False and can_trace(objective, table, config, must=traceable is True)
+        self._program = trace(objective, table, config, must=traceable is True) if traceable is not False else None
 
     def at(self, places: Sequence[object]) -> "TableUsers":
         """These users, for points that are row numbers of ``places``. The loss is called from Python."""
         moved = copy.copy(self)
-        moved._place, moved._traced = partial(take, tuple(places)), False
+        moved._place, moved._program = partial(take, tuple(places)), None
         return moved
 
     def begin(self, key: jax.Array) -> result.Snapshot:
@@ -119,8 +121,9 @@ class TableUsers:
         """Add up all users. Raise a TableError if the number of rows differs from the number of users."""
         stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *queries)
         like = _table.batch_shapes(self._table)
-        places = None if self._traced else places_of(self._place, stacked)
-        contribution = Contribution(self._functions, self._config, stacked, survey, places, like)
+        places = places_of(self._place, stacked) if self._program is None else None
+        speaks = can_speak(self._program)
+        contribution = Contribution(self._functions, self._config, stacked, survey, places, speaks, like)
         zeros = self._zeros(queries[-1], survey=survey)
         what = f"step {int(before.state.public.step) + 1} of {self._config.steps}" + ", first a scale" * survey
         with progress.scanning(self._shown, what, self._table.users) as count:
@@ -134,7 +137,7 @@ class TableUsers:
             stacked = jax.tree.map(lambda leaf: np.asarray(leaf)[None], query)
             public, batch = (self._config, stacked), _table.batch_shapes(self._table)
             values = jax.ShapeDtypeStruct((1, len(query.points), _table.BATCH), query.points.dtype)
-            if self._traced:
+            if self._program is not None:
                 total = jax.eval_shape(
                     partial(_total_of_columns, self._algorithm, self._objective, survey), *public, *batch
                 )
@@ -160,6 +163,7 @@ class Contribution(NamedTuple):
       queries: stacked along a first axis; the total is that of the last.
       survey: True for the total of the algorithm's ``survey``.
       places: what the objective gets in the place of each point; None if JAX traces the objective.
+      speaks: see ``can_speak``.
       like: the shapes and dtypes of every batch, which must not depend on values.
     """
 
@@ -168,6 +172,7 @@ class Contribution(NamedTuple):
     queries: Query
     survey: bool
     places: tuple[tuple[Any, ...], ...] | None
+    speaks: bool
     like: _table.Batch
 
     def __call__(self, batch: _table.Batch) -> np.ndarray:
@@ -178,16 +183,18 @@ class Contribution(NamedTuple):
             UnreadError, of a table that it reads.
         """
         expect_like(self.like, batch)
-        functions, config, queries, survey, places, _ = self
-        algorithm, objective = functions.objects
-        if places is None:
-            with silence.debug_checks_off():  # an engine's threads have debug checks of their own
-                total = _total_of_columns(algorithm, objective, survey, config, queries, *batch)
-                return flatten(total if survey else total.whole)
-        values = self._call(batch.columns)
-        with silence.debug_checks_off():
-            total = total_of_values(algorithm, survey, config, queries, values, batch.present)
-            return flatten(total if survey else total.whole)
+        if self.speaks:
+            return silence.call(self._total, batch)
+        with silence.numeric_checks_off():  # an engine's threads have checks of their own
+            return self._total(batch)
+
+    def _total(self, batch: _table.Batch) -> np.ndarray:
+        (algorithm, objective), config, queries, survey = self.functions.objects, self.config, self.queries, self.survey
+        if self.places is None:
+            total = _total_of_columns(algorithm, objective, survey, config, queries, *batch)
+        else:
+            total = total_of_values(algorithm, survey, config, queries, self._call(batch.columns), batch.present)
+        return flatten(total if survey else total.whole)
 
     def _call(self, columns: _table.Columns) -> np.ndarray:
         """The values ``(m, b, BATCH)`` at all places, called from Python; zeros at masked points."""
@@ -201,7 +208,7 @@ class Contribution(NamedTuple):
 
 def _losses_at(objective: Objective, place: Any, columns: _table.Columns, dtype: DTypeLike) -> np.ndarray:
     try:
-        returned = silence.call(objective, place, {**columns})
+        returned = silence.settle(objective(place, {**columns}))
     except _table.UnreadError as error:  # of a table that the objective reads: rows may decide it, so it is not free
         failure = str(error)
     else:
@@ -242,28 +249,39 @@ def _itself(contribution: _table.Partial) -> _table.Partial:
     return contribution
 
 
-def can_trace(objective: Objective, table: _table.Table, config: Config, *, must: bool) -> bool:
-    """True if JAX can trace the objective on a batch; with ``must``, raise what the tracing raised. Reads no row.
+def trace(objective: Objective, table: _table.Table, config: Config, *, must: bool) -> ClosedJaxpr | None:
+    """The program of the objective on a batch; None if JAX cannot trace it. Reads no row.
 
     Raises:
       ObjectiveError: the objective returns an array of another shape than a loss for each row.
+      NotSeparable: an objective with ``user_axes`` mixes rows.
+      Exception: with ``must``, what the tracing raised.
     """
     columns = _table.batch_shapes(table).columns
     point = jax.ShapeDtypeStruct((result.dimension(config),), jnp.result_type(float))
     place = partial(spaces.place, config.space)
     try:
-        returned = jax.eval_shape(lambda point, columns: objective(place(point), columns), point, columns)
+        program, returned = jax.make_jaxpr(lambda point, columns: objective(place(point), columns), return_shape=True)(
+            point, columns
+        )
+    except separable.NotSeparable:
+        raise
     except Exception:
         if must:
             raise
-        return False
+        return None
     shape = getattr(returned, "shape", None)
     if shape is not None and shape[-1:] != (_table.BATCH,):  # an algorithm may take more numbers of each row
         raise result.ObjectiveError(
             f"objective must return one loss for each row of a batch, shape ({_table.BATCH},), got {shape}: leave out "
             "the mean or the sum over rows"
         )
-    return True
+    return program
+
+
+def can_speak(program: ClosedJaxpr | None) -> bool:
+    """True if an objective runs Python on a batch, in the place of a program or from one: it may print or log rows."""
+    return program is None or equations.calls(program, primitives.SPEAKING)
 
 
 def expect_like(like: _table.Batch, batch: _table.Batch) -> None:

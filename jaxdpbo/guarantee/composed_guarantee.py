@@ -116,8 +116,10 @@ def guarantee_from_stages(
       total_variation: a bound on the total variation between all noise and ideal noise.
 
     Raises:
-      ValueError: a kind or a level out of range.
+      ValueError: a kind or a level out of range, or no stage.
     """
+    if not stages:
+        raise ValueError("stages must name one mechanism or more: guarantees.no_guarantee states that there is none")
     parts = part_levels(stages)
     pure = [level for _, kind, level in stages if kind == "bounded_range"]
     return guarantees.guarantee(

@@ -50,6 +50,7 @@ import stat
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from copy import deepcopy
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from functools import lru_cache
@@ -638,7 +639,7 @@ def store_release(
             _expect_charge(opened, run, hash)
         if (release := kept[run].release) is not None:
             opened.settle()
-            return release
+            return deepcopy(release)
         content: dict[str, Any] = {"kind": "release", "run": run, "payload": payload}
         if paid is None:
             content["when"] = _now()
@@ -814,7 +815,8 @@ def _find_kept(opened: Store, run: str) -> _Kept:
 def _make_charge(opened: Store, entry: Entry, kept: _Kept) -> Charge:
     """The charge behind an entry, recorded earlier."""
     digest = opened.chain.hashes[entry.number - 1]
-    return Charge(entry.run, entry.number, digest, True, kept.steps, kept.release, entry.who, entry.when)
+    steps, release = deepcopy((kept.steps, kept.release))  # the caller may write into them, and lines are kept
+    return Charge(entry.run, entry.number, digest, True, steps, release, entry.who, entry.when)
 
 
 def _expect_charge(opened: Store, run: str, digest: str) -> None:

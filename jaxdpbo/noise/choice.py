@@ -170,7 +170,7 @@ def draw(key: jax.Array, noise: ChoiceNoise, total: totals.UserSum, favoured: Ar
     narrow = 4 * jnp.arctanh(jax.scipy.special.erf(jnp.minimum(noise.mu, 1.0) / 8**0.5))  # where wide cancels
     eta = jnp.where(noise.mu < 1, narrow, wide)
     logits = _prior(len(total), favoured, total.dtype) - total * eta / sensitivity.between_scores(1)
-    return jax.random.categorical(key, logits, mode="high").astype(jnp.int32)
+    return mechanisms.exponential(key, logits, epsilon=2.0, sensitivity=1.0).astype(jnp.int32)  # by exp(logits)
 
 
 def scores(noise: ChoiceNoise, total: wide_integers.Wide, favoured: ArrayLike | None = None) -> jax.Array:

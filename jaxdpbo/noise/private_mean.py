@@ -35,7 +35,8 @@ def perturb_vectors(
     Returns:
       ``Wide (d,)`` if the noise is exact, otherwise the noisy mean ``(d,)``: ``mean_of_vectors`` takes either.
     """
-    deviation = sensitivity.clipped_sum(clip_norm) * noise.steps**0.5 / (noise.users * noise.mu)
+    count = noise.steps * noise.releases
+    deviation = sensitivity.clipped_sum(clip_norm) * count**0.5 / (noise.users * noise.mu)
     return _perturb(key, noise, total, deviation)
 
 

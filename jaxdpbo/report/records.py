@@ -107,13 +107,17 @@ class Report:
 
         Raises:
           ValueError: ``path`` does not end in ".html".
+          FileExistsError: the file of the twin is there and is no record's, such as a ledger of that name.
         """
         target = Path(path)
         if target.suffix != ".html":
             raise ValueError(f"path must end in .html, got {path!r}")
+        beside = target.with_suffix(".json")
+        if beside.exists() and not _is_twin(beside):
+            raise FileExistsError(f"{beside} is no record: give the page another name, since its twin would replace it")
         files.replace(target, self.html().encode())
         twin = {page.DIGEST: self.digest} | self.to_dict()
-        files.replace(target.with_suffix(".json"), (json.dumps(twin, indent=1) + "\n").encode())
+        files.replace(beside, (json.dumps(twin, indent=1) + "\n").encode())
         return self
 
     def against(self, signed: "Report | Mapping[str, Any] | str | Path") -> "Report":
@@ -201,6 +205,15 @@ def _differences(planned: Mapping[str, Any], made: Mapping[str, Any]) -> str:
 
 def _assumptions(facts: Mapping[str, Any]) -> set[str]:
     return {row["assumption"] for of in facts["guarantees"] for row in of["assumptions"]}
+
+
+def _is_twin(path: Path) -> bool:
+    """True for a file that ``Report.save`` wrote beside a page."""
+    try:
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(content, dict) and page.DIGEST in content
 
 
 def hash_record(record: Mapping[str, Any]) -> str:

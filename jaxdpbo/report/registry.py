@@ -17,7 +17,7 @@ OPTIONAL = (
     "description", "data_product_type", "data_product_sector", "data_domain", "actors", "release_type",
     "preprocessing_and_hyperparameter_tuning", "justification", "sources", "notes",
 )  # fmt: skip
-ACCOUNTS = "created", "copies"  # details of a ledger that name accounts, which the page alone shows
+ACCOUNTS = "created", "copies"  # details, also as "LEDGER: created", that name accounts: the page alone shows them
 LISTS = ("data_curators", "registry_authors")
 ACTORS = (
     "The curator holds the records and runs the search. Everybody else may see the release, and nothing else. "
@@ -121,7 +121,7 @@ def _entry(facts: dict[str, Any], guarantee: dict[str, Any], entry: Mapping[str,
 
 def _details(facts: dict[str, Any]) -> list[str]:
     """The details and notes of the record, without accounts."""
-    named = [f"{name}: {text}" for name, text in facts["details"].items() if name not in ACCOUNTS]
+    named = [f"{name}: {text}" for name, text in facts["details"].items() if name.rpartition(": ")[2] not in ACCOUNTS]
     return named + [notes.hide_accounts(note["text"]) for note in facts["notes"]]
 
 

@@ -1,7 +1,7 @@
 """Proofs of separability, each user's loss a function of the user's record alone: by construction or by analysis."""
 
 from jaxdpbo import namespace
-from jaxdpbo.separable.blocks import Blocks, blocks, cut, usual_count
+from jaxdpbo.separable.blocks import Blocks, blocks, cut, number_owners, usual_count
 from jaxdpbo.separable.by_person import ByPerson, by_person
 from jaxdpbo.separable.data_axes import expect_apart, expect_one_role
 from jaxdpbo.separable.objectives import CheckedObjective, PerUser, SeparableObjective, per_user

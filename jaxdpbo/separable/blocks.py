@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
-from jaxdpbo import checks, silence, user_values
+from jaxdpbo import cells, checks, silence, user_values
 from jaxdpbo.separable import separability_check
 from jaxdpbo.types import ArrayLike, Data
 
@@ -181,12 +181,35 @@ def blocks(
         learner,
         rows,
         cut(rows, k, groups=groups, seed=seed),
-        persons=rows if groups is None else len(np.unique(np.asarray(groups))),
+        persons=rows if groups is None else int(np.max(number_owners(groups, rows))) + 1,
         grouped=groups is not None,
         traceable=checks.flag("traceable", traceable),
         on_error=checks.one_of("on_error", on_error, ON_ERROR),
         take=take,
     )
+
+
+def number_owners(groups: ArrayLike, rows: int) -> np.ndarray:
+    """The number of each row's owner, ``(rows,)``, from 0 on in the order of their first rows.
+
+    >>> from jaxdpbo import separable
+    >>> separable.number_owners(["eva", "tom", "eva"], 3)
+    array([0, 1, 0])
+
+    Args:
+      groups: ``(rows,)``, numbers or text. Equal ones are of one person, see ``cells.identities``: 7 equals "7".
+      rows: the number of rows.
+
+    Raises:
+      ValueError: another shape; or an id is missing, since a sort would put such rows, and others, anywhere.
+    """
+    ids = np.asarray(groups) if isinstance(groups, (np.ndarray, jax.Array)) else np.asarray(groups, object)
+    if ids.shape != (rows,):
+        raise ValueError(f"groups must have shape ({rows},), an id for each row, got {ids.shape}")
+    try:
+        return cells.number_people(ids)
+    except ValueError:
+        raise ValueError("groups must hold an id for each row, a number or text: some are missing or dates") from None
 
 
 def usual_count(rows: int) -> int:
@@ -203,9 +226,7 @@ def cut(rows: int, k: int, *, groups: ArrayLike | None = None, seed: int = 0) ->
     rows, k = checks.size("rows", rows), checks.size("k", k)
     persons, owners = rows, None
     if groups is not None:
-        owners = np.unique(np.asarray(groups), return_inverse=True)[1].reshape(-1)
-        if len(owners) != rows:
-            raise ValueError(f"groups must have {rows} entries, one a row, got {len(owners)}")
+        owners = number_owners(groups, rows)
         persons = int(owners.max()) + 1
     size = persons // k
     train = min(max(round(TRAIN_SHARE * size), 1), size - 1)

@@ -25,7 +25,7 @@ class ByPerson:
         """Evaluate a point: return NumPy arrays for an objective in Python, JAX arrays for an objective in JAX."""
         returned = self.rows(point, data)
         library: Any = jnp if isinstance(returned, jax.Array) else np
-        with silence.debug_checks_off() if library is jnp else silence.silence():
+        with silence.numeric_checks_off() if library is jnp else silence.silence():
             return self._sum_over_rows(library, _to_floats(returned, len(self.person_of_row)))
 
     def _sum_over_rows(self, library: Any, values: Any) -> Any:

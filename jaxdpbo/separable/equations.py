@@ -7,7 +7,7 @@ undetected, so each release is read, and added to the requirements, by hand.
 """
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -158,6 +158,14 @@ def programs_in(equation: JaxprEqn) -> Iterator[ClosedJaxpr]:
     for value in jax.tree.leaves(list(equation.params.values())):
         if is_program(value):
             yield close(value)
+
+
+def calls(program: ClosedJaxpr, names: Collection[str]) -> bool:
+    """True if a program, or one inside of it, has an operation of one of these names."""
+    return any(
+        equation.primitive.name in names or any(calls(inside, names) for inside in programs_in(equation))
+        for equation in program.jaxpr.eqns
+    )
 
 
 def find_fault(equation: JaxprEqn, private: bool) -> str:

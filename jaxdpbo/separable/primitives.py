@@ -8,12 +8,13 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import JaxprEqn, Literal, Primitive, Var, primitives
 
+NAMED_ONLY = "pure_callback", "io_callback", "buffer_callback", "ffi_call"  # a program's text has their names alone
+SPEAKING = (*NAMED_ONLY, "debug_callback", "debug_print")  # they run code that may print or log what it is given
 # Operations that run Python or foreign code, or communicate between devices: always refused.
 OUTSIDE = (
-    "pure_callback", "io_callback", "debug_callback", "debug_print", "ffi_call", "custom_call", "pallas_call",
-    "shard_map", "psum", "psum2", "psum_invariant", "pmax", "pmin", "ppermute", "pbroadcast", "all_gather",
-    "all_to_all", "ragged_all_to_all", "reduce_scatter", "axis_index", "infeed", "outfeed", "run_state",
-    "custom_vmap_call",
+    *SPEAKING, "custom_call", "pallas_call", "shard_map", "psum", "psum2", "psum_invariant", "pmax", "pmin",
+    "ppermute", "pbroadcast", "all_gather", "all_to_all", "ragged_all_to_all", "reduce_scatter", "axis_index",
+    "infeed", "outfeed", "run_state", "custom_vmap_call",
 )  # fmt: skip
 # Operations without a rule for values with an axis of users. They are taken on public values, and under vmap except for
 # those in rules.TOGETHER and rules.ONE_STREAM; optimization_barrier is taken always.

@@ -131,7 +131,7 @@ class Silo:
         objective, *_ = separability.prepare_objective(objective, table, None)
         self._table, self.notes = table, _notes.show(_table.notes(table))
         self._functions = engine.PickledOnce((agreement.algorithm, objective))
-        self._traced = table_scan.can_trace(objective, table, agreement.config, must=bool(agreement.sums.numbers))
+        self._program = table_scan.trace(objective, table, agreement.config, must=bool(agreement.sums.numbers))
         guarantee = separability.update_assumptions(agreement.guarantees.colluding, objective)
         self.guarantee = guarantee.assuming(*table.assumptions)
         self._recording = recording.check_recording(recording.Recording(ledger, agreement.run))
@@ -167,7 +167,7 @@ class Silo:
         """Sign a server's nonce: others know the signed key of this silo, and could show it in its place."""
         return roster.sign(self._folder, self.name, _proof_message(self.agreement, self.name, nonce))
 
-    @silence.debug_checks_off()
+    @silence.numeric_checks_off()
     def answer(self, content: bytes) -> bytes:
         """Answer a request of the server: a sum with this silo's noise under its mask, 8 bytes a number.
 
@@ -323,8 +323,10 @@ class Silo:
     def _contribution(self, queries: Any) -> table_scan.Contribution:
         """What the users of a batch add to the sum of a query."""
         config, like = self.agreement.config, _table.batch_shapes(self._table)
-        places = None if self._traced else table_scan.places_of(partial(spaces.place, config.space), queries)
-        return table_scan.Contribution(self._functions, config, queries, False, places, like)
+        program, place = self._program, partial(spaces.place, config.space)
+        places = table_scan.places_of(place, queries) if program is None else None
+        speaks = table_scan.can_speak(program)
+        return table_scan.Contribution(self._functions, config, queries, False, places, speaks, like)
 
     def _sum(self, queries: Any) -> np.ndarray:
         """The raw sum over this silo's users, int64 ``(k,)``."""

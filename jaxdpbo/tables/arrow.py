@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 DAY = 86400
+NUMBERS = "numbers"
 LEAVE_OUT = "leave it out by columns=, or encode it"
 
 
@@ -33,6 +34,17 @@ def shape_of(source: str, name: str, kind: object, remedy: str = LEAVE_OUT) -> t
     if not (is_plain_number(number) or _is_time(number)):
         raise ValueError(f"column {name!r} of {source} must hold numbers, got {kind}: {remedy}")
     return () if lists is None else (lists.list_size,)
+
+
+def unit_of(kind: Any) -> str:
+    """What the numbers of a type of Arrow count, in words."""
+    import pyarrow as pa
+
+    if isinstance(kind, (pa.DictionaryType, pa.FixedSizeListType)):
+        kind = kind.value_type
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        return "times, in seconds since 1970"
+    return "seconds" if _is_time(kind) else NUMBERS
 
 
 def is_plain_number(kind: Any) -> bool:
@@ -61,8 +73,8 @@ def is_wide(kind: Any) -> bool:
 
     if isinstance(kind, (pa.DictionaryType, pa.FixedSizeListType)):
         kind = kind.value_type
-    tests = pa.types.is_int64, pa.types.is_uint64, pa.types.is_float64, pa.types.is_decimal, pa.types.is_timestamp
-    return any(test(kind) for test in tests)
+    tests = pa.types.is_int64, pa.types.is_uint64, pa.types.is_float64, pa.types.is_decimal
+    return any(test(kind) for test in tests) or (_is_time(kind) and not pa.types.is_date32(kind))  # whole days
 
 
 def _is_time(kind: Any) -> bool:
@@ -157,7 +169,14 @@ def _to_slots(column: Any, ids: HashedIds, count: int, exact: bool) -> np.ndarra
         column = column.dictionary_encode()
     of_values = ids.slots(np.array(to_values(column.dictionary), object), count, exact=exact)
     of_values = np.append(of_values, _people.NOBODY)
-    return of_values[column.indices.fill_null(len(of_values) - 1).to_numpy(zero_copy_only=False)]
+    return of_values[places(column.indices, len(of_values) - 1)]
+
+
+def places(indices: Any, missing: int) -> np.ndarray:
+    """The indices of a dictionary, ``(rows,)``; ``missing`` for null, which the indices' own type may not hold."""
+    import pyarrow as pa
+
+    return indices.cast(pa.int64()).fill_null(missing).to_numpy(zero_copy_only=False)
 
 
 def to_numbers(column: Any, dtype: DTypeLike = np.float64) -> np.ndarray:

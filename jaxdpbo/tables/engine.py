@@ -126,6 +126,11 @@ class EngineTable(table.Table):
         return _people.row_shapes(dict.fromkeys(self._names, ()), self._people)
 
     @property
+    def grouping(self) -> tuple[str, ...]:
+        """The column that says which person each row is of."""
+        return () if self._people is None else self._people.grouping
+
+    @property
     def assumptions(self) -> tuple[str, ...]:
         """Workers see rows and raw sums, and engines compute a partition again after a failure."""
         of_people = () if self._people is None else self._people.assumptions

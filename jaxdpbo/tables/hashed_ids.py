@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from jaxdpbo import user_values
+
 KEY = 16  # bytes
 NOBODY = -1
 HUGE = 10**300  # a float holds it
@@ -81,6 +83,8 @@ def _code(one: Any) -> int | float | bytes | None:
 
 def _spelled(text: str | bytes) -> int | float | None:
     """The number that text spells; None for other text."""
+    if user_values.has_underscore(text):
+        return None
     for kind in (int, float):
         try:
             return kind(text)

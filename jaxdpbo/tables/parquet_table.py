@@ -60,6 +60,11 @@ class ParquetTable(table.Table):
         return self._sources.definitions
 
     @property
+    def grouping(self) -> tuple[str, ...]:
+        """The column that says which person each row is of."""
+        return () if self._people is None else self._people.grouping
+
+    @property
     def assumptions(self) -> tuple[str, ...]:
         """What ids of people mean."""
         return () if self._people is None else self._people.assumptions
@@ -247,22 +252,29 @@ def parquet(
     read = sources.check_sources(columns, dataset.schema.names, list(of_path), named)
     if not any(rows for rows, *_ in files.values()):
         raise ValueError("source must hold one row or more")
-    shapes = {name: read.shape("the first file", name, dataset.schema, of_path) for name in read.by_name}
+    kinds = {name: read.kind("the first file", name, dataset.schema, of_path) for name in read.by_name}
     wide: dict[str, None] = {}
     for fragment in fragments:
-        _expect_schema(fragment, shapes, people, read)
+        _expect_schema(fragment, kinds, people, read)
         wide |= dict.fromkeys(sources.wide_columns(read, fragment.physical_schema))
+    shapes = {name: shape for name, (shape, _) in kinds.items()}
     return ParquetTable(where, shapes, files, people, read, list(wide), folder)
 
 
 def _expect_schema(
-    fragment: Any, shapes: dict[str, tuple[int, ...]], people: _people.People | None, read: sources.Sources
+    fragment: Any,
+    kinds: dict[str, tuple[tuple[int, ...], str]],
+    people: _people.People | None,
+    read: sources.Sources,
 ) -> None:
     """Raise a ValueError if a file has other columns than the first."""
     schema, of_path = fragment.physical_schema, sources.columns_of_path(fragment.path)
-    for name, shape in shapes.items():
-        if read.shape(fragment.path, name, schema, of_path) != shape:
+    for name, (shape, unit) in kinds.items():
+        own_shape, own_unit = read.kind(fragment.path, name, schema, of_path)
+        if own_shape != shape:
             raise ValueError(f"column {name!r} of {fragment.path} must have the shape {shape}, as in other files")
+        if own_unit != unit:
+            raise ValueError(f"column {name!r} of {fragment.path} must hold {unit}, as other files, not {own_unit}")
     if people is not None:
         arrow.expect_ids(fragment.path, schema, people)
 

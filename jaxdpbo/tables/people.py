@@ -39,6 +39,11 @@ class People(NamedTuple):
         """What a guarantee assumes about ids, see ``Guarantee.assumptions``."""
         return () if self.ids is None else (_assumptions.ONE_ID,)
 
+    @property
+    def grouping(self) -> tuple[str, ...]:
+        """See ``Table.grouping``; the key of a hash is left out, since it may be secret."""
+        return self.column, "numbers" if self.ids is None else "ids"
+
 
 class Rows(NamedTuple):
     """Some rows, with the person of each.

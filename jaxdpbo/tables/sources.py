@@ -27,6 +27,7 @@ FULL_WIDTH = (
     'compute what you need at full width, such as columns={"stay": pc.field("end") - pc.field("start")}, or declare a '
     'range, such as "age": space.real(0, 120)'
 )
+WHOLE = "whole numbers"
 NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"  # in place of a missing value, as Hive and Spark write it
 READ_TEXT = (
     'columns={{"{name}": space.categorical("a", "b")}} reads it by a public list, and space.real(0, 1e6, decimal=".") '
@@ -59,8 +60,12 @@ class Sources(NamedTuple):
             for name, source in made.items()
         }
 
-    def shape(self, where: str, name: str, schema: "pa.Schema", of_path: Mapping[str, str | None]) -> tuple[int, ...]:
-        """The shape of a row of a column, from the types and the path of a file alone.
+    def kind(
+        self, where: str, name: str, schema: "pa.Schema", of_path: Mapping[str, str | None]
+    ) -> tuple[tuple[int, ...], str]:
+        """The shape of a row of a column and what its numbers count, from the types and the path of a file alone.
+
+        An expression may also count in whole numbers, which a division rounds.
 
         Raises:
           ValueError: the file has no such column, holds no numbers in it, or cannot compute it.
@@ -68,16 +73,18 @@ class Sources(NamedTuple):
         source = self.by_name[name]
         position = schema.get_field_index(name)
         if _is_expression(source):
-            return arrow.shape_of(where, name, _computed_type(where, name, source, schema, of_path))
+            computed = _computed_type(where, name, source, schema, of_path)
+            unit = WHOLE if arrow.is_integer(computed) else arrow.unit_of(computed)
+            return arrow.shape_of(where, name, computed), unit
         if position < 0 and name in of_path:
-            return ()
+            return (), arrow.NUMBERS
         if position < 0:
             raise ValueError(f"{where} must have a column {name!r}, got {', '.join([*schema.names, *of_path])}")
         kind = schema.field(position).type
         if source is None:
-            return arrow.shape_of(where, name, kind, READ_TEXT.format(name=name))
+            return arrow.shape_of(where, name, kind, READ_TEXT.format(name=name)), arrow.unit_of(kind)
         _expect_readable(where, name, kind, source)
-        return ()
+        return (), arrow.unit_of(kind)
 
     def fields(self, schema: "pa.Schema") -> list[str]:
         """The fields of a file that a scan reads."""
@@ -241,7 +248,7 @@ def _each_once(column: Any, read: Any) -> np.ndarray:
 
     coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     numbers = np.append(read(arrow.to_values(coded.dictionary)), np.nan)
-    return numbers[coded.indices.fill_null(len(coded.dictionary)).to_numpy(zero_copy_only=False).astype(np.int64)]
+    return numbers[arrow.places(coded.indices, len(coded.dictionary))]
 
 
 def _with_path(part: "pa.RecordBatch", of_path: Mapping[str, str | None]) -> "pa.RecordBatch":
@@ -266,6 +273,8 @@ def _computed_type(
 
     if "random(" in str(expression):
         raise ValueError(f"columns[{name!r}] must be the same in every scan, got {expression}")
+    if "FieldPath(" in str(expression):  # a scan reads some of a file's fields, and would count these
+        raise ValueError(f"columns[{name!r}] must name its fields, as pc.field('age') does, got {expression}")
     row = pa.RecordBatch.from_arrays([pa.nulls(1, field.type) for field in schema], names=schema.names)
     row = _with_path(row, dict.fromkeys(of_path))
     try:

@@ -18,7 +18,6 @@ from jaxdpbo.tables import people as _people
 from jaxdpbo.tables.table import Columns, TableError
 
 CHUNK = 2**20  # rows of a bucket that are read at once
-PERSON = "the person"  # a field beside those of the columns
 
 
 class Spill(NamedTuple):
@@ -91,32 +90,33 @@ def _fill_buckets(
     """The rows of each range of ``size`` people; a bucket is closed before the next is read."""
     with ExitStack() as stack:
         buckets = [stack.enter_context(tempfile.TemporaryFile(dir=folder, buffering=0)) for _ in range(count)]
-        record = np.dtype([])
+        record, names = np.dtype([]), []
         for rows in parts:
-            columns = [(name, of.dtype, of.shape[1:]) for name, of in rows.columns.items()]
-            record = np.dtype([(PERSON, np.int64), *columns])
+            names, fields = list(rows.columns), (rows.persons, *rows.columns.values())
+            record = np.dtype([("", of.dtype, of.shape[1:]) for of in fields])  # by position: any text names a column
             records = np.empty(len(rows.persons), record)
-            records[PERSON] = rows.persons
-            for name, column in rows.columns.items():
-                records[name] = column
+            for field, column in zip(_names(record), fields, strict=True):
+                records[field] = column
             numbers = np.where(rows.persons >= 0, rows.persons // size, count)
             for number in np.unique(numbers[numbers < count]):
                 records[numbers == number].tofile(buckets[number])
         for bucket in buckets:
             bucket.seek(0)
-            yield _read_bucket(bucket, record)
+            yield _read_bucket(bucket, record, names)
             bucket.close()
 
 
-def _read_bucket(bucket: Any, record: np.dtype[Any]) -> Iterator[_people.Rows]:
+def _read_bucket(bucket: Any, record: np.dtype[Any], names: list[str]) -> Iterator[_people.Rows]:
     while True:
         records = np.fromfile(bucket, record, CHUNK)
-        yield _people.Rows(
-            np.ascontiguousarray(records[PERSON]),
-            {name: np.ascontiguousarray(records[name]) for name in (record.names or ())[1:]},
-        )
+        persons, *columns = (np.ascontiguousarray(records[field]) for field in _names(record))
+        yield _people.Rows(persons, dict(zip(names, columns, strict=True)))
         if len(records) < CHUNK:
             return
+
+
+def _names(record: np.dtype[Any]) -> tuple[str, ...]:
+    return record.names or ()
 
 
 def check_folder(spill: str | Path | None) -> Path | None:

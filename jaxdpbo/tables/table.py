@@ -19,6 +19,7 @@ from jaxdpbo.types import ArrayLike
 
 BATCH = 2**14  # users of a batch
 EMPTY = "users without a number"
+SUBTRACT = "subtract long numbers before, such as end - start"
 Columns: TypeAlias = dict[str, np.ndarray]
 
 
@@ -100,6 +101,11 @@ class Table(ABC):
         return {}
 
     @property
+    def grouping(self) -> tuple[str, ...]:
+        """How rows become users, as text: a part of what a run is about; nothing by default, if each row is a user."""
+        return ()
+
+    @property
     def notes(self) -> _notes.Notes:
         """What a run says about the columns, from declared types alone, see ``jaxdpbo.notes``; nothing by default."""
         return ()
@@ -140,12 +146,17 @@ class Table(ABC):
 class ArrayTable(Table):
     """Arrays in memory as a table, made by ``arrays``."""
 
-    def __init__(self, columns: Columns) -> None:
-        self._columns = columns
+    def __init__(self, columns: Columns, wide: Sequence[str] = ()) -> None:
+        self._columns, self._wide = columns, wide  # at full width: JAX's default float may change before a run
 
     def __repr__(self) -> str:
         """Show names and the number of users."""
         return describe("arrays", self)
+
+    @property
+    def notes(self) -> _notes.Notes:
+        """Which columns of integers have 64 bits and reach a loss in 32: an array that you pass declares its dtype."""
+        return narrowing_notes(self._wide, "the arrays hold 64 bits", SUBTRACT)
 
     @property
     def users(self) -> int:
@@ -159,7 +170,13 @@ class ArrayTable(Table):
 
     def add(self, partial: Partial) -> Sum:
         """Sum ``partial`` over all batches, see ``Table``."""
-        return add_batches(partial, batches([self._columns]))
+        dtype = jnp.result_type(float)
+        parts = (
+            {name: of[start : start + BATCH].astype(dtype, copy=False) for name, of in self._columns.items()}
+            for start in range(0, self.users, BATCH)
+        )
+        with silence.numeric_checks_off():
+            return add_batches(partial, batches(parts))
 
 
 def arrays(columns: Mapping[str, ArrayLike]) -> ArrayTable:
@@ -185,13 +202,12 @@ def arrays(columns: Mapping[str, ArrayLike]) -> ArrayTable:
         raise ValueError("columns must not be empty")
     if not all(isinstance(name, str) for name in columns):
         raise TypeError("columns must have names, each a text")
-    dtype = jnp.result_type(float)
     with silence.silence():
-        read = {name: _to_column(column).astype(dtype) for name, column in columns.items()}
+        read = {name: np.array(_to_column(column)) for name, column in columns.items()}  # the caller may change theirs
     lengths = {column.shape[:1] for column in read.values()}
     if len(lengths) > 1 or not lengths.pop():
         raise ValueError("columns must be arrays of one length, with an entry for each user")
-    table = ArrayTable(read)
+    table = ArrayTable(read, [name for name, of in columns.items() if user_values.declares_wide_integers(of)])
     checks.size("users", table.users)
     return table
 

@@ -6,6 +6,7 @@ gives what it gave when it was recorded, so a neighbour has the same transcript 
 its draw: the order does not matter, and programs are compiled as users' are.
 """
 
+import inspect
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -133,6 +134,8 @@ class Noise:
         """Add to numbers."""
         return self.added(onto, onto + self.drawn)
 
+    __add__ = __radd__
+
     def added(self, onto, result):
         """Note what this noise is added to, and return the result."""
         return self.note(self.mechanism, self.key, self.scale, onto, result)
@@ -169,23 +172,32 @@ def _replacements(note) -> Iterator[tuple[Any, str, Any]]:
     """What stands in the places of the mechanisms."""
     real = {name: value for name, value in vars(mechanisms).items() if callable(value)}
 
+    def arguments(name, given, named):
+        return inspect.signature(real[name]).bind(*given, **named).arguments
+
     def chosen(name, mechanism, rate_of):
-        def choose(key, scores, *scale):
-            return note(mechanism, key, rate_of(*scale), scores, real[name](key, scores, *scale))
+        def choose(*given, **named):
+            of = arguments(name, given, named)
+            key, scores, *scale = of.values()
+            return note(mechanism, key, rate_of(*scale), scores, real[name](**of))
 
         return mechanisms, name, choose
 
     def added(name, mechanism):
-        def add(key, value, scale):
-            return note(mechanism, key, scale, value, real[name](key, value, scale))
+        def add(*given, **named):
+            of = arguments(name, given, named)
+            key, value, scale = of.values()
+            return note(mechanism, key, scale, value, real[name](**of))
 
         return mechanisms, name, add
 
     def drawn(name, mechanism):
-        def draw(key, shape, scale, *bits):
+        def draw(*given, **named):
+            of = arguments(name, given, named)
+            key, _, scale, *bits = of.values()
             leaf = jnp.asarray(float(scale), jnp.result_type(float))
             full = f"{mechanism} of {bits[0]} bits" if bits and bits[0] != 128 else mechanism
-            return Noise(note, full, leaf, key, real[name](key, shape, scale, *bits))
+            return Noise(note, full, leaf, key, real[name](**of))
 
         return mechanisms, name, draw
 

@@ -53,7 +53,7 @@ class CuratedRows(NamedTuple):
     notes: _notes.Notes = ()
 
 
-@silence.debug_checks_off()
+@silence.numeric_checks_off()
 def curate(
     key: jax.Array | None,
     config: Config,
@@ -250,6 +250,8 @@ def _to_rows(inputs: Any, dimension: int) -> np.ndarray:
         raise TypeError("inputs must not be traced: curate runs on the host, outside jit, vmap and grad")
     if hasattr(inputs, "columns"):
         return _cells.frame_numbers(inputs)
+    if hasattr(inputs, "toarray"):
+        raise TypeError(f"inputs must be an array, a list or a frame, got {type(inputs).__name__}: pass .toarray()")
     rows = len(inputs) if isinstance(inputs, (list, tuple)) else 0
     with silence.silence():
         return user_values.to_numbers(inputs, (rows, dimension) if rows else None)

@@ -101,6 +101,7 @@ def check_rows(training: Training, rows: Any, validation: Any) -> tuple[Rows, Ro
       TypeError: not arrays.
     """
     rows, validation = _of_torch("rows", rows), _of_torch("validation", validation)
+    validation = _order_columns(rows, validation)
     checked = _check_arrays("rows", rows, training)
     if validation is None:
         return checked, None
@@ -129,6 +130,23 @@ def _of_torch(name: str, rows: Any) -> Any:
     if isinstance(rows, data.Dataset):
         raise TypeError(f"{name} must be (features, labels) or a TensorDataset: pass opacus.stack(dataset)")
     return rows
+
+
+def _order_columns(rows: Any, validation: Any) -> Any:
+    """Bring the columns of validation rows into the order of the training rows, if both are frames with names.
+
+    Raises:
+      ValueError: the names differ, or one is there twice; names are public.
+    """
+    parts = rows, validation
+    if not all(isinstance(part, (tuple, list)) and len(part) == 2 for part in parts):
+        return validation
+    ours, theirs = (list(getattr(features, "columns", ())) for features, _ in parts)
+    if not ours or not theirs or ours == theirs:
+        return validation
+    if len(set(ours)) < len(ours) or len(theirs) != len(ours) or {*ours} != {*theirs}:
+        raise ValueError(f"validation must have the columns of rows, each once: {ours!r}, got {theirs!r}")
+    return validation[0][ours], validation[1]
 
 
 def row_assumptions(training: Training) -> tuple[str, ...]:
@@ -255,7 +273,7 @@ def fit_silently(
     with silence.isolate():
         try:
             selection.seed_globals(of_globals)
-            return selection.wait(arguments.training.fit(deepcopy(setting), noise, rows, key))
+            return selection.own_output(arguments.training.fit(deepcopy(setting), noise, rows, key))
         except silence.STOPS:
             raise
         except BaseException:

@@ -143,7 +143,7 @@ class DPSGD:
         return Chosen(setting[other_trainings.MODEL], params) if isinstance(self.predict, Mapping) else params
 
     def losses(self, model: Any, rows: Rows) -> np.ndarray:
-        """Return 1 where a row is classified wrongly; for a regression squared errors, at most 1."""
+        """Return 1 where a row is classified wrongly; for a regression squared errors, at most 1, 1/4 for no target."""
         examples = other_trainings.finite_examples(rows, self._classes, regression=self._is_regression)
         predict, params = self.predict, model
         if isinstance(predict, Mapping):

@@ -107,7 +107,7 @@ class DPSGD:
         return self._train(setting, noise, rows, key)[0]
 
     def losses(self, model: Any, rows: Rows) -> np.ndarray:
-        """Return 1 where a row is classified wrongly; for a regression squared errors, at most 1."""
+        """Return 1 where a row is classified wrongly; for a regression squared errors, at most 1, 1/4 for no target."""
         torch, _ = _libraries()
         examples = other_trainings.finite_examples(rows, self._classes, regression=self._is_regression)
         with torch.random.fork_rng(devices=[]), torch.no_grad():  # or its state would tell the number of runs

@@ -11,6 +11,7 @@ import numpy as np
 from jaxdpbo import checks, silence
 from jaxdpbo.guarantee import assumptions
 from jaxdpbo.tuning import labels as _labels
+from jaxdpbo.tuning import measured_error
 
 LOSSES = ("cross_entropy", "squared")
 MAX_FEATURE = 1e3  # and largest label of a regression, so that no square of a gradient overflows
@@ -95,7 +96,9 @@ def finite_examples(rows: Rows, classes: _labels.Classes | None, *, regression: 
 
 
 def row_losses(scores: Any, examples: Examples, *, regression: bool) -> np.ndarray:
-    """Return 1 where a class is wrong or unknown, 0 elsewhere; for a regression squared errors, at most 1.
+    """Return 1 where a class is wrong or unknown, 0 elsewhere; for a regression squared errors, 1/4 without a target.
+
+    No error is above 1, that of a score that is not finite.
 
     Args:
       scores: ``(n,)`` or ``(n, k)``: if there is one score, a positive score predicts the second class.
@@ -105,9 +108,10 @@ def row_losses(scores: Any, examples: Examples, *, regression: bool) -> np.ndarr
     scores = np.asarray(scores, float).reshape(len(examples.targets), -1)
     if regression:
         errors = np.minimum(np.square(scores[:, 0] - examples.targets), 1.0)
-    else:
-        predicted = np.argmax(scores, axis=1) if scores.shape[1] > 1 else (scores[:, 0] > 0).astype(int)
-        errors = np.asarray(predicted != examples.targets, float)
+        errors = np.where(examples.mask > 0, errors, measured_error.MIDDLE_ERROR)
+        return np.where(np.isfinite(scores[:, 0]), errors, 1.0)
+    predicted = np.argmax(scores, axis=1) if scores.shape[1] > 1 else (scores[:, 0] > 0).astype(int)
+    errors = np.asarray(predicted != examples.targets, float)
     return np.where((examples.mask > 0) & np.all(np.isfinite(scores), axis=1), errors, 1.0)
 
 

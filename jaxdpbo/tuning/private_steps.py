@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo import notes
+from jaxdpbo import notes, silence
 from jaxdpbo.algorithms import private_linear
 from jaxdpbo.drivers import compiled_run, recorded_run
 from jaxdpbo.guarantee import assumptions, budget_calibration, composed_guarantee, recording, release_key
@@ -68,7 +68,7 @@ class Plan(NamedTuple):
     ranges: private_ranges.Config | None = None
 
 
-@np.errstate(all="ignore")  # where your process makes underflow an error, one value would raise it
+@silence.numeric_checks_off()
 def train_by_steps(
     features: np.ndarray,
     labels: np.ndarray,
@@ -134,7 +134,7 @@ def train_by_steps(
         trained = np.asarray(compiled(_training_data(scaled, plan.linear), plan.linear, of_training))
         return Release(trained, _measure(noise, plan.error, trained, scaled), found)
 
-    released, said = (release(), ()) if ledger is None else _on_record(ledger, guarantee, plan, public, release)
+    released, said = (release(), ()) if ledger is None else _on_record(ledger, guarantee, plan, owners, public, release)
     return StepsResult(released, plan.linear.steps - 1, guarantee, said)
 
 
@@ -155,6 +155,7 @@ def _on_record(
     ledger: recording.Recording,
     guarantee: _guarantee.Guarantee,
     plan: Plan,
+    owners: np.ndarray | None,
     public: Sequence[object],
     release: Callable[[], Release],
 ) -> tuple[Release, notes.Notes]:
@@ -166,7 +167,8 @@ def _on_record(
     Raises:
       ledger.LedgerError: the budget does not suffice, the name belongs to another run, or the run ended in a draw.
     """
-    subject = recorded_run.Subject("private steps", fingerprint((plan.linear.users, plan.linear.features)))
+    shape = plan.linear.users, plan.linear.features
+    subject = recorded_run.Subject("private steps", fingerprint(shape), fingerprint(owners))
     what = "a private model by steps"
     journal, charged = recorded_run.begin_journal(ledger, what, guarantee, tuple(plan), *public, subject=subject)
     if charged.release is not None:

@@ -111,7 +111,8 @@ def private_selection(
 
     Args:
       train_and_score: ``(setting, key) -> (output, score)``, a private mechanism: everything that depends on protected
-        rows, the score too, is noised with ``key``. Lower scores are better; NaN is the worst.
+        rows, the score too, is noised with ``key``. Lower scores are better; NaN is the worst. The output is copied,
+        so runs may share an estimator or a buffer; a run with an output that ``copy.deepcopy`` refuses has failed.
       settings: a public list of a fixed length, drawn from uniformly, with replacement. To search a box, pass a fixed
         sample of it.
       mean: mean number of runs, above 1.
@@ -360,7 +361,7 @@ def best_run(
                 output, score = train_and_score(
                     deepcopy(setting), of_run
                 )  # changes to a setting would reach the next run
-                output, score = wait(output), float(score)
+                output, score = own_output(output), float(score)
             except silence.STOPS:
                 raise
             except BaseException:
@@ -378,13 +379,14 @@ def seed_globals(key: jax.Array) -> None:
     silence.seed_generators(np.asarray(jax.random.key_data(key)))
 
 
-def wait(output: object) -> Any:
-    """Wait for the output of a run: a JAX program may fail after its function returned.
+def own_output(output: object) -> Any:
+    """Wait for the output of a run, as a JAX program may fail after its function returned, and copy it.
 
+    A later run may fit the same estimator, or fill the same buffer: the guarantee covers the best run's output alone.
     Arrays inside an object that is not a pytree are not waited for.
     """
     jax.block_until_ready(_leaves(output))
-    return output
+    return deepcopy(output)
 
 
 def _leaves(output: Any) -> list[Any]:

@@ -16,6 +16,7 @@ from jaxdpbo.accounting import stage
 from jaxdpbo.guarantee import assumptions as _assumptions
 from jaxdpbo.training import dp_optim, integer_sums, models
 from jaxdpbo.tuning import labels as _labels
+from jaxdpbo.tuning import measured_error
 
 HYPER_PARAMETERS = ("learning_rate", "batch", "epochs", "clip_norm")
 LARGEST_NOISE, LEAST_NOISE = 1e4, 0.05
@@ -59,8 +60,8 @@ class DPSGD:
     """DP-SGD, or DP-Adam, of ``jaxdpbo.training``.
 
     Settings have a ``learning_rate``, a ``batch``, ``epochs`` and a ``clip_norm``. Rows are ``(features (n, d), labels
-    (n,))``; a row's loss is 1 if classified wrongly, otherwise 0; for a regression its squared error, at most 1: scale
-    targets to some [0, 1] by a public factor.
+    (n,))``; a row's loss is 1 if classified wrongly, otherwise 0; for a regression its squared error, at most 1, and
+    1/4 without a target: scale targets to some [0, 1] by a public factor.
 
     Labels are booleans, or whole numbers listed in ``classes``, in the order of the model's scores: of two classes a
     positive score means the second. ``classes`` is public, so write it down; do not read it off the labels. A label not
@@ -139,7 +140,7 @@ class DPSGD:
         return _train(key, self.model, examples, numbers, **options)
 
     def losses(self, model: models.Params, rows: Rows) -> np.ndarray:
-        """Return 1 where a row is classified wrongly; for a regression squared errors, at most 1."""
+        """Return 1 where a row is classified wrongly; for a regression squared errors, at most 1, 1/4 for no target."""
         return np.asarray(_losses(self.model, model, rows[0], self._targets(rows[1])), float)
 
     @property
@@ -205,7 +206,8 @@ def _numbers(setting: Setting, steps: int, batch: int, noise: float) -> dp_optim
 def _losses(model: models.Model, params: models.Params, features: jax.Array, labels: jax.Array) -> jax.Array:
     scores = models.model_scores(params, features)
     if model.loss == models.SQUARED:
-        return jnp.minimum(jnp.square(scores[:, 0] - labels.astype(scores.dtype)), 1.0)
+        errors = jnp.minimum(jnp.square(scores[:, 0] - labels.astype(scores.dtype)), 1.0)
+        return jnp.where(jnp.isfinite(labels), errors, measured_error.MIDDLE_ERROR)
     predicted = jnp.argmax(scores, axis=1) if scores.shape[1] > 1 else scores[:, 0] > 0
     return (predicted.astype(jnp.int32) != labels).astype(scores.dtype)
 

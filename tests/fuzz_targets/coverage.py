@@ -137,7 +137,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "noise.private_scale": "level total_variation clip_norm users_needed is_scale",
         "drivers.recorded_run": (
             "begin_record begin_once begin_with_file note_step store_state record_release load_release make_subject "
-            "begin_journal describe_run"
+            "begin_journal describe_run identify_loss"
         ),
         "drivers.methods": "levels add_estimate has_private_range",
         "drivers.previews": "step_deviation percent",
@@ -177,7 +177,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "accounting.requested_budget": "usual_delta",
         "noise.wide_integers": "from_int64 to_int64 shift_left",
         "drivers.table_scan": (
-            "can_trace expect_like expect_users flatten is_wide places_of take total_of_values unflatten "
+            "can_speak trace expect_like expect_users flatten is_wide places_of take total_of_values unflatten "
             "zeros_of_shapes"
         ),
         "drivers.users": "make_users",
@@ -189,7 +189,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "tables.identity": "expect_files_once find_link find_repeated identify list_files local_path without_secrets",
         "tables.arrow": (
             "expect_ids is_integer shape_of is_plain_number is_text is_wide to_columns to_people "
-            "to_persons to_numbers to_values expect_numbers"
+            "to_persons to_numbers to_values places expect_numbers unit_of"
         ),
         "tables.hashed_ids": "hashed siphash",
         "tables.spill": "check_folder write_spill",
@@ -198,13 +198,13 @@ EXEMPT: dict[str, dict[str, str]] = {
         "tables.engine": "add_partitions expect_pickled expect_travels versions",
         "noise.mechanisms.tables": "discrete_gaussian gaussian planar truth",
         "transforms.configs": "step limit rounding_bound",
-        "separable.blocks": "cut usual_count",
+        "separable.blocks": "cut number_owners usual_count",
         "surrogate.information_gain": "greedy_gain gain_bound gain_bound_of_box",
         "tuning.joint_tuning": "tune_table",
         "tuning.repetition": "table",
         "tuning.selection": (
             "check_settings check_cap timing_assumption selection_guarantees base_guarantees add_attained "
-            "charge_selection best_run select seed_globals wait"
+            "charge_selection best_run select seed_globals own_output"
         ),
         "tuning.training": "noise_for check_setting",
         "tuning.opacus": "stack",
@@ -244,12 +244,12 @@ EXEMPT: dict[str, dict[str, str]] = {
         "integrations.optuna.samplers": "noise_deviation observation_posterior",
         "integrations.optuna.study": "observations",
         "integrations.optuna.rehearsal": "rehearse",
-        "integrations.optuna.spaces": "suggest params evaluated",
+        "integrations.optuna.spaces": "suggest params evaluated expect_different",
     },
     "of an estimator that anybody may have written: tests/test_sklearn.py": {
         "integrations.sklearn.losses": "resolve_loss expect to_column record_losses elements beside usual_range",
         "integrations.sklearn.splits": "single_split split_training_rows",
-        "integrations.sklearn.fitting": "blocks_objective take_rows clone_with_params validation_task",
+        "integrations.sklearn.fitting": "blocks_objective expect_one_kind take_rows clone_with_params validation_task",
         "integrations.sklearn.scaling": "scale find_exponent",
         "integrations.sklearn.argument_errors": "advice expect_given expect_response model_advice raise_together",
     },
@@ -263,7 +263,7 @@ EXEMPT: dict[str, dict[str, str]] = {
     },
     "behind PrivateClassifier and PrivateRegressor: tests/test_private_steps.py": {
         "algorithms.private_linear": "total_variation",
-        "cells": "identities",
+        "cells": "identities number_people",
         "sensitivity": "error_and_cell_squared error_and_moments_squared",
         "tuning.measured_error": (
             "config count_classes count_moments draw_noise interval level measure privacy total_variation"
@@ -329,12 +329,13 @@ EXEMPT: dict[str, dict[str, str]] = {
         "separable.data_axes": "find_axes expect_axes expect_users expect_one_role expect_apart",
         "separable.objectives": "per_user",
         "separable.separability_audit": "audit_separable",
-        "drivers.separability": "prepare_objective update_assumptions",
+        "drivers.separability": "expect_separable prepare_objective update_assumptions",
         "separable.rules": "has_negative_axis",
         "separable.primitives": "collect_primitives is_of_jax key_kinds",
         "separable.decompositions": "guard",
         "separable.equations": (
-            "atom_shape is_program close programs_in find_fault read_call read_scan read_while read_branches read_solve"
+            "atom_shape calls is_program close programs_in find_fault read_call read_scan read_while read_branches "
+            "read_solve"
         ),
     },
     "runs what it is given": {

@@ -11,6 +11,7 @@ import numpy as np
 from optuna.trial import FrozenTrial, Trial
 
 from jaxdpbo import space as spaces
+from jaxdpbo.drivers import recorded_run
 from jaxdpbo.space import AnyDimension, Branches, Categorical, Integer, Space
 
 EVALUATED = "jaxdpbo:evaluated"  # attribute of a trial: the parameters that its losses get
@@ -68,6 +69,21 @@ class OfSpace(NamedTuple):
     def __call__(self, named: Mapping[str, Any], data: Any) -> Any:
         """The losses of the parameters, with copies of objects: what a loss writes into one stays out of a release."""
         return self.losses(spaces.copy_objects(params(self.space, named)), data)
+
+    def public_identity(self) -> dict[str, Any]:
+        """What a run on record is bound to beside the code: that of the losses."""
+        return recorded_run.identify_loss(self.losses)
+
+
+def expect_different(space: Space) -> None:
+    """Raise ValueError for choices that are equal in Python, such as 1 and 1.0: Optuna would record the first."""
+    for name, dimension in zip(space.names, space.dimensions, strict=True):
+        labels = dimension.labels if isinstance(dimension, Categorical) else ()
+        if len(set(labels)) < len(labels):
+            raise ValueError(
+                f"the choices of {name!r} must differ for Optuna, to which 1, 1.0 and True are one choice: name them, "
+                f"as in space.categorical(one=1, all=1.0), got {labels!r}"
+            )
 
 
 def _suggest(trial: Trial, name: str, dimension: AnyDimension) -> Any:

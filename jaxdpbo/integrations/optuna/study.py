@@ -22,7 +22,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 from jaxdpbo import checks, silence, terminal
 from jaxdpbo import notes as _notes
 from jaxdpbo import report as reports
-from jaxdpbo.drivers import ObjectiveError
+from jaxdpbo.drivers import ObjectiveError, recorded_run
 from jaxdpbo.drivers.execution import AUTO
 from jaxdpbo.drivers.private_objective import BudgetExhausted, PrivateObjective
 from jaxdpbo.drivers.release_notes import best_notes, point_notes
@@ -270,6 +270,10 @@ class _TrialLosses(NamedTuple):
             f"{kind} from the losses of trial {place['trial']}; its message is withheld, since it may quote a record"
         )
 
+    def public_identity(self) -> dict[str, Any]:
+        """See ``spaces.OfSpace.public_identity``."""
+        return recorded_run.identify_loss(self.losses)
+
 
 def observations(study: Study) -> Observations:
     """The complete trials of a private study, for any surrogate with a variance for each observation.
@@ -371,6 +375,7 @@ def private_study(
     space, suggested = None, cast(Suggest, suggest)
     if is_named(suggest):
         space = suggest if isinstance(suggest, Space) else Space(suggest)
+        spaces.expect_different(space)
         suggested, losses = partial(spaces.suggest, space), spaces.OfSpace(space, losses)
     if rehearse is not None:
         rehearsal.rehearse(suggested, losses, rehearse)

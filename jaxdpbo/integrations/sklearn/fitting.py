@@ -7,7 +7,7 @@ from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _check_method_params, column_or_1d
 
-from jaxdpbo import separable, silence
+from jaxdpbo import cells, separable, silence
 from jaxdpbo.integrations.sklearn import losses, splits, type_aliases
 from jaxdpbo.integrations.sklearn.type_aliases import Estimator, Rows, Targets
 from jaxdpbo.noise import private_mean
@@ -32,6 +32,10 @@ class ValidationTask(NamedTuple):
     fit_params: dict[str, Any]
     beside: tuple[Rows, Targets]
 
+    def public_identity(self) -> dict[str, Any]:
+        """What a run on record is bound to: the columns, and which rows train, measure and belong together."""
+        return {"columns": _columns_of(self.training[0]), "rows": tuple(self.split)}
+
 
 def validation_task(
     inputs: Rows, targets: Targets, split: splits.ValidationSplit, fit_params: dict[str, Any], loss: type_aliases.Loss
@@ -39,18 +43,19 @@ def validation_task(
     """Take the rows of a split, for a loss."""
     fitted = compared = split.train
     if loss == losses.RANKED:
-        apart = splits.split_training_rows(split.train)
+        apart = splits.split_training_rows(split)
         fitted, compared = apart.train, apart.validation
     training = take_rows(inputs, targets, fitted, isinstance(loss, str))
+    like = training[0]
     # the training row at the end replaces a validation row that the estimator cannot predict
     measured = np.append(split.validation, split.train[0])
     return ValidationTask(
         training,
-        (_safe_indexing(inputs, measured), losses.elements(targets, measured)),
+        (_with_levels(_safe_indexing(inputs, measured), like), losses.elements(targets, measured)),
         split,
         _check_method_params(inputs, fit_params, fitted),
         (
-            training[0] if compared is fitted else take_rows(inputs, None, compared, column=False)[0],
+            like if compared is fitted else _with_levels(take_rows(inputs, None, compared, column=False)[0], like),
             losses.elements(targets, compared),
         ),
     )
@@ -74,6 +79,10 @@ class UserLosses(NamedTuple):
             return np.full(data.split.users, np.inf)
         return data.split.user_losses(losses.record_losses(loss, model, *data.validation, spare=True))
 
+    def public_identity(self) -> dict[str, Any]:
+        """What a run on record is bound to beside the code: the name of a loss of the library."""
+        return {"loss": self.loss} if isinstance(self.loss, str) else {}
+
     def fit_clone(self, params: dict[str, Any], data: ValidationTask) -> Estimator:
         """Fit a clone with these parameters to the training rows."""
         return clone_with_params(self.estimator, params).fit(*data.training, **data.fit_params)
@@ -93,12 +102,17 @@ class BlockLoss(NamedTuple):
     def __call__(self, params: dict[str, Any], train: "TakenRows", held_out: "TakenRows") -> float:
         """The mean loss of the held-out rows; ``blocks`` catches exceptions of the fit."""
         model = clone_with_params(self.estimator, params).fit(train.rows, train.targets, **train.fit_params)
-        loss = silence.attempt(losses.beside, self.loss, model, held_out.rows, held_out.elements)
+        rows = _with_levels(held_out.rows, train.rows)
+        loss = silence.attempt(losses.beside, self.loss, model, rows, held_out.elements)
         if isinstance(loss, silence.Failed):
             return np.nan
-        values = losses.record_losses(loss, model, held_out.rows, held_out.elements)
+        values = losses.record_losses(loss, model, rows, held_out.elements)
         ends = loss.range if isinstance(loss, losses.Loss) else self.loss_range
         return float(np.mean(values if ends is None else private_mean.clip_losses(values, *ends)))
+
+    def public_identity(self) -> dict[str, Any]:
+        """What a run on record is bound to beside the code: the name of a loss of the library."""
+        return {"loss": self.loss} if isinstance(self.loss, str) else {}
 
 
 class TakenRows(NamedTuple):
@@ -118,11 +132,22 @@ class RowTask(NamedTuple):
     fit_params: dict[str, Any]
     column: bool
 
+    def public_identity(self) -> dict[str, Any]:
+        """What a run on record is bound to: the columns."""
+        return {"columns": _columns_of(self.rows)}
+
     def take(self, numbers: np.ndarray) -> TakenRows:
         """The rows of these numbers."""
         rows, targets = take_rows(self.rows, self.targets, numbers, self.column)
         of_rows = _check_method_params(self.rows, self.fit_params, numbers)
         return TakenRows(rows, targets, losses.elements(self.targets, numbers), of_rows)
+
+
+def _columns_of(rows: Any) -> tuple[Any, ...]:
+    """The public columns of ``X``: their names in a frame, or else their number, if it has one."""
+    if hasattr(rows, "columns"):
+        return "names", [str(name) for name in rows.columns]
+    return ("number", *rows.shape[1:2]) if hasattr(rows, "shape") else ()
 
 
 def blocks_objective(learner: BlockLoss, rows: int, k: int, groups: Any, *, raises: bool) -> separable.Blocks:
@@ -135,11 +160,40 @@ def take_rows(inputs: Rows, targets: Targets, rows: np.ndarray, column: bool) ->
     """``X`` and ``y`` of some rows, with the dtype of these rows alone; with ``column``, ``y`` is flattened."""
     taken: Any = _safe_indexing(inputs, rows)
     if hasattr(taken, "infer_objects"):  # a frame
-        taken = taken.infer_objects()
+        taken = _with_levels(taken.infer_objects())
     if targets is None:
         return taken, None
     found: Any = _own_type(_safe_indexing(targets, rows))
     return taken, column_or_1d(found, warn=True) if column else found
+
+
+def _with_levels(taken: Any, like: Any = None) -> Any:
+    """A frame of pandas with the levels of its categories that occur, or those of the rows that the model is fitted to.
+
+    A reader may have listed the categories by the cells, and every row of a frame has the list. So a category of a
+    user would be a feature of a model of other rows, and change the codes of theirs.
+    """
+    dtypes = getattr(taken, "dtypes", None)
+    if not hasattr(taken, "isetitem") or dtypes is None:
+        return taken
+    taken = taken.copy(deep=False)
+    for place, dtype in enumerate(dtypes):
+        if getattr(dtype, "name", "") == "category":
+            column = taken.iloc[:, place].cat
+            levels = None if like is None else like.dtypes.iloc[place].categories
+            taken.isetitem(place, column.remove_unused_categories() if like is None else column.set_categories(levels))
+    return taken
+
+
+def expect_one_kind(targets: Any, rows: np.ndarray) -> None:
+    """Raise ValueError if labels of training rows are text and others are not.
+
+    An estimator would read all as text, and a number among the labels of users would be wrong in silence.
+    """
+    taken = np.zeros(0) if targets is None else _safe_indexing(targets, rows)
+    objects = getattr(getattr(taken, "dtype", None), "kind", "O") == "O" and np.ndim(taken) == 1
+    if objects and len({isinstance(label, (str, bytes)) for label in taken}) > 1:
+        raise ValueError("y must not mix text with numbers or missing values in the training rows")
 
 
 def _own_type(targets: Any) -> Any:
@@ -151,6 +205,8 @@ def _own_type(targets: Any) -> Any:
     kind = getattr(getattr(targets, "dtype", None), "kind", "")
     if kind in "OUS" and kind:
         return targets.tolist()
+    if kind == "f" and hasattr(targets, "to_numpy"):  # a column of pandas: its methods take other arguments
+        targets = cells.real_numbers(targets)
     if kind == "f" and np.all(np.isfinite(targets)) and np.all(targets == np.rint(targets)):
         largest = np.max(np.abs(targets), initial=0)
         return targets.astype(np.int64) if largest < 2**53 else targets

@@ -1,6 +1,7 @@
 """What all private estimators share: the results of one fit at a time, keys for tests alone, and a record to sign."""
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -126,8 +127,18 @@ class PrivateEstimator:
     def _refuse_charged_clone(self, recording: Recording) -> None:
         """Refuse the run name of an earlier fit: the ledger would return the release of another fold's rows."""
         charged = any(entry.run == recording.run for entry in ledger_file.account(recording.path).spends)
-        if charged and self.ledger == self._cloned_ledger:
+        if charged and self._is_cloned(recording):
             raise ledger_file.LedgerError(CLONED.format(path=recording.path, run=repr(recording.run)))
+
+    def _is_cloned(self, recording: Recording) -> bool:
+        """True if the estimator was cloned with this run name of this ledger, however its path was written."""
+        cloned = self._cloned_ledger
+        if not isinstance(cloned, Recording) or cloned.run != recording.run:
+            return False
+        try:
+            return ledger_file.read_identity(cloned.path) == ledger_file.read_identity(recording.path)
+        except (OSError, ValueError, ledger_file.LedgerError):
+            return cloned.path == recording.path
 
     def _keep_guarantee(self, guarantee: Guarantee, *unprotected: str) -> None:
         self.guarantee_ = say_unprotected(guarantee, *unprotected)
@@ -136,19 +147,30 @@ class PrivateEstimator:
         """Keep the notes of a fit, and show them. Nothing but a ledger sees all other fits.
 
         Raises:
-          ledger.LedgerError: a clone that fitted meanwhile charged the run name: the release is of its rows.
+          ledger.LedgerError: a clone that fitted meanwhile charged the run name: its rows are behind the release, or
+            behind a step of it.
         """
-        if self.ledger is not None and self.ledger == self._cloned_ledger and any(n.id == "from-ledger" for n in said):
-            recording = check_recording(self.ledger)
+        others = {"from-ledger", "resumed"}.intersection(note.id for note in said)
+        if others and self._is_cloned(recording := check_recording(self.ledger)):
             self._forget_fit()
             raise ledger_file.LedgerError(CLONED.format(path=recording.path, run=repr(recording.run)))
         if self.ledger is not None:
             place = check_recording(self.ledger)
             with suppress(OSError, ValueError, ledger_file.LedgerError):  # the release is made, and stands without it
                 self.budget_ = ledger_records.charge_rows(place.path, place.run)
-        fits = self._shared_fits()
-        fits[0] += 1
-        self.notes_ = notes.show(said if self.ledger is not None else said + notes.one_fit(fits[0]))
+        self.notes_ = notes.show(said if self.ledger is not None else said + notes.one_fit(self._shared_fits()[0]))
+
+    @contextmanager
+    def _counting_fit(self) -> Iterator[None]:
+        """Count what the block spends: a fit that ends in an error too, but for one that is refused before a draw."""
+        try:
+            yield
+        except (TypeError, ValueError, ledger_file.LedgerError):
+            raise
+        except BaseException:
+            self._shared_fits()[0] += 1
+            raise
+        self._shared_fits()[0] += 1
 
     def _shared_fits(self) -> list[int]:
         return vars(self).setdefault("_fits", [0])

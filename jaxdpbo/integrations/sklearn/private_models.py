@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
-from jaxdpbo import cells, checks, not_private, notes, report
+from jaxdpbo import cells, checks, not_private, notes, report, silence
 from jaxdpbo.drivers.release_notes import error_notes
 from jaxdpbo.guarantee import release_key
 from jaxdpbo.guarantee.guarantees import Guarantee
@@ -210,7 +210,8 @@ class _PrivateModel(PrivateEstimator):
         encoded = _columns.encode(encoding, table.columns)
         trained = self._take_steps if self.settings is None else self._tune
         training = training._replace(owners=owners)
-        self.encoding_, model, guarantee, found = trained(encoding, table, encoded, training, budget)
+        with self._counting_fit():
+            self.encoding_, model, guarantee, found = trained(encoding, table, encoded, training, budget)
         validate_data(self, X, reset=True, skip_check_array=True)
         self.model_ = jax.tree.map(np.asarray, model)
         self._keep_guarantee(guarantee, READ_RAW, SEVERAL_ROWS if owners is None else ROWS_OF_A_PERSON)
@@ -242,10 +243,9 @@ class _PrivateModel(PrivateEstimator):
 
         sought = private_ranges.Sought(np.column_stack(numbers), self.private_range, rescale) if numbers else None
         identity = str(encoding), sorted(public), list(public.values()), str(self.person), mean_weight, weights is None
-        rows_of = np.zeros(0, int) if owners is None else np.sort(np.bincount(owners))  # public
         result = private_steps.train_by_steps(
             features, targets, classes, weights=weights, mean_weight=mean_weight, owners=owners, sought=sought,
-            public=(*identity, rows_of, *training.named), **budget,
+            public=(*identity, *training.named), **budget,
         )  # fmt: skip
         measured, found = result.release.measured, result.release.found
         users = len(labels) if owners is None else int(np.max(owners)) + 1
@@ -375,7 +375,7 @@ class _PrivateModel(PrivateEstimator):
         check_is_fitted(self, "model_")
         table = _read_table(X)
         names = list(self.encoding_.names) or list(range(self.n_features_in_))
-        if hasattr(X, "columns") and set(names) == set(table.names):
+        if hasattr(X, "columns") and len(names) == len(table.names) and set(names) == set(table.names):
             table = _in_order(table, names)
         elif hasattr(X, "columns") and not all(isinstance(name, str) for name in table.names):
             raise ValueError(f"X must have the columns of fit, {names}, got {table.names}")  # others are scikit-learn's
@@ -431,18 +431,19 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
     Args:
       columns: for each column of ``X``, by name (of an array, by number): its dimension (``space.real``,
         ``space.integer``, ``space.categorical``, a pair ``(low, high)`` or a list of choices), None to leave it out, or
-        ``"private"`` to find the range of its numbers (``private_range``); or one of these for all columns. Write
-        ranges and choices down without looking at the rows. Numbers outside of a range count as its ends. Missing
-        values and other categories have features of their own. Text that is no number, such as "1,234", counts as
-        missing, unless the dimension says how it spells numbers: ``space.real(0, 1e6, thousands=",", unit="$")``. Read
-        such a column as text, or the reader may take "1.234" for a fraction. A date or a time counts as missing, too:
-        convert it, such as to days since a public date.
+        ``"private"`` to find the range of its numbers (``private_range``); or one dimension, or ``"private"``, for all
+        columns. Write ranges and choices down without looking at the rows. Numbers outside of a range count as its
+        ends. Missing values and other categories have features of their own. Text that is no number, such as "1,234",
+        counts as missing, unless the dimension says how it spells numbers: ``space.real(0, 1e6, thousands=",",
+        unit="$")``. Read such a column as text, or the reader may take "1.234" for a fraction. A date or a time counts
+        as missing, too: convert it, such as to days since a public date.
       classes: all labels, text or numbers. Rows with other labels do not train. ``predict_proba`` and ``classes_`` have
         them in sorted order.
       epsilon: the budget, for the model and its error, with ``delta``.
       delta: in (0, 1), far below 1 over the number of rows.
-      class_shares: the share of each class, in the order of ``classes``, from a census or another public source.
-      class_weight: what an error in each class costs: a dict or a list in the order of ``classes``, of public numbers;
+      class_shares: the share of each class from a census or another public source: a dict or a pandas ``Series`` by
+        class, or a list in the order of ``classes``.
+      class_weight: what an error in each class costs, public numbers, given as ``class_shares`` are;
         or "balanced", one over ``class_shares``, for rare classes. Probabilities are then those of so weighted rows.
       largest_weight: the largest weight that ``sample_weight`` gives a row, a public number; larger ones count as this.
         Steps are made for rows of about this weight: far above the usual weight they are too short.
@@ -488,7 +489,7 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
       model_: the layers, each ``(weights, bias)``.
       report_: the record of the model, to sign, see ``report.Report``.
       encoding_: the public dimensions of the columns, and found ranges.
-      public_: the number of users, which is that of the rows, weights and settings.
+      public_: the number of users (rows, or people with ``person``), weights and settings.
       coef_: see ``intercept_`` and ``get_feature_names_out``: the weights of the linear model.
     """
 
@@ -503,7 +504,7 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
         classes: Sequence[Any] | None = None,
         epsilon: float | None = None,
         delta: float | None = None,
-        class_shares: Sequence[float] | None = None,
+        class_shares: Mapping[Any, float] | Sequence[float] | None = None,
         class_weight: Mapping[Any, float] | Sequence[float] | str | None = None,
         largest_weight: float | None = None,
         person: Any = None,
@@ -530,6 +531,7 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
         self.key = key
         self.insecure_key = insecure_key
 
+    @silence.numeric_checks_off()
     def fit(self, X: Rows, y: Targets, sample_weight: ArrayLike | None = None) -> "PrivateClassifier":
         """Train and measure, and spend the budget.
 
@@ -571,8 +573,17 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
         return len(classes), mean if weighted else None, {"classes_": np.asarray(classes)}, _given(public)
 
     def _of_classes(self, name: str) -> Any:
-        """An argument; a list in the order of ``classes`` is put in that of ``classes_``, which ``fit`` has."""
+        """An argument in the order of ``classes_``, which ``fit`` has, from that of ``classes`` or by class.
+
+        Raises:
+          ValueError: numbers by class, of other classes.
+        """
         given, labels = getattr(self, name), list(cast(Any, self.classes))
+        if hasattr(given, "items"):  # a dict, or a Series of pandas
+            by_class = dict(given.items())
+            if set(by_class) != set(labels) or len(given) != len(labels):
+                raise ValueError(f"{name} must have a number for each of {labels!r}, got {given!r}")
+            given = [by_class[label] for label in labels]
         if np.ndim(given) != 1 or len(given) != len(labels):  # one that should be a list is refused where it is read
             return given
         return [list(given)[place] for place in np.argsort(np.asarray(labels))]
@@ -693,7 +704,7 @@ class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
       model_: the layers, each ``(weights, bias)``.
       report_: the record of the model, to sign, see ``report.Report``.
       encoding_: the public dimensions of the columns, and found ranges.
-      public_: the number of users, which is that of the rows, weights and settings.
+      public_: the number of users (rows, or people with ``person``), weights and settings.
       coef_: see ``PrivateClassifier``.
       target_range_: ``(low, high)``, as given or found.
     """
@@ -729,6 +740,7 @@ class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
         self.key = key
         self.insecure_key = insecure_key
 
+    @silence.numeric_checks_off()
     def fit(self, X: Rows, y: Targets, sample_weight: ArrayLike | None = None) -> "PrivateRegressor":
         """Train and measure, and spend the budget; errors as of ``PrivateClassifier.fit``.
 
@@ -812,10 +824,6 @@ def _class_weights(classes: list[Any], given: Any, shares: np.ndarray | None) ->
             )
         weights = 1 / shares
     else:
-        if isinstance(given, Mapping):
-            if set(given) != set(classes):
-                raise ValueError(f"class_weight must have a number for each of {classes!r}, got {given!r}")
-            given = [given[name] for name in classes]
         weights = np.asarray(checks.vector("class_weight", given, len(classes)))
         if not np.all((weights >= 0) & np.isfinite(weights)) or not np.any(weights > 0):
             raise ValueError(f"class_weight must be numbers from 0, not all 0, got {given!r}")
@@ -839,8 +847,7 @@ def _row_weights(given: Any, largest: Any, rows: int) -> np.ndarray | None:
     if shape != (rows,):
         raise ValueError(f"sample_weight must have shape ({rows},), got {shape}")
     values = cells.real_numbers(column)
-    with np.errstate(all="ignore"):
-        return np.clip(np.where(np.isfinite(values), values, 0.0) / largest, 0.0, 1.0)
+    return np.clip(np.where(np.isfinite(values), values, 0.0) / largest, 0.0, 1.0)
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:
@@ -864,7 +871,6 @@ def _check_classes(classes: Any) -> list[Any]:
     return np.unique(np.asarray(labels)).tolist()
 
 
-@np.errstate(all="ignore")  # as ``_columns`` does
 def _scale_targets(targets: np.ndarray, low: float, high: float) -> np.ndarray:
     """Targets in [-1/2, 1/2]; one that is no number stays NaN."""
     return (np.clip((targets - low) / (high - low), 0.0, 1.0) - TARGET_OFFSET).astype(np.float32)
@@ -926,9 +932,7 @@ def _number_people(table: _Table, person: Any) -> np.ndarray | None:
     """Number the people of the rows by their public ids, in the order of their first rows."""
     if person is None:
         return None
-    numbers: dict[Any, int] = {}
-    column = table.columns[table.names.index(person)]
-    return np.array([numbers.setdefault(identity, len(numbers)) for identity in cells.identities(column)])
+    return cells.number_people(table.columns[table.names.index(person)])
 
 
 def _in_order(table: _Table, names: list[Any]) -> _Table:

@@ -246,6 +246,7 @@ class PrivateSearchCV(PrivateEstimator, MetaEstimatorMixin, BaseEstimator):
         """Prepare a search that protects validation records."""
         groups, loss = split_params.pop("groups", None), losses.resolve_loss(self.loss, self.estimator)
         split = splits.single_split(self.cv, _num_samples(X), groups, split_params, again=self.ledger is not None)
+        fitting.expect_one_kind(y, split.train)
         data = fitting.validation_task(X, y, split, fit_params, loss)
         objective = fitting.UserLosses(self.estimator, loss, self.error_score == "raise")
         # Only training rows: errors of the estimator are raised here, before anything is spent.
@@ -256,8 +257,8 @@ class PrivateSearchCV(PrivateEstimator, MetaEstimatorMixin, BaseEstimator):
         for each, model in zip(tried, models, strict=True):
             losses.expect(each, model, *data.beside)
         public = None
-        if self._proposes() and len(split.train) >= splits.THIRDS:
-            task = fitting.validation_task(X, y, splits.split_training_rows(split.train), fit_params, loss)
+        if self._proposes() and np.max(split.owner) + 1 >= splits.THIRDS:
+            task = fitting.validation_task(X, y, splits.split_training_rows(split), fit_params, loss)
             with contextlib.suppress(ValueError):  # too few training rows to rank among: then they propose nothing
                 losses.beside(loss, models[0], *task.beside)
                 public = task
@@ -284,7 +285,8 @@ class PrivateSearchCV(PrivateEstimator, MetaEstimatorMixin, BaseEstimator):
         loss_range, count = self._range(loss), _num_samples(X)
         clipped = None if isinstance(loss_range, str) else checks.interval("loss_range", loss_range)
         learner = fitting.BlockLoss(self.estimator, loss, clipped)
-        persons = count if groups is None else len(np.unique(np.asarray(groups)))
+        groups = None if groups is None else separable.number_owners(groups, count)
+        persons = count if groups is None else int(np.max(groups)) + 1
         k = separable.usual_count(persons) if self.n_blocks is None else self.n_blocks
         objective = fitting.blocks_objective(learner, count, k, groups, raises=self.error_score == "raise")
         data = fitting.RowTask(X, y, fit_params, isinstance(loss, str))
@@ -329,24 +331,25 @@ class PrivateSearchCV(PrivateEstimator, MetaEstimatorMixin, BaseEstimator):
             raise ValueError(f"n_iter must be at least {batch}, the number of settings in a batch, got {self.n_iter}")
         executor = None if effective_n_jobs(cast(Any, self.n_jobs)) == 1 else joblib_executor.Joblib(self.n_jobs)
         try:
-            return minimize(
-                ready.objective,
-                ready.data,
-                space,
-                loss_range=ready.loss_range,
-                mu=self.mu,
-                epsilon=self.epsilon,
-                delta=self.delta,
-                users=ready.users,
-                public=ready.public,
-                search=replace(search, steps=steps, batch=batch),
-                ledger=self.ledger,
-                key=self._given_key(),
-                insecure_key=self.insecure_key,
-                traceable=False,
-                executor=executor,
-                progress=self.verbose if isinstance(self.verbose, str) else bool(self.verbose),
-            )
+            with self._counting_fit():
+                return minimize(
+                    ready.objective,
+                    ready.data,
+                    space,
+                    loss_range=ready.loss_range,
+                    mu=self.mu,
+                    epsilon=self.epsilon,
+                    delta=self.delta,
+                    users=ready.users,
+                    public=ready.public,
+                    search=replace(search, steps=steps, batch=batch),
+                    ledger=self.ledger,
+                    key=self._given_key(),
+                    insecure_key=self.insecure_key,
+                    traceable=False,
+                    executor=executor,
+                    progress=self.verbose if isinstance(self.verbose, str) else bool(self.verbose),
+                )
         except RunInterrupted as error:
             if self.ledger is not None:
                 raise

@@ -113,15 +113,20 @@ def exponential(
     2
     """
     checks.single_or_double("scores", scores)
-    return jax.random.categorical(key, exponential_log_probabilities(scores, epsilon, sensitivity), mode="high")
+    return jax.random.categorical(key, _exponents(scores, epsilon, sensitivity), mode="high")
 
 
 def exponential_log_probabilities(
     scores: jax.Array, epsilon: jax.Array | float, sensitivity: jax.Array | float
 ) -> jax.Array:
     """Return the log-probabilities ``(c,)`` of ``exponential``'s rows, always finite. Raw, not private."""
+    return jax.nn.log_softmax(_exponents(scores, epsilon, sensitivity))
+
+
+def _exponents(scores: jax.Array, epsilon: jax.Array | float, sensitivity: jax.Array | float) -> jax.Array:
+    """Up to a constant: a logarithm of probabilities would round small differences away."""
     finite = jnp.isfinite(scores)
     best = jnp.max(jnp.where(finite, scores, -jnp.inf))
     below = jnp.where(finite, scores, best) - best  # -inf where the difference is beyond the floats
     exponents = jnp.where(finite, jnp.maximum(below * (epsilon / between_scores(sensitivity)), -FLOOR), -FLOOR)
-    return jax.nn.log_softmax(jnp.where(jnp.any(finite), exponents, 0.0))
+    return jnp.where(jnp.any(finite), exponents, 0.0)

@@ -17,7 +17,11 @@ from key_cases import KEY_CASES
 from jaxdpbo import secret_key
 
 PLATFORMS = ("cuda", "tpu")
-QUICKLY = {"jax_disable_most_optimizations": True, "jax_enable_compilation_cache": False}
+# The cache does not tell programs with most optimisations from those without.
+QUICKLY = {
+    "jax_disable_most_optimizations": True,
+    "jax_enable_compilation_cache": jax.config.values["jax_disable_most_optimizations"],
+}
 SEEN: set[tuple[str, str, int]] = set()
 RUNS = {
     **{name: lambda case=case: case.run(secret_key()) for name, case in KEY_CASES.items()},
@@ -32,7 +36,10 @@ RUNS = {
 
 @pytest.fixture(scope="module", autouse=True)
 def quickly():
-    """Compile for this machine without most optimisations: nothing here is about its results, and none is kept."""
+    """Compile for this machine without most optimisations: nothing here is about its results.
+
+    What another module compiled in this process is lowered again.
+    """
     before = {name: jax.config.values[name] for name in QUICKLY}
     jax.clear_caches()
     for name, value in QUICKLY.items():
@@ -65,8 +72,7 @@ def unseen(name: str, program: ClosedJaxpr) -> bool:
 
 def lower_elsewhere(program: ClosedJaxpr) -> None:
     arguments = [jax.ShapeDtypeStruct(each.shape, each.dtype) for each in program.in_avals]
-    for platform in PLATFORMS:
-        export.export(jax.jit(jaxpr_as_fun(program)), platforms=[platform])(*arguments)
+    export.export(jax.jit(jaxpr_as_fun(program)), platforms=PLATFORMS)(*arguments)
 
 
 @pytest.mark.parametrize("name", RUNS)

@@ -133,7 +133,7 @@ def test_the_budget_is_spent_and_no_more():
         chosen = config(mu)
         stated = private_linear.algorithm.privacy(chosen)
         assert 0.99 * mu < stated.level <= mu
-        assert private_linear.level(int(chosen.radius), int(chosen.residual_radius) + 1, 8) > mu
+        assert private_linear.level(int(chosen.radius), int(chosen.residual_radius) + 1, private_linear.STEPS) > mu
     assert private_linear.algorithm.privacy(config(math.inf)).notion == "none"
     assert "trained on" not in stated.protects  # of other algorithms the records of a model are NOT protected
     assert stated.unprotected == "users with several rows"
@@ -185,10 +185,10 @@ def steps_by_numpy(data, link, clip_norms, classes=1):
 
 @pytest.mark.parametrize(("link", "classes"), [("identity", 1), ("logistic", 1), ("softmax", 3)])
 def test_without_noise_the_steps_are_those_of_numpy(link, classes):
-    data, norms = rows(), [max(0.25, 0.5**step) if link == "identity" else 1.0 for step in range(8)]
+    data, norms = rows(), [{"identity": 0.25, "logistic": 0.5, "softmax": 0.5**0.5}[link]] * 16
     if link != "identity":
         data[:, -1] = np.digitize(data[:, -1], np.quantile(data[:, -1], [0.3, 0.7][: max(classes, 2) - 1]))
-    found = run(data, config(math.inf, link=link, outputs=classes)).release
+    found = run(data, config(math.inf, link=link, outputs=classes, clip_norms=norms)).release
     expected = steps_by_numpy(data, link, norms, classes)
     np.testing.assert_allclose(found.weights, expected, atol=0.02)
     np.testing.assert_array_equal(found.path[-1], found.weights)
@@ -203,12 +203,27 @@ def test_a_regression_is_least_squares():
     np.testing.assert_allclose(private, found, atol=0.2)
 
 
+def test_a_weight_counts_where_residuals_are_shortened():
+    """Before, it came before the clip, which undid it: residuals of .9 at weights of 1 and 1/2 pulled .5 and .45."""
+    chosen = config(math.inf, weight=1.0)
+    query = private_linear.algorithm.ask(None, chosen, private_linear.algorithm.init(None, chosen))
+    query = query._replace(broadcast=query.broadcast._replace(first=jnp.asarray(False)))
+    pulls = []
+    for weight in (1.0, 0.5, 0.0, 7.0, np.nan):
+        row = jnp.asarray([0.5] * FEATURES + [0.9, weight])[None, :, None]
+        pulls.append(whole(private_linear.algorithm.contribute(chosen, query, (), row)[0].whole.slope).astype(float))
+    np.testing.assert_allclose(pulls[1], pulls[0] / 2, rtol=1e-3)
+    np.testing.assert_array_equal(pulls[3], pulls[0])
+    assert pulls[0].all()
+    assert not np.any([pulls[2], pulls[4]])
+
+
 def test_rows_that_are_no_numbers_are_left_out():
     data = rows()
     spoiled = np.concatenate([data, np.full((1, FEATURES + 1), np.nan), np.full((1, FEATURES + 1), np.inf)])
     clean, found = (run(each, config(math.inf, users=len(each))) for each in (data, spoiled))
     np.testing.assert_allclose(found.release.weights, clean.release.weights, rtol=1e-9)
-    assert found.diagnostics.info.raw["users"].tolist() == [USERS] * 9
+    assert found.diagnostics.info.raw["users"].tolist() == [USERS] * 17
     without = np.concatenate([data, np.column_stack([data[:9, :-1], np.full(9, np.nan)])])
     assert np.all(np.isfinite(run(without, config(math.inf, users=len(without))).release.weights))
 
@@ -257,7 +272,7 @@ def test_mistakes_are_named(changed, said):
 def test_two_people_of_several_rows_are_no_farther_apart_than_what_is_charged():
     """All rows of a person replaced, of any values; the matrix and a step together, as in the proof."""
     steps, count = 8, 3
-    chosen = config(people=True, steps=steps)
+    chosen = config(people=USERS, steps=steps)
     state = private_linear.algorithm.init(jax.random.key(0), chosen)
     rng = np.random.default_rng(4)
     people = extreme_rows(300 * count, 6).reshape(300, count, FEATURES + 1)
@@ -290,15 +305,15 @@ def test_a_person_of_equal_rows_counts_as_one_row():
     data = rows(2000)
     alone = run(data, config(math.inf, users=2000)).release.weights
     tripled = np.repeat(np.column_stack([data, np.full(2000, 3.0)]), 3, axis=0)
-    together = run(tripled, config(math.inf, users=6000, people=True)).release.weights
+    together = run(tripled, config(math.inf, users=6000, people=2000)).release.weights
     np.testing.assert_allclose(together, alone, atol=0.02)
     for counts in (np.nan, np.inf, 0.0, -5.0):  # fails closed: the row counts as zero
         nothing = np.column_stack([data, np.full(2000, counts)])
-        found = run(nothing, config(math.inf, users=2000, people=True))
+        found = run(nothing, config(math.inf, users=2000, people=2000))
         assert not np.any(found.release.weights)
-        assert found.diagnostics.info.raw["users"].tolist() == [0] * 9
+        assert found.diagnostics.info.raw["users"].tolist() == [0] * 17
     odd = np.column_stack([data, np.random.default_rng(0).choice([np.nan, -5.0, 0.0, np.inf, 1e30], 2000)])
-    assert np.all(np.isfinite(run(odd, config(math.inf, users=2000, people=True)).release.weights))
+    assert np.all(np.isfinite(run(odd, config(math.inf, users=2000, people=2000)).release.weights))
 
 
 @pytest.mark.parametrize("x64", [True, False])
@@ -307,7 +322,7 @@ def test_the_rows_of_a_person_are_never_longer_than_the_person(x64):
     counts = np.concatenate([np.arange(1, 200), np.geomspace(1, 1e9, 500), [2.5, 2.9999, 3.0001, 1e30]])
     with jax.enable_x64(x64):
         for radius in (1, 2, 3, 5, 7, 50, 2737, 4095, 4096):
-            chosen = config(features=1, people=True)
+            chosen = config(features=1, people=USERS)
             chosen = dataclasses.replace(chosen, radius=jnp.asarray(radius, jnp.int32))
             found = np.asarray(private_linear._radii_of_rows(chosen, jnp.asarray(counts, float))[0], object)
             rounded = [math.ceil(np.float32(count) if not x64 else count) for count in counts]
@@ -322,7 +337,7 @@ def test_the_rows_of_a_person_are_never_longer_than_the_person(x64):
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
 def test_values_of_half_precision_are_refused(dtype):
     """257 rows are 256 in bfloat16: before, such a person's rows were longer than the person."""
-    chosen = config(people=True)
+    chosen = config(people=USERS)
     state = private_linear.algorithm.init(jax.random.key(0), chosen)
     query = private_linear.algorithm.ask(jax.random.key(0), chosen, state)
     with pytest.raises(TypeError, match="values must be float32 or float64, got"):

@@ -229,11 +229,24 @@ def test_the_budget_is_spent_and_covers_both_parts(classes, epsilon, delta):
     assert (1 + math.exp(epsilon)) * stated.total_variation < 0.01 * delta
 
 
-def test_more_rows_take_more_steps_and_too_few_are_refused():
-    assert [private_steps.make_plan(rows, rows // 4, 20, 2, 1.0, 1e-6)[0].linear.steps for rows in (1000, 50_000)] == [
-        9,
-        17,
-    ]
+def test_clip_norms_grow_with_the_people_their_weight_and_the_level():
+    """By the numbers that are public and on one scale: rows, or people, that train, times weight times mu."""
+
+    def chosen(rows, classes=2, epsilon=1.0, **options):
+        config = private_steps.make_plan(rows, rows // 4, 20, classes, epsilon, 1e-7, **options)[0].linear
+        assert len(set(np.asarray(config.clip_norms))) == 1
+        return float(config.clip_norms[0]), float(config.mu)
+
+    for classes, shortest, longest in ((0, 0.25, 2.0), (2, 0.5, 1.0), (3, 0.5**0.5, 2**0.5)):
+        assert chosen(1000, classes)[0] == pytest.approx(shortest)
+        assert chosen(2_000_000, classes)[0] == pytest.approx(longest)
+        norm, mu = chosen(20_000, classes)
+        assert norm == pytest.approx(min(longest, shortest * math.sqrt(20_000 * mu / 2_000)))
+    assert chosen(20_000)[0] == pytest.approx(chosen(40_000, weight=0.5)[0])
+    assert chosen(20_000)[0] == pytest.approx(chosen(60_000, people=25_000)[0], rel=0.02)
+
+
+def test_a_budget_too_small_for_the_features_is_refused():
     with pytest.raises(ValueError, match=r"epsilon must be at least .* for 1400 features and 1 outputs"):
         private_steps.make_plan(1000, 250, 1400, 2, 0.05, 1e-5)
 

@@ -184,7 +184,7 @@ def test_each_number_has_the_noise_that_its_part_pays_for(tmp_path, features, ou
 
 def test_people_among_silos_assume_that_owners_are_public(tmp_path):
     cards = silos.make_roster([silos.create_identity(tmp_path / name, name, users=USERS // 2) for name in "AB"])
-    agreement = silos.agree("march", *linear(people=True), cards)
+    agreement = silos.agree("march", *linear(people=USERS), cards)
     assert assumptions.ROW_OWNERS in agreement.guarantees.server.assumptions
     assert agreement.terms["a row counts"] == "by the rows of its person"
     assert "space" not in agreement.terms

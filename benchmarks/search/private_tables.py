@@ -2,7 +2,8 @@
 
 Every model has the same rows, ranges and categories, and nobody tunes any of them. A fifth of the rows is for tests,
 and the score is the accuracy, or R2. ``JAXDPBO_BEFORE=CHECKOUT`` adds the estimators of an older checkout of the
-library. A file in results/bench/private_tables keeps each table for the same commit: a run that was stopped goes on.
+library. ``JAXDPBO_OTHERS=JSON`` takes all scores but ours from an earlier result on the same splits and features. A
+file in results/bench/private_tables keeps each table for the same commit: a run that was stopped goes on.
 """
 
 import importlib.util
@@ -28,6 +29,7 @@ from tqdm import tqdm
 
 from benchmarks import report
 from benchmarks.papers import mixed_tables, package_tables
+from benchmarks.search import earlier
 from jaxdpbo.integrations.sklearn import PrivateClassifier, PrivateRegressor, columns
 from jaxdpbo.space import Categorical
 
@@ -167,8 +169,9 @@ PEERS = {
 def main(quick: bool, *, seeds: int | None = None) -> None:
     most = seeds or (1 if quick else SEEDS)
     numbers = range(FIRST_SEED, FIRST_SEED + most)
+    before = earlier.load(numbers)
     names = ("OJ", "diabetes") if quick else TABLES
-    results = {name: _kept(name, numbers) for name in tqdm(names, desc="tables")}
+    results = {name: _kept(name, numbers, before) for name in tqdm(names, desc="tables")}
     rows = []
     for name, found in results.items():
         means = {model: f"{np.mean(scores):.3f}" for model, scores in found["scores"].items()}
@@ -183,7 +186,12 @@ def main(quick: bool, *, seeds: int | None = None) -> None:
     print(f"error_interval_ held the error on new rows in {np.mean(held):.1%} of {len(held)} fits")
     report.write_bench(
         "private_tables",
-        {"tables": results, "held": float(np.mean(held)), "fits": len(held)},
+        {
+            "tables": results,
+            "held": float(np.mean(held)),
+            "fits": len(held),
+            "others": None if before is None else before.origin,
+        },
         quick=quick,
         seeds=[numbers.start, numbers.stop],
         noise="exact",
@@ -196,14 +204,15 @@ def _ours(epsilon: float) -> str:
     return f"{OURS}, {epsilon:g}"
 
 
-def _kept(name: str, seeds: range) -> dict[str, Any]:
+def _kept(name: str, seeds: range, before: earlier.Earlier | None) -> dict[str, Any]:
     """What an earlier process measured of this table, or measure it."""
-    before = Path(os.environ.get("JAXDPBO_BEFORE", "none")).name
-    path = report.folder("bench", "private_tables") / f"{name}-{seeds.start}-{seeds.stop}-{before}.json"
-    return report.keep(path, lambda: _of_table(name, seeds))
+    others = Path(os.environ.get("JAXDPBO_BEFORE", "none")).name if before is None else "others"
+    path = report.folder("bench", "private_tables") / f"{name}-{seeds.start}-{seeds.stop}-{others}.json"
+    scores = None if before is None else before.found["tables"][name]["scores"]
+    return report.keep(path, lambda: _of_table(name, seeds, scores))
 
 
-def _of_table(name: str, seeds: Iterable[int]) -> dict[str, Any]:
+def _of_table(name: str, seeds: Iterable[int], others: dict[str, list[float]] | None) -> dict[str, Any]:
     table = (mixed_tables if name in MIXED else package_tables).load(name)
     rows = len(table.labels)
     delta = rows**-1.1
@@ -218,23 +227,28 @@ def _of_table(name: str, seeds: Iterable[int]) -> dict[str, Any]:
             held.append(holds)
             offsets.append(offset)
             seconds.append(took)
-    task = _task(table, splits, delta)
+    scores |= _of_others(table, splits, delta) if others is None else {k: v for k, v in others.items() if OURS not in k}
+    return {
+        "rows": rows, "classes": len(table.classes or ()), "scores": scores, "held": held, "offsets": offsets,
+        "seconds": {"first": seconds[0], "later, median": float(np.median(seconds[1:]))},
+    }  # fmt: skip
+
+
+def _of_others(table: Any, splits: Any, delta: float) -> dict[str, list[float]]:
+    task, scores = _task(table, splits, delta), {}
     for peer, worker in ((EBM, EBM_WORKER), (DIFFPRIVLIB, DIFFPRIVLIB_WORKER)):
         if peer == EBM and len(table.classes or ()) > 2:  # it has no private form for more classes
             continue
         scores[peer] = [score for score, _ in ask(_python(peer), worker, task)]
     scores |= of_opacus(task, OPACUS, OPACUS_TUNED)
-    if rows < FEW_ROWS:
+    if len(table.labels) < FEW_ROWS:
         scores |= of_opacus(count_replaced(task), REPLACED, REPLACED_TUNED)
     if before := os.environ.get("JAXDPBO_BEFORE"):
         found = ask(sys.executable, BEFORE_WORKER, task, PYTHONPATH=before)
         scores[BEFORE] = [score for score, _ in found]
     for linear, model in ((LINEAR, True), (BOOSTING, False)):
         scores[linear] = [_without_privacy(table, task["features"], train, test, model) for _, train, test in splits]
-    return {
-        "rows": rows, "classes": len(table.classes or ()), "scores": scores, "held": held, "offsets": offsets,
-        "seconds": {"first": seconds[0], "later, median": float(np.median(seconds[1:]))},
-    }  # fmt: skip
+    return scores
 
 
 def of_opacus(task: dict[str, Any], usual: str, tuned: str) -> dict[str, list[float]]:

@@ -49,12 +49,16 @@ __all__ = [
 __dir__ = namespace.list_public(__name__)
 
 CURVATURES = {"identity": 1.0, "logistic": 0.25, "softmax": 0.5}
-STEPS = 8
-LEAST_CLIP_NORM = 0.25  # of residuals of numbers, which begin at 1, the half width of the range, and halve
+STEPS = 16
+# Noise grows with the clip norm: the shortest are for few users; the longest shorten no residual of a usual prediction.
+SHORTEST = {"identity": 0.25, "logistic": 0.5, "softmax": math.sqrt(0.5)}
+LONGEST = {"identity": 2.0, "logistic": 1.0, "softmax": math.sqrt(2)}
+FEW = 2_000  # users times their mean weight times the GDP level: beyond it clip norms grow from the shortest
 PART = "the Gram matrix and the steps"  # of a guarantee
 PROTECTED = "the users with features and targets; NOT users with several rows"  # here they are what is trained on
 PEOPLE = "the people with features and targets; NOT the number of rows of a person"
 GRAM_SHARE = 0.3  # of the squares of both levels
+LEAST_RIDGE = 256  # features: the ridge of fewer is that of so many, or noise of the steps outweighs what they learn
 FLOOR = 0.8  # of the ridge: least eigenvalue that a step divides by; noise of the Gram matrix makes smaller ones
 SIGMA, BITS = 2**24, 64  # of the noise: a diagonal entry of the Gram matrix, and an entry of a step
 UPPER_SIGMA = math.ceil(SIGMA / math.sqrt(2))  # above the diagonal
@@ -120,7 +124,7 @@ def config(
     steps: int = STEPS,
     clip_norms: Sequence[float] | None = None,
     weight: float | None = None,
-    people: bool = False,
+    people: int | None = None,
 ) -> Config:
     """Check a configuration.
 
@@ -130,13 +134,12 @@ def config(
       mu: the GDP budget; ``inf`` for no noise.
       link: "identity", "logistic" or "softmax".
       outputs: ``k``: the number of classes for "softmax", otherwise 1.
-      steps: ``T``; 8, or 16 where ``mu`` times the users is some thousands.
-      clip_norms: ``c_t`` of each step, chosen without the data, in place of ``steps``. By default 1, 1/2, 1/4 and so on
-        for "identity", where a residual is at most the half width of the range of targets, and 1 for classes.
+      steps: ``T``.
+      clip_norms: ``c_t`` of each step, chosen without the data, in place of ``steps``. See ``default_clip_norm``.
       weight: the mean weight of the users as far as the public knows, in (0, 1]: the steps become longer by as much.
         None if users have no weights.
-      people: users are rows of people, and the number of rows of each person is public: a person with ``c`` rows counts
-        as one user, each row ``1 / c``.
+      people: the number of people, if users are rows of people, and the number of rows of each person is public: a
+        person with ``c`` rows counts as one user, each row ``1 / c``.
 
     Raises:
       ValueError: a number out of range.
@@ -146,17 +149,23 @@ def config(
     >>> from jaxdpbo import private_linear
     >>> chosen = private_linear.config(users=5000, features=20, mu=0.5, link="logistic")
     >>> chosen.steps, private_linear.algorithm.privacy(chosen).level <= 0.5
-    (9, True)
+    (17, True)
     """
     link = checks.one_of("link", link, tuple(CURVATURES))
-    norms = checks.reals("clip_norms", _clip_norms(link, steps) if clip_norms is None else clip_norms)
+    users, counted = checks.size("users", users), None if people is None else checks.size("people", people)
+    if weight is not None and not 0 < checks.positive("weight", weight) <= 1:
+        raise ValueError(f"weight must be in (0, 1], got {weight}")
+    mu = checks.positive("mu", mu, finite=False)
+    if clip_norms is None:
+        level = mu * (users if counted is None else counted) * (1.0 if weight is None else weight)
+        clip_norms = [default_clip_norm(link, level)] * checks.size("steps", steps)
+    norms = checks.reals("clip_norms", clip_norms)
     if norms.ndim != 1 or not len(norms) or not np.all((norms > 0) & np.isfinite(norms)):
         raise ValueError(f"clip_norms must be one positive number a step, got {clip_norms!r}")
     outputs, features = checks.size("outputs", outputs), checks.size("features", features)
     if (link == "softmax") != (outputs > 1):
         raise ValueError(f"outputs must be 1, or 2 and more for link='softmax', got {outputs} for {link!r}")
     dtype = jnp.result_type(float)
-    mu = checks.positive("mu", mu, finite=False)
     radius = residual_radius = integer_products.MOST
     if not math.isinf(mu):
         mu = checks.round_down(mu, dtype)
@@ -167,27 +176,40 @@ def config(
         if short > 1:
             reason = f"for {features} features and {outputs} outputs, got {{}}: rounding would hide them"
             raise requested_budget.BudgetError("least", mu * short**2, mu, reason)
-    if weight is not None and not 0 < checks.positive("weight", weight) <= 1:
-        raise ValueError(f"weight must be in (0, 1], got {weight}")
     return Config(
         mu=arrays.to_device(mu, dtype),
         radius=arrays.to_device(radius, jnp.int32),
         residual_radius=arrays.to_device(residual_radius, jnp.int32),
         clip_norms=arrays.to_device(norms, dtype),
         weight=arrays.to_device(1.0 if weight is None else weight, dtype),
-        users=checks.size("users", users),
+        users=users,
         features=features,
         outputs=outputs,
         link=link,
         weighted=weight is not None,
-        people=checks.flag("people", people),
+        people=counted is not None,
         private=not math.isinf(mu),
     )
 
 
-def _clip_norms(link: str, steps: int) -> list[float]:
-    halved = [max(LEAST_CLIP_NORM, 0.5**step) for step in range(checks.size("steps", steps))]
-    return halved if link == "identity" else [1.0] * len(halved)
+def default_clip_norm(link: str, level: float) -> float:
+    """Return the clip norm of residuals in each step.
+
+    A step's noise grows with its clip norm. But where residuals are shortened, a model of classes has probabilities
+    too far from a half (a share of .2 becomes .125 at the shortest), and a model of numbers is less than a mean drawn
+    to rare targets far away. With few users noise costs more than that, so the norm grows with the root of ``level``
+    from the shortest to one that shortens nothing.
+
+    Args:
+      link: see ``config``.
+      level: users, or people, times their mean weight times ``mu``; all public.
+
+    >>> from jaxdpbo.algorithms import private_linear
+    >>> [private_linear.default_clip_norm("logistic", level) for level in (500, 8_000)]
+    [0.5, 1.0]
+    """
+    shortest = SHORTEST[link]
+    return min(LONGEST[link], shortest * math.sqrt(max(1.0, level / FEW)))
 
 
 def level(radius: int, residual_radius: int, steps: int) -> float:
@@ -314,7 +336,7 @@ def contribute(
     features not finite                           the user counts as zero
     features of a norm above 1                    are shortened to 1
     a target not finite, or of no class           the user counts in the Gram matrix alone
-    a residual of a norm above ``c_t``            is shortened to ``c_t``
+    a residual of a norm above ``c_t``            is shortened to ``c_t``, then weighted
     a weight not finite, or outside of [0, 1]     0, or the nearest end
     a number of rows not finite, or below 1       the row counts as zero
     ============================================  ==============================================
@@ -348,10 +370,10 @@ def contribute(
 
     def slope() -> wide_integers.Wide:
         residuals = _residuals(config, query.broadcast.weights.T @ features, target)
-        if config.weighted:  # before the clip: a weight lengthens no residual beyond what is charged
-            weight = rows[config.features + 1]
-            residuals = residuals * jnp.clip(jnp.where(jnp.isfinite(weight), weight, 0), 0, 1)[None]
         clipped, _, _ = clipping.clip_by_l2_norm(residuals, query.broadcast.clip_norm)
+        if config.weighted:  # after the clip, which would undo it; at most 1, so no longer than what is charged
+            weight = rows[config.features + 1]
+            clipped = clipped * jnp.clip(jnp.where(jnp.isfinite(weight), weight, 0), 0, 1)[None]
         counts = clipping.quantise(clipped, query.broadcast.clip_norm, residual_radius)
         return integer_products.sum_products(whole, counts)
 
@@ -397,7 +419,11 @@ def tell(config: Config, state: State, query: Query, released: Sums) -> State:
         diagonal, upper = (wide_integers.to_float(part, dtype) * unit**2 for part in released[:2])
         places = np.triu_indices(config.features, 1)
         half = jnp.zeros((config.features, config.features), dtype).at[places].set(upper)
-        ridge = math.sqrt(2 * config.features) * SIGMA * unit**2 if config.private else _least(config, diagonal)
+        ridge = (
+            math.sqrt(2 * max(config.features, LEAST_RIDGE)) * SIGMA * unit**2
+            if config.private
+            else _least(config, diagonal)
+        )
         values, vectors = jnp.linalg.eigh(half + half.T + jnp.diag(diagonal + ridge))
         curve = CURVATURES[config.link] * config.weight
         curved = vectors / (curve * jnp.maximum(values, FLOOR * ridge))[None]

@@ -25,8 +25,6 @@ from jaxdpbo.noise import keys
 from jaxdpbo.tuning import fitting, measured_error, private_ranges
 
 EITHER = f"{private_linear.PART}, and on other rows the error: the larger of both"  # two parts of disjoint rows
-STEPS = 8, 16  # the second with enough rows
-ENOUGH = 2_000  # rows times the GDP level
 
 
 class Release(NamedTuple):
@@ -246,7 +244,9 @@ def make_plan(
     link, outputs = "identity", 1
     if classes:
         link, outputs = ("logistic", 1) if classes == 2 else ("softmax", classes)
-    variation = private_linear.total_variation(features, outputs, STEPS[-1]) + private_ranges.total_variation(unknown)
+    variation = private_linear.total_variation(
+        features, outputs, private_linear.STEPS
+    ) + private_ranges.total_variation(unknown)
     variation = max(variation, measured_error.total_variation(classes))
     users = rows + held_out if people is None else people
     budget = budget_calibration.check_budget(
@@ -254,16 +254,14 @@ def make_plan(
     )
 
     def make(mu: float) -> Plan:
-        steps = STEPS[(1 - fitting.HELD_OUT) * users * mu >= ENOUGH]
         linear = private_linear.config(
             users=rows,
             features=features,
             mu=mu * math.sqrt(1 - share),
             link=link,
             outputs=outputs,
-            steps=steps,
             weight=weight,
-            people=people is not None,
+            people=None if people is None else math.ceil((1 - fitting.HELD_OUT) * people),
         )
         if not unknown:
             return Plan(linear, measured_error.config(mu, classes))

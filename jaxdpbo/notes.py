@@ -25,6 +25,7 @@ SOURCES = {
     "few-rows": DECLARED,
     "few-public-rows": DECLARED,
     "one-fit": DECLARED,
+    "weights-train-alone": DECLARED,
     "ranges-from-rows": DECLARED,
     "loss-without-code": DECLARED,
     "narrowed-columns": DECLARED,
@@ -124,6 +125,15 @@ def few_rows(rows: int) -> Notes:
         "few-rows",
         f"{rows} rows are fewer than {FEW_USERS}: unless the budget is large, the model may predict no better than a "
         "constant; compare error_ with the error of a constant, and collect more rows",
+    )
+
+
+def weights_train_alone(name: str) -> Notes:
+    """Weights of a search's records weigh no loss of the search."""
+    return _note(
+        "weights-train-alone",
+        f"{name} trains the estimators and weighs no loss; to weigh records, give the weight a column of the inputs, "
+        "and multiply the loss of a record by weight / largest, with a public largest",
     )
 
 

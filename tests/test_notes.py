@@ -129,6 +129,7 @@ def test_a_result_of_the_least_epsilon_shows_its_cost_and_no_model():
 def test_notes_are_sentences_without_line_breaks():
     said = [
         *notes.few_users(3, private=True), *notes.few_rows(3), *notes.few_public_rows(4),
+        *notes.weights_train_alone("sample_weight"),
         *notes.one_fit(1), *notes.loss_without_code(),
         *notes.not_compared(), *notes.path_like_noise(), *notes.epsilon_reached(1.0, 2.0),
         *notes.error_not_reached(1.0, 2.0), *notes.resumed("a", "b", "2026-11-01", 1, "step"),

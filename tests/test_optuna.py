@@ -18,7 +18,7 @@ from jaxdpbo import Recording, by_person, ledger, space, terminal
 from jaxdpbo.guarantee import guarantees
 from jaxdpbo.integrations.optuna import DParetoSampler, GPUCBSampler, coordinates, observations, private_study
 from jaxdpbo.integrations.optuna.samplers import DEVIATION, noise_deviation
-from jaxdpbo.integrations.optuna.study import GUARANTEE, ObjectiveFailed
+from jaxdpbo.integrations.optuna.study import GUARANTEE, RUN, ObjectiveFailed
 
 RECORDS = np.linspace(0.2, 0.4, 50)
 TESTED = {"users": 50, "loss_range": (0.0, 1.0), "noise": "float", "insecure_key": True}
@@ -103,7 +103,8 @@ def test_a_study_holds_noised_values_and_stops_when_the_budget_is_spent():
         truth = np.mean(np.square(RECORDS - each.params["x"]))
         assert each.value != truth
         assert abs(each.value - truth) < 6 * found.deviation
-        assert each.user_attrs == {DEVIATION: found.deviation, GUARANTEE: str(found.guarantee)}
+        assert each.user_attrs == {DEVIATION: found.deviation, RUN: found.run}
+    assert found.study.user_attrs == {GUARANTEE + found.run: str(found.guarantee)}
     assert found.guarantee.level == pytest.approx(1.0)
     assert "0 of 4 evaluations left" in repr(found)
     late = found.study.ask()
@@ -111,6 +112,38 @@ def test_a_study_holds_noised_values_and_stops_when_the_budget_is_spent():
         found(late)
     found.optimize()  # nothing is left to do
     assert len(found.study.trials) == 5
+
+
+def test_a_study_states_the_guarantee_of_each_run_once(tmp_path):
+    """Before, in each row of ``trials_dataframe``. A run is known by its charge: two ledgers may name theirs alike."""
+    study, runs = optuna.create_study(study_name="s"), []
+    for name in ("one", "other"):
+        path = tmp_path / f"{name}.jsonl"
+        ledger.create(path, mu=2.0)
+        options = {"ledger": Recording(path, "trials"), "key": None, "insecure_key": False, "noise": "exact"}
+        found = private(study=study, **options)
+        found.optimize(2)
+        again = private(study=study, **options)
+        again.optimize(1)
+        assert again.run == found.run
+        runs += [found.run]
+    unnamed = [private(study=study, evaluations=1, seed=seed) for seed in (1, 2)]
+    for each in unnamed:
+        each.optimize()
+    runs += [each.run for each in unnamed]
+    assert len(set(runs)) == len(runs) == len(study.user_attrs) == 4
+    rows = study.trials_dataframe()
+    assert rows[f"user_attrs_{RUN}"].tolist() == [*(run for run in runs[:2] for _ in range(3)), *runs[2:]]
+    assert all(study.user_attrs[GUARANTEE + run] for run in runs)
+    assert not rows.map(lambda cell: "GDP" in str(cell)).any(axis=None)
+
+
+def test_no_deadline_counts_the_values():
+    found = private()
+    with pytest.raises(ValueError, match="timeout must be None, since how long losses take may depend on records"):
+        found.optimize(timeout=60)
+    found.optimize(1, timeout=None)
+    assert found.remaining == 3
 
 
 def test_a_script_that_is_run_again_ends_with_a_study_of_noised_values(tmp_path):
@@ -155,6 +188,7 @@ def told(data, caplog):
     optuna.logging.set_verbosity(optuna.logging.DEBUG)
     optuna.logging.enable_propagation()
     found = private(data=data)
+    found.run = "run"  # without a ledger its name is random
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         found.optimize()

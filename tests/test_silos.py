@@ -1436,6 +1436,16 @@ def make_certificates(folder, names):
         made = made.not_valid_after(start + datetime.timedelta(days=36500))
         made = made.add_extension(x509.BasicConstraints(authority, None), critical=True)
         made = made.add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        # Python 3.13 and newer check certificates by the letter of RFC 5280, which wants these too.
+        made = made.add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
+        issued_by = x509.AuthorityKeyIdentifier.from_issuer_public_key(ca.public_key())
+        made = made.add_extension(issued_by, critical=False)
+        others = dict.fromkeys(
+            ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "crl_sign",
+             "encipher_only", "decipher_only"), False,
+        )  # fmt: skip
+        usage = x509.KeyUsage(digital_signature=True, key_cert_sign=authority, **others)
+        made = made.add_extension(usage, critical=True)
         return made.sign(ca, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
     (folder / "ca.crt").write_bytes(sign("CA", ca.public_key(), True))

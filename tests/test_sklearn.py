@@ -454,6 +454,8 @@ def test_a_stack_that_makes_its_last_estimator_may_have_a_log_loss(monkeypatch):
             "takes no random_state: anyone who knows the seed .* key= is for tests alone$",
         ),
         ({"return_train_score": True}, "no cv_results_, which leaks; search=Search.estimate_share"),
+        ({"callbacks": []}, "takes no callbacks: settings are released together, at the end; verbose=True"),
+        ({"timeout": 60}, "takes no timeout: how long a fit takes may depend on records, .*: give n_iter$"),
         ({"scoring": "r2", "n_trials": 3}, "takes no scoring: .*'squared'; no n_trials: see help"),
     ],
 )
@@ -738,6 +740,17 @@ def test_a_refit_is_of_the_rows_that_it_says():
     assert not hasattr(fitted.set_params(refit=False).fit(X, Y), "best_estimator_")  # nothing of the fit before is left
     with pytest.raises(ValueError, match="refit must be"):
         search(refit="all").fit(X, Y)
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [(MODEL, "sample_weight"), (Pipeline([("step", MODEL)]), "step__sample_weight"), (MODEL, None)],
+)
+def test_a_note_says_that_weights_weigh_no_loss(model, name):
+    space = {"step__C" if name == "step__sample_weight" else "C": [0.1, 1.0]}
+    fitted = search(model, space).fit(X, Y, **({} if name is None else {name: np.ones(60)}))
+    said = [str(note) for note in fitted.notes_ if note.id == "weights-train-alone"]
+    assert [each.split()[0] for each in said] == [name] * (name is not None)
 
 
 @pytest.mark.parametrize("wrong", [{"protect": "none"}, {"error_score": 0}, {"scale": "half"}, {"mu": -1.0}])

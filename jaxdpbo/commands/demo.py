@@ -232,7 +232,7 @@ def plot(comparison: Comparison, path: Path) -> None:
     styles = dict(zip(METHODS, (("C0", "-"), ("C2", "-"), ("C0", "--"), ("C1", "-")), strict=True))
     for method, seeds in comparison.curves.items():
         seeds = np.asarray(seeds)
-        evaluations = np.arange(seeds.shape[1]) * (1 if method == EVALUATED else comparison.batch)
+        evaluations = np.arange(len(seeds[0])) * (1 if method == EVALUATED else comparison.batch)
         colour, line = styles[method]
         label = method if method in PRIVATE else f"{method} ({NOT_PRIVATE})"
         axes.plot(evaluations, seeds.mean(axis=0), line, color=colour, label=label)

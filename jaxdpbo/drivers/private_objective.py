@@ -393,6 +393,11 @@ class PrivateObjective:
         return self._told + point_notes(points) + value_notes(values, self.deviation)
 
     @property
+    def charge(self) -> str | None:
+        """The hash of the charge's line in the ledger, which no other run has; None without a ledger."""
+        return None if self._journal is None else self._journal.charge
+
+    @property
     def loss_range(self) -> tuple[float, float]:
         """The public clipping range of losses, or of their differences from the losses at ``design[0]``."""
         high = self._record.high

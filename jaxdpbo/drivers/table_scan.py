@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import ClosedJaxpr
 
 from jaxdpbo import separable, silence, types, user_values
 from jaxdpbo import space as spaces
 from jaxdpbo.drivers import compiled_run, compiled_steps, progress, result
 from jaxdpbo.noise import wide_integers
 from jaxdpbo.separable import equations, primitives
+from jaxdpbo.separable.equations import ClosedJaxpr
 from jaxdpbo.tables import engine
 from jaxdpbo.tables import table as _table
 from jaxdpbo.types import Algorithm, Config, DTypeLike, Objective, Query, Tree

@@ -36,7 +36,7 @@ PLAIN = bool, int, float, complex, str, bytes, Fraction, range
 NAMED = types.BuiltinFunctionType, types.ModuleType, np.dtype, np.ufunc, types.WrapperDescriptorType  # hash by name
 GLOBAL_LOADS = ("LOAD_GLOBAL", "LOAD_NAME")  # instructions
 UNKNOWN = "unknown"  # of a loss without code to read
-HAS_DOCSTRING = 0x4000000  # a flag of codes since Python 3.13; before, the first constant is the docstring or None
+HAS_DOCSTRING = 0x4000000  # a flag of codes since Python 3.14; before, the first constant is the docstring or None
 
 
 def fingerprint(public: object) -> str:
@@ -189,7 +189,7 @@ def _nested_codes(code: types.CodeType) -> list[types.CodeType]:
 def _trim_constants(code: types.CodeType) -> types.CodeType:
     """The code without its docstring, and without nested codes, which count by themselves."""
     constants = [constant for constant in code.co_consts if not isinstance(constant, types.CodeType)]
-    flagged = bool(code.co_flags & HAS_DOCSTRING) if sys.version_info >= (3, 13) else not code.co_name.startswith("<")
+    flagged = bool(code.co_flags & HAS_DOCSTRING) if sys.version_info >= (3, 14) else not code.co_name.startswith("<")
     if flagged and constants and isinstance(constants[0], str):
         constants = constants[1:]
     return code.replace(co_consts=tuple(constants))

@@ -8,9 +8,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
+from jax.extend.core import Jaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
 
 from jaxdpbo.separable import equations
+from jaxdpbo.separable.equations import ClosedJaxpr
 
 DECOMPOSITIONS = "svd", "eigh", "eig", "schur", "hessenberg", "tridiagonal"  # of the last two axes of an operand
 

@@ -11,7 +11,8 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
+from jax.extend.core import ClosedJaxpr as ClosedJaxpr  # pyright: ignore[reportPrivateImportUsage]: not exported by 0.12
+from jax.extend.core import Jaxpr, JaxprEqn, Literal, Var
 
 CALLS = {  # primitive -> the name of its program parameter
     "jit": "jaxpr", "closed_call": "call_jaxpr", "remat2": "jaxpr", "custom_jvp_call": "call_jaxpr",
@@ -160,12 +161,17 @@ def programs_in(equation: JaxprEqn) -> Iterator[ClosedJaxpr]:
             yield close(value)
 
 
+def operations(program: ClosedJaxpr) -> Iterator[str]:
+    """Yield the name of every operation of a program, and of the programs inside of it."""
+    for equation in program.jaxpr.eqns:
+        yield equation.primitive.name
+        for inside in programs_in(equation):
+            yield from operations(inside)
+
+
 def calls(program: ClosedJaxpr, names: Collection[str]) -> bool:
     """True if a program, or one inside of it, has an operation of one of these names."""
-    return any(
-        equation.primitive.name in names or any(calls(inside, names) for inside in programs_in(equation))
-        for equation in program.jaxpr.eqns
-    )
+    return any(name in names for name in operations(program))
 
 
 def find_fault(equation: JaxprEqn, private: bool) -> str:
@@ -279,7 +285,7 @@ def _fits_while(equation: JaxprEqn) -> bool:
     (operands, results), (condition, of_condition, body, of_body) = _shapes(equation), read_while(equation)
     carry = operands[of_condition + of_body :]
     fixed = operands[of_condition : of_condition + of_body]
-    going = [aval.shape for aval in condition.out_avals]  # under vmap, an entry for each element of the batch
+    going = [atom_shape(atom) for atom in condition.jaxpr.outvars]  # under vmap, an entry for each element of the batch
     return (
         carry == results
         and len(going) == 1

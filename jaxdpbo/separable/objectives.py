@@ -8,7 +8,7 @@ import numpy as np
 from jax.extend import core
 
 from jaxdpbo import checks
-from jaxdpbo.separable import data_axes, separability_check
+from jaxdpbo.separable import data_axes, equations, separability_check
 from jaxdpbo.types import ArrayLike, Data, Objective, Tree
 
 
@@ -78,8 +78,8 @@ class CheckedObjective(SeparableObjective):
         except Exception as error:
             error.add_note("user_axes needs an objective that JAX can trace")
             raise
-        (values,) = program.program.out_avals
-        if program.axis != values.ndim - 1:
+        (values,) = program.program.jaxpr.outvars
+        if program.axis != len(equations.atom_shape(values)) - 1:
             raise ValueError(f"objective must count users along the last axis of its values, got axis {program.axis}")
         return program(point, data)
 

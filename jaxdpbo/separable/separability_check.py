@@ -13,9 +13,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend import backend, core
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
+from jax.extend.core import Jaxpr, JaxprEqn, Literal, Var
 
 from jaxdpbo.separable import data_axes, decompositions, equations, primitives, rules
+from jaxdpbo.separable.equations import ClosedJaxpr
 from jaxdpbo.separable.taints import OWN, PUBLIC, Mixed, Taint, UserSlices, join
 from jaxdpbo.types import ArrayLike, Data, Objective, Tree
 

@@ -6,11 +6,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Jaxpr
 from jax.interpreters import partial_eval
 
 from jaxdpbo.drivers import compiled_run, compiled_steps, result
 from jaxdpbo.noise import totals
+from jaxdpbo.separable import equations
 from jaxdpbo.testing import subject as _subject
 from jaxdpbo.testing.subject import Subject, expect
 from jaxdpbo.types import Query, Tree
@@ -157,17 +157,5 @@ def _used(function: Callable[..., Any], outputs_of: Callable[[Any], Any], *argum
 
 def draws_of(function: Callable[..., Any], *arguments: Any) -> list[str]:
     """The primitives of a traced program that draw random numbers, those of inner programs too."""
-    names = set(_primitives(jax.make_jaxpr(function)(*arguments).jaxpr))
+    names = set(equations.operations(jax.make_jaxpr(function)(*arguments)))
     return sorted(name for name in names if any(part in name for part in RANDOM))
-
-
-def _primitives(jaxpr: Jaxpr) -> Iterator[str]:
-    for equation in jaxpr.eqns:
-        yield equation.primitive.name
-        for inner in jax.tree.leaves(list(equation.params.values()), is_leaf=_is_program):
-            if _is_program(inner):
-                yield from _primitives(inner if isinstance(inner, Jaxpr) else inner.jaxpr)
-
-
-def _is_program(value: object) -> bool:
-    return isinstance(value, (Jaxpr, ClosedJaxpr))

@@ -6,6 +6,7 @@ suggestions as they are. ``losses`` get the parameters and the data, but no tria
 
 import contextlib
 import json
+import secrets
 import threading
 import warnings
 from collections.abc import Callable, Mapping
@@ -33,7 +34,8 @@ from jaxdpbo.integrations.optuna.samplers import DEVIATION, noise_deviation, obs
 from jaxdpbo.space import Space, is_named
 from jaxdpbo.types import ArrayLike, Data
 
-GUARANTEE = "jaxdpbo:guarantee"  # attribute of a trial: the guarantee of all values of its budget together
+RUN = "jaxdpbo:run"  # attribute of a trial: the run that its value is of
+GUARANTEE = "jaxdpbo:guarantee of "  # and a run, attribute of a study: the guarantee of all values of the run together
 RAW = "study must hold noised values alone, but some of its trials were evaluated without noise: create a new study"
 Suggest = Callable[[Trial], dict[str, Any]]
 Losses = Callable[[dict[str, Any], Any], Any]
@@ -82,6 +84,7 @@ class PrivateStudy:
       study: the Optuna study.
       guarantee: the guarantee of all values together.
       deviation: the standard deviation of the noise of a value.
+      run: names the run in the study, whose attributes state the guarantee of each run once.
     """
 
     def __init__(
@@ -94,6 +97,9 @@ class PrivateStudy:
         self._private = PrivateObjective(_TrialLosses(losses), data, **options)
         self.guarantee: Guarantee = self._private.guarantee
         self.deviation: float = self._private.deviation
+        charge, recording = self._private.charge, options["ledger"]
+        # By the charge, since two ledgers may name a run alike.
+        self.run: str = secrets.token_hex(8) if charge is None else f"{recording.run} {charge[:16]}"
 
     @property
     def notes(self) -> _notes.Notes:
@@ -128,7 +134,8 @@ class PrivateStudy:
         place = {"study": self.study.study_name, "trial": trial.number, "params": dict(params)}
         if DEVIATION not in trial.user_attrs:  # a new trial, maybe with a value in the ledger of an earlier process
             trial.set_user_attr(DEVIATION, self.deviation)
-            trial.set_user_attr(GUARANTEE, str(self.guarantee))
+            trial.study.set_user_attr(GUARANTEE + self.run, str(self.guarantee))
+            trial.set_user_attr(RUN, self.run)
         with self._lock:
             if trial.number in self._running:
                 raise RuntimeError(f"trial {trial.number} is being evaluated")
@@ -155,14 +162,20 @@ class PrivateStudy:
         raise ObjectiveFailed(f"losses of trial {place['trial']} must have the shape (n,), one for each user")
 
     def optimize(self, n_trials: int | None = None, *, n_jobs: int = 1, **options: Any) -> None:
-        """Call ``study.optimize`` until no evaluation is left, or for ``n_trials``; the options are Optuna's.
+        """Call ``study.optimize`` until no evaluation is left, or for ``n_trials``; the options are Optuna's, less
+        ``timeout``: how long losses take may depend on records, and how many values there are would reveal it.
 
         A trial that ``suggest`` prunes has read no record and costs nothing, so another trial takes its evaluation. The
         study stops once ``suggest`` has pruned as many trials in a row as there are evaluations in all.
 
         On a terminal ``show_progress_bar`` is True by default. ``n_jobs`` threads share the evaluations. For processes,
         give each of them the same storage and the same ``ledger`` of ``private_study``.
+
+        Raises:
+          ValueError: ``timeout`` is given.
         """
+        if options.pop("timeout", None) is not None:
+            raise ValueError("timeout must be None, since how long losses take may depend on records: give n_trials")
         options.setdefault("show_progress_bar", terminal.is_there())
         ended = list[int]()  # numbers of trials, by any thread
         callbacks = [*(options.pop("callbacks", None) or ()), lambda study, trial: ended.append(trial.number)]
@@ -175,7 +188,7 @@ class PrivateStudy:
                 before, most = self.remaining, len(ended) + left
                 self.study.optimize(self, n_trials=left, n_jobs=n_jobs, callbacks=callbacks, **options)
                 pruned = pruned + left if self.remaining == before else 0
-                over = n_trials is not None or "timeout" in options or len(ended) < most  # a callback stopped it
+                over = n_trials is not None or len(ended) < most  # a callback stopped it
                 left = 0 if over else self.remaining
         _notes.show(self.notes)
 

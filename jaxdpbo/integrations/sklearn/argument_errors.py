@@ -27,6 +27,14 @@ ADVICE = {
     ),
     "n_candidates": "give n_iter",
     "n_points": "settings of a batch are tried at once by n_jobs",
+    **dict.fromkeys(
+        ("callback", "callbacks"),
+        "settings are released together, at the end; verbose=True shows how many are evaluated",
+    ),
+    **dict.fromkeys(
+        ("timeout", "max_time"),
+        "how long a fit takes may depend on records, and how many settings there are would reveal it: give n_iter",
+    ),
     "pre_dispatch": "n_jobs alone says how many settings are tried at once",
 }
 MODEL_ADVICE = {

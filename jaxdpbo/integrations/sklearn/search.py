@@ -12,7 +12,7 @@ from sklearn.utils import get_tags, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, _routing_enabled, process_routing
 from sklearn.utils.validation import _check_method_params, _num_samples, check_is_fitted
 
-from jaxdpbo import checks, separable
+from jaxdpbo import checks, notes, separable
 from jaxdpbo import space as spaces
 from jaxdpbo.drivers import Run, RunInterrupted, Search, methods, minimize
 from jaxdpbo.guarantee import assumptions
@@ -228,7 +228,7 @@ class PrivateSearchCV(PrivateEstimator, MetaEstimatorMixin, BaseEstimator):
         prepare = self._prepare_all_rows if self.protect == ALL else self._prepare_validation
         ready = prepare(X, y, fit_params, split_params, spaces.middles(space))
         run = self._search(ready, space)
-        self._keep(run, ready, space, _num_samples(X))
+        self._keep(run, ready, space, _num_samples(X), fit_params)
         if self.refit:
             rows = ready.train if self.refit == "train" else np.arange(_num_samples(X))
             chosen = fitting.clone_with_params(self.estimator, self.best_params_)
@@ -359,7 +359,7 @@ class PrivateSearchCV(PrivateEstimator, MetaEstimatorMixin, BaseEstimator):
                 step=error.step,
             ) from error.__cause__
 
-    def _keep(self, run: Run, ready: "_Ready", space: Space, rows: int) -> None:
+    def _keep(self, run: Run, ready: "_Ready", space: Space, rows: int, fit_params: dict[str, Any]) -> None:
         """Keep the results that you may publish, and nothing else."""
         stated = run.guarantee.without(assumptions.SEPARABLE_LOSSES).assuming(*ready.rests)
         several = (SEVERAL_ROWS,) * (assumptions.ONE_ROW in ready.rests)
@@ -372,7 +372,8 @@ class PrivateSearchCV(PrivateEstimator, MetaEstimatorMixin, BaseEstimator):
             "loss range": ready.loss_range,
         }
         self.release_, self.best_params_, self.method_ = run.release, run.release.params, run.method
-        self._keep_notes(run.notes)
+        weights = [name for name in fit_params if name.split("__")[-1] == "sample_weight"]  # of a pipeline's step too
+        self._keep_notes(sum(map(notes.weights_train_alone, weights), run.notes))
         if ready.block_rows is not None and self.scale:
             scaled = scaling.scale(self.estimator, self.best_params_, ready.block_rows, rows)
             self.best_params_ = spaces.relabel(self.best_params_, scaled)

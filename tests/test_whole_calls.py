@@ -590,7 +590,8 @@ UNPLAYED = {
     "a share of noise, in tests/test_silos.py": "silos.silo.Silo",
     "run_scan in parts: the bits of a run in one": "drivers.checkpoint.begin_checkpoint drivers.checkpoint.finish",
     "inside of a call": "drivers.result.to_arrays drivers.scan.scan_prepared drivers.loop.loop_prepared "
-    "drivers.separability.prepare_objective separable.objectives.CheckedObjective separable.objectives.PerUser",
+    "drivers.separability.prepare_objective "
+    "drivers.separability.expect_separable separable.objectives.CheckedObjective separable.objectives.PerUser",
 }
 
 

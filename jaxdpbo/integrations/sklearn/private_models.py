@@ -648,7 +648,10 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
         return _ratio(np.diagonal(self.confusion_), self.confusion_.sum(axis=0))
 
     def predict_proba(self, X: Rows) -> np.ndarray:
-        """The probability of each class, ``(n, k)``."""
+        """The probability of each class, ``(n, k)``; with few rows it is farther from a half than the class's share.
+
+        See docs/private_models.md, "What ``fit`` does".
+        """
         return self._outputs(self._scores(X))
 
     @staticmethod

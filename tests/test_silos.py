@@ -43,6 +43,7 @@ from jaxdpbo import (
     private_evaluations,
     random_search,
     silos,
+    space,
     tables,
 )
 from jaxdpbo import (
@@ -225,6 +226,51 @@ def test_a_run_finds_what_one_machine_finds(name, tmp_path):
     cited = run.report().against(signed).details
     assert (cited["plan"], cited["differs from the plan"]) == (signed.digest, "in nothing")
     assert federation.agreement.digest.hex() in signed.html()
+
+
+class Scale:
+    """An object of a search space: each silo has its own, behind the same label."""
+
+    def __init__(self, silo):
+        self.silo = silo
+
+    def __call__(self, values):
+        return values / 3
+
+
+def test_a_tree_with_objects_is_searched_among_silos(tmp_path):
+    """Branches decide which parameters there are; each silo calls the object of its own space."""
+
+    def tree(silo):
+        scaled = {"by": space.categorical(third=Scale(silo), absolute=np.abs), "shift": space.real(-1, 1)}
+        kinds = space.branches({"scaled": scaled, "plain": {"factor": space.real(0.1, 2)}})
+        inner = random_search.config(users=1, steps=6, batch=1, bounds={"kind": kinds})
+        algorithm = private_evaluations.make_algorithm(random_search.algorithm)
+        return algorithm, private_evaluations.config(
+            random_search.algorithm, inner, users=USERS, mu=9.0, loss_range=(0, 4)
+        )
+
+    asked = []
+
+    def of_tree(silo, params, batch):
+        asked.append((silo, params))
+        if params["kind"] == "plain":
+            assert sorted(params) == ["factor", "kind"]
+            return np.abs(params["factor"] * np.asarray(batch["x"]))
+        assert sorted(params) == ["by", "kind", "shift"]
+        return np.abs(params["by"](np.asarray(batch["x"])) + params["shift"])
+
+    federation = Federation(tmp_path, 2, lambda: tree("A"), objective=functools.partial(of_tree, "A"), mu=99)
+    other = silos.agree("march", *tree("B"), federation.roster)
+    assert other.digest == federation.agreement.digest
+    federation.silos["B"] = federation.open("B", functools.partial(of_tree, "B"), agreement=other)
+    federation.keys["B"] = federation.silos["B"].credential()
+    run = federation.run()
+    assert {params["kind"] for _, params in asked} == {"scaled", "plain"}
+    objects = [(silo, params["by"].silo) for silo, params in asked if isinstance(params.get("by"), Scale)]
+    assert {("A", "A"), ("B", "B")} == set(objects)
+    found = federation.agreement.config.space.params(run.release.point)
+    assert sorted(found) == ["factor", "kind"] if found["kind"] == "plain" else ["by", "kind", "shift"]
 
 
 def test_masks_cancel_and_each_is_uniform():

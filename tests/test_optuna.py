@@ -135,7 +135,22 @@ def test_a_study_states_the_guarantee_of_each_run_once(tmp_path):
     rows = study.trials_dataframe()
     assert rows[f"user_attrs_{RUN}"].tolist() == [*(run for run in runs[:2] for _ in range(3)), *runs[2:]]
     assert all(study.user_attrs[GUARANTEE + run] for run in runs)
-    assert not rows.map(lambda cell: "GDP" in str(cell)).any(axis=None)
+    stated = {str(each.guarantee) for each in (found, *unnamed)}
+    assert set(study.user_attrs.values()) == stated
+    assert not rows.map(lambda cell: str(cell) in stated).any(axis=None)
+
+
+def test_a_retried_trial_states_its_own_run():
+    """Optuna copies the attributes of a killed worker's trial to the one that takes its place, in another run too."""
+    study = optuna.create_study(study_name="s")
+    killed = private(study=study)
+    killed.optimize(1)
+    study.enqueue_trial(study.trials[0].params, user_attrs=study.trials[0].user_attrs)
+    found = private(study=study, mu=0.1, evaluations=1, seed=1)
+    found.optimize()
+    assert study.trials[1].user_attrs == {DEVIATION: found.deviation, RUN: found.run}
+    assert len(study.user_attrs) == 2
+    assert found.deviation > 4 * killed.deviation
 
 
 def test_no_deadline_counts_the_values():

@@ -76,12 +76,17 @@ def extreme_rows(count, seed):
     return given
 
 
-@pytest.mark.parametrize(("link", "outputs"), [("identity", 1), ("logistic", 1), ("softmax", 3)])
-def test_no_two_rows_are_further_apart_than_what_is_charged(link, outputs):
-    """Of integers, so there is no tolerance: the Gram matrix by sqrt(2) R^2, a step by 2 R R_r."""
-    chosen = config(link=link, outputs=outputs)
+@pytest.mark.parametrize(
+    ("link", "outputs", "weight"),
+    [("identity", 1, None), ("logistic", 1, None), ("softmax", 3, None), ("identity", 1, 1)],
+)
+def test_no_two_rows_are_further_apart_than_what_is_charged(link, outputs, weight):
+    """Of integers, so there is no tolerance: the Gram matrix by sqrt(2) R^2, a step by 2 R R_r. Weights are any floats."""
+    chosen = config(link=link, outputs=outputs, weight=weight)
     state = private_linear.algorithm.init(jax.random.key(0), chosen)
     given = extreme_rows(600, 5)
+    if weight is not None:
+        given = np.column_stack([given, np.random.default_rng(8).choice(EXTREME, len(given))])
 
     @jax.jit
     def alone(row, weights, first):
@@ -205,7 +210,7 @@ def test_a_regression_is_least_squares():
 
 def test_a_weight_counts_where_residuals_are_shortened():
     """Before, it came before the clip, which undid it: residuals of .9 at weights of 1 and 1/2 pulled .5 and .45."""
-    chosen = config(math.inf, weight=1.0)
+    chosen = config(math.inf, weight=1.0, clip_norms=(0.25,))
     query = private_linear.algorithm.ask(None, chosen, private_linear.algorithm.init(None, chosen))
     query = query._replace(broadcast=query.broadcast._replace(first=jnp.asarray(False)))
     pulls = []

@@ -748,7 +748,7 @@ def test_a_refit_is_of_the_rows_that_it_says():
 )
 def test_a_note_says_that_weights_weigh_no_loss(model, name):
     space = {"step__C" if name == "step__sample_weight" else "C": [0.1, 1.0]}
-    fitted = search(model, space).fit(X, Y, **({} if name is None else {name: np.ones(60)}))
+    fitted = search(model, space).fit(X, Y, **{name or "sample_weight": None if name is None else np.ones(60)})
     said = [str(note) for note in fitted.notes_ if note.id == "weights-train-alone"]
     assert [each.split()[0] for each in said] == [name] * (name is not None)
 

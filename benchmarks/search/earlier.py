@@ -22,11 +22,13 @@ def load(seeds: range) -> Earlier | None:
     """The result that ``JAXDPBO_OTHERS`` names, if it does.
 
     Raises:
-      ValueError: it was measured on other seeds.
+      ValueError: it was measured on other seeds, or ``JAXDPBO_BEFORE`` is given too.
     """
     path = os.environ.get("JAXDPBO_OTHERS")
     if path is None:
         return None
+    if "JAXDPBO_BEFORE" in os.environ:
+        raise ValueError("JAXDPBO_OTHERS holds the scores of an older checkout too: leave JAXDPBO_BEFORE out")
     found = json.loads(Path(path).read_text())
     if found["seeds"] != [seeds.start, seeds.stop]:
         raise ValueError(f"{path} has seeds {found['seeds']}, this run [{seeds.start}, {seeds.stop}]")

@@ -206,7 +206,7 @@ def _ours(epsilon: float) -> str:
 
 def _kept(name: str, seeds: range, before: earlier.Earlier | None) -> dict[str, Any]:
     """What an earlier process measured of this table, or measure it."""
-    others = Path(os.environ.get("JAXDPBO_BEFORE", "none")).name if before is None else "others"
+    others = Path(os.environ.get("JAXDPBO_BEFORE", "none")).name if before is None else before.origin["commit"][:8]
     path = report.folder("bench", "private_tables") / f"{name}-{seeds.start}-{seeds.stop}-{others}.json"
     scores = None if before is None else before.found["tables"][name]["scores"]
     return report.keep(path, lambda: _of_table(name, seeds, scores))

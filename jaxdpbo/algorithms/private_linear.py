@@ -135,7 +135,8 @@ def config(
       link: "identity", "logistic" or "softmax".
       outputs: ``k``: the number of classes for "softmax", otherwise 1.
       steps: ``T``.
-      clip_norms: ``c_t`` of each step, chosen without the data, in place of ``steps``. See ``default_clip_norm``.
+      clip_norms: ``c_t`` of each step, chosen without the data, in place of ``steps``. By default one that grows
+        with the root of users (or people) times their mean weight times ``mu``, until it shortens no residual.
       weight: the mean weight of the users as far as the public knows, in (0, 1]: the steps become longer by as much.
         None if users have no weights.
       people: the number of people, if users are rows of people, and the number of rows of each person is public: a
@@ -196,8 +197,8 @@ def default_clip_norm(link: str, level: float) -> float:
     """Return the clip norm of residuals in each step.
 
     A step's noise grows with its clip norm. But where residuals are shortened, a model of classes has probabilities
-    too far from a half (a share of .2 becomes .125 at the shortest), and a model of numbers is less than a mean drawn
-    to rare targets far away. With few users noise costs more than that, so the norm grows with the root of ``level``
+    too far from a half (a share of .2 becomes .125 at the shortest), and rare targets far away draw a model of numbers
+    less than they draw a mean. With few users noise costs more than that, so the norm grows with the root of ``level``
     from the shortest to one that shortens nothing.
 
     Args:

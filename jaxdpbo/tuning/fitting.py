@@ -204,9 +204,14 @@ def split_rows(rows: Rows, validation: Rows | None) -> tuple[Rows, Rows]:
     return _read_only((train_x, train_y)), _read_only((held_x, held_y))
 
 
+def count_held_out(count: int) -> int:
+    """The number of rows, or people, to hold out."""
+    return round(HELD_OUT * count)
+
+
 def held_out_rows(count: int) -> tuple[np.ndarray, np.ndarray]:
     """The numbers of the rows to hold out, a fifth, and of the others, by a public permutation."""
-    order, cut = np.random.default_rng(0).permutation(count), round(HELD_OUT * count)
+    order, cut = np.random.default_rng(0).permutation(count), count_held_out(count)
     return order[:cut], order[cut:]
 
 

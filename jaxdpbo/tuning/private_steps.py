@@ -261,7 +261,7 @@ def make_plan(
             link=link,
             outputs=outputs,
             weight=weight,
-            people=None if people is None else math.ceil((1 - fitting.HELD_OUT) * people),
+            people=None if people is None else people - fitting.count_held_out(people),
         )
         if not unknown:
             return Plan(linear, measured_error.config(mu, classes))

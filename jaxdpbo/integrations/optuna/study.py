@@ -132,10 +132,8 @@ class PrivateStudy:
         if not isinstance(params, Mapping):
             raise TypeError(f"suggest must return a dict of parameters, got {type(params).__name__}")
         place = {"study": self.study.study_name, "trial": trial.number, "params": dict(params)}
-        if DEVIATION not in trial.user_attrs:  # a new trial, maybe with a value in the ledger of an earlier process
-            trial.set_user_attr(DEVIATION, self.deviation)
-            trial.study.set_user_attr(GUARANTEE + self.run, str(self.guarantee))
-            trial.set_user_attr(RUN, self.run)
+        if trial.user_attrs.get(RUN) != self.run:  # new, or a retry, to which Optuna copies what the other trial stated
+            self._state(trial)
         with self._lock:
             if trial.number in self._running:
                 raise RuntimeError(f"trial {trial.number} is being evaluated")
@@ -154,6 +152,13 @@ class PrivateStudy:
         if not self.remaining:
             self._stop()
         return value
+
+    def _state(self, trial: Trial) -> None:
+        """Say in the storage what the trial's value will be: its run last, so that a kill leaves no half."""
+        if GUARANTEE + self.run not in trial.study.user_attrs:
+            trial.study.set_user_attr(GUARANTEE + self.run, str(self.guarantee))
+        trial.set_user_attr(DEVIATION, self.deviation)
+        trial.set_user_attr(RUN, self.run)
 
     def _evaluate(self, place: dict[str, Any]) -> float:
         """The noised mean loss. Errors do not quote the shape of losses, which may depend on records."""
@@ -329,7 +334,9 @@ def private_study(
     """Evaluate the trials of a study privately: the study stores only noised means of users' losses.
 
     Formal guarantee: all values together are ``(epsilon, delta)``-DP or ``mu``-GDP, as for ``PrivateObjective``.
-    Samplers, callbacks, dashboards and plots are post-processing.
+    Samplers, callbacks, dashboards and plots are post-processing, but for times: Optuna also stores when each trial
+    began and ended, which no guarantee covers. Publish ``observations`` or the report, and give ``study.optimize`` no
+    ``timeout``.
 
     >>> import numpy as np
     >>> import optuna

@@ -444,7 +444,8 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
       class_shares: the share of each class from a census or another public source: a dict or a pandas ``Series`` by
         class, or a list in the order of ``classes``.
       class_weight: what an error in each class costs, public numbers, given as ``class_shares`` are;
-        or "balanced", one over ``class_shares``, for rare classes. Probabilities are then those of so weighted rows.
+        or "balanced", one over ``class_shares``, for rare classes. Probabilities are then those of so weighted rows,
+        and with few rows farther from a half (see ``predict_proba``).
       largest_weight: the largest weight that ``sample_weight`` gives a row, a public number; larger ones count as this.
         Steps are made for rows of about this weight: far above the usual weight they are too short.
       person: the column that names the person of each row, if a person may have several rows. The guarantee is then for
@@ -664,7 +665,7 @@ class PrivateClassifier(_PrivateModel, ClassifierMixin, BaseEstimator):
 class PrivateRegressor(_PrivateModel, RegressorMixin, BaseEstimator):
     """Train a private regression on a table under one ``epsilon``, with nothing to tune.
 
-    The regression of ``PrivateClassifier``: least squares.
+    The regression of ``PrivateClassifier``: least squares, but with few rows long residuals are shortened.
 
     Formal guarantee: the same as that of ``PrivateClassifier``.
 

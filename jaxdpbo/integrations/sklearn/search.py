@@ -372,7 +372,8 @@ class PrivateSearchCV(PrivateEstimator, MetaEstimatorMixin, BaseEstimator):
             "loss range": ready.loss_range,
         }
         self.release_, self.best_params_, self.method_ = run.release, run.release.params, run.method
-        weights = [name for name in fit_params if name.split("__")[-1] == "sample_weight"]  # of a pipeline's step too
+        given = [name for name, value in fit_params.items() if value is not None]
+        weights = [name for name in given if name.split("__")[-1] == "sample_weight"]  # of a pipeline's step too
         self._keep_notes(sum(map(notes.weights_train_alone, weights), run.notes))
         if ready.block_rows is not None and self.scale:
             scaled = scaling.scale(self.estimator, self.best_params_, ready.block_rows, rows)

@@ -81,7 +81,7 @@ def extreme_rows(count, seed):
     [("identity", 1, None), ("logistic", 1, None), ("softmax", 3, None), ("identity", 1, 1)],
 )
 def test_no_two_rows_are_further_apart_than_what_is_charged(link, outputs, weight):
-    """Of integers, so there is no tolerance: the Gram matrix by sqrt(2) R^2, a step by 2 R R_r. Weights are any floats."""
+    """Of integers, so there is no tolerance: the Gram matrix by sqrt(2) R^2, a step by 2 R R_r; for any weights."""
     chosen = config(link=link, outputs=outputs, weight=weight)
     state = private_linear.algorithm.init(jax.random.key(0), chosen)
     given = extreme_rows(600, 5)

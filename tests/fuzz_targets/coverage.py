@@ -131,7 +131,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "algorithms.private_evaluations.configs": "check_loss_range deviation",
         "algorithms.private_evaluations.run": "make_algorithm",
         "phases": "make_algorithm",
-        "algorithms.private_linear": "level slope_unit",
+        "algorithms.private_linear": "level slope_unit default_clip_norm",
         "noise.integer_products": "sum_products",
         "noise.choice": "level pure_level",
         "noise.private_scale": "level total_variation clip_norm users_needed is_scale",
@@ -293,8 +293,8 @@ EXEMPT: dict[str, dict[str, str]] = {
     "writes sentences: tests/test_notes.py and tests/test_release_notes.py": {
         "drivers.release_notes": "plan_notes value_notes point_notes best_notes error_notes",
         "notes": (
-            "show lines hide_accounts few_users few_rows few_public_rows narrowed_columns clipped_integers "
-            "many_readings one_fit ranges_from_rows ranges_like_noise ranges_at_limits "
+            "show lines hide_accounts few_users few_rows few_public_rows weights_train_alone narrowed_columns "
+            "clipped_integers many_readings one_fit ranges_from_rows ranges_like_noise ranges_at_limits "
             "loss_without_code from_ledger resumed not_compared path_like_noise "
             "epsilon_reached error_not_reached values_like_noise equal_points best_within_noise "
             "error_like_a_constant wide_error"
@@ -334,8 +334,8 @@ EXEMPT: dict[str, dict[str, str]] = {
         "separable.primitives": "collect_primitives is_of_jax key_kinds",
         "separable.decompositions": "guard",
         "separable.equations": (
-            "atom_shape calls is_program close programs_in find_fault read_call read_scan read_while read_branches "
-            "read_solve"
+            "atom_shape calls is_program close operations programs_in find_fault read_call read_scan read_while "
+            "read_branches read_solve"
         ),
     },
     "runs what it is given": {

@@ -227,7 +227,7 @@ def sweep(policy):
     return drivers.sweep(case.algorithm, loss, records(), configs, seeds=4, key=key, policy=policy)
 spread, mapped = sweep("shard"), sweep("map")
 jax.tree.map(np.testing.assert_array_equal, spread.release, mapped.release)
-with jax.set_mesh(jax.make_mesh((3,), ("the caller's",))):
+with jax.set_mesh(jax.make_mesh((3,), ("callers",))):
     jax.tree.map(np.testing.assert_array_equal, spread.release, sweep("shard").release)
 
 def where(each, shared):

@@ -17,13 +17,15 @@ import pandas
 import pyarrow.compute
 from scipy.io import arff
 
+import jaxdpbo
 from benchmarks.papers import mixed_tables
 from jaxdpbo import Search, minimize, space, tables, transforms
 from jaxdpbo.integrations.sklearn import PrivateClassifier
 
 SEED = 9900
 BUDGET = {"epsilon": 2.0, "delta": 1e-6}
-RUN = {"key": jax.random.key(SEED), "insecure_key": True}
+KEY = {"key": jax.random.key(SEED), "insecure_key": True}
+RUN = {"run": jaxdpbo.Execution(**KEY)} if hasattr(jaxdpbo, "Execution") else KEY  # the first is of older checkouts
 COMMAS = "decimal" in inspect.signature(space.real).parameters  # text spells numbers by a public format
 COMPUTED = hasattr(tables, "sources")  # columns of a table may be computed
 LOANS = {"default": ["No", "Yes"], "balance": space.real(0, 3000), "income": space.real(0, 80_000), "student": None}
@@ -117,7 +119,7 @@ def wage(folder: Path) -> dict[str, Any]:
     """A curator's noised rows of age and wage: how their wages go with the true ones."""
     rows = pandas.read_csv(folder / "Wage.csv")[["age", "wage"]].to_numpy()
     config = transforms.gaussian(centre=[45.0, 110.0], scale=40.0, epsilon=10.0, delta=1e-6)
-    released = transforms.curate(RUN["key"], config, rows, insecure_key=True)
+    released = transforms.curate(KEY["key"], config, rows, insecure_key=True)
     agreement = float(np.corrcoef(np.asarray(released.z)[:, 1], rows[:, 1])[0, 1])
     look = looked(getattr(transforms, "check", None), config, rows)
     return {"rows": len(rows), "result": agreement, "constant": 0.0, "notes": []} | look

@@ -1,6 +1,6 @@
 """Others' scores from an earlier result, in place of hours of theirs: ``JAXDPBO_OTHERS=JSON``.
 
-For a change of our models alone: seeds, splits, features and budgets of the two runs are the same.
+For a change of our models alone: splits, features and budgets must be the same, and of these only seeds are checked.
 """
 
 import json

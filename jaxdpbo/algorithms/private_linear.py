@@ -158,8 +158,8 @@ def config(
         raise ValueError(f"weight must be in (0, 1], got {weight}")
     mu = checks.positive("mu", mu, finite=False)
     if clip_norms is None:
-        level = mu * (users if counted is None else counted) * (1.0 if weight is None else weight)
-        clip_norms = [default_clip_norm(link, level)] * checks.size("steps", steps)
+        signal = mu * (users if counted is None else counted) * (1.0 if weight is None else weight)
+        clip_norms = [default_clip_norm(link, signal)] * checks.size("steps", steps)
     norms = checks.reals("clip_norms", clip_norms)
     if norms.ndim != 1 or not len(norms) or not np.all((norms > 0) & np.isfinite(norms)):
         raise ValueError(f"clip_norms must be one positive number a step, got {clip_norms!r}")
@@ -193,24 +193,24 @@ def config(
     )
 
 
-def default_clip_norm(link: str, level: float) -> float:
+def default_clip_norm(link: str, signal: float) -> float:
     """Return the clip norm of residuals in each step.
 
     A step's noise grows with its clip norm. But where residuals are shortened, a model of classes has probabilities
     too far from a half (a share of .2 becomes .125 at the shortest), and rare targets far away draw a model of numbers
-    less than they draw a mean. With few users noise costs more than that, so the norm grows with the root of ``level``
+    less than they draw a mean. With few users noise costs more than that, so the norm grows with the root of ``signal``
     from the shortest to one that shortens nothing.
 
     Args:
       link: see ``config``.
-      level: users, or people, times their mean weight times ``mu``; all public.
+      signal: users, or people, times their mean weight times ``mu``; all public.
 
     >>> from jaxdpbo.algorithms import private_linear
-    >>> [private_linear.default_clip_norm("logistic", level) for level in (500, 8_000)]
+    >>> [private_linear.default_clip_norm("logistic", signal) for signal in (500, 8_000)]
     [0.5, 1.0]
     """
     shortest = SHORTEST[link]
-    return min(LONGEST[link], shortest * math.sqrt(max(1.0, level / FEW)))
+    return min(LONGEST[link], shortest * math.sqrt(max(1.0, signal / FEW)))
 
 
 def level(radius: int, residual_radius: int, steps: int) -> float:
@@ -420,11 +420,8 @@ def tell(config: Config, state: State, query: Query, released: Sums) -> State:
         diagonal, upper = (wide_integers.to_float(part, dtype) * unit**2 for part in released[:2])
         places = np.triu_indices(config.features, 1)
         half = jnp.zeros((config.features, config.features), dtype).at[places].set(upper)
-        ridge = (
-            math.sqrt(2 * max(config.features, LEAST_RIDGE)) * SIGMA * unit**2
-            if config.private
-            else _least(config, diagonal)
-        )
+        noised = math.sqrt(2 * max(config.features, LEAST_RIDGE)) * SIGMA * unit**2
+        ridge = noised if config.private else _least(config, diagonal)
         values, vectors = jnp.linalg.eigh(half + half.T + jnp.diag(diagonal + ridge))
         curve = CURVATURES[config.link] * config.weight
         curved = vectors / (curve * jnp.maximum(values, FLOOR * ridge))[None]

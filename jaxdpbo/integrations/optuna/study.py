@@ -84,7 +84,7 @@ class PrivateStudy:
       study: the Optuna study.
       guarantee: the guarantee of all values together.
       deviation: the standard deviation of the noise of a value.
-      run: names the run in the study, whose attributes state the guarantee of each run once.
+      run: the name of the run in the study; the study's attributes state the guarantee of each run once.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class PrivateStudy:
         self.guarantee: Guarantee = self._private.guarantee
         self.deviation: float = self._private.deviation
         charge, recording = self._private.charge, options["ledger"]
-        # By the charge, since two ledgers may name a run alike.
+        # With the charge: two ledgers may hold runs of one name.
         self.run: str = secrets.token_hex(8) if charge is None else f"{recording.run} {charge[:16]}"
 
     @property

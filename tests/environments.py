@@ -16,8 +16,8 @@ EXTRAS = PROJECT["optional-dependencies"]
 PYTHONS = re.findall(r"Programming Language :: Python :: (3\.\d+)", "\n".join(PROJECT["classifiers"]))
 OWN = f"{sys.version_info.major}.{sys.version_info.minor}"
 
-# Most modules that pip would compile are never imported.
-INSTALL = ("install", "--quiet", "--disable-pip-version-check", "--no-compile")
+# uv is many times faster than pip. It would keep a folder's wheel for as long as its pyproject.toml is the same.
+INSTALL = ("uv", "pip", "install", "--quiet", "--refresh-package=jaxdpbo")
 
 
 def user_variables() -> dict[str, str]:
@@ -26,30 +26,18 @@ def user_variables() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in dropped}
 
 
-def packages(python: str) -> str:
-    """The folder of an environment's packages."""
-    command = [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
-    return subprocess.check_output(command, text=True).strip()
-
-
-def add_packages(python: str, beside: str) -> None:
-    """Let an environment import the packages of another one, after its own."""
-    Path(packages(python), "beside.pth").write_text(packages(beside))
-
-
-def create(folder: Path, *requirements: object, python: str = sys.executable, beside: bool = False) -> str:
-    """The Python of a new environment with these requirements; ``beside``: with the packages of ``python``, too."""
+def create(folder: Path, *requirements: object, python: str = sys.executable) -> str:
+    """The Python of a new environment with these requirements; without pip."""
     own = str(folder / "bin" / "python")
     subprocess.run([python, "-m", "venv", "--without-pip", str(folder)], check=True, env=user_variables())
-    if beside:
-        add_packages(own, python)
-    install(own, *requirements)
+    if requirements:
+        install(own, *requirements)
     return own
 
 
 def install(python: str, *arguments: object) -> None:
-    """Install into an environment, by the pip of this process."""
-    run(sys.executable, "-m", "pip", "--python", python, *INSTALL, *arguments, cwd=ROOT)
+    """Install into an environment, by the uv of this process."""
+    run(sys.executable, "-m", *INSTALL, "--python", python, *arguments, cwd=ROOT)
 
 
 def run(python: str, *command: object, cwd: Path, **variables: str) -> str:

@@ -30,7 +30,7 @@ assert np.log(least / most) > EPSILON, "the claim of diffprivlib held"
 
 
 def test_its_trainings_pass_beside_its_own_scikit_learn(tmp_path):
-    python = environments.create(tmp_path / "venv", f"{environments.ROOT}[diffprivlib]", beside=True)
+    python = environments.create(tmp_path / "venv", f"{environments.ROOT}[diffprivlib,test]")
     printed = environments.run_tests(
         python, "tests/test_other_trainings.py", "-kdiffprivlib", **environments.unoptimised(python), JAX_ENABLE_X64="1"
     )

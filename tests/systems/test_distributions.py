@@ -52,7 +52,9 @@ def test_wheel_and_source_give_the_example_in_an_empty_environment(published, tm
     names = zipfile.ZipFile(published.wheel).namelist()
     assert {"jaxdpbo/py.typed", "jaxdpbo/commands/demo.py", "jaxdpbo/__main__.py"} <= set(names)
     assert {name.split("/")[0] for name in names} == {"jaxdpbo", f"jaxdpbo-{jaxdpbo.__version__}.dist-info"}
-    python = environments.create(tmp_path / "wheel", published.wheel)
+    python = environments.create(tmp_path / "wheel")
+    pip = sys.executable, "-m", "pip", "--python", python
+    environments.run(*pip, "install", "--quiet", published.wheel, cwd=tmp_path)
     assert GUARANTEE in environments.run(python, "-c", EXAMPLE, cwd=tmp_path)
     smoke = SMOKE.format(prefix=str(tmp_path))
     environments.run(python, "-c", smoke, cwd=tmp_path)

@@ -9,7 +9,7 @@ import pytest
 def test_every_engine_releases_what_arrays_release(tmp_path):
     if shutil.which("java") is None:
         pytest.skip("Spark needs Java")
-    python = environments.create(tmp_path / "venv", f"{environments.ROOT}[dask,ray,spark,beam]", beside=True)
+    python = environments.create(tmp_path / "venv", f"{environments.ROOT}[dask,ray,spark,beam,test]")
     variables = {"PYTHONPATH": str(environments.ROOT)}
     printed = environments.run_tests(python, "--noconftest", "-pno:xdist", "tests/systems/engines.py", **variables)
     assert "skipped" not in printed, printed

@@ -53,20 +53,15 @@ ELSEWHERE = {
 }
 
 
-@pytest.fixture(scope="module")
-def base(tmp_path_factory):
-    """The newest Python with the package alone."""
-    return environments.create(tmp_path_factory.mktemp("base") / "venv", ROOT, python=environments.newest_interpreter())
-
-
 def test_every_extra_has_an_example():
     assert environments.EXTRAS.keys() == EXAMPLES.keys() | ELSEWHERE.keys()
 
 
 @pytest.mark.parametrize("extra", sorted(EXAMPLES))
-def test_a_user_of_an_extra_runs_what_its_page_shows(extra, base, tmp_path):
+def test_a_user_of_an_extra_runs_what_its_page_shows(extra, tmp_path):
     if extra == "spark" and shutil.which("java") is None:
         pytest.skip("Spark needs Java")
-    python = environments.create(tmp_path / "venv", f"{ROOT}[{extra}]", python=base, beside=True)
+    newest = environments.newest_interpreter()
+    python = environments.create(tmp_path / "venv", f"{ROOT}[{extra}]", python=newest)
     environments.run(python, "-c", EXAMPLES[extra], cwd=tmp_path, **environments.unoptimised(python))
     shutil.rmtree(tmp_path / "venv")  # some take gigabytes

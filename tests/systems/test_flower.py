@@ -4,7 +4,7 @@ import environments
 
 
 def test_silos_that_flower_connects_run_a_search(tmp_path):
-    python = environments.create(tmp_path / "venv", f"{environments.ROOT}[flower]", beside=True)
+    python = environments.create(tmp_path / "venv", f"{environments.ROOT}[flower,test]")
     variables = {"PYTHONPATH": str(environments.ROOT)}
     printed = environments.run_tests(python, "--noconftest", "-pno:xdist", "tests/systems/flower.py", **variables)
     assert "skipped" not in printed, printed

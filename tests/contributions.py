@@ -210,7 +210,7 @@ def algorithms_without_contribute() -> list[str]:
 def first_query(row: Row) -> Query:
     """The first query of a run."""
     key = jax.random.key(0)
-    return row.algorithm.ask(key, row.config, row.algorithm.init(key, row.config))
+    return jax.jit(lambda config: row.algorithm.ask(key, config, row.algorithm.init(key, config)))(row.config)
 
 
 def values_of(row: Row, query: Query, users: int) -> tuple[int, ...]:

@@ -89,6 +89,14 @@ def subject_of(case: Case) -> subject.Subject:
     return protocol_checks.make_subject(case.algorithm, case.config(1.0), case.objective, records())
 
 
+@functools.cache
+def compiled(algorithm: Algorithm) -> Algorithm:
+    """Every function of a step as one program; called as they are they would be one for each operation."""
+    called = ("contribute", "perturb", "tell", "survey", "refine")
+    made = {name: jax.jit(getattr(algorithm, name)) for name in called if getattr(algorithm, name) is not None}
+    return algorithm._replace(**made)
+
+
 def records(seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=(USERS, DIMENSION))
 

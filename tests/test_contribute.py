@@ -10,7 +10,7 @@ import protocol_cases
 import pytest
 import registration
 from oracles import integers
-from protocol_cases import CASES, USERS, by_turns, records
+from protocol_cases import CASES, USERS, by_turns, compiled, records
 
 from jaxdpbo.algorithms import dp_gibo
 from jaxdpbo.drivers import compiled_run, compiled_steps
@@ -22,7 +22,7 @@ KEY = jax.random.key(0)
 
 @functools.cache
 def begun(name, steps=1):
-    """The case, its config, where it stands after some steps, its next query and the users' values there."""
+    """The case, compiled; its config, where it stands after some steps, its next query and the users' values there."""
     case = CASES[name]
     config = case.config(1.0)
     snapshot = compiled_steps.begin(case.algorithm, KEY, config)
@@ -30,7 +30,7 @@ def begun(name, steps=1):
         query = compiled_steps.ask(case.algorithm, jax.random.fold_in(KEY, 2 * t), config, snapshot.state)
         values = jax.vmap(case.objective, in_axes=(0, None))(query.points, jnp.asarray(records()))
         if t == steps:
-            return case, config, snapshot, query, values
+            return case._replace(algorithm=compiled(case.algorithm)), config, snapshot, query, values
         key = jax.random.fold_in(KEY, 2 * t + 1)
         snapshot, _ = compiled_steps.learn(case.algorithm, key, config, snapshot, query, values)
 

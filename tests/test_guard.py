@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from protocol_cases import CASES, DIMENSION, USERS, by_turns
+from protocol_cases import CASES, DIMENSION, USERS, by_turns, compiled
 
 from jaxdpbo import dp_gd, dp_gibo
 from jaxdpbo.drivers import compiled_run, compiled_steps
@@ -12,13 +12,15 @@ from jaxdpbo.drivers import compiled_run, compiled_steps
 PAYING = [name for name, case in CASES.items() if case.algorithm.contribute is not None and case.config(1.0).steps]
 UNGUARDED = {"dp_gd": dp_gd._steps, "dp_gibo": dp_gibo.run._steps}
 RECORDS = np.random.default_rng(0).normal(size=(USERS, DIMENSION))
+values_at = jax.jit(compiled_run.map_points, static_argnums=(0, 3))
 
 
 def one_step(algorithm, objective, config, before, t):
     """The public state after a step of a loop of one's own, what ``perturb`` gave it, and whether it was active."""
+    algorithm = compiled(algorithm)
     ask_key, tell_key = jax.random.split(jax.random.fold_in(jax.random.key(1), t))
     query = compiled_steps.ask(algorithm, ask_key, config, before.state)
-    values = compiled_run.map_points(objective, query.points, jnp.asarray(RECORDS), config.space)
+    values = values_at(objective, query.points, jnp.asarray(RECORDS), config.space)
     total, memory = algorithm.contribute(config, query, before.memory, values)
     released = algorithm.perturb(tell_key, config, query, total.whole)
     return before._replace(state=algorithm.tell(config, before.state, query, released), memory=memory), released, query
@@ -56,7 +58,9 @@ def test_nothing_moves_after_the_last_step_nor_under_other_noise(name):
     assert not query.active
     assert zeros_alone(released)
     assert unchanged(end.state.public, after.state.public)
-    assert unchanged(end.state.public, case.algorithm.tell(config, end.state, kept, released).public)  # an old query
+    assert unchanged(
+        end.state.public, compiled(case.algorithm).tell(config, end.state, kept, released).public
+    )  # an old query
     other = case.config(0.5)
     start = compiled_steps.begin(case.algorithm, jax.random.key(0), config)
     after, released, query = one_step(case.algorithm, case.objective, other, start, 0)

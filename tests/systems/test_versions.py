@@ -7,8 +7,11 @@ import pytest
 from environments import EXTRAS, OWN, PROJECT, PYTHONS, ROOT, interpreter
 
 # Tests that enter every part of the package and every extra, in the order of a failure's worth.
-FILES = "front_door readme accounting keys separable sklearn optuna plotting ledger sql_ledger"
+FILES = "front_door readme accounting keys separable equations functions sklearn optuna plotting ledger sql_ledger"
 TESTS = [f"tests/test_{name}.py" for name in FILES.split()]
+OF_JAX = [f"tests/test_{name}.py" for name in ("front_door", "keys", "separable", "equations", "functions")]
+(JAX,) = (each for each in PROJECT["dependencies"] if each.startswith("jax>"))
+FIRST, BELOW = map(int, re.fullmatch(r"jax>=0\.(\d+)\.\d+,<0\.(\d+)", JAX).groups())
 
 
 @pytest.mark.parametrize("version", PYTHONS)
@@ -21,6 +24,15 @@ def test_a_stated_python_passes_with_the_newest_of_all(version, tmp_path):
     few = version == OWN or version != PYTHONS[-1]
     own = environments.create(tmp_path / "venv", f"{ROOT}[test]", python=python)
     environments.run_tests(own, *(TESTS[:2] if few else TESTS), **environments.unoptimised(own))
+
+
+@pytest.mark.parametrize("minor", range(FIRST + 1, BELOW - 1))
+def test_a_release_of_jax_between_passes(minor, tmp_path):
+    python = interpreter(PYTHONS[-2])  # the newest Python has the newest JAX
+    if python is None:
+        pytest.skip("no such Python on this machine")
+    own = environments.create(tmp_path / "venv", f"{ROOT}[test]", f"jax==0.{minor}.*", python=python)
+    environments.run_tests(own, *OF_JAX, **environments.unoptimised(own))
 
 
 def test_the_lowest_of_all_that_is_stated_passes(tmp_path):

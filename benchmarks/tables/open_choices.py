@@ -12,6 +12,12 @@ from benchmarks.tables.markdown import load_result, table
 HEADER = ("choices", "minus random search, mean (95 %; seeds)")
 
 
+def _over_all_sets(item: str, ends: Callable[[dict], dict[str, list[float]]]) -> dict[str, np.ndarray]:
+    """Losses at the end by method, of the runs of all sets of seeds; ``ends`` reads those of one result."""
+    sets = [ends(load_result(name)) for name in (item, *other_seeds(item))]
+    return {method: np.concatenate([one[method] for one in sets]) for method in sets[0]}
+
+
 def _search_differences(ends: Mapping[str, np.ndarray], names: Mapping[str, str]) -> str:
     rows = [(label, str(rules.interval(ends[name] - ends[SEARCH]))) for name, label in names.items()]
     return table(HEADER, rows)
@@ -19,10 +25,12 @@ def _search_differences(ends: Mapping[str, np.ndarray], names: Mapping[str, str]
 
 def open_fig4() -> str:
     """Figure 4 of Sopa et al., after all evaluations."""
-    losses = load_result("sopa_fig4")["final"]
-    last = list(losses[SEARCH])[-1]
+
+    def ends(result: dict) -> dict[str, list[float]]:
+        return {name: list(by_evaluations.values())[-1] for name, by_evaluations in result["final"].items()}
+
     return _search_differences(
-        {name: np.array(by_evaluations[last]) for name, by_evaluations in losses.items()},
+        _over_all_sets("sopa_fig4", ends),
         {
             "1": "DP-GIBO, mu = 1, step size and lengthscale tuned on other seeds",
             "inf": "the same without noise",
@@ -36,9 +44,12 @@ def open_fig4() -> str:
 
 def open_fig3() -> str:
     """Figure 3 of Sopa et al."""
-    runs = load_result("sopa_fig3")["runs"]
+
+    def ends(result: dict) -> dict[str, list[float]]:
+        return {name: [curve[-1] for curve in curves.values()] for name, curves in result["runs"].items()}
+
     return _search_differences(
-        {name: np.array([curve[-1] for curve in curves.values()]) for name, curves in runs.items()},
+        _over_all_sets("sopa_fig3", ends),
         {
             GIBO: "DP-GIBO, mu = 1, step size and initial accumulator tuned on other seeds",
             FREE: "the same without noise",
@@ -60,11 +71,13 @@ def open_table2() -> str:
         (f"one search, {label}", *(f"{first[f'{name}, {way}']['difference']:+.3f}" for name in names))
         for label, way in ways.items()
     ]
+    suffixes = [name.removeprefix("avent_luck") for name in ("avent_luck", *other_seeds("avent_luck"))]
     searches = {
-        "ten searches": ("avent_luck", "avent_table2"),
-        "ten other searches": ("avent_luck_10-20", "avent_table2_10-20"),
-        "ten searches by the gain in the logarithm of epsilon": ("avent_transformed", "avent_table2"),
-    }
+        f"ten searches, seeds {suffix.lstrip('_').replace('-', ':') or '0:10'}": (
+            f"avent_luck{suffix}", f"avent_table2{suffix}",
+        )
+        for suffix in suffixes
+    } | {"ten searches by the gain in the logarithm of epsilon": ("avent_transformed", "avent_table2")}  # fmt: skip
     for title, (luck, table2) in searches.items():
         volumes, random = load_result(luck)["hypervolumes"], load_result(table2)["tasks"]
         rows += [

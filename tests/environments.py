@@ -16,7 +16,8 @@ EXTRAS = PROJECT["optional-dependencies"]
 PYTHONS = re.findall(r"Programming Language :: Python :: (3\.\d+)", "\n".join(PROJECT["classifiers"]))
 OWN = f"{sys.version_info.major}.{sys.version_info.minor}"
 
-# uv is many times faster than pip. It would keep a folder's wheel for as long as its pyproject.toml is the same.
+# uv is many times faster than pip. It is told to build a folder anew: it keeps the wheel where pyproject.toml fixes a
+# version, and would test the sources of yesterday.
 INSTALL = ("uv", "pip", "install", "--quiet", "--refresh-package=jaxdpbo")
 
 
